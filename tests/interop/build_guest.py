@@ -45,6 +45,10 @@ PROGRAMS = [
     "usr/bin/rping",
     "usr/bin/ucmatose",
     "usr/bin/udaddy",
+    "usr/bin/rdma_client",
+    "usr/bin/rdma_server",
+    "usr/bin/rstream",
+    "usr/bin/riostream",
     "usr/lib/*/libibverbs/librxe-*.so",
     "etc/libibverbs.d/rxe.driver",
 ]

@@ -41,9 +41,30 @@ pub fn status(body: impl FnOnce() -> Result<(), c_int>) -> c_int {
 }
 
 /// A list of pointers for C that ends with null; [`free_list`] frees it.
-pub fn list<T>(items: impl Iterator<Item = *mut T>) -> *mut *mut T {
+fn list<T>(items: impl Iterator<Item = *mut T>) -> *mut *mut T {
     let list: Box<[*mut T]> = items.chain([std::ptr::null_mut()]).collect();
     Box::into_raw(list).cast()
+}
+
+/// The result of a function that returns a list of pointers, and writes its length to `count` if that is not null: the
+/// list, which [`free_list`] frees, or null and an error in `errno`.
+///
+/// # Safety
+/// The pointer to the count is null or valid.
+pub unsafe fn counted<T>(items: impl FnOnce() -> Result<Vec<*mut T>, c_int>, count: *mut c_int) -> *mut *mut T {
+    entry(std::ptr::null_mut(), || match items() {
+        Ok(items) => {
+            if !count.is_null() {
+                // SAFETY: the caller's promise.
+                unsafe { count.write(items.len() as c_int) };
+            }
+            list(items.into_iter())
+        }
+        Err(error) => {
+            set_errno(error);
+            std::ptr::null_mut()
+        }
+    })
 }
 
 /// Frees a list of [`list`]; null is no list.

@@ -6,9 +6,11 @@
 //! | [`verbs`] | the structures and constants of `infiniband/verbs.h` |
 //! | [`cma`] | those of `rdma/rdma_cma.h` |
 //! | [`entry`] | panics, errors, events that are not acknowledged |
+//! | [`live`] | the objects that exist, so that freed pointers are found |
 //! | [`mailbox`] | queues with a file descriptor by which programs wait |
 
 pub mod cma;
 pub mod entry;
+pub mod live;
 pub mod mailbox;
 pub mod verbs;

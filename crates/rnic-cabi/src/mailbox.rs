@@ -50,6 +50,11 @@ impl<T> Mailbox<T> {
         self.ring();
     }
 
+    /// Whether there is no item, apart from those that wait elsewhere.
+    pub fn is_empty(&self) -> bool {
+        lock(&self.queue).is_empty()
+    }
+
     /// Removes what `unwanted` names.
     pub fn remove(&self, unwanted: impl Fn(&T) -> bool) {
         let mut queue = lock(&self.queue);

@@ -37,6 +37,29 @@ pub(crate) struct Waiting {
     pub(crate) retries: u8,
 }
 
+/// Probes of an established connection. The communication manager of InfiniBand has no message by which a side asks
+/// whether the other one is there, and a process that is killed says nothing. So each side sends now and then an MRA
+/// about no message, to which managers of this crate respond with an MRA, and their hosts with a REJ if the connection
+/// is unknown. Linux ignores such an MRA, as it ends the connections of killed processes itself: a peer that has never
+/// responded is not probed any more, and stays connected.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Probe {
+    /// Whether the peer has ever responded.
+    pub(crate) responds: bool,
+    /// Probes in a row without a response.
+    pub(crate) unanswered: u8,
+}
+
+impl Probe {
+    /// Service timeout of an MRA that asks for a response.
+    pub(crate) const ASK: u8 = 31;
+    /// Service timeout of the response.
+    pub(crate) const ANSWER: u8 = 0;
+}
+
+/// Probes in a row without a response after which a peer is dead.
+pub(crate) const PROBES: u8 = 4;
+
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) peer: IpAddr,
@@ -58,6 +81,10 @@ pub(crate) struct Connection {
     pub(crate) remote_qpn: u32,
     /// How often a message may be retransmitted.
     pub(crate) retries: u8,
+    /// Pause between two retransmissions.
+    pub(crate) interval: Time,
+    /// What is known about the peer of an established connection.
+    pub(crate) probe: Probe,
     pub(crate) waiting: Option<Waiting>,
     /// The response to the peer's latest message, for the case that it is lost.
     pub(crate) response: Option<Box<MadBytes>>,

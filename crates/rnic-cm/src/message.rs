@@ -37,6 +37,8 @@ pub mod reason {
     pub const NO_RESOURCES: u16 = 3;
     /// The sender waited for a message in vain.
     pub const TIMEOUT: u16 = 4;
+    /// Nobody knows the communication ID.
+    pub const INVALID_ID: u16 = 6;
     /// Nobody listens on the service ID.
     pub const INVALID_SERVICE: u16 = 8;
     /// The transport service type is not supported.
@@ -137,7 +139,7 @@ pub struct Request {
     pub transport: u8,
     /// Whether the sender's queue pair has end-to-end credits.
     pub flow_control: bool,
-    /// First PSN of the sender.
+    /// PSN at which the receiver begins to send.
     pub psn: u32,
     /// How long the receiver should wait for the sender's CM; code as above.
     pub local_response_timeout: u8,
@@ -170,7 +172,7 @@ pub struct Reply {
     pub qkey: u32,
     /// QPN of the sender.
     pub qpn: u32,
-    /// First PSN of the sender.
+    /// PSN at which the receiver begins to send.
     pub psn: u32,
     /// Reads and atomics that the sender responds to at the same time.
     pub responder_resources: u8,

@@ -149,7 +149,7 @@ impl Net {
 
     /// Establishes a connection; returns its IDs.
     fn established(&mut self) -> [u32; 2] {
-        self.sides[1].listen(SERVICE, LISTENER, 0).unwrap();
+        self.sides[1].listen(self.now, SERVICE, LISTENER, 0).unwrap();
         let a = self.connect();
         let Event::Request { listener: LISTENER, connection: b, request, .. } = self.expect(1) else { panic!() };
         assert_eq!((&request.private[..4], request.qpn), (&b"ask\0"[..], 0x111));
@@ -158,7 +158,7 @@ impl Net {
         self.settle();
         let Event::Reply { token: 1, connection, reply, .. } = self.expect(0) else { panic!() };
         assert_eq!((connection, reply.qpn, reply.psn, &reply.private[..6]), (a, 0x222, 8, &b"answer"[..]));
-        self.sides[0].establish(a).unwrap();
+        self.sides[0].establish(self.now, a).unwrap();
         self.settle();
         assert!(matches!(self.expect(1), Event::Established { token: 2, .. }));
         [a, b]
@@ -172,7 +172,7 @@ fn a_connection_is_set_up_and_ends() {
     assert_eq!((a as u16, b as u16), (50_000, 50_001), "the lower half of an ID tells the process");
     assert!(net.sides[0].is_established(a) && net.sides[1].is_established(b));
     assert_eq!(net.messages, 3, "REQ, REP, RTU");
-    assert_eq!(net.sides[0].deadline(), None);
+    assert_eq!(net.sides[0].deadline(), Some(Time::from_ms(5_000)), "the first probe");
     net.sides[0].disconnect(net.now, a).unwrap();
     net.settle();
     assert_eq!(net.take(0), [Event::Disconnected { token: 1, connection: a, silent: false }]);
@@ -226,7 +226,7 @@ fn silent_peers_are_unreachable() {
     assert_eq!(dead.expect(0), Event::Disconnected { token: 1, connection: a, silent: true });
     // The RTU never comes, since the peer has died after its REQ.
     let mut half = Net::new(|mad| mad[17] == 0x13);
-    half.sides[1].listen(SERVICE, LISTENER, 0).unwrap();
+    half.sides[1].listen(half.now, SERVICE, LISTENER, 0).unwrap();
     half.connect();
     let Event::Request { connection: b, .. } = half.expect(1) else { panic!() };
     half.lost = Box::new(|_| true);
@@ -238,7 +238,7 @@ fn silent_peers_are_unreachable() {
 #[test]
 fn a_program_that_needs_time_gets_it() {
     let mut net = Net::new(|_| false);
-    net.sides[1].listen(SERVICE, LISTENER, 0).unwrap();
+    net.sides[1].listen(net.now, SERVICE, LISTENER, 0).unwrap();
     let a = net.connect();
     let Event::Request { connection: b, .. } = net.expect(1) else { panic!() };
     // The REQ is retransmitted once, and the MRA asks for 68.7 s.
@@ -251,7 +251,7 @@ fn a_program_that_needs_time_gets_it() {
     assert!(matches!(net.expect(0), Event::Reply { connection, .. } if connection == a));
     // The other side needs time too: the REP is answered by an MRA, and later by the RTU.
     assert!(net.wait());
-    net.sides[0].establish(a).unwrap();
+    net.sides[0].establish(net.now, a).unwrap();
     net.settle();
     assert!(matches!(net.expect(1), Event::Established { .. }));
     assert!(net.take(0).is_empty() && net.take(1).is_empty(), "nothing came twice");
@@ -263,15 +263,15 @@ fn requests_are_refused() {
     let a = net.connect();
     let refused = |event, why| matches!(event, Event::Rejected { token: 1, reason, .. } if reason == why);
     assert!(refused(net.expect(0), reason::INVALID_SERVICE), "nobody listens");
-    assert_eq!(net.sides[0].establish(a), Err(ManagerError::Unknown(a)));
+    assert_eq!(net.sides[0].establish(net.now, a), Err(ManagerError::Unknown(a)));
     // A program that has the port, but does not listen yet: the request comes again.
     net.sides[1].expect_listener(SERVICE, true);
     let early = net.connect();
     assert!(net.take(0).is_empty() && net.take(1).is_empty());
     net.sides[0].destroy(net.now, early);
     net.settle();
-    net.sides[1].listen(SERVICE, LISTENER, 0).unwrap();
-    assert_eq!(net.sides[1].listen(SERVICE, 5, 0), Err(ManagerError::InUse(SERVICE)));
+    net.sides[1].listen(net.now, SERVICE, LISTENER, 0).unwrap();
+    assert_eq!(net.sides[1].listen(net.now, SERVICE, 5, 0), Err(ManagerError::InUse(SERVICE)));
     net.connect();
     let Event::Request { connection: b, .. } = net.expect(1) else { panic!() };
     net.sides[1].reject(net.now, b, reason::CONSUMER, b"no").unwrap();
@@ -315,7 +315,7 @@ fn services_are_looked_up() {
         lost -= i32::from(drop);
         drop
     });
-    net.sides[1].listen(SERVICE, LISTENER, 0).unwrap();
+    net.sides[1].listen(net.now, SERVICE, LISTENER, 0).unwrap();
     let peer = addresses()[1];
     let id = net.sides[0].look_up(net.now, 1, peer, SERVICE, b"who").unwrap();
     net.settle();
@@ -342,7 +342,7 @@ fn the_program_forgets_a_connection_in_any_state() {
     let peer = addresses()[1];
     // The REQ is on its way.
     let mut net = Net::new(|_| false);
-    net.sides[1].listen(SERVICE, LISTENER, 0).unwrap();
+    net.sides[1].listen(net.now, SERVICE, LISTENER, 0).unwrap();
     let a = net.connect();
     net.sides[0].destroy(net.now, a);
     net.settle();
@@ -370,6 +370,111 @@ fn the_program_forgets_a_connection_in_any_state() {
     assert!(net.sides.iter().all(Manager::is_empty));
 }
 
+/// A process is killed: the other side learns it from the host, or from its silence.
+#[test]
+fn the_death_of_a_process_is_noticed() {
+    let mut net = Net::new(|_| false);
+    let [a, _] = net.established();
+    for _ in 0..20 {
+        assert!(net.wait() && net.sides[0].is_established(a), "both respond");
+    }
+    // Another process of the same host responds.
+    net.sides[1] = Manager::new(addresses()[1], 50_002, Limits::default(), [9; 32]);
+    let begin = net.now;
+    assert_eq!(net.expect(0), Event::Disconnected { token: 1, connection: a, silent: true });
+    assert!(net.now <= begin.saturating_add(Time::from_ms(5_000)));
+
+    // Nobody is left.
+    let mut net = Net::new(|_| false);
+    let [a, b] = net.established();
+    assert!(net.wait());
+    net.lost = Box::new(|_| true);
+    let begin = net.now;
+    for (at, token, connection) in [(0, 1, a), (1, 2, b)] {
+        assert_eq!(net.expect(at), Event::Disconnected { token, connection, silent: true });
+    }
+    assert!(net.now <= begin.saturating_add(Time::from_ms(10_000)), "{}", net.now);
+}
+
+/// A manager that knows no probes, as that of Linux, hears four and stays connected.
+#[test]
+fn peers_that_never_respond_to_probes_stay_connected() {
+    let mut net = Net::new(|mad| mad[17] == 0x11);
+    let [a, b] = net.established();
+    while net.wait() {}
+    assert_eq!(net.messages, 3 + 2 * 4);
+    assert!(net.sides[0].is_established(a) && net.sides[1].is_established(b));
+    // A lost response, or three, change nothing.
+    let mut left = 3;
+    let mut net = Net::new(move |mad| {
+        let lost = mad[17] == 0x11 && left > 0;
+        left -= i32::from(lost);
+        lost
+    });
+    let [a, _] = net.established();
+    for _ in 0..100 {
+        assert!(net.wait() && net.sides[0].is_established(a));
+    }
+}
+
+/// Requests that come before the program listens wait for it.
+#[test]
+fn requests_wait_for_a_listener_that_is_expected() {
+    let mut net = Net::new(|_| false);
+    net.sides[1].expect_listener(SERVICE, true);
+    let a = net.connect();
+    assert!(net.wait(), "the REQ is retransmitted");
+    assert_eq!((net.messages, net.take(0), net.take(1)), (2, vec![], vec![]));
+    net.sides[1].listen(net.now, SERVICE, LISTENER, 0).unwrap();
+    net.settle();
+    let Event::Request { connection: b, .. } = net.expect(1) else { panic!() };
+    net.sides[1].accept(net.now, b, reply()).unwrap();
+    net.settle();
+    assert!(matches!(net.expect(0), Event::Reply { connection, .. } if connection == a));
+    assert!(net.take(1).is_empty(), "one request");
+    // Two identifiers have the port, and neither listens in the end.
+    let mut net = Net::new(|_| false);
+    (0..2).for_each(|_| net.sides[1].expect_listener(SERVICE, true));
+    net.connect();
+    net.sides[1].expect_listener(SERVICE, false);
+    net.settle();
+    assert!(net.take(0).is_empty());
+    net.sides[1].expect_listener(SERVICE, false);
+    net.settle();
+    assert!(matches!(net.expect(0), Event::Rejected { reason: reason::INVALID_SERVICE, .. }));
+    // No more wait than there is room for.
+    let mut side = Manager::new(addresses()[1], 1, Limits::default(), [3; 32]);
+    side.expect_listener(SERVICE, true);
+    for id in 1..=1_000 {
+        let mut request = request(SERVICE);
+        request.local_id = id;
+        side.handle(Time::ZERO, addresses()[0], &Parsed { transaction: 1, message: Message::Request(request) }.emit());
+    }
+    side.listen(Time::ZERO, SERVICE, LISTENER, 0).unwrap();
+    assert_eq!((side.len(), side.poll_transmit()), (16, None));
+}
+
+/// The REP is retransmitted as often and as fast as the REQ says, within reason.
+#[test]
+fn a_reply_keeps_the_times_of_its_request() {
+    for (code, pause) in [(0, Time::from_ms(100)), (20, Time::from_ns(4_096 << 20)), (31, Time::from_ms(10_000))] {
+        let mut side = Manager::new(addresses()[1], 1, Limits::default(), [3; 32]);
+        side.listen(Time::ZERO, SERVICE, LISTENER, 0).unwrap();
+        let mut request = request(SERVICE);
+        (request.local_id, request.local_response_timeout, request.max_cm_retries) = (7, code, 2);
+        side.handle(Time::ZERO, addresses()[0], &Parsed { transaction: 1, message: Message::Request(request) }.emit());
+        let Some(Event::Request { connection, .. }) = side.poll_event() else { panic!() };
+        side.accept(Time::ZERO, connection, reply()).unwrap();
+        for at in 1..=3_u64 {
+            assert!(side.poll_transmit().is_some(), "{at} for code {code}");
+            let due = Time::from_ps(pause.as_ps() * at);
+            assert_eq!(side.deadline(), Some(due));
+            side.on_deadline(due);
+        }
+        assert!(matches!(side.poll_event(), Some(Event::Unreachable { .. })));
+    }
+}
+
 /// Strangers neither get state beyond the limits, nor end or change the connections of others.
 #[test]
 fn strangers_are_bounded() {
@@ -384,6 +489,16 @@ fn strangers_are_bounded() {
             remote_id: a,
             about: About::Reply,
             reason: reason::TIMEOUT,
+            info_len: 0,
+            info: [0; 72],
+            private: [0; private::REJECT],
+        }),
+        // The response to a probe of a connection that does not exist.
+        Message::Reject(Reject {
+            local_id: b,
+            remote_id: a,
+            about: About::Other,
+            reason: reason::INVALID_ID,
             info_len: 0,
             info: [0; 72],
             private: [0; private::REJECT],
@@ -403,7 +518,7 @@ fn strangers_are_bounded() {
     assert!(net.sides[0].is_established(a));
     // Requests beyond the backlog leave nothing.
     let mut side = Manager::new(addresses()[1], 1, Limits::default(), [3; 32]);
-    side.listen(SERVICE, LISTENER, 10).unwrap();
+    side.listen(Time::ZERO, SERVICE, LISTENER, 10).unwrap();
     for id in 1..=1_000 {
         let mut request = request(SERVICE);
         request.local_id = id;
@@ -454,7 +569,7 @@ proptest! {
     fn losses_leave_no_half_connection(pattern in proptest::collection::vec(any::<bool>(), 0..60)) {
         let mut pattern = pattern.into_iter();
         let mut net = Net::new(move |_| pattern.next().unwrap_or(false));
-        net.sides[1].listen(SERVICE, LISTENER, 0).unwrap();
+        net.sides[1].listen(net.now, SERVICE, LISTENER, 0).unwrap();
         net.connect();
         for _ in 0..200 {
             for event in net.take(1) {
@@ -464,7 +579,7 @@ proptest! {
             }
             for event in net.take(0) {
                 if let Event::Reply { connection, .. } = event {
-                    net.sides[0].establish(connection).unwrap();
+                    net.sides[0].establish(net.now, connection).unwrap();
                 }
             }
             net.settle();

@@ -1,7 +1,7 @@
 //! The list of devices: one for each address of this host.
 
 use crate::abi::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
-use crate::entry::{entry, free_list, list, lock, set_errno};
+use crate::entry::{counted, free_list, lock};
 use crate::environment::Environment;
 use crate::hosts::{self, HostAddress};
 use crate::trace;
@@ -98,21 +98,13 @@ fn current() -> Result<Vec<&'static Device>, c_int> {
 /// By the contract of libibverbs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
-    entry(std::ptr::null_mut(), || {
-        let devices = match current() {
-            Ok(devices) => devices,
-            Err(error) => {
-                set_errno(error);
-                return std::ptr::null_mut();
-            }
-        };
+    let devices = || {
+        let devices = current()?;
         trace::line(format_args!("ibv_get_device_list = {} devices", devices.len()));
-        if !count.is_null() {
-            // SAFETY: by the contract of libibverbs the pointer is null or valid.
-            unsafe { *count = devices.len() as c_int };
-        }
-        list(devices.into_iter().map(|device| std::ptr::from_ref(device).cast_mut().cast()))
-    })
+        Ok(devices.into_iter().map(|device| std::ptr::from_ref(device).cast_mut().cast()).collect())
+    };
+    // SAFETY: by the contract of libibverbs the pointer is null or valid.
+    unsafe { counted(devices, count) }
 }
 
 /// # Safety

@@ -3,7 +3,7 @@
 use libc::c_int;
 use rnic_verbs::VerbsError;
 
-pub(crate) use rnic_cabi::entry::{Unacknowledged, entry, free_list, list, lock, object, set_errno, status};
+pub(crate) use rnic_cabi::entry::{Unacknowledged, counted, entry, free_list, lock, object, set_errno, status};
 
 /// The number of an error in C.
 pub(crate) fn number(error: &VerbsError) -> c_int {

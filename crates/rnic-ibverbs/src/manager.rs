@@ -1,5 +1,5 @@
 //! What rnic's librdmacm gets from this library: queue pair 1 of a device, and the trace. These functions belong to no
-//! public interface; their version (`RNIC_1`) changes with them.
+//! public interface; their version (`RNIC_2`) changes with them.
 
 use crate::abi::{ibv_context, ibv_device, ibv_gid};
 use crate::context::{self, gid, ip};
@@ -129,17 +129,30 @@ pub unsafe extern "C" fn rnic_mads_wake(mads: *const Mads) {
     entry((), || unsafe { &*mads }.waker.wake_by_ref());
 }
 
-/// Claims the requests for a service ID, among all processes of the address. Another thread must be in
-/// [`rnic_mads_receive`], which gets the answer.
+/// Claims the requests for a service ID, among all processes of the address; `shared`, if not 0: others who say so may
+/// have it as well, as long as nobody listens. Another thread must be in [`rnic_mads_receive`], which gets the answer.
 ///
 /// # Safety
 /// As [`rnic_mads_send`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rnic_mads_claim(mads: *const Mads, service: u64) -> c_int {
+pub unsafe extern "C" fn rnic_mads_claim(mads: *const Mads, service: u64, shared: c_int) -> c_int {
     status(|| {
         // SAFETY: the caller's promise.
         let mads = unsafe { &*mads };
-        mads.claims.claim(service, &mads.waker)
+        mads.claims.claim(service, shared != 0, &mads.waker)
+    })
+}
+
+/// Makes a claimed service ID exclusive, before an identifier listens on it.
+///
+/// # Safety
+/// As [`rnic_mads_send`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rnic_mads_listen(mads: *const Mads, service: u64) -> c_int {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let mads = unsafe { &*mads };
+        mads.claims.listen(service, &mads.waker)
     })
 }
 

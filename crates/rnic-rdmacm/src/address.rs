@@ -21,6 +21,7 @@ const ATTEMPTS: usize = 64;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, address: *mut sockaddr) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         unsafe {
             let address = sockets::read(address)?;
@@ -35,10 +36,13 @@ fn random_port(device: &'static Device) -> u16 {
 }
 
 /// Claims a service ID on all these devices, or on none.
-fn claim(devices: &[&'static Device], service: u64) -> Result<(), c_int> {
+fn claim(devices: &[&'static Device], service: u64, shared: bool) -> Result<(), c_int> {
     for (at, device) in devices.iter().enumerate() {
-        if let Err(error) = device.claim(service) {
+        // First, since a request may have come already, which is handed over as soon as the service is claimed.
+        device.with(|manager, _| manager.expect_listener(service, true));
+        if let Err(error) = device.claim(service, shared) {
             devices[..at].iter().for_each(|device| device.release(service));
+            devices[..=at].iter().for_each(|device| device.with(|manager, _| manager.expect_listener(service, false)));
             return Err(error);
         }
     }
@@ -76,17 +80,14 @@ pub(crate) unsafe fn bind(id: *mut rdma_cm_id, address: SocketAddr) -> Result<()
     let port = match address.port() {
         0 => {
             let mut ports = (0..ATTEMPTS).map(|_| random_port(first));
-            ports.find(|port| claim(&devices, service(*port)).is_ok()).ok_or(libc::EADDRNOTAVAIL)?
+            ports.find(|port| claim(&devices, service(*port), inner.reuse).is_ok()).ok_or(libc::EADDRNOTAVAIL)?
         }
         port => {
-            claim(&devices, service(port))?;
+            claim(&devices, service(port), inner.reuse)?;
             port
         }
     };
     inner.bound = devices.iter().map(|device| (*device, service(port))).collect();
-    for (device, service) in &inner.bound {
-        device.with(|manager, _| manager.expect_listener(*service, true));
-    }
     inner.local = Some(SocketAddr::new(address.ip(), port));
     if !address.ip().is_unspecified() {
         inner.device = Some(devices[0]);
@@ -132,6 +133,7 @@ pub unsafe extern "C" fn rdma_resolve_addr(
     id: *mut rdma_cm_id, source: *mut sockaddr, destination: *mut sockaddr, _timeout_ms: c_int,
 ) -> c_int {
     call(|| {
+        id::check(id)?;
         if destination.is_null() {
             return Err(libc::EINVAL);
         }
@@ -171,6 +173,7 @@ pub unsafe extern "C" fn rdma_resolve_addr(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         unsafe {
             let state = id::state(id);

@@ -3,10 +3,11 @@
 use crate::device::Device;
 use crate::event;
 use crate::id::{self, Id};
-use crate::verbs::{call, fail, made, trace};
+use crate::verbs::{call, made, trace};
 use libc::c_int;
 use rnic_cabi::cma::*;
 use rnic_cabi::entry::{lock, object};
+use rnic_cabi::live::Live;
 use rnic_cabi::mailbox::Mailbox;
 use rnic_cm::Event;
 use std::cell::RefCell;
@@ -144,6 +145,15 @@ pub(crate) unsafe fn queue(channel: *mut rdma_event_channel) -> Arc<Channel> {
     unsafe { (*channel.cast::<EventChannel>()).queue.clone() }
 }
 
+/// Whether an identifier with a channel of its own has no events.
+///
+/// # Safety
+/// The identifier exists, and its channel as well.
+pub(crate) unsafe fn is_quiet(id: *mut rdma_cm_id) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { (*(*id).channel.cast::<EventChannel>()).queue.is_empty() }
+}
+
 /// Makes a channel.
 ///
 /// # Errors
@@ -151,7 +161,20 @@ pub(crate) unsafe fn queue(channel: *mut rdma_event_channel) -> Arc<Channel> {
 pub(crate) fn create() -> Result<*mut rdma_event_channel, c_int> {
     let queue = Channel::new()?;
     let c = rdma_event_channel { fd: queue.raw_fd() };
-    Ok(Box::into_raw(Box::new(EventChannel { c, queue: Arc::new(queue) })).cast())
+    let channel = Box::into_raw(Box::new(EventChannel { c, queue: Arc::new(queue) }));
+    LIVE.add(channel);
+    Ok(channel.cast())
+}
+
+/// The channels that exist.
+static LIVE: Live = Live::new();
+
+/// Whether a pointer of C is that of a channel which exists.
+///
+/// # Errors
+/// `EINVAL` if not.
+pub(crate) fn check(channel: *mut rdma_event_channel) -> Result<(), c_int> {
+    if LIVE.has(channel) { Ok(()) } else { Err(libc::EINVAL) }
 }
 
 /// # Safety
@@ -165,8 +188,8 @@ pub unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel 
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
-    if !channel.is_null() {
-        // SAFETY: it was made by `Box::into_raw`, and the program does not use it any more.
+    if LIVE.remove(channel) {
+        // SAFETY: it was made by `Box::into_raw`, and nobody else frees it.
         rnic_cabi::entry::entry((), || drop(unsafe { Box::from_raw(channel.cast::<EventChannel>()) }));
     }
 }
@@ -176,10 +199,11 @@ pub unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_cha
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_get_cm_event(channel: *mut rdma_event_channel, out: *mut *mut rdma_cm_event) -> c_int {
     call(|| {
-        if channel.is_null() || out.is_null() {
+        check(channel)?;
+        if out.is_null() {
             return Err(libc::EINVAL);
         }
-        // SAFETY: by the contract of librdmacm.
+        // SAFETY: it exists.
         let queue = unsafe { queue(channel) };
         loop {
             let raw = queue.take(|_| {})?;
@@ -204,14 +228,7 @@ pub unsafe extern "C" fn rdma_get_cm_event(channel: *mut rdma_event_channel, out
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
-    if event.is_null() {
-        return fail(libc::EINVAL);
-    }
-    call(|| {
-        // SAFETY: by the contract of librdmacm the event is one of `rdma_get_cm_event`.
-        unsafe { event::free(event) };
-        Ok(())
-    })
+    call(|| event::free(event))
 }
 
 /// Waits for the end of a step, if the program has given the identifier no channel.

@@ -12,7 +12,7 @@ use rnic_cabi::entry::lock;
 use rnic_cabi::verbs::*;
 use rnic_cm::ManagerError;
 use rnic_cm::ip::{self, IpHeader};
-use rnic_cm::manager::padded;
+use rnic_cm::manager::{Manager, padded};
 use rnic_cm::message::{Path, Reply, Request, private, reason, service_status};
 use rnic_cm::packet::PKEY;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -111,6 +111,7 @@ unsafe fn bytes<'a>(data: *const c_void, len: u8) -> &'a [u8] {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         unsafe {
             let state = id::state(id);
@@ -123,12 +124,15 @@ pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_i
             }
             let backlog = usize::try_from(backlog).unwrap_or(0);
             for (at, (device, service)) in inner.bound.iter().enumerate() {
-                let listened = device.with(|manager, _| manager.listen(*service, state.token, backlog));
+                let listened = device.listen(*service).and_then(|()| {
+                    let listened = |manager: &mut Manager, now| manager.listen(now, *service, state.token, backlog);
+                    device.with(listened).map_err(refused("rdma_listen"))
+                });
                 if let Err(error) = listened {
                     for (device, service) in &inner.bound[..at] {
                         device.with(|manager, _| manager.stop_listening(*service));
                     }
-                    return Err(refused("rdma_listen")(error));
+                    return Err(error);
                 }
             }
             inner.listening = true;
@@ -143,6 +147,7 @@ pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, given: *mut rdma_conn_param) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         unsafe {
             let (state, space, kind) = (id::state(id), (*id).ps, (*id).qp_type);
@@ -231,6 +236,7 @@ fn request(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, given: *mut rdma_conn_param) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         unsafe {
             let (state, kind) = (id::state(id), (*id).qp_type);
@@ -285,10 +291,11 @@ pub unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, given: *mut rdma_conn_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         let inner = lock(unsafe { &id::state(id).inner });
         let (device, connection) = inner.device.zip(inner.connection).ok_or(libc::EINVAL)?;
-        device.with(|manager, _| manager.establish(connection)).map_err(refused("rdma_establish"))
+        device.with(|manager, now| manager.establish(now, connection)).map_err(refused("rdma_establish"))
     })
 }
 
@@ -297,6 +304,7 @@ pub unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         let (state, data) = unsafe { (id::state(id), bytes(data, len)) };
         let mut inner = lock(&state.inner);
@@ -314,13 +322,14 @@ pub unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, l
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_int) -> c_int {
     call(|| {
+        id::check(id)?;
         if event != IBV_EVENT_COMM_EST {
             return Err(libc::EINVAL);
         }
         // SAFETY: by the contract of librdmacm.
         let inner = lock(unsafe { &id::state(id).inner });
         let (device, connection) = inner.device.zip(inner.connection).ok_or(libc::EINVAL)?;
-        match device.with(|manager, _| manager.communication_established(connection)) {
+        match device.with(|manager, now| manager.communication_established(now, connection)) {
             // The peer's message has come in the meantime.
             Err(ManagerError::State(_)) => Ok(()),
             other => other.map_err(refused("rdma_notify")),
@@ -333,6 +342,7 @@ pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_int) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         unsafe {
             let state = id::state(id);

@@ -3,7 +3,7 @@
 use crate::channel;
 use crate::verbs::*;
 use libc::c_int;
-use rnic_cabi::entry::{entry, free_list, list, lock, set_errno};
+use rnic_cabi::entry::{counted, entry, free_list, lock};
 use rnic_cabi::verbs::*;
 use rnic_cm::ip;
 use rnic_cm::manager::{Limits, Manager};
@@ -27,6 +27,8 @@ pub(crate) struct Device {
     pub(crate) mtu: u8,
     /// Maximum of outstanding reads and atomics.
     pub(crate) max_reads: u8,
+    /// Maximum of requests in a queue, and of 65,534.
+    pub(crate) max_requests: u16,
     manager: Mutex<Manager>,
     mads: *mut Mads,
     /// The protection domain of queue pairs for which the program gives none.
@@ -124,6 +126,7 @@ fn open((ip, device): (IpAddr, *mut ibv_device)) -> Result<&'static Device, c_in
             guid: u64::from_be(ibv_get_device_guid(device)),
             mtu: port.active_mtu as u8,
             max_reads: about.max_qp_rd_atom.clamp(0, 254) as u8,
+            max_requests: about.max_qp_wr.clamp(16, 0xfffe) as u16,
             manager: Mutex::new(Manager::new(ip, mark, Limits::default(), seed()?)),
             mads,
             pd: OnceLock::new(),
@@ -204,13 +207,22 @@ impl Device {
         }
     }
 
-    /// Claims a service ID for this process.
+    /// Claims a service ID for an identifier, `shared` with others that say so.
     ///
     /// # Errors
-    /// `EADDRINUSE` if this process or another one has it.
-    pub(crate) fn claim(&self, service: u64) -> Result<(), c_int> {
+    /// `EADDRINUSE` if another identifier has it, of this process or of another one.
+    pub(crate) fn claim(&self, service: u64, shared: bool) -> Result<(), c_int> {
         // SAFETY: it is open.
-        check(unsafe { rnic_mads_claim(self.mads, service) })
+        check(unsafe { rnic_mads_claim(self.mads, service, shared.into()) })
+    }
+
+    /// Makes a claimed service ID exclusive.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` if others share it.
+    pub(crate) fn listen(&self, service: u64) -> Result<(), c_int> {
+        // SAFETY: it is open.
+        check(unsafe { rnic_mads_listen(self.mads, service) })
     }
 
     /// Gives a service ID back.
@@ -234,20 +246,8 @@ impl Device {
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut ibv_context {
-    entry(std::ptr::null_mut(), || {
-        let devices = match all() {
-            Ok(devices) => devices,
-            Err(error) => {
-                set_errno(error);
-                return std::ptr::null_mut();
-            }
-        };
-        if !count.is_null() {
-            // SAFETY: by the contract of librdmacm.
-            unsafe { count.write(devices.len() as c_int) };
-        }
-        list(devices.iter().map(|device| device.context))
-    })
+    // SAFETY: by the contract of librdmacm the pointer is null or valid.
+    unsafe { counted(|| Ok(all()?.iter().map(|device| device.context).collect()), count) }
 }
 
 /// # Safety

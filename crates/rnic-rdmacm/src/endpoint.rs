@@ -72,6 +72,9 @@ pub unsafe extern "C" fn rdma_create_ep(
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
+    if id::check(id).is_err() {
+        return;
+    }
     // SAFETY: by the contract of librdmacm.
     entry((), || unsafe {
         if !(*id).qp.is_null() {
@@ -90,6 +93,7 @@ pub unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
 pub unsafe extern "C" fn rdma_get_request(listener: *mut rdma_cm_id, out: *mut *mut rdma_cm_id) -> c_int {
     // SAFETY: by the contract of librdmacm.
     call(|| unsafe {
+        id::check(listener)?;
         let state = id::state(listener);
         if !lock(&state.inner).sync {
             return Err(libc::EINVAL);

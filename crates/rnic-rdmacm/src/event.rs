@@ -7,6 +7,7 @@ use crate::qp;
 use libc::{c_int, c_void};
 use rnic_cabi::cma::*;
 use rnic_cabi::entry::lock;
+use rnic_cabi::live::Live;
 use rnic_cabi::verbs::*;
 use rnic_cm::Event;
 use rnic_cm::ip::{self, IpHeader};
@@ -22,18 +23,25 @@ struct Delivered {
     data: Vec<u8>,
 }
 
+/// The events that the program has got and not acknowledged.
+static LIVE: Live = Live::new();
+
 /// Frees an event of the program.
 ///
-/// # Safety
-/// The event is one of [`translate`], and not freed.
-pub(crate) unsafe fn free(event: *mut rdma_cm_event) {
-    // SAFETY: the caller's promise. The owner is freed after its events are acknowledged.
+/// # Errors
+/// `EINVAL` if the pointer is that of no event: it was acknowledged already, or never was one.
+pub(crate) fn free(event: *mut rdma_cm_event) -> Result<(), c_int> {
+    if !LIVE.remove(event) {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: it is one of `deliver`, and nobody else frees it. The owner is freed after its events are acknowledged.
     unsafe {
         let event = Box::from_raw(event.cast::<Delivered>());
         let owner = event.owner;
         drop(event);
         id::state(owner.cast()).events.acknowledge(1);
     }
+    Ok(())
 }
 
 /// Parameters of an event, before they have a place in memory.
@@ -78,7 +86,9 @@ fn deliver(owner: *mut Id, id: *mut rdma_cm_id, about: About) -> *mut rdma_cm_ev
         }
     };
     let c = rdma_cm_event { id, listen_id, event: about.event, status: about.status, param };
-    Box::into_raw(Box::new(Delivered { c, owner, data })).cast()
+    let event = Box::into_raw(Box::new(Delivered { c, owner, data }));
+    LIVE.add(event);
+    event.cast()
 }
 
 /// Does what an event needs, and makes the event that the program gets; `None` if it needs to know nothing.
@@ -273,8 +283,8 @@ unsafe fn on_reply(id: *mut rdma_cm_id, device: &'static Device, connection: u32
     }
     // SAFETY: the caller's promise.
     let connected = unsafe { qp::connect(id, &inner) };
-    let established =
-        connected.and_then(|()| device.with(|manager, _| manager.establish(connection)).map_err(|_| libc::ECONNRESET));
+    let established = connected
+        .and_then(|()| device.with(|manager, now| manager.establish(now, connection)).map_err(|_| libc::ECONNRESET));
     match established {
         Ok(()) => About { conn: Some(conn), data, ..About::new(RDMA_CM_EVENT_ESTABLISHED, 0) },
         Err(error) => {
@@ -297,6 +307,27 @@ fn on_service_reply(reply: &ServiceReply, path: ibv_ah_attr) -> About {
         qkey: reply.qkey,
     };
     About { ud: Some(ud), data: reply.private.to_vec(), ..About::new(RDMA_CM_EVENT_ESTABLISHED, 0) }
+}
+
+/// What an event says, copied.
+pub(crate) struct Outcome {
+    pub(crate) kind: c_int,
+    pub(crate) data: Vec<u8>,
+    pub(crate) conn: rdma_conn_param,
+}
+
+impl Outcome {
+    /// # Safety
+    /// The event is one of a connection, and not acknowledged.
+    pub(crate) unsafe fn of(event: *mut rdma_cm_event) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let about = &*event;
+            let conn = about.param.conn;
+            let data = (*event.cast::<Delivered>()).data.clone();
+            Outcome { kind: about.event, data, conn }
+        }
+    }
 }
 
 /// The name of an event.

@@ -7,6 +7,7 @@ use crate::verbs::{call, trace, type_of};
 use libc::{c_int, c_void, size_t};
 use rnic_cabi::cma::*;
 use rnic_cabi::entry::{Unacknowledged, lock};
+use rnic_cabi::live::Live;
 use rnic_cabi::verbs::*;
 use rnic_cm::ip;
 use std::net::SocketAddr;
@@ -46,6 +47,8 @@ pub(crate) struct Inner {
     pub(crate) tos: u8,
     /// Whether `::` stands for IPv6 addresses alone (`RDMA_OPTION_ID_AFONLY`).
     pub(crate) family_only: bool,
+    /// Whether others may bind to the same port until somebody listens (`RDMA_OPTION_ID_REUSEADDR`).
+    pub(crate) reuse: bool,
     /// Code of the queue pair's timeout (`RDMA_OPTION_ID_ACK_TIMEOUT`).
     pub(crate) ack_timeout: u8,
     pub(crate) connect: Connect,
@@ -65,8 +68,9 @@ unsafe impl Send for Template {}
 /// What both sides of a connection have agreed on.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Connect {
-    /// First PSN of this side.
+    /// First PSN of the peer's packets, which this side has chosen.
     pub(crate) psn: u32,
+    /// First PSN of this side's packets, which the peer has chosen.
     pub(crate) peer_psn: u32,
     pub(crate) peer_qpn: u32,
     /// Path MTU: 1 (256 bytes) to 5 (4096 bytes).
@@ -80,7 +84,22 @@ pub(crate) struct Connect {
     pub(crate) ack_timeout: u8,
 }
 
-/// The state behind a pointer of C.
+/// The identifiers that exist.
+static LIVE: Live = Live::new();
+
+/// Whether a pointer of C is that of an identifier which exists.
+///
+/// # Errors
+/// `EINVAL` if not: it was destroyed, or never was one.
+pub(crate) fn check(id: *mut rdma_cm_id) -> Result<(), c_int> {
+    if LIVE.has(id) {
+        return Ok(());
+    }
+    trace(format_args!("refused: there is no identifier at {id:?}"));
+    Err(libc::EINVAL)
+}
+
+/// The state behind a pointer of C that [`check`] has admitted.
 ///
 /// # Safety
 /// The pointer is that of an identifier of this library which is not destroyed.
@@ -111,6 +130,7 @@ pub(crate) unsafe fn create(channel: *mut rdma_event_channel, new: New) -> Resul
     }
     let sync = channel.is_null();
     let channel = if sync { channel::create()? } else { channel };
+    channel::check(channel)?;
     // SAFETY: the channel is valid; all zeroes are a valid address.
     let (queue, zeroes) = unsafe { (channel::queue(channel), std::mem::zeroed::<rdma_addr>()) };
     let c = rdma_cm_id {
@@ -141,6 +161,7 @@ pub(crate) unsafe fn create(channel: *mut rdma_event_channel, new: New) -> Resul
         remote: None,
         tos: 0,
         family_only: false,
+        reuse: false,
         ack_timeout: ACK_TIMEOUT,
         connect: Connect::default(),
         template: None,
@@ -149,6 +170,7 @@ pub(crate) unsafe fn create(channel: *mut rdma_event_channel, new: New) -> Resul
     let token = channel::token();
     let state = IdState { token, events: Unacknowledged::default(), inner: Mutex::new(inner) };
     let id = Box::into_raw(Box::new(Id { c, state }));
+    LIVE.add(id);
     channel::register(token, id, queue);
     Ok(id.cast())
 }
@@ -178,7 +200,8 @@ pub(crate) unsafe fn drop_event(id: *mut rdma_cm_id) {
     unsafe {
         let event = std::mem::replace(&mut (*id).event, std::ptr::null_mut());
         if !event.is_null() {
-            crate::event::free(event);
+            // The program may have acknowledged it already.
+            let _ = crate::event::free(event);
         }
     }
 }
@@ -207,7 +230,11 @@ impl IdState {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
     call(|| {
-        // SAFETY: by the contract of librdmacm; the program does not use the identifier any more.
+        if !LIVE.remove(id) {
+            trace(format_args!("rdma_destroy_id refused: there is no identifier at {id:?}"));
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: it existed until now; the program does not use it any more.
         unsafe {
             let state = state(id);
             state.unbind();
@@ -234,8 +261,11 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_migrate_id(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> c_int {
-    // SAFETY: by the contract of librdmacm.
-    call(|| unsafe { migrate(id, channel) })
+    call(|| {
+        check(id)?;
+        // SAFETY: it exists.
+        unsafe { migrate(id, channel) }
+    })
 }
 
 /// Gives an identifier another channel; without one its calls wait from now on.
@@ -251,6 +281,7 @@ pub(crate) unsafe fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_chann
         let state = state(id);
         let sync = channel.is_null();
         let new = if sync { channel::create()? } else { channel };
+        channel::check(new)?;
         let queue: Arc<Channel> = channel::queue(new);
         channel::migrate(state.token, queue);
         let was_sync = std::mem::replace(&mut lock(&state.inner).sync, sync);
@@ -342,6 +373,7 @@ pub unsafe extern "C" fn rdma_set_option(
     id: *mut rdma_cm_id, level: c_int, option: c_int, value: *mut c_void, len: size_t,
 ) -> c_int {
     call(|| {
+        check(id)?;
         if value.is_null() {
             return Err(libc::EINVAL);
         }
@@ -355,8 +387,11 @@ pub unsafe extern "C" fn rdma_set_option(
         let mut inner = lock(unsafe { &state(id).inner });
         match (level, option) {
             (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => inner.tos = byte()?,
-            // A port belongs to one identifier at a time, and is free as soon as that is destroyed.
-            (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => drop(int()?),
+            // An identifier that listens has its port for itself.
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => match int()? != 0 {
+                true if inner.listening => return Err(libc::EINVAL),
+                reuse => inner.reuse = reuse,
+            },
             (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY) => inner.family_only = int()? != 0,
             (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => match byte()? {
                 timeout @ 0..=31 => inner.ack_timeout = timeout,
@@ -375,6 +410,9 @@ pub unsafe extern "C" fn rdma_set_option(
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
+    if check(id).is_err() {
+        return 0;
+    }
     // SAFETY: by the contract of librdmacm.
     lock(unsafe { &state(id).inner }).local.map_or(0, |local| local.port().to_be())
 }
@@ -383,6 +421,9 @@ pub unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
+    if check(id).is_err() {
+        return 0;
+    }
     // SAFETY: by the contract of librdmacm.
     lock(unsafe { &state(id).inner }).remote.map_or(0, |remote| remote.port().to_be())
 }

@@ -19,7 +19,8 @@
 //! | `event` | what an event of the communication manager means for a program |
 //! | `qp` | queue pairs and their states, shared receive queues |
 //! | `endpoint` | the calls that do several steps at once: `rdma_create_ep`, `rdma_get_request` |
-//! | `absent` | multicast and rsockets, which are refused |
+//! | `rsocket` | rsockets |
+//! | `absent` | multicast, which is refused |
 //!
 //! # Unsafe code
 //!
@@ -44,5 +45,6 @@ mod event;
 mod id;
 mod names;
 mod qp;
+mod rsocket;
 mod sockets;
 mod verbs;

@@ -129,6 +129,7 @@ pub unsafe extern "C" fn rdma_create_qp(
     id: *mut rdma_cm_id, pd: *mut ibv_pd, attributes: *mut ibv_qp_init_attr,
 ) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         unsafe {
             let pd = domain(id, pd)?;
@@ -155,6 +156,7 @@ pub unsafe extern "C" fn rdma_create_qp(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_create_qp_ex(id: *mut rdma_cm_id, attributes: *mut ibv_qp_init_attr_ex) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         unsafe {
             let attr = &mut *attributes;
@@ -178,6 +180,9 @@ pub unsafe extern "C" fn rdma_create_qp_ex(id: *mut rdma_cm_id, attributes: *mut
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
+    if id::check(id).is_err() {
+        return;
+    }
     // SAFETY: by the contract of librdmacm.
     entry((), || unsafe {
         let qp = std::mem::replace(&mut (*id).qp, std::ptr::null_mut());
@@ -214,7 +219,8 @@ pub(crate) fn attributes(kind: c_int, inner: &Inner, to: c_int) -> Result<(ibv_q
             let peer = inner.remote.ok_or(libc::EINVAL)?;
             attr.path_mtu = c_int::from(mtu.min(device.mtu));
             attr.dest_qp_num = peer_qpn;
-            attr.rq_psn = peer_psn;
+            // A side says at which PSN its peer begins to send.
+            attr.rq_psn = psn;
             attr.ah_attr = path(inner, ip::gid(peer.ip()));
             let usual = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
             if kind == IBV_QPT_RC {
@@ -226,7 +232,7 @@ pub(crate) fn attributes(kind: c_int, inner: &Inner, to: c_int) -> Result<(ibv_q
             }
         }
         IBV_QPS_RTS => {
-            attr.sq_psn = psn;
+            attr.sq_psn = peer_psn;
             if kind == IBV_QPT_RC {
                 attr.timeout = inner.connect.ack_timeout;
                 attr.retry_cnt = inner.connect.retry_count;
@@ -305,6 +311,7 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
     id: *mut rdma_cm_id, attributes_out: *mut ibv_qp_attr, mask: *mut c_int,
 ) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         unsafe {
             let inner = lock(&id::state(id).inner);
@@ -323,6 +330,7 @@ pub unsafe extern "C" fn rdma_create_srq(
     id: *mut rdma_cm_id, pd: *mut ibv_pd, attributes: *mut ibv_srq_init_attr,
 ) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         unsafe {
             let pd = domain(id, pd)?;
@@ -341,6 +349,7 @@ pub unsafe extern "C" fn rdma_create_srq(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_create_srq_ex(id: *mut rdma_cm_id, attributes: *mut ibv_srq_init_attr_ex) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         unsafe {
             let attr = &mut *attributes;
@@ -362,6 +371,9 @@ pub unsafe extern "C" fn rdma_create_srq_ex(id: *mut rdma_cm_id, attributes: *mu
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
+    if id::check(id).is_err() {
+        return;
+    }
     // SAFETY: by the contract of librdmacm.
     entry((), || unsafe {
         let srq = std::mem::replace(&mut (*id).srq, std::ptr::null_mut());

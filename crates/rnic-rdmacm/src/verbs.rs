@@ -21,6 +21,12 @@ unsafe extern "C" {
     pub(crate) fn ibv_query_device(context: *mut ibv_context, attributes: *mut ibv_device_attr) -> c_int;
     pub(crate) fn ibv_query_port(context: *mut ibv_context, port: u8, attributes: *mut ibv_port_attr) -> c_int;
     pub(crate) fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd;
+    pub(crate) fn ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: libc::size_t, access: c_int) -> *mut ibv_mr;
+    pub(crate) fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int;
+    pub(crate) fn ibv_get_cq_event(
+        channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cq_context: *mut *mut c_void,
+    ) -> c_int;
+    pub(crate) fn ibv_ack_cq_events(cq: *mut ibv_cq, events: c_uint);
     pub(crate) fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel;
     pub(crate) fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int;
     pub(crate) fn ibv_create_cq(
@@ -38,7 +44,8 @@ unsafe extern "C" {
     pub(crate) fn rnic_mads_send(mads: *const Mads, peer: *const ibv_gid, mad: *const MadBytes) -> c_int;
     pub(crate) fn rnic_mads_receive(mads: *const Mads, timeout: u64, peer: *mut ibv_gid, mad: *mut MadBytes) -> c_int;
     pub(crate) fn rnic_mads_wake(mads: *const Mads);
-    pub(crate) fn rnic_mads_claim(mads: *const Mads, service: u64) -> c_int;
+    pub(crate) fn rnic_mads_claim(mads: *const Mads, service: u64, shared: c_int) -> c_int;
+    pub(crate) fn rnic_mads_listen(mads: *const Mads, service: u64) -> c_int;
     pub(crate) fn rnic_mads_release(mads: *const Mads, service: u64);
     pub(crate) fn rnic_trace(text: *const c_char);
 }

@@ -36,7 +36,7 @@ fn the_library_exports_the_symbols_of_the_distribution() {
 }
 
 /// Compiles a C file; `None`, with a message, if the header is not installed.
-fn compile(source: &Path, arguments: &[&str]) -> Option<PathBuf> {
+pub(crate) fn compile(source: &Path, arguments: &[&str]) -> Option<PathBuf> {
     if !Path::new(HEADER).exists() {
         eprintln!("skipped: librdmacm-dev is not installed");
         return None;

@@ -10,6 +10,7 @@ mod common;
 mod hostile;
 mod interface;
 mod ladder;
+mod rsockets;
 
 /// The libraries that the programs get.
 const LIBRARIES: &[rnic_ibverbs::library::Library] = &rnic_ibverbs::library::ALL;

@@ -286,6 +286,14 @@ impl Guest {
         self.outcome(job, COMMAND_PATIENCE)
     }
 
+    /// Sends a signal, STOP or CONT, to a command that has replaced its shell (`exec`).
+    ///
+    /// # Errors
+    /// As [`Guest::run`].
+    pub fn signal(&mut self, job: &Job, signal: &str) -> Result<()> {
+        self.run(&format!("kill -{signal} $(cat /run/jobs/{}.pid)", job.id)).map(drop)
+    }
+
     /// Waits until a command listens on a TCP port.
     ///
     /// # Errors

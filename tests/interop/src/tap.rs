@@ -67,8 +67,24 @@ impl HostNetwork {
     pub fn rnic(&self, arguments: &str) -> Result<Program> {
         let mut command = Command::new(rnic()?);
         command.args(arguments.split_whitespace());
+        self.start(command, format!("rnic {arguments}"))
+    }
+
+    /// Starts a program of this machine in the namespace, over rnic's libibverbs and librdmacm. Its verbs are traced.
+    ///
+    /// # Errors
+    /// As [`HostNetwork::rnic`].
+    pub fn verbs(&self, line: &str) -> Result<Program> {
+        let mut command = Command::new(rnic()?);
+        command.args(["verbs", "run"]).args(line.split_whitespace());
+        // Without the loopback addresses, so that there is one device of each family.
+        let devices = format!("{},{}", Host::OURS.ipv4(), Host::OURS.ipv6());
+        command.env("RNIC_DEVICES", devices).env("RNIC_TRACE", "1");
+        self.start(command, line.to_string())
+    }
+
+    fn start(&self, mut command: Command, name: String) -> Result<Program> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let name = format!("rnic {arguments}");
         let mut child = self.namespace.child(&mut command).map_err(Error::io(&*name))?;
         let (send, lines) = mpsc::channel();
         // The threads that read the pipes end when the program ends.
@@ -142,6 +158,24 @@ impl Program {
             }
         }
         Err(Error::Check(format!("`{}` has ended; {}", self.name, self.said())))
+    }
+
+    /// Whether the program has not ended.
+    ///
+    /// # Errors
+    /// If the system does not tell.
+    pub fn is_running(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait().map_err(Error::io(&*self.name))?.is_none())
+    }
+
+    /// Waits for the end of the program, whether it succeeds or fails; returns all that it has written.
+    ///
+    /// # Errors
+    /// If the program does not end in time.
+    pub fn ended(mut self) -> Result<String> {
+        let deadline = Instant::now() + COMMAND_PATIENCE;
+        while self.line(deadline)?.is_some() {}
+        Ok(format!("{}{}", self.output, self.messages))
     }
 
     /// Waits for the end of the program; returns what it has written to standard output.

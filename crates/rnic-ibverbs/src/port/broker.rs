@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use rnic_cm::message::MadBytes;
 use rnic_cm::{Message as CmMessage, Parsed, packet, stray};
 use rnic_endpoint::UdpPort;
-use rnic_endpoint::port::Arrival;
+use rnic_endpoint::port::{Arrival, Meta};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,6 +24,12 @@ const SERVICES: usize = 65_536;
 const SILENT: Duration = Duration::from_secs(1);
 /// Messages to nobody that are answered per arrival. Further ones get no answer.
 const STRAYS: usize = 64;
+/// How long a request for a service ID that nobody has waits for somebody to claim it, before it is refused. A server
+/// that has just started may not have come so far, and programs that agree on a port by other means (perftest does so
+/// over its control connection) do not wait for its listener.
+const PARKED: Duration = Duration::from_secs(1);
+/// Requests that wait so. Further ones are refused at once.
+const PARKING: usize = 64;
 
 /// A process that has joined.
 struct Member {
@@ -72,6 +78,62 @@ impl Member {
     }
 }
 
+/// A request for a service ID that nobody has.
+struct Parked {
+    until: Instant,
+    meta: Meta,
+    bytes: Vec<u8>,
+    parsed: Parsed,
+}
+
+/// A manager that has a service ID.
+struct Owner {
+    mark: u16,
+    /// Whether others may have it too: all of them have bound it with `RDMA_OPTION_ID_REUSEADDR`, and nobody listens.
+    shared: bool,
+}
+
+/// Who has which service ID.
+#[derive(Default)]
+struct Services(BTreeMap<u64, Vec<Owner>>);
+
+impl Services {
+    /// Lets a manager have a service ID, if the others admit it.
+    fn claim(&mut self, service: u64, mark: u16, shared: bool) -> bool {
+        let full = self.0.len() >= SERVICES;
+        let others = self.0.get(&service).into_iter().flatten().filter(|owner| owner.mark != mark);
+        let admitted = if shared { others.clone().all(|owner| owner.shared) } else { others.count() == 0 };
+        if !admitted || full && !self.0.contains_key(&service) {
+            return false;
+        }
+        let owners = self.0.entry(service).or_default();
+        owners.retain(|owner| owner.mark != mark);
+        owners.push(Owner { mark, shared });
+        true
+    }
+
+    fn release(&mut self, service: u64, mark: u16) {
+        if let Some(owners) = self.0.get_mut(&service) {
+            owners.retain(|owner| owner.mark != mark);
+            if owners.is_empty() {
+                self.0.remove(&service);
+            }
+        }
+    }
+
+    fn forget(&mut self, mark: u16) {
+        self.0.retain(|_, owners| {
+            owners.retain(|owner| owner.mark != mark);
+            !owners.is_empty()
+        });
+    }
+
+    /// The manager that gets the requests for a service ID.
+    fn owner(&self, service: u64) -> Option<u16> {
+        self.0.get(&service)?.first().map(|owner| owner.mark)
+    }
+}
+
 pub(super) struct Broker {
     pub(super) public: UdpPort,
     listener: OwnedFd,
@@ -82,8 +144,8 @@ pub(super) struct Broker {
     inherited: Option<Instant>,
     own: u32,
     born: Instant,
-    /// The managers that get the requests for these service IDs.
-    services: BTreeMap<u64, u16>,
+    services: Services,
+    parked: VecDeque<Parked>,
     /// Answers to messages for no manager.
     pub(super) answers: Vec<(IpAddr, MadBytes)>,
     /// Number of packets that could not be handed over.
@@ -103,7 +165,8 @@ impl Broker {
             inherited,
             own,
             born: Instant::now(),
-            services: BTreeMap::new(),
+            services: Services::default(),
+            parked: VecDeque::new(),
             answers: Vec::new(),
             dropped: 0,
         }
@@ -136,27 +199,31 @@ impl Broker {
                 Err(_) => None,
             };
             let is_new = member.slot.is_none() && member.manager.is_none();
-            match message {
-                Some(Message::Hello { slot, port }) if is_new && port != 0 => changed |= self.join(at, slot, port),
-                Some(Message::Manager { mark }) if is_new => {
-                    let is_taken = self.members.iter().any(|member| member.manager == Some(mark));
+            match (message, member.manager) {
+                (Some(Message::Hello { slot, port }), None) if is_new && port != 0 && slot != self.own => {
+                    // Nobody else has the slot, so that a member which had it is gone.
+                    for old in self.members.iter_mut().filter(|member| member.slot == Some(slot)) {
+                        (old.slot, old.gone) = (None, true);
+                    }
+                    self.members[at].slot = Some(slot);
+                    self.directory[slot as usize] = port;
+                    changed = true;
+                }
+                (Some(Message::Manager { mark }), None) if is_new => {
+                    // The mark is a UDP port that no two processes have at the same time.
+                    for old in self.members.iter_mut().filter(|member| member.manager == Some(mark)) {
+                        (old.manager, old.gone) = (None, true);
+                    }
+                    self.services.forget(mark);
                     let member = &mut self.members[at];
                     member.manager = Some(mark);
-                    member.gone = is_taken;
                     member.put(message::joined());
                 }
-                Some(Message::Claim { service }) if member.manager.is_some() => {
-                    let granted = !self.services.contains_key(&service) && self.services.len() < SERVICES;
-                    if granted {
-                        self.services.extend(member.manager.map(|mark| (service, mark)));
-                    }
+                (Some(Message::Claim { service, shared }), Some(mark)) => {
+                    let granted = self.services.claim(service, mark, shared);
                     member.put(message::claimed(service, granted));
                 }
-                Some(Message::Release { service }) if member.manager.is_some() => {
-                    if self.services.get(&service) == member.manager.as_ref() {
-                        self.services.remove(&service);
-                    }
-                }
+                (Some(Message::Release { service }), Some(mark)) => self.services.release(service, mark),
                 // It has gone, or it does not speak the protocol.
                 _ => member.gone = true,
             }
@@ -167,10 +234,11 @@ impl Broker {
                 changed = true;
             }
             if let Some(mark) = member.manager {
-                self.services.retain(|_, manager| *manager != mark);
+                self.services.forget(mark);
             }
         }
         self.members.retain(|member| !member.gone);
+        self.look_at_parked();
         if self.inherited.is_some_and(|until| Instant::now() > until) {
             self.inherited = None;
             for slot in 0..SLOTS {
@@ -188,32 +256,28 @@ impl Broker {
         }
     }
 
-    /// Lets the member `at`, which wishes the slot `wish` and receives at `port`, join as a device, or refuses it.
-    /// Returns whether the directory has changed.
-    fn join(&mut self, at: usize, wish: Option<u32>, port: u16) -> bool {
-        let slot = self.slot(wish, port);
-        let member = &mut self.members[at];
-        member.slot = slot;
-        match slot {
-            Some(slot) => self.directory[slot as usize] = port,
-            None => {
-                member.put(message::refused());
-                member.gone = true;
+    /// Hands requests over whose service ID has been claimed in the meantime, and refuses those that have waited long
+    /// enough.
+    fn look_at_parked(&mut self) {
+        let now = Instant::now();
+        for parked in std::mem::take(&mut self.parked) {
+            let owner = parked.parsed.message.service().and_then(|service| self.services.owner(service));
+            let member = owner.and_then(|mark| self.members.iter_mut().find(|member| member.manager == Some(mark)));
+            if let Some(member) = member {
+                self.dropped +=
+                    u64::from(!member.put(message::packets(&parked.meta, parked.bytes.len(), &parked.bytes)));
+            } else if parked.until > now {
+                self.parked.push_back(parked);
+            } else {
+                let answer = stray::answer(&parked.parsed);
+                self.answers.extend(answer.map(|answer| (parked.meta.source.ip(), answer.emit())));
             }
         }
-        slot.is_some()
     }
 
-    /// A slot for a process that wishes the slot `wish`, which it had before, and receives at `port`.
-    fn slot(&self, wish: Option<u32>, port: u16) -> Option<u32> {
-        let taken = |slot: u32| slot == self.own || self.members.iter().any(|member| member.slot == Some(slot));
-        if let Some(wish) = wish {
-            let inherited = [0, port].contains(&self.directory[wish as usize]);
-            return (!taken(wish) && inherited).then_some(wish);
-        }
-        // The slots follow each other, so that a new process does not get the slot of a process that has just gone,
-        // whose packets may still be on their way.
-        (1..SLOTS).map(|step| (u32::from(port) * 7 + step) % SLOTS).find(|slot| self.directory[*slot as usize] == 0)
+    /// Time until the next request has waited long enough.
+    pub(super) fn next_answer(&self) -> Option<Duration> {
+        self.parked.front().map(|parked| parked.until.saturating_duration_since(Instant::now()))
     }
 
     /// Hands an arrival over to the processes of its queue pairs. Returns `true` if all of it is for this process; then
@@ -249,7 +313,8 @@ impl Broker {
         let members = Members {
             members: &mut self.members,
             services: &self.services,
-            is_silent: self.born.elapsed() < SILENT,
+            parked: &mut self.parked,
+            age: self.born.elapsed(),
             answers: &mut self.answers,
             dropped: &mut self.dropped,
         };
@@ -260,8 +325,10 @@ impl Broker {
 /// The processes that have joined.
 pub(super) struct Members<'a> {
     members: &'a mut Vec<Member>,
-    services: &'a BTreeMap<u64, u16>,
-    is_silent: bool,
+    services: &'a Services,
+    parked: &'a mut VecDeque<Parked>,
+    /// Time since the broker has begun.
+    age: Duration,
     answers: &'a mut Vec<(IpAddr, MadBytes)>,
     dropped: &'a mut u64,
 }
@@ -286,21 +353,36 @@ impl Members<'_> {
         let mad = packet::parse(bytes, source, arrival.meta.destination);
         let Some(parsed) = mad.as_ref().and_then(Parsed::parse) else { return };
         let mark = match (&parsed.message, parsed.message.service()) {
-            (_, Some(service)) => self.services.get(&service).copied(),
+            (_, Some(service)) => self.services.owner(service),
             // Who has waited for a response in vain does not know the communication ID of the other side.
             (CmMessage::Reject(reject), None) if reject.remote_id == 0 => {
                 for member in self.members.iter_mut().filter(|member| member.manager.is_some()) {
                     member.put(message::packets(&arrival.meta, bytes.len(), bytes));
                 }
-                return;
+                return self.unpark(source.ip(), reject.local_id);
             }
             (message, None) => message.receiver().map(|id| id as u16),
         };
         let member = mark.and_then(|mark| self.members.iter_mut().find(|member| member.manager == Some(mark)));
         if let Some(member) = member {
             *self.dropped += u64::from(!member.put(message::packets(&arrival.meta, bytes.len(), bytes)));
-        } else if !self.is_silent && self.answers.len() < STRAYS {
+        } else if parsed.message.service().is_some() && self.parked.len() < PARKING {
+            // A retransmission does not wait twice.
+            let same = |parked: &Parked| parked.meta.source.ip() == source.ip() && parked.parsed == parsed;
+            if !self.parked.iter().any(same) {
+                let until = Instant::now() + PARKED;
+                self.parked.push_back(Parked { until, meta: arrival.meta, bytes: bytes.to_vec(), parsed });
+            }
+        } else if self.age > if stray::is_probe(&parsed.message) { GRACE } else { SILENT }
+            && self.answers.len() < STRAYS
+        {
             self.answers.extend(stray::answer(&parsed).map(|answer| (source.ip(), answer.emit())));
         }
+    }
+
+    /// The peer does not wait for the response to its request any more.
+    fn unpark(&mut self, peer: IpAddr, request: u32) {
+        let asks = |message: &CmMessage| matches!(message, CmMessage::Request(own) if own.local_id == request);
+        self.parked.retain(|parked| parked.meta.source.ip() != peer || !asks(&parked.parsed.message));
     }
 }

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -89,45 +89,100 @@ enum Claim {
     Released,
 }
 
+/// A service ID of this process.
+struct Entry {
+    claim: Claim,
+    /// Whether other identifiers may have it too (`RDMA_OPTION_ID_REUSEADDR`).
+    shared: bool,
+    /// Identifiers of this process that have it.
+    count: u32,
+}
+
+impl Entry {
+    fn is_open(&self) -> bool {
+        matches!(self.claim, Claim::Wanted | Claim::Asked)
+    }
+}
+
 /// The service IDs that a manager has, or wants.
 #[derive(Default)]
 pub(crate) struct Claims {
-    table: Mutex<BTreeMap<u64, Claim>>,
+    table: Mutex<BTreeMap<u64, Entry>>,
     changed: Condvar,
 }
 
+type Table<'a> = MutexGuard<'a, BTreeMap<u64, Entry>>;
+
 impl Claims {
-    /// Asks for a service ID, and waits for the answer of the broker, which the thread that receives gets.
+    /// Asks for a service ID, and waits for the answer of the broker, which the thread that receives gets. `shared`: as
+    /// long as nobody listens, others who say so may have it as well.
     ///
     /// # Errors
     /// `EADDRINUSE`; `ETIMEDOUT` if there is no broker.
-    pub(crate) fn claim(&self, service: u64, receiver: &Waker) -> Result<(), i32> {
+    pub(crate) fn claim(&self, service: u64, shared: bool, receiver: &Waker) -> Result<(), i32> {
         let mut table = lock(&self.table);
-        if table.get(&service).is_some_and(|claim| *claim != Claim::Released) {
-            return Err(libc::EADDRINUSE);
+        if let Some(entry) = table.get_mut(&service).filter(|entry| entry.claim != Claim::Released) {
+            if !(shared && entry.shared && entry.claim == Claim::Granted) {
+                return Err(libc::EADDRINUSE);
+            }
+            entry.count += 1;
+            return Ok(());
         }
-        table.insert(service, Claim::Wanted);
-        receiver.wake_by_ref();
-        let open = |table: &mut BTreeMap<u64, Claim>| matches!(table.get(&service), Some(Claim::Wanted | Claim::Asked));
-        let waited = self.changed.wait_timeout_while(table, PATIENCE, open);
-        let (mut table, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
-        match table.get(&service) {
+        table.insert(service, Entry { claim: Claim::Wanted, shared, count: 1 });
+        let (mut table, claim) = self.await_answer(table, service, receiver);
+        match claim {
             Some(Claim::Granted) => Ok(()),
             Some(Claim::Refused) => {
                 table.remove(&service);
                 Err(libc::EADDRINUSE)
             }
             _ => {
-                table.insert(service, Claim::Released);
+                table.insert(service, Entry { claim: Claim::Released, shared, count: 0 });
                 Err(libc::ETIMEDOUT)
             }
         }
     }
 
-    /// Gives a service ID back.
+    /// Makes a claimed service ID exclusive, since an identifier is going to listen on it.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` if others share it; `ETIMEDOUT` if there is no broker.
+    pub(crate) fn listen(&self, service: u64, receiver: &Waker) -> Result<(), i32> {
+        let mut table = lock(&self.table);
+        let entry = table.get_mut(&service).filter(|entry| entry.claim != Claim::Released).ok_or(libc::EINVAL)?;
+        match entry {
+            Entry { shared: false, .. } => return Ok(()),
+            Entry { count: 2.., .. } => return Err(libc::EADDRINUSE),
+            entry => (entry.claim, entry.shared) = (Claim::Wanted, false),
+        }
+        let (mut table, claim) = self.await_answer(table, service, receiver);
+        if claim == Some(Claim::Granted) {
+            return Ok(());
+        }
+        // It is shared as before.
+        if let Some(entry) = table.get_mut(&service) {
+            (entry.claim, entry.shared) = (Claim::Wanted, true);
+            receiver.wake_by_ref();
+        }
+        Err(if claim == Some(Claim::Refused) { libc::EADDRINUSE } else { libc::ETIMEDOUT })
+    }
+
+    fn await_answer<'a>(&self, table: Table<'a>, service: u64, receiver: &Waker) -> (Table<'a>, Option<Claim>) {
+        receiver.wake_by_ref();
+        let is_open = |table: &mut BTreeMap<u64, Entry>| table.get(&service).is_some_and(Entry::is_open);
+        let waited = self.changed.wait_timeout_while(table, PATIENCE, is_open);
+        let (table, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let claim = table.get(&service).map(|entry| entry.claim);
+        (table, claim)
+    }
+
+    /// An identifier gives a service ID back.
     pub(crate) fn release(&self, service: u64, receiver: &Waker) {
-        if let Some(claim) = lock(&self.table).get_mut(&service) {
-            *claim = Claim::Released;
+        if let Some(entry) = lock(&self.table).get_mut(&service) {
+            entry.count = entry.count.saturating_sub(1);
+            if entry.count == 0 {
+                entry.claim = Claim::Released;
+            }
         }
         receiver.wake_by_ref();
     }
@@ -193,9 +248,9 @@ impl MadPort {
     fn lose_link(&mut self) {
         self.link = Err(Instant::now() + PAUSE);
         self.joined = false;
-        for claim in lock(&self.claims.table).values_mut() {
-            if matches!(claim, Claim::Asked | Claim::Granted) {
-                *claim = Claim::Wanted;
+        for entry in lock(&self.claims.table).values_mut() {
+            if matches!(entry.claim, Claim::Asked | Claim::Granted) {
+                entry.claim = Claim::Wanted;
             }
         }
     }
@@ -213,10 +268,10 @@ impl MadPort {
         }
         let Ok(link) = &self.link else { return };
         // With the queue full, the rest is said later.
-        lock(&self.claims.table).retain(|service, claim| match claim {
+        lock(&self.claims.table).retain(|service, entry| match entry.claim {
             Claim::Wanted => {
-                if socket::put(link, &message::claim(*service)).is_ok() {
-                    *claim = Claim::Asked;
+                if socket::put(link, &message::claim(*service, entry.shared)).is_ok() {
+                    entry.claim = Claim::Asked;
                 }
                 true
             }
@@ -258,9 +313,11 @@ impl Port for MadPort {
             // the buffer until it ends. The compiler does not accept the conditional return without it.
             Some(Message::Packets(arrival)) => return Ok(Some(unsafe { outlive(arrival) })),
             Some(Message::Claimed { service, granted }) => {
-                if let Some(claim) = lock(&self.claims.table).get_mut(&service).filter(|now| **now == Claim::Asked) {
-                    *claim = if granted { Claim::Granted } else { Claim::Refused };
+                let mut table = lock(&self.claims.table);
+                if let Some(entry) = table.get_mut(&service).filter(|entry| entry.claim == Claim::Asked) {
+                    entry.claim = if granted { Claim::Granted } else { Claim::Refused };
                 }
+                drop(table);
                 self.claims.changed.notify_all();
             }
             Some(Message::Joined) => self.joined = true,

@@ -8,7 +8,7 @@ use rnic_endpoint::port::{Arrival, Meta, TrafficClass};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The version of the messages, which is part of the socket's name: other versions do not meet.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// Maximum bytes of a message: the head of a relayed arrival, and the datagrams that one system call can receive.
 pub(super) const LONGEST: usize = HEAD + 65_535;
@@ -18,7 +18,6 @@ const HEAD: usize = 1 + 1 + 2 * 16 + 2 + 1 + 2;
 const HELLO: u8 = 1;
 const DIRECTORY: u8 = 2;
 const PACKETS: u8 = 3;
-const REFUSED: u8 = 4;
 const MANAGER: u8 = 5;
 const CLAIM: u8 = 6;
 const CLAIMED: u8 = 7;
@@ -32,29 +31,29 @@ pub(super) type Directory = [u16; SLOTS as usize];
 /// A message, as its receiver sees it.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
-    /// To the broker: a process asks for a slot, or for its slot of before. The port is where it receives.
-    Hello { slot: Option<u32>, port: u16 },
+    /// To the broker: a process introduces itself by its slot, which no other process has. The port is where it
+    /// receives.
+    Hello { slot: u32, port: u16 },
     /// From the broker: the receiver's own slot, and the ports of all.
     Directory { slot: u32, ports: Box<Directory> },
     /// From the broker: datagrams that came to the address for the receiver.
     Packets(Arrival<'a>),
-    /// From the broker: there is no slot for the process.
-    Refused,
     /// To the broker: a communication manager introduces itself by the lower half of its communication IDs.
     Manager { mark: u16 },
     /// From the broker: the manager has joined.
     Joined,
-    /// To the broker: the manager wants the requests for a service ID.
-    Claim { service: u64 },
+    /// To the broker: the manager wants the requests for a service ID; `shared` if other managers may have the ID as
+    /// well, as long as nobody listens.
+    Claim { service: u64, shared: bool },
     /// From the broker: whether the manager gets them.
     Claimed { service: u64, granted: bool },
     /// To the broker: it wants them no longer.
     Release { service: u64 },
 }
 
-pub(super) fn hello(slot: Option<u32>, port: u16) -> Vec<u8> {
+pub(super) fn hello(slot: u32, port: u16) -> Vec<u8> {
     let mut out = vec![HELLO];
-    out.extend(slot.unwrap_or(u32::MAX).to_le_bytes());
+    out.extend(slot.to_le_bytes());
     out.extend(port.to_le_bytes());
     out
 }
@@ -64,10 +63,6 @@ pub(super) fn directory(slot: u32, ports: &Directory) -> Vec<u8> {
     out.extend(slot.to_le_bytes());
     ports.iter().for_each(|port| out.extend(port.to_le_bytes()));
     out
-}
-
-pub(super) fn refused() -> Vec<u8> {
-    vec![REFUSED]
 }
 
 pub(super) fn manager(mark: u16) -> Vec<u8> {
@@ -80,8 +75,10 @@ pub(super) fn joined() -> Vec<u8> {
     vec![JOINED]
 }
 
-pub(super) fn claim(service: u64) -> Vec<u8> {
-    of_service(CLAIM, service)
+pub(super) fn claim(service: u64, shared: bool) -> Vec<u8> {
+    let mut out = of_service(CLAIM, service);
+    out.push(u8::from(shared));
+    out
 }
 
 pub(super) fn release(service: u64) -> Vec<u8> {
@@ -118,6 +115,14 @@ pub(super) fn packets(meta: &Meta, segment: usize, data: &[u8]) -> Vec<u8> {
     out
 }
 
+fn service_and_flag(bytes: &[u8]) -> Option<(u64, bool)> {
+    let (service, flag) = bytes.split_first_chunk()?;
+    match flag {
+        [flag @ (0 | 1)] => Some((u64::from_le_bytes(*service), *flag == 1)),
+        _ => None,
+    }
+}
+
 /// Reads a message; `None` if it is none.
 pub(super) fn read(bytes: &[u8]) -> Option<Message<'_>> {
     let (kind, rest) = bytes.split_first()?;
@@ -126,7 +131,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Message<'_>> {
             let (slot, port) = rest.split_first_chunk()?;
             let slot = u32::from_le_bytes(*slot);
             let port = u16::from_le_bytes(port.try_into().ok()?);
-            Some(Message::Hello { slot: (slot < SLOTS).then_some(slot), port })
+            (slot < SLOTS).then_some(Message::Hello { slot, port })
         }
         DIRECTORY => {
             let (slot, ports) = rest.split_first_chunk()?;
@@ -163,18 +168,16 @@ pub(super) fn read(bytes: &[u8]) -> Option<Message<'_>> {
             };
             Some(Message::Packets(Arrival { meta, segment, data }))
         }
-        REFUSED if rest.is_empty() => Some(Message::Refused),
         JOINED if rest.is_empty() => Some(Message::Joined),
         MANAGER => Some(Message::Manager { mark: u16::from_le_bytes(rest.try_into().ok()?) }),
-        CLAIM => Some(Message::Claim { service: u64::from_le_bytes(rest.try_into().ok()?) }),
+        CLAIM => {
+            let (service, shared) = service_and_flag(rest)?;
+            Some(Message::Claim { service, shared })
+        }
         RELEASE => Some(Message::Release { service: u64::from_le_bytes(rest.try_into().ok()?) }),
         CLAIMED => {
-            let (service, granted) = rest.split_first_chunk()?;
-            let granted = match granted {
-                [granted @ (0 | 1)] => *granted == 1,
-                _ => return None,
-            };
-            Some(Message::Claimed { service: u64::from_le_bytes(*service), granted })
+            let (service, granted) = service_and_flag(rest)?;
+            Some(Message::Claimed { service, granted })
         }
         _ => None,
     }
@@ -186,10 +189,12 @@ mod tests {
 
     #[test]
     fn messages_are_read_as_they_were_written() {
-        assert!(matches!(read(&hello(None, 7)), Some(Message::Hello { slot: None, port: 7 })));
-        assert!(matches!(read(&hello(Some(9), 8)), Some(Message::Hello { slot: Some(9), port: 8 })));
+        assert!(matches!(read(&hello(9, 8)), Some(Message::Hello { slot: 9, port: 8 })));
         assert!(matches!(read(&manager(40_000)), Some(Message::Manager { mark: 40_000 })));
-        assert!(matches!(read(&claim(u64::MAX)), Some(Message::Claim { service: u64::MAX })));
+        for shared in [false, true] {
+            let bytes = claim(u64::MAX, shared);
+            assert!(matches!(read(&bytes), Some(Message::Claim { service: u64::MAX, shared: read }) if read == shared));
+        }
         assert!(matches!(read(&release(7)), Some(Message::Release { service: 7 })));
         for granted in [false, true] {
             let bytes = claimed(7, granted);
@@ -226,16 +231,17 @@ mod tests {
             identification: None,
         };
         let whole = [
-            hello(None, 7),
+            hello(1, 7),
             directory(0, &[1; SLOTS as usize]),
             packets(&meta, 1, b""),
             manager(7),
-            claim(7),
+            claim(7, true),
             release(7),
             claimed(7, true),
         ];
         assert!(read(&[]).is_none() && read(&[0]).is_none() && read(&[10, 1, 2]).is_none());
-        assert!(read(&[REFUSED, 1]).is_none() && read(&[JOINED, 1]).is_none(), "too long");
+        assert!(read(&[JOINED, 1]).is_none(), "too long");
+        assert!(read(&hello(SLOTS, 1)).is_none(), "a slot that does not exist");
         assert!(read(&[CLAIMED, 0, 0, 0, 0, 0, 0, 0, 0, 2]).is_none());
         for bytes in whole {
             for len in 0..bytes.len() {

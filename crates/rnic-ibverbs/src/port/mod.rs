@@ -1,7 +1,8 @@
 //! The port of a process that shares an IP address, and its UDP port 4791, with other processes of the same user.
 //!
 //! Each opened device of each process has a *slot*, and draws only queue pair numbers (QPNs) that leave the slot as the
-//! remainder when divided by [`SLOTS`]. So the QPN of a packet tells for which process it is. Every process receives at
+//! remainder when divided by [`SLOTS`]. So the QPN of a packet tells for which process it is. A name in the abstract
+//! namespace of Unix sockets keeps the slot for the process as long as it lives. Every process receives at
 //! a UDP port of its own. One of them, the *broker*, also has UDP port 4791:
 //!
 //! - Packets between two processes of one address go directly to the receiver's own port, which the broker has told to
@@ -68,6 +69,28 @@ fn slot_of(packet: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes([0, qpn[0], qpn[1], qpn[2]]) % SLOTS)
 }
 
+/// A slot that no process has, and what keeps it. The search begins at a place that depends on the port, so that a new
+/// process hardly gets the slot of a process that has just gone, whose packets may still be on their way.
+fn find_slot(ip: IpAddr, port: u16) -> Result<(u32, OwnedFd), OpenError> {
+    for step in 0..SLOTS {
+        let slot = (u32::from(port) * 7 + step) % SLOTS;
+        match socket::claim_slot(ip, slot) {
+            Ok(claimed) => return Ok((slot, claimed)),
+            Err(Errno::EADDRINUSE) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(OpenError::Full(ip))
+}
+
+/// Sends what the broker answers to messages for no manager.
+fn send_answers(broker: &mut Broker, port: &mut UdpPort) {
+    for (peer, mad) in broker.answers.drain(..) {
+        // As all answers, it may be lost.
+        let _ = mads::send(port, peer, &mad, 0);
+    }
+}
+
 /// Whether a process of this user is the broker of an address.
 pub(crate) fn is_shared(ip: IpAddr) -> bool {
     socket::join(ip).is_ok()
@@ -126,6 +149,8 @@ pub(crate) struct SharedPort {
     /// The port at which processes of the same address reach this one, and from which it sends.
     own: UdpPort,
     slot: u32,
+    /// Keeps the slot from all other processes.
+    _slot: OwnedFd,
     role: Role,
     /// The ports of all processes of the address.
     directory: Box<Directory>,
@@ -147,10 +172,12 @@ impl SharedPort {
         let config = UdpConfig { source_ports: 4, ..UdpConfig::default() };
         let own = UdpPort::bind(SocketAddr::new(ip, 0), &config).map_err(OpenError::Bind)?;
         let address = SocketAddr::new(ip, ROCE_PORT);
+        let (slot, claimed) = find_slot(ip, own.local_addr().port())?;
         let mut port = SharedPort {
             address,
             own,
-            slot: SLOTS,
+            slot,
+            _slot: claimed,
             role: Role::Orphan(Instant::now()),
             directory: Box::new([0; SLOTS as usize]),
             buffer: vec![0; message::LONGEST],
@@ -159,25 +186,24 @@ impl SharedPort {
             faithful: 0,
         };
         let until = Instant::now() + PATIENCE;
-        while port.slot == SLOTS {
+        loop {
             if let Role::Orphan(_) = port.role {
                 port.find_role()?;
             }
             match &port.role {
-                Role::Member(link, _) => {
+                Role::Broker(_) | Role::Member(_, true) => return Ok(port),
+                Role::Member(link, false) => {
                     let left = until.saturating_duration_since(Instant::now()).as_millis() as u16;
                     let mut link = [PollFd::new(link.as_fd(), PollFlags::POLLIN)];
                     let _ = poll(&mut link, PollTimeout::from(left));
                 }
                 Role::Orphan(_) => std::thread::sleep(PAUSE),
-                Role::Broker(_) => continue,
             }
-            port.look_at_link()?;
-            if Instant::now() > until && port.slot == SLOTS {
+            port.look_at_link();
+            if Instant::now() > until && !matches!(port.role, Role::Member(_, true)) {
                 return Err(OpenError::Silent(ip));
             }
         }
-        Ok(port)
     }
 
     /// The slot, which the device's queue pair numbers must have.
@@ -202,17 +228,13 @@ impl SharedPort {
             Ok(listener) => {
                 let config = UdpConfig { source_ports: 0, ..UdpConfig::default() };
                 let public = UdpPort::bind(self.address, &config).map_err(OpenError::Bind)?;
-                if self.slot == SLOTS {
-                    self.slot = u32::from(self.own_port()) % SLOTS;
-                }
                 self.directory[self.slot as usize] = self.own_port();
                 let directory = self.directory.clone();
                 self.role = Role::Broker(Box::new(Broker::new(public, listener, directory, self.slot)));
             }
             Err(Errno::EADDRINUSE) => match socket::join(ip) {
                 Ok(link) => {
-                    let known = (self.slot < SLOTS).then_some(self.slot);
-                    if socket::put(&link, &message::hello(known, self.own_port())).is_ok() {
+                    if socket::put(&link, &message::hello(self.slot, self.own_port())).is_ok() {
                         self.role = Role::Member(link, false);
                     }
                 }
@@ -227,24 +249,23 @@ impl SharedPort {
     }
 
     /// Handles one message of the broker. Returns the length of the message in `buffer` if it carries packets.
-    fn look_at_link(&mut self) -> Result<Option<usize>, OpenError> {
-        let Role::Member(link, joined) = &mut self.role else { return Ok(None) };
+    fn look_at_link(&mut self) -> Option<usize> {
+        let Role::Member(link, joined) = &mut self.role else { return None };
         let len = match socket::take(link, &mut self.buffer) {
             Ok(len) => len,
-            Err(Errno::EAGAIN) => return Ok(None),
+            Err(Errno::EAGAIN) => return None,
             Err(_) => 0,
         };
         match message::read(&self.buffer[..len]) {
-            Some(Message::Packets(_)) if *joined => return Ok(Some(len)),
-            Some(Message::Directory { slot, ports }) if self.slot == SLOTS || self.slot == slot => {
-                (self.slot, self.directory) = (slot, ports);
+            Some(Message::Packets(_)) if *joined => return Some(len),
+            Some(Message::Directory { slot, ports }) if self.slot == slot => {
+                self.directory = ports;
                 *joined = true;
             }
-            Some(Message::Refused) if self.slot == SLOTS => return Err(OpenError::Full(self.address.ip())),
-            // The broker has gone, or does not let the process keep its slot yet.
+            // The broker has gone.
             _ => self.role = Role::Orphan(Instant::now()),
         }
-        Ok(None)
+        None
     }
 
     /// Serves other processes as the broker, or looks for a broker if there is none.
@@ -252,6 +273,7 @@ impl SharedPort {
         match &mut self.role {
             Role::Broker(broker) => {
                 broker.serve(&mut self.buffer);
+                send_answers(broker, &mut self.own);
                 self.directory.copy_from_slice(&broker.directory[..]);
             }
             Role::Orphan(at) if *at <= Instant::now() => {
@@ -351,17 +373,13 @@ impl Port for SharedPort {
                         return Ok(Some(arrival));
                     }
                     let Arrival { meta, segment, .. } = arrival;
-                    for (peer, mad) in broker.answers.drain(..) {
-                        // As all answers, it may be lost.
-                        let _ = mads::send(&mut self.own, peer, &mad, 0);
-                    }
+                    send_answers(broker, &mut self.own);
                     let own = self.buffer.len();
                     self.buffer.resize(message::LONGEST, 0);
                     return Ok(Some(Arrival { meta, segment, data: &self.buffer[..own] }));
                 }
                 Role::Member(..) => {
-                    // An error concerns the slot only, which the process has.
-                    let Ok(Some(len)) = self.look_at_link() else { continue };
+                    let Some(len) = self.look_at_link() else { continue };
                     self.outside = true;
                     match message::read(&self.buffer[..len]) {
                         // SAFETY: as above, for the buffer.
@@ -376,10 +394,11 @@ impl Port for SharedPort {
     }
 
     fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()> {
-        let pause = Time::from_ms(PAUSE.as_millis() as u64);
+        let time = |pause: Duration| Time::from_ns(pause.as_nanos() as u64);
+        let pause = time(PAUSE);
         let (others, most): (Vec<BorrowedFd<'_>>, _) = match &self.role {
             Role::Broker(broker) if broker.has_backlog() => (broker.descriptors().collect(), Some(Time::from_us(200))),
-            Role::Broker(broker) => (broker.descriptors().collect(), None),
+            Role::Broker(broker) => (broker.descriptors().collect(), broker.next_answer().map(time)),
             Role::Member(link, _) => (vec![link.as_fd()], None),
             Role::Orphan(_) => (Vec::new(), Some(pause)),
         };

@@ -21,6 +21,17 @@ fn name(ip: IpAddr) -> nix::Result<UnixAddr> {
     UnixAddr::new_abstract(format!("rnic/verbs/{VERSION}/{ip}").as_bytes())
 }
 
+/// Claims the slot `slot` of the address `ip`, for as long as the descriptor is open. The system makes sure that no
+/// other process gets it, whatever brokers come and go.
+///
+/// # Errors
+/// `EADDRINUSE` if another process has it.
+pub(super) fn claim_slot(ip: IpAddr, slot: u32) -> nix::Result<OwnedFd> {
+    let socket = unbound()?;
+    bind(socket.as_raw_fd(), &UnixAddr::new_abstract(format!("rnic/verbs/{VERSION}/{ip}/{slot}").as_bytes())?)?;
+    Ok(socket)
+}
+
 /// Claims the address `ip`: only one process gets the socket.
 ///
 /// # Errors

@@ -298,9 +298,58 @@ static void endpoints(void)
     rdma_free_devices(devices);
 }
 
+/* Pointers to what was freed, or never was. */
+static void freed(void)
+{
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct rdma_cm_event *event;
+    struct rdma_cm_id *ids[3], *other;
+    struct ibv_qp_init_attr attr;
+    struct ibv_qp_attr qp = { .qp_state = IBV_QPS_INIT };
+    int mask, on = 1;
+
+    CHECK(rdma_create_id(channel, &ids[0], NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_resolve_addr(ids[0], NULL, ADDRESS("127.0.0.1", 7999), 1000) == 0);
+    event = next(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+    ack(event);
+    REFUSED(rdma_ack_cm_event(event), EINVAL);
+    REFUSED(rdma_ack_cm_event(NULL), EINVAL);
+    CHECK(rdma_destroy_id(ids[0]) == 0);
+    ids[1] = (struct rdma_cm_id *)(((char *)channel) + 3);
+    ids[2] = NULL;
+    attributes(&attr);
+    for (int i = 0; i < 3; i++) {
+        REFUSED(rdma_destroy_id(ids[i]), EINVAL);
+        REFUSED(rdma_bind_addr(ids[i], ADDRESS("127.0.0.1", 1)), EINVAL);
+        REFUSED(rdma_resolve_addr(ids[i], NULL, ADDRESS("127.0.0.1", 1), 1), EINVAL);
+        REFUSED(rdma_resolve_route(ids[i], 1), EINVAL);
+        REFUSED(rdma_listen(ids[i], 1), EINVAL);
+        REFUSED(rdma_connect(ids[i], NULL), EINVAL);
+        REFUSED(rdma_accept(ids[i], NULL), EINVAL);
+        REFUSED(rdma_establish(ids[i]), EINVAL);
+        REFUSED(rdma_reject(ids[i], NULL, 0), EINVAL);
+        REFUSED(rdma_notify(ids[i], IBV_EVENT_COMM_EST), EINVAL);
+        REFUSED(rdma_disconnect(ids[i]), EINVAL);
+        REFUSED(rdma_create_qp(ids[i], NULL, &attr), EINVAL);
+        REFUSED(rdma_init_qp_attr(ids[i], &qp, &mask), EINVAL);
+        REFUSED(rdma_set_option(ids[i], RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on)), EINVAL);
+        REFUSED(rdma_migrate_id(ids[i], channel), EINVAL);
+        REFUSED(rdma_get_request(ids[i], &other), EINVAL);
+        CHECK(rdma_get_src_port(ids[i]) == 0 && rdma_get_dst_port(ids[i]) == 0);
+        rdma_destroy_qp(ids[i]);
+        rdma_destroy_srq(ids[i]);
+        rdma_destroy_ep(ids[i]);
+    }
+    rdma_destroy_event_channel(channel);
+    rdma_destroy_event_channel(channel);
+    REFUSED(rdma_get_cm_event(channel, &event), EINVAL);
+    REFUSED(rdma_create_id(channel, &other, NULL, RDMA_PS_TCP), EINVAL);
+}
+
 int main(void)
 {
     identifiers();
+    freed();
     connections();
     endpoints();
     if (!wrong)

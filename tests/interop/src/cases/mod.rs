@@ -7,11 +7,21 @@ mod frame_peer;
 mod kernel_to_kernel;
 mod mesh;
 mod perftest;
+mod rdma_cm;
 
 use crate::bench::Case;
 
 /// All cases, in the order in which they are listed and started.
 pub fn all() -> Vec<Case> {
-    let own = [bed::CASES, kernel_to_kernel::CASES, frame_peer::CASES, endpoint::CASES, perftest::CASES, cli::CASES];
-    [&own.concat(), mesh::CASES].concat()
+    let groups = [
+        bed::CASES,
+        kernel_to_kernel::CASES,
+        frame_peer::CASES,
+        endpoint::CASES,
+        perftest::CASES,
+        cli::CASES,
+        mesh::CASES,
+        rdma_cm::CASES,
+    ];
+    groups.concat()
 }

@@ -1,0 +1,292 @@
+//! What happens when a MAD arrives.
+
+use super::{EARLY, Event, Listener, Manager, SERVICE_TIMEOUT, Transmit};
+use crate::connection::{Probe, State, time_of};
+use crate::message::{About, MadBytes, Message, Parsed, Reject, Request, private, reason};
+use crate::{ip, stray};
+use rnic_transport::time::Time;
+use std::net::IpAddr;
+
+/// Pauses between two retransmissions to a peer: the shortest and the longest one.
+const INTERVALS: (Time, Time) = (Time::from_ms(100), Time::from_ms(10_000));
+
+impl Manager {
+    /// Handles a MAD that came from `peer`.
+    pub fn handle(&mut self, now: Time, peer: IpAddr, mad: &MadBytes) {
+        let Some(parsed) = Parsed::parse(mad) else { return };
+        match &parsed.message {
+            Message::Request(request) => self.on_request(peer, &parsed, request),
+            Message::ServiceRequest { request_id, service, private, .. } => {
+                self.on_service_request(peer, &parsed, *request_id, *service, private);
+            }
+            message => {
+                // The sender of a request that waits for a listener does not wait for the response any more.
+                if let Message::Reject(Reject { remote_id: 0, local_id, reason: reason::TIMEOUT, .. }) = message {
+                    self.expected.values_mut().for_each(|expected| {
+                        expected.early.retain(|(from, _, request)| *from != peer || request != local_id);
+                    });
+                }
+                let Some(id) = self.connection_of(peer, message) else {
+                    self.answer_stray(peer, &parsed);
+                    return;
+                };
+                self.on_message(now, id, &parsed);
+            }
+        }
+    }
+
+    pub(super) fn answer_stray(&mut self, peer: IpAddr, parsed: &Parsed) {
+        if let Some(answer) = stray::answer(parsed) {
+            self.out.push_back(Transmit { peer, mad: answer.emit() });
+        }
+    }
+
+    /// A request for a service on which nobody listens waits if somebody is going to, and is refused otherwise.
+    fn nobody_listens(&mut self, peer: IpAddr, parsed: &Parsed, service: u64) {
+        let Some(expected) = self.expected.get_mut(&service) else { return self.answer_stray(peer, parsed) };
+        let early = &mut expected.early;
+        let request = match parsed.message {
+            Message::Request(request) => request.local_id,
+            Message::ServiceRequest { request_id, .. } => request_id,
+            _ => return,
+        };
+        if early.len() < EARLY && !early.iter().any(|(from, _, other)| (*from, *other) == (peer, request)) {
+            early.push((peer, parsed.emit(), request));
+        }
+    }
+
+    /// The connection to which a message of `peer` belongs, with the communication IDs of both sides.
+    fn connection_of(&self, peer: IpAddr, message: &Message) -> Option<u32> {
+        let (local, remote) = match message {
+            Message::Mra { local_id, remote_id, .. }
+            | Message::ReadyToUse { local_id, remote_id, .. }
+            | Message::Disconnect { local_id, remote_id, .. }
+            | Message::Disconnected { local_id, remote_id, .. } => (*remote_id, Some(*local_id)),
+            Message::Reply(reply) => (reply.remote_id, Some(reply.local_id)),
+            Message::ServiceReply(reply) => (reply.request_id, None),
+            // Who waited for a response in vain does not know the other side's ID.
+            Message::Reject(reject) if reject.remote_id == 0 && reject.reason == reason::TIMEOUT => {
+                return self.requests.get(&(peer, reject.local_id)).copied();
+            }
+            Message::Reject(reject) => (reject.remote_id, Some(reject.local_id)),
+            Message::Request(_) | Message::ServiceRequest { .. } => return None,
+        };
+        let connection = self.connections.get(&local).filter(|connection| connection.peer == peer)?;
+        let matches = match (connection.remote_id, remote) {
+            (Some(known), Some(remote)) => known == remote,
+            // As long as the ID of the peer is unknown, only the response to the REQ or SIDR_REQ can come.
+            (None, _) => matches!(connection.state, State::RequestSent | State::ServiceSent),
+            (Some(_), None) => false,
+        };
+        matches.then_some(local)
+    }
+
+    fn on_request(&mut self, peer: IpAddr, parsed: &Parsed, request: &Request) {
+        if let Some(id) = self.requests.get(&(peer, request.local_id)).copied() {
+            self.on_repeated_request(id, request);
+            return;
+        }
+        let reject = |manager: &mut Manager, reason| {
+            let message = Message::Reject(stray::rejection(request.local_id, reason));
+            let answer = Parsed { transaction: parsed.transaction, message };
+            manager.out.push_back(Transmit { peer, mad: answer.emit() });
+        };
+        let Some((token, is_full)) = self.listeners.get(&request.service).map(Listener::state) else {
+            return self.nobody_listens(peer, parsed, request.service);
+        };
+        if request.transport > 1 {
+            return reject(self, reason::INVALID_TRANSPORT);
+        }
+        if !(1..=5).contains(&request.mtu) {
+            return reject(self, reason::INVALID_MTU);
+        }
+        // A peer must not make this side speak to somebody else.
+        if request.path.local_gid != ip::gid(peer) || request.path.remote_gid != ip::gid(self.local) || request.qpn < 2
+        {
+            return reject(self, reason::INVALID_GID);
+        }
+        if is_full {
+            return;
+        }
+        let Ok(id) = self.new_id() else { return };
+        self.insert(id, peer, token, State::RequestReceived, parsed.transaction, request.service);
+        let connection = self.entry(id);
+        connection.remote_id = Some(request.local_id);
+        connection.remote_qpn = request.qpn;
+        connection.retries = request.max_cm_retries.max(1);
+        // What the peer says about itself, but for times that make no sense.
+        connection.interval = time_of(request.local_response_timeout).clamp(INTERVALS.0, INTERVALS.1);
+        self.asked(id, peer, request.local_id, request.service);
+        let request = Box::new(*request);
+        self.events.push_back(Event::Request { listener: token, connection: id, peer, request });
+    }
+
+    fn on_service_request(
+        &mut self, peer: IpAddr, parsed: &Parsed, request_id: u32, service: u64,
+        private: &[u8; private::SERVICE_REQUEST],
+    ) {
+        if let Some(id) = self.requests.get(&(peer, request_id)) {
+            // A repeated one: the answer was lost, or the program is still at it.
+            if let Some(mad) = self.connections.get(id).and_then(|connection| connection.response.as_deref()) {
+                self.out.push_back(Transmit { peer, mad: *mad });
+            }
+            return;
+        }
+        let Some((token, is_full)) = self.listeners.get(&service).map(Listener::state) else {
+            return self.nobody_listens(peer, parsed, service);
+        };
+        if is_full {
+            return;
+        }
+        let Ok(id) = self.new_id() else { return };
+        self.insert(id, peer, token, State::ServiceReceived, parsed.transaction, service);
+        self.entry(id).remote_id = Some(request_id);
+        self.asked(id, peer, request_id, service);
+        let private = Box::new(*private);
+        self.events.push_back(Event::ServiceRequest { listener: token, connection: id, peer, private });
+    }
+
+    /// Notes that a peer has asked for the connection.
+    fn asked(&mut self, id: u32, peer: IpAddr, remote_id: u32, service: u64) {
+        self.requests.insert((peer, remote_id), id);
+        if let Some(listener) = self.listeners.get_mut(&service) {
+            listener.pending += 1;
+        }
+    }
+
+    /// The program has responded to a request.
+    pub(super) fn answered(&mut self, id: u32) {
+        let Some(service) = self.connections.get(&id).map(|connection| connection.service) else { return };
+        if let Some(listener) = self.listeners.get_mut(&service) {
+            listener.pending = listener.pending.saturating_sub(1);
+        }
+    }
+
+    fn on_repeated_request(&mut self, id: u32, request: &Request) {
+        let connection = self.entry(id);
+        match connection.state {
+            // The program needs time.
+            State::RequestReceived => {
+                let remote_id = request.local_id;
+                let about = About::Request;
+                self.send(id, Message::Mra { local_id: id, remote_id, about, service_timeout: SERVICE_TIMEOUT });
+            }
+            // The REP is retransmitted at its own pace; the REQ says that it was lost.
+            State::ReplySent => {
+                if let Some(waiting) = &connection.waiting {
+                    let again = Transmit { peer: connection.peer, mad: *waiting.mad };
+                    self.out.push_back(again);
+                }
+            }
+            State::TimeWait | State::DisconnectSent => {
+                let message = Message::Reject(stray::rejection(request.local_id, reason::STALE_CONNECTION));
+                self.send(id, message);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_message(&mut self, now: Time, id: u32, parsed: &Parsed) {
+        let connection = self.entry(id);
+        let (state, token) = (connection.state, connection.token);
+        match (&parsed.message, state) {
+            (Message::Reply(reply), State::RequestSent) => {
+                if reply.qpn < 2 {
+                    return;
+                }
+                connection.state = State::ReplyReceived;
+                connection.remote_id = Some(reply.local_id);
+                connection.remote_qpn = reply.qpn;
+                self.stop_waiting(id);
+                self.raise(id, Event::Reply { token, connection: id, reply: Box::new(*reply) });
+            }
+            (Message::Reply(reply), State::ReplyReceived) => {
+                let (remote_id, about) = (reply.local_id, About::Reply);
+                self.send(id, Message::Mra { local_id: id, remote_id, about, service_timeout: SERVICE_TIMEOUT });
+            }
+            (Message::Reply(_), State::Established) if connection.active => {
+                if let Some(mad) = connection.response.as_deref().copied() {
+                    let peer = connection.peer;
+                    self.out.push_back(Transmit { peer, mad });
+                }
+            }
+            (Message::ReadyToUse { private, .. }, State::ReplySent) => self.confirmed(now, id, *private),
+            (Message::Mra { about: About::Request, service_timeout, .. }, State::RequestSent)
+            | (Message::Mra { about: About::Reply, service_timeout, .. }, State::ReplySent) => {
+                let pause = time_of(*service_timeout).saturating_add(connection.interval);
+                self.set_deadline(id, Some(now.saturating_add(pause)));
+            }
+            (
+                Message::Mra { about: About::Other, service_timeout, remote_id, local_id },
+                State::ReplySent | State::Established,
+            ) => {
+                match *service_timeout {
+                    Probe::ASK => {
+                        // Who asks has an established connection: its RTU was lost.
+                        if state == State::ReplySent {
+                            self.confirmed(now, id, [0; private::READY]);
+                        }
+                        // And it exists.
+                        self.alive(now, id);
+                        let (local_id, remote_id, about) = (*remote_id, *local_id, About::Other);
+                        self.send(id, Message::Mra { local_id, remote_id, about, service_timeout: Probe::ANSWER });
+                    }
+                    Probe::ANSWER if state == State::Established => self.alive(now, id),
+                    _ => {}
+                }
+            }
+            // The host of the peer knows nothing of the connection: the process has died.
+            (Message::Reject(reject), State::Established)
+                if reject.about == About::Other && reject.reason == reason::INVALID_ID =>
+            {
+                self.ended(now, id, true);
+            }
+            (
+                Message::Reject(reject),
+                State::RequestSent | State::ReplyReceived | State::RequestReceived | State::ReplySent,
+            ) => {
+                let private = Box::new(reject.private);
+                let event = Event::Rejected { token, connection: id, reason: reject.reason, private };
+                // If the program has not seen the request yet, it should not see it at all.
+                let count = self.events.len();
+                self.events.retain(|event| !matches!(event, Event::Request { connection, .. } if *connection == id));
+                if self.events.len() == count {
+                    self.raise(id, event);
+                }
+                self.forget(id);
+            }
+            // The peer has waited for the RTU in vain.
+            (Message::Reject(reject), State::Established)
+                if connection.active && reject.about == About::Reply && reject.reason == reason::TIMEOUT =>
+            {
+                self.ended(now, id, false);
+            }
+            (Message::Disconnect { remote_qpn, .. }, _) => {
+                // Of a connection that was never established, or with the QPN of an older one.
+                let is_connected = matches!(
+                    state,
+                    State::ReplyReceived
+                        | State::ReplySent
+                        | State::Established
+                        | State::DisconnectSent
+                        | State::TimeWait
+                );
+                if !is_connected || *remote_qpn != connection.qpn {
+                    return;
+                }
+                let answer = stray::answer(parsed).map(|answer| answer.emit());
+                let peer = connection.peer;
+                self.out.extend(answer.map(|mad| Transmit { peer, mad }));
+                if state != State::TimeWait {
+                    self.ended(now, id, false);
+                }
+            }
+            (Message::Disconnected { .. }, State::DisconnectSent) => self.ended(now, id, false),
+            (Message::ServiceReply(reply), State::ServiceSent) => {
+                self.raise(id, Event::ServiceReply { token, connection: id, reply: Box::new(*reply) });
+                self.forget(id);
+            }
+            _ => {}
+        }
+    }
+}

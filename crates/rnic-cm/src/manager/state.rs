@@ -1,0 +1,140 @@
+//! The states of connections and what leaves them.
+
+use super::{Event, MAX_CONNECTIONS, Manager, ManagerError, Transmit};
+use crate::connection::{Connection, Probe, State, Waiting, time_of};
+use crate::message::{About, MadBytes, Message, Parsed, Reject, private, reason};
+use rand_core::Rng;
+use rnic_transport::time::Time;
+use std::net::IpAddr;
+
+impl Manager {
+    pub(super) fn new_id(&mut self) -> Result<u32, ManagerError> {
+        if self.connections.len() >= self.limits.connections.min(MAX_CONNECTIONS) {
+            return Err(ManagerError::Full(self.connections.len()));
+        }
+        loop {
+            let id = self.rng.next_u32() << 16 | u32::from(self.mark);
+            if id != 0 && !self.connections.contains_key(&id) {
+                return Ok(id);
+            }
+        }
+    }
+
+    pub(super) fn insert(&mut self, id: u32, peer: IpAddr, token: u64, state: State, transaction: u64, service: u64) {
+        let connection = Connection {
+            peer,
+            remote_id: None,
+            transaction,
+            state,
+            token,
+            orphan: false,
+            active: matches!(state, State::RequestSent | State::ServiceSent),
+            service,
+            qpn: 0,
+            remote_qpn: 0,
+            retries: self.limits.retries,
+            interval: time_of(self.limits.response_timeout),
+            probe: Probe::default(),
+            waiting: None,
+            response: None,
+            deadline: None,
+        };
+        self.connections.insert(id, connection);
+    }
+
+    /// The peer has confirmed the REP.
+    pub(super) fn confirmed(&mut self, now: Time, id: u32, private: [u8; private::READY]) {
+        self.stop_waiting(id);
+        let connection = self.entry(id);
+        connection.state = State::Established;
+        let token = connection.token;
+        self.set_deadline(id, Some(now.saturating_add(self.limits.probe_interval)));
+        self.raise(id, Event::Established { token, connection: id, private: Box::new(private) });
+    }
+
+    /// The connection has ended.
+    pub(super) fn ended(&mut self, now: Time, id: u32, silent: bool) {
+        self.stop_waiting(id);
+        let rest = now.saturating_add(self.limits.time_wait);
+        let connection = self.entry(id);
+        connection.state = State::TimeWait;
+        let token = connection.token;
+        self.set_deadline(id, Some(rest));
+        self.raise(id, Event::Disconnected { token, connection: id, silent });
+    }
+
+    /// Tells the peer that this side waits no longer.
+    pub(super) fn abandon(&mut self, id: u32) {
+        let Some(connection) = self.connections.get(&id) else { return };
+        let about = match connection.state {
+            State::RequestSent => About::Request,
+            State::ReplySent => About::Reply,
+            _ => return,
+        };
+        let remote_id = connection.remote_id.unwrap_or(0);
+        let (info, private) = ([0; 72], [0; private::REJECT]);
+        let reject = Reject { local_id: id, remote_id, about, reason: reason::TIMEOUT, info_len: 0, info, private };
+        self.send(id, Message::Reject(reject));
+    }
+
+    pub(super) fn raise(&mut self, id: u32, event: Event) {
+        if self.connections.get(&id).is_some_and(|connection| !connection.orphan) {
+            self.events.push_back(event);
+        }
+    }
+
+    pub(super) fn entry(&mut self, id: u32) -> &mut Connection {
+        self.connections.get_mut(&id).expect("the connection was looked up before")
+    }
+
+    pub(super) fn in_state(&mut self, id: u32, states: &[State]) -> Result<&mut Connection, ManagerError> {
+        let connection = self.connections.get_mut(&id).ok_or(ManagerError::Unknown(id))?;
+        if states.contains(&connection.state) { Ok(connection) } else { Err(ManagerError::State(id)) }
+    }
+
+    pub(super) fn forget(&mut self, id: u32) {
+        if self
+            .connections
+            .get(&id)
+            .is_some_and(|connection| matches!(connection.state, State::RequestReceived | State::ServiceReceived))
+        {
+            self.answered(id);
+        }
+        self.set_deadline(id, None);
+        let Some(connection) = self.connections.remove(&id) else { return };
+        if let Some(remote_id) = connection.remote_id.filter(|_| !connection.active) {
+            self.requests.remove(&(connection.peer, remote_id));
+        }
+    }
+
+    pub(super) fn set_deadline(&mut self, id: u32, deadline: Option<Time>) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if let Some(old) = connection.deadline {
+            self.deadlines.remove(&(old, id));
+        }
+        connection.deadline = deadline;
+        self.deadlines.extend(deadline.map(|new| (new, id)));
+    }
+
+    pub(super) fn stop_waiting(&mut self, id: u32) {
+        self.entry(id).waiting = None;
+        self.set_deadline(id, None);
+    }
+
+    pub(super) fn send(&mut self, id: u32, message: Message) -> MadBytes {
+        let connection = self.entry(id);
+        let mad = Parsed { transaction: connection.transaction, message }.emit();
+        let peer = connection.peer;
+        self.out.push_back(Transmit { peer, mad });
+        mad
+    }
+
+    pub(super) fn send_until_answered(&mut self, now: Time, id: u32, message: Message) {
+        let mad = Box::new(self.send(id, message));
+        let connection = self.entry(id);
+        let retries = connection.retries;
+        connection.waiting = Some(Waiting { mad, retries });
+        let interval = connection.interval;
+        self.set_deadline(id, Some(now.saturating_add(interval)));
+    }
+}

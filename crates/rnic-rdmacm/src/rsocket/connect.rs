@@ -1,0 +1,337 @@
+//! The steps from `rsocket` to `rclose`.
+
+use super::options::Options;
+use super::stream::Stream;
+use super::{Inner, SOCKETS, Socket, State, add, find, with};
+use crate::address;
+use crate::connect::{rdma_accept, rdma_connect, rdma_disconnect, rdma_listen, rdma_reject};
+use crate::device::Device;
+use crate::endpoint::rdma_get_request;
+use crate::event::Outcome;
+use crate::id::{self, New, rdma_destroy_id};
+use crate::sockets;
+use crate::verbs::{call, errno, fail, trace};
+use libc::{AF_INET, AF_INET6, IPPROTO_TCP, SOCK_STREAM, c_int, sockaddr, socklen_t};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rnic_cabi::cma::*;
+use rnic_cabi::entry::lock;
+use rnic_cabi::verbs::IBV_QPT_RC;
+use rnic_cm::rsocket::{ConnectData, Immediate};
+use std::os::fd::BorrowedFd;
+
+/// Makes the channel of an identifier non-blocking: the calls of this module wait by themselves.
+///
+/// # Safety
+/// The identifier exists.
+unsafe fn make_nonblocking(id: *mut rdma_cm_id) {
+    // SAFETY: the caller's promise.
+    unsafe { libc::fcntl((*(*id).channel).fd, libc::F_SETFL, libc::O_NONBLOCK) };
+}
+
+fn checked(result: c_int) -> Result<(), c_int> {
+    if result == 0 { Ok(()) } else { Err(errno()) }
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    // `librspreload.so` takes the sockets of the system for what is refused here.
+    if !matches!(domain, AF_INET | AF_INET6) || !matches!(protocol, 0 | IPPROTO_TCP) {
+        return fail(libc::ENOTSUP);
+    }
+    if kind != SOCK_STREAM {
+        trace(format_args!("rsocket refused: the only type is SOCK_STREAM, without flags, not {kind:#x}"));
+        return fail(libc::ENOTSUP);
+    }
+    let mut number = -1;
+    call(|| {
+        let new = New { context: std::ptr::null_mut(), space: RDMA_PS_TCP, qp_type: IBV_QPT_RC };
+        // SAFETY: the identifier has a channel of its own, and belongs to the rsocket.
+        number = unsafe {
+            let id = id::create(std::ptr::null_mut(), new)?;
+            make_nonblocking(id);
+            add(id, Options::new(domain), State::New, None)
+        };
+        trace(format_args!("rsocket = {number}"));
+        Ok(())
+    });
+    number
+}
+
+/// Reads an address of the program.
+///
+/// # Safety
+/// The memory has `len` bytes.
+unsafe fn read(address: *const sockaddr, len: socklen_t) -> Result<std::net::SocketAddr, c_int> {
+    if address.is_null() || (len as usize) < size_of::<libc::sockaddr_in>() {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: the caller's promise, and the check.
+    unsafe {
+        let long = c_int::from((*address).sa_family) == AF_INET6;
+        if long && (len as usize) < size_of::<libc::sockaddr_in6>() {
+            return Err(libc::EINVAL);
+        }
+        sockets::read(address)
+    }
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rbind(socket: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
+    with(socket, |socket| {
+        // SAFETY: by the contract of librdmacm.
+        let address = unsafe { read(address, len)? };
+        let inner = lock(&socket.inner);
+        if inner.state != State::New {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: the identifier exists.
+        unsafe { address::bind(inner.id, address) }.map(|()| 0)
+    })
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rlisten(socket: c_int, backlog: c_int) -> c_int {
+    with(socket, |socket| {
+        let mut inner = lock(&socket.inner);
+        match inner.state {
+            State::Listening => return Ok(0),
+            State::New => {}
+            _ => return Err(libc::EINVAL),
+        }
+        // SAFETY: the identifier exists.
+        checked(unsafe { rdma_listen(inner.id, backlog) })?;
+        inner.state = State::Listening;
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn raccept(socket: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    with(socket, |socket| {
+        loop {
+            let (listener, fd, options, is_nonblocking) = {
+                let inner = lock(&socket.inner);
+                if inner.state != State::Listening {
+                    return Err(libc::EINVAL);
+                }
+                (inner.id, inner.cm_fd(), inner.options, inner.is_nonblocking(0))
+            };
+            // SAFETY: the identifier exists as long as the rsocket.
+            match unsafe { accept(listener, options) } {
+                Ok(Some(number)) => {
+                    if !address.is_null() && !len.is_null() {
+                        // SAFETY: by the contract of librdmacm.
+                        unsafe { super::options::rgetpeername(number, address, len) };
+                    }
+                    trace(format_args!("raccept = {number}"));
+                    return Ok(number);
+                }
+                // It was no rsocket.
+                Ok(None) => {}
+                Err(libc::EAGAIN) if !is_nonblocking => {
+                    // SAFETY: the descriptor is open as long as the rsocket.
+                    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+                    poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], PollTimeout::NONE)
+                        .map_err(|error| error as c_int)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    })
+}
+
+/// Accepts the next request of a listening identifier; `None` if the request was refused.
+///
+/// # Safety
+/// The identifier exists.
+unsafe fn accept(listener: *mut rdma_cm_id, options: Options) -> Result<Option<c_int>, c_int> {
+    // SAFETY: the caller's promise; the new identifier exists until it is destroyed.
+    unsafe {
+        let mut id = std::ptr::null_mut();
+        checked(rdma_get_request(listener, &mut id))?;
+        make_nonblocking(id);
+        let outcome = Outcome::of((*id).event);
+        let accepted = || -> Result<(Stream, State), c_int> {
+            let peer = ConnectData::parse(&outcome.data).ok_or(libc::EPROTO)?;
+            let mut stream = create(id, &options)?;
+            stream.set_peer(peer);
+            let data = stream.connect_data().emit();
+            let mut param = rdma_conn_param {
+                private_data: data.as_ptr().cast(),
+                private_data_len: data.len() as u8,
+                ..outcome.conn
+            };
+            match checked(rdma_accept(id, &mut param)) {
+                // The RTU has come already.
+                Ok(()) => Ok((stream, State::Connected)),
+                Err(libc::EAGAIN) => Ok((stream, State::Accepting)),
+                Err(error) => Err(error),
+            }
+        };
+        match accepted() {
+            Ok((stream, state)) => Ok(Some(add(id, options.inherited(), state, Some(stream)))),
+            Err(error) => {
+                trace(format_args!("raccept: a request was refused, error {error}"));
+                rdma_reject(id, std::ptr::null(), 0);
+                rdma_destroy_id(id);
+                // Only a lack of means concerns the program.
+                if error == libc::EPROTO { Ok(None) } else { Err(error) }
+            }
+        }
+    }
+}
+
+/// Makes the data path of an identifier.
+///
+/// # Safety
+/// The identifier exists, and outlives the stream.
+unsafe fn create(id: *mut rdma_cm_id, options: &Options) -> Result<Stream, c_int> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let device: &'static Device = lock(&id::state(id).inner).device.ok_or(libc::EINVAL)?;
+        Stream::new(id, device, options.sizes)
+    }
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rconnect(socket: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
+    with(socket, |socket| {
+        // SAFETY: by the contract of librdmacm.
+        let address = unsafe { read(address, len)? };
+        let mut inner = lock(&socket.inner);
+        match inner.state {
+            State::New => {
+                // SAFETY: the identifier exists.
+                if let Err(error) = unsafe { inner.connect(address) } {
+                    (inner.state, inner.error) = (State::Refused, error);
+                    inner.stream = None;
+                    return Err(error);
+                }
+            }
+            State::Connecting => {}
+            State::Connected | State::Accepting => return Err(libc::EISCONN),
+            State::Refused | State::Ended | State::Broken => return Err(libc::ENOTCONN),
+            State::Listening => return Err(libc::EINVAL),
+        }
+        let is_nonblocking = inner.is_nonblocking(0);
+        let (mut inner, waited) = socket.wait(inner, is_nonblocking, |inner| inner.state != State::Connecting);
+        match waited {
+            Err(libc::EAGAIN) => return Err(libc::EINPROGRESS),
+            Err(error) => return Err(error),
+            Ok(()) => {}
+        }
+        if inner.state == State::Refused {
+            return Err(std::mem::take(&mut inner.error));
+        }
+        Ok(0)
+    })
+}
+
+impl Inner {
+    /// Sends the request for a connection.
+    ///
+    /// # Safety
+    /// The identifier exists.
+    unsafe fn connect(&mut self, address: std::net::SocketAddr) -> Result<(), c_int> {
+        let (mut storage, _) = sockets::of(address);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let destination = (&raw mut storage).cast();
+            checked(address::rdma_resolve_addr(self.id, std::ptr::null_mut(), destination, 1_000))?;
+            checked(address::rdma_resolve_route(self.id, 1_000))?;
+            let stream = create(self.id, &self.options)?;
+            let data = stream.connect_data().emit();
+            self.stream = Some(stream);
+            let mut param: rdma_conn_param = std::mem::zeroed();
+            (param.private_data, param.private_data_len) = (data.as_ptr().cast(), data.len() as u8);
+            (param.flow_control, param.retry_count, param.rnr_retry_count) = (1, 7, 7);
+            match checked(rdma_connect(self.id, &mut param)) {
+                Err(libc::EAGAIN) => self.state = State::Connecting,
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    let outcome = Outcome::of((*self.id).event);
+                    self.connected(&outcome.data);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rshutdown(socket: c_int, how: c_int) -> c_int {
+    with(socket, |socket| {
+        if !matches!(how, libc::SHUT_RD | libc::SHUT_WR | libc::SHUT_RDWR) {
+            return Err(libc::EINVAL);
+        }
+        socket.shut_down(how).map(|()| 0)
+    })
+}
+
+impl Socket {
+    /// Ends one direction, or both; waits until what was sent has arrived.
+    fn shut_down(&self, how: c_int) -> Result<(), c_int> {
+        let (mut inner, _) = self.ready(lock(&self.inner), false);
+        if !matches!(inner.state, State::Connected | State::Accepting) {
+            return Err(libc::ENOTCONN);
+        }
+        inner.readable &= how == libc::SHUT_WR;
+        inner.writable &= how == libc::SHUT_RD;
+        let message = match (inner.readable, inner.writable) {
+            // The peer need not know.
+            (_, true) => return Ok(()),
+            (true, false) => Immediate::Shutdown,
+            (false, false) => Immediate::Disconnect,
+        };
+        let is_open = |inner: &Inner| matches!(inner.state, State::Connected | State::Accepting);
+        let can = |inner: &Inner| {
+            let free = inner.state == State::Connected && inner.stream.as_ref().is_some_and(Stream::can_control);
+            free || !is_open(inner)
+        };
+        let (mut inner, waited) = self.wait(inner, false, can);
+        waited?;
+        if inner.state == State::Connected
+            && let Some(stream) = &mut inner.stream
+        {
+            stream.control(message)?;
+        }
+        let sent = |inner: &Inner| !is_open(inner) || inner.stream.as_ref().is_none_or(Stream::is_sent);
+        let (inner, waited) = self.wait(inner, false, sent);
+        waited?;
+        if inner.state == State::Ended {
+            // SAFETY: the identifier exists. Whether the peer has been faster does not matter.
+            unsafe { rdma_disconnect(inner.id) };
+        }
+        Ok(())
+    }
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rclose(socket: c_int) -> c_int {
+    let Some(found) = find(socket) else { return fail(libc::EBADF) };
+    call(|| {
+        trace(format_args!("rclose {socket}"));
+        let is_connected = matches!(lock(&found.inner).state, State::Connected | State::Accepting);
+        if is_connected {
+            // As for a socket of the system, the peer gets what was sent.
+            let _ = found.shut_down(libc::SHUT_RDWR);
+        }
+        lock(&SOCKETS).remove(&socket);
+        drop(found);
+        Ok(())
+    })
+}

@@ -1,0 +1,254 @@
+//! Sending and receiving.
+
+use super::{Inner, Socket, State, with};
+use libc::{c_int, c_void, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+use rnic_cabi::entry::lock;
+
+/// Bytes of the first Write of a call, which is small so that it departs early, and of the longest one.
+pub(super) const STEP: (u32, u32) = (2_048, 65_536);
+
+/// A piece of the program's memory.
+type Piece<T> = (T, usize);
+
+/// The pieces of a list of the program.
+///
+/// # Safety
+/// The list has `count` entries.
+unsafe fn pieces<T>(list: *const iovec, count: c_int, cast: impl Fn(*mut c_void) -> T) -> Result<Vec<Piece<T>>, c_int> {
+    let count = usize::try_from(count).ok().filter(|count| *count <= 1_024).ok_or(libc::EINVAL)?;
+    if count > 0 && list.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: the caller's promise.
+    Ok((0..count).map(|at| unsafe { list.add(at).read() }).map(|io| (cast(io.iov_base), io.iov_len)).collect())
+}
+
+fn can_send(inner: &Inner) -> bool {
+    let is_open = matches!(inner.state, State::Connected | State::Accepting) && inner.writable;
+    let ready = inner.state == State::Connected && inner.stream.as_ref().is_some_and(|stream| stream.can_send());
+    ready || !is_open
+}
+
+fn can_receive(inner: &Inner) -> bool {
+    let has_data = inner.stream.as_ref().is_some_and(|stream| stream.inbox.unread() > 0);
+    let is_open = matches!(inner.state, State::Connected | State::Accepting) && inner.readable;
+    has_data || !is_open
+}
+
+impl Socket {
+    /// Waits until something can be sent, and tells the peer of new mappings first.
+    pub(super) fn ready_to_send<'a>(
+        &'a self, inner: super::Guard<'a>, is_nonblocking: bool,
+    ) -> (super::Guard<'a>, Result<(), c_int>) {
+        let (mut inner, mut waited) = self.wait(inner, is_nonblocking, can_send);
+        while waited.is_ok() && inner.writable && inner.maps.is_pending() {
+            waited = inner.send_mapping();
+            if waited.is_ok() {
+                (inner, waited) = self.wait(inner, is_nonblocking, can_send);
+            }
+        }
+        let is_open = inner.state == State::Connected && inner.writable;
+        (inner, waited.and(if is_open { Ok(()) } else { Err(libc::ECONNRESET) }))
+    }
+
+    /// # Safety
+    /// The pieces are memory of the program.
+    unsafe fn send(&self, pieces: &[Piece<*const u8>], flags: c_int) -> Result<ssize_t, c_int> {
+        let _one = lock(&self.sending);
+        let inner = lock(&self.inner);
+        let is_nonblocking = inner.is_nonblocking(flags);
+        let (mut inner, ready) = self.ready(inner, is_nonblocking);
+        ready?;
+        let (mut sent, mut step) = (0, STEP.0);
+        for (data, len) in pieces {
+            let mut at = 0;
+            while at < *len {
+                let waited;
+                (inner, waited) = self.ready_to_send(inner, is_nonblocking);
+                let rest = u32::try_from(len - at).unwrap_or(u32::MAX).min(step);
+                let result = match (waited, &mut inner.stream) {
+                    // SAFETY: the caller's promise.
+                    (Ok(()), Some(stream)) => unsafe { stream.send(data.wrapping_add(at), rest) },
+                    (waited, _) => Err(waited.err().unwrap_or(libc::ENOTCONN)),
+                };
+                match result {
+                    Ok(len) => {
+                        at += len as usize;
+                        sent += len as usize;
+                        step = (step * 2).min(STEP.1);
+                    }
+                    Err(_) if sent > 0 => return Ok(sent as ssize_t),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(sent as ssize_t)
+    }
+
+    /// # Safety
+    /// The pieces are memory of the program.
+    unsafe fn receive(&self, pieces: &[Piece<*mut u8>], flags: c_int) -> Result<ssize_t, c_int> {
+        let _one = lock(&self.receiving);
+        let inner = lock(&self.inner);
+        let is_nonblocking = inner.is_nonblocking(flags);
+        let (mut inner, ready) = self.ready(inner, is_nonblocking);
+        ready?;
+        let mut received = 0;
+        for (to, len) in pieces {
+            let mut at = 0;
+            while at < *len {
+                let is_nonblocking = is_nonblocking || received > 0 && flags & libc::MSG_WAITALL == 0;
+                let waited;
+                (inner, waited) = self.wait(inner, is_nonblocking, can_receive);
+                match waited {
+                    Err(_) if received > 0 => return Ok(received as ssize_t),
+                    Err(error) => return Err(error),
+                    Ok(()) => {}
+                }
+                let error = if inner.state == State::Broken { inner.error } else { 0 };
+                let Some(stream) = &mut inner.stream else { return Err(libc::ENOTCONN) };
+                let found = stream.inbox.pieces(len - at);
+                let mut copied = 0;
+                for (offset, len) in found {
+                    let memory = stream.receiving.as_ref().ok_or(libc::ENOTCONN)?;
+                    // SAFETY: the caller's promise, and the pieces of the ring.
+                    unsafe { memory.copy(offset, to.wrapping_add(at + copied as usize), len) };
+                    copied += len;
+                }
+                if copied == 0 {
+                    // The end, or an error after all that had arrived.
+                    return if received > 0 || error == 0 { Ok(received as ssize_t) } else { Err(error) };
+                }
+                received += copied as usize;
+                if flags & libc::MSG_PEEK != 0 {
+                    return Ok(received as ssize_t);
+                }
+                at += copied as usize;
+                stream.inbox.consume(copied);
+                inner.give_credits();
+            }
+        }
+        Ok(received as ssize_t)
+    }
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrecv(socket: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: by the contract of librdmacm.
+    number(with(socket, |socket| unsafe { socket.receive(&[(buf.cast(), len)], flags) }.map(Count)))
+}
+
+/// A number of bytes, or -1.
+struct Count(ssize_t);
+
+impl From<i8> for Count {
+    fn from(value: i8) -> Count {
+        Count(value.into())
+    }
+}
+
+fn number(count: Count) -> ssize_t {
+    count.0
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrecvfrom(
+    socket: c_int, buf: *mut c_void, len: size_t, flags: c_int, source: *mut sockaddr, source_len: *mut socklen_t,
+) -> ssize_t {
+    // SAFETY: by the contract of librdmacm.
+    unsafe {
+        let received = rrecv(socket, buf, len, flags);
+        if received > 0 && !source.is_null() && !source_len.is_null() {
+            super::options::rgetpeername(socket, source, source_len);
+        }
+        received
+    }
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rreadv(socket: c_int, list: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: by the contract of librdmacm.
+    number(with(socket, |socket| unsafe {
+        socket.receive(&pieces(list, count, |base| base.cast::<u8>())?, 0).map(Count)
+    }))
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrecvmsg(socket: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: by the contract of librdmacm.
+    number(with(socket, |socket| unsafe {
+        let message = message.as_mut().ok_or(libc::EFAULT)?;
+        (message.msg_controllen, message.msg_flags) = (0, 0);
+        let count = c_int::try_from(message.msg_iovlen).map_err(|_| libc::EINVAL)?;
+        socket.receive(&pieces(message.msg_iov, count, |base| base.cast::<u8>())?, flags).map(Count)
+    }))
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rread(socket: c_int, buf: *mut c_void, count: size_t) -> ssize_t {
+    // SAFETY: by the contract of librdmacm.
+    unsafe { rrecv(socket, buf, count, 0) }
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsend(socket: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: by the contract of librdmacm.
+    number(with(socket, |socket| unsafe { socket.send(&[(buf.cast(), len)], flags) }.map(Count)))
+}
+
+/// As for a stream of the system, an address is ignored.
+///
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsendto(
+    socket: c_int, buf: *const c_void, len: size_t, flags: c_int, _: *const sockaddr, _: socklen_t,
+) -> ssize_t {
+    // SAFETY: by the contract of librdmacm.
+    unsafe { rsend(socket, buf, len, flags) }
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsendmsg(socket: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: by the contract of librdmacm.
+    number(with(socket, |socket| unsafe {
+        let message = message.as_ref().ok_or(libc::EFAULT)?;
+        if message.msg_controllen > 0 && !message.msg_control.is_null() {
+            return Err(libc::ENOTSUP);
+        }
+        let count = c_int::try_from(message.msg_iovlen).map_err(|_| libc::EINVAL)?;
+        socket.send(&pieces(message.msg_iov, count, |base| base.cast_const().cast::<u8>())?, flags).map(Count)
+    }))
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rwrite(socket: c_int, buf: *const c_void, count: size_t) -> ssize_t {
+    // SAFETY: by the contract of librdmacm.
+    unsafe { rsend(socket, buf, count, 0) }
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rwritev(socket: c_int, list: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: by the contract of librdmacm.
+    number(with(socket, |socket| unsafe {
+        socket.send(&pieces(list, count, |base| base.cast_const().cast::<u8>())?, 0).map(Count)
+    }))
+}

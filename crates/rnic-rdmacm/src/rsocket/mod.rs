@@ -1,0 +1,318 @@
+//! rsockets: sockets of streams over RDMA, with the calls of `rdma/rsocket.h`. They speak with those of rdma-core
+//! ([`rnic_cm::rsocket`] has the protocol).
+//!
+//! | module | contents |
+//! |---|---|
+//! | `stream` | the data path of a connection |
+//! | `connect` | the steps from `rsocket` to `rclose` |
+//! | `data` | sending and receiving |
+//! | `iomap` | direct writes into memory of the peer |
+//! | `poll` | `rpoll`, `rselect` |
+//! | `options` | options and addresses |
+//!
+//! The number of an rsocket is that of the descriptor of its identifier's event channel. All its state is behind one
+//! lock, without which nobody waits: one thread waits for the descriptors of the rsocket, and others that want something
+//! of the same one wait for that thread.
+
+mod connect;
+mod data;
+mod iomap;
+mod options;
+mod poll;
+mod stream;
+
+use crate::channel;
+use crate::event::Outcome;
+use crate::id;
+use crate::verbs::{fail, trace};
+use iomap::Maps;
+use libc::c_int;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use options::Options;
+use rnic_cabi::cma::*;
+use rnic_cabi::entry::{entry, lock};
+use rnic_cm::rsocket::ConnectData;
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use stream::{News, Stream};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// It may be bound.
+    New,
+    Listening,
+    /// The REQ is sent.
+    Connecting,
+    /// The REP is sent.
+    Accepting,
+    Connected,
+    /// The connection was not set up.
+    Refused,
+    /// The connection has ended.
+    Ended,
+    /// The connection is broken.
+    Broken,
+}
+
+/// An rsocket.
+struct Socket {
+    inner: Mutex<Inner>,
+    /// A thread that has waited for the descriptors has come back.
+    turned: Condvar,
+    /// One call sends, and one receives, at a time.
+    sending: Mutex<()>,
+    receiving: Mutex<()>,
+}
+
+struct Inner {
+    id: *mut rdma_cm_id,
+    state: State,
+    /// Whether the program may still read and write.
+    readable: bool,
+    writable: bool,
+    /// The error that `SO_ERROR` tells.
+    error: c_int,
+    options: Options,
+    stream: Option<Stream>,
+    maps: Maps,
+    /// Whether a thread waits for the descriptors.
+    is_watched: bool,
+    /// Threads that wait for that one.
+    waiting: u32,
+}
+
+// SAFETY: the identifier belongs to the rsocket alone; the functions of this crate may be called from all threads.
+unsafe impl Send for Inner {}
+
+type Guard<'a> = MutexGuard<'a, Inner>;
+
+/// All rsockets, by their number.
+static SOCKETS: Mutex<BTreeMap<c_int, Arc<Socket>>> = Mutex::new(BTreeMap::new());
+
+/// The rsocket with this number.
+fn find(number: c_int) -> Option<Arc<Socket>> {
+    lock(&SOCKETS).get(&number).cloned()
+}
+
+/// Runs the body of a function of an rsocket, which fails with -1 and an error in `errno`.
+fn with<R: From<i8>>(number: c_int, body: impl FnOnce(&Socket) -> Result<R, c_int>) -> R {
+    entry(R::from(-1), || {
+        let result = find(number).ok_or(libc::EBADF).and_then(|socket| body(&socket));
+        result.unwrap_or_else(|error| {
+            fail(error);
+            R::from(-1)
+        })
+    })
+}
+
+/// Adds an rsocket with an identifier that has a channel of its own; returns its number.
+///
+/// # Safety
+/// The identifier exists and belongs to the rsocket from now on.
+unsafe fn add(id: *mut rdma_cm_id, options: Options, state: State, stream: Option<Stream>) -> c_int {
+    // SAFETY: the caller's promise.
+    let number = unsafe { (*(*id).channel).fd };
+    let is_open = state != State::New;
+    let inner = Inner {
+        id,
+        state,
+        readable: is_open,
+        writable: is_open,
+        error: 0,
+        options,
+        stream,
+        maps: Maps::default(),
+        is_watched: false,
+        waiting: 0,
+    };
+    let socket = Socket {
+        inner: Mutex::new(inner),
+        turned: Condvar::new(),
+        sending: Mutex::default(),
+        receiving: Mutex::default(),
+    };
+    lock(&SOCKETS).insert(number, Arc::new(socket));
+    number
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.maps.clear();
+        self.stream = None;
+        // SAFETY: the identifier belongs to the rsocket, and its queue pair is destroyed.
+        unsafe { id::rdma_destroy_id(self.id) };
+    }
+}
+
+impl Inner {
+    fn is_nonblocking(&self, flags: c_int) -> bool {
+        self.options.flags & libc::O_NONBLOCK != 0 || flags & libc::MSG_DONTWAIT != 0
+    }
+
+    /// Descriptor of the events of the identifier.
+    fn cm_fd(&self) -> c_int {
+        // SAFETY: the identifier and its channel exist as long as the rsocket.
+        unsafe { (*(*self.id).channel).fd }
+    }
+
+    /// Handles completions and events of the identifier, and gives credits. Returns whether anything has happened.
+    fn progress(&mut self) {
+        self.take_events();
+        if let Some(stream) = &mut self.stream {
+            for news in stream.poll() {
+                self.hear(news);
+            }
+        }
+        self.give_credits();
+    }
+
+    fn give_credits(&mut self) {
+        if self.state == State::Connected
+            && let Some(stream) = &mut self.stream
+            && stream.give_credits().is_err()
+        {
+            self.hear(News::Broken);
+        }
+    }
+
+    fn hear(&mut self, news: News) {
+        match (news, self.state) {
+            (News::Shutdown, State::Connected | State::Accepting) if self.writable => self.readable = false,
+            (News::Shutdown | News::Disconnected, State::Connected | State::Accepting) => self.end(State::Ended, 0),
+            (News::Broken, State::Connected | State::Accepting) => self.end(State::Broken, libc::EIO),
+            _ => {}
+        }
+    }
+
+    /// The connection has ended. What has arrived can still be read.
+    fn end(&mut self, state: State, error: c_int) {
+        trace(format_args!("rsocket {} is {state:?}", self.cm_fd()));
+        (self.state, self.readable, self.writable) = (state, false, false);
+        if error != 0 {
+            self.error = error;
+        }
+    }
+
+    /// Handles the events of the identifier of a connection.
+    fn take_events(&mut self) {
+        // SAFETY: the identifier exists, with a channel of its own.
+        let is_quiet = |inner: &Inner| unsafe { channel::is_quiet(inner.id) };
+        while matches!(self.state, State::Connecting | State::Accepting | State::Connected) && !is_quiet(self) {
+            // SAFETY: the identifier exists. Its channel is non-blocking.
+            let outcome = match unsafe { channel::complete(self.id) } {
+                Err(libc::EAGAIN | libc::EINTR) => return,
+                other => other,
+            };
+            // SAFETY: as above; the event is there until the next one is taken.
+            let event = unsafe { (*self.id).event };
+            if event.is_null() {
+                return self.end(State::Broken, outcome.err().unwrap_or(libc::EIO));
+            }
+            // SAFETY: as above.
+            let about = unsafe { Outcome::of(event) };
+            match (self.state, about.kind) {
+                (State::Connecting, RDMA_CM_EVENT_ESTABLISHED) => self.connected(&about.data),
+                (State::Connecting, _) => {
+                    let error = outcome.err().unwrap_or(libc::ECONNREFUSED);
+                    (self.state, self.error) = (State::Refused, error);
+                }
+                (State::Accepting, RDMA_CM_EVENT_ESTABLISHED) => self.state = State::Connected,
+                (_, RDMA_CM_EVENT_ESTABLISHED | RDMA_CM_EVENT_TIMEWAIT_EXIT) => {}
+                _ => {
+                    // What has arrived before counts.
+                    let news = self.stream.as_mut().map(Stream::poll).unwrap_or_default();
+                    news.into_iter().for_each(|news| self.hear(news));
+                    if self.state != State::Ended {
+                        self.end(State::Ended, 0);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The peer has accepted, and says this.
+    fn connected(&mut self, data: &[u8]) {
+        match (ConnectData::parse(data), &mut self.stream) {
+            (Some(peer), Some(stream)) => {
+                stream.set_peer(peer);
+                (self.state, self.readable, self.writable) = (State::Connected, true, true);
+            }
+            // It is no rsocket.
+            _ => (self.state, self.error) = (State::Refused, libc::EPROTO),
+        }
+    }
+
+    /// The descriptors that ring when something happens to the rsocket. Returns none if something has happened already.
+    fn arm(&mut self) -> Option<Vec<c_int>> {
+        let mut fds = vec![self.cm_fd()];
+        if let Some(stream) = &mut self.stream {
+            if stream.arm() {
+                return None;
+            }
+            fds.push(stream.fd());
+        }
+        Some(fds)
+    }
+}
+
+impl Socket {
+    /// Waits until `is_done`, and makes progress. The rsocket is not locked in between.
+    ///
+    /// # Errors
+    /// `EAGAIN` for a call that may not wait; `EINTR` after a signal.
+    fn wait<'a>(
+        &'a self, mut inner: Guard<'a>, is_nonblocking: bool, is_done: impl Fn(&Inner) -> bool,
+    ) -> (Guard<'a>, Result<(), c_int>) {
+        loop {
+            inner.progress();
+            if is_done(&inner) {
+                self.turn(&inner);
+                return (inner, Ok(()));
+            }
+            if is_nonblocking {
+                return (inner, Err(libc::EAGAIN));
+            }
+            if inner.is_watched {
+                inner.waiting += 1;
+                inner = self.turned.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                inner.waiting -= 1;
+                continue;
+            }
+            let Some(fds) = inner.arm() else { continue };
+            inner.is_watched = true;
+            drop(inner);
+            // SAFETY: the descriptors are open as long as the rsocket, which this thread has.
+            let fds: Vec<_> = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) }).collect();
+            let mut fds: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
+            let polled = poll(&mut fds, PollTimeout::NONE);
+            inner = lock(&self.inner);
+            inner.is_watched = false;
+            self.turn(&inner);
+            if let Some(stream) = &mut inner.stream {
+                stream.silence();
+            }
+            if polled == Err(Errno::EINTR) {
+                return (inner, Err(libc::EINTR));
+            }
+        }
+    }
+
+    /// Wakes the threads that wait for the one that waits for the descriptors.
+    fn turn(&self, inner: &Inner) {
+        if inner.waiting > 0 {
+            self.turned.notify_all();
+        }
+    }
+
+    /// Waits until a connection is set up, if it is being set up.
+    ///
+    /// # Errors
+    /// As [`Socket::wait`]; `ENOTCONN` if there is no connection.
+    fn ready<'a>(&'a self, inner: Guard<'a>, is_nonblocking: bool) -> (Guard<'a>, Result<(), c_int>) {
+        let (inner, waited) = self.wait(inner, is_nonblocking, |inner| inner.state != State::Connecting);
+        let is_connected = inner.stream.is_some() && !matches!(inner.state, State::Refused);
+        (inner, waited.and(if is_connected { Ok(()) } else { Err(libc::ENOTCONN) }))
+    }
+}

@@ -1,0 +1,164 @@
+//! Waiting for several rsockets and descriptors of the system.
+
+use super::{Inner, Socket, State, find};
+use crate::verbs::{call, fail};
+use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, c_int, c_short, fd_set, nfds_t, pollfd, timeval};
+use rnic_cabi::entry::{entry, lock};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+impl Socket {
+    /// What has happened of `wanted`, besides errors and the end.
+    fn events(&self, wanted: c_short) -> c_short {
+        let mut inner = lock(&self.inner);
+        if inner.state == State::Listening {
+            return poll_one(inner.cm_fd(), POLLIN) & wanted;
+        }
+        inner.progress();
+        self.turn(&inner);
+        events(&inner, wanted)
+    }
+}
+
+fn events(inner: &Inner, wanted: c_short) -> c_short {
+    let Some(stream) = inner.stream.as_ref() else {
+        return if inner.state == State::Refused { POLLERR | wanted & (POLLIN | POLLOUT) } else { 0 };
+    };
+    let unread = stream.inbox.unread() > 0;
+    match inner.state {
+        State::New | State::Listening | State::Connecting => 0,
+        State::Refused => POLLERR | wanted & (POLLIN | POLLOUT),
+        State::Accepting | State::Connected => {
+            let can_read = unread || !inner.readable;
+            let can_write = inner.state == State::Connected && inner.writable && stream.can_send();
+            wanted & (if can_read { POLLIN } else { 0 } | if can_write { POLLOUT } else { 0 })
+        }
+        // Programs take these for a reason to read no more.
+        State::Ended | State::Broken if unread => wanted & POLLIN,
+        State::Ended => POLLHUP | wanted & POLLIN,
+        State::Broken => POLLERR | wanted & POLLIN,
+    }
+}
+
+/// What has happened at a descriptor of the system.
+fn poll_one(fd: c_int, events: c_short) -> c_short {
+    let mut one = pollfd { fd, events, revents: 0 };
+    // SAFETY: one entry.
+    unsafe { libc::poll(&mut one, 1, 0) };
+    one.revents
+}
+
+/// Waits for one of the entries; returns how many are ready.
+fn wait(entries: &mut [pollfd], until: Option<Instant>) -> Result<c_int, c_int> {
+    let sockets: Vec<Option<Arc<Socket>>> = entries.iter().map(|entry| find(entry.fd)).collect();
+    loop {
+        let mut ready = 0;
+        for (entry, socket) in entries.iter_mut().zip(&sockets) {
+            entry.revents = match socket {
+                Some(socket) => socket.events(entry.events),
+                None if entry.fd < 0 => 0,
+                None => poll_one(entry.fd, entry.events),
+            };
+            ready += c_int::from(entry.revents != 0);
+        }
+        #[expect(clippy::disallowed_methods, reason = "programs wait for a time")]
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if ready > 0 || left == Some(Duration::ZERO) {
+            return Ok(ready);
+        }
+        let mut fds = Vec::new();
+        let mut is_new = false;
+        for (entry, socket) in entries.iter().zip(&sockets) {
+            let Some(socket) = socket else {
+                fds.push(pollfd { fd: entry.fd, events: entry.events, revents: 0 });
+                continue;
+            };
+            let mut inner = lock(&socket.inner);
+            match inner.arm() {
+                Some(own) => fds.extend(own.into_iter().map(|fd| pollfd { fd, events: POLLIN, revents: 0 })),
+                None => is_new = true,
+            }
+        }
+        // Completions that had come before the queue was armed do not ring.
+        if is_new {
+            continue;
+        }
+        let left = left.map_or(-1, |left| c_int::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(c_int::MAX));
+        // SAFETY: the list has that many entries.
+        if unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as nfds_t, left) } < 0 {
+            return Err(crate::verbs::errno());
+        }
+        for socket in sockets.iter().flatten() {
+            let mut inner = lock(&socket.inner);
+            // A thread that waits for the rsocket alone silences it by itself.
+            if !inner.is_watched
+                && let Some(stream) = &mut inner.stream
+            {
+                stream.silence();
+            }
+        }
+    }
+}
+
+fn deadline(timeout: Option<Duration>) -> Option<Instant> {
+    #[expect(clippy::disallowed_methods, reason = "programs wait for a time")]
+    timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rpoll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    entry(-1, || {
+        if fds.is_null() && count > 0 {
+            return fail(libc::EFAULT);
+        }
+        // SAFETY: by the contract of librdmacm.
+        let entries = if count == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(fds, count as usize) } };
+        let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
+        wait(entries, deadline(timeout)).unwrap_or_else(fail)
+    })
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rselect(
+    count: c_int, read: *mut fd_set, write: *mut fd_set, other: *mut fd_set, timeout: *mut timeval,
+) -> c_int {
+    let mut ready = -1;
+    call(|| {
+        let count = usize::try_from(count).ok().filter(|count| *count <= libc::FD_SETSIZE).ok_or(libc::EINVAL)?;
+        let sets = [(read, POLLIN), (write, POLLOUT), (other, libc::POLLPRI)];
+        // SAFETY: by the contract of librdmacm; numbers are below the size of a set.
+        let has = |set: *mut fd_set, fd: c_int| !set.is_null() && unsafe { libc::FD_ISSET(fd, set) };
+        let mut entries: Vec<pollfd> = Vec::new();
+        for fd in 0..count as c_int {
+            let events = sets.iter().filter(|(set, _)| has(*set, fd)).fold(0, |all, (_, event)| all | event);
+            if events != 0 {
+                entries.push(pollfd { fd, events, revents: 0 });
+            }
+        }
+        // SAFETY: by the contract of librdmacm.
+        let timeout = unsafe { timeout.as_ref() }.map(|time| {
+            let micros = i128::from(time.tv_sec) * 1_000_000 + i128::from(time.tv_usec);
+            Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+        });
+        wait(&mut entries, deadline(timeout))?;
+        ready = 0;
+        for (set, event) in sets.into_iter().filter(|(set, _)| !set.is_null()) {
+            // SAFETY: by the contract of librdmacm.
+            unsafe { libc::FD_ZERO(set) };
+            for entry in entries.iter().filter(|entry| entry.events & event != 0) {
+                let also = if event == libc::POLLPRI { 0 } else { POLLERR | POLLHUP };
+                if entry.revents & (event | also) != 0 {
+                    // SAFETY: as above.
+                    unsafe { libc::FD_SET(entry.fd, set) };
+                    ready += 1;
+                }
+            }
+        }
+        Ok(())
+    });
+    ready
+}

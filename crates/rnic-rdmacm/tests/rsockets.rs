@@ -1,0 +1,141 @@
+//! rsockets: the programs of the distribution, and those of the folder `programs`.
+
+use crate::common::{Running, alone, command, has, start};
+use crate::interface::compile;
+use crate::ladder::await_listener;
+use rnic_netns::Namespace;
+use std::path::Path;
+
+/// Runs a server and its client; returns the output of both.
+fn both(namespace: &Namespace, server: &str, client: &str) -> [String; 2] {
+    let with = |line: &str| {
+        let mut command = command(line);
+        command.env("RNIC_TRACE", "1");
+        command
+    };
+    let server: Running = start(namespace, &mut with(server));
+    await_listener(&server);
+    let client = start(namespace, &mut with(client)).end();
+    if !client.status.success() {
+        let output = server.output();
+        server.kill();
+        panic!("{}: {}\nserver: {output}", client.status, client.output);
+    }
+    [server.end().success(), client.output]
+}
+
+/// Each with blocking and non-blocking calls, and with verified data.
+#[test]
+fn streams_of_rdmacm_utils_run() {
+    if !has("rstream") {
+        return;
+    }
+    alone(|namespace| {
+        for options in
+            ["-S 1000000 -I 10 -C 1 -T v -T n", "-S 64 -I 200 -C 3 -T b -T v", "-S 65536 -I 20 -C 5 -T a -T v"]
+        {
+            let server = format!("rstream {options}");
+            let [_, client] = both(namespace, &server, &format!("{server} -s 127.0.0.1"));
+            assert!(client.contains("Gb/sec"), "{options}: {client}");
+        }
+        for options in ["-S 65536 -I 20 -C 3 -T v", "-S 4096 -I 50 -C 2 -T n"] {
+            let server = format!("riostream {options}");
+            let [_, client] = both(namespace, &server, &format!("{server} -s 127.0.0.1"));
+            assert!(client.contains("Gb/sec"), "{options}: {client}");
+        }
+    });
+}
+
+#[test]
+fn rcopy_copies_a_file() {
+    if !has("rcopy") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
+    let content: Vec<u8> = (0..3_000_017_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::fs::write(&from, &content).unwrap();
+    alone(|namespace| {
+        let server = start(namespace, command("rcopy").env("RNIC_TRACE", "1"));
+        await_listener(&server);
+        let line = format!("rcopy {} 127.0.0.1:{}", from.display(), to.display());
+        let output = start(namespace, &mut command(&line)).end().success();
+        assert!(std::fs::read(&to).unwrap() == content, "{output}");
+        server.kill();
+    });
+}
+
+/// A program that knows sockets only.
+#[test]
+fn programs_with_sockets_run_over_rsockets() {
+    let preload = Path::new("/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so");
+    let Some(program) = compile(&programs("stream.c"), &[]) else { return };
+    if !preload.exists() {
+        eprintln!("skipped: librspreload.so of librdmacm1 is not installed");
+        return;
+    }
+    alone(|namespace| {
+        let with = |arguments: &str| {
+            let mut command = command(&format!("{} {arguments}", program.display()));
+            command.env("RNIC_TRACE", "1").env("LD_PRELOAD", preload);
+            command
+        };
+        let server = start(namespace, &mut with("server 9000"));
+        await_listener(&server);
+        let client = start(namespace, &mut with("client 9000 127.0.0.1")).end();
+        assert!(client.status.success(), "{}\nserver: {}", client.output, server.output());
+        let server = server.end().success();
+        for output in [client.output, server] {
+            assert!(output.contains("rsocket = ") && output.contains("8000000 bytes are right"), "{output}");
+        }
+    });
+}
+
+fn programs(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
+}
+
+/// Right and wrong calls of all functions.
+#[test]
+fn rsockets_answer_as_sockets_do() {
+    let library = crate::common::library().join(rnic_ibverbs::library::RDMACM.name);
+    let verbs = crate::common::library().join(rnic_ibverbs::library::IBVERBS.name);
+    let arguments = [library.to_str().unwrap(), verbs.to_str().unwrap(), "-lpthread"];
+    let Some(program) = compile(&programs("rsockets.c"), &arguments) else { return };
+    alone(|namespace| {
+        let mut command = command(&program.display().to_string());
+        let output = start(namespace, command.env("RNIC_TRACE", "1")).end().success();
+        assert!(output.contains("all calls are right"), "{output}");
+    });
+}
+
+/// A peer that is killed ends the connection.
+#[test]
+fn the_death_of_a_peer_ends_a_stream() {
+    let Some(program) = compile(&programs("stream.c"), &[]) else { return };
+    let preload = Path::new("/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so");
+    if !preload.exists() {
+        eprintln!("skipped: librspreload.so of librdmacm1 is not installed");
+        return;
+    }
+    alone(|namespace| {
+        let with = |arguments: &str| {
+            let mut command = command(&format!("{} {arguments}", program.display()));
+            command.env("RNIC_TRACE", "1").env("LD_PRELOAD", preload);
+            command
+        };
+        let server = start(namespace, &mut with("idle 9001"));
+        await_listener(&server);
+        let client = start(namespace, &mut with("wait 9001 127.0.0.1"));
+        while !client.output().contains("waits") {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        // It has the connection for a while, so that both sides know that the other one responds to probes.
+        std::thread::sleep(std::time::Duration::from_millis(6_000));
+        let begin = std::time::Instant::now();
+        server.kill();
+        let output = client.end().success();
+        assert!(output.contains("the peer has gone"), "{output}");
+        assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{:?}", begin.elapsed());
+    });
+}

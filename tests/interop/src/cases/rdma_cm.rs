@@ -1,0 +1,153 @@
+//! Cases in which unmodified programs connect by `rdma_cm`: over rnic's libraries in a network namespace of this machine,
+//! and over the kernel's in the guest. Each program is in turn the server and the client.
+
+use crate::bench::{Bench, Case};
+use crate::ensure;
+use crate::error::{Error, Result};
+use crate::fault::Faults;
+use crate::guest::{COMMAND_PATIENCE, Guest};
+use crate::host::{Gid, Host};
+use crate::tap::HostNetwork;
+
+pub(super) const CASES: &[Case] = &[
+    Case { name: "cm-rping", about: "rping over rnic's librdmacm either way, IPv4 and IPv6", run: rping },
+    Case {
+        name: "cm-rdmacm-utils",
+        about: "ucmatose, udaddy and rdma_server over rnic's librdmacm either way",
+        run: utils,
+    },
+    Case { name: "cm-perftest", about: "perftest -R in the guest as client of servers over rnic", run: perftest },
+    Case { name: "cm-rsockets", about: "rstream over rnic's librdmacm either way", run: rsockets },
+    Case { name: "cm-loss", about: "rping either way, 5 % lost each way", run: loss },
+    Case {
+        name: "cm-idle",
+        about: "a connection that is idle for 15 s, and the death of the kernel's side",
+        run: idle,
+    },
+];
+
+/// Fails if a program of the host is not installed: the guest has programs of its own.
+fn needs(program: &str) -> Result<()> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    if path.split(':').any(|directory| std::path::Path::new(directory).join(program).exists()) {
+        return Ok(());
+    }
+    Err(Error::Unavailable(format!("{program} is not installed on this machine")))
+}
+
+/// A pair of commands; `{}` stands for the server's address.
+struct Pair {
+    server: String,
+    client: String,
+    /// What the client prints.
+    said: &'static str,
+}
+
+/// Runs the server over rnic's libraries and the client in the guest, and the other way round.
+fn both_ways(guest: &mut Guest, network: &HostNetwork, gid: Gid, pair: &Pair) -> Result<()> {
+    let Pair { server, client, said } = pair;
+    let ours = gid.address(Host::OURS).to_string();
+    let theirs = gid.address(guest.host()).to_string();
+
+    let mut program = network.verbs(&server.replace("{}", &ours))?;
+    program.await_message("rdma_listen")?;
+    let job = guest.spawn(&client.replace("{}", &ours))?;
+    let output = guest.finish(job, COMMAND_PATIENCE)?;
+    ensure!(output.contains(said), "{client} in the guest printed:\n{output}");
+    program.finish()?;
+
+    let job = guest.spawn(&server.replace("{}", &theirs))?;
+    // It is not visible from outside when the server listens.
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    let output = network.verbs(&client.replace("{}", &theirs))?.finish()?;
+    ensure!(output.contains(said), "{client} over rnic printed:\n{output}");
+    guest.finish(job, COMMAND_PATIENCE)?;
+    Ok(())
+}
+
+fn rping_pair(options: &str) -> Pair {
+    Pair {
+        server: format!("rping -s -a {{}} {options}"),
+        client: format!("rping -c -a {{}} -v {options}"),
+        said: "ping data: rdma-ping-9:",
+    }
+}
+
+fn rping(bench: &Bench) -> Result<()> {
+    needs("rping")?;
+    let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
+    for gid in [Gid::Ipv4, Gid::Ipv6] {
+        guest.reach(gid.address(Host::OURS))?;
+        both_ways(&mut guest, &network, gid, &rping_pair("-V -C 10 -S 1000"))?;
+    }
+    Ok(())
+}
+
+fn utils(bench: &Bench) -> Result<()> {
+    needs("ucmatose")?;
+    let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
+    for (server, client, said) in [
+        ("ucmatose -c 4 -C 10 -S 3000 -b {}", "ucmatose -c 4 -C 10 -S 3000 -s {}", "return status 0"),
+        ("udaddy -c 2 -b {}", "udaddy -c 2 -s {}", "return status 0"),
+        ("rdma_server", "rdma_client -s {}", "rdma_client: end 0"),
+    ] {
+        let pair = Pair { server: server.to_string(), client: client.to_string(), said };
+        both_ways(&mut guest, &network, Gid::Ipv4, &pair)?;
+    }
+    Ok(())
+}
+
+/// perftest's server binds its port after both sides have agreed to connect. rnic lets the request of a client wait for
+/// it; the kernel refuses the request of a client that is faster, as one over rnic is, and perftest has no second attempt
+/// that works. So the server runs over rnic.
+fn perftest(bench: &Bench) -> Result<()> {
+    needs("ib_write_bw")?;
+    let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
+    for line in ["ib_write_bw -s 5000", "ib_send_lat -s 64", "ib_read_bw -s 5000 -q 2"] {
+        let mut server = network.verbs(&format!("{line} -R -F -n 100"))?;
+        server.await_message("rdma_listen")?;
+        let client = guest.spawn(&format!("{line} -R -F -n 100 {}", Host::OURS.ipv4()))?;
+        let output = guest.finish(client, COMMAND_PATIENCE)?;
+        ensure!(output.contains("#bytes"), "{line} in the guest printed:\n{output}");
+        server.finish()?;
+    }
+    Ok(())
+}
+
+fn rsockets(bench: &Bench) -> Result<()> {
+    needs("rstream")?;
+    let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
+    for line in ["rstream -S 100000 -I 10 -C 1 -T v", "rstream -S 64 -I 50 -T n -T v"] {
+        let pair = Pair { server: line.to_string(), client: format!("{line} -s {{}}"), said: "Gb/sec" };
+        both_ways(&mut guest, &network, Gid::Ipv4, &pair)?;
+    }
+    Ok(())
+}
+
+fn loss(bench: &Bench) -> Result<()> {
+    needs("rping")?;
+    let (mut guest, network, relay) = bench.guest_and_network(Faults::loss(7, 0.05), Faults::loss(8, 0.05))?;
+    both_ways(&mut guest, &network, Gid::Ipv4, &rping_pair("-V -C 10 -S 5000"))?;
+    let dropped: u64 = relay.counts().iter().map(|counts| counts.dropped).sum();
+    ensure!(dropped > 5, "{dropped} frames were lost");
+    Ok(())
+}
+
+/// The kernel hears the probes of rnic's communication manager, does not respond, and keeps the connection. When its
+/// process is killed, the kernel tells rnic.
+fn idle(bench: &Bench) -> Result<()> {
+    needs("rping")?;
+    let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
+    let address = Host::OURS.ipv4();
+    let mut server = network.verbs(&format!("rping -s -a {address} -v -S 100"))?;
+    server.await_message("rdma_listen")?;
+    let client = guest.spawn(&format!("exec rping -c -a {address} -v -S 100 -C 10000000"))?;
+    server.await_message("server ping data: rdma-ping-3:")?;
+    guest.signal(&client, "STOP")?;
+    std::thread::sleep(std::time::Duration::from_secs(15));
+    ensure!(server.is_running()?, "the server has ended while its client was idle:\n{}", server.ended()?);
+    guest.kill(client, "KILL")?;
+    let ended = server.ended()?;
+    ensure!(ended.contains("RDMA_CM_EVENT_DISCONNECTED"), "the server did not hear of the end:\n{ended}");
+    Ok(())
+}
