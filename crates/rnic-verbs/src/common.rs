@@ -362,8 +362,8 @@ impl Common {
         ctx.complete(self.init.send_cq, completion, false);
     }
 
-    /// Executes the oldest send request, which is a local operation and was not released for sending. It waits until all
-    /// earlier requests are complete. Returns whether the next request may begin.
+    /// Executes the oldest send request, which is a local operation and was not released for sending. It waits until
+    /// all earlier requests are complete. Returns whether the next request may begin.
     #[cold]
     pub(crate) fn execute(&mut self, ctx: &mut Ctx) -> bool {
         if self.sends.released() > 0 {

@@ -6,8 +6,8 @@ use crate::memory::{Memory, Right};
 use crate::types::{AccessError, Pd, Qpn};
 use rnic_wire::AtomicEth;
 
-/// Executes the peer's atomic `request` to the queue pair `at` on registered memory, where values have the host's byte order. Returns the
-/// value before the operation. `compare` selects compare-and-swap instead of fetch-and-add.
+/// Executes the peer's atomic `request` to the queue pair `at` on registered memory, where values have the host's byte
+/// order. Returns the value before the operation. `compare` selects compare-and-swap instead of fetch-and-add.
 pub(crate) fn execute(memory: &mut Memory, at: (Pd, Qpn), request: &AtomicEth, compare: bool) -> Result<u64, Refusal> {
     let span = memory.remote(at, request.rkey, request.va, 8, Right::Atomic).map_err(|why| match why {
         AccessError::Alignment => Refusal::INVALID,

@@ -29,7 +29,7 @@ const LIMIT: Time = Time::from_ms(10_000);
 const INTERVALS: [Time; 2] = [Time::from_ms(2), Time::from_ms(64)];
 /// Number of Offers that a queue pair sends while nothing waits and no Offer has arrived.
 const UNASKED: u32 = 8;
-/// Number of packets by which the first received request may be ahead of the one that is expected.
+/// Number of packets by which the first received request may be ahead of the expected PSN.
 const AHEAD: i32 = 256;
 
 /// What an end says to its peer.

@@ -11,8 +11,8 @@ pub struct WindowId(pub(crate) Id);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum WindowKind {
     /// Type 1: the device chooses the remote key of each binding
-    /// ([`Device::next_window_rkey`](crate::Device::next_window_rkey)). Peers may use the key through every queue pair of the
-    /// protection domain, until the window is bound again.
+    /// ([`Device::next_window_rkey`](crate::Device::next_window_rkey)). Peers may use the key through every queue pair
+    /// of the protection domain, until the window is bound again.
     Type1,
     /// Type 2 (2B of the specification): the application chooses the low eight bits of the remote key. Peers may use
     /// the key only through the queue pair to which the binding was posted, until it is invalidated.

@@ -20,8 +20,8 @@ impl Device {
     /// Destroys a protection domain.
     ///
     /// # Errors
-    /// [`VerbsError::Busy`] while a memory region, a memory window, a queue pair or a shared receive queue belongs to the
-    /// protection domain.
+    /// [`VerbsError::Busy`] while a memory region, a memory window, a queue pair or a shared receive queue belongs to
+    /// the protection domain.
     pub fn destroy_pd(&mut self, pd: Pd) -> Result<(), VerbsError> {
         let busy = |by| Err(VerbsError::Busy { what: "protection domain", by });
         if self.ctx.memory.has_domain(pd) {

@@ -1,5 +1,5 @@
-//! The verbs of a [`Device`](crate::Device) (one RDMA NIC): functions that create, modify and destroy objects, post work
-//! requests and poll completions.
+//! The verbs of a [`Device`](crate::Device) (one RDMA NIC): functions that create, modify and destroy objects, post
+//! work requests and poll completions.
 
 mod memory;
 mod post;
