@@ -100,7 +100,7 @@ pub fn replace(page: &str, text: &str) -> Result<String, String> {
     let missing = || format!("the page has no lines `{}` and `{}`", MARKS[0].trim(), MARKS[1]);
     let begin = page.find(MARKS[0]).ok_or_else(missing)? + MARKS[0].len();
     let end = page.find(MARKS[1]).filter(|end| *end >= begin).ok_or_else(missing)?;
-    Ok(format!("{}\n{}\n{}", &page[..begin], text.trim(), &page[end..]))
+    Ok(format!("{}\n{}\n\n{}", &page[..begin], text.trim(), &page[end..]))
 }
 
 #[cfg(test)]
