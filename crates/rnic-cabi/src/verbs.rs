@@ -96,6 +96,7 @@ pub struct ibv_device_attr {
 
 pub const IBV_DEVICE_CURR_QP_STATE_MOD: c_uint = 1 << 7;
 pub const IBV_DEVICE_RC_RNR_NAK_GEN: c_uint = 1 << 12;
+pub const IBV_DEVICE_SRQ_RESIZE: c_uint = 1 << 13;
 pub const IBV_DEVICE_MEM_WINDOW: c_uint = 1 << 17;
 pub const IBV_DEVICE_MEM_MGT_EXTENSIONS: c_uint = 1 << 21;
 pub const IBV_DEVICE_MEM_WINDOW_TYPE_2B: c_uint = 1 << 24;
@@ -386,11 +387,9 @@ pub const IBV_QP_INIT_ATTR_CREATE_FLAGS: u32 = 1 << 2;
 pub const IBV_QP_INIT_ATTR_SEND_OPS_FLAGS: u32 = 1 << 6;
 
 pub const IBV_QP_EX_WITH_TSO: u64 = 1 << 10;
-pub const IBV_QP_EX_WITH_LOCAL_INV: u64 = 1 << 7;
-pub const IBV_QP_EX_WITH_BIND_MW: u64 = 1 << 8;
-/// The operations of extended queue pairs that this library has: all of rdma-core 44 but segmentation (TSO), atomic
-/// writes, and those of memory windows.
-pub const SEND_OPS: u64 = ((1 << 10) - 1) & !(IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW);
+/// The operations of extended queue pairs that this library has: all of rdma-core 44 but segmentation (TSO) and atomic
+/// writes.
+pub const SEND_OPS: u64 = (1 << 10) - 1;
 
 #[repr(C)]
 pub struct ibv_qp_init_attr_ex {

@@ -17,7 +17,7 @@ use std::process::Command;
 ///
 /// The libraries take the place of the distribution's libibverbs and librdmacm in programs that are started with them.
 /// They then see a device for each address of this host. No root, kernel module or RDMA NIC is needed. The environment
-/// variables RNIC_DEVICES, RNIC_FAULTS, RNIC_PCAP and RNIC_TRACE set it up.
+/// variables RNIC_DEVICES, RNIC_FAULTS, RNIC_PCAP, RNIC_TRACE and RNIC_TRANSPORT set it up.
 #[derive(Args, Debug)]
 #[command(
     arg_required_else_help = true,
@@ -143,7 +143,7 @@ fn doctor() -> Result<(), CliError> {
     }
     match Environment::get() {
         Ok(environment) => {
-            let Environment { devices, faults, pcap, trace } = environment;
+            let Environment { devices, faults, pcap, trace, offer_irn } = environment;
             let list = devices.as_ref().map(|names| names.join(","));
             say(format!("RNIC_DEVICES {}", list.unwrap_or_else(|| "not set: all addresses of this host".into())))?;
             say(format!("RNIC_FAULTS  {}", if faults.is_some() { "set" } else { "not set: no faults" }))?;
@@ -155,6 +155,8 @@ fn doctor() -> Result<(), CliError> {
                 TraceTo::File(path) => path.display().to_string(),
             };
             say(format!("RNIC_TRACE   {trace}"))?;
+            let transport = if *offer_irn { "irn with peers that have it too, rc with others" } else { "rc" };
+            say(format!("RNIC_TRANSPORT {transport}"))?;
             match hosts::addresses(environment) {
                 Ok(addresses) => {
                     let mut usable = 0;

@@ -61,8 +61,8 @@ mod sync;
 pub use clock::{Clock, DeviceClock, TimeSource};
 pub use config::{Acknowledge, Config, Identification, Mode, Security};
 pub use device::{
-    Address, CompletionQueue, Counters, DatagramAddress, DatagramOptions, Device, Error, MemoryRegion, PathOptions,
-    ProtectionDomain, QpOptions, QueuePair, ReadyFd, SharedReceiveQueue,
+    Address, CompletionQueue, Counters, DatagramAddress, DatagramOptions, Device, Error, MemoryRegion, MemoryWindow,
+    PathOptions, ProtectionDomain, QpOptions, QueuePair, ReadyFd, SharedReceiveQueue,
 };
 pub use port::{Arrival, Batch, FaultyPort, Port, UdpPort};
 pub use rnic_memory::{MemoryError, Pages, SharedMemory};
@@ -70,7 +70,7 @@ pub use rnic_transport::{BitRate, Time, Timeouts};
 pub use rnic_verbs::{
     Access, AddressHandle, Buffer, Capacities, Completion, Congestion, Data, DeviceConfig, Event, ForeignMemory,
     GRH_LEN, Limits, Notify, Opcode, Qpn, Recipient, SendFlags, SendOp, SendRequest, Service, Sge, Source, State,
-    Status, Verbs, VerbsError,
+    Status, Verbs, VerbsError, WindowKind,
 };
 
 /// The Rust example of the README compiles and runs as a documentation test.

@@ -1,8 +1,10 @@
 //! Tests verbs between two devices of this host, over UDP sockets.
 
-use rnic_endpoint::{CompletionQueue, Config, Device, Error, MemoryRegion, Mode, PathOptions, QpOptions, QueuePair};
+use rnic_endpoint::{
+    CompletionQueue, Config, Device, Error, MemoryRegion, Mode, PathOptions, ProtectionDomain, QpOptions, QueuePair,
+};
 use rnic_transport::{BitRate, Time};
-use rnic_verbs::{Access, Completion, Notify, Opcode, SendOp, Service, Status};
+use rnic_verbs::{Access, Completion, Notify, Opcode, SendOp, Service, Status, WindowKind};
 use std::net::SocketAddr;
 
 struct End {
@@ -10,6 +12,7 @@ struct End {
     cq: CompletionQueue,
     qp: QueuePair,
     region: MemoryRegion,
+    domain: ProtectionDomain,
 }
 
 /// Opens a device with a queue pair and a memory region of `len` bytes.
@@ -20,7 +23,7 @@ fn end(service: Service, mode: Mode, len: usize) -> End {
     let domain = device.protection_domain();
     let region = domain.register(vec![0; len], Access::ALL).unwrap();
     let qp = domain.queue_pair(&QpOptions { service, ..QpOptions::new(&cq) }).unwrap();
-    End { device, cq, qp, region }
+    End { device, cq, qp, region, domain }
 }
 
 fn pair(service: Service, mode: Mode, len: usize) -> (End, End) {
@@ -188,4 +191,31 @@ fn a_failure_without_a_packet_wakes_those_who_wait() {
     waiting.join().unwrap();
     let failed = a.cq.poll_one().unwrap_err();
     assert!(matches!(failed, Error::Failed { wr_id: 2, status: Status::LocalProtection }), "{failed}");
+}
+
+/// A peer reads and writes through a window, over protected packets, until the window is invalidated or dropped.
+#[test]
+fn windows_give_access_until_they_are_taken_back() {
+    for mode in [Mode::Polled, Mode::Thread] {
+        let (a, b) = pair(Service::Irn, mode, 64);
+        let access = Access { bind_window: true, ..Access::LOCAL };
+        let domain = &b.domain;
+        let region = domain.register(vec![5; 4_096], access).unwrap();
+        let window = domain.window(WindowKind::Type2).unwrap();
+        let rights = Access { remote_read: true, remote_write: true, ..Access::LOCAL_READ };
+        let rkey = b.qp.bind(1, &window, &region, 100..132, rights).unwrap();
+        assert_eq!((complete(&b, &a).opcode, window.rkey()), (Opcode::Bind, rkey));
+        assert!(b.qp.bind(1, &window, &region, 4_000..5_000, rights).is_err());
+        let op = SendOp::Read { addr: region.addr() + 100, rkey };
+        a.qp.post(2, op, &[a.region.slice(0, 32).unwrap()]).unwrap();
+        assert_eq!(complete(&a, &b).status, Status::Success);
+        a.region.with(|bytes| assert_eq!(bytes[..32], [5; 32]));
+        b.qp.invalidate(3, rkey).unwrap();
+        assert_eq!(complete(&b, &a).opcode, Opcode::LocalInvalidate);
+        a.qp.post(4, op, &[a.region.slice(0, 32).unwrap()]).unwrap();
+        assert_eq!(complete(&a, &b).status, Status::RemoteAccess);
+        // A region can be taken back although a window is bound to it.
+        drop(window);
+        assert_eq!(region.into_bytes().len(), 4_096);
+    }
 }

@@ -147,6 +147,7 @@ impl Verbs for Quick {
                 bytes.len() as u32
             }
             Data::Gather(sges) => sges.iter().map(|sge| sge.len).sum(),
+            Data::Bind(_) => 0,
         };
         if request.op.takes_receive() {
             self.sent.push(Sent { to: self.peers[&qpn], op: request.op, len, inline });

@@ -25,6 +25,10 @@ impl Local {
     /// data, an atomic whose length is not 8 bytes, or more than [`MAX_REQUEST`] bytes.
     pub(crate) fn of(request: &SendRequest<'_>, max_inline: u32) -> Result<(Local, u64), HostError> {
         let (local, len) = match request.data {
+            _ if request.op.is_local() => {
+                return Err(HostError::Unsupported("a channel has no memory windows: bind them with a queue pair"));
+            }
+            Data::Bind(_) => return Err(HostError::Unsupported("only `SendOp::Bind` binds a memory window")),
             Data::Inline(bytes) => {
                 if request.op.is_fetching() {
                     return Err(HostError::Unsupported(

@@ -186,6 +186,8 @@ impl<C: Recordable> Recorded<C> {
         let bytes = match request.data {
             Data::Gather(sges) => Bytes::Gather(sges.to_vec()),
             Data::Inline(bytes) => Bytes::Inline(bytes.to_vec()),
+            // The channel has refused it.
+            Data::Bind(_) => Bytes::Inline(Vec::new()),
         };
         self.acts.push(Act::Send(request.wr_id, request.op, bytes, request.flags, result.clone()));
         result

@@ -10,7 +10,7 @@ use crate::hosts::HostAddress;
 use crate::manager::Mads;
 use crate::port::{CaptureFile, CapturePort, Claims, MadPort, MadSender, SLOTS, SharedPort, begin};
 use crate::progress::Progress;
-use crate::{cq, cq_ex, post, qp, srq, trace};
+use crate::{cq, cq_ex, post, qp, srq, trace, window};
 use libc::{c_int, size_t, ssize_t};
 use rnic_endpoint::idle::IdleConfig;
 use rnic_endpoint::port::{Faults, FaultyPort, Port};
@@ -271,9 +271,9 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
 fn operations(device: *mut ibv_device, cmd_fd: c_int, async_fd: c_int) -> verbs_context {
     let ops = ibv_context_ops {
         compat_1: [0; 7],
-        alloc_mw: None,
-        bind_mw: None,
-        dealloc_mw: None,
+        alloc_mw: Some(window::alloc_mw),
+        bind_mw: Some(window::bind_mw),
+        dealloc_mw: Some(window::dealloc_mw),
         compat_2: 0,
         poll_cq: Some(cq::poll_cq),
         req_notify_cq: Some(cq::req_notify_cq),
@@ -424,7 +424,11 @@ fn device_attributes(state: &ContextState) -> ibv_device_attr {
         hw_ver: 0,
         max_qp: int(limits.queue_pairs / 2),
         max_qp_wr: int(limits.work_requests),
-        device_cap_flags: IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD,
+        device_cap_flags: IBV_DEVICE_RC_RNR_NAK_GEN
+            | IBV_DEVICE_CURR_QP_STATE_MOD
+            | IBV_DEVICE_SRQ_RESIZE
+            | IBV_DEVICE_MEM_WINDOW
+            | IBV_DEVICE_MEM_WINDOW_TYPE_2B,
         max_sge: int(limits.scatter_gather),
         max_sge_rd: int(limits.scatter_gather),
         max_cq: int(limits.completion_queues),
@@ -439,7 +443,7 @@ fn device_attributes(state: &ContextState) -> ibv_device_attr {
         atomic_cap: IBV_ATOMIC_HCA,
         max_ee: 0,
         max_rdd: 0,
-        max_mw: 0,
+        max_mw: int(limits.windows),
         max_raw_ipv6_qp: 0,
         max_raw_ethy_qp: 0,
         max_mcast_grp: 0,

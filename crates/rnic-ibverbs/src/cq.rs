@@ -75,6 +75,7 @@ fn wc_status(status: Status) -> c_int {
         Status::RemoteOperation => IBV_WC_REM_OP_ERR,
         Status::TransportRetryExceeded => IBV_WC_RETRY_EXC_ERR,
         Status::RnrRetryExceeded => IBV_WC_RNR_RETRY_EXC_ERR,
+        Status::WindowBind => IBV_WC_MW_BIND_ERR,
     }
 }
 
@@ -87,6 +88,8 @@ fn wc_opcode(opcode: Opcode) -> c_int {
         Opcode::CompareSwap => IBV_WC_COMP_SWAP,
         Opcode::Recv => IBV_WC_RECV,
         Opcode::RecvWithImmediate => IBV_WC_RECV_RDMA_WITH_IMM,
+        Opcode::Bind => IBV_WC_BIND_MW,
+        Opcode::LocalInvalidate => IBV_WC_LOCAL_INV,
     }
 }
 

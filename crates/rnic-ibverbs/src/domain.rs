@@ -2,7 +2,7 @@
 
 use crate::abi::*;
 use crate::context;
-use crate::entry::{entry, number, object, refused, status};
+use crate::entry::{entry, object, refused, status};
 use crate::trace;
 use libc::{c_int, c_uint, c_void, size_t};
 use rnic_verbs::{Access, ForeignMemory, MrId, MrInfo, Pd};
@@ -112,6 +112,15 @@ struct Region {
     access: c_uint,
 }
 
+/// The endpoint's handle of a memory region.
+///
+/// # Safety
+/// The pointer is that of a region of this library which is not deregistered.
+pub(crate) unsafe fn region(mr: *mut ibv_mr) -> MrId {
+    // SAFETY: the caller's promise.
+    unsafe { (*mr.cast::<Region>()).id }
+}
+
 /// The rights that the flags of `ibv_reg_mr` and `ibv_modify_qp` give.
 ///
 /// # Errors
@@ -139,6 +148,7 @@ pub(crate) fn access(flags: c_uint) -> Result<Access, c_int> {
         remote_read: has(IBV_ACCESS_REMOTE_READ),
         remote_atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
         remote_invalidate: true,
+        bind_window: has(IBV_ACCESS_MW_BIND),
     })
 }
 
@@ -332,7 +342,7 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
             let id = (*mr.cast::<Region>()).id;
             // Afterwards nothing accesses the memory: the device looks every access up under its lock.
             let gone = state.device.with_verbs_quietly(|verbs| verbs.deregister(id));
-            gone.map_err(|error| number(&error))?;
+            gone.map_err(refused("ibv_dereg_mr"))?;
             trace::line(format_args!("ibv_dereg_mr lkey {:#x}", (*mr).lkey));
             drop(Box::from_raw(mr.cast::<Region>()));
         }

@@ -28,6 +28,8 @@ pub struct Environment {
     pub faults: Option<(Faults, u64)>,
     /// `RNIC_PCAP`: file into which packets are captured. `%p` stands for the process ID.
     pub pcap: Option<PathBuf>,
+    /// `RNIC_TRANSPORT`: whether reliable connections offer IRN to their peers.
+    pub offer_irn: bool,
     /// `RNIC_TRACE`: where a line for each called verb goes.
     pub trace: TraceTo,
 }
@@ -70,7 +72,12 @@ impl Environment {
             Some(value) if value == "1" || value == "-" => TraceTo::Stderr,
             Some(value) => TraceTo::File(file(value)),
         };
-        Ok(Environment { devices, faults, pcap, trace })
+        let offer_irn = match text("RNIC_TRANSPORT")?.as_deref().map(str::trim) {
+            None | Some("rc") => false,
+            Some("irn") => true,
+            Some(other) => return Err(format!("RNIC_TRANSPORT is `{other}`; it must be rc or irn")),
+        };
+        Ok(Environment { devices, faults, pcap, trace, offer_irn })
     }
 }
 
@@ -122,7 +129,7 @@ mod tests {
     #[test]
     fn nothing_is_set_by_default() {
         assert_eq!(Environment::read(&|_| None), Ok(Environment::default()));
-        for name in ["RNIC_DEVICES", "RNIC_FAULTS", "RNIC_PCAP", "RNIC_TRACE"] {
+        for name in ["RNIC_DEVICES", "RNIC_FAULTS", "RNIC_PCAP", "RNIC_TRACE", "RNIC_TRANSPORT"] {
             assert_eq!(Environment::read(&|asked| (asked == name).then(OsString::new)), Ok(Environment::default()));
         }
     }
@@ -156,6 +163,9 @@ mod tests {
         assert!(read("RNIC_DEVICES", "eth0,,").is_err());
         let pid = format!("/tmp/{}.pcapng", std::process::id());
         assert_eq!(read("RNIC_PCAP", "/tmp/%p.pcapng").unwrap().pcap, Some(pid.into()));
+        assert!(read("RNIC_TRANSPORT", "irn").unwrap().offer_irn && !read("RNIC_TRANSPORT", "rc").unwrap().offer_irn);
+        let error = read("RNIC_TRANSPORT", "IRN").unwrap_err();
+        assert_eq!(error, "RNIC_TRANSPORT is `IRN`; it must be rc or irn");
         assert_eq!(read("RNIC_TRACE", "1").unwrap().trace, TraceTo::Stderr);
         assert_eq!(read("RNIC_TRACE", "0").unwrap().trace, TraceTo::Nowhere);
         assert_eq!(read("RNIC_TRACE", "a.log").unwrap().trace, TraceTo::File("a.log".into()));

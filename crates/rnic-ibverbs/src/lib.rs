@@ -13,7 +13,7 @@
 //! | `progress` | who moves packets: the program while it polls, or a thread |
 //! | `port` | many processes on one address; captures |
 //! | `devices`, `context` | the list of devices; an opened device: attributes, GIDs, asynchronous events |
-//! | `domain`, `ah` | protection domains and memory regions; address handles |
+//! | `domain`, `window`, `ah` | protection domains and memory regions; memory windows; address handles |
 //! | `channel`, `cq`, `cq_ex` | completion channels and queues, extended completion queues |
 //! | `qp`, `states`, `srq` | queue pairs, the masks of their attributes, shared receive queues |
 //! | `post`, `qp_ex` | work requests; those of extended queue pairs (`ibv_wr_*`) |
@@ -56,5 +56,6 @@ mod qp_ex;
 mod srq;
 mod states;
 mod trace;
+mod window;
 
 use rnic_cabi::verbs as abi;

@@ -7,6 +7,7 @@ use crate::entry::{entry, number, set_errno};
 use crate::qp;
 use crate::srq;
 use crate::trace;
+use crate::window;
 use libc::c_int;
 use rnic_verbs::{Data, Device, Qpn, Recipient, RecvRequest, SendFlags, SendOp, SendRequest, Sge, VerbsError};
 
@@ -120,12 +121,23 @@ unsafe fn send(verbs: &mut Device, qp: &qp::QpState, wr: *const ibv_send_wr) -> 
             SendOp::FetchAdd { addr: atomic.remote_addr, rkey: atomic.rkey, add: atomic.compare_add }
         }
         IBV_WR_SEND_WITH_INV => SendOp::SendInv(wr.imm_data),
+        IBV_WR_LOCAL_INV => SendOp::LocalInv(wr.imm_data),
+        IBV_WR_BIND_MW if qp.kind != IBV_QPT_UD => {
+            let wr_bind_mw { mw, rkey, bind_info } = wr.bind_mw;
+            // SAFETY: the caller's promise.
+            let bind = unsafe { window::second_kind(mw, rkey, &bind_info) }?;
+            let (wr_id, flags) = (wr.wr_id, flags(wr.send_flags));
+            let request = SendRequest { wr_id, op: SendOp::Bind, data: Data::Bind(&bind), flags };
+            return Ok(verbs.post_send(qp.qpn, &request)?);
+        }
         _ => return Err(Refused::Number(libc::EOPNOTSUPP, "there is no such operation")),
     };
     // SAFETY: the caller's promise.
     let sges = unsafe { Sges::read(wr.sg_list, wr.num_sge) }?;
     let mut bytes = Vec::new();
-    let data = if wr.send_flags & IBV_SEND_INLINE != 0 && !op.is_fetching() {
+    let data = if op.is_local() {
+        Data::Gather(&[])
+    } else if wr.send_flags & IBV_SEND_INLINE != 0 && !op.is_fetching() {
         let total: u64 = sges.list().iter().map(|sge| u64::from(sge.len)).sum();
         if total > MAX_INLINE {
             return Err(VerbsError::Limit { what: "bytes of inline data", limit: MAX_INLINE }.into());

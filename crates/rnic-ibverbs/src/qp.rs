@@ -4,13 +4,14 @@ use crate::abi::*;
 use crate::channel::Address;
 use crate::context::{self, ContextState};
 use crate::entry::{Unacknowledged, lock, object, refused, status};
+use crate::environment::Environment;
 use crate::qp_ex::{self, Requests};
 use crate::{ah, cq, domain, srq, states, trace};
 use libc::c_int;
 use rnic_endpoint::{BitRate, Time};
 use rnic_verbs::{
-    Access, Capacities, Connection, CqId, DatagramAttributes, MAX_IN_FLIGHT, QpChange, QpInit, Qpn, SendAttributes,
-    Service, Transition, Verbs, VerbsError,
+    Access, Capacities, Connection, CqId, DatagramAttributes, Extras, MAX_IN_FLIGHT, QpChange, QpInit, Qpn,
+    SendAttributes, Service, Transition, Verbs, VerbsError,
 };
 use std::cell::UnsafeCell;
 use std::sync::Mutex;
@@ -120,7 +121,16 @@ unsafe fn create(
     let queues = [init.send_cq, init.recv_cq];
     // SAFETY: as above.
     let id = unsafe { domain::id(pd) };
-    let qpn = state.device.with_verbs_quietly(|verbs| verbs.create_qp(id, init)).map_err(refused(verb))?;
+    // A device does not open if the environment has mistakes.
+    let offer_irn = service == Service::Rc && Environment::get().as_ref().is_ok_and(|settings| settings.offer_irn);
+    let made = state.device.with_verbs_quietly(|verbs| {
+        let qpn = verbs.create_qp(id, init)?;
+        if offer_irn {
+            verbs.set_extras(qpn, Extras { offer_irn, ..Extras::default() })?;
+        }
+        Ok(qpn)
+    });
+    let qpn = made.map_err(refused(verb))?;
     let base = ibv_qp {
         context,
         qp_context: attr.qp_context,
@@ -181,11 +191,16 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         let (context, state) = unsafe { (context::state((*qp).context), state(qp)) };
         // The last ACK may wait still, and the peer for it.
         context.device.settle();
-        context.device.with_verbs(|verbs| verbs.destroy_qp(state.qpn)).map_err(refused("ibv_destroy_qp"))?;
+        let gone = context.device.with_verbs(|verbs| {
+            let info = verbs.query_qp(state.qpn)?;
+            verbs.destroy_qp(state.qpn)?;
+            Ok(info.service)
+        });
+        let service = gone.map_err(refused("ibv_destroy_qp"))?;
         state.forget_completions(context);
         context.events.remove_qp(state.qpn);
         state.events.wait();
-        trace::line(format_args!("ibv_destroy_qp {:#x}", state.qpn.0));
+        trace::line(format_args!("ibv_destroy_qp {:#x}, {}", state.qpn.0, service.name()));
         // SAFETY: it was made by `Box::into_raw`, and the program does not use it any more.
         drop(unsafe { Box::from_raw(qp.cast::<Qp>()) });
         Ok(())

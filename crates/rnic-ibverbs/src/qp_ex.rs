@@ -8,8 +8,9 @@ use crate::entry::{entry, set_errno};
 use crate::post::{self, MAX_INLINE, MAX_SGE, Refused};
 use crate::qp;
 use crate::trace;
+use crate::window;
 use libc::{c_int, c_void, size_t};
-use rnic_verbs::{Data, Device, Qpn, Recipient, SendFlags, SendOp, SendRequest, Sge, VerbsError};
+use rnic_verbs::{Bind, Data, Device, Qpn, Recipient, SendFlags, SendOp, SendRequest, Sge, VerbsError};
 use std::sync::atomic::Ordering;
 
 /// The requests between `ibv_wr_start` and `ibv_wr_complete`.
@@ -27,6 +28,7 @@ struct Request {
     sges: Vec<Sge>,
     inline: Option<Vec<u8>>,
     to: Option<Recipient>,
+    bind: Option<Bind>,
 }
 
 /// The extended structure of a queue pair.
@@ -38,8 +40,8 @@ pub(crate) fn extended(qp_base: ibv_qp) -> ibv_qp_ex {
         wr_flags: 0,
         wr_atomic_cmp_swp: Some(atomic_cmp_swp),
         wr_atomic_fetch_add: Some(atomic_fetch_add),
-        wr_bind_mw: None,
-        wr_local_inv: None,
+        wr_bind_mw: Some(bind_mw),
+        wr_local_inv: Some(local_inv),
         wr_rdma_read: Some(rdma_read),
         wr_rdma_write: Some(rdma_write),
         wr_rdma_write_imm: Some(rdma_write_imm),
@@ -100,7 +102,7 @@ unsafe fn begin(qp: Qx, op: SendOp) {
     unsafe {
         let (wr_id, flags) = ((*qp).wr_id, post::flags((*qp).wr_flags));
         building(qp, |requests| {
-            requests.list.push(Request { wr_id, op, flags, sges: Vec::new(), inline: None, to: None });
+            requests.list.push(Request { wr_id, op, flags, sges: Vec::new(), inline: None, to: None, bind: None });
         });
     }
 }
@@ -147,9 +149,10 @@ fn post_all(verbs: &mut Device, qpn: Qpn, requests: &[Request]) -> Result<(), Re
         return Err(VerbsError::Full("send queue").into());
     }
     for request in requests {
-        let data = match &request.inline {
-            Some(bytes) => Data::Inline(bytes),
-            None => Data::Gather(&request.sges),
+        let data = match (&request.inline, &request.bind) {
+            (_, Some(bind)) => Data::Bind(bind),
+            (Some(bytes), None) => Data::Inline(bytes),
+            (None, None) => Data::Gather(&request.sges),
         };
         let send = SendRequest { wr_id: request.wr_id, op: request.op, data, flags: request.flags };
         match &request.to {
@@ -198,6 +201,22 @@ unsafe extern "C" fn send_imm(qp: Qx, imm: u32) {
 unsafe extern "C" fn send_inv(qp: Qx, rkey: u32) {
     // SAFETY: as above.
     unsafe { begin(qp, SendOp::SendInv(rkey)) };
+}
+
+unsafe extern "C" fn bind_mw(qp: Qx, mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) {
+    // SAFETY: as above; the window exists, and so does the region.
+    unsafe {
+        begin(qp, SendOp::Bind);
+        last(qp, |request| {
+            request.bind = Some(window::second_kind(mw, rkey, &*info)?);
+            Ok(())
+        });
+    }
+}
+
+unsafe extern "C" fn local_inv(qp: Qx, rkey: u32) {
+    // SAFETY: as above.
+    unsafe { begin(qp, SendOp::LocalInv(rkey)) };
 }
 
 unsafe extern "C" fn set_ud_addr(qp: Qx, handle: *mut ibv_ah, qpn: u32, qkey: u32) {

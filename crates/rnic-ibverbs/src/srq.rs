@@ -85,12 +85,12 @@ pub unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attributes: *mut ibv_
     status(|| {
         // SAFETY: by the contract of libibverbs.
         let (context, state, attr) = unsafe { (context::state((*srq).context), state(srq), &*attributes) };
-        if mask & IBV_SRQ_MAX_WR != 0 {
-            trace::line(format_args!("ibv_modify_srq refused: the size of a shared receive queue cannot change"));
-            return Err(libc::EOPNOTSUPP);
-        }
-        if mask & !IBV_SRQ_LIMIT != 0 {
+        if mask & !(IBV_SRQ_LIMIT | IBV_SRQ_MAX_WR) != 0 {
             return Err(libc::EINVAL);
+        }
+        if mask & IBV_SRQ_MAX_WR != 0 {
+            let resized = context.device.with_verbs_quietly(|verbs| verbs.resize_srq(state.id, attr.max_wr));
+            resized.map_err(refused("ibv_modify_srq"))?;
         }
         if mask & IBV_SRQ_LIMIT != 0 {
             let armed = context.device.with_verbs(|verbs| {

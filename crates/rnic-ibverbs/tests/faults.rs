@@ -1,6 +1,6 @@
 //! The environment variables: faults, captures, traces.
 
-use crate::common::{alone, both, command, has, library, start};
+use crate::common::{alone, await_port, both, command, has, library, start};
 use std::fs;
 
 #[test]
@@ -17,6 +17,53 @@ fn lost_packets_are_repaired_and_repeatable() {
             assert!(output.contains("200 iters") && !output.contains("invalid data"), "{output}");
         }
     });
+}
+
+/// The bandwidth of `ib_write_bw` in MB/s under loss, and the services of the queue pairs of server and client. The
+/// sides may have different transports.
+fn write(transports: [&str; 2]) -> (f64, [String; 2]) {
+    let mut result = (0.0, <[String; 2]>::default());
+    alone(|namespace| {
+        let traces = [0, 1].map(|at| library().join(format!("transport-{at}")));
+        let line = "ib_write_bw -n 150 -s 65536 -F";
+        let [mut server, mut client] = [0, 1].map(|at| {
+            let _ = fs::remove_file(&traces[at]);
+            let mut command = command(if at == 0 { line.to_string() } else { format!("{line} 127.0.0.1") }.as_str());
+            command.env("RNIC_TRANSPORT", transports[at]).env("RNIC_TRACE", &traces[at]);
+            command.env("RNIC_FAULTS", "loss=2%,seed=5");
+            command
+        });
+        let mut serving = start(namespace, &mut server);
+        await_port(namespace, 18_515, &mut serving);
+        let output = start(namespace, &mut client).end().success();
+        serving.end().success();
+        let numbers = output.lines().skip_while(|line| !line.contains("#bytes")).nth(1).unwrap();
+        result.0 = numbers.split_whitespace().nth(3).unwrap().parse().unwrap();
+        result.1 = traces.map(|trace| {
+            let text = fs::read_to_string(trace).unwrap();
+            let line = text.lines().find(|line| line.contains("ibv_destroy_qp")).unwrap();
+            line.rsplit(' ').next().unwrap().to_string()
+        });
+    });
+    result
+}
+
+/// Two ends that have IRN agree on it, and lost packets cost them less. An end that has it uses RC with one that has
+/// not.
+#[test]
+fn irn_is_agreed_on_and_withstands_loss() {
+    if !has("ib_write_bw") {
+        return;
+    }
+    let (rc, services) = write(["rc", "rc"]);
+    assert_eq!(services, ["rc", "rc"]);
+    let (irn, services) = write(["irn", "irn"]);
+    assert_eq!(services, ["irn", "irn"]);
+    eprintln!("2 % loss: RC {rc} MB/s, IRN {irn} MB/s");
+    assert!(irn > 2.0 * rc, "RC {rc} MB/s, IRN {irn} MB/s");
+    for transports in [["rc", "irn"], ["irn", "rc"]] {
+        assert_eq!(write(transports).1, ["rc", "rc"], "{transports:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Strangers: packets that nobody asked for, and processes that speak to the broker what they like.
 
-use crate::common::{alone, await_port, command, has, start};
+use crate::common::{alone, await_port, both, command, has, start};
 use std::fs;
 use std::io::Write;
 use std::net::UdpSocket;
@@ -65,6 +65,41 @@ fn strangers_packets_change_nothing() {
         for process in [client, server] {
             let output = process.end().success();
             assert!(output.contains("2000 iters") && !output.contains("invalid data"), "{output}");
+        }
+    });
+}
+
+/// A stranger that fills the receive buffers of all sockets leaves a slow or busy host no packet of the peer. The
+/// connection then ends with the error of a dead peer, and never with wrong data, and the next one works.
+#[test]
+fn a_flood_ends_a_connection_at_worst() {
+    if !has("ibv_rc_pingpong") {
+        return;
+    }
+    alone(|namespace| {
+        let line = "ibv_rc_pingpong -g 0 -n 4000 -c -e";
+        let mut server = start(namespace, &mut command(line));
+        await_port(namespace, 18_515, &mut server);
+        let client = start(namespace, &mut command(&format!("{line} 127.0.0.1")));
+        let sent = namespace.run(|| {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let (begin, mut sent) = (Instant::now(), 0);
+            while begin.elapsed() < Duration::from_secs(1) {
+                for port in udp_ports().into_iter().chain([4_791]) {
+                    sent += (0..100).filter(|_| socket.send_to(&[0xab; 1_000], ("127.0.0.1", port)).is_ok()).count();
+                }
+            }
+            sent
+        });
+        assert!(sent > 1_000, "{sent}");
+        for process in [client, server] {
+            let ended = process.end();
+            let fails = ["retry counter exceeded", "Flushed"].iter().any(|why| ended.output.contains(why));
+            let passes = ended.status.success() && ended.output.contains("4000 iters");
+            assert!((passes || fails) && !ended.output.contains("invalid data"), "{}", ended.output);
+        }
+        for output in both(namespace, "ibv_rc_pingpong -g 0 -n 100 -c -e", 18_515, &|_| {}) {
+            assert!(output.contains("100 iters") && !output.contains("invalid data"), "{output}");
         }
     });
 }

@@ -3,10 +3,11 @@
 use crate::memory::Memory;
 use crate::packet::Route;
 use crate::queue::{CompletionQueue, Receive, ReceiveQueue, SharedReceiveQueue};
-use crate::send_queue::{SendQueue, Wqe};
+use crate::send_queue::{Local, SendQueue, Wqe};
 use crate::table::Table;
 use crate::types::{
-    Access, Completion, Connection, CqId, Event, Extras, Opcode, Pd, QpInit, Qpn, SendAttributes, Source, State, Status,
+    Access, Completion, Connection, CqId, Event, Extras, Opcode, Pd, QpInit, Qpn, SendAttributes, SendOp, Service,
+    Source, State, Status,
 };
 use crate::{Counters, VerbsError};
 use rnic_transport::Time;
@@ -202,6 +203,12 @@ impl Common {
         self.sends.count_from(messages);
     }
 
+    /// The queue pair with its protection domain, as checks of the peer's accesses need it.
+    #[inline]
+    pub(crate) fn at(&self) -> (Pd, Qpn) {
+        (self.pd, self.qpn)
+    }
+
     // Receives.
 
     /// The number of receives that messages in progress hold.
@@ -353,6 +360,41 @@ impl Common {
             time: ctx.now,
         };
         ctx.complete(self.init.send_cq, completion, false);
+    }
+
+    /// Executes the oldest send request, which is a local operation and was not released for sending. It waits until
+    /// all earlier requests are complete. Returns whether the next request may begin.
+    #[cold]
+    pub(crate) fn execute(&mut self, ctx: &mut Ctx) -> bool {
+        if self.sends.released() > 0 {
+            return false;
+        }
+        let Some(wqe) = self.sends.front() else { return false };
+        let done = match (wqe.op, &wqe.local) {
+            (SendOp::Bind, Local::Bind(bind)) => {
+                ctx.memory.bind(self.pd, self.qpn, bind).map_err(|_| Status::WindowBind)
+            }
+            (SendOp::LocalInv(rkey), _) => {
+                ctx.memory.invalidate_window(self.at(), rkey).map_err(|_| Status::LocalQpOperation)
+            }
+            _ => Err(Status::LocalQpOperation),
+        };
+        match done {
+            Ok(()) => {
+                if let Some(wqe) = self.sends.pop() {
+                    self.sent(ctx, &wqe, Status::Success);
+                }
+                true
+            }
+            Err(status) if self.init.service == Service::Uc => {
+                self.fail_send_queue(ctx, status);
+                false
+            }
+            Err(status) => {
+                self.fail_send(ctx, status);
+                false
+            }
+        }
     }
 
     /// Completes with success the send requests that are done: all their packets are among the queue pair's first

@@ -24,6 +24,8 @@ pub struct Limits {
     pub inline: u32,
     /// Maximum number of memory regions.
     pub regions: u32,
+    /// Maximum number of memory windows.
+    pub windows: u32,
     /// Maximum total length of all memory regions, in bytes.
     pub bytes: u64,
 }
@@ -39,6 +41,7 @@ impl Default for Limits {
             scatter_gather: 32,
             inline: 1_024,
             regions: 65_536,
+            windows: 65_536,
             bytes: 1 << 40,
         }
     }

@@ -1,12 +1,15 @@
 //! Registered memory: the regions of a device, their keys, and the checks before each access.
 
+mod windows;
+
 use crate::backing::{Atomic, Backing};
 use crate::table::{Id, Table};
-use crate::types::{Access, AccessError, MrId, MrInfo, Pd, Sge};
+use crate::types::{Access, AccessError, MrId, MrInfo, Pd, Qpn, Sge};
 use rand_core::Rng;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use windows::Windows;
 
 /// The right to a memory region that an access of the peer needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +17,16 @@ pub(crate) enum Right {
     Write,
     Read,
     Atomic,
+}
+
+impl Right {
+    fn is_given_by(self, access: &Access) -> bool {
+        match self {
+            Right::Write => access.remote_write,
+            Right::Read => access.remote_read,
+            Right::Atomic => access.remote_atomic,
+        }
+    }
 }
 
 /// A range of bytes in a memory region, for which an access was checked. The check remains valid until the region is
@@ -49,6 +62,8 @@ struct Region {
     rkey: u32,
     /// Whether a Send with Invalidate from the peer has invalidated `rkey`.
     invalidated: bool,
+    /// Number of memory windows that are bound to the region.
+    windows: u32,
 }
 
 impl Region {
@@ -62,6 +77,7 @@ impl Region {
 /// All memory regions of a device, with tables that find them by their keys.
 pub(crate) struct Memory {
     regions: Table<Region>,
+    windows: Windows,
     local: BTreeMap<u32, Id>,
     remote: BTreeMap<u32, Id>,
     /// Caches of the regions that were last found by a local or a remote key; the low bits of the key are the index.
@@ -81,6 +97,7 @@ impl Memory {
     pub(crate) fn new() -> Memory {
         Memory {
             regions: Table::new(),
+            windows: Windows::new(),
             local: BTreeMap::new(),
             remote: BTreeMap::new(),
             recent_local: [const { Cell::new(None) }; Memory::RECENT],
@@ -115,8 +132,9 @@ impl Memory {
             }
         };
         let lkey = fresh(&self.local, rng);
-        let rkey = fresh(&self.remote, rng);
-        let region = self.regions.insert(Region { pd, addr, backing, access, lkey, rkey, invalidated: false });
+        let rkey = self.fresh_remote(rng);
+        let region = Region { pd, addr, backing, access, lkey, rkey, invalidated: false, windows: 0 };
+        let region = self.regions.insert(region);
         self.local.insert(lkey, region);
         self.remote.insert(rkey, region);
         self.bytes += len;
@@ -171,9 +189,19 @@ impl Memory {
         self.regions.get_mut(id.0).map(|region| &mut region.backing)
     }
 
+    /// Returns a random remote key that belongs neither to a region nor to a window.
+    fn fresh_remote(&self, rng: &mut impl Rng) -> u32 {
+        loop {
+            let key = fresh(&self.remote, rng);
+            if !self.windows.own(key) {
+                return key;
+            }
+        }
+    }
+
     /// Gives a region a new remote key, which is valid even if the old key was invalidated.
     pub(crate) fn rekey(&mut self, id: MrId, rng: &mut impl Rng) -> Option<MrInfo> {
-        let rkey = fresh(&self.remote, rng);
+        let rkey = self.fresh_remote(rng);
         let region = self.regions.get_mut(id.0)?;
         self.remote.remove(&region.rkey);
         self.remote.insert(rkey, id.0);
@@ -182,27 +210,30 @@ impl Memory {
         Some(MrInfo { id, addr: region.addr, len: region.backing.len() as u64, lkey: region.lkey, rkey })
     }
 
-    /// Checks whether a Send with Invalidate may invalidate the remote key `rkey`: the key must be valid, and its
-    /// region must have the right [`Access::remote_invalidate`].
-    pub(crate) fn may_invalidate(&self, pd: Pd, rkey: u32) -> Result<MrId, AccessError> {
-        let id = *self.remote.get(&rkey).ok_or(AccessError::Key)?;
-        let region = self.regions.get(id).ok_or(AccessError::Key)?;
-        if region.pd != pd {
+    /// Checks whether a Send with Invalidate to the queue pair `at` may invalidate the remote key `rkey`: the key must
+    /// be valid. A region must have the right [`Access::remote_invalidate`], a window must be bound to the queue pair.
+    pub(crate) fn may_invalidate(&self, at: (Pd, Qpn), rkey: u32) -> Result<(), AccessError> {
+        let Some(id) = self.remote.get(&rkey) else { return self.may_invalidate_window(at, rkey).map(|_| ()) };
+        let region = self.regions.get(*id).ok_or(AccessError::Key)?;
+        if region.pd != at.0 {
             return Err(AccessError::Domain);
         }
         if region.invalidated {
             return Err(AccessError::Invalidated);
         }
-        if region.access.remote_invalidate { Ok(MrId(id)) } else { Err(AccessError::Rights) }
+        if region.access.remote_invalidate { Ok(()) } else { Err(AccessError::Rights) }
     }
 
-    /// Makes the remote key `rkey` invalid, so that no peer can access the region with it.
+    /// Makes the remote key `rkey` invalid, so that no peer can access the memory with it.
     ///
     /// # Errors
     /// See [`Memory::may_invalidate`].
-    pub(crate) fn invalidate(&mut self, pd: Pd, rkey: u32) -> Result<(), AccessError> {
-        let id = self.may_invalidate(pd, rkey)?;
-        self.regions.get_mut(id.0).ok_or(AccessError::Key)?.invalidated = true;
+    pub(crate) fn invalidate(&mut self, at: (Pd, Qpn), rkey: u32) -> Result<(), AccessError> {
+        self.may_invalidate(at, rkey)?;
+        match self.remote.get(&rkey).and_then(|id| self.regions.get_mut(*id)) {
+            Some(region) => region.invalidated = true,
+            None => self.invalidate_window(at, rkey)?,
+        }
         Ok(())
     }
 
@@ -224,24 +255,22 @@ impl Memory {
         self.regions.get(id).map(|region| (id, region))
     }
 
-    /// Checks an access of the peer, which needs `right`, to the `len` bytes at the virtual address `addr`.
+    /// Checks an access of the peer, which needs `right`, to the `len` bytes at the virtual address `addr`. `at` is the
+    /// queue pair of this side, with its protection domain.
     // A call would return the span through memory, which takes longer to read back than the checks.
     #[inline(always)]
-    pub(crate) fn remote(&self, pd: Pd, rkey: u32, addr: u64, len: u32, right: Right) -> Result<Span, AccessError> {
+    pub(crate) fn remote(
+        &self, at: (Pd, Qpn), rkey: u32, addr: u64, len: u32, right: Right,
+    ) -> Result<Span, AccessError> {
         let found = self.find(&self.recent_remote, &self.remote, rkey, |region| region.rkey);
-        let (id, region) = found.ok_or(AccessError::Key)?;
+        let Some((id, region)) = found else { return self.through_window(at, rkey, addr, len, right) };
         if region.invalidated {
             return Err(AccessError::Invalidated);
         }
-        if region.pd != pd {
+        if region.pd != at.0 {
             return Err(AccessError::Domain);
         }
-        let admitted = match right {
-            Right::Write => region.access.remote_write,
-            Right::Read => region.access.remote_read,
-            Right::Atomic => region.access.remote_atomic,
-        };
-        if !admitted {
+        if !right.is_given_by(&region.access) {
             return Err(AccessError::Rights);
         }
         if right == Right::Atomic && !addr.is_multiple_of(8) {

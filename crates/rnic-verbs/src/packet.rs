@@ -85,7 +85,8 @@ impl Route {
                 let reth = Reth { va: addr.wrapping_add(u64::from(done)), rkey, dma_len: wqe.len - done };
                 return fetch(Operation::ReadRequest, &reth.emit(), out);
             }
-            SendOp::Send => (Operation::Send, Extra::None, None),
+            // Local operations have no packets.
+            SendOp::Send | SendOp::Bind | SendOp::LocalInv(_) => (Operation::Send, Extra::None, None),
             SendOp::SendImm(_) => (Operation::Send, Extra::Immediate, None),
             SendOp::SendInv(_) => (Operation::Send, Extra::Invalidate, None),
             SendOp::Write { addr, rkey } => (Operation::Write, Extra::None, Some((addr, rkey))),

@@ -143,6 +143,17 @@ impl ReceiveQueue {
         Ok(ReceiveQueue { queue, capacity, max_sge })
     }
 
+    /// Gives the queue room for `capacity` receives, which is at least the number of receives in it.
+    ///
+    /// # Errors
+    /// If the system has no memory for them.
+    pub(crate) fn resize(&mut self, capacity: u32) -> Result<(), VerbsError> {
+        let more = capacity.saturating_sub(self.queue.len() as u32);
+        reserve(&mut self.queue, more, "receive queue")?;
+        self.capacity = capacity;
+        Ok(())
+    }
+
     /// Takes the memory of the queue for a queue without receives, and leaves this one without memory.
     pub(crate) fn take_emptied(&mut self) -> ReceiveQueue {
         let mut queue = std::mem::take(&mut self.queue);

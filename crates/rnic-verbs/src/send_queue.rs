@@ -3,7 +3,7 @@
 
 use crate::memory::{Memory, Span, Spans};
 use crate::queue::reserve;
-use crate::types::{AccessError, SendFlags, SendOp, Service, VerbsError};
+use crate::types::{AccessError, Bind, SendFlags, SendOp, Service, VerbsError};
 use rnic_transport::Psn;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -15,6 +15,8 @@ pub(crate) enum Local {
     One(Span),
     Gather(Spans),
     Inline(SmallVec<[u8; 64]>),
+    /// Of a request that binds a memory window.
+    Bind(Box<Bind>),
 }
 
 /// A posted send request, as a work queue element (WQE) of the send queue.
@@ -346,6 +348,7 @@ impl Local {
             }
             Local::One(span) => memory.read(span.part(offset, out.len())?, out),
             Local::Gather(spans) => memory.gather(spans, offset, out),
+            Local::Bind(_) => Err(AccessError::Rights),
         }
     }
 
@@ -353,7 +356,7 @@ impl Local {
     /// response.
     pub(crate) fn scatter(&self, memory: &mut Memory, offset: u32, data: &[u8]) -> Result<(), AccessError> {
         match self {
-            Local::Inline(_) => Err(AccessError::Rights),
+            Local::Inline(_) | Local::Bind(_) => Err(AccessError::Rights),
             Local::One(span) => memory.write(span.part(offset, data.len())?, data),
             Local::Gather(spans) => memory.scatter(spans, offset, data),
         }

@@ -4,8 +4,10 @@
 //! have a meaning only in hardware.
 
 mod datagram;
+mod window;
 
 pub use datagram::{AddressHandle, DatagramAttributes, GRH_LEN, NetworkHeader, Recipient, Source};
+pub use window::{Bind, WindowId, WindowInfo, WindowKind};
 
 use crate::config::Limits;
 use crate::table::Id;
@@ -56,6 +58,8 @@ pub struct Access {
     /// The peer may invalidate the remote key of the region with a Send with Invalidate. The right matters for regions,
     /// not for queue pairs.
     pub remote_invalidate: bool,
+    /// The owner may bind memory windows to the region. The right matters for regions, not for queue pairs.
+    pub bind_window: bool,
 }
 
 impl Access {
@@ -66,6 +70,7 @@ impl Access {
         remote_read: false,
         remote_atomic: false,
         remote_invalidate: false,
+        bind_window: false,
     };
     /// Rights to a region from which its owner may send, and into which it may receive. Peers have no access.
     pub const LOCAL: Access = Access { local_write: true, ..Access::LOCAL_READ };
@@ -76,6 +81,7 @@ impl Access {
         remote_read: true,
         remote_atomic: true,
         remote_invalidate: true,
+        bind_window: true,
     };
 }
 
@@ -161,6 +167,12 @@ pub enum SendOp {
         /// The value to store if the memory's value equals `compare`.
         swap: u64,
     },
+    /// Binds a memory window; the request's data is [`Data::Bind`]. Like [`SendOp::LocalInv`] it sends nothing, and is
+    /// executed when all earlier requests of the queue pair are complete, before the next one begins.
+    Bind,
+    /// Local Invalidate: ends the binding of the memory window of type 2 with this remote key, which is bound to the
+    /// queue pair.
+    LocalInv(u32),
 }
 
 impl SendOp {
@@ -176,6 +188,10 @@ impl SendOp {
     pub const fn takes_receive(&self) -> bool {
         matches!(self, SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) | SendOp::WriteImm { .. })
     }
+    /// Whether the operation sends no packet.
+    pub const fn is_local(&self) -> bool {
+        matches!(self, SendOp::Bind | SendOp::LocalInv(_))
+    }
     /// The opcode in the completion of a request with this operation.
     pub const fn completion(&self) -> Opcode {
         match self {
@@ -184,6 +200,8 @@ impl SendOp {
             SendOp::Read { .. } => Opcode::Read,
             SendOp::FetchAdd { .. } => Opcode::FetchAdd,
             SendOp::CompareSwap { .. } => Opcode::CompareSwap,
+            SendOp::Bind => Opcode::Bind,
+            SendOp::LocalInv(_) => Opcode::LocalInvalidate,
         }
     }
 }
@@ -217,6 +235,10 @@ pub struct Extras {
     /// which the UDP source port of its packets follows. The receiver takes messages in any order, so both ends must
     /// have this ability. Only unreliable connections can.
     pub spread: bool,
+    /// A queue pair of the service RC uses IRN if its peer has this ability too, and RC otherwise. The two agree by
+    /// packets of their own before the first request, which waits for an answer for up to 250 ms.
+    /// [`QpInfo::service`] tells the result.
+    pub offer_irn: bool,
 }
 
 /// The local data of a send request.
@@ -227,6 +249,8 @@ pub enum Data<'a> {
     Gather(&'a [Sge]),
     /// Inline data: bytes that the device copies when the request is posted.
     Inline(&'a [u8]),
+    /// Of [`SendOp::Bind`], and of no other operation: what is bound.
+    Bind(&'a Bind),
 }
 
 /// A work request for the send queue.
@@ -279,6 +303,8 @@ pub enum Status {
     TransportRetryExceeded,
     /// The peer still has no posted receive, and all retries after RNR NAKs are used up.
     RnrRetryExceeded,
+    /// A memory window could not be bound: it is bound already (type 2), or domain, bounds or rights do not fit.
+    WindowBind,
 }
 
 /// The operation of a completed work request.
@@ -298,6 +324,10 @@ pub enum Opcode {
     Recv,
     /// A receive that an RDMA Write with Immediate of the peer consumed.
     RecvWithImmediate,
+    /// A memory window was bound.
+    Bind,
+    /// A memory window was invalidated by its owner.
+    LocalInvalidate,
 }
 
 /// A completion: the outcome of a work request.
@@ -760,12 +790,18 @@ pub(crate) fn range(name: &'static str, value: u32, min: u32, max: u32) -> Resul
 /// The reason for which the device refuses an access to registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AccessError {
-    /// No region has this key.
+    /// No region and no memory window has this key.
     #[error("no region has this key")]
     Key,
-    /// The remote key was invalidated by a Send with Invalidate.
+    /// The remote key was invalidated, or it is that of a memory window that is not bound.
     #[error("the key was invalidated")]
     Invalidated,
+    /// The memory window is bound to another queue pair.
+    #[error("the memory window is bound to another queue pair")]
+    QueuePair,
+    /// The memory window of type 2 is bound already.
+    #[error("the memory window is bound already")]
+    Bound,
     /// The region belongs to another protection domain.
     #[error("the region belongs to another protection domain")]
     Domain,

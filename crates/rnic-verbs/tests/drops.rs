@@ -95,7 +95,9 @@ fn opcodes_of_other_services() {
                 Service::Uc => rnic_wire::Service::Uc,
                 Service::Ud => rnic_wire::Service::Ud,
             };
-            if opcode.service() == own || opcode == Opcode::CNP {
+            // A queue pair of RC answers Offers of IRN.
+            let is_offer = service == Service::Rc && opcode == Opcode::IRN_OFFER;
+            if opcode.service() == own || opcode == Opcode::CNP || is_offer {
                 continue;
             }
             let mut pair = Pair::new(service);

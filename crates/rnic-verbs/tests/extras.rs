@@ -17,7 +17,7 @@ fn pair(extras: Extras) -> Pair {
     pair
 }
 
-const SPREAD: Extras = Extras { ecn: false, spread: true };
+const SPREAD: Extras = Extras { ecn: false, spread: true, offer_irn: false };
 
 /// Posts a Write with Immediate of `len` bytes on the path `entropy`.
 fn write(pair: &mut Pair, imm: u32, offset: u64, len: u32, entropy: u16) {
@@ -59,7 +59,7 @@ fn a_completion_tells_whether_a_packet_of_the_message_was_marked() {
 #[test]
 fn packets_may_carry_ect_without_a_congestion_control() {
     for ecn in [false, true] {
-        let mut pair = pair(Extras { ecn, spread: false });
+        let mut pair = pair(Extras { ecn, ..Extras::default() });
         pair.post(0, 1, SendOp::Send, 10);
         let side = &mut pair.sides[0];
         assert!(side.device.transmit(pair.now, &mut side.batch));

@@ -279,6 +279,30 @@ fn a_shared_receive_queue_serves_and_reports_its_limit() {
 }
 
 #[test]
+fn a_shared_receive_queue_changes_its_size() {
+    let mut pair = shared(Service::Rc, 3);
+    let srq = pair.sides[1].srq.unwrap();
+    let device = &mut pair.sides[1].device;
+    let why = device.resize_srq(srq, 2).unwrap_err();
+    assert_eq!(why.to_string(), "the capacity of a receive queue is 2; it must be 3 to 32768");
+    // The limit is not above the capacity.
+    device.arm_srq(srq, 1).unwrap();
+    device.resize_srq(srq, 3).unwrap();
+    assert_eq!(device.query_srq(srq).map(|info| (info.capacity, info.limit, info.receives)), Ok((3, 1, 3)));
+    let full = device.post_srq_recv(srq, &RecvRequest { wr_id: 9, scatter: &[] });
+    assert_eq!(full, Err(VerbsError::Full("receive queue")));
+    device.resize_srq(srq, 4).unwrap();
+    pair.srq_recv(3, 3_000, 1_000);
+    // The receives are those of before, in order.
+    for wr_id in 0..4 {
+        pair.post(0, wr_id, SendOp::Send, 10);
+        pair.run();
+    }
+    assert_eq!(pair.sides[1].received(), [0, 1, 2, 3].map(|wr_id| (wr_id, Status::Success, 10)));
+    assert_eq!(pair.sides[1].events(), [Event::SharedReceiveLimit(srq)]);
+}
+
+#[test]
 fn an_empty_shared_receive_queue_is_waited_for() {
     for service in RELIABLE {
         let mut pair = shared(service, 0);

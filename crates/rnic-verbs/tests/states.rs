@@ -464,6 +464,7 @@ fn parts_of_other_domains_and_limits_are_refused() {
         work_requests: 128,
         scatter_gather: 4,
         inline: 256,
+        windows: 2,
         regions: 2,
         bytes: crate::common::REGION as u64 + 100,
     };

@@ -82,13 +82,15 @@ pub enum Operation {
     FetchAdd,
     /// IRN: the requester's ACK or NACK of read and atomic responses.
     ReadAcknowledge,
+    /// IRN: asks the peer of a connection, before its first packet, whether it has IRN, or answers this question.
+    Offer,
     /// Congestion notification packet: tells a sender that its packets met congestion.
     Cnp,
 }
 
 impl Operation {
     /// Whether the packet is a request to the responder. IRN's read acknowledgements, although the requester sends
-    /// them, and CNPs are not requests.
+    /// them, offers and CNPs are not requests.
     pub const fn is_request(self) -> bool {
         matches!(
             self,
@@ -267,6 +269,7 @@ opcodes! {
     IRN_SEND_LAST_INV = 0xd6, "Last packet of an IRN Send with Invalidate.";
     IRN_SEND_ONLY_INV = 0xd7, "IRN Send of one packet, with Invalidate.";
     IRN_READ_ACKNOWLEDGE = 0xd8, "IRN ACK or NACK of read and atomic responses.";
+    IRN_OFFER = 0xd9, "Offer of IRN, before the first packet of a connection.";
 }
 
 /// Properties of every opcode byte; `known` is false for a byte that is not a supported opcode.
@@ -348,6 +351,7 @@ const fn operation(low: u8) -> Option<(Operation, Position, Extra)> {
         0x16 => (O::Send, P::Last, Extra::Invalidate),
         0x17 => (O::Send, P::Only, Extra::Invalidate),
         0x18 => (O::ReadAcknowledge, P::Only, Extra::None),
+        0x19 => (O::Offer, P::Only, Extra::None),
         _ => return None,
     };
     Some((operation, position, extra))
@@ -442,6 +446,7 @@ impl Opcode {
             (Operation::Send, Position::Last, Extra::Invalidate) => 0x16,
             (Operation::Send, Position::Only, Extra::Invalidate) => 0x17,
             (Operation::ReadAcknowledge, Position::Only, Extra::None) => 0x18,
+            (Operation::Offer, Position::Only, Extra::None) => 0x19,
             _ => return None,
         };
         if matches!(operation, Operation::Cnp) != matches!(service, Service::Cnp) {
@@ -553,7 +558,8 @@ impl Opcode {
             0x14 => "FetchAdd",
             0x16 => "SEND Last with Invalidate",
             0x17 => "SEND Only with Invalidate",
-            _ => "RDMA READ Acknowledge",
+            0x18 => "RDMA READ Acknowledge",
+            _ => "Offer",
         }
     }
 }

@@ -14,7 +14,7 @@ fn what_is_known() {
     };
     let rc = low(&[0x00..=0x14, 0x16..=0x17], 0x00);
     let uc = low(&[0x00..=0x0b], 0x20);
-    let irn = low(&[0x00..=0x14, 0x16..=0x18], 0xc0);
+    let irn = low(&[0x00..=0x14, 0x16..=0x19], 0xc0);
     let expected: Vec<u8> = [rc, uc, vec![0x64, 0x65, 0x81], irn].concat();
     let known: Vec<u8> = (0..=255).filter(|code| Opcode::from_u8(*code).is_some()).collect();
     assert_eq!(known, expected);
@@ -44,6 +44,7 @@ fn new_finds_each_by_what_it_is_and_nothing_else() {
         O::CompareSwap,
         O::FetchAdd,
         O::ReadAcknowledge,
+        O::Offer,
         O::Cnp,
     ];
     let mut found = BTreeSet::new();
@@ -88,6 +89,7 @@ fn questions_of_a_queue_pair() {
     assert!(Opcode::RC_SEND_MIDDLE.consumes_receive() && !Opcode::RC_WRITE_LAST.consumes_receive());
     assert!(Operation::FetchAdd.is_atomic() && Operation::FetchAdd.is_request() && !Operation::Send.is_atomic());
     assert!(Operation::ReadResponse.is_response() && !Operation::ReadResponse.is_request());
+    assert!(!Operation::Offer.is_request() && !Operation::Offer.is_response());
     assert!(!Operation::Cnp.is_request() && !Operation::ReadAcknowledge.is_response());
 }
 
@@ -113,6 +115,7 @@ fn header_lengths() {
         (Opcode::IRN_ATOMIC_ACKNOWLEDGE, 12 + 4 + 8),
         (Opcode::IRN_FETCH_ADD, 12 + 28 + 4),
         (Opcode::IRN_READ_ACKNOWLEDGE, 12 + 4 + 4),
+        (Opcode::IRN_OFFER, 12),
     ];
     for (opcode, len) in lengths {
         assert_eq!(opcode.header_len(), len, "{opcode}");

@@ -203,7 +203,8 @@ mod private {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Foreign;
 
-/// A memory region: registered memory that work requests and the peer's RDMA operations can access. The documentation
+/// A memory region: registered memory that work requests and the peer's RDMA operations can access. Deregistering it
+/// ends the bindings of memory windows to it. The documentation
 /// of [`crate::device`] says who owns the bytes.
 ///
 /// ```
@@ -342,7 +343,11 @@ impl<M: Buffer> MemoryRegion<Held<M>> {
     /// # Errors
     /// None is expected.
     pub fn into_buffer(self) -> Result<M, Error> {
-        let buffer = self.verbs().deregister_buffer(self.info().id)?.into_any();
+        let id = self.info().id;
+        let mut verbs = self.verbs();
+        verbs.unbind_region(id);
+        let buffer = verbs.deregister_buffer(id)?.into_any();
+        drop(verbs);
         buffer.downcast().map(|buffer| *buffer).map_err(|_| VerbsError::Unknown("such buffer").into())
     }
 }
@@ -350,7 +355,10 @@ impl<M: Buffer> MemoryRegion<Held<M>> {
 impl MemoryRegion {
     /// Deregisters the region and returns its bytes. Work requests that still refer to the region fail.
     pub fn into_bytes(self) -> Vec<u8> {
-        self.verbs().deregister(self.info().id).unwrap_or_default()
+        let id = self.info().id;
+        let mut verbs = self.verbs();
+        verbs.unbind_region(id);
+        verbs.deregister(id).unwrap_or_default()
     }
 }
 
@@ -358,7 +366,11 @@ impl<B> Drop for MemoryRegion<B> {
     fn drop(&mut self) {
         // This fails after `into_bytes`, which has already deregistered the region. A buffer is dropped after the lock,
         // because its destructor may use the device.
-        let buffer = self.verbs().deregister_buffer(self.info().id);
+        let id = self.info().id;
+        let mut verbs = self.verbs();
+        verbs.unbind_region(id);
+        let buffer = verbs.deregister_buffer(id);
+        drop(verbs);
         drop(buffer);
     }
 }

@@ -1,5 +1,5 @@
 //! The endpoint's interface to RDMA verbs, without `unsafe`: [`Device`], [`ProtectionDomain`], [`MemoryRegion`],
-//! [`CompletionQueue`], [`SharedReceiveQueue`], [`QueuePair`].
+//! [`CompletionQueue`], [`SharedReceiveQueue`], [`QueuePair`], [`MemoryWindow`].
 //!
 //! # Who owns registered memory
 //!
@@ -32,6 +32,7 @@ mod queue_pair;
 mod ready;
 mod shared;
 mod verbs;
+mod window;
 
 pub use by_number::Watched;
 pub use completion::{CompletionQueue, Completions};
@@ -40,6 +41,7 @@ pub use memory::{Foreign, Held, Lends, MemoryRegion, Owned, ProtectionDomain, ze
 pub use queue_pair::{Address, PathOptions, QpOptions, QueuePair, SharedReceiveQueue};
 pub use ready::{NextEvent, ReadyFd};
 pub use rnic_secure::PublicKey;
+pub use window::MemoryWindow;
 
 use crate::clock::DeviceClock;
 use crate::config::{Config, Mode};

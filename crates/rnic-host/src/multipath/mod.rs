@@ -191,7 +191,7 @@ impl Channel {
         config.check(&limits)?;
         let (send_sge, inline) = (config.sges, config.inline);
         let (send_wr, recv_wr) = config.depths(&limits);
-        let extras = Extras { ecn: config.ecn, spread: config.spread };
+        let extras = Extras { ecn: config.ecn, spread: config.spread, ..Extras::default() };
         let sending = Capacities { send_wr, recv_wr: 0, send_sge, recv_sge: 0, inline };
         let receiving = Capacities { send_wr: 1, recv_wr, send_sge: 0, recv_sge: 0, inline: 0 };
         let ((cq, outbound, inbound, mailbox, ring), objects) = Objects::create(nic, |nic, objects| {

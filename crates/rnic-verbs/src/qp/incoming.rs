@@ -40,7 +40,7 @@ impl Incoming {
             (Some(Incoming::Send { done }), false) => done,
             _ => return Err(Refusal::INVALID),
         };
-        let pd = c.pd;
+        let at = c.at();
         let receive = c.receive(ctx, 0, false).ok_or(Refusal::NotReady)?;
         let bytes = u64::from(done) + u64::from(len);
         if bytes > receive.room.min(u64::from(MAX_MESSAGE)) {
@@ -48,7 +48,7 @@ impl Incoming {
         }
         let invalidated = headers.ieth.map(|ieth| ieth.rkey);
         if let Some(rkey) = invalidated {
-            ctx.memory.may_invalidate(pd, rkey).map_err(|_| Refusal::ACCESS)?;
+            ctx.memory.may_invalidate(at, rkey).map_err(|_| Refusal::ACCESS)?;
         }
         ctx.memory.scatter(&receive.scatter, done, packet.payload).map_err(|_| Refusal::RECEIVE)?;
         let bytes = bytes as u32;
@@ -57,7 +57,7 @@ impl Incoming {
             return Ok(false);
         }
         if let Some(rkey) = invalidated {
-            ctx.memory.invalidate(pd, rkey).map_err(|_| Refusal::ACCESS)?;
+            ctx.memory.invalidate(at, rkey).map_err(|_| Refusal::ACCESS)?;
         }
         *incoming = None;
         let imm = headers.imm.map(|imm| imm.0);
@@ -91,7 +91,7 @@ impl Incoming {
         if left > 0 {
             // The check covers the rest of the message, so that no byte is written of a message that exceeds the
             // region.
-            let span = ctx.memory.remote(c.pd, rkey, addr, left, Right::Write).map_err(|_| Refusal::ACCESS)?;
+            let span = ctx.memory.remote(c.at(), rkey, addr, left, Right::Write).map_err(|_| Refusal::ACCESS)?;
             ctx.memory.write(span, packet.payload).map_err(|_| Refusal::ACCESS)?;
         }
         let bytes = done + len;

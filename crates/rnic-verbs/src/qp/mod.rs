@@ -4,6 +4,7 @@
 mod atomic;
 mod incoming;
 pub(crate) mod irn;
+mod offer;
 pub(crate) mod rc;
 mod requester;
 pub(crate) mod sending;
@@ -14,8 +15,11 @@ pub(crate) mod ud;
 use crate::batch::{AROUND_PAYLOAD, Destination};
 use crate::common::{Common, Ctx};
 use crate::send_queue::Wqe;
-use crate::types::{DatagramAttributes, NetworkHeader, QpChange, Qpn, Recipient, SendOp, Service, State, VerbsError};
+use crate::types::{
+    DatagramAttributes, NetworkHeader, QpChange, Qpn, Recipient, SendOp, Service, State, Status, VerbsError,
+};
 use crate::{Congestion, Dropped};
+use offer::{Answer, Offer, Outcome};
 use rnic_transport::{BitRate, FlowConfig, Psn, Time};
 use rnic_wire::{Operation, Packet, ProtectedHeader};
 use sending::Due;
@@ -53,6 +57,8 @@ pub(crate) enum Engine {
     Irn(Box<irn::Irn>),
     Uc(Box<uc::Uc>),
     Ud(Box<ud::Ud>),
+    /// The queue pair is connected and has not decided between RC and IRN.
+    Offer(Box<Offer>),
 }
 
 /// A queue pair of a device.
@@ -71,6 +77,8 @@ pub(crate) struct Qp {
     pub(crate) last_sent: Option<Time>,
     /// When a received CNP last took effect.
     pub(crate) last_cnp: Option<Time>,
+    /// The answer to the peer's Offer of IRN that is to be sent now; `None` without one.
+    pub(crate) answer: Option<Answer>,
 }
 
 impl Qp {
@@ -85,6 +93,48 @@ impl Qp {
         };
         self.set_rate(self.rate);
         Ok(())
+    }
+
+    /// INIT to RTR of a queue pair that may use RC or IRN, with the settings `irn` for IRN: offers IRN to the peer.
+    pub(crate) fn offer(&mut self, irn: FlowConfig, now: Time) {
+        self.engine = Engine::Offer(Box::new(Offer::new(irn, now)));
+    }
+
+    /// Decides between RC and IRN.
+    #[cold]
+    fn agree(&mut self, service: Service, ctx: &mut Ctx, now: Time) {
+        let Engine::Offer(offer) = std::mem::replace(&mut self.engine, Engine::None) else { return };
+        if service == Service::Irn {
+            self.cfg = offer.irn;
+        }
+        self.common.init.service = service;
+        self.common.route.service = service;
+        let begins = self.common.sends_packets();
+        let begun = self.connect(now).and_then(|()| if begins { self.begin(now) } else { Ok(()) });
+        match begun {
+            Ok(()) => self.release(ctx),
+            // The settings were checked when the queue pair was connected.
+            Err(_) => self.common.fail(ctx, Status::LocalQpOperation),
+        }
+    }
+
+    /// Handles an Offer of IRN.
+    #[cold]
+    fn on_offer(&mut self, ctx: &mut Ctx, now: Time, packet: &Packet<'_>) -> Result<(), Dropped> {
+        match &mut self.engine {
+            Engine::Offer(offer) => {
+                if let Outcome::Agreed(service, answer) = offer.handle(&self.common, now, packet)? {
+                    self.answer = answer;
+                    self.agree(service, ctx, now);
+                }
+                Ok(())
+            }
+            Engine::None | Engine::Uc(_) | Engine::Ud(_) => Err(Dropped::Opcode),
+            Engine::Rc(_) | Engine::Irn(_) => {
+                self.answer = offer::answer(&self.common, self.common.init.service, packet)?;
+                Ok(())
+            }
+        }
     }
 
     /// INIT to RTR of a UD queue pair: creates its protocol engine.
@@ -105,12 +155,12 @@ impl Qp {
     }
 
     /// Appends a send request to the send queue; `to` is the recipient of a datagram.
-    pub(crate) fn push(&mut self, wqe: Wqe, to: Option<Recipient>) {
+    pub(crate) fn push(&mut self, ctx: &mut Ctx, wqe: Wqe, to: Option<Recipient>) {
         if let (Engine::Ud(ud), Some(to)) = (&mut self.engine, to) {
             ud.address(&self.common, to);
         }
         self.common.sends.push(wqe);
-        self.release();
+        self.release(ctx);
     }
 
     /// The destination of the next packet; `None` if the queue pair has none.
@@ -158,17 +208,27 @@ impl Qp {
     }
 
     /// RTR to RTS: the protocol engine may send requests from now on.
-    pub(crate) fn start(&mut self, now: Time) -> Result<(), VerbsError> {
+    pub(crate) fn start(&mut self, ctx: &mut Ctx, now: Time) -> Result<(), VerbsError> {
+        self.begin(now)?;
+        self.common.state = State::ReadyToSend;
+        if let Engine::Offer(offer) = &mut self.engine {
+            offer.start(&self.common);
+        }
+        self.release(ctx);
+        Ok(())
+    }
+
+    /// Lets the protocol engine send requests, with the attributes of the transition to RTS.
+    fn begin(&mut self, now: Time) -> Result<(), VerbsError> {
         match &mut self.engine {
             Engine::None => return Err(VerbsError::Unknown("connection")),
             Engine::Rc(rc) => rc.start(&self.common, &self.cfg, &self.congestion, now)?,
             Engine::Irn(irn) => irn.start(&self.common, &self.cfg, &self.congestion, now)?,
             Engine::Uc(uc) => uc.start(&self.common),
             Engine::Ud(ud) => ud.start(&self.common),
+            Engine::Offer(_) => {}
         }
         self.set_rate(self.rate);
-        self.common.state = State::ReadyToSend;
-        self.release();
         Ok(())
     }
 
@@ -182,6 +242,7 @@ impl Qp {
             Engine::Irn(irn) => irn.set_rate(rate),
             Engine::Uc(uc) => uc.set_rate(rate),
             Engine::Ud(ud) => ud.set_rate(rate),
+            Engine::Offer(_) => {}
         }
     }
 
@@ -196,6 +257,7 @@ impl Qp {
             Engine::Irn(irn) => irn.rebase(now, by),
             Engine::Uc(uc) => uc.rebase(now, by),
             Engine::Ud(ud) => ud.rebase(now, by),
+            Engine::Offer(offer) => offer.rebase(by),
         }
     }
 
@@ -207,17 +269,18 @@ impl Qp {
         match &mut self.engine {
             Engine::Rc(rc) => rc.responder.count_from(messages),
             Engine::Irn(irn) => irn.responder.count_from(messages),
-            Engine::None | Engine::Uc(_) | Engine::Ud(_) => {}
+            Engine::None | Engine::Uc(_) | Engine::Ud(_) | Engine::Offer(_) => {}
         }
     }
 
-    pub(crate) fn release(&mut self) {
+    pub(crate) fn release(&mut self, ctx: &mut Ctx) {
         match &mut self.engine {
             Engine::None => {}
-            Engine::Rc(rc) => rc.release(&mut self.common),
-            Engine::Irn(irn) => irn.release(&mut self.common),
-            Engine::Uc(uc) => uc.release(&mut self.common),
+            Engine::Rc(rc) => rc.release(&mut self.common, ctx),
+            Engine::Irn(irn) => irn.release(&mut self.common, ctx),
+            Engine::Uc(uc) => uc.release(&mut self.common, ctx),
             Engine::Ud(ud) => ud.release(&mut self.common),
+            Engine::Offer(offer) => offer.release(&self.common, ctx.now),
         }
     }
 
@@ -228,7 +291,7 @@ impl Qp {
             return;
         }
         match &mut self.engine {
-            Engine::None | Engine::Uc(_) | Engine::Ud(_) => {}
+            Engine::None | Engine::Uc(_) | Engine::Ud(_) | Engine::Offer(_) => {}
             Engine::Rc(rc) => rc.responder.tell_credits(),
             Engine::Irn(irn) => irn.responder.tell_credits(),
         }
@@ -249,11 +312,11 @@ impl Qp {
         attributes.retry_count = change.retry_count.unwrap_or(attributes.retry_count);
         attributes.rnr_retry = change.rnr_retry.unwrap_or(attributes.rnr_retry);
         attributes.max_rd_atomic = change.max_rd_atomic.unwrap_or(attributes.max_rd_atomic);
-        if change.timeout.is_some() {
+        if change.timeout.is_some() && c.init.service == Service::Rc {
             self.cfg.timeouts = c.attributes.timeouts();
         }
         match &mut self.engine {
-            Engine::None | Engine::Uc(_) => {}
+            Engine::None | Engine::Uc(_) | Engine::Offer(_) => {}
             Engine::Rc(rc) => rc.change(c, &self.cfg),
             Engine::Irn(irn) => irn.change(c),
             Engine::Ud(ud) => ud.set_qkey(change.qkey.unwrap_or(ud.attributes().qkey)),
@@ -263,7 +326,7 @@ impl Qp {
     /// RTS to SQD: the send requests of which no packet was sent wait again, as if they were not released for sending.
     pub(crate) fn drain(&mut self) {
         match &mut self.engine {
-            Engine::None => {}
+            Engine::None | Engine::Offer(_) => {}
             Engine::Rc(rc) => rc.drain(&mut self.common),
             Engine::Irn(irn) => irn.drain(&mut self.common),
             Engine::Uc(uc) => uc.drain(&mut self.common),
@@ -284,11 +347,21 @@ impl Qp {
         };
         let own = self.common.init.service;
         // UD has no congestion control, so nobody sends it a CNP.
-        if service.map_or(own == Service::Ud, |service| service != own) {
+        if service.map_or(own == Service::Ud, |service| service != own) && !self.may_use_irn(opcode) {
             return Err((Dropped::Opcode, false));
         }
         let is_request = opcode.operation().is_request();
         packet.check_mtu(self.common.route.mtu as usize).map_err(|_| (Dropped::Length, is_request))
+    }
+
+    /// Whether a queue pair of the service RC handles a packet of IRN: an Offer, or, before it has decided, any.
+    #[cold]
+    fn may_use_irn(&self, opcode: rnic_wire::Opcode) -> bool {
+        match &self.engine {
+            Engine::Rc(_) => opcode.operation() == Operation::Offer,
+            Engine::Offer(_) => opcode.service() == rnic_wire::Service::Irn,
+            _ => false,
+        }
     }
 
     /// Whether an opcode that no service defines lies in the range of this queue pair's service.
@@ -307,7 +380,7 @@ impl Qp {
     /// message, UD only the packet. Returns whether there is a NAK to send.
     pub(crate) fn refuse(&mut self, ctx: &mut Ctx, psn: Psn) -> bool {
         match &mut self.engine {
-            Engine::None | Engine::Ud(_) => false,
+            Engine::None | Engine::Ud(_) | Engine::Offer(_) => false,
             Engine::Rc(rc) => rc.responder.refuse_invalid(&mut self.common, ctx, psn),
             Engine::Irn(irn) => irn.responder.refuse_invalid(&mut self.common, ctx, psn),
             Engine::Uc(uc) => {
@@ -321,8 +394,15 @@ impl Qp {
         &mut self, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, from: &NetworkHeader,
     ) -> Result<(), Dropped> {
         let marked = from.is_marked();
-        if packet.headers.bth.opcode.operation() == Operation::Cnp {
-            return self.on_cnp(ctx, now);
+        match packet.headers.bth.opcode.operation() {
+            Operation::Cnp => return self.on_cnp(ctx, now),
+            Operation::Offer => return self.on_offer(ctx, now, packet),
+            _ => {}
+        }
+        if let Engine::Offer(offer) = &mut self.engine
+            && let Outcome::Begun(service) = offer.handle(&self.common, now, packet)?
+        {
+            self.agree(service, ctx, now);
         }
         // IRN completes messages out of order, so it does not tell which of them was marked.
         if self.common.init.service != Service::Irn {
@@ -330,7 +410,7 @@ impl Qp {
             self.common.marked = marked || (self.common.marked && !begins);
         }
         match &mut self.engine {
-            Engine::None => Err(Dropped::State),
+            Engine::None | Engine::Offer(_) => Err(Dropped::State),
             Engine::Rc(rc) => rc.handle(&mut self.common, ctx, now, packet, marked),
             Engine::Irn(irn) => irn.handle(&mut self.common, ctx, now, packet, marked),
             Engine::Uc(uc) => uc.handle(&mut self.common, ctx, now, packet, marked),
@@ -352,7 +432,7 @@ impl Qp {
         }
         self.last_cnp = Some(now);
         match &mut self.engine {
-            Engine::None | Engine::Ud(_) => {}
+            Engine::None | Engine::Ud(_) | Engine::Offer(_) => {}
             Engine::Rc(rc) => rc.on_cnp(now),
             Engine::Irn(irn) => irn.on_cnp(now),
             Engine::Uc(uc) => uc.on_cnp(now),
@@ -364,7 +444,9 @@ impl Qp {
     /// `now`.
     pub(crate) fn emit(&mut self, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         let bytes = match &mut self.engine {
+            _ if self.answer.is_some() => self.answer.take().map_or(0, |answer| answer.emit(&self.common, out)),
             Engine::None => 0,
+            Engine::Offer(offer) => offer.emit(&self.common, now, out),
             Engine::Rc(rc) => {
                 if self.common.state == State::Error {
                     rc.quiet();
@@ -384,6 +466,12 @@ impl Qp {
 
     pub(crate) fn next_transmit(&self) -> Option<Time> {
         match &self.engine {
+            _ if self.answer.is_some() => {
+                let mut due = Due::never();
+                due.immediately();
+                due
+            }
+            Engine::Offer(offer) => offer.next_transmit(),
             Engine::None => Due::never(),
             Engine::Rc(rc) => rc.next_transmit(&self.common),
             Engine::Irn(irn) => irn.next_transmit(&self.common),
@@ -403,6 +491,7 @@ impl Qp {
             Engine::Irn(irn) => irn.deadline(&self.common),
             Engine::Uc(uc) => uc.deadline(),
             Engine::Ud(ud) => ud.deadline(),
+            Engine::Offer(offer) => offer.deadline(),
         }
         .time()
     }
@@ -414,8 +503,13 @@ impl Qp {
             Engine::Irn(irn) => irn.on_deadline(&mut self.common, ctx, now),
             Engine::Uc(uc) => uc.on_deadline(now),
             Engine::Ud(ud) => ud.on_deadline(now),
+            Engine::Offer(offer) => {
+                if let Outcome::Agreed(service, _) = offer.on_deadline(now) {
+                    self.agree(service, ctx, now);
+                }
+            }
         }
-        self.release();
+        self.release(ctx);
     }
 
     /// Checks whether the queue pair's service supports the operation.

@@ -109,7 +109,7 @@ impl Core {
     /// Releases posted send requests to the flow, which may then send their packets, as long as the fence,
     /// `max_rd_atomic` and the peer's credits allow the next request. A request with the fence flag waits while
     /// `fenced` returns true.
-    pub(crate) fn release(&mut self, c: &mut Common, fenced: impl Fn(&SendQueue) -> bool) {
+    pub(crate) fn release(&mut self, c: &mut Common, ctx: &mut Ctx, fenced: impl Fn(&SendQueue) -> bool) {
         if self.withheld > 0
             && (self.acked + u64::from(self.withheld) >= c.sends.next_packet()
                 || !c.sends.lacks_last_credit(self.credit_limit))
@@ -118,6 +118,12 @@ impl Core {
         }
         while self.withheld == 0 && c.state == State::ReadyToSend && c.failing().is_none() {
             let Some(wqe) = c.sends.waiting() else { return };
+            if wqe.op.is_local() {
+                if c.execute(ctx) {
+                    continue;
+                }
+                return;
+            }
             let held = (wqe.flags.fence && fenced(&c.sends))
                 || (wqe.op.is_fetching() && c.sends.fetching() >= u32::from(c.attributes.max_rd_atomic))
                 || (wqe.op.takes_receive() && c.sends.lacks_credits(self.credit_limit));

@@ -66,8 +66,16 @@ impl Uc {
         self.cnp.rebase(by);
     }
 
-    pub(crate) fn release(&mut self, c: &mut Common) {
-        while c.state == State::ReadyToSend && c.sends.waiting().is_some() {
+    pub(crate) fn release(&mut self, c: &mut Common, ctx: &mut Ctx) {
+        while c.state == State::ReadyToSend
+            && let Some(wqe) = c.sends.waiting()
+        {
+            if wqe.op.is_local() {
+                if c.execute(ctx) {
+                    continue;
+                }
+                return;
+            }
             self.total += u64::from(c.sends.release(c.init.service, c.route.mtu));
         }
     }
@@ -216,6 +224,7 @@ impl Uc {
                 ctx.counters.sent(false, len);
                 self.pace.sent(now, bytes as u32 + super::AROUND_PACKET, self.next < self.total);
                 c.retire(ctx, self.next);
+                self.release(c, ctx);
                 bytes
             }
             Err(_) => {

@@ -8,6 +8,7 @@ mod kernel_to_kernel;
 mod mesh;
 mod perftest;
 mod rdma_cm;
+mod verbs;
 
 use crate::bench::Case;
 
@@ -22,6 +23,7 @@ pub fn all() -> Vec<Case> {
         cli::CASES,
         mesh::CASES,
         rdma_cm::CASES,
+        verbs::CASES,
     ];
     groups.concat()
 }

@@ -8,9 +8,9 @@ use super::Summary;
 use crate::network::Dice;
 use rnic_transport::Time;
 use rnic_verbs::{
-    Access, AddressHandle, Batch, Capacities, Completion, Congestion, Connection, CqId, Data, DatagramAttributes,
-    Device, DeviceConfig, Limits, MrInfo, Notify, Pd, QpInit, Qpn, Recipient, RecvRequest, SendAttributes, SendFlags,
-    SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
+    Access, AddressHandle, Batch, Bind, Capacities, Completion, Congestion, Connection, CqId, Data, DatagramAttributes,
+    Device, DeviceConfig, Extras, Limits, MrInfo, Notify, Pd, QpInit, Qpn, Recipient, RecvRequest, SendAttributes,
+    SendFlags, SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError, WindowInfo, WindowKind,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -47,6 +47,7 @@ struct Host {
     addr: SocketAddr,
     domains: Vec<Pd>,
     regions: Vec<MrInfo>,
+    windows: Vec<WindowInfo>,
     cqs: Vec<CqId>,
     srqs: Vec<SrqId>,
     qps: Vec<Qpn>,
@@ -91,6 +92,7 @@ impl Fuzz {
                 scatter_gather: 4,
                 inline: 64,
                 regions: 8,
+                windows: 4,
                 bytes: 1 << 20,
             };
             let device = Device::new(DeviceConfig { seed: dice.word(), limits, ..DeviceConfig::default() });
@@ -101,6 +103,7 @@ impl Fuzz {
                 addr,
                 domains: Vec::new(),
                 regions: Vec::new(),
+                windows: Vec::new(),
                 cqs: Vec::new(),
                 srqs: Vec::new(),
                 qps: Vec::new(),
@@ -210,6 +213,7 @@ impl Fuzz {
             remote_read: word & 4 != 0,
             remote_atomic: word & 8 != 0,
             remote_invalidate: word & 16 != 0,
+            bind_window: word & 32 != 0,
         }
     }
 
@@ -220,7 +224,7 @@ impl Fuzz {
             false => (self.number(), self.number()),
         };
         let host = &mut self.hosts[at];
-        match self.dice.below(6) {
+        match self.dice.below(7) {
             0 => {
                 if host.domains.len() < KEPT {
                     let pd = host.device.create_pd();
@@ -249,6 +253,13 @@ impl Fuzz {
                     keep(&mut self.dice, &mut host.regions, info);
                 }
             }
+            4 => {
+                let Some(pd) = pd else { return };
+                let kind = if number.is_multiple_of(2) { WindowKind::Type1 } else { WindowKind::Type2 };
+                if let Ok(window) = host.device.allocate_window(pd, kind) {
+                    keep(&mut self.dice, &mut host.windows, window);
+                }
+            }
             _ => self.make_qp(at, pd),
         }
     }
@@ -267,6 +278,9 @@ impl Fuzz {
         let init = QpInit { service, send_cq, recv_cq, srq, capacities, signal_all };
         let host = &mut self.hosts[at];
         if let Ok(qpn) = host.device.create_qp(pd, init.clone()) {
+            if self.dice.chance(300) {
+                let _ = host.device.set_extras(qpn, Extras { offer_irn: true, ..Extras::default() });
+            }
             keep(&mut self.dice, &mut host.qps, qpn);
             host.inits.insert(qpn, init);
             host.work.insert(qpn, Work::default());
@@ -275,10 +289,11 @@ impl Fuzz {
 
     fn end(&mut self, at: usize) -> Result<(), String> {
         self.poll(at)?;
-        let which = self.dice.below(6);
+        let which = self.dice.below(8);
         let (pd, cq) = (self.own(at, |host| &host.domains), self.own(at, |host| &host.cqs));
         let (srq, qpn) = (self.own(at, |host| &host.srqs), self.own(at, |host| &host.qps));
         let region = self.own(at, |host| &host.regions);
+        let (window, number) = (self.own(at, |host| &host.windows), self.number());
         let host = &mut self.hosts[at];
         let device = &mut host.device;
         match (which, pd, cq, srq, qpn, region) {
@@ -291,6 +306,8 @@ impl Fuzz {
             }
             (4, .., Some(region)) => drop(device.deregister(region.id)),
             (5, .., Some(region)) => drop(device.rekey(region.id)),
+            (6, _, _, Some(srq), ..) => drop(device.resize_srq(srq, number)),
+            (7, ..) => drop(window.map(|window| device.free_window(window.id))),
             _ => {}
         }
         Ok(())
@@ -424,10 +441,16 @@ impl Fuzz {
         let (addr, rkey) = target.map_or((0, 0), |info| (info.addr, info.rkey));
         let addr = if self.dice.chance(100) { self.dice.word() } else { addr };
         let (imm, value) = (self.number(), self.dice.word());
-        let op = match self.dice.below(8) {
+        let window = self.one(|fuzz| &fuzz.hosts[1 - at].windows);
+        // The keys of windows that the other host has bound lately, or is about to bind.
+        let rkey = window.filter(|_| self.dice.chance(300)).map_or(rkey, |window| window.rkey | imm & 3);
+        let bind = self.bind(at);
+        let op = match self.dice.below(10) {
             0 => SendOp::Send,
             1 => SendOp::SendImm(imm),
             2 => SendOp::SendInv(rkey),
+            8 => SendOp::Bind,
+            9 => SendOp::LocalInv(bind.map_or(rkey, |bind| bind.rkey)),
             3 => SendOp::Write { addr, rkey },
             4 => SendOp::WriteImm { addr, rkey, imm },
             5 => SendOp::Read { addr, rkey },
@@ -440,7 +463,12 @@ impl Fuzz {
             sges.iter_mut().for_each(|sge| sge.len = 8);
         }
         let inline = vec![7; self.dice.below(40) as usize];
-        let data = if self.dice.chance(300) { Data::Inline(&inline) } else { Data::Gather(&sges) };
+        let data = match &bind {
+            Some(bind) if op == SendOp::Bind || self.dice.chance(20) => Data::Bind(bind),
+            _ if op.is_local() && self.dice.chance(900) => Data::Gather(&[]),
+            _ if self.dice.chance(300) => Data::Inline(&inline),
+            _ => Data::Gather(&sges),
+        };
         let word = self.dice.word();
         let flags = SendFlags { signaled: word & 3 != 0, solicited: word & 4 != 0, fence: word & 24 == 0 };
         let wr_id = self.next_id;
@@ -458,6 +486,17 @@ impl Fuzz {
             host.work.entry(qpn).or_default().sends.push_back((wr_id, signaled));
         }
         Ok(())
+    }
+
+    /// A binding of a window of this host, or of the other one.
+    fn bind(&mut self, at: usize) -> Option<Bind> {
+        let window = self.own(at, |host| &host.windows)?;
+        let region = self.own(at, |host| &host.regions);
+        let (word, len) = (self.dice.word(), self.dice.below(600));
+        let addr = region.map_or(word, |info| info.addr.wrapping_add(word % (info.len + 9)));
+        let rkey = if word & 31 == 0 { word as u32 } else { window.rkey | word as u32 & 3 };
+        let (region, access) = (region.map(|info| info.id), self.access());
+        Some(Bind { window: window.id, rkey, region, addr, len, access, zero_based: word & 64 == 0 })
     }
 
     /// A recipient of datagrams, mostly a queue pair of the other host.

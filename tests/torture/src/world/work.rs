@@ -239,6 +239,7 @@ impl Direction {
                 (before.to_ne_bytes().to_vec(), after.to_ne_bytes().to_vec())
             }
             SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => (data, Vec::new()),
+            SendOp::Bind | SendOp::LocalInv(_) => (Vec::new(), Vec::new()),
         }
     }
 }

@@ -129,6 +129,7 @@ impl View<'_> {
         let payload = match request.data {
             Data::Gather(sges) => Payload::Gather(sges.to_vec()),
             Data::Inline(bytes) => Payload::Inline(bytes.to_vec()),
+            Data::Bind(_) => return Err(VerbsError::Unsupported("the simulated NIC has no memory windows")),
         };
         let SendRequest { wr_id, op, flags, .. } = *request;
         self.spent.send += self.timing.costs.0;

@@ -94,8 +94,8 @@ impl Irn {
         self.cnp.rebase(by);
     }
 
-    pub(crate) fn release(&mut self, c: &mut Common) {
-        self.requester.release(c);
+    pub(crate) fn release(&mut self, c: &mut Common, ctx: &mut Ctx) {
+        self.requester.release(c, ctx);
     }
 
     pub(crate) fn drain(&mut self, c: &mut Common) {
@@ -124,7 +124,7 @@ impl Irn {
             }
             _ => return Err(Dropped::Opcode),
         };
-        self.requester.release(c);
+        self.requester.release(c, ctx);
         result
     }
 

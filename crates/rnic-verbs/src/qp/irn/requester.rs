@@ -54,8 +54,8 @@ impl Requester {
 
     /// Releases posted send requests to the flow, the sender that transmits their packets. A request with the fence
     /// flag waits until all earlier requests are complete.
-    pub(crate) fn release(&mut self, c: &mut Common) {
-        self.core.release(c, |sends| sends.released() > 0);
+    pub(crate) fn release(&mut self, c: &mut Common, ctx: &mut Ctx) {
+        self.core.release(c, ctx, |sends| sends.released() > 0);
     }
 
     pub(crate) fn drain(&mut self, c: &mut Common) {

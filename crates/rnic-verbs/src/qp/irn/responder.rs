@@ -261,10 +261,10 @@ impl Responder {
         match request.kind {
             RequestKind::Send { serial, offset, rkey } => {
                 let receives = receives_ahead(c, serial)?;
-                let pd = c.pd;
+                let at = c.at();
                 let receive = c.receive(ctx, receives, ahead > 0).ok_or(Refusal::NotReady)?;
                 if let Some(rkey) = rkey {
-                    ctx.memory.may_invalidate(pd, rkey).map_err(|_| Refusal::ACCESS)?;
+                    ctx.memory.may_invalidate(at, rkey).map_err(|_| Refusal::ACCESS)?;
                 }
                 let end = u64::from(offset) + u64::from(request.len);
                 if end > receive.room.min(u64::from(MAX_MESSAGE)) {
@@ -286,7 +286,8 @@ impl Responder {
                 if left > 0 {
                     // The check covers the rest of the message, so that no byte is written of a message that exceeds
                     // the region.
-                    let span = ctx.memory.remote(c.pd, rkey, addr, left, Right::Write).map_err(|_| Refusal::ACCESS)?;
+                    let span =
+                        ctx.memory.remote(c.at(), rkey, addr, left, Right::Write).map_err(|_| Refusal::ACCESS)?;
                     ctx.memory.write(span, payload).map_err(|_| Refusal::ACCESS)?;
                 }
                 Ok(())
@@ -306,7 +307,7 @@ impl Responder {
                     return Ok(());
                 }
                 if let Some(rkey) = rkey {
-                    ctx.memory.invalidate(c.pd, rkey).map_err(|_| Refusal::ACCESS)?;
+                    ctx.memory.invalidate(c.at(), rkey).map_err(|_| Refusal::ACCESS)?;
                 }
                 let (imm, solicited) = (request.imm, request.solicited);
                 c.received(ctx, &Delivery { bytes, imm, invalidated: rkey, solicited, ..Delivery::default() });
@@ -333,7 +334,7 @@ impl Responder {
                     return Err(Refusal::INVALID);
                 }
                 self.make_room(now, serial)?;
-                let value = atomic::execute(&mut ctx.memory, c.pd, &request, compare)?;
+                let value = atomic::execute(&mut ctx.memory, c.at(), &request, compare)?;
                 self.respond(serial, 1, ResponseKind::Atomic { value });
             }
         }
@@ -380,7 +381,7 @@ impl Responder {
         }
         self.make_room(now, serial)?;
         if reth.dma_len > 0 {
-            let span = ctx.memory.remote(c.pd, reth.rkey, reth.va, reth.dma_len, Right::Read);
+            let span = ctx.memory.remote(c.at(), reth.rkey, reth.va, reth.dma_len, Right::Read);
             span.map_err(|_| Refusal::ACCESS)?;
         }
         let payload = payload(c.init.service, reth.dma_len, c.route.mtu);
@@ -500,7 +501,7 @@ impl Responder {
                 let addr = addr.wrapping_add(u64::from(index * payload));
                 let written = writer.end_with(here, |payload| {
                     if here > 0 {
-                        let span = ctx.memory.remote(c.pd, rkey, addr, here, Right::Read)?;
+                        let span = ctx.memory.remote(c.at(), rkey, addr, here, Right::Read)?;
                         ctx.memory.read(span, payload)?;
                     }
                     Ok(())

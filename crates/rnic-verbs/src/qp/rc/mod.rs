@@ -77,8 +77,8 @@ impl Rc {
         self.cnp.rebase(by);
     }
 
-    pub(crate) fn release(&mut self, c: &mut Common) {
-        self.requester.release(c);
+    pub(crate) fn release(&mut self, c: &mut Common, ctx: &mut Ctx) {
+        self.requester.release(c, ctx);
     }
 
     pub(crate) fn drain(&mut self, c: &mut Common) {
@@ -110,7 +110,7 @@ impl Rc {
             }
             _ => return Err(Dropped::Opcode),
         };
-        self.requester.release(c);
+        self.requester.release(c, ctx);
         result
     }
 

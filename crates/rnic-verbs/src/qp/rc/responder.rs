@@ -140,7 +140,7 @@ impl Responder {
                     return Err(Refusal::INVALID);
                 }
                 if reth.dma_len > 0 {
-                    let span = ctx.memory.remote(c.pd, reth.rkey, reth.va, reth.dma_len, Right::Read);
+                    let span = ctx.memory.remote(c.at(), reth.rkey, reth.va, reth.dma_len, Right::Read);
                     span.map_err(|_| Refusal::ACCESS)?;
                 }
                 let (addr, rkey, len) = (reth.va, reth.rkey, reth.dma_len);
@@ -158,7 +158,7 @@ impl Responder {
             }
             (None, Some(request)) => {
                 let compare = operation == Operation::CompareSwap;
-                let value = atomic::execute(&mut ctx.memory, c.pd, &request, compare)?;
+                let value = atomic::execute(&mut ctx.memory, c.at(), &request, compare)?;
                 self.resources.keep(psn, 1, Executed::Atomic { value });
                 self.replies.respond(Reply::Atomic { psn, value });
                 1
@@ -181,7 +181,7 @@ impl Responder {
                 let count = packets(reth.dma_len, c.route.mtu);
                 let again = (reth.va, reth.rkey, reth.dma_len);
                 let Some(response) = self.resources.read_again(psn, again, c.route.mtu, count) else { return };
-                if all > 0 && ctx.memory.remote(c.pd, reth.rkey, reth.va, all, Right::Read).is_err() {
+                if all > 0 && ctx.memory.remote(c.at(), reth.rkey, reth.va, all, Right::Read).is_err() {
                     return;
                 }
                 Reply::Read(response)
@@ -288,7 +288,7 @@ impl Responder {
         }
         let written = writer.end_with(here, |payload| {
             if here > 0 {
-                let span = ctx.memory.remote(c.pd, read.rkey, addr, here, Right::Read)?;
+                let span = ctx.memory.remote(c.at(), read.rkey, addr, here, Right::Read)?;
                 ctx.memory.read(span, payload)?;
             }
             Ok(())

@@ -1,0 +1,81 @@
+//! Cases with unmodified RDMA programs on both sides: on rnic's they run with rnic's libibverbs, in the guest with the
+//! kernel's RoCE.
+
+use crate::bench::{Bench, Case};
+use crate::ensure;
+use crate::error::{Error, Result};
+use crate::fault::Faults;
+use crate::guest::{COMMAND_PATIENCE, Guest, OUT_OF_BAND_PORT};
+use crate::host::{Gid, Host};
+use crate::tap::HostNetwork;
+use std::path::Path;
+
+pub(super) const CASES: &[Case] = &[
+    Case { name: "verbs-pingpong", about: "ibv_{rc,uc,ud}_pingpong with rnic's libibverbs, either way", run: pingpong },
+    Case { name: "verbs-irn", about: "RNIC_TRANSPORT=irn uses RC with the kernel, either way", run: irn },
+];
+
+/// Checks that this machine has the program.
+fn needs(program: &str) -> Result<()> {
+    let found = ["/usr/bin", "/usr/local/bin"].iter().any(|folder| Path::new(folder).join(program).exists());
+    if found { Ok(()) } else { Err(Error::Unavailable(format!("{program} is not installed"))) }
+}
+
+/// The arguments of `rnic` that run a program with rnic's libibverbs.
+fn ours(settings: &str, program: &str) -> String {
+    format!("verbs run env RNIC_DEVICES={} {settings} {program}", Host::OURS.ipv4())
+}
+
+/// Runs rnic's side as the client of a server in the guest.
+fn as_client(guest: &mut Guest, network: &HostNetwork, settings: &str, program: &str) -> Result<String> {
+    let (name, options) = program.split_once(' ').unwrap_or((program, ""));
+    let index = if name.starts_with("ibv_") { "-g" } else { "-x" };
+    let server = guest.spawn(&format!("{name} -d rxe0 {index} {} {options}", Gid::Ipv4.index()))?;
+    guest.await_listener(&server, OUT_OF_BAND_PORT)?;
+    let client = ours(settings, &format!("{name} {index} 0 {options} {}", guest.host().ipv4()));
+    let output = network.rnic(&client)?.finish()?;
+    guest.finish(server, COMMAND_PATIENCE)?;
+    Ok(output)
+}
+
+/// Runs rnic's side as the server of a client in the guest.
+fn as_server(guest: &mut Guest, network: &HostNetwork, settings: &str, program: &str) -> Result<String> {
+    let (name, options) = program.split_once(' ').unwrap_or((program, ""));
+    let server = network.rnic(&ours(settings, &format!("{name} -g 0 {options}")))?;
+    // It is not visible from outside when the server listens, so the client tries again until it connects.
+    let client = guest.spawn(&format!(
+        "for i in $(seq 50); do {name} -d rxe0 -g {} {options} {} && exit; usleep 200000; done; exit 1",
+        Gid::Ipv4.index(),
+        Host::OURS.ipv4()
+    ))?;
+    let output = server.finish()?;
+    guest.finish(client, COMMAND_PATIENCE)?;
+    Ok(output)
+}
+
+fn pingpong(bench: &Bench) -> Result<()> {
+    needs("ibv_rc_pingpong")?;
+    let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
+    guest.reach(Host::OURS.ipv4().into())?;
+    for (kind, size) in [("rc", 10_001), ("uc", 10_001), ("ud", 1_001)] {
+        let check = if kind == "rc" { " -c" } else { "" };
+        let program = format!("ibv_{kind}_pingpong -n 100 -s {size}{check}");
+        for run in [as_client as fn(&mut _, &_, &str, &str) -> _, as_server] {
+            let output = run(&mut guest, &network, "", &program)?;
+            ensure!(output.contains("100 iters") && !output.contains("invalid"), "{program} printed:\n{output}");
+        }
+    }
+    Ok(())
+}
+
+fn irn(bench: &Bench) -> Result<()> {
+    needs("ibv_rc_pingpong")?;
+    let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
+    guest.reach(Host::OURS.ipv4().into())?;
+    let program = "ibv_rc_pingpong -n 100 -s 10001 -c";
+    for run in [as_client as fn(&mut _, &_, &str, &str) -> _, as_server] {
+        let output = run(&mut guest, &network, "RNIC_TRANSPORT=irn", program)?;
+        ensure!(output.contains("100 iters") && !output.contains("invalid"), "{program} printed:\n{output}");
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! Runs the ladder, and writes its page.
+
+use clap::Parser;
+use rnic_ladder::host::{Host, Place, has, version};
+use rnic_ladder::page::{self, Done, Row};
+use rnic_ladder::programs::{ALL, Program};
+use rnic_ladder::{kernel, measure};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Runs unmodified RDMA programs over rnic's libibverbs and librdmacm, and writes a table of what they did.
+///
+/// Needs root or a user namespace (`unshare --user --map-root-user`), and the release build of rnic. Programs that are
+/// not installed are skipped.
+#[derive(Parser)]
+#[command(name = "rnic-ladder")]
+struct Arguments {
+    /// Only programs whose names contain this text; without comparisons and guests
+    only: Option<String>,
+    /// Page whose tables are replaced; without it the tables are printed
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+    /// Also run the programs between two virtual machines with the kernel's RoCE, as `tests/interop` does
+    #[arg(long)]
+    kernel: bool,
+    /// Repetitions of each comparison; 0 leaves the comparisons out
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
+    repeat: u32,
+    /// Folder of the static libraries of which the libraries are made; default: beside this program
+    #[arg(long, value_name = "DIR")]
+    archives: Option<PathBuf>,
+    /// A library that the programs load first, such as the runtime of a sanitizer
+    #[arg(long, value_name = "FILE")]
+    preload: Option<PathBuf>,
+    /// MTU of the link between the two namespaces
+    #[arg(long, default_value_t = 9_000, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1_280..=9_216))]
+    mtu: u32,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(sentence) => {
+            eprintln!("rnic-ladder: {sentence}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs the ladder; returns whether no program failed.
+fn run(arguments: &Arguments) -> Result<bool, String> {
+    let host = Host::new(arguments.mtu, arguments.archives.as_deref(), arguments.preload.as_deref())?;
+    let mut rows = Vec::new();
+    let wanted = |program: &&Program| arguments.only.as_ref().is_none_or(|part| program.name.contains(part.as_str()));
+    for program in ALL.iter().filter(wanted) {
+        let row = climb(&host, program);
+        eprintln!("{}: {:?}", row.name, row.result);
+        rows.push(row);
+    }
+    if rows.is_empty() {
+        return Err("no program has such a name".into());
+    }
+    let kernel = match arguments.kernel && arguments.only.is_none() {
+        true => kernel::run(&host.libraries.join("guests")),
+        false => Err("the guests were not asked for (`--kernel`)".to_string()),
+    };
+    let mut text = page::programs(&rows, &kernel);
+    if arguments.only.is_none() && arguments.repeat > 0 {
+        for contest in measure::ALL {
+            let measured = measure::measure(&host, contest, arguments.repeat);
+            eprintln!("{}: {measured:?}", contest.title);
+            text += &format!("\n{}", page::contest(contest, &measured));
+        }
+    }
+    match &arguments.page {
+        None => print!("{text}"),
+        Some(path) => {
+            let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+            let old = std::fs::read_to_string(path).map_err(failed)?;
+            let new = page::replace(&old, &text).map_err(|why| format!("{}: {why}", path.display()))?;
+            std::fs::write(path, new).map_err(failed)?;
+        }
+    }
+    Ok(!rows.iter().any(|row| matches!(row.result, Done::Failed(_))))
+}
+
+fn climb(host: &Host, program: &Program) -> Row {
+    let version = version(program.package);
+    let skipped = |why: String| Row { name: program.name, version: version.clone(), result: Done::Skipped(why) };
+    if !has(program.needs) {
+        return skipped(format!("{} is not installed", program.needs));
+    }
+    if let Err(why) = prepare(host, program) {
+        return skipped(why);
+    }
+    let files = host.libraries.display().to_string();
+    let with = |line: &str| line.replace("{files}", &files);
+    let (server, client) = (with(program.server), with(program.client));
+    let outcome = host.run(program.place, program.ready, &server, &client, program.settings, program.ends);
+    let result = match outcome {
+        Ok(output) if output.contains(program.expect) => Done::Passed(program.reader.read(&output), remark(&output)),
+        Ok(_) | Err(_) if !program.known.is_empty() => Done::Skipped(program.known.to_string()),
+        Ok(output) | Err(output) => Done::Failed(rnic_ladder::host::last(&output)),
+    };
+    Row { name: program.name, version, result }
+}
+
+/// The number of tests of pyverbs that passed, or nothing.
+fn remark(output: &str) -> String {
+    let number = |before: &str| -> Option<u32> {
+        let text = output.split(before).nth(1)?;
+        text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok()
+    };
+    match (number("\nRan "), number("skipped=")) {
+        (Some(ran), Some(skipped)) => format!("{} tests, {skipped} skipped", ran - skipped),
+        _ => String::new(),
+    }
+}
+
+/// Makes what a program needs: the tests of pyverbs, which the package has compressed, and programs that use MPI.
+fn prepare(host: &Host, program: &Program) -> Result<(), String> {
+    let shell = |script: &str| {
+        let done = Command::new("sh").arg("-c").arg(script).current_dir(&host.logs).output();
+        match done {
+            Ok(output) if output.status.success() => Ok(()),
+            Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    if program.client.contains("run_tests.py") {
+        return shell("rm -rf tests && cp -r /usr/share/doc/rdma-core/tests . && gunzip -f tests/*.gz");
+    }
+    if program.client.starts_with("{files}/rpma") {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/rpma.c");
+        return shell(&format!("cc -O1 -o ../rpma {source} -lrpma"));
+    }
+    if program.place == Place::Mpi {
+        let compiler = if program.needs.contains("openmpi") { "mpicc.openmpi" } else { "mpicc.mpich" };
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/rnic-ibverbs/tests/programs/mpi.c");
+        return shell(&format!("{compiler} -O1 -o ../{compiler} {}", source.display()));
+    }
+    Ok(())
+}

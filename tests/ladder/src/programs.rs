@@ -1,0 +1,384 @@
+//! The programs of the ladder.
+
+use crate::figures::Reader;
+use crate::host::{Place, Ready, Setting};
+
+/// A program, or a server and its client.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Name in the table.
+    pub name: &'static str,
+    /// Debian's package, whose version the table has.
+    pub package: &'static str,
+    /// The executable that must be there.
+    pub needs: &'static str,
+    /// Where it runs.
+    pub place: Place,
+    /// When the client may start.
+    pub ready: Ready,
+    /// Command line of the server. In both command lines `{peer}` stands for the server's address, and `{files}` for
+    /// the folder of compiled programs.
+    pub server: &'static str,
+    /// Command line of the client, or of the program.
+    pub client: &'static str,
+    /// Whether the server ends with its client.
+    pub ends: bool,
+    /// Texts in the output of the client, one of which means that it has done its work.
+    pub expect: &'static str,
+    /// Settings of the environment.
+    pub settings: &'static [Setting<'static>],
+    /// What it measures.
+    pub reader: Reader,
+    /// Why it cannot run; empty if it can. A program that fails although this is empty has failed.
+    pub known: &'static str,
+    /// Its command line between two guests with the kernel's RoCE, where it runs.
+    pub kernel: Option<&'static str>,
+}
+
+const BASE: Program = Program {
+    name: "",
+    package: "",
+    needs: "",
+    place: Place::Link,
+    ready: Ready::Alone,
+    server: "",
+    client: "",
+    ends: true,
+    expect: "",
+    settings: &[],
+    reader: Reader::None,
+    known: "",
+    kernel: None,
+};
+
+/// The port of perftest and of the ping-pongs.
+const PORT: Ready = Ready::Port(18_515);
+
+const fn pingpong(
+    name: &'static str, line: &'static str, client: &'static str, kernel: Option<&'static str>,
+) -> Program {
+    Program {
+        name,
+        package: "ibverbs-utils",
+        needs: name,
+        ready: PORT,
+        server: line,
+        client,
+        expect: "usec/iter",
+        reader: Reader::Pingpong,
+        kernel,
+        ..BASE
+    }
+}
+
+const fn bandwidth(
+    name: &'static str, needs: &'static str, server: &'static str, client: &'static str, kernel: Option<&'static str>,
+) -> Program {
+    Program {
+        name,
+        package: "perftest",
+        needs,
+        ready: PORT,
+        server,
+        client,
+        expect: "#bytes",
+        reader: Reader::PerftestBandwidth,
+        kernel,
+        ..BASE
+    }
+}
+
+const fn latency(
+    name: &'static str, needs: &'static str, server: &'static str, client: &'static str, kernel: Option<&'static str>,
+) -> Program {
+    Program { reader: Reader::PerftestLatency, ..bandwidth(name, needs, server, client, kernel) }
+}
+
+const fn by_name(name: &'static str, server: &'static str, client: &'static str, expect: &'static str) -> Program {
+    Program {
+        name,
+        package: "rdmacm-utils",
+        needs: name,
+        ready: Ready::Called("rdma_listen"),
+        server,
+        client,
+        expect,
+        kernel: Some(client),
+        ..BASE
+    }
+}
+
+const fn qperf(name: &'static str, client: &'static str) -> Program {
+    Program {
+        name,
+        package: "qperf",
+        needs: "qperf",
+        ready: Ready::Port(19_765),
+        server: "qperf",
+        client,
+        ends: false,
+        expect: ":",
+        reader: Reader::Qperf,
+        ..BASE
+    }
+}
+
+const fn fio(name: &'static str, client: &'static str) -> Program {
+    Program {
+        name,
+        package: "fio",
+        needs: "fio",
+        ready: Ready::Called("rdma_listen"),
+        server: "fio --name=receiver --rw=read --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k \
+                 --size=256m --iodepth=8",
+        client,
+        expect: "bw=",
+        reader: Reader::Fio,
+        ..BASE
+    }
+}
+
+/// Why qperf's tests of UC and UD run on no RoCE device.
+const NO_GIDS: &str = "it names no GIDs for UC and UD, without which RoCE has no addresses";
+
+/// UCX uses the library alone.
+const VERBS: &[Setting<'static>] = &[("UCX_TLS", "rc_verbs,ud_verbs,self"), ("UCX_NET_DEVICES", "rnic0:1")];
+const UD: &[Setting<'static>] = &[("UCX_TLS", "ud_verbs,self"), ("UCX_NET_DEVICES", "rnic0:1")];
+
+const fn ucx(
+    name: &'static str, client: &'static str, settings: &'static [Setting<'static>], reader: Reader,
+) -> Program {
+    Program {
+        name,
+        package: "ucx-utils",
+        needs: "ucx_perftest",
+        place: Place::Ucx,
+        ready: Ready::Port(13_337),
+        server: "ucx_perftest",
+        client,
+        expect: "Final:",
+        settings,
+        reader,
+        ..BASE
+    }
+}
+
+/// All programs, from the simplest to those that use most of the interface.
+pub const ALL: &[Program] = &[
+    Program {
+        name: "ibv_devices",
+        package: "ibverbs-utils",
+        needs: "ibv_devices",
+        client: "ibv_devices",
+        expect: "rnic0",
+        ..BASE
+    },
+    Program {
+        name: "ibv_devinfo -v",
+        package: "ibverbs-utils",
+        needs: "ibv_devinfo",
+        client: "ibv_devinfo -v",
+        expect: "PORT_ACTIVE",
+        ..BASE
+    },
+    pingpong(
+        "ibv_rc_pingpong",
+        "ibv_rc_pingpong -g 0 -n 5000 -c",
+        "ibv_rc_pingpong -g 0 -n 5000 -c {peer}",
+        Some("ibv_rc_pingpong -d rxe0 -g 1 -n 300 -c"),
+    ),
+    pingpong(
+        "ibv_uc_pingpong",
+        "ibv_uc_pingpong -g 0 -n 5000",
+        "ibv_uc_pingpong -g 0 -n 5000 {peer}",
+        Some("ibv_uc_pingpong -d rxe0 -g 1 -n 300"),
+    ),
+    pingpong(
+        "ibv_ud_pingpong",
+        "ibv_ud_pingpong -g 0 -n 5000 -s 1024",
+        "ibv_ud_pingpong -g 0 -n 5000 -s 1024 {peer}",
+        Some("ibv_ud_pingpong -d rxe0 -g 1 -n 300 -s 1024"),
+    ),
+    pingpong("ibv_srq_pingpong", "ibv_srq_pingpong -g 0 -n 5000", "ibv_srq_pingpong -g 0 -n 5000 {peer}", None),
+    bandwidth(
+        "ib_send_bw",
+        "ib_send_bw",
+        "ib_send_bw -n 5000 --report_gbits -F",
+        "ib_send_bw -n 5000 --report_gbits -F {peer}",
+        Some("ib_send_bw -d rxe0 -x 1 -u 18 -F -n 200 --report_gbits"),
+    ),
+    bandwidth(
+        "ib_write_bw",
+        "ib_write_bw",
+        "ib_write_bw -n 5000 --report_gbits -F",
+        "ib_write_bw -n 5000 --report_gbits -F {peer}",
+        Some("ib_write_bw -d rxe0 -x 1 -u 18 -F -n 200 --report_gbits"),
+    ),
+    bandwidth(
+        "ib_read_bw",
+        "ib_read_bw",
+        "ib_read_bw -n 5000 --report_gbits -F",
+        "ib_read_bw -n 5000 --report_gbits -F {peer}",
+        Some("ib_read_bw -d rxe0 -x 1 -u 18 -F -n 200 --report_gbits"),
+    ),
+    bandwidth(
+        "ib_atomic_bw",
+        "ib_atomic_bw",
+        "ib_atomic_bw -n 5000 --report_gbits -F",
+        "ib_atomic_bw -n 5000 --report_gbits -F {peer}",
+        Some("ib_atomic_bw -d rxe0 -x 1 -u 18 -F -n 200 --report_gbits"),
+    ),
+    Program {
+        ready: Ready::Called("rdma_listen"),
+        ..bandwidth(
+            "ib_write_bw -R",
+            "ib_write_bw",
+            "ib_write_bw -n 5000 --report_gbits -F -R",
+            "ib_write_bw -n 5000 --report_gbits -F -R {peer}",
+            None,
+        )
+    },
+    latency(
+        "ib_send_lat",
+        "ib_send_lat",
+        "ib_send_lat -n 5000 -F",
+        "ib_send_lat -n 5000 -F {peer}",
+        Some("ib_send_lat -d rxe0 -x 1 -u 18 -F -n 200"),
+    ),
+    latency(
+        "ib_write_lat",
+        "ib_write_lat",
+        "ib_write_lat -n 5000 -F",
+        "ib_write_lat -n 5000 -F {peer}",
+        Some("ib_write_lat -d rxe0 -x 1 -u 18 -F -n 200"),
+    ),
+    latency(
+        "ib_read_lat",
+        "ib_read_lat",
+        "ib_read_lat -n 5000 -F",
+        "ib_read_lat -n 5000 -F {peer}",
+        Some("ib_read_lat -d rxe0 -x 1 -u 18 -F -n 200"),
+    ),
+    latency(
+        "ib_atomic_lat",
+        "ib_atomic_lat",
+        "ib_atomic_lat -n 5000 -F",
+        "ib_atomic_lat -n 5000 -F {peer}",
+        Some("ib_atomic_lat -d rxe0 -x 1 -u 18 -F -n 200"),
+    ),
+    Program {
+        ready: Ready::Called("rdma_listen"),
+        ..latency(
+            "ib_send_lat -R",
+            "ib_send_lat",
+            "ib_send_lat -n 5000 -F -R",
+            "ib_send_lat -n 5000 -F -R {peer}",
+            None,
+        )
+    },
+    by_name("rping", "rping -s -a {peer} -v -V -C 100", "rping -c -a {peer} -v -V -C 100", "rdma-ping-99:"),
+    by_name("ucmatose", "ucmatose -c 20 -C 50 -S 3000", "ucmatose -c 20 -C 50 -S 3000 -s {peer}", "return status 0"),
+    by_name("udaddy", "udaddy -c 4", "udaddy -c 4 -s {peer}", "return status 0"),
+    Program {
+        // The guests do not have it.
+        kernel: None,
+        ..by_name("rdma_client", "rdma_server", "rdma_client -s {peer}", "rdma_client: end 0")
+    },
+    qperf("qperf rc_bw", "qperf -t 1 -cm1 {peer} rc_bw"),
+    qperf("qperf rc_lat", "qperf -t 1 -cm1 {peer} rc_lat"),
+    qperf("qperf rc_rdma_read_bw", "qperf -t 1 -cm1 {peer} rc_rdma_read_bw"),
+    qperf("qperf rc_rdma_write_poll_lat", "qperf -t 1 -cm1 {peer} rc_rdma_write_poll_lat"),
+    Program { known: NO_GIDS, ..qperf("qperf uc_bw", "qperf -t 1 -cm1 {peer} uc_bw") },
+    Program { known: NO_GIDS, ..qperf("qperf ud_bw", "qperf -t 1 -cm1 {peer} ud_bw") },
+    fio(
+        "fio, verb write",
+        "fio --name=sender --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=256m --iodepth=8 --verb=write",
+    ),
+    fio(
+        "fio, verb read",
+        "fio --name=sender --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=256m --iodepth=8 --verb=read",
+    ),
+    fio(
+        "fio, verb send",
+        "fio --name=sender --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=256m --iodepth=8 --verb=send",
+    ),
+    Program {
+        name: "librpma: read, write, flush",
+        package: "librpma-dev",
+        needs: "cc",
+        ready: Ready::Called("rdma_listen"),
+        server: "{files}/rpma {peer}",
+        client: "{files}/rpma client {peer}",
+        expect: "read, written and flushed",
+        ..BASE
+    },
+    Program {
+        name: "fi_pingpong -p verbs",
+        package: "libfabric-bin",
+        needs: "fi_pingpong",
+        ready: Ready::Port(47_592),
+        server: "fi_pingpong -p verbs -e msg -I 1000 -S 64",
+        client: "fi_pingpong -p verbs -e msg -I 1000 -S 64 {peer}",
+        expect: "=",
+        reader: Reader::None,
+        ..BASE
+    },
+    Program {
+        name: "pyverbs' own tests",
+        package: "python3-pyverbs",
+        needs: "python3",
+        place: Place::Loopback,
+        client: "/usr/bin/python3 tests/run_tests.py --dev rnic0",
+        expect: "OK",
+        ..BASE
+    },
+    Program {
+        name: "ucx_info -d",
+        package: "ucx-utils",
+        needs: "ucx_info",
+        place: Place::Ucx,
+        client: "ucx_info -d",
+        expect: "Transport: rc_verbs",
+        settings: VERBS,
+        ..BASE
+    },
+    ucx(
+        "ucx_perftest tag_lat, rc_verbs",
+        "ucx_perftest -t tag_lat -n 5000 -w 500 -s 64 {peer}",
+        VERBS,
+        Reader::UcxLatency,
+    ),
+    ucx(
+        "ucx_perftest tag_bw, rc_verbs",
+        "ucx_perftest -t tag_bw -n 5000 -w 500 -s 65536 {peer}",
+        VERBS,
+        Reader::UcxBandwidth,
+    ),
+    ucx(
+        "ucx_perftest tag_lat, ud_verbs",
+        "ucx_perftest -t tag_lat -n 5000 -w 500 -s 64 {peer}",
+        UD,
+        Reader::UcxLatency,
+    ),
+    Program {
+        name: "Open MPI: ring and allreduce of 100 MB on 4 ranks",
+        package: "openmpi-bin",
+        needs: "mpirun.openmpi",
+        place: Place::Mpi,
+        client: "mpirun.openmpi --allow-run-as-root --oversubscribe -np 4 --mca pml ucx --mca osc ^ucx -x LD_LIBRARY_PATH -x RNIC_DEVICES \
+                 -x UCX_TLS -x UCX_NET_DEVICES {files}/mpicc.openmpi 100000000",
+        expect: "4 ranks, 100000000 bytes, 0 wrong",
+        settings: VERBS,
+        ..BASE
+    },
+    Program {
+        name: "MPICH: ring and allreduce of 100 MB on 4 ranks",
+        package: "mpich",
+        needs: "mpiexec.mpich",
+        place: Place::Mpi,
+        client: "mpiexec.mpich -np 4 {files}/mpicc.mpich 100000000",
+        expect: "4 ranks, 100000000 bytes, 0 wrong",
+        settings: &[("UCX_TLS", "rc_verbs,ud_verbs,self"), ("UCX_NET_DEVICES", "rnic0:1"), ("MPIR_CVAR_NOLOCAL", "1")],
+        ..BASE
+    },
+];
