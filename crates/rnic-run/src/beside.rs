@@ -41,21 +41,25 @@ impl RunSpec {
             let name = &transport.name;
             if transport.declaration.kind != TransportKind::Flows {
                 return Some(format!(
-                    "transport \"{name}\" cannot share hosts: traffic in several priorities needs transports of flows, such as roce, irn and tcp"
+                    "transport \"{name}\" cannot share hosts: traffic in several priorities (`priority`) needs transports of flows, such as roce, irn and tcp"
                 ));
             }
             if transport.carries_telemetry() {
                 let cc = transport.cc.name();
-                return Some(format!("cc \"{cc}\" needs in-band telemetry, which runs with several priorities lack"));
+                return Some(format!(
+                    "cc \"{cc}\" needs in-band telemetry, which runs with traffic in several priorities (`priority`) lack"
+                ));
             }
             if transport.control_priority() {
-                return Some("`control_priority` and traffic in several priorities exclude each other".to_string());
+                return Some(
+                    "`control_priority` and traffic in several priorities (`priority`) exclude each other".to_string(),
+                );
             }
         }
         let lossless = priorities.iter().filter(|priority| self.transport_of(**priority).pfc).count();
         let queueing = &self.fabric.switch.queueing;
         if matches!(queueing, QueueingSetup::Output(output) if output.trim.is_some()) {
-            return Some("`trim` and traffic in several priorities exclude each other".to_string());
+            return Some("`trim` and traffic in several priorities (`priority`) exclude each other".to_string());
         }
         if lossless > 0 && !self.transport.pfc {
             let message = "a transport beside the run's own has `pfc` = true, and the run's own has not; give the lossless one to the run";

@@ -12,7 +12,8 @@ const TRANSPORTS: [&str; 9] =
 const QUEUEINGS: [&str; 3] = ["input", "shared", "output"];
 
 /// Keys that name other tables or identify a run; they are walked over themselves, or have no default to differ from.
-const STRUCTURE: [&str; 9] = ["topology", "switch", "link", "route", "storm", "name", "transport", "set", "ecn"];
+const STRUCTURE: [&str; 10] =
+    ["topology", "switch", "link", "route", "storm", "name", "transport", "set", "beside", "ecn"];
 
 /// A slow receiver.
 const RECEIVER: &str =
@@ -20,6 +21,8 @@ const RECEIVER: &str =
 
 /// For every key, values that differ from what a run would have without the key.
 const VALUES: &[(&str, &[&str])] = &[
+    // [traffic]
+    ("priority", &["1"]),
     // [fabric]
     ("rate", &["\"25 Gbps\""]),
     ("delay", &["\"3 us\""]),
