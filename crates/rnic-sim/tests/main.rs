@@ -19,6 +19,7 @@ mod p4_twins;
 mod partitions;
 mod pathologies;
 mod random_scenarios;
+mod ranks;
 mod settings;
 mod several;
 mod stages;

@@ -20,7 +20,7 @@ const TOPOLOGIES: [&str; 7] = [
     "topology = \"dumbbell\"\nleft = 4\nright = 3\nbottleneck_rate = \"10 Gbps\"",
     "topology = \"single-switch\"\nhosts = 6",
     "topology = \"leaf-spine\"\nleaves = 4\nspines = 2\nhosts_per_leaf = 2\npaths = \"spray\"\nloss = 0.002",
-    "topology = \"fat-tree\"\nk = 4\nloss = 0.001\nstorm = [{ host = 1, start = \"20 us\", duration = \"60 us\" }]",
+    "topology = \"fat-tree\"\nk = 4\nloss = 0.001\nstorm = [{ host = \"h1\", start = \"20 us\", duration = \"60 us\" }]",
 ];
 
 const SWITCHES: [&str; 6] = [
