@@ -37,7 +37,6 @@ mod pingpong;
 mod program;
 mod progress;
 mod provenance;
-mod ranks;
 mod reproduce;
 mod resume;
 mod run;

@@ -1,5 +1,7 @@
 //! The command `rnic run`, which simulates a scenario.
 
+mod ranks;
+
 use crate::args::{FlowFile, RunArgs};
 use crate::error::CliError;
 use crate::exec;
@@ -8,7 +10,7 @@ use crate::interrupt::Interruption;
 use crate::progress::Bars;
 use crate::provenance::Provenance;
 use crate::resume::{Resumable, Storing};
-use crate::{cannot_be_set_up_all, is_called, load_selected, output, ranks, select, set_up};
+use crate::{cannot_be_set_up_all, is_called, load_selected, output, select, set_up};
 use rnic_campaign::{Ignore, RunListener, execute_remaining};
 use rnic_results::files::{FlowFormat, write_all, write_atomically};
 use rnic_results::summary::{ScenarioSummary, summarise};

@@ -3,10 +3,10 @@
 //! program.
 //!
 //! A receiver has a ring of bytes, of which its peer may write one half after the other. Each Write has immediate data
-//! with its length, and takes a receive request of the receiver ([`Immediate::Data`]). When the program has read half of
-//! the ring, the receiver writes the address of that half into the *target list* of the peer, a list of two entries in the
-//! peer's memory, and says how many further Writes it has receive requests for ([`Immediate::Credits`]). Its peer writes
-//! into the entries of its target list in turns.
+//! with its length, and takes a receive request of the receiver ([`Immediate::Data`]). When the program has read half
+//! of the ring, the receiver writes the address of that half into the *target list* of the peer, a list of two entries
+//! in the peer's memory, and says how many further Writes it has receive requests for ([`Immediate::Credits`]). Its
+//! peer writes into the entries of its target list in turns.
 
 use std::collections::VecDeque;
 

@@ -246,8 +246,8 @@ impl Mesh {
     }
 
     /// Counts a batch that the controller received at `now`; a batch that was counted before is ignored. `presence`
-    /// says whether the agent of a host is up with an incarnation: if it is not, its silence is no loss. While this is not
-    /// known, the probe waits for [`Mesh::settle`].
+    /// says whether the agent of a host is up with an incarnation: if it is not, its silence is no loss. While this is
+    /// not known, the probe waits for [`Mesh::settle`].
     pub fn add(&mut self, batch: &Batch, now: u64, presence: impl Fn(u32, u64) -> Presence) {
         let Some(prober) = self.inventory.index(&batch.host) else { return };
         let last = self.counted.get(&prober);

@@ -23,7 +23,7 @@ fn anything() -> Measurement {
         measurement::Flows { count: 1, slowdown: 2.0, fct_us: 3.0, fct_p99_us: 4.0, fct_p999_us: 5.0, fct_max_us: 6.0 };
     Measurement {
         flows: Some(flows),
-        traffic: ["background", "permutation"].map(|name| (name.to_string(), flows)).into(),
+        traffic: ["TCP", "background", "permutation"].map(|name| (name.to_string(), flows)).into(),
         tail_us: vec![1.0; measurement::TAIL_PER_MILLE.len()],
         requests_us: vec![5.0],
         long_us: Some(900.0),

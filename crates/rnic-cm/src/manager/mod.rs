@@ -211,9 +211,9 @@ impl Manager {
         Ok(())
     }
 
-    /// A program will listen on a service ID soon, or not any more. Until it listens, requests wait and are not refused:
-    /// some servers tell their port before they listen.
-    /// Several programs may say so; when none is left, the requests are refused.
+    /// A program will listen on a service ID soon, or not any more. Until it listens, requests wait and are not
+    /// refused: some servers tell their port before they listen. Several programs may say so; when none is left, the
+    /// requests are refused.
     pub fn expect_listener(&mut self, service: u64, soon: bool) {
         let expected = self.expected.entry(service).or_default();
         if soon {

@@ -11,8 +11,8 @@
 //! | `options` | options and addresses |
 //!
 //! The number of an rsocket is that of the descriptor of its identifier's event channel. All its state is behind one
-//! lock, without which nobody waits: one thread waits for the descriptors of the rsocket, and others that want something
-//! of the same one wait for that thread.
+//! lock, without which nobody waits: one thread waits for the descriptors of the rsocket, and others that want
+//! something of the same one wait for that thread.
 
 mod connect;
 mod data;

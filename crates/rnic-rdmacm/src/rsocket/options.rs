@@ -28,8 +28,8 @@ pub(super) struct Options {
     pub(super) flags: c_int,
     pub(super) sizes: Sizes,
     reuse_address: bool,
-    /// These are kept for the program, and change nothing: data departs at once, there is no urgent data, `rclose` waits
-    /// until what was sent has arrived, and peers are always asked now and then whether they still exist.
+    /// These are kept for the program, and change nothing: data departs at once, there is no urgent data, `rclose`
+    /// waits until what was sent has arrived, and peers are always asked now and then whether they still exist.
     keep_alive: bool,
     keep_idle: c_int,
     no_delay: bool,

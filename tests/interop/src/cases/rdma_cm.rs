@@ -1,5 +1,5 @@
-//! Cases in which unmodified programs connect by `rdma_cm`: over rnic's libraries in a network namespace of this machine,
-//! and over the kernel's in the guest. Each program is in turn the server and the client.
+//! Cases in which unmodified programs connect by `rdma_cm`: over rnic's libraries in a network namespace of this
+//! machine, and over the kernel's in the guest. Each program is in turn the server and the client.
 
 use crate::bench::{Bench, Case};
 use crate::ensure;
@@ -97,9 +97,9 @@ fn utils(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// perftest's server binds its port after both sides have agreed to connect. rnic lets the request of a client wait for
-/// it; the kernel refuses the request of a client that is faster, as one over rnic is, and perftest has no second attempt
-/// that works. So the server runs over rnic.
+/// perftest's server binds its port after both sides have agreed to connect. rnic lets the request of a client wait
+/// for it; the kernel refuses the request of a client that is faster, as one over rnic is, and perftest has no second
+/// attempt that works. So the server runs over rnic.
 fn perftest(bench: &Bench) -> Result<()> {
     needs("ib_write_bw")?;
     let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;

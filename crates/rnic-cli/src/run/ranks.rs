@@ -1,11 +1,11 @@
 //! `rnic run` as one of several processes that simulate each run together (`mpirun -n 4 rnic run ...`). Every rank
 //! reads the scenario; rank 0 prints the results and writes the files.
 
+use super::{conclude, conclude_partial, load, make_folder, print_files};
 use crate::args::RunArgs;
 use crate::error::CliError;
 use crate::interrupt::Interruption;
 use crate::progress::Bars;
-use crate::run::{conclude, conclude_partial, load, make_folder, print_files};
 use crate::{exec, program, set_up};
 use rnic_campaign::RunListener;
 use rnic_campaign::ranks::agree;
