@@ -129,7 +129,7 @@ const fn fio(name: &'static str, client: &'static str) -> Program {
         package: "fio",
         needs: "fio",
         ready: Ready::Called("rdma_listen"),
-        server: "fio --name=receiver --rw=read --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k \
+        server: "fio --name=receiver --thread --rw=read --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k \
                  --size=256m --iodepth=8",
         client,
         expect: "bw=",
@@ -292,15 +292,17 @@ pub const ALL: &[Program] = &[
     Program { known: NO_GIDS, ..qperf("qperf ud_bw", "qperf -t 1 -cm1 {peer} ud_bw") },
     fio(
         "fio, verb write",
-        "fio --name=sender --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=256m --iodepth=8 --verb=write",
+        "fio --name=sender --thread --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=256m --iodepth=8 --verb=write",
     ),
     fio(
         "fio, verb read",
-        "fio --name=sender --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=256m --iodepth=8 --verb=read",
+        "fio --name=sender --thread --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=256m --iodepth=8 --verb=read",
     ),
+    // Its Sends have no flow control, and no retry if the receiver is not ready. So no more messages than receives that
+    // are posted at the beginning.
     fio(
         "fio, verb send",
-        "fio --name=sender --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=256m --iodepth=8 --verb=send",
+        "fio --name=sender --thread --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=512k --iodepth=8 --verb=send",
     ),
     Program {
         name: "librpma: read, write, flush",

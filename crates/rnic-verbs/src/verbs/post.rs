@@ -18,7 +18,7 @@ impl Device {
     }
 
     /// Posts a request like [`Device::post_send`], to a queue pair that spreads its requests over paths
-    /// ([`Extras::spread`]). Requests with the same `entropy` take the same path.
+    /// ([`Extras::spread`](crate::Extras::spread)). Requests with the same `entropy` take the same path.
     ///
     /// # Errors
     /// As [`Device::post_send`]. Also if the queue pair does not spread requests.

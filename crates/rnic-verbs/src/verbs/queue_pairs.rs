@@ -355,7 +355,7 @@ impl Device {
     }
 
     /// RTS to SQD: the queue pair finishes messages that it has begun to send, and begins no other.
-    /// [`Event::SendQueueDrained`] follows when these messages are completed.
+    /// [`Event::SendQueueDrained`](crate::Event::SendQueueDrained) follows when these messages are completed.
     ///
     /// # Errors
     /// If the state is not RTS.
@@ -369,7 +369,8 @@ impl Device {
         Ok(())
     }
 
-    /// Any state to ERR: all outstanding work requests complete with [`Status::WorkRequestFlushed`].
+    /// Any state to ERR: all outstanding work requests complete with
+    /// [`Status::WorkRequestFlushed`](crate::Status::WorkRequestFlushed).
     ///
     /// # Errors
     /// If there is no such queue pair.
