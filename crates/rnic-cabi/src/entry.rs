@@ -67,10 +67,10 @@ pub unsafe fn counted<T>(items: impl FnOnce() -> Result<Vec<*mut T>, c_int>, cou
     })
 }
 
-/// Frees a list of [`list`]; null is no list.
+/// Frees a list that [`counted`] has made; null is no list.
 ///
 /// # Safety
-/// The list is null, or was made by [`list`], still ends with null, and was not freed.
+/// The list is null, or was made by [`counted`], still ends with null, and was not freed.
 pub unsafe fn free_list<T>(list: *mut *mut T) {
     if list.is_null() {
         return;
