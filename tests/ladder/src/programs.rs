@@ -123,14 +123,19 @@ const fn qperf(name: &'static str, client: &'static str) -> Program {
     }
 }
 
-const fn fio(name: &'static str, client: &'static str) -> Program {
+/// fio on the receiving side, for as many bytes as the sender has.
+const RECEIVER: &str = "fio --name=receiver --thread --rw=read --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc \
+     --bs=64k --size=256m --iodepth=8";
+const RECEIVER_OF_SENDS: &str = "fio --name=receiver --thread --rw=read --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc \
+     --bs=64k --size=512k --iodepth=8";
+
+const fn fio(name: &'static str, server: &'static str, client: &'static str) -> Program {
     Program {
         name,
         package: "fio",
         needs: "fio",
         ready: Ready::Called("rdma_listen"),
-        server: "fio --name=receiver --thread --rw=read --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k \
-                 --size=256m --iodepth=8",
+        server,
         client,
         expect: "bw=",
         reader: Reader::Fio,
@@ -292,16 +297,19 @@ pub const ALL: &[Program] = &[
     Program { known: NO_GIDS, ..qperf("qperf ud_bw", "qperf -t 1 -cm1 {peer} ud_bw") },
     fio(
         "fio, verb write",
+        RECEIVER,
         "fio --name=sender --thread --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=256m --iodepth=8 --verb=write",
     ),
     fio(
         "fio, verb read",
+        RECEIVER,
         "fio --name=sender --thread --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=256m --iodepth=8 --verb=read",
     ),
     // Its Sends have no flow control, and no retry if the receiver is not ready. So no more messages than receives that
     // are posted at the beginning.
     fio(
         "fio, verb send",
+        RECEIVER_OF_SENDS,
         "fio --name=sender --thread --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=512k --iodepth=8 --verb=send",
     ),
     Program {
