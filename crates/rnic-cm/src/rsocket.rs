@@ -124,7 +124,7 @@ impl ConnectData {
 /// What a message says: immediate data of a Write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Immediate {
-    /// So many bytes were written to the receiver's ring.
+    /// Number of bytes that a Write has put into the receiver's ring.
     Data(u32),
     /// The number of the first Write with data for which the sender has no receive request. An entry of the receiver's
     /// target list may have been written.
@@ -200,7 +200,7 @@ pub struct Inbox {
     size: u32,
     /// Receive requests.
     queue: u16,
-    /// Lengths of what has arrived and was not read, in order.
+    /// Lengths of the messages that have arrived and are not read yet, oldest first.
     messages: VecDeque<u32>,
     unread: u32,
     /// Offset of the next byte that the program reads.

@@ -4,7 +4,9 @@ use crate::common::{Running, alone, command, has, start};
 use crate::interface::compile;
 use crate::ladder::await_listener;
 use rnic_netns::Namespace;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
 
 /// Runs a server and its client; returns the output of both.
 fn both(namespace: &Namespace, server: &str, client: &str) -> [String; 2] {
@@ -65,21 +67,29 @@ fn rcopy_copies_a_file() {
     });
 }
 
+/// Makes commands of `stream.c`, a program that knows sockets only, with librspreload.so; `None` if something for it is
+/// not installed.
+fn over_sockets() -> Option<impl Fn(&str) -> Command> {
+    // Tests of this file run at the same time, and all start the one program.
+    static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| compile(&programs("stream.c"), &[]));
+    let preload = Path::new("/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so");
+    let program = PROGRAM.as_deref()?;
+    if !preload.exists() {
+        eprintln!("skipped: librspreload.so of librdmacm1 is not installed");
+        return None;
+    }
+    Some(move |arguments: &str| {
+        let mut command = command(&format!("{} {arguments}", program.display()));
+        command.env("RNIC_TRACE", "1").env("LD_PRELOAD", preload);
+        command
+    })
+}
+
 /// A program that knows sockets only.
 #[test]
 fn programs_with_sockets_run_over_rsockets() {
-    let preload = Path::new("/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so");
-    let Some(program) = compile(&programs("stream.c"), &[]) else { return };
-    if !preload.exists() {
-        eprintln!("skipped: librspreload.so of librdmacm1 is not installed");
-        return;
-    }
+    let Some(with) = over_sockets() else { return };
     alone(|namespace| {
-        let with = |arguments: &str| {
-            let mut command = command(&format!("{} {arguments}", program.display()));
-            command.env("RNIC_TRACE", "1").env("LD_PRELOAD", preload);
-            command
-        };
         let server = start(namespace, &mut with("server 9000"));
         await_listener(&server);
         let client = start(namespace, &mut with("client 9000 127.0.0.1")).end();
@@ -91,7 +101,7 @@ fn programs_with_sockets_run_over_rsockets() {
     });
 }
 
-fn programs(name: &str) -> std::path::PathBuf {
+fn programs(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
 }
 
@@ -112,18 +122,8 @@ fn rsockets_answer_as_sockets_do() {
 /// A peer that is killed ends the connection.
 #[test]
 fn the_death_of_a_peer_ends_a_stream() {
-    let Some(program) = compile(&programs("stream.c"), &[]) else { return };
-    let preload = Path::new("/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so");
-    if !preload.exists() {
-        eprintln!("skipped: librspreload.so of librdmacm1 is not installed");
-        return;
-    }
+    let Some(with) = over_sockets() else { return };
     alone(|namespace| {
-        let with = |arguments: &str| {
-            let mut command = command(&format!("{} {arguments}", program.display()));
-            command.env("RNIC_TRACE", "1").env("LD_PRELOAD", preload);
-            command
-        };
         let server = start(namespace, &mut with("idle 9001"));
         await_listener(&server);
         let client = start(namespace, &mut with("wait 9001 127.0.0.1"));

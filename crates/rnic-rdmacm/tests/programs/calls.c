@@ -1,38 +1,13 @@
 /* Calls librdmacm in right and in wrong ways, and says which answer was not expected. */
-#include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int wrong;
-
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            printf("line %d: not %s (errno %d)\n", __LINE__, #condition, errno); \
-            wrong = 1; \
-        } \
-    } while (0)
-
-#define REFUSED(call, error) \
-    do { \
-        errno = 0; \
-        CHECK((call) == -1 && errno == (error)); \
-    } while (0)
-
-static struct sockaddr_in address(const char *ip, int port)
-{
-    struct sockaddr_in sin = { .sin_family = AF_INET, .sin_port = htons(port) };
-
-    inet_pton(AF_INET, ip, &sin.sin_addr);
-    return sin;
-}
+#include "checks.h"
 
 #define ADDRESS(ip, port) ((struct sockaddr *)(struct sockaddr_in[]){ address(ip, port) })
 

@@ -95,8 +95,8 @@ impl Device {
     }
 
     /// Registers `len` bytes of memory without bytes, for simulations: packets carry the lengths of its data, but the
-    /// data of what is read from it is undefined, and what is written to it is discarded. All checks of keys, rights
-    /// and bounds apply. Atomics fail.
+    /// bytes that a read returns are undefined, and written bytes are discarded. All checks of keys, rights and bounds
+    /// apply. Atomics fail.
     ///
     /// # Errors
     /// As [`Device::register`].
