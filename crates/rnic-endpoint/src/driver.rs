@@ -61,6 +61,8 @@ impl Driver {
     const ARRIVED_BYTES: usize = 256 << 10;
     /// Maximum batches of packets that a round sends before it receives again.
     const BATCHES: usize = 4;
+    /// How long [`Driver::flush`] waits at most for room in the send buffer.
+    const ROOM: Time = Time::from_ms(10);
     /// Maximum packets of an arrival (packets that one system call received) that counts as a lone message, for which
     /// the application may be waiting. It is 2 because in a ping-pong a message and an ACK arrive together.
     const LONE: usize = 2;
@@ -96,18 +98,32 @@ impl Driver {
 
     /// Does one round: receives packets, fires timers and sends packets. Returns whether there was any work.
     pub(crate) fn progress(&mut self, device: &Mutex<Device>) -> io::Result<bool> {
-        let mut worked = self.send_first && self.send(device);
+        let mut worked = self.send_first && self.send(device, Driver::BATCHES);
         worked |= self.receive(device)?;
-        worked |= !self.send_first && self.send(device);
+        worked |= !self.send_first && self.send(device, Driver::BATCHES);
         if worked {
             self.idle.worked(self.clock.now_for(device));
         }
         Ok(worked)
     }
 
-    /// Sends the packets that wait to be sent. Callers do so before they destroy a queue pair or close the device.
+    /// Gives each queue pair that has packets to send one turn. Callers do so before they destroy a queue pair or close
+    /// the device, because the peer may wait for an ACK that is among these packets, and nobody would acknowledge a
+    /// retransmission. If the send buffer is full, it waits for room, but not long.
     pub(crate) fn flush(&mut self, device: &Mutex<Device>) {
-        self.send(device);
+        // A packet that the last batch holds back takes a turn too.
+        let turns = lock(device).ready() + 1;
+        self.send(device, turns);
+        let begin = self.clock.now_for(device);
+        while self.waiting {
+            let waited = self.clock.now_for(device).saturating_sub(begin);
+            let left = Driver::ROOM.saturating_sub(waited);
+            // An error of the port is found by the next round.
+            if left == Time::ZERO || self.port.wait(Interest::ArrivalOrRoom, Some(left)).is_err() {
+                return;
+            }
+            self.send(device, turns);
+        }
     }
 
     /// Spins once, or sleeps until a packet arrives, a timer is due, work is posted, or `left` has passed. Called after
@@ -182,7 +198,8 @@ impl Driver {
         Ok(worked)
     }
 
-    fn send(&mut self, device: &Mutex<Device>) -> bool {
+    /// Fires timers, and sends at most `turns` batches of packets. Returns whether there was any work.
+    fn send(&mut self, device: &Mutex<Device>, turns: usize) -> bool {
         let mut worked = false;
         self.waiting = false;
         if self.taken < self.batch.count() {
@@ -193,7 +210,7 @@ impl Driver {
             device.on_time(now);
             worked = device.take_news();
         }
-        for _ in 0..Driver::BATCHES {
+        for _ in 0..turns {
             if self.taken >= self.batch.count() {
                 let now = self.clock.now_for(device);
                 let mut device = lock(device);

@@ -333,6 +333,11 @@ impl Device {
         self.timers.first().map(|(at, _)| *at)
     }
 
+    /// Number of queue pairs that may have packets to send now.
+    pub fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
     /// Whether a queue pair may have a packet to send now.
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
