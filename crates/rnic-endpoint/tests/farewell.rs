@@ -14,19 +14,20 @@ const PAIRS: usize = 16;
 const LEN: usize = 4_096;
 
 struct End {
+    device: Device,
     cq: CompletionQueue,
     qps: Vec<QueuePair>,
     region: MemoryRegion,
 }
 
-fn end(mode: Mode) -> End {
-    let config = Config { mode, acknowledge: Acknowledge::WithNextPoll, ..Config::default() };
+fn end() -> End {
+    let config = Config { mode: Mode::Polled, acknowledge: Acknowledge::WithNextPoll, ..Config::default() };
     let device = Device::open_at("127.0.0.1:0".parse().unwrap(), config).unwrap();
     let cq = device.completion_queue(4 * PAIRS as u32).unwrap();
     let domain = device.protection_domain();
     let region = domain.register(vec![0; LEN], Access::ALL).unwrap();
     let qps = (0..PAIRS).map(|_| domain.queue_pair(&QpOptions::new(&cq)).unwrap()).collect();
-    End { cq, qps, region }
+    End { device, cq, qps, region }
 }
 
 /// One poll receives a message of each queue pair. Then the program destroys the queue pairs, in the order of creation
@@ -34,7 +35,7 @@ fn end(mode: Mode) -> End {
 #[test]
 fn acks_of_all_queue_pairs_leave_before_the_first_is_destroyed() {
     for reversed in [false, true] {
-        let (sender, mut receiver) = (end(Mode::Thread), end(Mode::Polled));
+        let (sender, mut receiver) = (end(), end());
         let options = PathOptions { mtu: Some(1_024), ..PathOptions::default() };
         for (from, to) in sender.qps.iter().zip(&receiver.qps) {
             from.connect(&to.address(), &options).unwrap();
@@ -44,8 +45,8 @@ fn acks_of_all_queue_pairs_leave_before_the_first_is_destroyed() {
         for from in &sender.qps {
             from.post(1, SendOp::Send, &[sender.region.slice(0, LEN).unwrap()]).unwrap();
         }
-        // All messages arrive, and nobody receives them yet.
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        // All messages are in the receiver's socket before it receives the first.
+        while sender.device.progress().unwrap() {}
         let mut out = [Completion::BLANK; PAIRS];
         let mut received = 0;
         while received < PAIRS {

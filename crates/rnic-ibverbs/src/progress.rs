@@ -13,8 +13,8 @@
 
 use rnic_endpoint::{Clock, Device, Time, TimeSource};
 use rnic_verbs::{Completion, CqId, VerbsError};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -42,6 +42,35 @@ struct State {
     closing: AtomicBool,
 }
 
+/// The devices of a process that are open, for [`end`], and the process: a child that `fork` made has copies of them, but
+/// not their threads.
+static OPEN: Mutex<(u32, Vec<Weak<State>>)> = Mutex::new((0, Vec::new()));
+
+/// Notes a device for [`end`].
+fn note(state: &Arc<State>) {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    if open.0 != process {
+        if open.0 == 0 {
+            // SAFETY: the function has the right type, and stays.
+            unsafe { libc::atexit(end) };
+        }
+        *open = (process, Vec::new());
+    }
+    open.1.retain(|state| state.strong_count() > 0);
+    open.1.push(Arc::downgrade(state));
+}
+
+/// The process ends, perhaps without destroying its queue pairs. The ACKs of what it has received leave before, as they
+/// would from a NIC.
+extern "C" fn end() {
+    // A thread that opens a device meanwhile, or a thread of the parent at the time of a fork, may have the lock.
+    let Ok(open) = OPEN.try_lock() else { return };
+    if open.0 == std::process::id() {
+        open.1.iter().filter_map(Weak::upgrade).for_each(|state| state.device.settle());
+    }
+}
+
 /// The progress of a device.
 pub(crate) struct Progress {
     state: Arc<State>,
@@ -60,6 +89,7 @@ impl Progress {
             patience: AtomicU32::new(PATIENCE.0),
             closing: AtomicBool::new(false),
         });
+        note(&state);
         let theirs = state.clone();
         let thread = std::thread::Builder::new().name("rnic".to_string()).spawn(move || theirs.run())?;
         Ok(Progress { state, thread: Some(thread) })

@@ -1,6 +1,6 @@
 //! Many processes on one address, and processes that die.
 
-use crate::common::{alone, await_port, both, command, has, linked, start};
+use crate::common::{alone, await_port, both, command, has, linked, program, start};
 use rnic_netns::Namespace;
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,18 @@ fn connections_survive_the_death_of_the_first_process() {
         let output = client.end().success();
         assert!(output.contains("#bytes"), "{output}");
         server.end().success();
+    });
+}
+
+/// A process receives a message and ends at once, without destroying its queue pair: its NIC acknowledges the message.
+#[test]
+fn a_process_that_exits_has_acknowledged_what_it_received() {
+    let Some(program) = program("leave") else { return };
+    alone(|namespace| {
+        for _ in 0..10 {
+            let output = start(namespace, &mut command(program.to_str().unwrap())).end().success();
+            assert_eq!(output, "acknowledged\n");
+        }
     });
 }
 
