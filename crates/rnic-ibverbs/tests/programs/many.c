@@ -1,4 +1,4 @@
-/* Connects many queue pairs of one process in pairs; each sends a message to its partner. */
+/* Connects many queue pairs of one process in pairs; each sends a message of some 64-bit words to its partner. */
 #include <infiniband/verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,15 +8,16 @@
 
 int main(int argc, char **argv) {
     int count = argc > 1 ? atoi(argv[1]) : 100;
+    size_t words = argc > 2 ? atoi(argv[2]) : 1, bytes = words * sizeof(uint64_t);
     struct ibv_device **list = ibv_get_device_list(NULL);
     CHECK(list && list[0]);
     struct ibv_context *context = ibv_open_device(list[0]);
     CHECK(context);
     struct ibv_pd *pd = ibv_alloc_pd(context);
     struct ibv_cq *cq = ibv_create_cq(context, 4 * count, NULL, NULL, 0);
-    uint64_t *memory = calloc(2 * count, sizeof *memory);
+    uint64_t *memory = calloc(2 * count, bytes);
     CHECK(pd && cq && memory);
-    struct ibv_mr *mr = ibv_reg_mr(pd, memory, 2 * count * sizeof *memory, IBV_ACCESS_LOCAL_WRITE);
+    struct ibv_mr *mr = ibv_reg_mr(pd, memory, 2 * count * bytes, IBV_ACCESS_LOCAL_WRITE);
     CHECK(mr);
     struct ibv_qp **qps = calloc(count, sizeof *qps);
     for (int i = 0; i < count; i++) {
@@ -32,7 +33,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < count; i++) {
         struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
         CHECK(ibv_modify_qp(qps[i], &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
-        struct ibv_sge sge = {(uintptr_t)&memory[count + i], sizeof *memory, mr->lkey};
+        struct ibv_sge sge = {(uintptr_t)&memory[(count + i) * words], bytes, mr->lkey};
         struct ibv_recv_wr receive = {.wr_id = i, .sg_list = &sge, .num_sge = 1}, *bad;
         CHECK(ibv_post_recv(qps[i], &receive, &bad) == 0);
         attr = (struct ibv_qp_attr){
@@ -51,8 +52,10 @@ int main(int argc, char **argv) {
             IBV_QP_MAX_QP_RD_ATOMIC) == 0);
     }
     for (int i = 0; i < count; i++) {
-        memory[i] = 1000000 + i;
-        struct ibv_sge sge = {(uintptr_t)&memory[i], sizeof *memory, mr->lkey};
+        for (size_t word = 0; word < words; word++) {
+            memory[i * words + word] = 1000000 * (word + 1) + i;
+        }
+        struct ibv_sge sge = {(uintptr_t)&memory[i * words], bytes, mr->lkey};
         struct ibv_send_wr send = {
             .wr_id = i, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED,
         }, *bad;
@@ -70,7 +73,9 @@ int main(int argc, char **argv) {
         left -= polled;
     }
     for (int i = 0; i < count; i++) {
-        CHECK(memory[count + i] == 1000000u + (i ^ 1));
+        for (size_t word = 0; word < words; word++) {
+            CHECK(memory[(count + i) * words + word] == 1000000 * (word + 1) + (i ^ 1));
+        }
         CHECK(ibv_destroy_qp(qps[i]) == 0);
     }
     CHECK(ibv_dereg_mr(mr) == 0 && ibv_destroy_cq(cq) == 0 && ibv_dealloc_pd(pd) == 0);
