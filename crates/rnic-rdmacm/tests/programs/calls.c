@@ -67,7 +67,7 @@ static void identifiers(void)
     REFUSED(rdma_bind_addr(a, ADDRESS("192.0.2.1", 5)), EADDRNOTAVAIL);
     CHECK(rdma_bind_addr(a, ADDRESS("127.0.0.1", 7000)) == 0);
     REFUSED(rdma_bind_addr(a, ADDRESS("127.0.0.1", 7001)), EINVAL);
-    CHECK(a->verbs && a->port_num == 1 && ntohs(rdma_get_src_port(a)) == 7000);
+    CHECK(a->verbs && a->pd && a->port_num == 1 && ntohs(rdma_get_src_port(a)) == 7000);
     CHECK(rdma_create_id(channel, &b, NULL, RDMA_PS_TCP) == 0);
     REFUSED(rdma_bind_addr(b, ADDRESS("0.0.0.0", 7000)), EADDRINUSE);
     CHECK(rdma_bind_addr(b, ADDRESS("0.0.0.0", 0)) == 0);
