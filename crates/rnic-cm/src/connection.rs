@@ -73,6 +73,8 @@ pub(crate) struct Connection {
     pub(crate) orphan: bool,
     /// Whether this side has sent the REQ.
     pub(crate) active: bool,
+    /// When this side has sent it first.
+    pub(crate) asked: Time,
     /// The service of the REQ or SIDR_REQ.
     pub(crate) service: u64,
     /// Own queue pair number, which a DREQ must name.
@@ -90,6 +92,11 @@ pub(crate) struct Connection {
     pub(crate) response: Option<Box<MadBytes>>,
     pub(crate) deadline: Option<Time>,
 }
+
+/// How long a peer on which nobody listens yet is asked again, and the pause between. Programs tell their clients to
+/// connect when they are about to listen. Managers of this crate let such a request wait, and refuse it after this
+/// time; Linux refuses it at once, and the step is too fast here for the time that it takes over a NIC to be enough.
+pub(crate) const ABOUT_TO_LISTEN: (Time, Time) = (Time::from_ms(1_000), Time::from_ms(100));
 
 /// The time that a code of 5 bits stands for: 4.096 us times 2 to the power of the code; at most 275 s, so that no peer
 /// can make this side wait for hours.

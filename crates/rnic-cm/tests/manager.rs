@@ -454,6 +454,29 @@ fn requests_wait_for_a_listener_that_is_expected() {
     assert_eq!((side.len(), side.poll_transmit()), (16, None));
 }
 
+/// A peer that refuses at once, as Linux does, is asked again for a second: its program may be about to listen.
+#[test]
+fn a_peer_that_does_not_listen_yet_is_asked_again() {
+    let mut net = Net::new(|_| false);
+    let a = net.connect();
+    for _ in 0..3 {
+        assert!(net.wait());
+        assert_eq!((net.take(0), net.take(1)), (vec![], vec![]));
+    }
+    assert_eq!((net.now, net.messages), (Time::from_ms(300), 8));
+    net.sides[1].listen(net.now, SERVICE, LISTENER, 0).unwrap();
+    assert!(matches!(net.expect(1), Event::Request { .. }));
+    assert_eq!(net.now, Time::from_ms(400));
+    net.sides[0].destroy(net.now, a);
+    net.settle();
+    // Nobody ever listens.
+    let mut net = Net::new(|_| false);
+    net.connect();
+    assert!(matches!(net.expect(0), Event::Rejected { reason: reason::INVALID_SERVICE, .. }));
+    assert_eq!((net.now, net.messages), (Time::from_ms(1_000), 22));
+    assert!(net.sides.iter().all(Manager::is_empty));
+}
+
 /// The REP is retransmitted as often and as fast as the REQ says, within reason.
 #[test]
 fn a_reply_keeps_the_times_of_its_request() {

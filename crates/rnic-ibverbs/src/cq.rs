@@ -205,36 +205,46 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
 /// # Safety
 /// By the contract of libibverbs.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, out: *mut ibv_wc) -> c_int {
-    /// Completions that are taken under one lock.
-    const BATCH: usize = 16;
     entry(-1, || {
-        // SAFETY: by the contract of libibverbs.
-        let (context, state) = unsafe { (context::state((*cq).context), state(cq)) };
-        let wanted = usize::try_from(entries).unwrap_or(0);
-        let mut completions = [Completion::BLANK; BATCH];
-        let mut done = 0;
-        while done < wanted {
-            let room = BATCH.min(wanted - done);
-            let count = match context.poll(state.id, &mut completions[..room]) {
-                Ok(count) => count,
-                // Completions were lost. Those that are left come first.
-                Err(_) if done > 0 => break,
-                Err(error) => {
-                    crate::entry::set_errno(number(&error));
-                    return -1;
-                }
-            };
-            for completion in &completions[..count] {
-                // SAFETY: by the contract of libibverbs there is room for `entries` completions.
-                unsafe { out.add(done).write(wc(completion)) };
-                done += 1;
-            }
-            if count < room {
-                break;
-            }
+        // SAFETY: by the contract of libibverbs there is room for `entries` completions.
+        unsafe {
+            let wanted = usize::try_from(entries).unwrap_or(0);
+            // Most programs that wait for a message ask for one completion.
+            if wanted == 1 { poll_in_batches::<1>(cq, 1, out) } else { poll_in_batches::<16>(cq, wanted, out) }
         }
-        done as c_int
     })
+}
+
+/// Takes completions, up to `BATCH` of them under one lock.
+///
+/// # Safety
+/// The queue exists, and `out` has room for `wanted` completions.
+unsafe fn poll_in_batches<const BATCH: usize>(cq: *mut ibv_cq, wanted: usize, out: *mut ibv_wc) -> c_int {
+    // SAFETY: the caller's promise.
+    let (context, state) = unsafe { (context::state((*cq).context), state(cq)) };
+    let mut completions = [Completion::BLANK; BATCH];
+    let mut done = 0;
+    while done < wanted {
+        let room = BATCH.min(wanted - done);
+        let count = match context.poll(state.id, &mut completions[..room]) {
+            Ok(count) => count,
+            // Completions were lost. Those that are left come first.
+            Err(_) if done > 0 => break,
+            Err(error) => {
+                crate::entry::set_errno(number(&error));
+                return -1;
+            }
+        };
+        for completion in &completions[..count] {
+            // SAFETY: the caller's promise.
+            unsafe { out.add(done).write(wc(completion)) };
+            done += 1;
+        }
+        if count < room {
+            break;
+        }
+    }
+    done as c_int
 }
 
 /// # Safety

@@ -10,6 +10,7 @@ use crate::trace;
 use crate::window;
 use libc::c_int;
 use rnic_verbs::{Data, Device, Qpn, Recipient, RecvRequest, SendFlags, SendOp, SendRequest, Sge, VerbsError};
+use std::mem::MaybeUninit;
 
 /// Maximum number of scatter-gather elements of a request; the device has the same limit.
 pub(crate) const MAX_SGE: usize = 32;
@@ -89,6 +90,35 @@ pub(crate) unsafe fn gather(out: &mut Vec<u8>, addr: *const u8, len: usize) {
 /// Maximum bytes of inline data that are copied for one request; the device has the same limit.
 pub(crate) const MAX_INLINE: u64 = 1_024;
 
+/// The inline data of a request.
+struct Inline {
+    bytes: [MaybeUninit<u8>; MAX_INLINE as usize],
+    len: usize,
+}
+
+impl Inline {
+    const EMPTY: Inline = Inline { bytes: [MaybeUninit::uninit(); MAX_INLINE as usize], len: 0 };
+
+    /// Appends the bytes of these elements, through raw pointers as in [`gather`].
+    ///
+    /// # Safety
+    /// By the contract of libibverbs the bytes are readable.
+    unsafe fn gather(&mut self, sges: &[Sge]) -> Result<&[u8], Refused> {
+        for sge in sges {
+            let len = sge.len as usize;
+            let Some(room) = self.bytes[self.len..].get_mut(..len) else {
+                return Err(VerbsError::Limit { what: "bytes of inline data", limit: MAX_INLINE }.into());
+            };
+            let from = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
+            // SAFETY: there is room for `len` bytes, which are readable by the caller's promise.
+            unsafe { std::ptr::copy_nonoverlapping(from, room.as_mut_ptr().cast(), len) };
+            self.len += len;
+        }
+        // SAFETY: the first `len` bytes were written.
+        Ok(unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.len) })
+    }
+}
+
 /// The flags of a send request.
 pub(crate) fn flags(flags: u32) -> SendFlags {
     SendFlags {
@@ -134,20 +164,12 @@ unsafe fn send(verbs: &mut Device, qp: &qp::QpState, wr: *const ibv_send_wr) -> 
     };
     // SAFETY: the caller's promise.
     let sges = unsafe { Sges::read(wr.sg_list, wr.num_sge) }?;
-    let mut bytes = Vec::new();
+    let mut inline = Inline::EMPTY;
     let data = if op.is_local() {
         Data::Gather(&[])
     } else if wr.send_flags & IBV_SEND_INLINE != 0 && !op.is_fetching() {
-        let total: u64 = sges.list().iter().map(|sge| u64::from(sge.len)).sum();
-        if total > MAX_INLINE {
-            return Err(VerbsError::Limit { what: "bytes of inline data", limit: MAX_INLINE }.into());
-        }
-        for sge in sges.list() {
-            let from = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
-            // SAFETY: the caller's promise.
-            unsafe { gather(&mut bytes, from, sge.len as usize) };
-        }
-        Data::Inline(&bytes)
+        // SAFETY: the caller's promise.
+        Data::Inline(unsafe { inline.gather(sges.list()) }?)
     } else {
         Data::Gather(sges.list())
     };

@@ -103,7 +103,8 @@ unsafe fn create(
             return Err(libc::EOPNOTSUPP);
         }
     };
-    if attr.send_cq.is_null() || attr.recv_cq.is_null() {
+    if pd.is_null() || attr.send_cq.is_null() || attr.recv_cq.is_null() {
+        trace::line(format_args!("{verb} refused: a queue pair needs a protection domain and completion queues"));
         return Err(libc::EINVAL);
     }
     // SAFETY: by the contract of libibverbs the objects exist.

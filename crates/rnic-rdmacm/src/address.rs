@@ -52,7 +52,8 @@ fn claim(devices: &[&'static Device], service: u64, shared: bool) -> Result<(), 
 /// Binds an identifier to an address, and to a port of it; port 0 stands for any.
 ///
 /// # Errors
-/// `EINVAL` if it is bound already; `EADDRNOTAVAIL` if the address has no device; `EADDRINUSE`.
+/// `EINVAL` if it is bound already; `EADDRNOTAVAIL` if the address has no device; `ENODEV` if there is no device at all;
+/// `EADDRINUSE`.
 ///
 /// # Safety
 /// The identifier is one of this library.
@@ -64,10 +65,11 @@ pub(crate) unsafe fn bind(id: *mut rdma_cm_id, address: SocketAddr) -> Result<()
         return Err(libc::EINVAL);
     }
     let address = SocketAddr::new(local_device(address.ip()).unwrap_or(address.ip()), address.port());
-    let devices = if address.ip().is_unspecified() {
-        let all = device::all()?;
+    let all = if address.ip().is_unspecified() { device::all()? } else { Vec::new() };
+    let devices: Vec<_> = if address.ip().is_unspecified() {
         let admits = |ip: IpAddr| ip.is_ipv4() == address.is_ipv4() || address.is_ipv6() && !inner.family_only;
-        all.into_iter().filter(|device| admits(device.ip)).collect()
+        // Without a device of this family nobody can connect, and the call succeeds nevertheless, as on Linux.
+        all.iter().copied().filter(|device| admits(device.ip)).collect()
     } else {
         let device = device::of(address.ip()).map_err(|error| {
             trace(format_args!("rdma_bind_addr refused: {} is no address of a device", address.ip()));
@@ -75,7 +77,7 @@ pub(crate) unsafe fn bind(id: *mut rdma_cm_id, address: SocketAddr) -> Result<()
         })?;
         vec![device]
     };
-    let Some(first) = devices.first() else { return Err(libc::ENODEV) };
+    let first = devices.first().or(all.first()).ok_or(libc::ENODEV)?;
     let service = |port| ip::service(space as u16, port);
     let port = match address.port() {
         0 => {

@@ -119,7 +119,9 @@ pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_i
                 address::bind(id, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))?;
             }
             let mut inner = lock(&state.inner);
-            if inner.listening || inner.connection.is_some() || inner.bound.is_empty() {
+            // Bound to no device is only who listens at all addresses of a family that no device has.
+            let is_bound = !inner.bound.is_empty() || inner.local.is_some_and(|local| local.ip().is_unspecified());
+            if inner.listening || inner.connection.is_some() || !is_bound {
                 return Err(libc::EINVAL);
             }
             let backlog = usize::try_from(backlog).unwrap_or(0);

@@ -311,6 +311,10 @@ pub(crate) unsafe fn show_addresses(id: *mut rdma_cm_id, inner: &Inner) {
         if let Some(device) = inner.device {
             (*id).verbs = device.context;
             (*id).port_num = 1;
+            // As rdma-core does: UCX creates queue pairs of its own with this domain.
+            if (*id).pd.is_null() {
+                (*id).pd = device.pd().unwrap_or(std::ptr::null_mut());
+            }
             let dgid = inner.remote.map_or([0; 16], |remote| ip::gid(remote.ip()));
             (*addr).ibaddr =
                 rdma_ib_addr { sgid: ibv_gid { raw: ip::gid(device.ip) }, dgid: ibv_gid { raw: dgid }, pkey: 0xffff };

@@ -264,7 +264,8 @@ impl Manager {
         request.local_response_timeout = self.limits.response_timeout;
         let transaction = u64::from(self.rng.next_u32()) << 32 | u64::from(id);
         self.insert(id, peer, token, State::RequestSent, transaction, request.service);
-        self.entry(id).qpn = request.qpn;
+        let connection = self.entry(id);
+        (connection.qpn, connection.asked) = (request.qpn, now);
         self.send_until_answered(now, id, Message::Request(request));
         Ok(id)
     }

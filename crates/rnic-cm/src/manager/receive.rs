@@ -1,7 +1,7 @@
 //! What happens when a MAD arrives.
 
 use super::{EARLY, Event, Listener, Manager, SERVICE_TIMEOUT, Transmit};
-use crate::connection::{Probe, State, time_of};
+use crate::connection::{ABOUT_TO_LISTEN, Probe, State, time_of};
 use crate::message::{About, MadBytes, Message, Parsed, Reject, Request, private, reason};
 use crate::{ip, stray};
 use rnic_transport::time::Time;
@@ -240,6 +240,14 @@ impl Manager {
                 if reject.about == About::Other && reject.reason == reason::INVALID_ID =>
             {
                 self.ended(now, id, true);
+            }
+            // Perhaps somebody is about to listen.
+            (Message::Reject(reject), State::RequestSent)
+                if reject.reason == reason::INVALID_SERVICE
+                    && now < connection.asked.saturating_add(ABOUT_TO_LISTEN.0)
+                    && connection.waiting.as_ref().is_some_and(|waiting| waiting.retries > 0) =>
+            {
+                self.set_deadline(id, Some(now.saturating_add(ABOUT_TO_LISTEN.1)));
             }
             (
                 Message::Reject(reject),

@@ -29,6 +29,7 @@ impl Manager {
             token,
             orphan: false,
             active: matches!(state, State::RequestSent | State::ServiceSent),
+            asked: Time::ZERO,
             service,
             qpn: 0,
             remote_qpn: 0,

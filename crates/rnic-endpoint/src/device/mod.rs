@@ -234,11 +234,12 @@ impl Device {
     }
 
     /// Sleeps until the device has sent or received packets, or `timeout` has passed. For an application that has no
-    /// work of its own and only responds to its peers. May return early.
+    /// work of its own and only responds to its peers. May return early. Returns whether this thread has moved packets
+    /// at once, without sleeping.
     ///
     /// # Errors
     /// When the device is closed or a system call fails.
-    pub fn wait(&self, timeout: Time) -> Result<(), Error> {
+    pub fn wait(&self, timeout: Time) -> Result<bool, Error> {
         self.shared().progress_or_wait(None, timeout)
     }
 

@@ -213,11 +213,12 @@ impl Shared {
     }
 
     /// Receives packets, fires timers and sends packets once. If there was nothing to do, sleeps until there is, `cq`
-    /// has completions, or `left` has passed. If another thread holds the driver, only sleeps.
-    pub(crate) fn progress_or_wait(&self, cq: Option<CqId>, left: Time) -> Result<(), Error> {
+    /// has completions, or `left` has passed. If another thread holds the driver, only sleeps. Returns whether there was
+    /// work, so that it did not sleep.
+    pub(crate) fn progress_or_wait(&self, cq: Option<CqId>, left: Time) -> Result<bool, Error> {
         self.alive()?;
         let lead = if self.mode == Mode::Polled { self.try_lead() } else { None };
-        let Some(mut driver) = lead else { return self.follow(cq, left) };
+        let Some(mut driver) = lead else { return self.follow(cq, left).map(|()| false) };
         let worked = driver.progress(&self.verbs)?;
         // If another thread causes a completion after this check, `posted` wakes the port, so the sleep ends.
         let complete = || cq.is_some_and(|cq| self.verbs().cq_len(cq) > 0);
@@ -231,7 +232,7 @@ impl Shared {
         while self.asking.load(Ordering::Acquire) > 0 {
             std::thread::yield_now();
         }
-        Ok(())
+        Ok(worked)
     }
 
     /// Sleeps while another thread sends and receives the packets: until `cq` has completions, that thread releases the

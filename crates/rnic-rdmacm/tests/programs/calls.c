@@ -55,6 +55,7 @@ static void identifiers(void)
     struct rdma_event_channel *channel = rdma_create_event_channel();
     struct rdma_cm_event *event;
     struct rdma_cm_id *a, *b, *c;
+    struct sockaddr_in6 any = { .sin6_family = AF_INET6 };
     int on = 1;
     uint8_t tos = 8, timeout = 32;
 
@@ -66,11 +67,21 @@ static void identifiers(void)
     REFUSED(rdma_bind_addr(a, ADDRESS("192.0.2.1", 5)), EADDRNOTAVAIL);
     CHECK(rdma_bind_addr(a, ADDRESS("127.0.0.1", 7000)) == 0);
     REFUSED(rdma_bind_addr(a, ADDRESS("127.0.0.1", 7001)), EINVAL);
-    CHECK(a->verbs && a->port_num == 1 && ntohs(rdma_get_src_port(a)) == 7000);
+    CHECK(a->verbs && a->pd && a->port_num == 1 && ntohs(rdma_get_src_port(a)) == 7000);
     CHECK(rdma_create_id(channel, &b, NULL, RDMA_PS_TCP) == 0);
     REFUSED(rdma_bind_addr(b, ADDRESS("0.0.0.0", 7000)), EADDRINUSE);
     CHECK(rdma_bind_addr(b, ADDRESS("0.0.0.0", 0)) == 0);
     CHECK(!b->verbs && ntohs(rdma_get_src_port(b)) >= 32768);
+    /* No device has an IPv6 address. An identifier may listen at all of them nevertheless. */
+    CHECK(rdma_create_id(channel, &c, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_set_option(c, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on)) == 0);
+    CHECK(rdma_bind_addr(c, (struct sockaddr *)&any) == 0 && ntohs(rdma_get_src_port(c)) >= 32768);
+    CHECK(rdma_listen(c, 1) == 0 && rdma_destroy_id(c) == 0);
+    /* With IPv4 addresses too the port is that of `a`. */
+    CHECK(rdma_create_id(channel, &c, NULL, RDMA_PS_TCP) == 0);
+    any.sin6_port = htons(7000);
+    REFUSED(rdma_bind_addr(c, (struct sockaddr *)&any), EADDRINUSE);
+    CHECK(rdma_destroy_id(c) == 0);
     /* Another port space has ports of its own. */
     CHECK(rdma_create_id(channel, &c, NULL, RDMA_PS_UDP) == 0 && c->qp_type == IBV_QPT_UD);
     CHECK(rdma_bind_addr(c, ADDRESS("127.0.0.1", 7000)) == 0);

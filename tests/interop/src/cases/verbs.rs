@@ -12,6 +12,7 @@ use std::path::Path;
 
 pub(super) const CASES: &[Case] = &[
     Case { name: "verbs-pingpong", about: "ibv_{rc,uc,ud}_pingpong with rnic's libibverbs, either way", run: pingpong },
+    Case { name: "verbs-perftest", about: "perftest's programs with rnic's libibverbs, either way", run: perftest },
     Case { name: "verbs-irn", about: "RNIC_TRANSPORT=irn uses RC with the kernel, either way", run: irn },
 ];
 
@@ -26,31 +27,35 @@ fn ours(settings: &str, program: &str) -> String {
     format!("verbs run env RNIC_DEVICES={} {settings} {program}", Host::OURS.ipv4())
 }
 
-/// Runs rnic's side as the client of a server in the guest.
+/// The option by which a program gets the index of its GID. perftest's `-g` joins a multicast group.
+fn gid_option(program: &str) -> &'static str {
+    if program.starts_with("ibv_") { "-g" } else { "-x" }
+}
+
+/// Runs rnic's side as the client of a server in the guest; returns what both have printed.
 fn as_client(guest: &mut Guest, network: &HostNetwork, settings: &str, program: &str) -> Result<String> {
     let (name, options) = program.split_once(' ').unwrap_or((program, ""));
-    let index = if name.starts_with("ibv_") { "-g" } else { "-x" };
+    let index = gid_option(name);
     let server = guest.spawn(&format!("{name} -d rxe0 {index} {} {options}", Gid::Ipv4.index()))?;
     guest.await_listener(&server, OUT_OF_BAND_PORT)?;
     let client = ours(settings, &format!("{name} {index} 0 {options} {}", guest.host().ipv4()));
     let output = network.rnic(&client)?.finish()?;
-    guest.finish(server, COMMAND_PATIENCE)?;
-    Ok(output)
+    Ok(output + &guest.finish(server, COMMAND_PATIENCE)?)
 }
 
-/// Runs rnic's side as the server of a client in the guest.
+/// Runs rnic's side as the server of a client in the guest; returns what both have printed.
 fn as_server(guest: &mut Guest, network: &HostNetwork, settings: &str, program: &str) -> Result<String> {
     let (name, options) = program.split_once(' ').unwrap_or((program, ""));
-    let server = network.rnic(&ours(settings, &format!("{name} -g 0 {options}")))?;
+    let index = gid_option(name);
+    let server = network.rnic(&ours(settings, &format!("{name} {index} 0 {options}")))?;
     // It is not visible from outside when the server listens, so the client tries again until it connects.
     let client = guest.spawn(&format!(
-        "for i in $(seq 50); do {name} -d rxe0 -g {} {options} {} && exit; usleep 200000; done; exit 1",
+        "for i in $(seq 50); do {name} -d rxe0 {index} {} {options} {} && exit; usleep 200000; done; exit 1",
         Gid::Ipv4.index(),
         Host::OURS.ipv4()
     ))?;
     let output = server.finish()?;
-    guest.finish(client, COMMAND_PATIENCE)?;
-    Ok(output)
+    Ok(output + &guest.finish(client, COMMAND_PATIENCE)?)
 }
 
 fn pingpong(bench: &Bench) -> Result<()> {
@@ -63,6 +68,30 @@ fn pingpong(bench: &Bench) -> Result<()> {
         for run in [as_client as fn(&mut _, &_, &str, &str) -> _, as_server] {
             let output = run(&mut guest, &network, "", &program)?;
             ensure!(output.contains("100 iters") && !output.contains("invalid"), "{program} printed:\n{output}");
+        }
+    }
+    Ok(())
+}
+
+fn perftest(bench: &Bench) -> Result<()> {
+    needs("ib_write_bw")?;
+    let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
+    guest.reach(Host::OURS.ipv4().into())?;
+    for program in [
+        "ib_write_bw -s 5000 -n 100 -F",
+        "ib_read_bw -s 5000 -n 100 -F",
+        "ib_send_bw -s 5000 -n 100 -F",
+        "ib_atomic_bw -n 100 -F",
+        "ib_write_lat -s 64 -n 100 -F",
+        "ib_read_lat -s 64 -n 100 -F",
+        "ib_send_lat -s 64 -n 100 -F",
+        "ib_atomic_lat -n 100 -F",
+        "ib_send_bw -c UD -s 500 -n 100 -F",
+        "ib_send_lat -c UC -s 500 -n 100 -F",
+    ] {
+        for run in [as_client as fn(&mut _, &_, &str, &str) -> _, as_server] {
+            let output = run(&mut guest, &network, "", program)?;
+            ensure!(output.contains("#bytes"), "{program} printed:\n{output}");
         }
     }
     Ok(())
