@@ -11,7 +11,7 @@
 //! | [`ip`] | service IDs of port numbers; the header in which a REQ carries IP addresses |
 //! | [`packet`] | the RoCEv2 packet that carries a MAD |
 //! | [`manager`] | the state machine of all connections of an address |
-//! | [`rsocket`] | the protocol of rsockets |
+//! | [`rsocket`], [`datagram`] | the protocols of rsockets: streams, datagrams |
 //! | [`stray`] | what a host answers to messages that belong to no connection |
 //!
 //! A peer may send anything. All state that it can create is bounded ([`manager::Limits`]); messages of a connection
@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+pub mod datagram;
 pub mod ip;
 pub mod manager;
 pub mod message;

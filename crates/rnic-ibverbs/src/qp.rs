@@ -114,7 +114,7 @@ unsafe fn create(
             send_cq: cq::state(attr.send_cq).id,
             recv_cq: cq::state(attr.recv_cq).id,
             srq: if attr.srq.is_null() { None } else { Some(srq::state(attr.srq).id) },
-            capacities: capacities(&mut attr.cap, !attr.srq.is_null()),
+            capacities: capacities(&mut attr.cap, !attr.srq.is_null(), service),
             signal_all: attr.sq_sig_all != 0,
         };
         ((*pd).context, context::state((*pd).context), init)
@@ -166,8 +166,17 @@ unsafe fn create(
     Ok(qp.cast())
 }
 
+/// Minimum bytes of inline data of a UD queue pair. UCX asks for 64, and its request for a connection has 68: it then
+/// leaves the request in the send buffer, which it uses again as soon as the peer's own request arrives, although the
+/// send has not completed. A NIC has read the buffer long before. Here the queue pair may have to wait for a core, and
+/// would send whatever is in the buffer by then to the wrong peer. Inline data is copied when it is posted.
+const MIN_INLINE_UD: u32 = 128;
+
 /// The sizes of the queues. The program gets to know those that it gets, which are at least those it asked for.
-fn capacities(cap: &mut ibv_qp_cap, shared: bool) -> Capacities {
+fn capacities(cap: &mut ibv_qp_cap, shared: bool, service: Service) -> Capacities {
+    if service == Service::Ud {
+        cap.max_inline_data = cap.max_inline_data.max(MIN_INLINE_UD);
+    }
     cap.max_send_wr = cap.max_send_wr.max(1);
     // Programs ask for sizes that only some work requests need.
     cap.max_send_sge = cap.max_send_sge.max(1);

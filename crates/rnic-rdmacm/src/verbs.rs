@@ -36,6 +36,8 @@ unsafe extern "C" {
     pub(crate) fn ibv_create_qp(pd: *mut ibv_pd, attributes: *mut ibv_qp_init_attr) -> *mut ibv_qp;
     pub(crate) fn ibv_modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, mask: c_int) -> c_int;
     pub(crate) fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int;
+    pub(crate) fn ibv_create_ah(pd: *mut ibv_pd, attributes: *mut ibv_ah_attr) -> *mut ibv_ah;
+    pub(crate) fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int;
     pub(crate) fn ibv_create_srq(pd: *mut ibv_pd, attributes: *mut ibv_srq_init_attr) -> *mut ibv_srq;
     pub(crate) fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int;
 

@@ -48,6 +48,40 @@ fn streams_of_rdmacm_utils_run() {
     });
 }
 
+/// The server runs until it is killed.
+#[test]
+fn datagrams_of_rdmacm_utils_run() {
+    if !has("udpong") {
+        return;
+    }
+    alone(|namespace| {
+        let server = start(namespace, &mut command("udpong -b 127.0.0.1"));
+        let is_bound = || {
+            let table = std::fs::read_to_string("/proc/thread-self/net/udp").unwrap_or_default();
+            table.contains(":1C06 ")
+        };
+        let begin = std::time::Instant::now();
+        while !namespace.run(is_bound) {
+            assert!(begin.elapsed() < std::time::Duration::from_secs(60), "{}", server.output());
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        // A client asks again after 1 ms, and its server answers each time, so that a busy machine gets busier: there
+        // are few transfers, and one trace. Datagrams without an echo may be lost: nothing limits their sender.
+        for (options, trace) in [
+            ("-S 1000 -C 10 -T e", "1"),
+            ("-S 64 -C 20 -T e -T b", "0"),
+            ("-S 1536 -C 20 -T e -T a", "0"),
+            ("-S 1000 -C 50", "0"),
+        ] {
+            let mut client = command(&format!("udpong -s 127.0.0.1 {options}"));
+            let output = start(namespace, client.env("RNIC_TRACE", trace)).end().success();
+            let over_queue_pairs = trace == "0" || output.contains("go to QP");
+            assert!(over_queue_pairs && output.contains("custom"), "{options}: {output}");
+        }
+        server.kill();
+    });
+}
+
 #[test]
 fn rcopy_copies_a_file() {
     if !has("rcopy") {

@@ -216,6 +216,50 @@ static void full_queues(void) {
     EXPECT(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0 && ibv_destroy_srq(srq) == 0 && ibv_destroy_cq(cq) == 0);
 }
 
+/* Programs send requests for connections inline, whose buffers they use again at once: UCX has 68 bytes, and asks for
+   64. */
+static void datagrams(void) {
+    struct ibv_cq *cq = ibv_create_cq(context, 100, NULL, NULL, 0);
+    struct ibv_qp_init_attr init = {
+        .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_UD,
+        .cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 64},
+    };
+    struct ibv_qp *qp = ibv_create_qp(pd, &init);
+    EXPECT(qp && init.cap.max_inline_data >= 128);
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 7};
+    EXPECT(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY) == 0);
+    attr.qp_state = IBV_QPS_RTR;
+    EXPECT(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0);
+    attr.qp_state = IBV_QPS_RTS;
+    EXPECT(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN) == 0);
+    struct ibv_ah_attr path = {.is_global = 1, .port_num = 1, .grh = {.dgid = gid}};
+    struct ibv_ah *ah = ibv_create_ah(pd, &path);
+    static char into[4][168], from[128];
+    struct ibv_mr *mr = ibv_reg_mr(pd, into, sizeof into, IBV_ACCESS_LOCAL_WRITE);
+    EXPECT(ah && mr);
+    for (int i = 0; i < 4; i++) {
+        struct ibv_sge sge = {(uintptr_t)into[i], sizeof into[i], mr->lkey};
+        struct ibv_recv_wr receive = {.sg_list = &sge, .num_sge = 1}, *bad;
+        EXPECT(ibv_post_recv(qp, &receive, &bad) == 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        memset(from, 'a' + i, sizeof from);
+        struct ibv_sge sge = {(uintptr_t)from, sizeof from, 0};
+        struct ibv_send_wr send = {
+            .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE,
+            .wr.ud = {.ah = ah, .remote_qpn = qp->qp_num, .remote_qkey = 7},
+        }, *bad;
+        EXPECT(ibv_post_send(qp, &send, &bad) == 0);
+    }
+    memset(from, 0, sizeof from);
+    struct ibv_wc wc;
+    for (int i = 0; i < 4; i++) {
+        EXPECT(completed(cq, &wc) == 0 && wc.byte_len == 168);
+        EXPECT(into[i][40] == 'a' + i && into[i][167] == 'a' + i);
+    }
+    EXPECT(ibv_destroy_ah(ah) == 0 && ibv_destroy_qp(qp) == 0 && ibv_dereg_mr(mr) == 0 && ibv_destroy_cq(cq) == 0);
+}
+
 int main(void) {
     int count = 0;
     struct ibv_device **list = ibv_get_device_list(&count);
@@ -233,6 +277,7 @@ int main(void) {
     queues();
     errors();
     full_queues();
+    datagrams();
     EXPECT(ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0);
     if (!wrong) puts("all answers are right");
     return wrong;

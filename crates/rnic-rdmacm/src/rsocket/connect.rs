@@ -2,7 +2,7 @@
 
 use super::options::Options;
 use super::stream::Stream;
-use super::{Inner, SOCKETS, Socket, State, add, find, with};
+use super::{Inner, Rsocket, SOCKETS, Socket, State, add, datagram, either, find, with};
 use crate::address;
 use crate::connect::{rdma_accept, rdma_connect, rdma_disconnect, rdma_listen, rdma_reject};
 use crate::device::Device;
@@ -11,10 +11,10 @@ use crate::event::Outcome;
 use crate::id::{self, New, rdma_destroy_id};
 use crate::sockets;
 use crate::verbs::{call, errno, fail, trace};
-use libc::{AF_INET, AF_INET6, IPPROTO_TCP, SOCK_STREAM, c_int, sockaddr, socklen_t};
+use libc::{AF_INET, AF_INET6, IPPROTO_TCP, IPPROTO_UDP, SOCK_DGRAM, SOCK_STREAM, c_int, sockaddr, socklen_t};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rnic_cabi::cma::*;
-use rnic_cabi::entry::lock;
+use rnic_cabi::entry::{entry, lock};
 use rnic_cabi::verbs::IBV_QPT_RC;
 use rnic_cm::rsocket::{ConnectData, Immediate};
 use std::os::fd::BorrowedFd;
@@ -37,12 +37,21 @@ fn checked(result: c_int) -> Result<(), c_int> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     // `librspreload.so` takes the sockets of the system for what is refused here.
-    if !matches!(domain, AF_INET | AF_INET6) || !matches!(protocol, 0 | IPPROTO_TCP) {
+    let own = match kind {
+        SOCK_STREAM => IPPROTO_TCP,
+        SOCK_DGRAM => IPPROTO_UDP,
+        _ => {
+            trace(format_args!(
+                "rsocket refused: the types are SOCK_STREAM and SOCK_DGRAM, without flags, not {kind:#x}"
+            ));
+            return fail(libc::ENOTSUP);
+        }
+    };
+    if !matches!(domain, AF_INET | AF_INET6) || protocol != 0 && protocol != own {
         return fail(libc::ENOTSUP);
     }
-    if kind != SOCK_STREAM {
-        trace(format_args!("rsocket refused: the only type is SOCK_STREAM, without flags, not {kind:#x}"));
-        return fail(libc::ENOTSUP);
+    if kind == SOCK_DGRAM {
+        return entry(-1, || datagram::open(domain).unwrap_or_else(fail));
     }
     let mut number = -1;
     call(|| {
@@ -63,7 +72,7 @@ pub unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) ->
 ///
 /// # Safety
 /// The memory has `len` bytes.
-unsafe fn read(address: *const sockaddr, len: socklen_t) -> Result<std::net::SocketAddr, c_int> {
+pub(super) unsafe fn read(address: *const sockaddr, len: socklen_t) -> Result<std::net::SocketAddr, c_int> {
     if address.is_null() || (len as usize) < size_of::<libc::sockaddr_in>() {
         return Err(libc::EINVAL);
     }
@@ -81,7 +90,7 @@ unsafe fn read(address: *const sockaddr, len: socklen_t) -> Result<std::net::Soc
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rbind(socket: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
-    with(socket, |socket| {
+    let streams = |socket: &Socket| {
         // SAFETY: by the contract of librdmacm.
         let address = unsafe { read(address, len)? };
         let inner = lock(&socket.inner);
@@ -90,7 +99,9 @@ pub unsafe extern "C" fn rbind(socket: c_int, address: *const sockaddr, len: soc
         }
         // SAFETY: the identifier exists.
         unsafe { address::bind(inner.id, address) }.map(|()| 0)
-    })
+    };
+    // SAFETY: by the contract of librdmacm.
+    either(socket, streams, |socket| unsafe { socket.bind(address, len) }.map(|()| 0))
 }
 
 /// # Safety
@@ -205,7 +216,11 @@ unsafe fn create(id: *mut rdma_cm_id, options: &Options) -> Result<Stream, c_int
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rconnect(socket: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
-    with(socket, |socket| {
+    let datagrams = |socket: &datagram::Datagrams| {
+        // SAFETY: by the contract of librdmacm.
+        unsafe { socket.connect(read(address, len)?, address, len) }.map(|()| 0)
+    };
+    let streams = |socket: &Socket| {
         // SAFETY: by the contract of librdmacm.
         let address = unsafe { read(address, len)? };
         let mut inner = lock(&socket.inner);
@@ -234,7 +249,8 @@ pub unsafe extern "C" fn rconnect(socket: c_int, address: *const sockaddr, len: 
             return Err(std::mem::take(&mut inner.error));
         }
         Ok(0)
-    })
+    };
+    either(socket, streams, datagrams)
 }
 
 impl Inner {
@@ -272,11 +288,13 @@ impl Inner {
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rshutdown(socket: c_int, how: c_int) -> c_int {
-    with(socket, |socket| {
-        if !matches!(how, libc::SHUT_RD | libc::SHUT_WR | libc::SHUT_RDWR) {
-            return Err(libc::EINVAL);
-        }
-        socket.shut_down(how).map(|()| 0)
+    let known =
+        || if matches!(how, libc::SHUT_RD | libc::SHUT_WR | libc::SHUT_RDWR) { Ok(()) } else { Err(libc::EINVAL) };
+    let streams = |socket: &Socket| known().and_then(|()| socket.shut_down(how)).map(|()| 0);
+    either(socket, streams, |socket| {
+        known()?;
+        socket.shut_down(how);
+        Ok(0)
     })
 }
 
@@ -325,10 +343,15 @@ pub unsafe extern "C" fn rclose(socket: c_int) -> c_int {
     let Some(found) = find(socket) else { return fail(libc::EBADF) };
     call(|| {
         trace(format_args!("rclose {socket}"));
-        let is_connected = matches!(lock(&found.inner).state, State::Connected | State::Accepting);
-        if is_connected {
-            // As for a socket of the system, the peer gets what was sent.
-            let _ = found.shut_down(libc::SHUT_RDWR);
+        // As for a socket of the system, the peer gets what was sent.
+        match &found {
+            Rsocket::Stream(found) => {
+                let is_connected = matches!(lock(&found.inner).state, State::Connected | State::Accepting);
+                if is_connected {
+                    let _ = found.shut_down(libc::SHUT_RDWR);
+                }
+            }
+            Rsocket::Datagrams(found) => found.finish(),
         }
         lock(&SOCKETS).remove(&socket);
         drop(found);

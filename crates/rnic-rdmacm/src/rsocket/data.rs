@@ -1,14 +1,16 @@
 //! Sending and receiving.
 
-use super::{Inner, Socket, State, with};
+use super::datagram::Datagrams;
+use super::{Inner, Socket, State, connect, either, options};
 use libc::{c_int, c_void, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use rnic_cabi::entry::lock;
+use std::net::SocketAddr;
 
 /// Bytes of the first Write of a call, which is small so that it departs early, and of the longest one.
 pub(super) const STEP: (u32, u32) = (2_048, 65_536);
 
 /// A piece of the program's memory.
-type Piece<T> = (T, usize);
+pub(super) type Piece<T> = (T, usize);
 
 /// The pieces of a list of the program.
 ///
@@ -132,14 +134,6 @@ impl Socket {
     }
 }
 
-/// # Safety
-/// By the contract of librdmacm.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrecv(socket: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
-    // SAFETY: by the contract of librdmacm.
-    number(with(socket, |socket| unsafe { socket.receive(&[(buf.cast(), len)], flags) }.map(Count)))
-}
-
 /// A number of bytes, or -1.
 struct Count(ssize_t);
 
@@ -149,8 +143,52 @@ impl From<i8> for Count {
     }
 }
 
-fn number(count: Count) -> ssize_t {
-    count.0
+/// Receives by an rsocket of either kind. `sender` gets the address of a datagram, and whether bytes had no room.
+///
+/// # Safety
+/// By the contract of librdmacm the pieces are memory of the program.
+unsafe fn receive_any(
+    socket: c_int, pieces: impl Fn() -> Result<Vec<Piece<*mut u8>>, c_int>, flags: c_int,
+    sender: impl FnOnce(SocketAddr, bool, c_int) -> Result<(), c_int>,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    let streams = |socket: &Socket| unsafe { socket.receive(&pieces()?, flags) }.map(Count);
+    let datagrams = |socket: &Datagrams| {
+        // SAFETY: the caller's promise.
+        let received = unsafe { socket.receive(&pieces()?, flags)? };
+        let Some((len, source, is_cut)) = received else { return Ok(Count(0)) };
+        let domain = socket.inner().options.domain;
+        sender(source, is_cut, domain).map(|()| Count(len))
+    };
+    either(socket, streams, datagrams).0
+}
+
+/// Sends by an rsocket of either kind; a stream ignores the address, as one of the system does.
+///
+/// # Safety
+/// By the contract of librdmacm the pieces are memory of the program, and the address is null or one of the program.
+unsafe fn send_any(
+    socket: c_int, pieces: impl Fn() -> Result<Vec<Piece<*const u8>>, c_int>, flags: c_int, to: *const sockaddr,
+    len: socklen_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    let streams = |socket: &Socket| unsafe { socket.send(&pieces()?, flags) }.map(Count);
+    let datagrams = |socket: &Datagrams| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let to = if to.is_null() { None } else { Some(connect::read(to, len)?) };
+            socket.send(&pieces()?, flags, to).map(Count)
+        }
+    };
+    either(socket, streams, datagrams).0
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrecv(socket: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: by the contract of librdmacm.
+    unsafe { receive_any(socket, || Ok(vec![(buf.cast(), len)]), flags, |_, _, _| Ok(())) }
 }
 
 /// # Safety
@@ -159,11 +197,21 @@ fn number(count: Count) -> ssize_t {
 pub unsafe extern "C" fn rrecvfrom(
     socket: c_int, buf: *mut c_void, len: size_t, flags: c_int, source: *mut sockaddr, source_len: *mut socklen_t,
 ) -> ssize_t {
+    let wanted = !source.is_null() && !source_len.is_null();
+    let mut told = false;
+    let sender = |address, _, domain| {
+        told = true;
+        if !wanted {
+            return Ok(());
+        }
+        // SAFETY: by the contract of librdmacm.
+        unsafe { options::tell(Some(address), domain, source, source_len) }.map(|_: c_int| ())
+    };
     // SAFETY: by the contract of librdmacm.
     unsafe {
-        let received = rrecv(socket, buf, len, flags);
-        if received > 0 && !source.is_null() && !source_len.is_null() {
-            super::options::rgetpeername(socket, source, source_len);
+        let received = receive_any(socket, || Ok(vec![(buf.cast(), len)]), flags, sender);
+        if received > 0 && wanted && !told {
+            options::rgetpeername(socket, source, source_len);
         }
         received
     }
@@ -174,9 +222,7 @@ pub unsafe extern "C" fn rrecvfrom(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rreadv(socket: c_int, list: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: by the contract of librdmacm.
-    number(with(socket, |socket| unsafe {
-        socket.receive(&pieces(list, count, |base| base.cast::<u8>())?, 0).map(Count)
-    }))
+    unsafe { receive_any(socket, || pieces(list, count, |base| base.cast::<u8>()), 0, |_, _, _| Ok(())) }
 }
 
 /// # Safety
@@ -184,12 +230,25 @@ pub unsafe extern "C" fn rreadv(socket: c_int, list: *const iovec, count: c_int)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrecvmsg(socket: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: by the contract of librdmacm.
-    number(with(socket, |socket| unsafe {
-        let message = message.as_mut().ok_or(libc::EFAULT)?;
-        (message.msg_controllen, message.msg_flags) = (0, 0);
-        let count = c_int::try_from(message.msg_iovlen).map_err(|_| libc::EINVAL)?;
-        socket.receive(&pieces(message.msg_iov, count, |base| base.cast::<u8>())?, flags).map(Count)
-    }))
+    unsafe {
+        let list = || {
+            let message = message.as_ref().ok_or(libc::EFAULT)?;
+            let count = c_int::try_from(message.msg_iovlen).map_err(|_| libc::EINVAL)?;
+            pieces(message.msg_iov, count, |base| base.cast::<u8>())
+        };
+        if let Some(message) = message.as_mut() {
+            (message.msg_controllen, message.msg_flags) = (0, 0);
+        }
+        let sender = |source, is_cut, domain| {
+            let message = message.as_mut().ok_or(libc::EFAULT)?;
+            message.msg_flags = if is_cut { libc::MSG_TRUNC } else { 0 };
+            if message.msg_name.is_null() {
+                return Ok(());
+            }
+            options::tell(Some(source), domain, message.msg_name.cast(), &mut message.msg_namelen).map(|_: c_int| ())
+        };
+        receive_any(socket, list, flags, sender)
+    }
 }
 
 /// # Safety
@@ -205,19 +264,17 @@ pub unsafe extern "C" fn rread(socket: c_int, buf: *mut c_void, count: size_t) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsend(socket: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t {
     // SAFETY: by the contract of librdmacm.
-    number(with(socket, |socket| unsafe { socket.send(&[(buf.cast(), len)], flags) }.map(Count)))
+    unsafe { send_any(socket, || Ok(vec![(buf.cast(), len)]), flags, std::ptr::null(), 0) }
 }
 
-/// As for a stream of the system, an address is ignored.
-///
 /// # Safety
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsendto(
-    socket: c_int, buf: *const c_void, len: size_t, flags: c_int, _: *const sockaddr, _: socklen_t,
+    socket: c_int, buf: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t,
 ) -> ssize_t {
     // SAFETY: by the contract of librdmacm.
-    unsafe { rsend(socket, buf, len, flags) }
+    unsafe { send_any(socket, || Ok(vec![(buf.cast(), len)]), flags, to, to_len) }
 }
 
 /// # Safety
@@ -225,14 +282,20 @@ pub unsafe extern "C" fn rsendto(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsendmsg(socket: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: by the contract of librdmacm.
-    number(with(socket, |socket| unsafe {
-        let message = message.as_ref().ok_or(libc::EFAULT)?;
-        if message.msg_controllen > 0 && !message.msg_control.is_null() {
-            return Err(libc::ENOTSUP);
-        }
-        let count = c_int::try_from(message.msg_iovlen).map_err(|_| libc::EINVAL)?;
-        socket.send(&pieces(message.msg_iov, count, |base| base.cast_const().cast::<u8>())?, flags).map(Count)
-    }))
+    unsafe {
+        let list = || {
+            let message = message.as_ref().ok_or(libc::EFAULT)?;
+            if message.msg_controllen > 0 && !message.msg_control.is_null() {
+                return Err(libc::ENOTSUP);
+            }
+            let count = c_int::try_from(message.msg_iovlen).map_err(|_| libc::EINVAL)?;
+            pieces(message.msg_iov, count, |base| base.cast_const().cast::<u8>())
+        };
+        let (to, len) = message
+            .as_ref()
+            .map_or((std::ptr::null(), 0), |message| (message.msg_name.cast_const().cast(), message.msg_namelen));
+        send_any(socket, list, flags, to, len)
+    }
 }
 
 /// # Safety
@@ -248,7 +311,5 @@ pub unsafe extern "C" fn rwrite(socket: c_int, buf: *const c_void, count: size_t
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rwritev(socket: c_int, list: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: by the contract of librdmacm.
-    number(with(socket, |socket| unsafe {
-        socket.send(&pieces(list, count, |base| base.cast_const().cast::<u8>())?, 0).map(Count)
-    }))
+    unsafe { send_any(socket, || pieces(list, count, |base| base.cast_const().cast::<u8>()), 0, std::ptr::null(), 0) }
 }

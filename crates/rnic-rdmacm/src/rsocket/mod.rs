@@ -1,5 +1,5 @@
-//! rsockets: sockets of streams over RDMA, with the calls of `rdma/rsocket.h`. They speak with those of rdma-core
-//! ([`rnic_cm::rsocket`] has the protocol).
+//! rsockets: sockets of streams and of datagrams over RDMA, with the calls of `rdma/rsocket.h`. They speak with those of
+//! rdma-core ([`rnic_cm::rsocket`] has the protocol).
 //!
 //! | module | contents |
 //! |---|---|
@@ -9,13 +9,15 @@
 //! | `iomap` | direct writes into memory of the peer |
 //! | `poll` | `rpoll`, `rselect` |
 //! | `options` | options and addresses |
+//! | `datagram` | rsockets of datagrams |
 //!
-//! The number of an rsocket is that of the descriptor of its identifier's event channel. All its state is behind one
+//! The number of an rsocket of streams is that of the descriptor of its identifier's event channel. All its state is behind one
 //! lock, without which nobody waits: one thread waits for the descriptors of the rsocket, and others that want
 //! something of the same one wait for that thread.
 
 mod connect;
 mod data;
+mod datagram;
 mod iomap;
 mod options;
 mod poll;
@@ -25,6 +27,7 @@ use crate::channel;
 use crate::event::Outcome;
 use crate::id;
 use crate::verbs::{fail, trace};
+use datagram::Datagrams;
 use iomap::Maps;
 use libc::c_int;
 use nix::errno::Errno;
@@ -56,7 +59,7 @@ enum State {
     Broken,
 }
 
-/// An rsocket.
+/// An rsocket of streams.
 struct Socket {
     inner: Mutex<Inner>,
     /// A thread that has waited for the descriptors has come back.
@@ -88,18 +91,37 @@ unsafe impl Send for Inner {}
 
 type Guard<'a> = MutexGuard<'a, Inner>;
 
+/// An rsocket.
+#[derive(Clone)]
+enum Rsocket {
+    Stream(Arc<Socket>),
+    Datagrams(Arc<Datagrams>),
+}
+
 /// All rsockets, by their number.
-static SOCKETS: Mutex<BTreeMap<c_int, Arc<Socket>>> = Mutex::new(BTreeMap::new());
+static SOCKETS: Mutex<BTreeMap<c_int, Rsocket>> = Mutex::new(BTreeMap::new());
 
 /// The rsocket with this number.
-fn find(number: c_int) -> Option<Arc<Socket>> {
+fn find(number: c_int) -> Option<Rsocket> {
     lock(&SOCKETS).get(&number).cloned()
 }
 
-/// Runs the body of a function of an rsocket, which fails with -1 and an error in `errno`.
+/// Runs the body of a function of an rsocket of streams, which fails with -1 and an error in `errno`.
 fn with<R: From<i8>>(number: c_int, body: impl FnOnce(&Socket) -> Result<R, c_int>) -> R {
+    either(number, body, |_| Err(libc::EOPNOTSUPP))
+}
+
+/// Runs the body for the kind of the rsocket.
+fn either<R: From<i8>>(
+    number: c_int, streams: impl FnOnce(&Socket) -> Result<R, c_int>,
+    datagrams: impl FnOnce(&Datagrams) -> Result<R, c_int>,
+) -> R {
     entry(R::from(-1), || {
-        let result = find(number).ok_or(libc::EBADF).and_then(|socket| body(&socket));
+        let result = match find(number) {
+            Some(Rsocket::Stream(socket)) => streams(&socket),
+            Some(Rsocket::Datagrams(socket)) => datagrams(&socket),
+            None => Err(libc::EBADF),
+        };
         result.unwrap_or_else(|error| {
             fail(error);
             R::from(-1)
@@ -133,7 +155,7 @@ unsafe fn add(id: *mut rdma_cm_id, options: Options, state: State, stream: Optio
         sending: Mutex::default(),
         receiving: Mutex::default(),
     };
-    lock(&SOCKETS).insert(number, Arc::new(socket));
+    lock(&SOCKETS).insert(number, Rsocket::Stream(Arc::new(socket)));
     number
 }
 

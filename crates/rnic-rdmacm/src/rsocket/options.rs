@@ -1,7 +1,8 @@
 //! Options and addresses of rsockets.
 
+use super::datagram::Datagrams;
 use super::stream::Sizes;
-use super::{State, with};
+use super::{Socket, State, either};
 use crate::id::{self, rdma_set_option};
 use crate::sockets;
 use crate::verbs::{errno, trace};
@@ -23,7 +24,7 @@ const LONGEST: u32 = 1 << 28;
 /// The options of an rsocket.
 #[derive(Clone, Copy)]
 pub(super) struct Options {
-    domain: c_int,
+    pub(super) domain: c_int,
     /// Flags of `fcntl`.
     pub(super) flags: c_int,
     pub(super) sizes: Sizes,
@@ -86,7 +87,9 @@ unsafe fn read<T: Copy>(value: *const c_void, len: socklen_t) -> Result<T, c_int
 pub unsafe extern "C" fn rsetsockopt(
     socket: c_int, level: c_int, option: c_int, value: *const c_void, len: socklen_t,
 ) -> c_int {
-    with(socket, |socket| {
+    // SAFETY: by the contract of librdmacm.
+    let datagrams = |socket: &Datagrams| unsafe { set_of_datagrams(socket, level, option, value, len) };
+    let streams = |socket: &Socket| {
         let mut inner = lock(&socket.inner);
         let id = inner.id;
         let is_new = inner.stream.is_none() && inner.state != State::Refused;
@@ -130,7 +133,36 @@ pub unsafe extern "C" fn rsetsockopt(
             }
         }
         Ok(0)
-    })
+    };
+    either(socket, streams, datagrams)
+}
+
+/// Options of the UDP socket are those of the rsocket, apart from its sizes.
+///
+/// # Safety
+/// The memory has `len` bytes.
+unsafe fn set_of_datagrams(
+    socket: &Datagrams, level: c_int, option: c_int, value: *const c_void, len: socklen_t,
+) -> Result<c_int, c_int> {
+    let mut inner = socket.inner();
+    let is_new = inner.is_new();
+    // SAFETY: the caller's promise.
+    let int = || unsafe { read::<c_int>(value, len) };
+    let sizes = &mut inner.options.sizes;
+    match (level, option) {
+        (libc::SOL_SOCKET, libc::SO_RCVBUF) if is_new => sizes.receive = (int()?.max(0) as u32).min(LONGEST),
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) if is_new => sizes.send = (int()?.max(0) as u32).min(LONGEST),
+        (SOL_RDMA, RDMA_SQSIZE) if is_new => sizes.send_queue = int()?.clamp(0, 0xfffe) as u16,
+        (SOL_RDMA, RDMA_RQSIZE) if is_new => sizes.receive_queue = int()?.clamp(0, 0xfffe) as u16,
+        (SOL_RDMA, _) => return Err(libc::EINVAL),
+        _ => {
+            // SAFETY: the caller's promise; the descriptor is open.
+            if unsafe { libc::setsockopt(inner.fd(), level, option, value, len) } != 0 {
+                return Err(errno());
+            }
+        }
+    }
+    Ok(0)
 }
 
 /// # Safety
@@ -139,7 +171,32 @@ pub unsafe extern "C" fn rsetsockopt(
 pub unsafe extern "C" fn rgetsockopt(
     socket: c_int, level: c_int, option: c_int, value: *mut c_void, len: *mut socklen_t,
 ) -> c_int {
-    with(socket, |socket| {
+    let datagrams = |socket: &Datagrams| {
+        let inner = socket.inner();
+        let sizes = inner.options.sizes;
+        let number = match (level, option) {
+            (libc::SOL_SOCKET, libc::SO_RCVBUF) => sizes.receive as c_int,
+            (libc::SOL_SOCKET, libc::SO_SNDBUF) => sizes.send as c_int,
+            (SOL_RDMA, RDMA_SQSIZE) => sizes.send_queue.into(),
+            (SOL_RDMA, RDMA_RQSIZE) => sizes.receive_queue.into(),
+            (SOL_RDMA, _) => return Err(libc::ENOTSUP),
+            _ => {
+                // SAFETY: by the contract of librdmacm; the descriptor is open.
+                let result = unsafe { libc::getsockopt(inner.fd(), level, option, value, len) };
+                return if result == 0 { Ok(0) } else { Err(errno()) };
+            }
+        };
+        // SAFETY: by the contract of librdmacm, after the check.
+        unsafe {
+            if value.is_null() || len.is_null() || (*len as usize) < size_of::<c_int>() {
+                return Err(libc::EINVAL);
+            }
+            value.cast::<c_int>().write_unaligned(number);
+            *len = size_of::<c_int>() as socklen_t;
+        }
+        Ok(0)
+    };
+    let streams = |socket: &Socket| {
         if value.is_null() || len.is_null() {
             return Err(libc::EFAULT);
         }
@@ -184,34 +241,38 @@ pub unsafe extern "C" fn rgetsockopt(
         };
         put(&number.to_ne_bytes());
         Ok(0)
-    })
+    };
+    either(socket, streams, datagrams)
 }
 
 /// # Safety
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rfcntl(socket: c_int, command: c_int, argument: c_int) -> c_int {
-    with(socket, |socket| {
-        let mut inner = lock(&socket.inner);
-        match command {
-            libc::F_GETFL => Ok(inner.options.flags | libc::O_RDWR),
-            libc::F_SETFL => {
-                inner.options.flags = argument;
-                Ok(0)
-            }
-            // Programs set this for each descriptor; an rsocket is always closed by `exec`.
-            libc::F_GETFD => Ok(libc::FD_CLOEXEC),
-            libc::F_SETFD => Ok(0),
-            _ => Err(libc::ENOTSUP),
+    let change = |options: &mut Options| match command {
+        libc::F_GETFL => Ok(options.flags | libc::O_RDWR),
+        libc::F_SETFL => {
+            options.flags = argument;
+            Ok(0)
         }
-    })
+        // Programs set this for each descriptor; an rsocket is always closed by `exec`.
+        libc::F_GETFD => Ok(libc::FD_CLOEXEC),
+        libc::F_SETFD => Ok(0),
+        _ => Err(libc::ENOTSUP),
+    };
+    either(socket, |socket| change(&mut lock(&socket.inner).options), |socket| change(&mut socket.inner().options))
+}
+
+/// The result of a call of the system.
+fn result(value: c_int) -> Result<c_int, c_int> {
+    if value == 0 { Ok(0) } else { Err(errno()) }
 }
 
 /// Writes an address for the program; none is the unspecified one of the domain.
 ///
 /// # Safety
 /// By the contract of librdmacm.
-unsafe fn tell(
+pub(super) unsafe fn tell(
     address: Option<SocketAddr>, domain: c_int, out: *mut sockaddr, len: *mut socklen_t,
 ) -> Result<c_int, c_int> {
     if out.is_null() || len.is_null() {
@@ -237,24 +298,28 @@ unsafe fn tell(
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rgetpeername(socket: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
-    with(socket, |socket| {
+    let streams = |socket: &Socket| {
         let inner = lock(&socket.inner);
         // SAFETY: the identifier exists.
         let remote = lock(unsafe { &id::state(inner.id).inner }).remote.ok_or(libc::ENOTCONN)?;
         // SAFETY: by the contract of librdmacm.
         unsafe { tell(Some(remote), inner.options.domain, address, len) }
-    })
+    };
+    // SAFETY: by the contract of librdmacm; the descriptor is open.
+    either(socket, streams, |socket| result(unsafe { libc::getpeername(socket.inner().fd(), address, len) }))
 }
 
 /// # Safety
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rgetsockname(socket: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
-    with(socket, |socket| {
+    let streams = |socket: &Socket| {
         let inner = lock(&socket.inner);
         // SAFETY: the identifier exists.
         let local = lock(unsafe { &id::state(inner.id).inner }).local;
         // SAFETY: by the contract of librdmacm.
         unsafe { tell(local, inner.options.domain, address, len) }
-    })
+    };
+    // SAFETY: by the contract of librdmacm; the descriptor is open.
+    either(socket, streams, |socket| result(unsafe { libc::getsockname(socket.inner().fd(), address, len) }))
 }

@@ -1,10 +1,9 @@
 //! Waiting for several rsockets and descriptors of the system.
 
-use super::{Inner, Socket, State, find};
+use super::{Inner, Rsocket, Socket, State, find};
 use crate::verbs::{call, fail};
 use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, c_int, c_short, fd_set, nfds_t, pollfd, timeval};
 use rnic_cabi::entry::{entry, lock};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl Socket {
@@ -50,12 +49,13 @@ fn poll_one(fd: c_int, events: c_short) -> c_short {
 
 /// Waits for one of the entries; returns how many are ready.
 fn wait(entries: &mut [pollfd], until: Option<Instant>) -> Result<c_int, c_int> {
-    let sockets: Vec<Option<Arc<Socket>>> = entries.iter().map(|entry| find(entry.fd)).collect();
+    let sockets: Vec<Option<Rsocket>> = entries.iter().map(|entry| find(entry.fd)).collect();
     loop {
         let mut ready = 0;
         for (entry, socket) in entries.iter_mut().zip(&sockets) {
             entry.revents = match socket {
-                Some(socket) => socket.events(entry.events),
+                Some(Rsocket::Stream(socket)) => socket.events(entry.events),
+                Some(Rsocket::Datagrams(socket)) => socket.events(entry.events),
                 None if entry.fd < 0 => 0,
                 None => poll_one(entry.fd, entry.events),
             };
@@ -73,8 +73,11 @@ fn wait(entries: &mut [pollfd], until: Option<Instant>) -> Result<c_int, c_int> 
                 fds.push(pollfd { fd: entry.fd, events: entry.events, revents: 0 });
                 continue;
             };
-            let mut inner = lock(&socket.inner);
-            match inner.arm() {
+            let armed = match socket {
+                Rsocket::Stream(socket) => lock(&socket.inner).arm(),
+                Rsocket::Datagrams(socket) => socket.arm(),
+            };
+            match armed {
                 Some(own) => fds.extend(own.into_iter().map(|fd| pollfd { fd, events: POLLIN, revents: 0 })),
                 None => is_new = true,
             }
@@ -89,6 +92,13 @@ fn wait(entries: &mut [pollfd], until: Option<Instant>) -> Result<c_int, c_int> 
             return Err(crate::verbs::errno());
         }
         for socket in sockets.iter().flatten() {
+            let socket = match socket {
+                Rsocket::Stream(socket) => socket,
+                Rsocket::Datagrams(socket) => {
+                    socket.silence();
+                    continue;
+                }
+            };
             let mut inner = lock(&socket.inner);
             // A thread that waits for the rsocket alone silences it by itself.
             if !inner.is_watched

@@ -31,7 +31,7 @@ unsafe impl Send for Memory {}
 impl Memory {
     /// # Safety
     /// The protection domain is one of libibverbs.
-    unsafe fn new(pd: *mut ibv_pd, len: usize, access: c_uint) -> Result<Memory, c_int> {
+    pub(super) unsafe fn new(pd: *mut ibv_pd, len: usize, access: c_uint) -> Result<Memory, c_int> {
         let layout = Layout::from_size_align(len.max(1), PAGE).map_err(|_| libc::ENOMEM)?;
         // SAFETY: the size is not 0; the region is within the memory.
         unsafe {
@@ -54,7 +54,7 @@ impl Memory {
         unsafe { (*self.mr).rkey }
     }
 
-    fn local(&self, offset: u32, length: u32) -> ibv_sge {
+    pub(super) fn local(&self, offset: u32, length: u32) -> ibv_sge {
         // SAFETY: as above.
         ibv_sge { addr: self.address(offset), length, lkey: unsafe { (*self.mr).lkey } }
     }

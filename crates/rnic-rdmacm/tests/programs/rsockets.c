@@ -29,7 +29,7 @@ static void without_connection(void)
     socklen_t len = sizeof(sin);
 
     REFUSED(rsocket(AF_UNIX, SOCK_STREAM, 0), ENOTSUP);
-    REFUSED(rsocket(AF_INET, SOCK_DGRAM, 0), ENOTSUP);
+    REFUSED(rsocket(AF_INET, SOCK_DGRAM, IPPROTO_TCP), ENOTSUP);
     REFUSED(rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), ENOTSUP);
     REFUSED(rsend(0, data, 1, 0), EBADF);
     REFUSED(rclose(12345), EBADF);
@@ -237,12 +237,71 @@ static void direct_writes(void)
     CHECK(rclose(fd) == 0 && rclose(listener) == 0);
 }
 
+/* A sender and a receiver of datagrams, and strangers that send other things to the receiver's UDP port. */
+static void datagrams(void)
+{
+    int a = rsocket(AF_INET, SOCK_DGRAM, 0), b = rsocket(AF_INET, SOCK_DGRAM, IPPROTO_UDP), stranger, value = 0;
+    /* Tags, versions, operations and lengths that do not fit, and a header that ends early. */
+    static const unsigned char junk[][16] = {
+        "", "UUUU", { 'U', 'U', 'U', 'U', 4, 0, 28 }, { 'U', 'U', 'U', 'U', 6, 0, 28 }, { 'U', 'U', 'U', 'U', 4, 3, 16 },
+        { 'U', 'U', 'U', 'U', 4, 0, 255 }, { 'U', 'U', 'U', 'V', 4, 0, 16 },
+    };
+    static char data[3000], got[3000];
+    struct sockaddr_in sin;
+    socklen_t len = sizeof(sin);
+
+    CHECK(a >= 0 && b >= 0);
+    CHECK(rgetsockopt(a, SOL_SOCKET, SO_TYPE, &value, &(socklen_t){ sizeof(value) }) == 0 && value == SOCK_DGRAM);
+    REFUSED(rlisten(a, 1), EOPNOTSUPP);
+    REFUSED(raccept(a, NULL, NULL), EOPNOTSUPP);
+    REFUSED(rsend(a, data, 1, 0), EDESTADDRREQ);
+    REFUSED(rgetpeername(a, (struct sockaddr *)&sin, &len), ENOTCONN);
+    CHECK(rbind(b, ADDRESS("127.0.0.1", 9400)) == 0);
+    REFUSED(rrecv(b, got, 1, MSG_DONTWAIT), EAGAIN);
+    CHECK(events(b, POLLIN | POLLOUT, 0) == POLLOUT);
+    stranger = socket(AF_INET, SOCK_DGRAM, 0);
+    for (size_t i = 0; i < sizeof(junk) / sizeof(junk[0]); i++)
+        for (size_t some = 0; some <= sizeof(junk[0]); some += 4)
+            CHECK(sendto(stranger, junk[i], some, 0, ADDRESS("127.0.0.1", 9400)) == (ssize_t)some);
+    close(stranger);
+    REFUSED(rsendto(a, data, 2033, 0, ADDRESS("127.0.0.1", 9400)), EMSGSIZE);
+    /* The first datagrams take UDP, those after the peer's answer the queue pairs. */
+    for (int i = 0; i < 20; i++) {
+        size_t size = i * 107 % 2032;
+
+        memset(data, 'a' + i, size);
+        CHECK(rsendto(a, data, size, 0, ADDRESS("127.0.0.1", 9400)) == (ssize_t)size);
+        len = sizeof(sin);
+        CHECK(rrecvfrom(b, got, sizeof(got), MSG_PEEK, NULL, NULL) == (ssize_t)size);
+        CHECK(rrecvfrom(b, got, sizeof(got), 0, (struct sockaddr *)&sin, &len) == (ssize_t)size);
+        CHECK(memcmp(data, got, size) == 0 && sin.sin_addr.s_addr == htonl(INADDR_LOOPBACK));
+        CHECK(rsendto(b, got, size, 0, (struct sockaddr *)&sin, len) == (ssize_t)size);
+        CHECK(events(a, POLLIN, 5000) == POLLIN);
+        memset(got, 0, sizeof(got));
+        CHECK(rrecv(a, got, sizeof(got), 0) == (ssize_t)size && memcmp(data, got, size) == 0);
+    }
+    /* What has no room is lost. */
+    CHECK(rconnect(a, ADDRESS("127.0.0.1", 9400)) == 0);
+    CHECK(rwrite(a, "abcdef", 6) == 6 && rwrite(a, "xyz", 3) == 3);
+    {
+        struct iovec io[2] = { { got, 1 }, { got + 10, 2 } };
+        struct msghdr message = { .msg_name = &sin, .msg_namelen = sizeof(sin), .msg_iov = io, .msg_iovlen = 2 };
+
+        CHECK(rrecvmsg(b, &message, 0) == 3 && got[0] == 'a' && got[11] == 'c' && message.msg_flags == MSG_TRUNC);
+        CHECK(rrecv(b, got, 9, MSG_TRUNC) == 3 && memcmp(got, "xyz", 3) == 0);
+    }
+    CHECK(rshutdown(b, SHUT_RD) == 0 && rrecv(b, got, 9, 0) == 0);
+    CHECK(rclose(a) == 0 && rclose(b) == 0);
+    REFUSED(rclose(a), EBADF);
+}
+
 int main(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
     without_connection();
     with_connection();
     direct_writes();
+    datagrams();
     if (!wrong)
         puts("all calls are right");
     return wrong;

@@ -1,0 +1,446 @@
+//! rsockets of datagrams ([`rnic_cm::datagram`] has the protocol).
+//!
+//! The number of such an rsocket is the descriptor of its UDP socket, which the first datagrams to a peer take. There
+//! is no thread: the UDP socket is read by the calls of the program, as the completion queues are.
+
+mod queue;
+
+use super::data::Piece;
+use super::options::Options;
+use super::{Rsocket, SOCKETS};
+use crate::verbs::{errno, trace};
+use crate::{device, sockets};
+use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, POLLIN, POLLOUT, SOCK_DGRAM, c_int, c_short, sockaddr, socklen_t};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use queue::{Path, Queue};
+use rnic_cabi::entry::lock;
+use rnic_cm::datagram::{self, Service};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Peers that an rsocket knows. Anyone can become one by a message over UDP; beyond that others are forgotten, and
+/// datagrams to them begin over UDP again.
+const PEERS: usize = 4_096;
+/// Datagrams that came over UDP and wait for the program.
+const OVER_UDP: usize = 64;
+/// Milliseconds that `rclose` waits at most until what was sent has departed.
+const FINISH: u32 = 1_000;
+/// Messages over UDP that a call handles.
+const BATCH: usize = 16;
+
+/// Where the bytes of a datagram are that waits for the program.
+enum Place {
+    /// In a slot of a queue's receives, behind a header.
+    Slot { queue: usize, slot: u32, head: u32 },
+    /// It came over UDP.
+    Bytes(Vec<u8>),
+}
+
+struct Arrived {
+    source: SocketAddr,
+    place: Place,
+    /// Bytes, without the header.
+    len: u32,
+}
+
+struct Peer {
+    queue: usize,
+    /// None until the peer has said its queue pair number.
+    path: Option<Path>,
+}
+
+/// An rsocket of datagrams.
+pub(super) struct Datagrams {
+    inner: Mutex<Inner>,
+    /// A thread that has waited for the descriptors has come back.
+    turned: Condvar,
+}
+
+pub(super) struct Inner {
+    udp: UdpSocket,
+    pub(super) options: Options,
+    queues: Vec<Queue>,
+    peers: BTreeMap<SocketAddr, Peer>,
+    connected: Option<SocketAddr>,
+    inbox: VecDeque<Arrived>,
+    over_udp: usize,
+    /// Whether the program may still read and write.
+    readable: bool,
+    writable: bool,
+    /// Whether a thread waits for the descriptors, and how many wait for that one.
+    is_watched: bool,
+    waiting: u32,
+}
+
+type Guard<'a> = MutexGuard<'a, Inner>;
+
+/// An IPv4 address is itself, also if an IPv6 socket tells it.
+fn plain(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
+            Some(ip) => SocketAddr::new(ip.into(), v6.port()),
+            None => address,
+        },
+        SocketAddr::V4(_) => address,
+    }
+}
+
+/// Makes an rsocket; returns its number.
+///
+/// # Errors
+/// Those of `socket`.
+pub(super) fn open(domain: c_int) -> Result<c_int, c_int> {
+    // SAFETY: a new descriptor that nobody else owns.
+    let udp = unsafe {
+        let fd = libc::socket(domain, SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0);
+        if fd < 0 {
+            return Err(errno());
+        }
+        UdpSocket::from_raw_fd(fd)
+    };
+    let number = udp.as_raw_fd();
+    let inner = Inner {
+        udp,
+        options: Options::new(domain),
+        queues: Vec::new(),
+        peers: BTreeMap::new(),
+        connected: None,
+        inbox: VecDeque::new(),
+        over_udp: 0,
+        readable: true,
+        writable: true,
+        is_watched: false,
+        waiting: 0,
+    };
+    let socket = Arc::new(Datagrams { inner: Mutex::new(inner), turned: Condvar::new() });
+    lock(&SOCKETS).insert(number, Rsocket::Datagrams(socket));
+    trace(format_args!("rsocket = {number}, datagrams"));
+    Ok(number)
+}
+
+impl Inner {
+    pub(super) fn fd(&self) -> c_int {
+        self.udp.as_raw_fd()
+    }
+
+    /// Whether the sizes can still change.
+    pub(super) fn is_new(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    /// The queue for datagrams to a peer, which is made if there is none.
+    fn queue_for(&mut self, peer: SocketAddr) -> Result<usize, c_int> {
+        let local = self.udp.local_addr().map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |local| plain(local).ip());
+        let local = if local.is_unspecified() { sockets::source_for(peer).ok_or(libc::ENETUNREACH)? } else { local };
+        if let Some(at) = self.queues.iter().position(|queue| queue.ip == local) {
+            return Ok(at);
+        }
+        let device = device::of(local).inspect_err(|_| {
+            trace(format_args!("datagrams to {peer}: no device has the address {local} of this host"));
+        })?;
+        self.queues.push(Queue::new(device, &self.options.sizes)?);
+        Ok(self.queues.len() - 1)
+    }
+
+    /// The entry of a peer, which is made if there is none.
+    fn peer(&mut self, address: SocketAddr) -> Result<&mut Peer, c_int> {
+        if !self.peers.contains_key(&address) {
+            let queue = self.queue_for(address)?;
+            if self.peers.len() >= PEERS {
+                let other = self.peers.keys().find(|other| Some(**other) != self.connected).copied();
+                other.and_then(|other| self.peers.remove(&other));
+            }
+            self.peers.insert(address, Peer { queue, path: None });
+        }
+        self.peers.get_mut(&address).ok_or(libc::EINVAL)
+    }
+
+    /// Sends a message over UDP.
+    fn send_over_udp(&self, queue: usize, to: SocketAddr, data: Option<&[u8]>) -> Result<(), c_int> {
+        let Queue { ip, .. } = &self.queues[queue];
+        let mut bytes = Service { is_data: data.is_some(), qpn: self.queues[queue].qpn(), ip: *ip }.emit();
+        bytes.extend(data.unwrap_or_default());
+        let to = match to {
+            SocketAddr::V4(v4) if self.options.domain == libc::AF_INET6 => {
+                SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port())
+            }
+            other => other,
+        };
+        let sent = self.udp.send_to(&bytes, to);
+        sent.map(|_| ()).map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))
+    }
+
+    /// Handles a message that came over UDP.
+    fn handle(&mut self, message: &[u8], source: SocketAddr) -> Result<(), c_int> {
+        let Some((service, data)) = Service::parse(message) else { return Ok(()) };
+        let queue = self.peer(source)?.queue;
+        if service.is_data {
+            // It may be lost: the next datagram over UDP has an answer too.
+            let _ = self.send_over_udp(queue, source, None);
+        }
+        let known = self.peer(source)?.path.as_ref().map(|path| path.qpn);
+        if known != Some(service.qpn) {
+            let path = self.queues[queue].path(source.ip(), service.qpn)?;
+            trace(format_args!("datagrams to {source} go to QP {:#x}", service.qpn));
+            self.peer(source)?.path = Some(path);
+        }
+        if service.is_data && self.over_udp < OVER_UDP {
+            self.over_udp += 1;
+            let place = Place::Bytes(data.to_vec());
+            self.inbox.push_back(Arrived { source, place, len: data.len() as u32 });
+        }
+        Ok(())
+    }
+
+    /// Handles what has arrived.
+    fn progress(&mut self) {
+        for at in 0..self.queues.len() {
+            let mut slots = Vec::new();
+            self.queues[at].poll(|slot, len| slots.push((slot, len)));
+            for (slot, len) in slots {
+                match self.queues[at].source(slot, len) {
+                    Some((source, head)) => {
+                        let place = Place::Slot { queue: at, slot, head: head as u32 };
+                        self.inbox.push_back(Arrived { source: plain(source), place, len: len - head as u32 });
+                    }
+                    // It is from somebody who does not speak the protocol. A slot that is lost so is one of many.
+                    None => drop(self.queues[at].post_receive(slot)),
+                }
+            }
+        }
+        let mut buffer = [0; datagram::LONGEST + datagram::HEADER];
+        for _ in 0..BATCH {
+            match self.udp.recv_from(&mut buffer) {
+                Ok((len, source)) => {
+                    // A message from which nothing follows is as good as lost.
+                    let _ = self.handle(&buffer[..len], plain(source));
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn can_send(&self) -> bool {
+        !self.writable || self.queues.iter().all(Queue::can_send)
+    }
+
+    fn can_receive(&self) -> bool {
+        !self.readable || !self.inbox.is_empty()
+    }
+
+    /// The descriptors that ring when something happens. `None` if something may have happened already.
+    fn arm(&mut self) -> Option<Vec<c_int>> {
+        let is_new = self.queues.iter_mut().fold(false, |any, queue| queue.arm() | any);
+        let fds = self.queues.iter().map(Queue::fd);
+        (!is_new).then(|| std::iter::once(self.fd()).chain(fds).collect())
+    }
+
+    fn silence(&mut self) {
+        self.queues.iter_mut().for_each(Queue::silence);
+    }
+
+    fn is_nonblocking(&self, flags: c_int) -> bool {
+        self.options.flags & libc::O_NONBLOCK != 0 || flags & MSG_DONTWAIT != 0
+    }
+}
+
+impl Datagrams {
+    pub(super) fn inner(&self) -> Guard<'_> {
+        lock(&self.inner)
+    }
+
+    /// Waits until `is_done`, and makes progress. The rsocket is not locked in between.
+    ///
+    /// # Errors
+    /// `EAGAIN` for a call that may not wait; `EINTR` after a signal.
+    fn wait<'a>(
+        &'a self, mut inner: Guard<'a>, is_nonblocking: bool, is_done: impl Fn(&Inner) -> bool,
+    ) -> Result<Guard<'a>, c_int> {
+        loop {
+            inner.progress();
+            if is_done(&inner) {
+                return Ok(inner);
+            }
+            if is_nonblocking {
+                return Err(libc::EAGAIN);
+            }
+            if inner.is_watched {
+                inner.waiting += 1;
+                inner = self.turned.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                inner.waiting -= 1;
+                continue;
+            }
+            let Some(fds) = inner.arm() else { continue };
+            inner.is_watched = true;
+            drop(inner);
+            // SAFETY: the descriptors are open as long as the rsocket, which this thread has.
+            let fds: Vec<_> = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) }).collect();
+            let mut fds: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
+            let polled = poll(&mut fds, PollTimeout::NONE);
+            inner = lock(&self.inner);
+            inner.is_watched = false;
+            if inner.waiting > 0 {
+                self.turned.notify_all();
+            }
+            inner.silence();
+            if polled == Err(Errno::EINTR) {
+                return Err(libc::EINTR);
+            }
+        }
+    }
+
+    /// # Safety
+    /// The address is one of the program.
+    pub(super) unsafe fn bind(&self, address: *const sockaddr, len: socklen_t) -> Result<(), c_int> {
+        let inner = self.inner();
+        // SAFETY: the caller's promise.
+        if unsafe { libc::bind(inner.fd(), address, len) } == 0 { Ok(()) } else { Err(errno()) }
+    }
+
+    /// # Safety
+    /// The address is one of the program.
+    pub(super) unsafe fn connect(&self, to: SocketAddr, address: *const sockaddr, len: socklen_t) -> Result<(), c_int> {
+        let mut inner = self.inner();
+        // SAFETY: the caller's promise.
+        if unsafe { libc::connect(inner.fd(), address, len) } != 0 {
+            return Err(errno());
+        }
+        inner.peer(plain(to))?;
+        inner.connected = Some(plain(to));
+        Ok(())
+    }
+
+    /// Sends a datagram; returns its length.
+    ///
+    /// # Safety
+    /// The pieces are memory of the program.
+    pub(super) unsafe fn send(
+        &self, pieces: &[Piece<*const u8>], flags: c_int, to: Option<SocketAddr>,
+    ) -> Result<isize, c_int> {
+        let inner = self.inner();
+        let to = to.map(plain).or(inner.connected).ok_or(libc::EDESTADDRREQ)?;
+        let len: usize = pieces.iter().map(|(_, len)| len).sum();
+        if len > datagram::LONGEST - if to.is_ipv4() { 16 } else { datagram::HEADER } {
+            return Err(libc::EMSGSIZE);
+        }
+        let is_nonblocking = inner.is_nonblocking(flags);
+        let mut inner = self.wait(inner, is_nonblocking, Inner::can_send)?;
+        if !inner.writable {
+            return Err(libc::EPIPE);
+        }
+        let queue = inner.peer(to)?.queue;
+        let inner = &mut *inner;
+        let path = inner.peers.get(&to).and_then(|peer| peer.path.as_ref());
+        let port = inner.udp.local_addr().map_or(0, |local| local.port());
+        let head = datagram::emit_source(SocketAddr::new(inner.queues[queue].ip, port));
+        match path {
+            Some(path) if inner.queues[queue].fits(head.len() + len) => {
+                // SAFETY: the caller's promise.
+                unsafe { inner.queues[queue].send(path, &head, pieces)? };
+            }
+            _ => {
+                let mut data: Vec<u8> = Vec::with_capacity(len);
+                for (from, len) in pieces {
+                    // SAFETY: the caller's promise; there is room.
+                    unsafe {
+                        std::ptr::copy_nonoverlapping(*from, data.as_mut_ptr().add(data.len()), *len);
+                        data.set_len(data.len() + len);
+                    }
+                }
+                inner.send_over_udp(queue, to, Some(&data))?;
+            }
+        }
+        Ok(len as isize)
+    }
+
+    /// Receives a datagram. Returns the bytes that the pieces have got, the sender, and whether bytes had no room;
+    /// `None` after the program has shut reading down.
+    ///
+    /// # Safety
+    /// The pieces are memory of the program.
+    pub(super) unsafe fn receive(
+        &self, pieces: &[Piece<*mut u8>], flags: c_int,
+    ) -> Result<Option<(isize, SocketAddr, bool)>, c_int> {
+        let inner = self.inner();
+        let is_nonblocking = inner.is_nonblocking(flags);
+        let mut inner = self.wait(inner, is_nonblocking, Inner::can_receive)?;
+        let Some(arrived) = inner.inbox.pop_front() else { return Ok(None) };
+        let mut at = 0;
+        for (to, room) in pieces {
+            let len = u32::try_from(*room).unwrap_or(u32::MAX).min(arrived.len - at);
+            match &arrived.place {
+                // SAFETY: the caller's promise.
+                Place::Slot { queue, slot, head } => unsafe {
+                    inner.queues[*queue].copy(*slot, head + at, *to, len);
+                },
+                // SAFETY: as above; `at` and `len` are within the bytes.
+                Place::Bytes(bytes) => unsafe {
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr().add(at as usize), *to, len as usize);
+                },
+            }
+            at += len;
+        }
+        let is_cut = at < arrived.len;
+        let told = if flags & MSG_TRUNC != 0 { arrived.len } else { at };
+        let source = arrived.source;
+        if flags & MSG_PEEK != 0 {
+            inner.inbox.push_front(arrived);
+        } else {
+            match arrived.place {
+                Place::Slot { queue, slot, .. } => inner.queues[queue].post_receive(slot)?,
+                Place::Bytes(_) => inner.over_udp -= 1,
+            }
+        }
+        Ok(Some((told as isize, source, is_cut)))
+    }
+
+    pub(super) fn shut_down(&self, how: c_int) {
+        let mut inner = self.inner();
+        inner.readable &= how == libc::SHUT_WR;
+        inner.writable &= how == libc::SHUT_RD;
+        // Threads that wait come back.
+        self.turned.notify_all();
+        // SAFETY: the descriptor is open. Only its waiters matter, not its result.
+        unsafe { libc::shutdown(inner.fd(), how) };
+    }
+
+    /// Waits, for a short time, until what was sent has departed.
+    pub(super) fn finish(&self) {
+        let mut inner = self.inner();
+        // The kernel's socket is closed with datagrams in its buffer; a queue pair would be destroyed with them.
+        for _ in 0..FINISH {
+            inner.progress();
+            if inner.queues.iter().all(Queue::is_sent) {
+                return;
+            }
+            drop(inner);
+            let _ = poll(&mut [], PollTimeout::from(1_u8));
+            inner = self.inner();
+        }
+    }
+
+    /// What has happened of `wanted`.
+    pub(super) fn events(&self, wanted: c_short) -> c_short {
+        let mut inner = self.inner();
+        inner.progress();
+        let (read, write) = (inner.can_receive(), inner.can_send());
+        wanted & (if read { POLLIN } else { 0 } | if write { POLLOUT } else { 0 })
+    }
+
+    /// See [`Inner::arm`].
+    pub(super) fn arm(&self) -> Option<Vec<c_int>> {
+        self.inner().arm()
+    }
+
+    /// Takes the events of the descriptors, unless a thread that waits for this rsocket does so.
+    pub(super) fn silence(&self) {
+        let mut inner = self.inner();
+        if !inner.is_watched {
+            inner.silence();
+        }
+    }
+}
