@@ -10,7 +10,7 @@ use rnic_endpoint::port::ROCE_PORT;
 use rnic_mesh::agent::Limits;
 use rnic_mesh::controller::{self, ControllerError};
 use rnic_mesh::credentials::{self, Files};
-use rnic_mesh::host::{self, HostError, NicChoice};
+use rnic_mesh::host::{self, HostError, NicChoice, NicTimes};
 use rnic_mesh::inventory::{Inventory, Scope};
 use rnic_mesh::pinglist::Pinglists;
 use rnic_mesh::record::MAX_PATHS;
@@ -74,6 +74,10 @@ struct AgentArgs {
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = NicArg::Auto)]
     nic: NicArg,
 
+    /// Which time stamps of a real NIC are the times of probes
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = TimesArg::Hardware)]
+    nic_times: TimesArg,
+
     /// Do not trace the paths of probes
     #[arg(long)]
     no_traces: bool,
@@ -91,6 +95,17 @@ enum NicArg {
     Never,
     /// Always: an error without such a device
     Require,
+}
+
+/// Which time stamps of a real NIC are used.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum TimesArg {
+    /// Those of its hardware, if it makes some
+    Hardware,
+    /// Those of its driver, also if the device is software
+    Any,
+    /// None: the times at which the agent sees completions
+    Software,
 }
 
 #[derive(Args, Debug)]
@@ -206,6 +221,9 @@ fn agent(arguments: &AgentArgs) -> Result<(), CliError> {
             found.ok_or_else(unknown)?.ip()
         }
     };
+    if arguments.nic == NicArg::Never && arguments.nic_times != TimesArg::Hardware {
+        return Err(CliError::Input("--nic-times has no effect with --nic never".to_string()));
+    }
     let options = host::Options {
         host: name,
         address: SocketAddr::new(address, arguments.roce_port),
@@ -213,6 +231,11 @@ fn agent(arguments: &AgentArgs) -> Result<(), CliError> {
         files: arguments.files.files(),
         limits: Limits { rate: arguments.max_rate.into(), ..Limits::default() },
         trace: !arguments.no_traces,
+        nic_times: match arguments.nic_times {
+            TimesArg::Hardware => NicTimes::Hardware,
+            TimesArg::Any => NicTimes::Any,
+            TimesArg::Software => NicTimes::Software,
+        },
         nic: match arguments.nic {
             NicArg::Auto => NicChoice::Auto,
             NicArg::Never => NicChoice::Never,
@@ -222,7 +245,11 @@ fn agent(arguments: &AgentArgs) -> Result<(), CliError> {
     let event = |event: host::Event| match event {
         host::Event::Open(address) => say(&format!("probes at {address}")),
         host::Event::Nic(name, stamps) => {
-            let times = if stamps { "of its hardware" } else { "of the software that sees its completions" };
+            let times = match (stamps, arguments.nic_times) {
+                (false, _) => "of the software that sees its completions",
+                (true, TimesArg::Any) => "of its driver",
+                (true, _) => "of its hardware",
+            };
             say(&format!("the NIC {name} carries the probes, with time stamps {times}"));
         }
         host::Event::NoNic(why) => say(&format!("the endpoint in software carries the probes: {why}")),

@@ -203,13 +203,7 @@ fn prometheus_scrapes_a_mesh_of_rdma_writes() {
 /// Agents probe through the libibverbs that they find, here rnic's own; an agent without it is among them.
 #[test]
 fn agents_probe_through_libibverbs() {
-    let namespace = match rnic_netns::Namespace::new() {
-        Ok(namespace) => namespace,
-        Err(error) => {
-            eprintln!("SKIPPED: {error}");
-            return;
-        }
-    };
+    let Some(namespace) = namespace() else { return };
     for host in 1..=3 {
         namespace.ip(&format!("address add 10.58.0.{host}/32 dev lo")).unwrap();
     }
@@ -256,6 +250,107 @@ fn agents_probe_through_libibverbs() {
     assert!(code == Some(1) && text.contains(sentence), "{text}");
     let (code, text) = output(agent(3, "require").args(["--roce-port", "4800"]));
     assert!(code == Some(1) && text.contains("a NIC has UDP port 4791, and not 4800"), "{text}");
+}
+
+/// Reliable connections through libibverbs: two agents over it and one over the endpoint probe each other by RDMA Writes
+/// and by Sends. One of them uses the time stamps of its driver, which are those of software here.
+#[test]
+fn reliable_connections_go_through_libibverbs() {
+    for (block, transport) in [(59, "rc-write"), (60, "rc-send")] {
+        let Some(namespace) = namespace() else { return };
+        for host in 1..=3 {
+            namespace.ip(&format!("address add 10.{block}.0.{host}/32 dev lo")).unwrap();
+        }
+        let inventory = inventory(block).replace("127.", "10.");
+        let inventory = inventory.replace("paths = 2\n", &format!("paths = 2\ntransport = \"{transport}\"\n"));
+        let folder = Folder::new(&inventory, &format!("10.{block}.0.1"));
+        let library = folder.path.join("lib");
+        let made = Command::new(env!("CARGO_BIN_EXE_rnic")).args(["verbs", "install"]).arg(&library).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let start = |command: &mut Command| Process::new(namespace.run(|| command.spawn()).unwrap());
+        let controller = start(&mut folder.controller(&format!("10.{block}.0.1:0"), "127.0.0.1:0"));
+        let (url, page) = addresses(&controller);
+        let agent = |host: usize, options: &[&str]| {
+            let address = format!("10.{block}.0.{host}");
+            let mut command = folder.agent(&format!("h{host}"), &address, &url);
+            command.args(options).env("LD_LIBRARY_PATH", &library).env("RNIC_DEVICES", address);
+            start(&mut command)
+        };
+        let agents = [
+            agent(1, &["--nic", "require"]),
+            agent(2, &["--nic", "require", "--nic-times", "any"]),
+            agent(3, &["--nic", "never"]),
+        ];
+        agents[0].line("the NIC rnic0 carries the probes, with time stamps of the software");
+        agents[1].line("the NIC rnic0 carries the probes, with time stamps of its driver");
+        let view = namespace.run(|| {
+            wait_for("probes of all pairs", 90, || {
+                let view = json(&page, "/api/overview?window=10m&metric=loss")?;
+                (view["probes"].as_u64() > Some(150) && view["cells"].as_array()?.len() == 3).then_some(view)
+            })
+        });
+        let sum =
+            |at: usize| view["cells"].as_array().unwrap().iter().map(|cell| cell[at].as_u64().unwrap()).sum::<u64>();
+        assert!(sum(4) * 20 <= sum(3), "{transport}: at most 5 % are lost on a busy machine: {view}");
+        // The responder's software answers the first datagrams of each connection, and no probe.
+        let states = namespace.run(|| {
+            wait_for("the health of all agents", 60, || {
+                let states = json(&page, "/api/agents")?;
+                let ready = |agent: &serde_json::Value| agent["health"]["answered"].as_u64() >= Some(4);
+                states.as_array()?.iter().all(ready).then_some(states)
+            })
+        });
+        for (agent, stamps) in states.as_array().unwrap().iter().zip([false, true, false]) {
+            let health = &agent["health"];
+            assert!(health["answered"].as_u64() <= Some(24), "{transport}: {states}");
+            assert_eq!((health["strange"].as_u64(), health["hardware_times"].as_bool()), (Some(0), Some(stamps)));
+        }
+    }
+}
+
+/// The time stamps of completions are those of a driver here, also for datagrams.
+#[test]
+fn times_are_those_of_the_driver() {
+    let Some(namespace) = namespace() else { return };
+    for host in 1..=3 {
+        namespace.ip(&format!("address add 10.61.0.{host}/32 dev lo")).unwrap();
+    }
+    let folder = Folder::new(&inventory(61).replace("127.", "10."), "10.61.0.1");
+    let library = folder.path.join("lib");
+    let made = Command::new(env!("CARGO_BIN_EXE_rnic")).args(["verbs", "install"]).arg(&library).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let start = |command: &mut Command| Process::new(namespace.run(|| command.spawn()).unwrap());
+    let controller = start(&mut folder.controller("10.61.0.1:0", "127.0.0.1:0"));
+    let (url, page) = addresses(&controller);
+    let agent = |host: usize, options: &[&str]| {
+        let address = format!("10.61.0.{host}");
+        let mut command = folder.agent(&format!("h{host}"), &address, &url);
+        command.args(options).env("LD_LIBRARY_PATH", &library).env("RNIC_DEVICES", address);
+        command
+    };
+    let agents = [1, 2, 3].map(|host| start(&mut agent(host, &["--nic", "require", "--nic-times", "any"])));
+    for agent in &agents {
+        agent.line("the NIC rnic0 carries the probes, with time stamps of its driver");
+    }
+    let view = namespace.run(|| {
+        wait_for("probes of all pairs", 60, || {
+            let view = json(&page, "/api/overview?window=10m&metric=loss")?;
+            (view["probes"].as_u64() > Some(100) && view["cells"].as_array()?.len() == 3).then_some(view)
+        })
+    });
+    let sum = |at: usize| view["cells"].as_array().unwrap().iter().map(|cell| cell[at].as_u64().unwrap()).sum::<u64>();
+    assert!(sum(4) * 20 <= sum(3), "at most 5 % are lost on a busy machine: {view}");
+    // A network time is not above what the software saw: 50 ms between hosts of one machine would be a wrong clock.
+    assert!(view["scopes"][0]["p50_us"].as_f64().is_some_and(|us| us < 50_000.0), "{view}");
+    let refused = namespace.run(|| agent(3, &["--nic", "never", "--nic-times", "any"]).output()).unwrap();
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && text.contains("no effect with --nic never"), "{text}");
+}
+
+/// A network namespace; `None` if there are none here.
+fn namespace() -> Option<rnic_netns::Namespace> {
+    let made = rnic_netns::Namespace::new();
+    made.map_err(|error| eprintln!("SKIPPED: {error}")).ok()
 }
 
 /// A simulated incident, as the controller's page would have shown it.

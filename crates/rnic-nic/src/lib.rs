@@ -1,5 +1,5 @@
-//! Datagrams (UD) over a real RDMA NIC, through the `libibverbs.so.1` that is found at run time. Nothing of it is
-//! needed to build or to start a program.
+//! Datagrams (UD) and reliable messages (RC) over a real RDMA NIC, through the `libibverbs.so.1` that is found at run
+//! time. Nothing of it is needed to build or to start a program.
 //!
 //! [`Nic::open`] takes the device with a RoCE v2 GID of an IP address. [`Nic::send`] posts a datagram, and
 //! [`Nic::poll`] tells what was sent and received. A thread that has nothing to do calls [`Nic::arm`], polls once more,
@@ -16,6 +16,7 @@
 mod find;
 mod library;
 mod memory;
+mod pairs;
 mod stamps;
 
 use find::{Found, find, gid};
@@ -24,8 +25,10 @@ use memory::Memory;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use pairs::Reliable;
+pub use pairs::{POSTED, Pair, Peer, SLOTS};
 use rnic_cabi::verbs::*;
-pub use stamps::StampClock;
+pub use stamps::{StampClock, Stamps};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -48,6 +51,9 @@ pub const HEAD: usize = 64;
 const HANDLES: usize = 16_384;
 /// Bit in the identifier of a work request that marks a send.
 const SEND: u64 = 1 << 32;
+
+/// Maximum number of completions that wait to be polled.
+const COMPLETIONS: usize = RECEIVES + SENDS + pairs::RECEIVES + SLOTS;
 
 /// Why there is no NIC, or why it failed.
 #[derive(Debug, thiserror::Error)]
@@ -105,6 +111,9 @@ pub enum Event {
     Sent(u64, bool, Option<u64>),
     /// A datagram was received.
     Received(Received),
+    /// The message with this identifier ([`Nic::post`]) was acknowledged; `false`: it was not, and its queue pair has
+    /// failed.
+    Acknowledged(u64, bool),
 }
 
 /// The UDP source port that drivers give to packets with a flow label (`rdma_flow_label_to_udp_sport` of Linux). A NIC
@@ -124,6 +133,7 @@ struct Objects {
     qp: *mut ibv_qp,
     handles: BTreeMap<(IpAddr, u32, u8), *mut ibv_ah>,
     memory: Memory,
+    reliable: Option<Reliable>,
 }
 
 impl Drop for Objects {
@@ -132,6 +142,9 @@ impl Drop for Objects {
         // SAFETY: each object exists or is null, is destroyed once, and after the objects that use it. The memory is
         // freed afterwards.
         unsafe {
+            if let Some(reliable) = self.reliable.take() {
+                reliable.destroy(f);
+            }
             if !self.qp.is_null() {
                 (f.destroy_qp)(self.qp);
             }
@@ -169,7 +182,7 @@ impl Waker {
     }
 }
 
-/// A NIC with one UD queue pair.
+/// A NIC with one UD queue pair, and reliable ones.
 pub struct Nic {
     objects: Objects,
     name: String,
@@ -193,17 +206,18 @@ pub struct Nic {
 unsafe impl Send for Nic {}
 
 impl Nic {
-    /// Opens the device that has a RoCE v2 GID of this IP address. `qkey` is the Q_Key of the queue pair, below 2^31.
+    /// Opens the device that has a RoCE v2 GID of this IP address. `qkey` is the Q_Key of the queue pair, below 2^31;
+    /// `stamps` says which time stamps of completions are used.
     ///
     /// # Errors
     /// [`NicError::Absent`] if there is no libibverbs or no such device, and [`NicError::Failed`] if it cannot be used.
-    pub fn open(ip: IpAddr, qkey: u32) -> Result<Nic, NicError> {
+    pub fn open(ip: IpAddr, qkey: u32, stamps: Stamps) -> Result<Nic, NicError> {
         let functions = Functions::load().map_err(NicError::Absent)?;
         let found = find(&functions, ip)?;
-        Nic::on(functions, found, ip, qkey)
+        Nic::on(functions, found, (ip, qkey), stamps)
     }
 
-    fn on(functions: Functions, found: Found, ip: IpAddr, qkey: u32) -> Result<Nic, NicError> {
+    fn on(functions: Functions, found: Found, (ip, qkey): (IpAddr, u32), choice: Stamps) -> Result<Nic, NicError> {
         let Found { context, name, port, gid_index, mtu } = found;
         let memory = Memory::new(RECEIVES * RECEIVE + SENDS * MAX_DATAGRAM);
         let Some(memory) = memory else {
@@ -213,7 +227,7 @@ impl Nic {
         };
         let (pd, mr, channel, cq, qp) = (null_mut(), null_mut(), null_mut(), null_mut(), null_mut());
         let handles = BTreeMap::new();
-        let mut objects = Objects { functions, context, pd, mr, channel, cq, qp, handles, memory };
+        let mut objects = Objects { functions, context, pd, mr, channel, cq, qp, handles, memory, reliable: None };
         let failed = |doing| NicError::Failed { device: name.clone(), doing, error: Errno::last() };
         let (o, len) = (&mut objects, RECEIVES * RECEIVE + SENDS * MAX_DATAGRAM);
         let mut clock;
@@ -232,13 +246,13 @@ impl Nic {
             if o.channel.is_null() {
                 return Err(failed("cannot create a completion channel"));
             }
-            clock = stamps::clock(o.context);
-            let stamped = clock.and_then(|_| stamps::create(o.context, o.channel, (RECEIVES + SENDS) as u32));
+            clock = stamps::clock(o.context, choice);
+            let stamped = clock.and_then(|_| stamps::create(o.context, o.channel, COMPLETIONS as u32));
             o.cq = match stamped {
                 Some(cq) => cq.cast(),
                 None => {
                     clock = None;
-                    (f.create_cq)(o.context, (RECEIVES + SENDS) as i32, null_mut(), o.channel, 0)
+                    (f.create_cq)(o.context, COMPLETIONS as i32, null_mut(), o.channel, 0)
                 }
             };
             if o.cq.is_null() {
@@ -467,6 +481,15 @@ impl Nic {
 
     fn completed(&mut self, wc: &ibv_wc, stamp: Option<u64>, tell: &mut impl FnMut(Event)) -> Result<(), NicError> {
         let slot = (wc.wr_id & 0xffff_ffff) as usize;
+        if wc.wr_id & pairs::RECEIVE != 0 {
+            let posted = self.objects.reliable.as_ref().map(|own| own.receive_into(self.objects.context, slot));
+            let refused = posted.filter(|error| *error != 0);
+            return refused.map_or(Ok(()), |error| Err(self.failed("cannot post a receive", error)));
+        }
+        if wc.wr_id & POSTED != 0 {
+            tell(Event::Acknowledged(wc.wr_id, wc.status == IBV_WC_SUCCESS));
+            return Ok(());
+        }
         if wc.wr_id & SEND != 0 {
             if slot < SENDS {
                 self.free.push(slot);

@@ -56,6 +56,8 @@ functions! {
     create_qp = "ibv_create_qp": unsafe extern "C" fn(*mut ibv_pd, *mut ibv_qp_init_attr) -> *mut ibv_qp;
     modify_qp = "ibv_modify_qp": unsafe extern "C" fn(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;
     destroy_qp = "ibv_destroy_qp": unsafe extern "C" fn(*mut ibv_qp) -> c_int;
+    create_srq = "ibv_create_srq": unsafe extern "C" fn(*mut ibv_pd, *mut ibv_srq_init_attr) -> *mut ibv_srq;
+    destroy_srq = "ibv_destroy_srq": unsafe extern "C" fn(*mut ibv_srq) -> c_int;
     create_ah = "ibv_create_ah": unsafe extern "C" fn(*mut ibv_pd, *mut ibv_ah_attr) -> *mut ibv_ah;
     destroy_ah = "ibv_destroy_ah": unsafe extern "C" fn(*mut ibv_ah) -> c_int;
 }

@@ -15,6 +15,30 @@ const IBV_WC_EX_WITH_SRC_QP: u64 = 1 << 3;
 /// [`ibv_context::abi_compat`] of a context that lies in a [`verbs_context`].
 const EXTENDED: usize = usize::MAX;
 
+/// Which time stamps of completions are used.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Stamps {
+    /// Those of hardware. A device in software says by its vendor what it is.
+    #[default]
+    Hardware,
+    /// Those of any device that has some.
+    Any,
+    /// None.
+    Never,
+}
+
+impl Stamps {
+    /// Whether the time stamps of a device of this vendor are used, which have this mask and frequency in kHz.
+    fn clock(self, vendor: u32, mask: u64, khz: u64) -> Option<StampClock> {
+        let wanted = match self {
+            Stamps::Hardware => vendor != SOFTWARE,
+            Stamps::Any => true,
+            Stamps::Never => false,
+        };
+        (wanted && mask != 0 && khz != 0).then_some(StampClock { mask, khz })
+    }
+}
+
 /// The clock of a device's time stamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StampClock {
@@ -48,11 +72,11 @@ unsafe fn extended(context: *mut ibv_context, offset: usize) -> Option<*mut verb
     }
 }
 
-/// The clock of the time stamps of a device's hardware; `None` if it has none.
+/// The clock of a device's time stamps; `None` if it has none, or they are not wanted.
 ///
 /// # Safety
 /// The context is open.
-pub(crate) unsafe fn clock(context: *mut ibv_context) -> Option<StampClock> {
+pub(crate) unsafe fn clock(context: *mut ibv_context, choice: Stamps) -> Option<StampClock> {
     // SAFETY: by the caller; the structure lives for the call, and has the length that is passed.
     let attributes = unsafe {
         let query = (*extended(context, offset_of!(verbs_context, query_device_ex))?).query_device_ex?;
@@ -63,8 +87,7 @@ pub(crate) unsafe fn clock(context: *mut ibv_context) -> Option<StampClock> {
         attributes
     };
     let (mask, khz) = (attributes.completion_timestamp_mask, attributes.hca_core_clock);
-    let in_hardware = attributes.orig_attr.vendor_id != SOFTWARE;
-    (in_hardware && mask != 0 && khz != 0).then_some(StampClock { mask, khz })
+    choice.clock(attributes.orig_attr.vendor_id, mask, khz)
 }
 
 /// Creates a completion queue whose completions have time stamps; `None` if the driver does not.
@@ -146,6 +169,16 @@ pub(crate) unsafe fn poll(cq: *mut ibv_cq_ex, found: &mut [(ibv_wc, u64)]) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Vendor 0x2c9 is Mellanox.
+    #[test]
+    fn stamps_of_software_are_used_on_request_only() {
+        let clock = |choice: Stamps, vendor| choice.clock(vendor, u64::MAX, 1_000_000).is_some();
+        assert!(clock(Stamps::Hardware, 0x2c9) && !clock(Stamps::Hardware, SOFTWARE));
+        assert!(clock(Stamps::Any, 0x2c9) && clock(Stamps::Any, SOFTWARE));
+        assert!(!clock(Stamps::Never, 0x2c9));
+        assert_eq!((Stamps::Any.clock(0x2c9, 0, 1), Stamps::Any.clock(0x2c9, 1, 0)), (None, None), "no clock");
+    }
 
     #[test]
     fn stamps_are_converted() {

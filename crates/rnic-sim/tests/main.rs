@@ -10,6 +10,7 @@ mod determinism;
 mod duration;
 mod explicit_settings;
 mod flow_state;
+mod host_stack;
 mod host_transports;
 mod hpcc;
 mod loss_recovery;

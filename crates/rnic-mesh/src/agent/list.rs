@@ -22,19 +22,8 @@ impl Agent {
         if !(MIN_PROBE..=MAX_PROBE).contains(&size) {
             return Err(format!("the pinglist has probes of {size} bytes; possible are {MIN_PROBE} to {MAX_PROBE}"));
         }
-        if let Some(max) = self.only_datagrams {
-            if list.transport != Carrier::Ud {
-                let name = list.transport.name();
-                return Err(format!(
-                    "the pinglist asks for {name} probes; a NIC of libibverbs sends ud probes here: start the agent \
-                     with --nic never"
-                ));
-            }
-            if size > max {
-                return Err(format!(
-                    "the pinglist has probes of {size} bytes; datagrams of the NIC have at most {max}"
-                ));
-            }
+        if let Some(max) = self.longest_datagram.filter(|max| list.transport == Carrier::Ud && size > *max) {
+            return Err(format!("the pinglist has probes of {size} bytes; datagrams of the NIC have at most {max}"));
         }
         let paths = usize::from(list.paths);
         if paths == 0 || paths > self.source_ports.len() {

@@ -95,7 +95,7 @@ pub struct Agent {
     allowance: (f64, Time),
     source_ports: Vec<u16>,
     /// Maximum bytes of a probe, if the device has no reliable connections.
-    only_datagrams: Option<usize>,
+    longest_datagram: Option<usize>,
     /// Names and incarnations of targets that records refer to.
     targets: Vec<(String, u64)>,
     records: VecDeque<ProbeRecord>,
@@ -122,7 +122,7 @@ impl Agent {
             responder: Responder::new(now),
             allowance: (1.0, now),
             source_ports,
-            only_datagrams: None,
+            longest_datagram: None,
             targets: Vec::new(),
             records: VecDeque::new(),
             traces: VecDeque::new(),
@@ -133,9 +133,9 @@ impl Agent {
         }
     }
 
-    /// The device has no reliable connections, and datagrams of at most this many bytes; `None`: no such bounds.
-    pub fn only_datagrams(&mut self, max: Option<usize>) {
-        self.only_datagrams = max;
+    /// The device has datagrams of at most this many bytes; `None`: any probe fits.
+    pub fn longest_datagram(&mut self, max: Option<usize>) {
+        self.longest_datagram = max;
     }
 
     /// The controller confirmed that the list is current.

@@ -1,6 +1,6 @@
 //! The device of an agent: one UD queue pair that sends probes and responses, and receives both.
 
-use super::Shared;
+use super::{SERVED, Shared};
 use crate::agent::{Outgoing, ProbeId};
 use rnic_endpoint::port::UdpConfig;
 use rnic_endpoint::{
@@ -78,9 +78,6 @@ impl Device {
         self.qp.post_recv(slot as u64, &[self.inbox.slice(slot * SLOT, SLOT)?])
     }
 }
-
-/// Time without a response of a prober after which a reliable connection of it ends. It sends nothing but ACKs.
-const SERVED: Time = Time::from_ms(60_000);
 
 /// The datagrams that have been posted and have not left, by slot.
 struct Leaving<'a> {

@@ -38,7 +38,12 @@ pub struct Options {
     pub trace: bool,
     /// Whether a real NIC carries the probes.
     pub nic: NicChoice,
+    /// Which time stamps of a real NIC are used.
+    pub nic_times: NicTimes,
 }
+
+/// Time without a response of a prober after which a reliable connection of it ends. It sends nothing but ACKs.
+const SERVED: Time = Time::from_ms(60_000);
 
 /// Whether a real NIC, of libibverbs, carries the probes, or the endpoint in software.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -52,12 +57,24 @@ pub enum NicChoice {
     Require,
 }
 
+/// Which time stamps of a real NIC the times of probes are.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum NicTimes {
+    /// Those of its hardware, if it makes some; a device in software does not.
+    #[default]
+    Hardware,
+    /// Those of its driver, whatever makes them.
+    Any,
+    /// None: the times at which the agent sees completions.
+    Software,
+}
+
 /// What the agent tells while it runs.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
     /// The device is open: where it receives.
     Open(SocketAddr),
-    /// A real NIC carries the probes: its name, and whether its hardware makes time stamps.
+    /// A real NIC carries the probes: its name, and whether its time stamps are used.
     Nic(String, bool),
     /// There is no real NIC for the probes; the reason.
     NoNic(String),
@@ -130,7 +147,7 @@ impl Device {
         }
     }
 
-    /// Whether the times of probes are time stamps of the NIC's hardware.
+    /// Whether the times of probes are time stamps of the NIC.
     fn has_hardware_times(&self) -> bool {
         match self {
             Device::Endpoint(_) => false,
@@ -138,8 +155,8 @@ impl Device {
         }
     }
 
-    /// Maximum payload bytes of a datagram, if only datagrams are possible.
-    fn only_datagrams(&self) -> Option<usize> {
+    /// Maximum payload bytes of a datagram, if it is less than that of a probe.
+    fn longest_datagram(&self) -> Option<usize> {
         match self {
             Device::Endpoint(_) => None,
             Device::Nic(device) => Some(device.mtu),
@@ -208,7 +225,7 @@ pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
 pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -> Result<(), HostError> {
     let client = Client::new(&options.controller, &options.files).map_err(HostError::Setup)?;
     let system = |doing| move |error| HostError::System { doing, error };
-    let device = match nic::Device::open(options.address, options.nic)? {
+    let device = match nic::Device::open(options.address, options.nic, options.nic_times)? {
         Ok(nic) => {
             event(Event::Nic(nic.name.clone(), nic.clock.is_some()));
             Device::Nic(Box::new(nic))
@@ -227,7 +244,7 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
     let now = clock.time(device.now());
     let ports = device.source_ports(MAX_PATHS);
     let mut agent = Agent::new(&options.host, incarnation, ports, options.limits, now);
-    agent.only_datagrams(device.only_datagrams());
+    agent.longest_datagram(device.longest_datagram());
     let tracer = if options.trace { trace::Tracer::open(local.ip()).map(Some) } else { Ok(None) };
     let tracer = tracer.unwrap_or_else(|why| {
         event(Event::NoTraces(why));

@@ -4,16 +4,18 @@
 //! Otherwise the times are those at which the software sees the completions. Only differences are used, so the clocks
 //! of hardware and software are never compared: a response arrives at the software's T2 plus the hardware's T5 - T2.
 
-use super::{NicChoice, Shared, random};
-use crate::agent::ProbeId;
+use super::{NicChoice, NicTimes, SERVED, Shared, random};
+use crate::agent::{Outgoing, ProbeId};
 use rnic_endpoint::DatagramAddress;
 use rnic_endpoint::port::ROCE_PORT;
-use rnic_nic::{Destination, Event, Nic, NicError, Received, StampClock, Waker};
-use rnic_perf::ping::message::{Kind, MESSAGE, Message};
+use rnic_nic::{Destination, Event, Nic, NicError, Pair, Received, StampClock, Stamps, Waker};
+use rnic_perf::ping::Carrier;
+use rnic_perf::ping::calls::{CONNECTED, Calls, End, GREETING, Next, PROBES, Pairs};
+use rnic_perf::ping::message::{Kind, MESSAGE, MIN_PROBE, Message};
 use rnic_perf::ping::responder::Answer;
 use rnic_transport::Time;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -39,12 +41,19 @@ impl Device {
     ///
     /// # Errors
     /// If a NIC is required, and there is none.
-    pub(super) fn open(local: SocketAddr, choice: NicChoice) -> Result<Result<Device, String>, NicError> {
+    pub(super) fn open(
+        local: SocketAddr, choice: NicChoice, times: NicTimes,
+    ) -> Result<Result<Device, String>, NicError> {
         let opened = match local.port() {
             _ if choice == NicChoice::Never => return Ok(Err(String::new())),
             0 | ROCE_PORT => {
                 let qkey = random().map_or(0x1234_5678, u32::from_ne_bytes) & 0x7fff_ffff;
-                Nic::open(local.ip(), qkey)
+                let stamps = match times {
+                    NicTimes::Hardware => Stamps::Hardware,
+                    NicTimes::Any => Stamps::Any,
+                    NicTimes::Software => Stamps::Never,
+                };
+                Nic::open(local.ip(), qkey, stamps)
             }
             port => Err(NicError::Absent(format!("a NIC has UDP port {ROCE_PORT}, and not {port}"))),
         };
@@ -96,12 +105,12 @@ const KEPT: Time = Time::from_ms(61_000);
 
 /// When the probes left, by the software and by the hardware (T2).
 #[derive(Default)]
-struct Stamps {
+struct Stamped {
     left: BTreeMap<ProbeId, (Time, u64)>,
     pruned: Time,
 }
 
-impl Stamps {
+impl Stamped {
     fn sent(&mut self, id: ProbeId, at: Time, stamp: u64) {
         if at.saturating_sub(self.pruned) > KEPT {
             self.pruned = at;
@@ -128,66 +137,97 @@ fn time(duration: Duration) -> Time {
     Time::from_ns(duration.as_nanos() as u64)
 }
 
+/// The reliable queue pairs of the NIC.
+struct NicPairs<'a>(&'a mut Nic);
+
+// The bit that marks a posted message, and the number of slots, are the same on both sides.
+const _: () = assert!(CONNECTED == rnic_nic::POSTED && PROBES == rnic_nic::SLOTS);
+
+impl Pairs for NicPairs<'_> {
+    type Pair = Pair;
+    type Error = NicError;
+
+    fn open(&mut self, path: u16) -> Result<Option<Pair>, NicError> {
+        let psn = random().map_or(0, u32::from_ne_bytes);
+        self.0.open_pair(flow(path.into()), psn)
+    }
+
+    fn close(&mut self, pair: Pair) {
+        self.0.close_pair(pair);
+    }
+
+    /// The driver may derive another source port from the flow label than we think, so none is promised.
+    fn end(&self, pair: &Pair) -> End {
+        End { qpn: pair.qpn(), psn: pair.psn(), source_port: None }
+    }
+
+    fn memory(&mut self) -> Result<(u64, u32), NicError> {
+        self.0.writable()
+    }
+
+    fn connect(
+        &mut self, pair: &mut Pair, peer: &End, at: DatagramAddress, (timeout, dscp): (Time, u8),
+    ) -> Result<bool, NicError> {
+        let patience = Duration::from_nanos(timeout.as_ps() / 1_000);
+        let (ip, qpn, psn) = (at.addr.ip(), peer.qpn, peer.psn);
+        Ok(self.0.connect_pair(pair, &rnic_nic::Peer { ip, qpn, psn, dscp, patience }))
+    }
+
+    fn post(
+        &mut self, pair: &Pair, wr_id: u64, slot: usize, write: Option<(u64, u32)>, message: &[u8; MESSAGE], len: usize,
+    ) -> Result<bool, NicError> {
+        Ok(self.0.post(pair, wr_id, slot, write, message, len))
+    }
+}
+
+/// What is under way on the NIC.
+struct Mover<'a> {
+    shared: &'a Shared,
+    device: &'a Device,
+    leaving: BTreeMap<u64, Leaving>,
+    next_token: u64,
+    stamps: Stamped,
+    calls: Calls<Pair>,
+    /// When the connections of sessions that are over were closed.
+    closed: Time,
+}
+
 /// Moves datagrams until the agent ends.
 pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), NicError> {
     let mut nic = device.nic.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut leaving: BTreeMap<u64, Leaving> = BTreeMap::new();
-    let mut next_token = 0_u64;
-    let mut post = |nic: &mut Nic, leaving: &mut BTreeMap<u64, Leaving>, what, to: &Destination, bytes: &[u8], len| {
-        next_token += 1;
-        let posted = nic.send(next_token, to, bytes, len)?;
-        if posted {
-            leaving.insert(next_token, what);
-        }
-        Ok::<bool, NicError>(posted)
+    let mut mover = Mover {
+        shared,
+        device,
+        leaving: BTreeMap::new(),
+        next_token: 0,
+        stamps: Stamped::default(),
+        calls: Calls::default(),
+        closed: shared.now(),
     };
     let mut events = Vec::new();
-    let mut stamps = Stamps::default();
     while !shared.ended.load(Ordering::Acquire) {
         let now = shared.now();
         loop {
             let Some(probe) = shared.agent().poll_send(now) else { break };
-            let (ip, qpn, qkey) = (probe.to.addr.ip(), probe.to.qpn, probe.to.qkey);
-            let to = Destination { ip, qpn, qkey, flow: flow(probe.path.into()), dscp: probe.dscp };
-            let what = Leaving::Probe(probe.id);
-            if !post(&mut nic, &mut leaving, what, &to, &probe.message.emit(), probe.len)? {
-                shared.agent().unsendable(probe.id, now);
-            }
+            mover.send(&mut nic, &probe, now)?;
+        }
+        if now.saturating_sub(mover.closed) > Time::from_ms(1_000) {
+            mover.closed = now;
+            let agent = shared.agent();
+            mover.calls.retain(&mut NicPairs(&mut nic), |key| agent.uses(key), |session| agent.serves(session));
         }
         nic.arm()?;
         nic.poll(|event| events.push((event, shared.now())))?;
         let idle = events.is_empty();
         for (event, at) in events.drain(..) {
             match event {
-                Event::Sent(token, sent, stamp) => match leaving.remove(&token) {
-                    Some(Leaving::Probe(id)) if sent => {
-                        shared.agent().sent(id, at);
-                        if let Some(stamp) = stamp {
-                            stamps.sent(id, at, stamp);
-                        }
-                    }
-                    Some(Leaving::Probe(id)) => shared.agent().unsendable(id, at),
-                    Some(Leaving::Response(answer, arrived, before)) if sent => {
-                        let by_hardware = device.clock.zip(before).zip(stamp);
-                        let delay = match by_hardware {
-                            Some(((clock, before), stamp)) => time(clock.between(before, stamp)),
-                            None => at.saturating_sub(arrived),
-                        };
-                        let report = answer.report(delay).emit();
-                        post(&mut nic, &mut leaving, Leaving::Report, &destination(&answer), &report, MESSAGE)?;
-                    }
-                    Some(Leaving::Response(..) | Leaving::Report) | None => {}
-                },
-                Event::Received(received) => {
-                    let Received { source, qpn, len, head, stamp } = received;
-                    let arrived = stamps.arrived(device.clock, &received, at);
-                    let mut datagram = head.to_vec();
-                    datagram.resize(len, 0);
-                    let answer = shared.agent().received(arrived, shared.now(), (source, qpn), &datagram);
-                    if let Some(answer) = answer {
-                        let what = Leaving::Response(answer, at, stamp);
-                        let bytes = answer.response.emit();
-                        post(&mut nic, &mut leaving, what, &destination(&answer), &bytes, answer.len)?;
+                Event::Sent(token, sent, stamp) => mover.left(&mut nic, token, sent, stamp, at)?,
+                Event::Received(received) => mover.received(&mut nic, &received, at)?,
+                Event::Acknowledged(id, ok) => {
+                    let posted = mover.calls.completed(&mut NicPairs(&mut nic), id, ok);
+                    if let Some(posted) = posted.filter(|_| ok) {
+                        let id = ProbeId { session: posted.key.0, sequence: posted.sequence };
+                        shared.agent().acknowledged(id, posted.at, at, shared.now());
                     }
                 }
             }
@@ -199,6 +239,116 @@ pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), NicError> {
         }
     }
     Ok(())
+}
+
+impl Mover<'_> {
+    /// Posts a datagram; returns whether it was posted.
+    fn post(
+        &mut self, nic: &mut Nic, what: Leaving, to: &Destination, bytes: &[u8], len: usize,
+    ) -> Result<bool, NicError> {
+        self.next_token += 1;
+        let posted = nic.send(self.next_token, to, bytes, len)?;
+        if posted {
+            self.leaving.insert(self.next_token, what);
+        }
+        Ok(posted)
+    }
+
+    /// Sends a probe.
+    fn send(&mut self, nic: &mut Nic, probe: &Outgoing, now: Time) -> Result<(), NicError> {
+        let (ip, qpn, qkey) = (probe.to.addr.ip(), probe.to.qpn, probe.to.qkey);
+        let to = Destination { ip, qpn, qkey, flow: flow(probe.path.into()), dscp: probe.dscp };
+        if probe.carrier != Carrier::Ud {
+            let key = (probe.id.session, probe.path);
+            let next = self.calls.probe(&mut NicPairs(nic), probe.carrier, key, &probe.message, probe.len, now)?;
+            match next {
+                Next::Posted | Next::Waits => {}
+                Next::Full => self.shared.agent().unsendable(probe.id, now),
+                // A connect that is lost is repeated with a later probe.
+                Next::Connect(greeting) => {
+                    self.post(nic, Leaving::Report, &to, &greeting, MIN_PROBE)?;
+                }
+            }
+            return Ok(());
+        }
+        if !self.post(nic, Leaving::Probe(probe.id), &to, &probe.message.emit(), probe.len)? {
+            self.shared.agent().unsendable(probe.id, now);
+        }
+        Ok(())
+    }
+
+    /// A datagram has left.
+    fn left(&mut self, nic: &mut Nic, token: u64, sent: bool, stamp: Option<u64>, at: Time) -> Result<(), NicError> {
+        match self.leaving.remove(&token) {
+            Some(Leaving::Probe(id)) if sent => {
+                self.shared.agent().sent(id, at);
+                if let Some(stamp) = stamp {
+                    self.stamps.sent(id, at, stamp);
+                }
+            }
+            Some(Leaving::Probe(id)) => self.shared.agent().unsendable(id, at),
+            Some(Leaving::Response(answer, arrived, before)) if sent => {
+                let by_hardware = self.device.clock.zip(before).zip(stamp);
+                let delay = match by_hardware {
+                    Some(((clock, before), stamp)) => time(clock.between(before, stamp)),
+                    None => at.saturating_sub(arrived),
+                };
+                let report = answer.report(delay).emit();
+                self.post(nic, Leaving::Report, &destination(&answer), &report, MESSAGE)?;
+            }
+            Some(Leaving::Response(..) | Leaving::Report) | None => {}
+        }
+        Ok(())
+    }
+
+    /// A datagram has arrived.
+    fn received(&mut self, nic: &mut Nic, received: &Received, at: Time) -> Result<(), NicError> {
+        let &Received { source, qpn, len, ref head, stamp } = received;
+        let mut datagram = head.to_vec();
+        datagram.resize(len, 0);
+        let greeting = Message::parse(head).filter(|m| matches!(m.kind, Kind::Connect | Kind::Accept));
+        if let Some(message) = greeting {
+            return self.greeted(nic, at, (source, qpn), &message, &datagram);
+        }
+        let arrived = self.stamps.arrived(self.device.clock, received, at);
+        let answer = self.shared.agent().received(arrived, self.shared.now(), (source, qpn), &datagram);
+        if let Some(answer) = answer {
+            let what = Leaving::Response(answer, at, stamp);
+            let bytes = answer.response.emit();
+            self.post(nic, what, &destination(&answer), &bytes, answer.len)?;
+        }
+        Ok(())
+    }
+
+    /// A datagram about a reliable connection: another agent asks for one, or has accepted one.
+    fn greeted(
+        &mut self, nic: &mut Nic, arrived: Time, source: (IpAddr, u32), message: &Message, datagram: &[u8],
+    ) -> Result<(), NicError> {
+        if message.kind == Kind::Connect {
+            let admitted = self.shared.agent().connect(arrived, source, datagram);
+            let Some((answer, prober)) = admitted else { return Ok(()) };
+            let accept = self.calls.serve(&mut NicPairs(nic), message, datagram, prober, (SERVED, 0))?;
+            if let Some(accept) = accept {
+                self.post(nic, Leaving::Report, &destination(&answer), &accept, GREETING)?;
+            }
+            return Ok(());
+        }
+        let (target, path) = {
+            let agent = self.shared.agent();
+            let list = agent.list().map_or((1_000, 0), |list| (list.timeout_ms, list.dscp));
+            (agent.target(message.session, source), (Time::from_ms(list.0), list.1))
+        };
+        let Some(target) = target else { return Ok(()) };
+        let session = message.session;
+        let key = (session, message.path);
+        for sequence in self.calls.accepted(&mut NicPairs(nic), key, datagram, target, path)? {
+            let waiting = self.shared.agent().waiting(ProbeId { session, sequence });
+            if let Some(probe) = waiting.filter(|probe| probe.path == message.path) {
+                self.send(nic, &probe, self.shared.now())?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn destination(answer: &Answer) -> Destination {

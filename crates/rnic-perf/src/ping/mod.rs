@@ -32,6 +32,7 @@
 //! });
 //! ```
 
+pub mod calls;
 mod client;
 pub mod connected;
 pub mod message;

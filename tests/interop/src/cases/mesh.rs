@@ -13,8 +13,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-pub(super) const CASES: &[Case] =
-    &[Case { name: "cli-mesh-ud", about: "agents of a mesh probe each other, one through rxe0: UD", run: datagrams }];
+pub(super) const CASES: &[Case] = &[
+    Case { name: "cli-mesh-ud", about: "agents of a mesh probe each other, one through rxe0: UD", run: datagrams },
+    Case {
+        name: "cli-mesh-write",
+        about: "agents of a mesh probe each other, one through rxe0: RC Write",
+        run: writes,
+    },
+    Case { name: "cli-mesh-send", about: "agents of a mesh probe each other, one through rxe0: RC Send", run: sends },
+];
 
 /// Number of probes in each direction after which a case ends.
 const PROBES: u64 = 30;
@@ -25,6 +32,14 @@ const PAGE: &str = "127.0.0.1:18518";
 
 fn datagrams(bench: &Bench) -> Result<()> {
     mesh(bench, "ud")
+}
+
+fn writes(bench: &Bench) -> Result<()> {
+    mesh(bench, "rc-write")
+}
+
+fn sends(bench: &Bench) -> Result<()> {
+    mesh(bench, "rc-send")
 }
 
 fn mesh(bench: &Bench, transport: &str) -> Result<()> {

@@ -2,7 +2,7 @@
 //! after the other.
 //!
 //! A packet that arrives waits for `receive_latency`, then for the core of its flow, and costs this core time before
-//! the transport gets it. A flow that starts costs its core time, and its first packet leaves after `send_latency`.
+//! the transport gets it. The core does other work during the latency. A flow that starts costs its core time, and its first packet leaves after `send_latency`.
 //! Each further packet costs the core its share of a segment of [`OFFLOAD`] bytes; the NIC may be ahead of the core by
 //! one such segment, because the core prepares a segment while the NIC sends the previous one.
 
@@ -11,24 +11,44 @@ use rnic_transport::Time;
 use rnic_transport::transports::OFFLOAD;
 use std::collections::VecDeque;
 
-/// One core: when it will have done all its work, and the packets that it has not processed, with the times when it
-/// will have.
+/// One core.
 struct Core<P> {
+    /// When it will have done all work that it has begun or that waits for it.
     busy: Time,
-    arrived: VecDeque<(Time, P)>,
+    /// Packets in their `receive_latency`: when it ends, and the CPU time that they will cost.
+    coming: VecDeque<(Time, Time, P)>,
+    /// Packets that the core has not processed, with the times when it will have.
+    waiting: VecDeque<(Time, P)>,
+}
+
+impl<P> Core<P> {
+    /// When a packet's latency ends or a packet is processed.
+    fn next(&self) -> Time {
+        let coming = self.coming.front().map_or(Time::MAX, |(ready, ..)| *ready);
+        let waiting = self.waiting.front().map_or(Time::MAX, |(due, _)| *due);
+        coming.min(waiting)
+    }
+
+    /// The core gets the packets whose latency has ended by `now`.
+    fn admit(&mut self, now: Time) {
+        while let Some((ready, cost, packet)) = self.coming.pop_front_if(|(ready, ..)| *ready <= now) {
+            self.busy = self.busy.max(ready) + cost;
+            self.waiting.push_back((self.busy, packet));
+        }
+    }
 }
 
 /// The network stack of one host, whose packets have the type `P`.
 pub(super) struct Stack<P> {
     config: StackConfig,
     cores: Vec<Core<P>>,
-    /// When the next packet is processed; [`Time::MAX`] if none waits.
+    /// When a packet's latency ends or a packet is processed; [`Time::MAX`] if there is none.
     next: Time,
 }
 
 impl<P> Stack<P> {
     pub(super) fn new(config: StackConfig) -> Stack<P> {
-        let core = || Core { busy: Time::ZERO, arrived: VecDeque::new() };
+        let core = || Core { busy: Time::ZERO, coming: VecDeque::new(), waiting: VecDeque::new() };
         Stack { config, cores: (0..config.cores).map(|_| core()).collect(), next: Time::MAX }
     }
 
@@ -68,11 +88,9 @@ impl<P> Stack<P> {
     pub(super) fn arrive(&mut self, hash: u32, now: Time, (payload, acked): (u32, u32), packet: P) -> Time {
         let StackConfig { receive, receive_latency, message, .. } = self.config;
         let cost = Self::share(receive, payload) + Self::share(message, acked);
-        let core = self.core(hash);
-        core.busy = core.busy.max(now + receive_latency) + cost;
-        let due = core.busy;
-        core.arrived.push_back((due, packet));
-        self.next = self.next.min(due);
+        let ready = now + receive_latency;
+        self.core(hash).coming.push_back((ready, cost, packet));
+        self.next = self.next.min(ready);
         cost
     }
 
@@ -84,21 +102,22 @@ impl<P> Stack<P> {
         (core.busy + wake_latency, message)
     }
 
-    /// When the next packet that has arrived is processed; [`Time::MAX`] if there is none.
+    /// When [`Stack::take`] has something to do; [`Time::MAX`] if there is nothing.
     pub(super) fn next(&self) -> Time {
         self.next
     }
 
-    /// Takes the next packet that is processed by `now`.
+    /// Takes the next packet that is processed by `now`. Packets whose latency has ended get their turns on the cores.
     pub(super) fn take(&mut self, now: Time) -> Option<P> {
         if self.next > now {
             return None;
         }
-        let due = |core: &Core<P>| core.arrived.front().map_or(Time::MAX, |(due, _)| *due);
+        self.cores.iter_mut().for_each(|core| core.admit(now));
+        let due = |core: &Core<P>| core.waiting.front().map_or(Time::MAX, |(due, _)| *due);
         let first = (0..self.cores.len()).min_by_key(|at| due(&self.cores[*at]))?;
-        let (_, packet) = self.cores[first].arrived.pop_front()?;
-        self.next = self.cores.iter().map(due).min().unwrap_or(Time::MAX);
-        Some(packet)
+        let taken = self.cores[first].waiting.pop_front_if(|(due, _)| *due <= now);
+        self.next = self.cores.iter().map(Core::next).min().unwrap_or(Time::MAX);
+        taken.map(|(_, packet)| packet)
     }
 }
 
@@ -128,10 +147,27 @@ mod tests {
 
         let mut receiver = Stack::new(CONFIG);
         assert_eq!(receiver.arrive(0, us(110), (1_024, 0), 7), us(2));
-        assert_eq!((receiver.take(us(119)), receiver.next()), (None, us(120)));
+        assert_eq!((receiver.take(us(117)), receiver.next()), (None, us(118)), "its latency of 8 us");
+        assert_eq!((receiver.take(us(118)), receiver.next()), (None, us(120)), "2 us of the core");
         assert_eq!(receiver.take(us(120)), Some(7));
         assert_eq!(receiver.finish(0, us(120)), (us(132), us(2)));
         assert_eq!(receiver.next(), Time::MAX);
+    }
+
+    /// The latency of an interrupt is no work: a packet in it keeps no other from the core.
+    #[test]
+    fn a_core_works_during_the_latency_of_a_packet() {
+        let us = Time::from_us;
+        let mut stack = Stack::new(CONFIG);
+        // An acknowledgement arrives at 100 us, and the core may send at once, ahead by a segment of 64 us.
+        stack.arrive(0, us(100), (0, 2_048), 'a');
+        assert!(stack.may_send(0) <= us(100));
+        // The core has work until 130 us; at 108 us the acknowledgement waits behind it, for its share of a message.
+        for _ in 0..30 {
+            stack.send(0, us(100), 1_024);
+        }
+        assert_eq!((stack.take(us(108)), stack.next()), (None, us(130) + Time::from_ps(62_500)));
+        assert_eq!(stack.take(stack.next()), Some('a'));
     }
 
     #[test]
@@ -143,7 +179,7 @@ mod tests {
         }
         // A packet costs 4 us. Flows 0 and 2 share a core.
         let mut order = Vec::new();
-        for now in [12, 16, 20] {
+        for now in [8, 12, 16, 20] {
             while let Some(packet) = stack.take(us(now)) {
                 order.push((now, packet));
             }
