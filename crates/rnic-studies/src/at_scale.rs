@@ -69,7 +69,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "deadlock",
         title: "Section 4.2: PFC deadlock from flooded packets",
-        seeds: 3,
+        seeds: 10,
         sources: &[Source::all("deadlock.toml")],
         charts: &[],
         rows: deadlock,
@@ -87,7 +87,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "slow-receiver",
         title: "Section 4.4: slow receiver",
-        seeds: 3,
+        seeds: 10,
         sources: &[Source::all("slow-receiver.toml").quick(&[("limits.duration", "10 ms")], &[])],
         charts: &[],
         rows: slow_receiver,
@@ -95,7 +95,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "fig6",
         title: "Figure 6: latency under bursty many-to-one traffic",
-        seeds: 3,
+        seeds: 10,
         sources: &[Source::all("fig6.toml").quick(&[("limits.duration", "2 ms")], &[])],
         charts: &[],
         rows: |m| fig6(m, "fig6.toml"),
@@ -103,7 +103,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "fig6-20000",
         title: "Figure 6 at 20,160 servers",
-        seeds: 1,
+        seeds: 3,
         sources: &[Source::all("fig6-20000.toml").quick(FIG6_QUICK, &[])],
         charts: &[],
         rows: |m| fig6(m, "fig6-20000.toml"),
@@ -119,7 +119,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "fig8",
         title: "Figure 8: latency of RDMA and TCP, idle and under load",
-        seeds: 3,
+        seeds: 10,
         sources: &[Source::all("fig8.toml").quick(&[("limits.duration", "5 ms")], &[])],
         charts: &[],
         rows: fig8,
@@ -127,7 +127,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "alpha",
         title: "Section 6: buffer threshold alpha of 1/64 and 1/16 under incast",
-        seeds: 3,
+        seeds: 10,
         sources: &[Source::all("alpha.toml").quick(&[("traffic.repeats", "4")], &[])],
         charts: &[],
         rows: alpha,
