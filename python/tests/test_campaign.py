@@ -430,7 +430,7 @@ def test_wrong_values_are_refused(folder: Path) -> None:
 
 def test_a_worker_of_another_version_is_refused(folder: Path) -> None:
     with pytest.raises(RuntimeError, match="a worker has the version .* install the same version for both"):
-        rnic._rnic.work("results", "x", "threads", False, [], None, "0.0.1 1234")
+        rnic._rnic.work("results", "x", "threads", False, ([], []), None, "0.0.1 1234")
 
 
 @pytest.mark.skipif("RNIC_CAMPAIGN_RUNS" not in os.environ, reason="10,000 runs: set RNIC_CAMPAIGN_RUNS")
