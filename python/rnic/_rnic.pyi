@@ -112,11 +112,13 @@ class Campaign:
         self, store: str | PathLike[str], engine: str, retries: int, retry_failed: bool
     ) -> Coordinator: ...
 
+Batch = tuple[list[str], list[tuple[str, int, int]]]
+
 class Coordinator:
     missing: int
     progress: tuple[int, int, int, int]
     metric: str | None
-    def take(self, count: int, seconds: float, scale: float) -> tuple[list[tuple[str, str]], float]: ...
+    def take(self, count: int, seconds: float, scale: float) -> tuple[Batch, float]: ...
     def enter(self, key: str, state: str, metric: float | None) -> None: ...
     def lose(self, keys: list[str], certain: bool) -> None: ...
 
@@ -136,7 +138,7 @@ def work(
     campaign: str,
     engine: str,
     records: bool,
-    runs: list[tuple[str, str]],
+    batch: Batch,
     metric: str | None,
     code: str,
 ) -> list[tuple[str, str, float | None, float]]: ...

@@ -263,7 +263,8 @@ def push(url: str, folder: str, names: list[str]) -> None:
             files.pipe_file(target, path.read_bytes())
 
 
-Batch = list[tuple[str, str]]
+#: JSON documents, and for each run its key, the index of its document, and its seed.
+Batch = tuple[list[str], list[tuple[str, int, int]]]
 Told = list[tuple[str, str, "float | None", float]]
 
 
@@ -276,7 +277,7 @@ def work(
     with tempfile.TemporaryDirectory(prefix="rnic-worker-") as folder:
         told = _rnic.work(folder, name, engine, records, batch, metric, code)
         # Records come before results, so that a result without its record cannot be found.
-        push(url, folder, [file for key, *_ in batch for file in _rnic.result_files(key, records)])
+        push(url, folder, [file for key, *_ in batch[1] for file in _rnic.result_files(key, records)])
         return told
 
 
@@ -334,7 +335,7 @@ class _Drive:
             count = 1 if self._alone else min(BATCH, share)
             scale = self._real / self._expected if self._expected > 0 else 1.0
             batch, expected = self._coordinator.take(count, BATCH_S, scale)
-            if not batch:
+            if not batch[1]:
                 return
             arguments = (
                 self._store.path,
@@ -349,7 +350,7 @@ class _Drive:
             try:
                 future = self._engine.submit(work, *arguments)
             except BrokenExecutor as error:
-                self._coordinator.lose([key for key, _ in batch], False)
+                self._coordinator.lose([key for key, *_ in batch[1]], False)
                 self._restart(error)
                 continue
             self._going[future] = (batch, expected)
@@ -369,19 +370,19 @@ class _Drive:
             self._alone.discard(key)
             self._coordinator.enter(key, state, metric)
         self._expected += expected
-        if len(told) < len(batch):
+        if len(told) < len(batch[1]):
             ended = {key for key, *_ in told}
-            for key, _ in batch:
+            for key, *_ in batch[1]:
                 if key not in ended:
                     self._coordinator.enter(key, "interrupted", None)
 
     def _lose(self, batch: Batch) -> None:
-        keys = [key for key, _ in batch]
+        keys = [key for key, *_ in batch[1]]
         self._alone.update(keys)
         for key in keys:
             self._losses[key] = self._losses.get(key, 0) + 1
             # Journals tell which run of a batch had started. Without them, a run that is lost again and again counts.
-            certain = len(batch) == 1 and (self._store.url is not None or self._losses[key] > self._limit)
+            certain = len(keys) == 1 and (self._store.url is not None or self._losses[key] > self._limit)
             self._coordinator.lose([key], certain)
             # A run that was lost too often has a result now.
             self._store.push([f"runs/{key}.result"])

@@ -148,15 +148,22 @@ def submit_hyperqueue(
 
     `client` is `hyperqueue.Client`. Each task executes `rnic campaign run MANIFEST --store STORE --shard i/n` on one
     processor; `command` is the command of rnic, by default that of this Python. `client.wait_for_jobs([job])` waits
-    for it.
+    for it. What a task writes to standard error is in the folder `logs` of the store while the task goes on, and stays
+    there if it fails.
     """
     from hyperqueue import Job
+    from hyperqueue.output import StdioDef
 
     if shards < 1:
         raise ValueError(f"shards = {shards}; accepted: 1 or more")
     job = Job()
+    store = os.path.abspath(os.fspath(store))
+    # Not in the folder from which the job is submitted, where each task would leave two files, most of them empty.
+    logs = os.path.join(store, "logs")
+    os.makedirs(logs, exist_ok=True)
+    errors = StdioDef.remove_if_finished(os.path.join(logs, "hq-%{SERVER_UID}-%{JOB_ID}-%{TASK_ID}.stderr"))
     start = [*(command or [sys.executable, "-m", "rnic"]), "campaign", "run", os.path.abspath(os.fspath(manifest))]
     for shard in range(1, shards + 1):
-        arguments = ["--store", os.path.abspath(os.fspath(store)), "--shard", f"{shard}/{shards}", "--threads", "1", "--quiet"]
-        job.program([*start, *arguments], name=f"shard-{shard}")
+        arguments = ["--store", store, "--shard", f"{shard}/{shards}", "--threads", "1", "--quiet"]
+        job.program([*start, *arguments], name=f"shard-{shard}", stdout=None, stderr=errors)
     return client.submit(job)

@@ -6,17 +6,18 @@ use arrow_array::{ArrayRef, StringArray};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use rnic_campaign::campaign::{
-    self, CampaignError, Folder, Limits, Listener, METRICS, Manifest, Outcomes, Place, RunResult, RunState, Shard,
-    Until,
+    self, CampaignError, Folder, Limits, Listener, METRICS, Manifest, MissingRun, Outcomes, Place, RunResult, RunState,
+    Shard, Until,
 };
 use rnic_campaign::jobs::cost;
 use rnic_campaign::{CODE, Fingerprint, Threads};
 use rnic_results::dataset::{Columns, write_csv, write_parquet};
 use rnic_results::files::write_atomically;
-use rnic_run::{RunEvent, RunRecord, RunSpec, Scenario};
+use rnic_run::{RunEvent, RunRecord, RunSpec, Scenario, SpecError};
 use rnic_sim::Catalogue;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -161,16 +162,15 @@ fn place<'p>(folder: &'p Folder, manifest: &'p Manifest, engine: &'p str) -> Pla
 
 #[pymethods]
 impl Coordinator {
-    /// The next batch of missing runs: for each the key of its fingerprint and its JSON document. It takes about
-    /// `seconds` of CPU time, if runs take `scale` times as long as estimated. Also the estimate of its CPU time.
-    fn take(&self, py: Python<'_>, count: usize, seconds: f64, scale: f64) -> PyResult<(Vec<(String, String)>, f64)> {
+    /// The next batch of missing runs. It takes about `seconds` of CPU time, if runs take `scale` times as long as
+    /// estimated. Also the estimate of its CPU time.
+    fn take(&self, py: Python<'_>, count: usize, seconds: f64, scale: f64) -> PyResult<(Batch, f64)> {
         let batch = py.detach(|| {
-            let batch = lock(&self.outcomes).take(count, seconds, scale);
-            let expected = batch.iter().map(|(_, spec)| cost(spec)).sum();
-            let documents = batch.into_iter().map(|(key, spec)| Ok((key, spec.to_json(false)?)));
-            documents.collect::<Result<_, _>>().map(|documents| (documents, expected))
+            let taken = lock(&self.outcomes).take(count, seconds, scale);
+            let expected = taken.iter().map(|run| cost(&run.spec)).sum();
+            pack(&taken).map(|batch| (batch, expected))
         });
-        batch.map_err(|error: rnic_run::SpecError| PyValueError::new_err(error.to_string()))
+        batch.map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     /// Enters what `work` returned for one run. If it was interrupted, the run is missing again.
@@ -218,6 +218,40 @@ impl Coordinator {
     }
 }
 
+/// Runs on their way to a worker: JSON documents, and for each run the key of its fingerprint, the index of its document,
+/// and its seed, with which it replaces that of the document. Runs of one point of the campaign share a document, so a
+/// batch is small enough for engines to send it with the task: Ray puts more than 100 KiB into its object store first.
+type Batch = (Vec<String>, Vec<(String, usize, u64)>);
+
+fn pack(runs: &[MissingRun]) -> Result<Batch, SpecError> {
+    let (mut documents, mut of_point) = (Vec::new(), BTreeMap::new());
+    let mut packed = Vec::with_capacity(runs.len());
+    for MissingRun { key, point, spec } in runs {
+        let index = match of_point.entry(*point) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                documents.push(spec.to_json(false)?);
+                *new.insert(documents.len() - 1)
+            }
+        };
+        packed.push((key.clone(), index, spec.seed));
+    }
+    Ok((documents, packed))
+}
+
+fn unpack(documents: &[String], runs: &[(String, usize, u64)], catalogue: &Catalogue) -> Result<Vec<RunSpec>, String> {
+    let vocabulary = catalogue.vocabulary();
+    let read = |document: &String| RunSpec::from_json(document, &vocabulary).map_err(|error| error.to_string());
+    let points = documents.iter().map(read).collect::<Result<Vec<RunSpec>, String>>()?;
+    let run = |(key, index, seed): &(String, usize, u64)| {
+        let point = points.get(*index).ok_or_else(|| {
+            format!("the run {key} has the document number {index}, and the batch has {}", points.len())
+        })?;
+        Ok(RunSpec { seed: *seed, ..point.clone() })
+    };
+    runs.iter().map(run).collect()
+}
+
 /// Whether the batches that threads of this process simulate have to end.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
@@ -262,8 +296,8 @@ impl Listener for Note<'_> {
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the Python layer names them")]
 pub(crate) fn work(
-    py: Python<'_>, store: PathBuf, campaign: &str, engine: &str, records: bool, runs: Vec<(String, String)>,
-    metric: Option<&str>, code: &str,
+    py: Python<'_>, store: PathBuf, campaign: &str, engine: &str, records: bool, batch: Batch, metric: Option<&str>,
+    code: &str,
 ) -> PyResult<Vec<Told>> {
     if code != CODE {
         return Err(PyRuntimeError::new_err(format!(
@@ -271,15 +305,10 @@ pub(crate) fn work(
              could differ; install the same version for both"
         )));
     }
-    let (keys, documents): (Vec<String>, Vec<String>) = runs.into_iter().unzip();
+    let (documents, runs) = batch;
     let catalogue = Catalogue::standard();
-    let vocabulary = catalogue.vocabulary();
-    let read = |document: &String| RunSpec::from_json(document, &vocabulary);
-    let specs: Vec<RunSpec> = documents
-        .iter()
-        .map(read)
-        .collect::<Result<_, _>>()
-        .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let specs = unpack(&documents, &runs, &catalogue).map_err(PyValueError::new_err)?;
+    let keys: Vec<String> = runs.into_iter().map(|(key, ..)| key).collect();
     let folder = Folder::at(&store);
     let place = Place { folder: &folder, campaign, engine, records, program: "" };
     let cancelled = AtomicBool::new(false);

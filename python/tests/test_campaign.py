@@ -99,9 +99,39 @@ def test_hyperqueue(folder: Path, reference) -> None:
         client = cluster.client()
         job = rnic.engines.submit_hyperqueue(client, "load.jsonl", "results", 3, command=COMMAND)
         client.wait_for_jobs([job])
+        # Tasks leave nothing in the current folder. Of those that fail, standard error stays in the store.
+        assert sorted(path.name for path in folder.iterdir()) == ["load.jsonl", "results"]
+        assert list((folder / "results/logs").iterdir()) == []
+        job = rnic.engines.submit_hyperqueue(client, "missing.jsonl", "other", 1, command=COMMAND)
+        with pytest.raises(Exception, match="have failed"):
+            client.wait_for_jobs([job])
     check(rnic.load_campaign("results"), reference, "threads")
-    script = command("campaign", "submit", "load.jsonl", "--engine", "hq", "--shards", "3")
-    assert "hq submit --name rnic-load --array 1-3 --cpus 1 -- bash -c '" in script.stdout
+    [log] = (folder / "other/logs").iterdir()
+    assert "missing.jsonl" in log.read_text()
+    assert sorted(path.name for path in folder.iterdir()) == ["load.jsonl", "other", "results"]
+
+
+def test_task_array_of_hyperqueue(folder: Path, reference) -> None:
+    """The command `hq` is not on PyPI: a script does what its task array does."""
+    campaign().save("load.jsonl")
+    (folder / "bin").mkdir()
+    hq = folder / "bin" / "hq"
+    hq.write_text(
+        "#!/bin/bash\nprintf '%s\\n' \"$@\" > submitted\nwhile [ \"$1\" != -- ]; do\n"
+        '    if [ "$1" = --stderr ]; then stderr=$2; fi\n    shift\ndone\nshift\n'
+        'for HQ_TASK_ID in 1 2 3; do export HQ_TASK_ID; "$@" 2> "$stderr" || exit; done\n'
+    )
+    hq.chmod(0o755)
+    arguments = ["load.jsonl", "--engine", "hq", "--shards", "3", "--store", "my results", "--command", " ".join(COMMAND)]
+    done = command("campaign", "submit", *arguments, "--go", env={"PATH": f"{folder}/bin:{os.environ['PATH']}"})
+    assert done.returncode == 0, done.stderr
+    submitted = (folder / "submitted").read_text().splitlines()
+    stderr = f"{folder}/my results/logs/hq-%{{SERVER_UID}}-%{{JOB_ID}}-%{{TASK_ID}}.stderr"
+    expected = ["submit", "--name", "rnic-load", "--array", "1-3", "--cpus", "1", "--stdout", "none", "--stderr", stderr]
+    assert submitted[: len(expected) + 3] == [*expected, "--", "bash", "-c"]
+    check(rnic.load_campaign("my results"), reference, "threads")
+    own = command("campaign", "submit", *arguments, "--option=--stderr=mine", "--option=--stdout=too")
+    assert "--cpus 1 --stderr=mine --stdout=too -- bash -c '" in own.stdout
     refused = command("campaign", "submit", "load.jsonl", "--engine", "hq", "--shards", "3", "--go", env={"PATH": "/nowhere"})
     assert refused.returncode == 2 and "there is no command `hq` here" in refused.stderr
 
@@ -430,7 +460,7 @@ def test_wrong_values_are_refused(folder: Path) -> None:
 
 def test_a_worker_of_another_version_is_refused(folder: Path) -> None:
     with pytest.raises(RuntimeError, match="a worker has the version .* install the same version for both"):
-        rnic._rnic.work("results", "x", "threads", False, [], None, "0.0.1 1234")
+        rnic._rnic.work("results", "x", "threads", False, ([], []), None, "0.0.1 1234")
 
 
 @pytest.mark.skipif("RNIC_CAMPAIGN_RUNS" not in os.environ, reason="10,000 runs: set RNIC_CAMPAIGN_RUNS")

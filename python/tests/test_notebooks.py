@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,7 @@ def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
     nbclient.NotebookClient(book, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
     code = [cell for cell in book.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code)
+    # The cell with the congestion control in Rust runs where the guide's slow test, or somebody else, has built it.
+    if path.stem == "my-congestion-control" and Path(os.environ.get("RNIC_GENTLE", "-")).exists():
+        texts = [output.get("text", "") for output in code[-1].outputs]
+        assert any("gentle in Rust: slowdown" in text for text in texts), texts

@@ -30,6 +30,6 @@ pub use manifest::{Manifest, is_name};
 pub use replication::{Replica, Replication, Shard, Verdict};
 pub use result::{Provenance, RunResult, RunState};
 pub use rows::{Row, estimates, rows};
-pub use run_campaign::{Limits, Outcomes, Progress, Watcher, run_campaign};
+pub use run_campaign::{Limits, MissingRun, Outcomes, Progress, Watcher, run_campaign};
 pub use status::{Failure, Standing, status};
 pub use until::{METRICS, Until};

@@ -1,5 +1,8 @@
 //! The arguments of the command. Parsing, help texts and errors follow from these definitions.
 
+mod hw;
+mod p4;
+
 use crate::campaign::CampaignArgs;
 use crate::counters::CountersArgs;
 use crate::format::Format;
@@ -15,6 +18,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+pub(crate) use hw::{HwArgs, HwCommand, HwIrnArgs, HwNanoArgs, HwNicArgs, IrnLogic};
+pub(crate) use p4::{P4Args, P4BuildArgs, P4CheckArgs, P4Command};
 
 /// An RDMA NIC in software: simulation of RDMA transports, and a RoCEv2 endpoint.
 ///
@@ -439,251 +445,6 @@ pub(crate) enum DecodeFormat {
     Json,
 }
 
-#[derive(Args, Debug)]
-pub(crate) struct P4Args {
-    #[command(subcommand)]
-    pub(crate) command: P4Command,
-}
-
-/// The subcommands of `rnic p4`.
-#[derive(Subcommand, Debug)]
-pub(crate) enum P4Command {
-    /// Compile a program for a NanoTransport NIC and print a summary of the program, or its errors
-    Check(P4CheckArgs),
-    /// Generate Verilog from a program, and compare it with the virtual machine
-    Build(P4BuildArgs),
-}
-
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
-    rnic p4 build transport.p4 --verilog rtl\n  \
-    rnic p4 build transport.p4 --verify --packets 1000000\n\n\
-    --verify needs Verilator and a C++ compiler (apt-get install verilator g++).\n\
-    Exit codes: 0 done; 1 hardware and machine differ, or a program fails; 2 the program has errors or no hardware form.")]
-pub(crate) struct P4BuildArgs {
-    /// The P4 program, or a folder whose programs are counted; paths in `#include "file"` are relative to the file
-    #[arg(value_name = "FILE.p4")]
-    pub(crate) file: PathBuf,
-
-    /// Replace the value of a top-level constant of the program; may be repeated
-    #[arg(long = "constant", value_name = "NAME=VALUE", value_parser = parse_constant)]
-    pub(crate) constants: Vec<(String, u128)>,
-
-    /// Write p4_nic.v (both pipelines) and p4_bench.v (a bench around them) into this folder
-    #[arg(long, value_name = "DIR", required_unless_present = "verify")]
-    pub(crate) verilog: Option<PathBuf>,
-
-    /// Simulate the Verilog and compare it with the virtual machine packet for packet
-    #[arg(long)]
-    pub(crate) verify: bool,
-
-    /// Number of random packets of the comparison [default: 100000]
-    #[arg(long, value_name = "N", requires = "verify", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) packets: Option<u64>,
-
-    /// Seed of the random packets [default: 1]
-    #[arg(long, value_name = "N", requires = "verify")]
-    pub(crate) seed: Option<u64>,
-
-    /// Write the signals of the comparison as waveforms into this file
-    #[arg(long, value_name = "FILE.vcd", requires = "verify")]
-    pub(crate) vcd: Option<PathBuf>,
-}
-
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
-    rnic p4 check transport.p4\n  \
-    rnic p4 check transport.p4 --constant REGISTERS=64 --cost\n  \
-    rnic p4 check transport.p4 --format json | jq '.errors[].message'\n  \
-    rnic p4 check programs/\n\n\
-    Exit codes: 0 the program has no errors; 1 the output cannot be written; 2 the program has errors or cannot be read.")]
-pub(crate) struct P4CheckArgs {
-    /// The P4 program; paths in its `#include "file"` directives are relative to this file
-    #[arg(value_name = "FILE.p4")]
-    pub(crate) file: PathBuf,
-
-    /// Replace the value of a top-level constant of the program; may be repeated
-    ///
-    /// The value is decimal, hexadecimal (0x), true or false.
-    #[arg(long = "constant", value_name = "NAME=VALUE", value_parser = parse_constant)]
-    pub(crate) constants: Vec<(String, u128)>,
-
-    /// Also print the modelled hardware cost: pipeline stages, latency, minimum interval between packets, memory
-    #[arg(long)]
-    pub(crate) cost: bool,
-
-    /// Format of the standard output
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub(crate) format: Format,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct HwArgs {
-    #[command(subcommand)]
-    pub(crate) command: HwCommand,
-}
-
-/// The subcommands of `rnic hw`.
-#[derive(Subcommand, Debug)]
-pub(crate) enum HwCommand {
-    /// Compare IRN's blocks, as Verilator simulates them, with the transport core step by step
-    Irn(HwIrnArgs),
-    /// Compare NanoTransport's fixed-function blocks with the transport core step by step
-    Nanotransport(HwNanoArgs),
-    /// Let two NICs that run a P4 program pass messages in Verilator, and measure their latency and throughput
-    Nic(HwNicArgs),
-}
-
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
-    rnic hw nanotransport\n  \
-    rnic hw nanotransport --block reassembly --steps 100 --vcd reassembly.vcd\n\n\
-    The command needs Verilator and a C++ compiler (apt-get install verilator g++).\n\
-    Exit codes: 0 no difference; 1 hardware and core differ, or a program fails; 2 an argument is wrong.")]
-pub(crate) struct HwNanoArgs {
-    /// Minimum number of steps of each block
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) steps: u64,
-
-    /// Seed of the random traces; with an even seed a retransmission waits for a credit, as in Homa
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
-
-    /// Compare this block only; may be repeated: packetization, reassembly, generator, arbiter
-    #[arg(long = "block", value_name = "NAME", value_parser = parse_nano_block)]
-    pub(crate) blocks: Vec<rnic_hw::nanotransport::Block>,
-
-    /// Write the signals of the block as waveforms into this file; needs one --block
-    #[arg(long, value_name = "FILE.vcd")]
-    pub(crate) vcd: Option<PathBuf>,
-
-    /// Format of the standard output
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub(crate) format: Format,
-}
-
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
-    rnic hw nic p4/ndp.p4\n  \
-    rnic hw nic p4/ndp.p4 --loss 10 --trim 50 --messages 1000\n  \
-    rnic hw nic p4/window.p4 --messages 4 --vcd nics.vcd\n\n\
-    The command needs Verilator and a C++ compiler (apt-get install verilator g++).\n\
-    Exit codes: 0 all messages arrived; 1 a payload was wrong or a message was lost; 2 an argument is wrong.")]
-pub(crate) struct HwNicArgs {
-    /// The P4 program of both NICs
-    pub(crate) file: PathBuf,
-
-    /// Messages of random length that pass in both directions
-    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) messages: u32,
-
-    /// Frames that the link loses, per mille
-    #[arg(long, value_name = "PER_MILLE", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=300))]
-    pub(crate) loss: u32,
-
-    /// Data frames that the link trims to their header, per mille
-    #[arg(long, value_name = "PER_MILLE", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=300))]
-    pub(crate) trim: u32,
-
-    /// Cycles of 0.3125 ns from the first bit of a word of 64 bytes to its arrival at the other NIC
-    #[arg(long, value_name = "CYCLES", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=2_000))]
-    pub(crate) delay: u32,
-
-    /// Messages that a NIC sends, and receives, at the same time: a power of two
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = parse_slots)]
-    pub(crate) slots: u32,
-
-    /// A retransmission waits for a credit, as Homa needs it
-    #[arg(long)]
-    pub(crate) rtx_needs_credit: bool,
-
-    /// Seed of the lengths of messages
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
-
-    /// Write the signals of both NICs as waveforms into this file
-    #[arg(long, value_name = "FILE.vcd")]
-    pub(crate) vcd: Option<PathBuf>,
-
-    /// Format of the standard output
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub(crate) format: Format,
-}
-
-fn parse_slots(text: &str) -> Result<u32, String> {
-    text.parse()
-        .ok()
-        .filter(|slots: &u32| slots.is_power_of_two() && (16..=128).contains(slots))
-        .ok_or_else(|| "accepted: 16, 32, 64, 128".to_string())
-}
-
-fn parse_nano_block(text: &str) -> Result<rnic_hw::nanotransport::Block, String> {
-    let all = rnic_hw::nanotransport::Block::ALL;
-    all.into_iter().find(|block| block.name() == text).ok_or_else(|| {
-        let names: Vec<&str> = all.iter().map(|block| block.name()).collect();
-        format!("accepted: {}", names.join(", "))
-    })
-}
-
-/// The logic of IRN's sender.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum IrnLogic {
-    /// rnic's own
-    Rnic,
-    /// As the authors of IRN published it
-    Published,
-}
-
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
-    rnic hw irn\n  \
-    rnic hw irn --steps 10000000\n  \
-    rnic hw irn --logic published --bdp-cap 300\n  \
-    rnic hw irn --block receiveAck --steps 100 --vcd receive_ack.vcd\n\n\
-    The command needs Verilator and a C++ compiler (apt-get install verilator g++).\n\
-    Exit codes: 0 no difference; 1 hardware and core differ, or a program fails; 2 an argument is wrong.")]
-pub(crate) struct HwIrnArgs {
-    /// Minimum number of steps of each block
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) steps: u64,
-
-    /// Seed of the random traces
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
-
-    /// BDP cap in packets
-    #[arg(long, value_name = "PACKETS", default_value_t = 111)]
-    pub(crate) bdp_cap: u32,
-
-    /// Logic of the sender
-    #[arg(long, value_enum, default_value_t = IrnLogic::Rnic)]
-    pub(crate) logic: IrnLogic,
-
-    /// Compare this block only; may be repeated: receiveData, txFree, receiveAck, timeout, senders, receivers
-    #[arg(long = "block", value_name = "NAME", value_parser = parse_block)]
-    pub(crate) blocks: Vec<rnic_hw::irn::Block>,
-
-    /// Number of queue pairs; operations of one queue pair wait for each other
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub(crate) queue_pairs: u32,
-
-    /// Write the signals of the block as waveforms into this file; needs one --block
-    #[arg(long, value_name = "FILE.vcd")]
-    pub(crate) vcd: Option<PathBuf>,
-
-    /// Format of the standard output
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub(crate) format: Format,
-}
-
-fn parse_block(text: &str) -> Result<rnic_hw::irn::Block, String> {
-    let all = rnic_hw::irn::Block::ALL;
-    all.into_iter().find(|block| block.name() == text).ok_or_else(|| {
-        let names: Vec<&str> = all.iter().map(|block| block.name()).collect();
-        format!("accepted: {}", names.join(", "))
-    })
-}
-
 /// Splits `link=file` at the first equals sign.
 fn parse_pcap(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
@@ -692,27 +453,6 @@ fn parse_pcap(text: &str) -> Result<(String, PathBuf), String> {
             Err("the link or the file is missing; write two nodes and a file, for example h0:edge0=h0.pcapng"
                 .to_string())
         }
-    }
-}
-
-/// Parses `name=number`; the number may be `true` (1) or `false` (0).
-fn parse_constant(text: &str) -> Result<(String, u128), String> {
-    let example = "there is no name or number; write both, for example REGISTERS=64";
-    let (name, value) = text.split_once('=').ok_or(example)?;
-    let (name, value) = (name.trim(), value.trim());
-    let number = match value {
-        "true" => Some(1),
-        "false" => Some(0),
-        _ => match value.strip_prefix("0x") {
-            Some(digits) => u128::from_str_radix(digits, 16).ok(),
-            None => value.parse().ok(),
-        },
-    };
-    match number {
-        Some(number) if !name.is_empty() => Ok((name.to_string(), number)),
-        _ => Err(format!(
-            "{example}; accepted: numbers from 0 to 2^128 - 1, decimal or hexadecimal (0x), true and false"
-        )),
     }
 }
 
@@ -776,17 +516,6 @@ mod tests {
         );
         assert_eq!(message(&wrong[..3]), None, "a file may have any name");
         assert_eq!(message(&[b"rnic", b"walk"]), None, "another error");
-    }
-
-    #[test]
-    fn constants_are_numbers() {
-        let parsed = |text: &str| parse_constant(text).ok().map(|(name, value)| format!("{name}={value}"));
-        assert_eq!(parsed("A=5").unwrap(), "A=5");
-        assert_eq!(parsed(" A = 0xfF ").unwrap(), "A=255");
-        assert_eq!((parsed("A=true").unwrap(), parsed("A=false").unwrap()), ("A=1".to_string(), "A=0".to_string()));
-        for wrong in ["A", "A=", "=5", "A=-1", "A=x", "A=340282366920938463463374607431768211456"] {
-            assert_eq!(parsed(wrong), None, "{wrong}");
-        }
     }
 
     #[test]

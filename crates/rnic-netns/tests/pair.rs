@@ -1,8 +1,11 @@
 //! Checks that the namespaces are isolated from the host, connected to each other, and removed at the end.
 
 use rnic_netns::{Namespace, NetnsError, Pair, with_pair};
+use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 fn namespace_id() -> String {
     std::fs::read_link("/proc/thread-self/ns/net").unwrap().display().to_string()
@@ -84,4 +87,27 @@ fn errors_name_the_command() {
     assert!(matches!(&error, NetnsError::Ip { .. }));
     assert!(error.to_string().starts_with("`ip link set nothing up` failed: "), "{error}");
     assert!(Pair::new(70_000).is_err());
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the kernel is given time to end processes")]
+fn a_killed_group_leaves_nobody() {
+    with_pair(1_500, |pair| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 600 & echo $!; wait"]).stdout(Stdio::piped());
+        let mut group = pair.a.child_group(&mut shell).unwrap();
+        let mut line = String::new();
+        BufReader::new(group.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        // A process without a parent that has ended stays in /proc until somebody waits for it, without a command line.
+        let command = || std::fs::read(format!("/proc/{}/cmdline", line.trim())).unwrap_or_default();
+        assert!(command().starts_with(b"sleep"));
+        drop(group);
+        for _ in 0..1_000 {
+            if command().is_empty() {
+                return;
+            }
+            sleep(Duration::from_millis(10));
+        }
+        panic!("sleep goes on");
+    });
 }

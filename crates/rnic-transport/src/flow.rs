@@ -211,7 +211,10 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
     }
 
     /// The packet to transmit at `now`, if there is one; the sender's state then counts the packet as sent.
-    #[inline]
+    // The simulator calls it at one place, but compiles this place for two types of packets: those of a run with one
+    // transport, and those of a run with several. The compiler does not inline such a function by itself, and the call
+    // costs 1 % of the instructions of a run.
+    #[inline(always)]
     pub fn poll_transmit(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time) -> Option<TxDesc> {
         let pick = self.poll(cfg, now)?;
         let payload = match pick {

@@ -120,7 +120,7 @@ impl Host {
         let out = fs::File::create(&log).map_err(|error| error.to_string())?;
         let other = out.try_clone().map_err(|error| error.to_string())?;
         command.stdin(Stdio::null()).stdout(out).stderr(other).current_dir(&self.logs);
-        let child = namespace.child(command).map_err(|error| format!("it cannot be started: {error}"))?;
+        let child = namespace.child_group(command).map_err(|error| format!("it cannot be started: {error}"))?;
         Ok(Running { child, log })
     }
 
@@ -146,11 +146,11 @@ impl Host {
             serving = Some(running);
         }
         let output = self.start(here, &mut self.command(client, place, false, settings))?.end();
-        let Some(mut serving) = serving else { return output };
+        let Some(serving) = serving else { return output };
         let output = output.map_err(|why| format!("{why}; the server printed: {}", last(&serving.output())))?;
         if !ends {
-            let _ = serving.child.kill();
-            let _ = serving.child.wait();
+            // Dropping it kills it, and the programs that it has started.
+            drop(serving);
             return Ok(output);
         }
         serving.end().map_err(|why| format!("the server: {why}"))?;

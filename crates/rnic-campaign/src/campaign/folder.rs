@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 /// | `runs/KEY.result` | the result of a run, under the key of its [`Fingerprint`] |
 /// | `runs/KEY.run` | the complete record of a run, if the manifest asks for it |
 /// | `workers/NAME.jsonl` | the journal of a worker |
+/// | `logs/*` | what the tasks of a cluster have written to standard error |
 ///
 /// Files are written completely or not at all, and checked when they are read. Any number of processes on any number of
 /// machines may use a folder at the same time.

@@ -47,6 +47,17 @@ pub struct Progress {
     pub wanted: usize,
 }
 
+/// A run without a result, taken from [`Outcomes`] to be executed.
+#[derive(Clone, Debug)]
+pub struct MissingRun {
+    /// Key of the run's fingerprint.
+    pub key: String,
+    /// Index of the run's point in the manifest. The runs of a point differ in their seeds alone.
+    pub point: usize,
+    /// The run.
+    pub spec: RunSpec,
+}
+
 /// The runs of a campaign that are missing, and the results that are known. Coordinators of all engines use it: they
 /// take batches of missing runs, and enter the results.
 pub struct Outcomes {
@@ -135,7 +146,7 @@ impl Outcomes {
 
     /// Takes the next missing runs: at most `count`, and at most as many as take `seconds` of CPU time by the estimate
     /// [`cost`] times `scale`, but at least one. Empty if no run is missing at the moment.
-    pub fn take(&mut self, count: usize, seconds: f64, scale: f64) -> Vec<(String, RunSpec)> {
+    pub fn take(&mut self, count: usize, seconds: f64, scale: f64) -> Vec<MissingRun> {
         let (mut batch, mut sum) = (Vec::new(), 0.0);
         while batch.len() < count
             && (batch.is_empty() || sum < seconds)
@@ -143,7 +154,7 @@ impl Outcomes {
         {
             if let Some(spec) = self.manifest.run(replica.point, replica.number) {
                 sum += cost(&spec) * scale;
-                batch.push((fingerprint.key(), spec));
+                batch.push(MissingRun { key: fingerprint.key(), point: replica.point, spec });
             }
         }
         batch
@@ -214,7 +225,7 @@ pub trait Watcher: Sync {
 }
 
 struct Chunk<'c> {
-    batch: &'c [(String, RunSpec)],
+    batch: &'c [MissingRun],
     outcomes: &'c Mutex<Outcomes>,
     place: &'c Place<'c>,
     watcher: &'c dyn Watcher,
@@ -223,16 +234,16 @@ struct Chunk<'c> {
 
 impl Listener for Chunk<'_> {
     fn started(&self, run: usize) {
-        let (key, spec) = &self.batch[run];
+        let MissingRun { key, spec, .. } = &self.batch[run];
         self.watcher.started(key, spec);
     }
 
     fn event(&self, run: usize, event: &RunEvent) -> ControlFlow<()> {
-        self.watcher.event(&self.batch[run].0, event)
+        self.watcher.event(&self.batch[run].key, event)
     }
 
     fn ended(&self, run: usize, result: Option<&RunResult>) -> ControlFlow<()> {
-        let key = &self.batch[run].0;
+        let key = &self.batch[run].key;
         let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
         let entered = result.map_or(Ok(()), |result| {
             let metric = outcomes.metric().and_then(|metric| result.metric(metric));
@@ -266,7 +277,7 @@ pub fn run_campaign(
         if batch.is_empty() {
             return Ok(lock().progress());
         }
-        let runs: Vec<&RunSpec> = batch.iter().map(|(_, spec)| spec).collect();
+        let runs: Vec<&RunSpec> = batch.iter().map(|run| &run.spec).collect();
         let chunk = Chunk { batch: &batch, outcomes: &outcomes, place, watcher, stopped: &stopped };
         execute(place, &runs, &lost, executor, &chunk)?;
         match stopped.lock().unwrap_or_else(PoisonError::into_inner).take() {

@@ -42,7 +42,9 @@ fn script(arguments: &SubmitArgs, name: &str) -> Result<String, CliError> {
     };
     let word = |path: PathBuf| quoted(&path.to_string_lossy());
     let manifest = word(absolute(&arguments.manifest)?);
-    let store = word(absolute(&store_of(&arguments.manifest, arguments.store.as_ref()))?);
+    let folder = absolute(&store_of(&arguments.manifest, arguments.store.as_ref()))?;
+    let logs = folder.join("logs");
+    let store = word(folder);
     let rnic = match &arguments.command {
         Some(command) => command.clone(),
         None => {
@@ -71,9 +73,21 @@ fn script(arguments: &SubmitArgs, name: &str) -> Result<String, CliError> {
             let time = arguments.time.iter().map(|time| format!("--time-limit={}", quoted(time)));
             let options: Vec<String> = time.chain(arguments.options.iter().map(|option| quoted(option))).collect();
             let options = if options.is_empty() { String::new() } else { format!(" {}", options.join(" ")) };
+            // Without these, each task leaves two files, most of them empty, in the folder from which it is submitted.
+            let gives = |option: &str| arguments.options.iter().any(|given| given.starts_with(option));
+            let mut output = String::new();
+            if !gives("--stdout") {
+                output += " --stdout none";
+            }
+            if !gives("--stderr") {
+                let stderr = logs.join("hq-%{SERVER_UID}-%{JOB_ID}-%{TASK_ID}.stderr");
+                output += &format!(" --stderr {}", word(stderr));
+            }
             let task = quoted(&run("$HQ_TASK_ID"));
             format!(
-                "#!/bin/bash\nexec hq submit --name rnic-{name} --array 1-{shards} --cpus {cpus}{options} -- bash -c {task}\n"
+                "#!/bin/bash\nmkdir -p {} || exit\nexec hq submit --name rnic-{name} --array 1-{shards} --cpus {cpus}{output}{options} \
+                 -- bash -c {task}\n",
+                word(logs)
             )
         }
     })

@@ -323,7 +323,7 @@ impl<B: Body> Fabric<B> {
         put_u32(out, port.0);
         put_u64(out, self.busy(port).as_ps());
         for counters in counters {
-            counters.fields().iter().for_each(|field| put_u64(out, *field));
+            counters.write(out);
         }
     }
 
@@ -383,7 +383,7 @@ impl<B: Body> Fabric<B> {
             let links = &mut self.partitions[place.partition as usize].links;
             let first = place.slot.index() * links.priorities;
             for counters in &mut links.counters[first..first + links.priorities] {
-                *counters = PriorityCounters::of_fields(|| message.u64())?;
+                *counters = PriorityCounters::read(message)?;
             }
         }
         while let Some(port) = port(message)? {
@@ -409,7 +409,8 @@ impl<B: Body> Fabric<B> {
 }
 
 impl PriorityCounters {
-    fn fields(&self) -> [u64; 12] {
+    /// All counters, for messages between ranks.
+    fn fields_mut(&mut self) -> [&mut u64; 12] {
         let PriorityCounters {
             tx_packets,
             tx_bytes,
@@ -423,7 +424,7 @@ impl PriorityCounters {
             queue_high_water,
             trimmed,
             returned,
-        } = *self;
+        } = self;
         [
             tx_packets,
             tx_bytes,
@@ -440,21 +441,18 @@ impl PriorityCounters {
         ]
     }
 
-    fn of_fields(mut next: impl FnMut() -> Option<u64>) -> Option<PriorityCounters> {
-        Some(PriorityCounters {
-            tx_packets: next()?,
-            tx_bytes: next()?,
-            drops: next()?,
-            control_drops: next()?,
-            lost: next()?,
-            marked: next()?,
-            pause_sent: next()?,
-            pause_received: next()?,
-            paused_ps: next()?,
-            queue_high_water: next()?,
-            trimmed: next()?,
-            returned: next()?,
-        })
+    fn write(mut self, out: &mut Vec<u8>) {
+        self.fields_mut().into_iter().for_each(|field| put_u64(out, *field));
+    }
+
+    /// The counters that [`PriorityCounters::write`] has written; `None` if the message is damaged.
+    fn read(message: &mut Reader<'_>) -> Option<PriorityCounters> {
+        let mut counters = PriorityCounters::default();
+        counters.fields_mut().into_iter().try_for_each(|field| {
+            *field = message.u64()?;
+            Some(())
+        })?;
+        Some(counters)
     }
 }
 

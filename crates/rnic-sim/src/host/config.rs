@@ -1,6 +1,7 @@
 //! Settings and counters of the simulated hosts and their NICs.
 
 use rnic_transport::Time;
+use rnic_transport::codec::{Reader, put_u64};
 use rnic_transport::settings::Settings;
 
 /// Priority of data packets of RC-like transports (reliable flows).
@@ -123,40 +124,7 @@ pub struct HostTotals {
 }
 
 impl HostTotals {
-    /// The counters, in the order of their declaration.
-    pub(crate) fn fields(&self) -> [u64; 10] {
-        [
-            self.data,
-            self.control,
-            self.retransmitted,
-            self.delivered,
-            self.marked,
-            self.notifications,
-            self.timeouts,
-            self.aborted,
-            self.cpu_send,
-            self.cpu_receive,
-        ]
-    }
-    /// The counters of which [`HostTotals::fields`] returned `fields`.
-    pub(crate) fn of_fields(fields: [u64; 10]) -> HostTotals {
-        let [data, control, retransmitted, delivered, marked, notifications, timeouts, aborted, cpu_send, cpu_receive] =
-            fields;
-        HostTotals {
-            data,
-            control,
-            retransmitted,
-            delivered,
-            marked,
-            notifications,
-            timeouts,
-            aborted,
-            cpu_send,
-            cpu_receive,
-        }
-    }
-    /// Adds the counters of other hosts to this sum.
-    pub(crate) fn add(&mut self, other: &HostTotals) {
+    fn fields_mut(&mut self) -> [&mut u64; 10] {
         let HostTotals {
             data,
             control,
@@ -168,16 +136,25 @@ impl HostTotals {
             aborted,
             cpu_send,
             cpu_receive,
-        } = other;
-        self.data += data;
-        self.control += control;
-        self.retransmitted += retransmitted;
-        self.delivered += delivered;
-        self.marked += marked;
-        self.notifications += notifications;
-        self.timeouts += timeouts;
-        self.aborted += aborted;
-        self.cpu_send += cpu_send;
-        self.cpu_receive += cpu_receive;
+        } = self;
+        [data, control, retransmitted, delivered, marked, notifications, timeouts, aborted, cpu_send, cpu_receive]
+    }
+    /// Appends the counters to a message for another rank.
+    pub(crate) fn write(mut self, out: &mut Vec<u8>) {
+        self.fields_mut().into_iter().for_each(|field| put_u64(out, *field));
+    }
+    /// The counters that [`HostTotals::write`] has written; `None` if the message is damaged.
+    pub(crate) fn read(message: &mut Reader<'_>) -> Option<HostTotals> {
+        let mut totals = HostTotals::default();
+        totals.fields_mut().into_iter().try_for_each(|field| {
+            *field = message.u64()?;
+            Some(())
+        })?;
+        Some(totals)
+    }
+    /// Adds the counters of other hosts to this sum.
+    pub(crate) fn add(&mut self, mut other: HostTotals) {
+        let sums = self.fields_mut().into_iter();
+        sums.zip(other.fields_mut()).for_each(|(sum, field)| *sum += *field);
     }
 }

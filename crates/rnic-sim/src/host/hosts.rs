@@ -292,7 +292,7 @@ where
         let mut totals = HostTotals::default();
         match self.collected_totals() {
             Some(collected) => totals = collected,
-            None => self.partitions.iter().for_each(|partition| totals.add(&partition.totals)),
+            None => self.partitions.iter().for_each(|partition| totals.add(partition.totals)),
         }
         totals.aborted += self.kind.aborted();
         totals

@@ -348,8 +348,8 @@ impl<K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
         let Some(group) = self.ranks.as_ref().map(|ranks| ranks.group.clone()) else { return Ok(()) };
         let mut own = Vec::new();
         let mut totals = HostTotals::default();
-        self.partitions.iter().for_each(|partition| totals.add(&partition.totals));
-        totals.fields().iter().for_each(|field| put_u64(&mut own, *field));
+        self.partitions.iter().for_each(|partition| totals.add(partition.totals));
+        totals.write(&mut own);
         for (flow, record) in self.table.open_flows() {
             let FlowEnds { sender, receiver } = self.flows[flow];
             let (mut delivered, mut retransmitted, mut timeouts) = (0, 0, 0);
@@ -378,11 +378,7 @@ impl<K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
             (known.sender_timeouts, known.receiver_timeouts) = (0, 0);
         }
         let mut read = |message: &mut Reader<'_>| {
-            let mut fields = [0; 10];
-            for field in &mut fields {
-                *field = message.u64()?;
-            }
-            ranks.totals.add(&HostTotals::of_fields(fields));
+            ranks.totals.add(HostTotals::read(message)?);
             while !message.is_empty() {
                 let flow = message.u32()?;
                 let known = ranks.flows.get_mut(flow as usize)?;

@@ -243,7 +243,7 @@ impl PartitionedHosts for SharedHosts<'_> {
 impl RunHosts for SharedHosts<'_> {
     fn totals(&self) -> HostTotals {
         let mut totals = HostTotals::default();
-        self.stacks.iter().for_each(|stack| totals.add(&stack.totals()));
+        self.stacks.iter().for_each(|stack| totals.add(stack.totals()));
         totals
     }
     fn stop(&self) -> Option<Stop> {
