@@ -41,7 +41,7 @@ pub(crate) struct Waiting {
 /// whether the other one is there, and a process that is killed says nothing. So each side sends now and then an MRA
 /// about no message, to which managers of this crate respond with an MRA, and their hosts with a REJ if the connection
 /// is unknown. Linux ignores such an MRA, as it ends the connections of killed processes itself: a peer that has never
-/// responded is not probed any more, and stays connected.
+/// responded stays connected, and is asked on, because its host may say later that the connection is unknown.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Probe {
     /// Whether the peer has ever responded.

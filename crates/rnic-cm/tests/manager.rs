@@ -172,7 +172,8 @@ fn a_connection_is_set_up_and_ends() {
     assert_eq!((a as u16, b as u16), (50_000, 50_001), "the lower half of an ID tells the process");
     assert!(net.sides[0].is_established(a) && net.sides[1].is_established(b));
     assert_eq!(net.messages, 3, "REQ, REP, RTU");
-    assert_eq!(net.sides[0].deadline(), Some(Time::from_ms(5_000)), "the first probe");
+    // 4.096 us times 2^17.
+    assert_eq!(net.sides[0].deadline(), Some(Time::from_ns(536_870_912)), "the first probe");
     net.sides[0].disconnect(net.now, a).unwrap();
     net.settle();
     assert_eq!(net.take(0), [Event::Disconnected { token: 1, connection: a, silent: false }]);
@@ -396,14 +397,23 @@ fn the_death_of_a_process_is_noticed() {
     assert!(net.now <= begin.saturating_add(Time::from_ms(10_000)), "{}", net.now);
 }
 
-/// A manager that knows no probes, as that of Linux, hears four and stays connected.
+/// A manager that knows no probes, as that of Linux, hears them and stays connected, until its host says that the
+/// connection is unknown.
 #[test]
 fn peers_that_never_respond_to_probes_stay_connected() {
+    let end = Time::from_ms(18_000);
     let mut net = Net::new(|mad| mad[17] == 0x11);
     let [a, b] = net.established();
-    while net.wait() {}
-    assert_eq!(net.messages, 3 + 2 * 4);
+    while net.now < end {
+        assert!(net.wait());
+    }
+    // After 0.5, 1.6, 2.7 and 3.8 s, and then every 5 s: after 4.8, 9.8, 14.8 and 19.8 s.
+    assert_eq!(net.messages, 3 + 2 * (4 + 4));
     assert!(net.sides[0].is_established(a) && net.sides[1].is_established(b));
+    // A process of the peer's host that does not know the connection.
+    net.sides[1] = Manager::new(addresses()[1], 50_002, Limits::default(), [9; 32]);
+    net.lost = Box::new(|_| false);
+    assert_eq!(net.expect(0), Event::Disconnected { token: 1, connection: a, silent: true });
     // A lost response, or three, change nothing.
     let mut left = 3;
     let mut net = Net::new(move |mad| {

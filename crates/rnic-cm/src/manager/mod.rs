@@ -319,7 +319,7 @@ impl Manager {
         let ready = Message::ReadyToUse { local_id: id, remote_id, private: [0; private::READY] };
         let mad = self.send(id, ready);
         self.entry(id).response = Some(Box::new(mad));
-        self.set_deadline(id, Some(now.saturating_add(self.limits.probe_interval)));
+        self.begin_probes(now, id);
         Ok(())
     }
 

@@ -49,7 +49,7 @@ impl Manager {
         let connection = self.entry(id);
         connection.state = State::Established;
         let token = connection.token;
-        self.set_deadline(id, Some(now.saturating_add(self.limits.probe_interval)));
+        self.begin_probes(now, id);
         self.raise(id, Event::Established { token, connection: id, private: Box::new(private) });
     }
 

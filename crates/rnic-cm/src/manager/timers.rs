@@ -42,6 +42,13 @@ impl Manager {
         }
     }
 
+    /// The first probe of a connection, which has just been established. It comes soon, to find out whether the peer
+    /// responds to probes: only the silence of one that does means that it is dead.
+    pub(super) fn begin_probes(&mut self, now: Time, id: u32) {
+        let pause = self.entry(id).interval.min(self.limits.probe_interval);
+        self.set_deadline(id, Some(now.saturating_add(pause)));
+    }
+
     /// The peer of an established connection has said that it exists.
     pub(super) fn alive(&mut self, now: Time, id: u32) {
         self.entry(id).probe = Probe { responds: true, unanswered: 0 };
@@ -53,20 +60,21 @@ impl Manager {
         let interval = self.entry(id).interval;
         let connection = self.entry(id);
         let Probe { responds, unanswered } = connection.probe;
-        if unanswered == PROBES {
-            if responds {
-                // In case that only its responses are lost.
-                let (remote_id, remote_qpn) = (connection.remote_id.unwrap_or(0), connection.remote_qpn);
-                let private = [0; private::DISCONNECT];
-                self.send(id, Message::Disconnect { local_id: id, remote_id, remote_qpn, private });
-                self.ended(now, id, true);
-            }
+        if unanswered == PROBES && responds {
+            // In case that only its responses are lost.
+            let (remote_id, remote_qpn) = (connection.remote_id.unwrap_or(0), connection.remote_qpn);
+            let private = [0; private::DISCONNECT];
+            self.send(id, Message::Disconnect { local_id: id, remote_id, remote_qpn, private });
+            self.ended(now, id, true);
             return;
         }
-        connection.probe.unanswered += 1;
+        connection.probe.unanswered = (unanswered + 1).min(PROBES);
         let (local_id, remote_id) = (id, connection.remote_id.unwrap_or(0));
         let ask = Message::Mra { local_id, remote_id, about: About::Other, service_timeout: Probe::ASK };
         self.send(id, ask);
-        self.set_deadline(id, Some(now.saturating_add(interval).saturating_add(interval)));
+        // A peer that never responds is asked on, because the REJ of its host may still come: a host that has just got
+        // another broker does not yet say that a connection is unknown.
+        let pause = if unanswered < PROBES { interval.saturating_add(interval) } else { self.limits.probe_interval };
+        self.set_deadline(id, Some(now.saturating_add(pause)));
     }
 }
