@@ -52,8 +52,8 @@ fn claim(devices: &[&'static Device], service: u64, shared: bool) -> Result<(), 
 /// Binds an identifier to an address, and to a port of it; port 0 stands for any.
 ///
 /// # Errors
-/// `EINVAL` if it is bound already; `EADDRNOTAVAIL` if the address has no device; `ENODEV` if there is no device at all;
-/// `EADDRINUSE`.
+/// `EINVAL` if it is bound already; `EADDRNOTAVAIL` if the address has no device; `ENODEV` if there is no device at
+/// all; `EADDRINUSE`.
 ///
 /// # Safety
 /// The identifier is one of this library.

@@ -213,8 +213,8 @@ impl Shared {
     }
 
     /// Receives packets, fires timers and sends packets once. If there was nothing to do, sleeps until there is, `cq`
-    /// has completions, or `left` has passed. If another thread holds the driver, only sleeps. Returns whether there was
-    /// work, so that it did not sleep.
+    /// has completions, or `left` has passed. If another thread holds the driver, only sleeps. Returns whether there
+    /// was work, so that it did not sleep.
     pub(crate) fn progress_or_wait(&self, cq: Option<CqId>, left: Time) -> Result<bool, Error> {
         self.alive()?;
         let lead = if self.mode == Mode::Polled { self.try_lead() } else { None };
