@@ -218,9 +218,10 @@ impl Coordinator {
     }
 }
 
-/// Runs on their way to a worker: JSON documents, and for each run the key of its fingerprint, the index of its document,
-/// and its seed, with which it replaces that of the document. Runs of one point of the campaign share a document, so a
-/// batch is small enough for engines to send it with the task: Ray puts more than 100 KiB into its object store first.
+/// Runs on their way to a worker: JSON documents, and for each run the key of its fingerprint, the index of its
+/// document, and its seed, with which it replaces that of the document. Runs of one point of the campaign share a
+/// document, so a batch is small enough for engines to send it with the task: Ray puts more than 100 KiB into its
+/// object store first.
 type Batch = (Vec<String>, Vec<(String, usize, u64)>);
 
 fn pack(runs: &[MissingRun]) -> Result<Batch, SpecError> {

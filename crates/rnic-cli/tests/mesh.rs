@@ -233,7 +233,9 @@ fn agents_probe_through_libibverbs() {
     });
     let sum = |at: usize| view["cells"].as_array().unwrap().iter().map(|cell| cell[at].as_u64().unwrap()).sum::<u64>();
     assert!(sum(4) * 20 <= sum(3), "at most 5 % are lost on a busy machine: {view}");
-    assert!(view["scopes"][0]["p50_us"].as_f64().is_some_and(|us| us > 0.0), "{view}");
+    // On a busy machine the time stamp of a send in software may be later than the response; such a time counts as 0.
+    assert!(view["scopes"][0]["p50_us"].is_number(), "{view}");
+    assert!(view["scopes"][0]["p999_us"].as_f64().is_some_and(|us| us > 0.0), "{view}");
     // Each agent answers the others, whatever carries their probes.
     let states = namespace.run(|| json(&page, "/api/agents")).unwrap();
     assert!(states.as_array().unwrap().iter().all(|agent| agent["health"]["answered"].as_u64() > Some(10)), "{states}");
@@ -252,8 +254,8 @@ fn agents_probe_through_libibverbs() {
     assert!(code == Some(1) && text.contains("a NIC has UDP port 4791, and not 4800"), "{text}");
 }
 
-/// Reliable connections through libibverbs: two agents over it and one over the endpoint probe each other by RDMA Writes
-/// and by Sends. One of them uses the time stamps of its driver, which are those of software here.
+/// Reliable connections through libibverbs: two agents over it and one over the endpoint probe each other by RDMA
+/// Writes and by Sends. One of them uses the time stamps of its driver, which are those of software here.
 #[test]
 fn reliable_connections_go_through_libibverbs() {
     for (block, transport) in [(59, "rc-write"), (60, "rc-send")] {

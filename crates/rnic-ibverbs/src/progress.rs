@@ -47,8 +47,8 @@ struct State {
     closing: AtomicBool,
 }
 
-/// The devices of a process that are open, for [`end`], and the process: a child that `fork` made has copies of them, but
-/// not their threads.
+/// The devices of a process that are open, for [`end`], and the process: a child that `fork` made has copies of them,
+/// but not their threads.
 static OPEN: Mutex<(u32, Vec<Weak<State>>)> = Mutex::new((0, Vec::new()));
 
 /// Notes a device for [`end`].

@@ -100,6 +100,13 @@ fn a_killed_group_leaves_nobody() {
         BufReader::new(group.stdout.take().unwrap()).read_line(&mut line).unwrap();
         // A process without a parent that has ended stays in /proc until somebody waits for it, without a command line.
         let command = || std::fs::read(format!("/proc/{}/cmdline", line.trim())).unwrap_or_default();
+        // The shell may tell the number before its child has become the other program.
+        for _ in 0..1_000 {
+            if command().starts_with(b"sleep") {
+                break;
+            }
+            sleep(Duration::from_millis(10));
+        }
         assert!(command().starts_with(b"sleep"));
         drop(group);
         for _ in 0..1_000 {

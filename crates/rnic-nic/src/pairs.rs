@@ -271,8 +271,8 @@ impl Nic {
     }
 
     /// Posts a message of `len` bytes, at most [`MAX_DATAGRAM`]: `bytes`, and zeros behind them. It is an RDMA Write to
-    /// an address with a remote key, or a Send. `id` is that of [`Event::Acknowledged`](crate::Event::Acknowledged), and
-    /// has the bit [`POSTED`]; the memory of `slot`, below [`SLOTS`], is in use until then. `false`: the queue pair
+    /// an address with a remote key, or a Send. `id` is that of [`Event::Acknowledged`](crate::Event::Acknowledged),
+    /// and has the bit [`POSTED`]; the memory of `slot`, below [`SLOTS`], is in use until then. `false`: the queue pair
     /// takes no more.
     pub fn post(
         &mut self, pair: &Pair, id: u64, slot: usize, write: Option<(u64, u32)>, bytes: &[u8], len: usize,

@@ -1,5 +1,5 @@
-//! rsockets: sockets of streams and of datagrams over RDMA, with the calls of `rdma/rsocket.h`. They speak with those of
-//! rdma-core ([`rnic_cm::rsocket`] has the protocol).
+//! rsockets: sockets of streams and of datagrams over RDMA, with the calls of `rdma/rsocket.h`. They speak with those
+//! of rdma-core ([`rnic_cm::rsocket`] has the protocol).
 //!
 //! | module | contents |
 //! |---|---|
@@ -11,9 +11,9 @@
 //! | `options` | options and addresses |
 //! | `datagram` | rsockets of datagrams |
 //!
-//! The number of an rsocket of streams is that of the descriptor of its identifier's event channel. All its state is behind one
-//! lock, without which nobody waits: one thread waits for the descriptors of the rsocket, and others that want
-//! something of the same one wait for that thread.
+//! The number of an rsocket of streams is that of the descriptor of its identifier's event channel. All its state is
+//! behind one lock, without which nobody waits: one thread waits for the descriptors of the rsocket, and others that
+//! want something of the same one wait for that thread.
 
 mod connect;
 mod data;

@@ -2,9 +2,10 @@
 //! after the other.
 //!
 //! A packet that arrives waits for `receive_latency`, then for the core of its flow, and costs this core time before
-//! the transport gets it. The core does other work during the latency. A flow that starts costs its core time, and its first packet leaves after `send_latency`.
-//! Each further packet costs the core its share of a segment of [`OFFLOAD`] bytes; the NIC may be ahead of the core by
-//! one such segment, because the core prepares a segment while the NIC sends the previous one.
+//! the transport gets it. The core does other work during the latency. A flow that starts costs its core time, and its
+//! first packet leaves after `send_latency`. Each further packet costs the core its share of a segment of [`OFFLOAD`]
+//! bytes; the NIC may be ahead of the core by one such segment, because the core prepares a segment while the NIC sends
+//! the previous one.
 
 use crate::host::config::StackConfig;
 use rnic_transport::Time;
