@@ -99,7 +99,7 @@ def test_hyperqueue(folder: Path, reference) -> None:
         client = cluster.client()
         job = rnic.engines.submit_hyperqueue(client, "load.jsonl", "results", 3, command=COMMAND)
         client.wait_for_jobs([job])
-        # Tasks leave nothing in the current folder. Of those that fail, standard error stays in the store.
+        # Tasks leave no files in the current folder. The standard error of failed tasks stays in the store.
         assert sorted(path.name for path in folder.iterdir()) == ["load.jsonl", "results"]
         assert list((folder / "results/logs").iterdir()) == []
         job = rnic.engines.submit_hyperqueue(client, "missing.jsonl", "other", 1, command=COMMAND)

@@ -113,16 +113,14 @@ impl Driver {
     pub(crate) fn flush(&mut self, device: &Mutex<Device>) {
         // A packet that the last batch holds back takes a turn too.
         let turns = lock(device).ready() + 1;
-        self.send(device, turns);
-        let begin = self.clock.now_for(device);
-        while self.waiting {
-            let waited = self.clock.now_for(device).saturating_sub(begin);
-            let left = Driver::ROOM.saturating_sub(waited);
+        let end = self.clock.now_for(device).saturating_add(Driver::ROOM);
+        loop {
+            self.send(device, turns);
+            let left = end.saturating_sub(self.clock.now_for(device));
             // An error of the port is found by the next round.
-            if left == Time::ZERO || self.port.wait(Interest::ArrivalOrRoom, Some(left)).is_err() {
+            if !self.waiting || left == Time::ZERO || self.port.wait(Interest::ArrivalOrRoom, Some(left)).is_err() {
                 return;
             }
-            self.send(device, turns);
         }
     }
 

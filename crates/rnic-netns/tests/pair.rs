@@ -100,21 +100,18 @@ fn a_killed_group_leaves_nobody() {
         BufReader::new(group.stdout.take().unwrap()).read_line(&mut line).unwrap();
         // A process without a parent that has ended stays in /proc until somebody waits for it, without a command line.
         let command = || std::fs::read(format!("/proc/{}/cmdline", line.trim())).unwrap_or_default();
+        let becomes = |done: &dyn Fn(&[u8]) -> bool| {
+            (0..1_000).any(|_| {
+                let is_done = done(&command());
+                if !is_done {
+                    sleep(Duration::from_millis(10));
+                }
+                is_done
+            })
+        };
         // The shell may tell the number before its child has become the other program.
-        for _ in 0..1_000 {
-            if command().starts_with(b"sleep") {
-                break;
-            }
-            sleep(Duration::from_millis(10));
-        }
-        assert!(command().starts_with(b"sleep"));
+        assert!(becomes(&|command| command.starts_with(b"sleep")));
         drop(group);
-        for _ in 0..1_000 {
-            if command().is_empty() {
-                return;
-            }
-            sleep(Duration::from_millis(10));
-        }
-        panic!("sleep goes on");
+        assert!(becomes(&<[u8]>::is_empty), "sleep goes on");
     });
 }

@@ -101,6 +101,20 @@ enum Rsocket {
 /// All rsockets, by their number.
 static SOCKETS: Mutex<BTreeMap<c_int, Rsocket>> = Mutex::new(BTreeMap::new());
 
+/// Sleeps until one of these descriptors is readable.
+///
+/// # Errors
+/// `EINTR` after a signal.
+///
+/// # Safety
+/// The descriptors stay open meanwhile.
+unsafe fn await_readable(fds: &[c_int]) -> Result<(), c_int> {
+    // SAFETY: the caller's promise.
+    let fds: Vec<_> = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) }).collect();
+    let mut fds: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
+    if poll(&mut fds, PollTimeout::NONE) == Err(Errno::EINTR) { Err(libc::EINTR) } else { Ok(()) }
+}
+
 /// The rsocket with this number.
 fn find(number: c_int) -> Option<Rsocket> {
     lock(&SOCKETS).get(&number).cloned()
@@ -306,17 +320,15 @@ impl Socket {
             inner.is_watched = true;
             drop(inner);
             // SAFETY: the descriptors are open as long as the rsocket, which this thread has.
-            let fds: Vec<_> = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) }).collect();
-            let mut fds: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
-            let polled = poll(&mut fds, PollTimeout::NONE);
+            let polled = unsafe { await_readable(&fds) };
             inner = lock(&self.inner);
             inner.is_watched = false;
             self.turn(&inner);
             if let Some(stream) = &mut inner.stream {
                 stream.silence();
             }
-            if polled == Err(Errno::EINTR) {
-                return (inner, Err(libc::EINTR));
+            if polled.is_err() {
+                return (inner, polled);
             }
         }
     }

@@ -7,18 +7,17 @@ mod queue;
 
 use super::data::Piece;
 use super::options::Options;
-use super::{Rsocket, SOCKETS};
+use super::{Rsocket, SOCKETS, await_readable};
 use crate::verbs::{errno, trace};
 use crate::{device, sockets};
 use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, POLLIN, POLLOUT, SOCK_DGRAM, c_int, c_short, sockaddr, socklen_t};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollTimeout, poll};
 use queue::{Path, Queue};
 use rnic_cabi::entry::lock;
 use rnic_cm::datagram::{self, Service};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Peers that an rsocket knows. Anyone can become one by a message over UDP; beyond that others are forgotten, and
@@ -278,18 +277,14 @@ impl Datagrams {
             inner.is_watched = true;
             drop(inner);
             // SAFETY: the descriptors are open as long as the rsocket, which this thread has.
-            let fds: Vec<_> = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) }).collect();
-            let mut fds: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
-            let polled = poll(&mut fds, PollTimeout::NONE);
+            let polled = unsafe { await_readable(&fds) };
             inner = lock(&self.inner);
             inner.is_watched = false;
             if inner.waiting > 0 {
                 self.turned.notify_all();
             }
             inner.silence();
-            if polled == Err(Errno::EINTR) {
-                return Err(libc::EINTR);
-            }
+            polled?;
         }
     }
 

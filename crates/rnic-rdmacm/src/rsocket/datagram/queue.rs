@@ -184,7 +184,7 @@ impl Queue {
         let begin = slot * SLOT;
         let mut len = 0;
         for (from, bytes) in std::iter::once(&(head.as_ptr(), head.len())).chain(pieces) {
-            // SAFETY: the caller's promise. `fill` checks that the memory has so many bytes.
+            // SAFETY: the caller's promise. `fill` checks the bounds of the memory.
             unsafe { self.memory().fill(begin + len, *from, *bytes as u32) };
             len += *bytes as u32;
         }
