@@ -4,14 +4,14 @@
 use crate::error::CliError;
 use clap::{Args, Subcommand};
 use rnic_ibverbs::environment::{Environment, TraceTo};
-use rnic_ibverbs::{hosts, library};
+use rnic_ibverbs::{files, hosts, library};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Arguments of `rnic verbs`.
 ///
@@ -26,6 +26,7 @@ use std::process::Command;
     LD_LIBRARY_PATH=$(rnic verbs --path) ib_write_bw          # a server\n  \
     LD_LIBRARY_PATH=$(rnic verbs --path) ib_write_bw 10.0.0.2 # a client\n  \
     rnic verbs run ibv_devinfo -v\n  \
+    UCX_TLS=rc_verbs,ud_verbs,self rnic verbs run --files ucx_info -d\n  \
     RNIC_FAULTS=loss=1%,seed=7 rnic verbs run ./my_program\n  \
     rnic verbs doctor"
 )]
@@ -44,6 +45,12 @@ pub(crate) struct VerbsArgs {
 enum VerbsCommand {
     /// Run a program with the libraries
     Run {
+        /// Show the program files of the devices in /dev/infiniband and /sys/class/infiniband, which UCX and MPI want
+        ///
+        /// The program runs in a mount namespace, where these folders are in memory; nobody else sees them. Without
+        /// root, the host must allow user namespaces.
+        #[arg(long)]
+        files: bool,
         /// The program and its arguments
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
         program: Vec<OsString>,
@@ -62,7 +69,7 @@ enum VerbsCommand {
 pub(crate) fn verbs(arguments: &VerbsArgs) -> Result<(), CliError> {
     match &arguments.command {
         None => print_line(&folder()?.display().to_string()),
-        Some(VerbsCommand::Run { program }) => run(program),
+        Some(VerbsCommand::Run { files, program }) => run(*files, program),
         Some(VerbsCommand::Install { dir }) => install(dir),
         Some(VerbsCommand::Doctor) => doctor(),
     }
@@ -104,8 +111,11 @@ fn folder() -> Result<PathBuf, CliError> {
     Ok(folder)
 }
 
-fn run(program: &[OsString]) -> Result<(), CliError> {
+fn run(with_files: bool, program: &[OsString]) -> Result<(), CliError> {
     let mut path = OsString::from(folder()?);
+    if with_files {
+        files::show().map_err(|error| CliError::Failed(vec![error]))?;
+    }
     #[expect(clippy::disallowed_methods, reason = "the program gets the folder in front of its other folders")]
     if let Some(others) = std::env::var_os("LD_LIBRARY_PATH").filter(|others| !others.is_empty()) {
         path.push(":");
@@ -181,6 +191,15 @@ fn doctor() -> Result<(), CliError> {
         }
         Err(error) => problems.push(error.clone()),
     }
+    let shown = std::env::current_exe().and_then(|program| {
+        Command::new(program).args(["verbs", "run", "--files", "true"]).stdin(Stdio::null()).output()
+    });
+    let files = if shown.is_ok_and(|output| output.status.success()) {
+        "`rnic verbs run --files` shows them to programs that want them, such as UCX"
+    } else {
+        "this host does not let `rnic verbs run --files` show them; a container needs `--device /dev/null:/dev/infiniband/uverbs0`"
+    };
+    say(format!("/dev/infiniband and /sys/class/infiniband: {files}"))?;
     if Path::new("/sys/class/infiniband").read_dir().is_ok_and(|mut devices| devices.next().is_some()) {
         say(
             "note         this host also has RDMA devices of its own; programs with the library do not see them".into()

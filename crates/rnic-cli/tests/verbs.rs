@@ -47,3 +47,54 @@ fn the_doctor_says_what_programs_see() {
     let (_, errors) = text(&output);
     assert!(errors.contains("`192.0.2.99` is neither an address nor a network interface"), "{errors}");
 }
+
+/// Whether this host lets a process without root have a mount namespace.
+fn may_show_files() -> bool {
+    let output = verbs(&["run", "--files", "true"]).output().unwrap();
+    if !output.status.success() {
+        let (_, errors) = text(&output);
+        assert!(errors.contains("--device /dev/null:/dev/infiniband/uverbs0"), "{errors}");
+        eprintln!("skipped: {errors}");
+    }
+    output.status.success()
+}
+
+#[test]
+fn programs_see_files_of_the_devices_and_all_that_was_there() {
+    if !may_show_files() {
+        return;
+    }
+    let id = text(&Command::new("id").arg("-u").output().unwrap()).0.trim().to_string();
+    let script = "test -c /dev/infiniband/uverbs0 && echo text > /dev/null && test -d /dev/shm || exit 1
+        cat /sys/class/infiniband/rnic0/ports/1/gid_attrs/types/0 /sys/class/infiniband/rnic0/device/net/lo/address
+        id -u; ls /dev /sys/class";
+    let output = verbs(&["run", "--files", "sh", "-c", script]).output().unwrap();
+    let (lines, errors) = text(&output);
+    assert!(output.status.success() && errors.is_empty(), "{lines}{errors}");
+    let mut lines = lines.lines();
+    assert_eq!(lines.next(), Some("RoCE v2"));
+    assert_eq!(lines.next(), Some("00:00:00:00:00:00"));
+    assert_eq!(lines.next().map(str::to_string), Some(id.clone()));
+    let seen: Vec<&str> = lines.collect();
+    let others = Command::new("ls").args(["/dev", "/sys/class"]).output().unwrap();
+    for name in text(&others).0.lines() {
+        assert!(seen.contains(&name), "{name}: {seen:?}");
+    }
+    // So does a process without the privilege to mount, in a user namespace.
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-sys_admin", env!("CARGO_BIN_EXE_rnic"), "verbs", "run", "--files", "sh", "-c"]);
+    command.arg("cat /proc/self/uid_map; cat /sys/class/infiniband/rnic0/ports/1/gid_attrs/types/3");
+    if id == "0" {
+        let output = command.env("RNIC_DEVICES", "127.0.0.1").output().unwrap();
+        let (lines, errors) = text(&output);
+        match output.status.success() {
+            true => {
+                let words: Vec<&str> = lines.split_whitespace().collect();
+                assert_eq!(words, ["0", "0", "1", "RoCE", "v2"]);
+            }
+            false => assert!(errors.contains("no user namespace"), "{errors}"),
+        }
+    }
+    // Nobody else sees the files.
+    assert!(!std::path::Path::new("/sys/class/infiniband/rnic0").exists());
+}

@@ -26,7 +26,7 @@ use std::task::{Wake, Waker};
 
 /// Number of entries in the table of GIDs. All are the device's address, because programs and scripts use different
 /// indices.
-const GIDS: usize = 4;
+pub(crate) const GIDS: usize = 4;
 
 #[repr(C)]
 pub(crate) struct Context {

@@ -40,8 +40,17 @@ pub(crate) unsafe fn state<'a>(cq: *mut ibv_cq) -> &'a CqState {
     unsafe { &(*cq.cast::<Cq>()).state }
 }
 
-/// The completion as C sees it.
-pub(crate) fn wc(completion: &Completion) -> ibv_wc {
+/// What the field `sl` has in the completion of a datagram. RoCE has no service level, and NVIDIA's NICs put the type of
+/// the packet there: UDP (8) with IPv6 (1) or IPv4 (2). UCX relies on it.
+fn packet_type(completion: &Completion, context: &context::ContextState) -> u8 {
+    match completion.source {
+        Some(_) => 8 | if context.address.ip.is_ipv4() { 2 } else { 1 },
+        None => 0,
+    }
+}
+
+/// The completion of a queue of `context` as C sees it.
+pub(crate) fn wc(completion: &Completion, context: &context::ContextState) -> ibv_wc {
     let (imm_data, with) = match (completion.imm, completion.invalidated) {
         (Some(imm), _) => (imm.to_be(), IBV_WC_WITH_IMM),
         (None, Some(rkey)) => (rkey, IBV_WC_WITH_INV),
@@ -58,6 +67,7 @@ pub(crate) fn wc(completion: &Completion) -> ibv_wc {
         qp_num: completion.qpn.0,
         src_qp: completion.source.map_or(0, |source| source.qpn().0),
         wc_flags: with | grh,
+        sl: packet_type(completion, context),
         ..ibv_wc::default()
     }
 }
@@ -237,7 +247,7 @@ unsafe fn poll_in_batches<const BATCH: usize>(cq: *mut ibv_cq, wanted: usize, ou
         };
         for completion in &completions[..count] {
             // SAFETY: the caller's promise.
-            unsafe { out.add(done).write(wc(completion)) };
+            unsafe { out.add(done).write(wc(completion, context)) };
             done += 1;
         }
         if count < room {

@@ -31,7 +31,7 @@ pub(crate) fn extended(base: ibv_cq) -> ibv_cq_ex {
         read_src_qp: Some(read_src_qp),
         read_wc_flags: Some(read_wc_flags),
         read_slid: Some(read_zero),
-        read_sl: Some(read_zero_byte),
+        read_sl: Some(read_sl),
         read_dlid_path_bits: Some(read_zero_byte),
         read_completion_ts: Some(read_completion_ts),
         read_cvlan: 0,
@@ -79,13 +79,22 @@ unsafe fn current<'a>(cq: *mut ibv_cq_ex) -> &'a Completion {
     unsafe { &*parts(cq).1.current.get() }
 }
 
+/// The same as C sees it.
+///
+/// # Safety
+/// As for [`current`].
+unsafe fn current_wc(cq: *mut ibv_cq_ex) -> ibv_wc {
+    // SAFETY: the caller's promise.
+    unsafe { cq::wc(current(cq), parts(cq).0) }
+}
+
 /// Takes the next completion; returns `ENOENT` if there is none.
 unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: by the contract of libibverbs.
     let (context, state) = unsafe { parts(cq) };
     match cq::poll_one(context, state) {
         Ok(Some(completion)) => {
-            let wc = cq::wc(&completion);
+            let wc = cq::wc(&completion, context);
             // SAFETY: only the thread that polls uses the completion, and these fields of the structure.
             unsafe {
                 (*cq).status = wc.status;
@@ -131,7 +140,7 @@ unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
 
 unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: as for `current`; this holds for all functions below.
-    cq::wc(unsafe { current(cq) }).opcode
+    unsafe { current_wc(cq) }.opcode
 }
 
 unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
@@ -141,7 +150,7 @@ unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
 
 unsafe extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: as above.
-    cq::wc(unsafe { current(cq) }).imm_data
+    unsafe { current_wc(cq) }.imm_data
 }
 
 unsafe extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
@@ -151,12 +160,12 @@ unsafe extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
 
 unsafe extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: as above.
-    cq::wc(unsafe { current(cq) }).src_qp
+    unsafe { current_wc(cq) }.src_qp
 }
 
 unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
     // SAFETY: as above.
-    cq::wc(unsafe { current(cq) }).wc_flags
+    unsafe { current_wc(cq) }.wc_flags
 }
 
 unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
@@ -169,6 +178,11 @@ unsafe extern "C" fn read_wallclock(cq: *mut ibv_cq_ex) -> u64 {
     let (completed, (context, _)) = unsafe { (current(cq).time, parts(cq)) };
     let age = context.now().saturating_sub(completed).as_ps() / 1_000;
     context::realtime_ns().saturating_sub(age)
+}
+
+unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
+    // SAFETY: as above.
+    unsafe { current_wc(cq) }.sl
 }
 
 unsafe extern "C" fn read_zero(_: *mut ibv_cq_ex) -> u32 {

@@ -1,6 +1,7 @@
 //! The list of devices: one for each address of this host.
 
 use crate::abi::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
+use crate::context::gid;
 use crate::entry::{counted, free_list, lock};
 use crate::environment::Environment;
 use crate::hosts::{self, HostAddress};
@@ -48,19 +49,19 @@ impl Device {
         unsafe { &*device.cast::<Device>() }
     }
 
-    /// The GUID of the device's node, in network byte order: derived from the address, with the bit of locally
-    /// administered identifiers.
+    /// The GUID of the device's node.
     pub(crate) fn guid(&self) -> u64 {
-        let octets = match self.address.ip {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-            IpAddr::V6(ip) => ip.octets(),
-        };
-        // FNV-1a, with 64 bits.
-        let hash = octets
-            .iter()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-        (hash | 0x0200_0000_0000_0000).to_be()
+        guid(self.address.ip)
     }
+}
+
+/// The GUID of the device of an address, in network byte order: derived from the address, with the bit of locally
+/// administered identifiers.
+pub(crate) fn guid(ip: IpAddr) -> u64 {
+    // FNV-1a, with 64 bits.
+    let add = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = gid(ip).raw.iter().fold(0xcbf2_9ce4_8422_2325_u64, add);
+    (hash | 0x0200_0000_0000_0000).to_be()
 }
 
 /// A C string in an array; longer texts are truncated.

@@ -9,6 +9,7 @@
 //! | [`library`] | linking of the static libraries to shared ones |
 //! | [`environment`] | the environment variables `RNIC_...` |
 //! | [`hosts`] | the addresses of this host, each of which is a device |
+//! | [`files`] | files in `/dev` and `/sys`, for programs that look for devices there |
 //! | `entry`, `trace` | what each exported function begins with: panics, errors, trace |
 //! | `progress` | who moves packets: the program while it polls, or a thread |
 //! | `port` | many processes on one address; captures |
@@ -44,6 +45,7 @@ mod devices;
 mod domain;
 mod entry;
 pub mod environment;
+pub mod files;
 pub mod hosts;
 pub mod library;
 mod manager;

@@ -31,16 +31,21 @@ pub enum Place {
     Loopback,
     /// In two namespaces that a link joins.
     Link,
-    /// In two namespaces over IPv6, with a file `/dev/infiniband/uverbs0`, as UCX wants it.
+    /// In two namespaces, with files of the devices in `/dev/infiniband` and `/sys/class/infiniband`, as UCX wants them.
     Ucx,
     /// In two namespaces that a link joins, with a `/sys` of their own, where UCX looks for network interfaces.
     Tcp,
-    /// In one namespace with an IPv6 address and this file, as MPI starts its ranks.
+    /// In one namespace with these files, as MPI starts its ranks.
     Mpi,
 }
 
+/// The first argument by which this program shows the program in the other arguments files of the devices.
+pub const WITH_FILES: &str = "with-files";
+
 /// The programs of a run, and the libraries that they get.
 pub struct Host {
+    /// This program.
+    program: PathBuf,
     /// Folder of the libraries.
     pub libraries: PathBuf,
     /// Folder for what programs print.
@@ -78,7 +83,7 @@ impl Host {
         let logs = folder.join("logs");
         fs::create_dir_all(&logs).map_err(|error| error.to_string())?;
         let pair = Pair::new(mtu).map_err(|error| error.to_string())?;
-        Ok(Host { libraries: folder, logs, pair, preload: preload.map(Path::to_path_buf) })
+        Ok(Host { program, libraries: folder, logs, pair, preload: preload.map(Path::to_path_buf) })
     }
 
     /// A command with the libraries. The words of `line` are separated by spaces; `{peer}` stands for the address of
@@ -86,19 +91,13 @@ impl Host {
     fn command(&self, line: &str, place: Place, server: bool, settings: &[Setting<'_>]) -> Command {
         let (device, peer) = match (place, server) {
             (Place::Loopback, _) => ("127.0.0.1".to_string(), "127.0.0.1".to_string()),
-            (Place::Link | Place::Tcp, true) => (Pair::B4.to_string(), Pair::B4.to_string()),
-            (Place::Link | Place::Tcp, false) => (Pair::A4.to_string(), Pair::B4.to_string()),
-            (Place::Ucx, true) => (Pair::B6.to_string(), Pair::B4.to_string()),
-            (Place::Ucx, false) => (Pair::A6.to_string(), Pair::B4.to_string()),
-            (Place::Mpi, _) => (Pair::A6.to_string(), Pair::A6.to_string()),
+            (Place::Link | Place::Ucx | Place::Tcp, true) => (Pair::B4.to_string(), Pair::B4.to_string()),
+            (Place::Link | Place::Ucx | Place::Tcp, false) => (Pair::A4.to_string(), Pair::B4.to_string()),
+            (Place::Mpi, _) => (Pair::A4.to_string(), Pair::A4.to_string()),
         };
         let line = line.replace("{peer}", &peer);
         let line = match place {
-            Place::Ucx | Place::Mpi => {
-                let script =
-                    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/rnic-ibverbs/tests/programs/device.sh");
-                format!("unshare --mount sh {} {line}", script.display())
-            }
+            Place::Ucx | Place::Mpi => format!("{} {WITH_FILES} {line}", self.program.display()),
             Place::Tcp => format!("unshare --mount sh {}/programs/sysfs.sh {line}", env!("CARGO_MANIFEST_DIR")),
             Place::Loopback | Place::Link => line,
         };

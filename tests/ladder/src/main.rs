@@ -1,10 +1,11 @@
 //! Runs the ladder, and writes its page.
 
 use clap::Parser;
-use rnic_ladder::host::{Host, Place, has, version};
+use rnic_ladder::host::{Host, Place, WITH_FILES, has, version};
 use rnic_ladder::page::{self, Done, Row};
 use rnic_ladder::programs::{ALL, Program};
 use rnic_ladder::{kernel, measure};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -38,6 +39,15 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    if let [first, program, rest @ ..] = &words[..]
+        && first == WITH_FILES
+    {
+        let shown = rnic_ibverbs::files::show();
+        let why = shown.err().unwrap_or_else(|| Command::new(program).args(rest).exec().to_string());
+        eprintln!("rnic-ladder: {}: {why}", program.to_string_lossy());
+        return ExitCode::FAILURE;
+    }
     match run(&Arguments::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
