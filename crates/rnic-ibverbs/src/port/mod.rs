@@ -48,7 +48,7 @@ use std::time::{Duration, Instant};
 pub(crate) const SLOTS: u32 = 1_024;
 
 /// How long a process waits for the broker to let it join.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause before the next attempt to find or to become the broker.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Calls of `receive` after which a port under load looks at its Unix sockets.
