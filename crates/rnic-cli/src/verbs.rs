@@ -191,21 +191,28 @@ fn doctor() -> Result<(), CliError> {
         }
         Err(error) => problems.push(error.clone()),
     }
-    let shown = std::env::current_exe().and_then(|program| {
-        Command::new(program).args(["verbs", "run", "--files", "true"]).stdin(Stdio::null()).output()
-    });
-    let files = if shown.is_ok_and(|output| output.status.success()) {
-        "`rnic verbs run --files` shows them to programs that want them, such as UCX"
-    } else {
-        "this host does not let `rnic verbs run --files` show them; a container needs `--device /dev/null:/dev/infiniband/uverbs0`"
-    };
-    say(format!("/dev/infiniband and /sys/class/infiniband: {files}"))?;
+    if problems.is_empty() {
+        say(format!("/dev/infiniband and /sys/class/infiniband: {}", files_can_be_shown()))?;
+    }
     if Path::new("/sys/class/infiniband").read_dir().is_ok_and(|mut devices| devices.next().is_some()) {
         say(
             "note         this host also has RDMA devices of its own; programs with the library do not see them".into()
         )?;
     }
     if problems.is_empty() { Ok(()) } else { Err(CliError::Failed(problems)) }
+}
+
+/// Whether programs can see files of the devices, in words. Tries it with another process, because a process that shows
+/// itself files cannot go back.
+fn files_can_be_shown() -> &'static str {
+    let shown = std::env::current_exe().and_then(|program| {
+        Command::new(program).args(["verbs", "run", "--files", "true"]).stdin(Stdio::null()).output()
+    });
+    if shown.is_ok_and(|output| output.status.success()) {
+        "`rnic verbs run --files` shows them to programs that want them, such as UCX"
+    } else {
+        "this host does not let `rnic verbs run --files` show them; a container needs `--device /dev/null:/dev/infiniband/uverbs0`"
+    }
 }
 
 /// What happens to a program that opens the device of an address.

@@ -41,6 +41,7 @@ fn the_doctor_says_what_programs_see() {
     let output = verbs(&["doctor"]).output().unwrap();
     let (lines, _) = text(&output);
     assert!(lines.contains("libibverbs.so.1") && lines.contains("rnic0       127.0.0.1 on lo"), "{lines}");
+    assert!(lines.contains("`rnic verbs run --files`"), "{lines}");
 
     let output = verbs(&["doctor"]).env("RNIC_DEVICES", "192.0.2.99").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
