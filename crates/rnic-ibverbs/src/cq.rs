@@ -40,8 +40,8 @@ pub(crate) unsafe fn state<'a>(cq: *mut ibv_cq) -> &'a CqState {
     unsafe { &(*cq.cast::<Cq>()).state }
 }
 
-/// What the field `sl` has in the completion of a datagram. RoCE has no service level, and NVIDIA's NICs put the type of
-/// the packet there: UDP (8) with IPv6 (1) or IPv4 (2). UCX relies on it.
+/// What the field `sl` has in the completion of a datagram. RoCE has no service level, and NVIDIA's NICs put the type
+/// of the packet there: UDP (8) with IPv6 (1) or IPv4 (2). UCX relies on it.
 fn packet_type(completion: &Completion, context: &context::ContextState) -> u8 {
     match completion.source {
         Some(_) => 8 | if context.address.ip.is_ipv4() { 2 } else { 1 },

@@ -31,7 +31,8 @@ pub enum Place {
     Loopback,
     /// In two namespaces that a link joins.
     Link,
-    /// In two namespaces, with files of the devices in `/dev/infiniband` and `/sys/class/infiniband`, as UCX wants them.
+    /// In two namespaces, with files of the devices in `/dev/infiniband` and `/sys/class/infiniband`, as UCX wants
+    /// them.
     Ucx,
     /// In two namespaces that a link joins, with a `/sys` of their own, where UCX looks for network interfaces.
     Tcp,
