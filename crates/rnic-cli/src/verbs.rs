@@ -2,12 +2,13 @@
 //! rnic.
 
 use crate::error::CliError;
+use crate::output::print;
 use clap::{Args, Subcommand};
 use rnic_ibverbs::environment::{Environment, TraceTo};
 use rnic_ibverbs::{files, hosts, library};
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -76,8 +77,7 @@ pub(crate) fn verbs(arguments: &VerbsArgs) -> Result<(), CliError> {
 }
 
 fn print_line(line: &str) -> Result<(), CliError> {
-    let written = writeln!(io::stdout(), "{line}");
-    written.map_err(|error| CliError::Io { doing: "writing to standard output".into(), error })
+    print(|out| writeln!(out, "{line}"))
 }
 
 fn failed(doing: String) -> impl Fn(io::Error) -> CliError {
