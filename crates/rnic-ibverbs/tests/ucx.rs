@@ -3,28 +3,16 @@
 //! UCX looks for `/dev/infiniband/uverbs0`, and takes GIDs for IPv6 addresses because sysfs does not say what they are.
 //! So these tests give it such a file, and a device with an IPv6 address.
 
-use crate::common::{await_port, command, has, library, linked, start};
+use crate::common::{await_port, has, linked, may_mount, mpi_program, start};
 use rnic_netns::Pair;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A command that runs in a mount namespace of its own, with UCX set up to use the library only.
+/// A command with UCX set up to use the library only, and with a device of an IPv6 address.
 fn with_device(line: &str) -> Command {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/device.sh");
-    let mut command = command(&format!("unshare --mount sh {} {line}", script.display()));
+    let mut command = crate::common::with_device(line);
     command.env("RNIC_DEVICES", Pair::A6.to_string());
     command.env("UCX_TLS", "rc_verbs,ud_verbs,self").env("UCX_NET_DEVICES", "rnic0:1");
     command
-}
-
-/// Whether the test may change mounts.
-fn may_mount() -> bool {
-    let tried = with_device("true").output();
-    let may = tried.is_ok_and(|output| output.status.success());
-    if !may {
-        eprintln!("skipped: mounts need root or a user namespace");
-    }
-    may
 }
 
 #[test]
@@ -44,15 +32,6 @@ fn ucx_runs_over_its_verbs_transports() {
             server.end().success();
         }
     });
-}
-
-/// Compiles the program of the tests with an MPI compiler.
-fn mpi_program(compiler: &str) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/mpi.c");
-    let out = library().join(compiler);
-    let compiled = Command::new(compiler).arg("-O1").arg("-o").arg(&out).arg(source).output().unwrap();
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    out
 }
 
 #[test]

@@ -120,6 +120,16 @@ impl Ended {
     }
 }
 
+/// Waits until a program has printed a text.
+#[allow(dead_code, reason = "the tests of librdmacm use it")]
+pub(crate) fn await_text(program: &Running, text: &str) {
+    let begin = Instant::now();
+    while !program.output().contains(text) {
+        assert!(begin.elapsed() < PATIENCE, "the program has not printed \"{text}\": {}", program.output());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Waits until a process listens on a TCP port of the namespace.
 pub(crate) fn await_port(namespace: &Namespace, port: u16, server: &mut Running) {
     let wanted = format!(":{port:04X} ");
@@ -168,4 +178,32 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let compiled = cc.args(["-Wl,-rpath-link,/usr/lib/x86_64-linux-gnu", "-lpthread"]).output().unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     Some(out)
+}
+
+/// A file that all crates use whose tests have this module.
+fn shared(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../rnic-ibverbs/tests/programs").join(name)
+}
+
+/// A command that runs in a mount namespace of its own with a file `/dev/infiniband/uverbs0`, for which UCX looks.
+pub(crate) fn with_device(line: &str) -> Command {
+    command(&format!("unshare --mount sh {} {line}", shared("device.sh").display()))
+}
+
+/// Whether the test may change mounts.
+pub(crate) fn may_mount() -> bool {
+    let tried = with_device("true").output();
+    let may = tried.is_ok_and(|output| output.status.success());
+    if !may {
+        eprintln!("skipped: mounts need root or a user namespace");
+    }
+    may
+}
+
+/// Compiles the MPI program of the tests with an MPI compiler.
+pub(crate) fn mpi_program(compiler: &str) -> PathBuf {
+    let out = library().join(compiler);
+    let compiled = Command::new(compiler).arg("-O1").arg("-o").arg(&out).arg(shared("mpi.c")).output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    out
 }

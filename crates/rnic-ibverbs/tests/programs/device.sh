@@ -15,4 +15,6 @@ mount -t devpts none /dev/pts 2>/dev/null || true
 ln -s pts/ptmx /dev/ptmx
 touch /dev/infiniband/uverbs0
 mount --bind "$old/null" /dev/infiniband/uverbs0
+umount "$old"
+rmdir "$old"
 exec "$@"
