@@ -165,13 +165,16 @@ def test_the_command_has_the_exit_codes_of_the_program(folder):
 
 def test_the_command_ends_with_ctrl_c_and_code_130(folder):
     process = subprocess.Popen(
-        [sys.executable, "-m", "rnic", "run", "irn/default", "--set", "traffic.flows=1000000"],
+        [sys.executable, "-m", "rnic", "run", "irn/default", "--set", "traffic.flows=1000000", "--out", "out"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    time.sleep(1)
+    # The command makes the folder of its results after it has begun to listen to signals.
+    while not os.path.exists("out"):
+        assert process.poll() is None
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 130 and b"interrupted" in errors and b"Traceback" not in errors
 
 

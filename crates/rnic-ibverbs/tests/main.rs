@@ -10,8 +10,6 @@ mod hostile;
 mod interface;
 mod ladder;
 mod processes;
-mod pyverbs;
-mod ucx;
 
 /// The libraries that the programs get.
 const LIBRARIES: &[rnic_ibverbs::library::Library] = &[rnic_ibverbs::library::IBVERBS];

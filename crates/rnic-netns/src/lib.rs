@@ -17,23 +17,21 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("rnic-netns needs Linux: it uses network namespaces");
 
+mod children;
 mod test;
 mod wire;
 
+pub use children::{KilledChild, kill_children};
 pub use test::{mark_some_packets, with_pair};
 pub use wire::{Fault, Wire};
 
 use nix::sched::{CloneFlags, setns, unshare};
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
-use std::ops::{Deref, DerefMut};
 use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
 use std::panic::resume_unwind;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::Arc;
 use std::thread::{JoinHandle, scope, spawn};
 use std::time::Duration;
@@ -125,18 +123,18 @@ impl Namespace {
     ///
     /// Like [`Command::spawn`].
     pub fn child(&self, command: &mut Command) -> io::Result<KilledChild> {
-        self.run(|| command.spawn()).map(|child| KilledChild { child, has_group: false })
+        self.run(|| KilledChild::start(command, false))
     }
 
     /// Like [`Namespace::child`], for a process that starts others, such as `mpirun`: they are in a process group of
-    /// their own, and are killed with it. Ctrl-C on a terminal does not reach this group.
+    /// their own, and are killed with it. Ctrl-C on a terminal does not reach this group, so a program that starts one
+    /// calls [`kill_children`] when it gets a signal.
     ///
     /// # Errors
     ///
     /// Like [`Command::spawn`].
     pub fn child_group(&self, command: &mut Command) -> io::Result<KilledChild> {
-        command.process_group(0);
-        self.run(|| command.spawn()).map(|child| KilledChild { child, has_group: true })
+        self.run(|| KilledChild::start(command, true))
     }
 
     /// Runs the command `ip` inside the namespace. Spaces separate the arguments in `arguments`.
@@ -168,39 +166,6 @@ impl Namespace {
 
 fn join<T>(thread: JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
-}
-
-/// The handle of a process, or of a process group. When the handle is dropped, it kills the process, or the group.
-#[derive(Debug)]
-pub struct KilledChild {
-    child: Child,
-    has_group: bool,
-}
-
-impl Deref for KilledChild {
-    type Target = Child;
-    fn deref(&self) -> &Child {
-        &self.child
-    }
-}
-
-impl DerefMut for KilledChild {
-    fn deref_mut(&mut self) -> &mut Child {
-        &mut self.child
-    }
-}
-
-impl Drop for KilledChild {
-    fn drop(&mut self) {
-        // Both fail if the processes have ended already. No other group can have the number of this one while one of
-        // its processes lives, and before `wait` this holds for the child itself. A child that was waited for may have
-        // left others behind.
-        if self.has_group {
-            let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// Two namespaces and a virtual link between them.

@@ -1,6 +1,6 @@
 //! Programs of the distribution that connect by `rdma_cm`.
 
-use crate::common::{Running, alone, command, has, linked, start};
+use crate::common::{Running, alone, await_text, command, has, linked, start};
 use rnic_netns::{Namespace, Pair};
 use std::time::{Duration, Instant};
 
@@ -33,11 +33,7 @@ fn both_after(
 /// Waits until a program that writes its trace to standard error listens: programs that connect by `rdma_cm` say
 /// nowhere that they do.
 pub(crate) fn await_listener(server: &Running) {
-    let begin = Instant::now();
-    while !server.output().contains("rdma_listen") {
-        assert!(begin.elapsed() < Duration::from_secs(60), "the server does not listen: {}", server.output());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    await_text(server, "rdma_listen");
 }
 
 /// Waits until a table of sockets has an entry.

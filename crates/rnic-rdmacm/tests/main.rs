@@ -10,7 +10,9 @@ mod common;
 mod hostile;
 mod interface;
 mod ladder;
+mod pyverbs;
 mod rsockets;
+mod ucx;
 
 /// The libraries that the programs get.
 const LIBRARIES: &[rnic_ibverbs::library::Library] = &rnic_ibverbs::library::ALL;

@@ -5,6 +5,9 @@ use rnic_ladder::host::{Host, Place, WITH_FILES, has, version};
 use rnic_ladder::page::{self, Done, Row};
 use rnic_ladder::programs::{ALL, Program};
 use rnic_ladder::{kernel, measure};
+use rnic_netns::kill_children;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -48,7 +51,8 @@ fn main() -> ExitCode {
         eprintln!("rnic-ladder: {}: {why}", program.to_string_lossy());
         return ExitCode::FAILURE;
     }
-    match run(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    match end_at_signals().and_then(|()| run(&arguments)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(sentence) => {
@@ -56,6 +60,21 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// From now on Ctrl-C and SIGTERM end the programs, which a terminal's Ctrl-C would not reach, and then this one. Their
+/// namespaces and mounts end with them.
+fn end_at_signals() -> Result<(), String> {
+    let signals = Signals::new([SIGINT, SIGTERM]);
+    let mut signals = signals.map_err(|error| format!("cannot listen to signals: {error}"))?;
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            kill_children();
+            eprintln!("rnic-ladder: interrupted");
+            std::process::exit(128 + signal);
+        }
+    });
+    Ok(())
 }
 
 /// Runs the ladder; returns whether no program failed.
@@ -147,7 +166,7 @@ fn prepare(host: &Host, program: &Program) -> Result<(), String> {
     }
     if program.place == Place::Mpi {
         let compiler = if program.needs.contains("openmpi") { "mpicc.openmpi" } else { "mpicc.mpich" };
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/rnic-ibverbs/tests/programs/mpi.c");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/rnic-rdmacm/tests/programs/mpi.c");
         return shell(&format!("{compiler} -O1 -o ../{compiler} {}", source.display()));
     }
     Ok(())

@@ -337,7 +337,7 @@ pub const ALL: &[Program] = &[
         name: "pyverbs' own tests",
         package: "python3-pyverbs",
         needs: "python3",
-        place: Place::Loopback,
+        place: Place::Mpi,
         client: "/usr/bin/python3 tests/run_tests.py --dev rnic0",
         expect: "OK",
         ..BASE

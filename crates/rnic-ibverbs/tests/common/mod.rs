@@ -120,6 +120,16 @@ impl Ended {
     }
 }
 
+/// Waits until a program has printed a text.
+#[allow(dead_code, reason = "the tests of librdmacm use it")]
+pub(crate) fn await_text(program: &Running, text: &str) {
+    let begin = Instant::now();
+    while !program.output().contains(text) {
+        assert!(begin.elapsed() < PATIENCE, "the program has not printed \"{text}\": {}", program.output());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Waits until a process listens on a TCP port of the namespace.
 pub(crate) fn await_port(namespace: &Namespace, port: u16, server: &mut Running) {
     let wanted = format!(":{port:04X} ");

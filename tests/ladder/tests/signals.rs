@@ -1,0 +1,82 @@
+//! Signals to the ladder.
+
+#![expect(clippy::disallowed_methods, reason = "programs are given time")]
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until `value` returns something.
+fn wait_for<T>(what: &str, mut value: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(value) = value() {
+            return value;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether a process runs. One that has ended and that nobody has waited for has no command line.
+fn runs(number: u32) -> bool {
+    fs::read(format!("/proc/{number}/cmdline")).is_ok_and(|line| !line.is_empty())
+}
+
+/// A folder with a program `ucmatose` that never ends, whose children never end either, and with libraries without
+/// functions.
+fn prepare(folder: &Path) {
+    let _ = fs::remove_dir_all(folder);
+    fs::create_dir_all(folder).unwrap();
+    let program = folder.join("ucmatose");
+    // Servers tell that they listen, and everybody the numbers of its processes.
+    let script = format!(
+        "#!/bin/sh\necho rdma_listen\nsleep 600 &\nnumbers={}/$$\necho $$ $! >$numbers.new\nmv $numbers.new $numbers.pids\nwait\n",
+        folder.display()
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    for name in ["librnic_ibverbs.a", "librnic_rdmacm.a"] {
+        let made = Command::new("ar").arg("cr").arg(folder.join(name)).status().unwrap();
+        assert!(made.success());
+    }
+}
+
+/// The processes of the program: a server and a client, with a child each.
+fn processes(folder: &Path, ladder: &mut Child) -> Vec<u32> {
+    wait_for("the programs do not start", || {
+        assert!(ladder.try_wait().unwrap().is_none(), "the ladder has ended");
+        let files = fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
+        let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "pids"));
+        let text: String = files.map(|path| fs::read_to_string(path).unwrap()).collect();
+        let numbers: Vec<u32> = text.split_whitespace().map(|number| number.parse().unwrap()).collect();
+        (numbers.len() == 4).then_some(numbers)
+    })
+}
+
+#[test]
+fn a_signal_ends_the_programs_of_the_ladder() {
+    rnic_netns::with_pair(1_500, |_| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("signals");
+        for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+            prepare(&folder);
+            let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+            let mut ladder = Command::new(env!("CARGO_BIN_EXE_rnic-ladder"));
+            ladder.args(["ucmatose", "--archives"]).arg(&folder).env("PATH", path);
+            let mut ladder = ladder.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            let processes = processes(&folder, &mut ladder);
+            assert!(processes.iter().all(|number| runs(*number)));
+            kill(Pid::from_raw(ladder.id() as i32), signal).unwrap();
+            let ended = ladder.wait_with_output().unwrap();
+            assert_eq!(ended.status.code(), Some(code));
+            assert_eq!(String::from_utf8_lossy(&ended.stderr), "rnic-ladder: interrupted\n");
+            wait_for("a program goes on", || processes.iter().all(|number| !runs(*number)).then_some(()));
+        }
+    });
+}
