@@ -6,7 +6,6 @@ use crate::environment::Environment;
 use crate::hosts::{self, HostAddress};
 use crate::trace;
 use libc::{c_char, c_int};
-use std::net::IpAddr;
 use std::sync::Mutex;
 
 /// A device: what C sees, and the address.
@@ -48,18 +47,9 @@ impl Device {
         unsafe { &*device.cast::<Device>() }
     }
 
-    /// The GUID of the device's node, in network byte order: derived from the address, with the bit of locally
-    /// administered identifiers.
+    /// The GUID of the device's node, in network byte order.
     pub(crate) fn guid(&self) -> u64 {
-        let octets = match self.address.ip {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-            IpAddr::V6(ip) => ip.octets(),
-        };
-        // FNV-1a, with 64 bits.
-        let hash = octets
-            .iter()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-        (hash | 0x0200_0000_0000_0000).to_be()
+        rnic_cm::ip::guid(self.address.ip).to_be()
     }
 }
 
