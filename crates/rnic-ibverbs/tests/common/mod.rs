@@ -93,6 +93,11 @@ impl Running {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap()).to_string()
     }
 
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

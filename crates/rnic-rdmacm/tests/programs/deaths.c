@@ -5,15 +5,16 @@
  *   deaths client ADDRESS PORT COUNT HOW     connects; HOW: wait for ever, exit, or fork children that end
  *   deaths listen ADDRESS PORT               listens, and nothing else
  */
+#include <arpa/inet.h>
+#include <errno.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "checks.h"
 
 #define MUST(condition) \
     do { \
@@ -141,7 +142,9 @@ int main(int argc, char **argv)
 
     setbuf(stdout, NULL);
     MUST(argc >= 4 && channel);
-    struct sockaddr_in sin = address(argv[2], atoi(argv[3]));
+    struct sockaddr_in sin = { .sin_family = AF_INET, .sin_port = htons(atoi(argv[3])) };
+
+    MUST(inet_pton(AF_INET, argv[2], &sin.sin_addr) == 1);
 
     if (!strcmp(argv[1], "client")) {
         const char *how = argv[5];
