@@ -3,9 +3,11 @@
 
 use crate::common::{Running, alone, command, has, library, linked, start};
 use crate::interface::compile;
+use rnic_ibverbs::keeper::Keeper;
 use rnic_netns::{Namespace, Pair};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const PORT: u16 = 7_000;
@@ -105,6 +107,47 @@ fn a_broker_without_connections_tells_the_peers() {
         run(&pair.b, &b, &format!("client {a} {PORT} 1 wait"), "connected").kill();
         heard(server, 1);
         broker.kill();
+    });
+}
+
+/// The only program of a host is killed, before which somebody keeps its connections.
+#[test]
+fn a_keeper_tells_the_peers_of_the_last_program() {
+    if program().is_none() {
+        return;
+    }
+    linked(|pair| {
+        let (a, b) = (Pair::A4.to_string(), Pair::B4.to_string());
+        let (joined, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        let server = run(&pair.a, &a, &format!("server {a} {PORT} 4"), "listens");
+        std::thread::scope(|scope| {
+            let keeper = scope.spawn(|| {
+                pair.b.run(|| {
+                    let mut keeper = Keeper::open(Pair::B4.into()).unwrap();
+                    while !ended.load(Ordering::Relaxed) {
+                        keeper.watch(Duration::from_millis(10)).unwrap();
+                        joined.store(keeper.has_joined(), Ordering::Relaxed);
+                    }
+                });
+            });
+            // Two programs, one after the other.
+            for _ in 0..2 {
+                let client = run(&pair.b, &b, &format!("client {a} {PORT} 2 wait"), "connected");
+                let begin = Instant::now();
+                while !joined.load(Ordering::Relaxed) && begin.elapsed() < Duration::from_secs(60) {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                // It has got the ledger together with the permission to join, or just after it.
+                std::thread::sleep(Duration::from_millis(200));
+                client.kill();
+                while joined.load(Ordering::Relaxed) && begin.elapsed() < Duration::from_secs(60) {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+            heard(server, 4);
+            ended.store(true, Ordering::Relaxed);
+            keeper.join().unwrap();
+        });
     });
 }
 

@@ -252,6 +252,19 @@ impl MadPort {
         Ok(port)
     }
 
+    /// The port of a manager that has no connections, and joins each broker of the address.
+    ///
+    /// # Errors
+    /// The system has no file descriptors.
+    pub(crate) fn keeper(ip: IpAddr, mark: u16, ledger: Option<Arc<Ledger>>) -> io::Result<MadPort> {
+        MadPort::new(ip, mark, Arc::default(), ledger)
+    }
+
+    /// Whether there is a broker that has let the manager join.
+    pub(crate) fn has_joined(&self) -> bool {
+        self.joined
+    }
+
     fn new(ip: IpAddr, mark: u16, claims: Arc<Claims>, ledger: Option<Arc<Ledger>>) -> io::Result<MadPort> {
         let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(MadPort {
