@@ -228,6 +228,11 @@ impl Closing {
         if self.deadline.is_none_or(|deadline| deadline > now) {
             return;
         }
+        if !self.due.is_empty() {
+            // The caller has not yet sent the last round.
+            self.deadline = Some(now.saturating_add(self.pause));
+            return;
+        }
         if self.rounds == RETRIES {
             self.deadline = None;
             return;

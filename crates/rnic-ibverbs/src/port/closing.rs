@@ -222,8 +222,8 @@ fn run() {
             }
             !done
         });
-        let mut links: Vec<_> = open.iter().filter_map(|one| one.link.as_ref()).collect::<Vec<_>>();
-        let mut links: Vec<_> = links.drain(..).map(|link| PollFd::new(link.as_fd(), PollFlags::POLLIN)).collect();
+        let links = open.iter().filter_map(|one| one.link.as_ref());
+        let mut links: Vec<_> = links.map(|link| PollFd::new(link.as_fd(), PollFlags::POLLIN)).collect();
         let next = left.iter().map(|one| one.next.saturating_duration_since(now).as_millis() as u16).min();
         let pause = if busy { PAUSE.1 } else { next.map_or(PAUSE.0, |next| next.clamp(PAUSE.1, PAUSE.0)) };
         let _ = poll(&mut links, PollTimeout::from(pause));
