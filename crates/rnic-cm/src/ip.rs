@@ -17,8 +17,9 @@ pub const fn port(service: u64) -> u16 {
     service as u16
 }
 
-/// The GUID of the device of an address, as rnic's libibverbs tells it, with the bit of locally administered identifiers.
-/// A peer whose messages have the GUID of its own address runs this library too: no other device makes GUIDs so.
+/// The GUID of the device of an address, as rnic's libibverbs tells it, with the bit of locally administered
+/// identifiers. A peer whose messages have the GUID of its own address runs this library too: no other device makes
+/// GUIDs so.
 pub fn guid(ip: IpAddr) -> u64 {
     let octets = match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),

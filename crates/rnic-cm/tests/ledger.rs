@@ -103,10 +103,10 @@ impl Net {
         loop {
             self.write();
             let mut moved = false;
-            for at in 0..2 {
+            for (at, own) in ips.into_iter().enumerate() {
                 while let Some(message) = self.sides[at].poll_transmit() {
                     moved = true;
-                    self.sides[1 - at].handle(self.now, ips[at], &message.mad);
+                    self.sides[1 - at].handle(self.now, own, &message.mad);
                 }
                 while let Some(event) = self.sides[at].poll_event() {
                     moved = true;

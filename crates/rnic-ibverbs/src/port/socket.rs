@@ -146,7 +146,7 @@ pub(super) fn take_with(socket: &OwnedFd, buffer: &mut [u8]) -> nix::Result<(usi
         let mut next = libc::CMSG_FIRSTHDR(&raw const head);
         while let Some(part) = next.as_ref() {
             if (part.cmsg_level, part.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                let bytes = (part.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
+                let bytes = part.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
                 let first = libc::CMSG_DATA(next).cast::<libc::c_int>();
                 for at in 0..bytes / size_of::<libc::c_int>() {
                     // The descriptors are new, and nobody else owns them.

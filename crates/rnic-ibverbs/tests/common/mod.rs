@@ -94,6 +94,7 @@ impl Running {
     }
 
     /// Its number.
+    #[allow(dead_code, reason = "the tests of librdmacm use it")]
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
