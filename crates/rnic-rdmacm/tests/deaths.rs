@@ -123,7 +123,7 @@ fn a_keeper_tells_the_peers_of_the_last_program() {
         std::thread::scope(|scope| {
             let keeper = scope.spawn(|| {
                 pair.b.run(|| {
-                    let mut keeper = Keeper::open(Pair::B4.into()).unwrap();
+                    let mut keeper = Keeper::open(Pair::B4).unwrap();
                     while !ended.load(Ordering::Relaxed) {
                         keeper.watch(Duration::from_millis(10)).unwrap();
                         joined.store(keeper.has_joined(), Ordering::Relaxed);
