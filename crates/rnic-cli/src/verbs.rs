@@ -5,6 +5,7 @@ use crate::error::CliError;
 use crate::output::print;
 use clap::{Args, Subcommand};
 use rnic_ibverbs::environment::{Environment, TraceTo};
+use rnic_ibverbs::keeper::Keeper;
 use rnic_ibverbs::{files, hosts, library};
 use std::ffi::OsString;
 use std::fs;
@@ -13,6 +14,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Arguments of `rnic verbs`.
 ///
@@ -29,6 +31,7 @@ use std::process::{Command, Stdio};
     rnic verbs run ibv_devinfo -v\n  \
     UCX_TLS=rc_verbs,ud_verbs,self rnic verbs run --files ucx_info -d\n  \
     RNIC_FAULTS=loss=1%,seed=7 rnic verbs run ./my_program\n  \
+    rnic verbs keep &                                         # peers hear of programs that are killed\n  \
     rnic verbs doctor"
 )]
 pub(crate) struct VerbsArgs {
@@ -62,6 +65,12 @@ enum VerbsCommand {
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
+    /// Tell the peers of programs that are killed, until this command is ended
+    ///
+    /// If a program is killed, another program at the same address tells the peers of its connections. This command
+    /// does so too. A host on which one program runs needs it, if the peers do not use rnic's library: other peers
+    /// notice the end by themselves, after 10 s at most. It keeps the addresses of RNIC_DEVICES.
+    Keep,
     /// Say what programs will see, and why something is missing
     Doctor,
 }
@@ -72,6 +81,7 @@ pub(crate) fn verbs(arguments: &VerbsArgs) -> Result<(), CliError> {
         None => print_line(&folder()?.display().to_string()),
         Some(VerbsCommand::Run { files, program }) => run(*files, program),
         Some(VerbsCommand::Install { dir }) => install(dir),
+        Some(VerbsCommand::Keep) => keep(),
         Some(VerbsCommand::Doctor) => doctor(),
     }
 }
@@ -134,6 +144,30 @@ fn install(dir: &Path) -> Result<(), CliError> {
         print_line(&to.display().to_string())?;
     }
     print_line(&format!("start programs with LD_LIBRARY_PATH={}", dir.display()))
+}
+
+/// Keeps the connections of programs, in one thread for each address, until this process is ended.
+fn keep() -> Result<(), CliError> {
+    let environment = Environment::get().as_ref().map_err(|error| CliError::Input(error.clone()))?;
+    let mut keepers = Vec::new();
+    for address in hosts::addresses(environment).map_err(CliError::Input)? {
+        let keeper =
+            Keeper::open(address.ip).map_err(|why| CliError::Failed(vec![format!("{}: {why}", address.ip)]))?;
+        print_line(&format!("keeps the connections of programs at {}", address.ip))?;
+        keepers.push(keeper);
+    }
+    let watch = |mut keeper: Keeper| -> io::Result<()> {
+        loop {
+            keeper.watch(Duration::from_secs(60))?;
+        }
+    };
+    let threads: Vec<_> = keepers.into_iter().map(|keeper| std::thread::spawn(move || watch(keeper))).collect();
+    for thread in threads {
+        if let Ok(Err(error)) = thread.join() {
+            return Err(failed("waiting for programs".into())(error));
+        }
+    }
+    Ok(())
 }
 
 /// Prints what programs will see. Fails if they will see no device that can be opened.

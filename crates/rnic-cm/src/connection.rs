@@ -44,7 +44,7 @@ pub(crate) struct Waiting {
 /// responded stays connected, and is asked on, because its host may say later that the connection is unknown.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Probe {
-    /// Whether the peer has ever responded.
+    /// Whether the peer is known to respond: it has done so, or its device is one of rnic's libibverbs.
     pub(crate) responds: bool,
     /// Probes in a row without a response.
     pub(crate) unanswered: u8,
@@ -87,6 +87,8 @@ pub(crate) struct Connection {
     pub(crate) interval: Time,
     /// What is known about the peer of an established connection.
     pub(crate) probe: Probe,
+    /// Its slot in the ledger, while the peer has to be told if this process dies.
+    pub(crate) slot: Option<u32>,
     pub(crate) waiting: Option<Waiting>,
     /// The response to the peer's latest message, for the case that it is lost.
     pub(crate) response: Option<Box<MadBytes>>,

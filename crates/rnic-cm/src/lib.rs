@@ -13,6 +13,7 @@
 //! | [`manager`] | the state machine of all connections of an address |
 //! | [`rsocket`], [`datagram`] | the protocols of rsockets: streams, datagrams |
 //! | [`stray`] | what a host answers to messages that belong to no connection |
+//! | [`ledger`] | the connections of a process, for another process that ends them if it was killed |
 //!
 //! A peer may send anything. All state that it can create is bounded ([`manager::Limits`]); messages of a connection
 //! must come from the address of its peer, and with both communication IDs, of which half the bits of each are random.
@@ -21,6 +22,7 @@
 mod connection;
 pub mod datagram;
 pub mod ip;
+pub mod ledger;
 pub mod manager;
 pub mod message;
 pub mod packet;

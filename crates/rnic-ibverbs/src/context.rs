@@ -8,7 +8,7 @@ use crate::entry::{Unacknowledged, entry, lock, object, set_errno, status};
 use crate::environment::Environment;
 use crate::hosts::HostAddress;
 use crate::manager::Mads;
-use crate::port::{CaptureFile, CapturePort, Claims, MadPort, MadSender, SLOTS, SharedPort, begin};
+use crate::port::{CaptureFile, CapturePort, Claims, Ledger, MadPort, MadSender, SLOTS, SharedPort, begin};
 use crate::progress::Progress;
 use crate::{cq, cq_ex, post, qp, srq, trace, window};
 use libc::{c_int, size_t, ssize_t};
@@ -229,10 +229,13 @@ impl ContextState {
     pub(crate) fn open_manager(&self) -> Result<Mads, String> {
         let sender = MadSender::open(self.address.ip, capture()?)?;
         let claims = Arc::<Claims>::default();
-        let port = MadPort::open(self.address.ip, sender.mark(), claims.clone()).map_err(|error| error.to_string())?;
+        // Without files in memory, peers depend on probes.
+        let ledger = Ledger::create().ok().map(Arc::new);
+        let port = MadPort::open(self.address.ip, sender.mark(), claims.clone(), ledger.clone());
+        let port = port.map_err(|error| error.to_string())?;
         // The faults of the manager are others than those of the device, which has the lane of its slot.
         let receiver = as_the_environment_says(port, SLOTS / 2)?;
-        Ok(Mads::new(sender, receiver, claims))
+        Ok(Mads::new(sender, receiver, claims, ledger))
     }
 }
 

@@ -1,13 +1,11 @@
 //! The list of devices: one for each address of this host.
 
 use crate::abi::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
-use crate::context::gid;
 use crate::entry::{counted, free_list, lock};
 use crate::environment::Environment;
 use crate::hosts::{self, HostAddress};
 use crate::trace;
 use libc::{c_char, c_int};
-use std::net::IpAddr;
 use std::sync::Mutex;
 
 /// A device: what C sees, and the address.
@@ -49,19 +47,10 @@ impl Device {
         unsafe { &*device.cast::<Device>() }
     }
 
-    /// The GUID of the device's node.
+    /// The GUID of the device's node, in network byte order.
     pub(crate) fn guid(&self) -> u64 {
-        guid(self.address.ip)
+        rnic_cm::ip::guid(self.address.ip).to_be()
     }
-}
-
-/// The GUID of the device of an address, in network byte order: derived from the address, with the bit of locally
-/// administered identifiers.
-pub(crate) fn guid(ip: IpAddr) -> u64 {
-    // FNV-1a, with 64 bits.
-    let add = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = gid(ip).raw.iter().fold(0xcbf2_9ce4_8422_2325_u64, add);
-    (hash | 0x0200_0000_0000_0000).to_be()
 }
 
 /// A C string in an array; longer texts are truncated.

@@ -7,7 +7,6 @@
 //! these files. Without root it enters a user namespace first, in which its user and group stay the same.
 
 use crate::context::{GIDS, gid};
-use crate::devices::guid;
 use crate::environment::Environment;
 use crate::hosts::{self, HostAddress};
 use nix::errno::Errno;
@@ -139,7 +138,7 @@ fn describe(addresses: &[HostAddress]) -> Vec<(String, String)> {
         let mut add = |path: String, text: &str| files.push((path, text.to_string()));
         add(format!("infiniband_verbs/uverbs{index}/ibdev"), &name);
         add(format!("infiniband_verbs/uverbs{index}/abi_version"), "1");
-        let guid = words(&guid(address.ip).to_ne_bytes());
+        let guid = words(&rnic_cm::ip::guid(address.ip).to_be_bytes());
         for (file, text) in [
             ("node_type", "1: CA"),
             ("node_desc", &name),

@@ -18,6 +18,7 @@
 //! | `channel`, `cq`, `cq_ex` | completion channels and queues, extended completion queues |
 //! | `qp`, `states`, `srq` | queue pairs, the masks of their attributes, shared receive queues |
 //! | `post`, `qp_ex` | work requests; those of extended queue pairs (`ibv_wr_*`) |
+//! | [`keeper`] | a process that tells the peers of programs that are killed, if no other program is left |
 //! | `manager` | what rnic's librdmacm gets from this library: queue pair 1, the trace |
 //! | `names`, `absent` | names and rates; functions of which only the symbol exists |
 //!
@@ -47,6 +48,7 @@ mod entry;
 pub mod environment;
 pub mod files;
 pub mod hosts;
+pub mod keeper;
 pub mod library;
 mod manager;
 mod names;

@@ -1,15 +1,15 @@
 //! What rnic's librdmacm gets from this library: queue pair 1 of a device, and the trace. These functions belong to no
-//! public interface; their version (`RNIC_2`) changes with them.
+//! public interface; their version (`RNIC_3`) changes with them.
 
 use crate::abi::{ibv_context, ibv_device, ibv_gid};
 use crate::context::{self, gid, ip};
 use crate::devices::Device;
 use crate::entry::{entry, lock, object, status};
-use crate::port::{Claims, MadSender};
+use crate::port::{Claims, Ledger, MadSender};
 use crate::trace;
 use libc::{c_char, c_int};
 use rnic_cm::message::MadBytes;
-use rnic_cm::packet;
+use rnic_cm::{ledger, packet};
 use rnic_endpoint::Time;
 use rnic_endpoint::port::{Interest, Port};
 use std::ffi::CStr;
@@ -22,11 +22,15 @@ pub struct Mads {
     receiver: Mutex<Box<dyn Port>>,
     waker: Waker,
     claims: Arc<Claims>,
+    ledger: Option<Arc<Ledger>>,
 }
 
 impl Mads {
-    pub(crate) fn new(sender: MadSender, receiver: Box<dyn Port>, claims: Arc<Claims>) -> Mads {
-        Mads { sender: Mutex::new(sender), waker: receiver.waker(), receiver: Mutex::new(receiver), claims }
+    pub(crate) fn new(
+        sender: MadSender, receiver: Box<dyn Port>, claims: Arc<Claims>, ledger: Option<Arc<Ledger>>,
+    ) -> Mads {
+        let waker = receiver.waker();
+        Mads { sender: Mutex::new(sender), waker, receiver: Mutex::new(receiver), claims, ledger }
     }
 
     /// The next MAD and its sender; waits for it once, at most for this time.
@@ -92,6 +96,23 @@ pub unsafe extern "C" fn rnic_mads_send(mads: *const Mads, peer: *const ibv_gid,
             libc::ENETUNREACH
         })
     })
+}
+
+/// Writes a slot of the manager's ledger, from which another process ends the connections if this one is killed.
+///
+/// # Safety
+/// As [`rnic_mads_send`], and `entry` is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rnic_mads_ledger(mads: *const Mads, slot: u32, entry: *const [u8; ledger::LEN]) {
+    crate::entry::entry((), || {
+        // SAFETY: the caller's promise.
+        let (mads, entry) = unsafe { (&*mads, &*entry) };
+        if let Some(ledger) = &mads.ledger
+            && let Err(error) = ledger.write(slot, entry)
+        {
+            trace::line(format_args!("a connection is not in the ledger, so that only probes tell its end: {error}"));
+        }
+    });
 }
 
 /// Receives a MAD; waits for it `timeout` nanoseconds at most. Returns 1, or 0 if there is none, or -1 after an error.

@@ -11,6 +11,7 @@ use rnic_transport::Time;
 use std::fs::File;
 use std::io::Read;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
@@ -138,13 +139,21 @@ fn open((ip, device): (IpAddr, *mut ibv_device)) -> Result<&'static Device, c_in
     if opened.is_empty() {
         // SAFETY: the function has the right type, and stays.
         unsafe { libc::atexit(end) };
+        PROCESS.store(std::process::id(), Ordering::Relaxed);
     }
     opened.push(new);
     Ok(new)
 }
 
-/// The process ends: its peers are told, as the kernel does for its programs.
+/// The process that has opened the devices.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// The process ends: its peers are told, as the kernel does for its programs. A child that `fork` made may end; the
+/// connections are those of its parent.
 extern "C" fn end() {
+    if PROCESS.load(Ordering::Relaxed) != std::process::id() {
+        return;
+    }
     entry((), || {
         for device in lock(&OPENED).iter() {
             device.with(|manager, now| manager.end_all(now));
@@ -169,6 +178,10 @@ impl Device {
     }
 
     fn flush(&'static self, manager: &mut Manager) {
+        while let Some((slot, entry)) = manager.poll_ledger() {
+            // SAFETY: all pointers are valid.
+            unsafe { rnic_mads_ledger(self.mads, slot, &entry) };
+        }
         while let Some(message) = manager.poll_transmit() {
             let peer = ibv_gid { raw: ip::gid(message.peer) };
             // SAFETY: all pointers are valid. A message that cannot be sent is as good as lost.

@@ -3,6 +3,7 @@
 use libc::{c_char, c_int, c_uint, c_void};
 use rnic_cabi::cma::*;
 use rnic_cabi::verbs::*;
+use rnic_cm::ledger;
 use rnic_cm::message::MadBytes;
 use std::ffi::CString;
 use std::fmt::Arguments;
@@ -47,6 +48,7 @@ unsafe extern "C" {
     pub(crate) fn rnic_mads_receive(mads: *const Mads, timeout: u64, peer: *mut ibv_gid, mad: *mut MadBytes) -> c_int;
     pub(crate) fn rnic_mads_wake(mads: *const Mads);
     pub(crate) fn rnic_mads_claim(mads: *const Mads, service: u64, shared: c_int) -> c_int;
+    pub(crate) fn rnic_mads_ledger(mads: *const Mads, slot: u32, entry: *const [u8; ledger::LEN]);
     pub(crate) fn rnic_mads_listen(mads: *const Mads, service: u64) -> c_int;
     pub(crate) fn rnic_mads_release(mads: *const Mads, service: u64);
     pub(crate) fn rnic_trace(text: *const c_char);

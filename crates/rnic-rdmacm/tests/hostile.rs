@@ -1,11 +1,23 @@
 //! Strangers that send messages to queue pair 1.
 
-use crate::common::{alone, command, has, start};
+use crate::common::{alone, command, has, linked, start};
+use crate::deaths;
 use crate::ladder::await_listener;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, sendmsg, socket,
+};
 use rnic_cm::ip::{self, IpHeader};
+use rnic_cm::ledger::{Entry, LEN, MAX};
 use rnic_cm::message::{MadBytes, Path, Request, private};
 use rnic_cm::{Message, Parsed, packet};
+use rnic_netns::Pair;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 /// Random numbers: xorshift, with 64 bits.
@@ -107,5 +119,141 @@ fn strangers_messages_change_nothing() {
             let output = process.end().success();
             assert!(output.contains("return status 0"), "{output}");
         }
+    });
+}
+
+/// The name of the broker of an address, whose version is that of `port/message.rs` of the library.
+fn broker(ip: &str) -> String {
+    let names = std::fs::read_to_string("/proc/thread-self/net/unix").unwrap();
+    let names = names.lines().filter_map(|line| line.split_once('@')).map(|(_, name)| name.to_string());
+    let is_broker = |name: &String| name.starts_with("rnic/verbs/") && name.ends_with(&format!("/{ip}"));
+    names.into_iter().find(is_broker).expect("a broker")
+}
+
+/// The marks of the managers of an address.
+fn managers(broker: &str) -> Vec<u16> {
+    let names = std::fs::read_to_string("/proc/thread-self/net/unix").unwrap();
+    let names = names.lines().filter_map(|line| line.split_once(&format!("@{broker}/cm/")));
+    names.map(|(_, mark)| mark.parse().unwrap()).collect()
+}
+
+/// A connection to a broker, as a process of the same user can make it.
+fn join(broker: &str) -> OwnedFd {
+    let link = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    let begin = Instant::now();
+    while let Err(error) = connect(link.as_raw_fd(), &UnixAddr::new_abstract(broker.as_bytes()).unwrap()) {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{error}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    link
+}
+
+/// Sends a message with descriptors; whether the other end still takes it does not matter.
+fn send(link: &OwnedFd, message: &[u8], files: &[i32]) {
+    let control = [ControlMessage::ScmRights(files)];
+    let control = if files.is_empty() { &[][..] } else { &control };
+    let _ = sendmsg::<()>(link.as_raw_fd(), &[IoSlice::new(message)], control, MsgFlags::MSG_NOSIGNAL, None);
+}
+
+/// Introduces itself as a manager: message 5, with the mark.
+fn manager(mark: u16) -> Vec<u8> {
+    [&[5][..], &mark.to_le_bytes()].concat()
+}
+
+/// A forged ledger, with as many entries as the peer shall get DREQs.
+fn forged(mark: u16, peer: IpAddr, count: u32) -> File {
+    let file = File::from(memfd_create(c"forged", MFdFlags::MFD_CLOEXEC).unwrap());
+    for at in 0..count {
+        let local_id = (at + 1) << 16 | u32::from(mark);
+        let entry = Entry { local_id, remote_id: 1, remote_qpn: 2, transaction: 3, peer };
+        file.write_all_at(&entry.bytes(), u64::from(at) * LEN as u64).unwrap();
+    }
+    file
+}
+
+/// A process of the same user speaks to the broker as it likes. It makes nobody speak for a manager that exists, and
+/// for itself no more often than it is bounded; it leaves nothing behind in the broker; connections live on, and their
+/// ends are told.
+#[test]
+fn hostile_members_end_no_connections_of_others() {
+    if deaths::program().is_none() {
+        return;
+    }
+    linked(|pair| {
+        let (a, b) = (Pair::A4.to_string(), Pair::B4.to_string());
+        // The victim of forged DREQs, which has no device.
+        let victim = pair.b.run(|| UdpSocket::bind((Pair::B4, 4_791)).unwrap());
+        victim.set_nonblocking(true).unwrap();
+        let server = deaths::run(&pair.a, &a, &format!("server {a} 7000 2"), "listens");
+        let client = deaths::run(&pair.a, &a, &format!("client {a} 7000 2 wait"), "connected");
+        let files = || std::fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap().count();
+        let before = files();
+        let name = pair.a.run(|| broker(&a));
+        let marks = pair.a.run(|| managers(&name));
+        assert_eq!(marks.len(), 2, "{marks:?}");
+        let peer: IpAddr = b.parse().unwrap();
+        pair.a.run(|| {
+            let mut random = Random(0xf00d);
+            let zero = File::open("/dev/zero").unwrap();
+            let (pipe, _writer) = nix::unistd::pipe().unwrap();
+            for turn in 0..600_u32 {
+                let link = join(&name);
+                match turn % 6 {
+                    // The mark of a manager that exists, with a forged ledger.
+                    0 => {
+                        let mark = marks[turn as usize / 6 % 2];
+                        send(&link, &manager(mark), &[forged(mark, peer, 3).as_raw_fd()]);
+                    }
+                    // Descriptors that are no ledgers.
+                    1 => send(&link, &manager(random.next() as u16), &[zero.as_raw_fd()]),
+                    2 => send(&link, &manager(random.next() as u16), &[pipe.as_raw_fd()]),
+                    // Several descriptors, and descriptors with other messages.
+                    3 => send(&link, &manager(1), &[zero.as_raw_fd(); 20]),
+                    4 => send(&link, &[(random.next() % 16) as u8, 1, 0], &[pipe.as_raw_fd(); 3]),
+                    // Random bytes.
+                    _ => {
+                        let bytes: Vec<u8> = (0..random.next() % 40).map(|_| random.next() as u8).collect();
+                        send(&link, &bytes, &[]);
+                    }
+                }
+            }
+            // A ledger with more entries than it may have, of a manager that does not exist. Other entries are wrong.
+            let link = join(&name);
+            let (mark, file) = (3, forged(3, peer, 5));
+            let wrong = Entry { local_id: 9 << 16 | 4, remote_id: 1, remote_qpn: 2, transaction: 3, peer };
+            file.write_all_at(&wrong.bytes(), 5 * LEN as u64).unwrap();
+            let beyond = Entry { local_id: 10 << 16 | 3, ..wrong };
+            file.write_all_at(&beyond.bytes(), (MAX * LEN) as u64).unwrap();
+            send(&link, &manager(mark), &[file.as_raw_fd()]);
+            let joined = recv(link.as_raw_fd(), &mut [0; 8], MsgFlags::empty());
+            assert_eq!(joined, Ok(1), "the broker still lets managers join");
+        });
+        // What the last one has left is sent as often as DREQs are: 16 times.
+        let mut heard = BTreeMap::<u32, u32>::new();
+        let begin = Instant::now();
+        while heard.len() < 5 || heard.values().any(|count| *count < 16) {
+            let mut bytes = [0; 2_048];
+            if let Ok((len, source)) = victim.recv_from(&mut bytes) {
+                let mad = packet::parse(&bytes[..len], source, peer).expect("a MAD");
+                let Some(Parsed { message: Message::Disconnect { local_id, .. }, .. }) = Parsed::parse(&mad) else {
+                    panic!("another message");
+                };
+                *heard.entry(local_id).or_default() += 1;
+            } else {
+                assert!(begin.elapsed() < Duration::from_secs(60), "{heard:?}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let expected: BTreeMap<u32, u32> = (1..=5).map(|at| (at << 16 | 3, 16)).collect();
+        assert_eq!(heard, expected);
+        // The broker forgets what it tried in vain.
+        let begin = Instant::now();
+        while files() > before {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{} descriptors instead of {before}", files());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(!server.output().contains("disconnected"), "{}", server.output());
+        client.kill();
+        deaths::heard(server, 2);
     });
 }

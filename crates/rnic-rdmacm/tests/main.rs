@@ -7,6 +7,7 @@
 #[allow(dead_code, reason = "the tests of libibverbs use more of it")]
 #[path = "../../rnic-ibverbs/tests/common/mod.rs"]
 mod common;
+mod deaths;
 mod hostile;
 mod interface;
 mod ladder;

@@ -16,6 +16,7 @@ mod state;
 mod timers;
 
 use crate::connection::{Connection, State};
+use crate::ledger::{self, Entry, Slots};
 use crate::message::{
     About, MadBytes, Message, Parsed, Reject, Reply, Request, ServiceReply, private, reason, service_status,
 };
@@ -56,7 +57,7 @@ impl Default for Limits {
 }
 
 /// Half of the communication IDs of a process.
-const MAX_CONNECTIONS: usize = 1 << 15;
+pub(crate) const MAX_CONNECTIONS: usize = 1 << 15;
 /// The code of the time that an MRA asks for: 69 s, as Linux does.
 const SERVICE_TIMEOUT: u8 = 24;
 /// Requests that wait for the program, if it does not say how many it admits.
@@ -159,6 +160,8 @@ pub struct Manager {
     /// Services of programs that do not listen yet.
     expected: BTreeMap<u64, Expected>,
     deadlines: BTreeSet<(Time, u32)>,
+    /// Connections whose peers have to be told if this process dies.
+    slots: Slots,
     out: VecDeque<Transmit>,
     events: VecDeque<Event>,
 }
@@ -188,6 +191,7 @@ impl Manager {
             listeners: BTreeMap::new(),
             expected: BTreeMap::new(),
             deadlines: BTreeSet::new(),
+            slots: Slots::default(),
             out: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -304,6 +308,7 @@ impl Manager {
         reply.local_id = id;
         reply.remote_id = connection.remote_id.unwrap_or(0);
         self.answered(id);
+        self.enter(id);
         self.send_until_answered(now, id, Message::Reply(reply));
         Ok(())
     }
@@ -420,6 +425,20 @@ impl Manager {
         for id in ids {
             self.destroy(now, id);
         }
+    }
+
+    /// The next slot of the ledger that has changed, and its new bytes. They should be written before the messages of
+    /// [`Manager::poll_transmit`] are sent. Slots are below [`ledger::MAX`].
+    pub fn poll_ledger(&mut self) -> Option<(u32, [u8; ledger::LEN])> {
+        let (slot, connection) = self.slots.poll()?;
+        let connection = connection.and_then(|id| Some((id, self.connections.get(&id)?)));
+        let bytes = connection.map_or([0; ledger::LEN], |(local_id, connection)| {
+            let Connection { remote_qpn, transaction, peer, .. } = *connection;
+            // The DREQ has a transaction of its own, which `disconnect` has begun already.
+            let transaction = transaction.wrapping_add(u64::from(connection.state != State::DisconnectSent) << 32);
+            Entry { local_id, remote_id: connection.remote_id.unwrap_or(0), remote_qpn, transaction, peer }.bytes()
+        });
+        Some((slot, bytes))
     }
 
     /// The next MAD to send.

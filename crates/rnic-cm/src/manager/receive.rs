@@ -113,6 +113,7 @@ impl Manager {
         let connection = self.entry(id);
         connection.remote_id = Some(request.local_id);
         connection.remote_qpn = request.qpn;
+        connection.probe.responds = request.ca_guid == ip::guid(peer);
         connection.retries = request.max_cm_retries.max(1);
         // What the peer says about itself, but for times that make no sense.
         connection.interval = time_of(request.local_response_timeout).clamp(INTERVALS.0, INTERVALS.1);
@@ -197,7 +198,9 @@ impl Manager {
                 connection.state = State::ReplyReceived;
                 connection.remote_id = Some(reply.local_id);
                 connection.remote_qpn = reply.qpn;
+                connection.probe.responds = reply.ca_guid == ip::guid(connection.peer);
                 self.stop_waiting(id);
+                self.enter(id);
                 self.raise(id, Event::Reply { token, connection: id, reply: Box::new(*reply) });
             }
             (Message::Reply(reply), State::ReplyReceived) => {

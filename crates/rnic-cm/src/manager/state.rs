@@ -36,6 +36,7 @@ impl Manager {
             retries: self.limits.retries,
             interval: time_of(self.limits.response_timeout),
             probe: Probe::default(),
+            slot: None,
             waiting: None,
             response: None,
             deadline: None,
@@ -56,12 +57,28 @@ impl Manager {
     /// The connection has ended.
     pub(super) fn ended(&mut self, now: Time, id: u32, silent: bool) {
         self.stop_waiting(id);
+        self.leave(id);
         let rest = now.saturating_add(self.limits.time_wait);
         let connection = self.entry(id);
         connection.state = State::TimeWait;
         let token = connection.token;
         self.set_deadline(id, Some(rest));
         self.raise(id, Event::Disconnected { token, connection: id, silent });
+    }
+
+    /// From now on the peer has to be told if this process dies.
+    pub(super) fn enter(&mut self, id: u32) {
+        if self.entry(id).slot.is_none() {
+            let slot = self.slots.enter(id);
+            self.entry(id).slot = Some(slot);
+        }
+    }
+
+    /// The peer knows that the connection has ended, or knows nothing of it.
+    fn leave(&mut self, id: u32) {
+        if let Some(slot) = self.connections.get_mut(&id).and_then(|connection| connection.slot.take()) {
+            self.slots.leave(slot);
+        }
     }
 
     /// Tells the peer that this side waits no longer.
@@ -102,6 +119,7 @@ impl Manager {
             self.answered(id);
         }
         self.set_deadline(id, None);
+        self.leave(id);
         let Some(connection) = self.connections.remove(&id) else { return };
         if let Some(remote_id) = connection.remote_id.filter(|_| !connection.active) {
             self.requests.remove(&(connection.peer, remote_id));

@@ -1,13 +1,14 @@
 //! The broker of an address: the process that has UDP port 4791. It hands the packets of the other processes' queue
 //! pairs over to them.
 
+use super::ledger::Ledger;
 use super::message::{self, Directory, Message};
-use super::{MANAGERS, SLOTS, slot_of, socket};
+use super::{MANAGERS, SLOTS, closing, slot_of, socket};
 use nix::errno::Errno;
 use rnic_cm::message::MadBytes;
 use rnic_cm::{Message as CmMessage, Parsed, packet, stray};
-use rnic_endpoint::UdpPort;
 use rnic_endpoint::port::{Arrival, Meta};
+use rnic_endpoint::{Port, UdpPort};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,6 +32,13 @@ const PARKED: Duration = Duration::from_secs(1);
 /// Requests that wait so. Further ones are refused at once.
 const PARKING: usize = 64;
 
+/// Ledgers of managers that the broker has, each with a descriptor. Peers of further managers depend on probes.
+const LEDGERS: usize = super::mads::LEDGERS;
+/// Managers of other processes that have all ledgers too, for the case that the broker is killed.
+const DEPUTIES: usize = 2;
+/// How long they keep the ledger of a manager that has left: the broker may be killed while it ends the connections.
+const KEPT: Duration = Duration::from_secs(20);
+
 /// A process that has joined.
 struct Member {
     link: OwnedFd,
@@ -42,6 +50,10 @@ struct Member {
     backlog: VecDeque<Vec<u8>>,
     waiting: usize,
     gone: bool,
+    /// Whether it belongs to this process.
+    own: bool,
+    /// Whether it has all ledgers.
+    deputy: bool,
 }
 
 impl Member {
@@ -145,6 +157,9 @@ pub(super) struct Broker {
     own: u32,
     born: Instant,
     services: Services,
+    ledgers: BTreeMap<u16, Ledger>,
+    /// Managers that have left, until deputies forget their ledgers.
+    left: VecDeque<(Instant, u16)>,
     parked: VecDeque<Parked>,
     /// Answers to messages for no manager.
     pub(super) answers: Vec<(IpAddr, MadBytes)>,
@@ -166,6 +181,8 @@ impl Broker {
             own,
             born: Instant::now(),
             services: Services::default(),
+            ledgers: BTreeMap::new(),
+            left: VecDeque::new(),
             parked: VecDeque::new(),
             answers: Vec::new(),
             dropped: 0,
@@ -187,16 +204,19 @@ impl Broker {
     pub(super) fn serve(&mut self, buffer: &mut [u8]) {
         while let Some(link) = socket::accept(&self.listener) {
             let backlog = VecDeque::new();
-            self.members.push(Member { link, slot: None, manager: None, backlog, waiting: 0, gone: false });
+            let own = socket::process(&link) == std::process::id() as i32;
+            let (slot, manager, waiting) = (None, None, 0);
+            self.members.push(Member { link, slot, manager, backlog, waiting, gone: false, own, deputy: false });
         }
         let mut changed = false;
+        let mut new = Vec::new();
         for at in 0..self.members.len() {
             let member = &mut self.members[at];
             member.flush();
-            let message = match socket::take(&member.link, buffer) {
-                Ok(len) => message::read(&buffer[..len]),
+            let (message, file) = match socket::take_with(&member.link, buffer) {
+                Ok((len, file)) => (message::read(&buffer[..len]), file),
                 Err(Errno::EAGAIN) => continue,
-                Err(_) => None,
+                Err(_) => (None, None),
             };
             let is_new = member.slot.is_none() && member.manager.is_none();
             match (message, member.manager) {
@@ -218,6 +238,11 @@ impl Broker {
                     let member = &mut self.members[at];
                     member.manager = Some(mark);
                     member.put(message::joined());
+                    let full = self.ledgers.len() >= LEDGERS && !self.ledgers.contains_key(&mark);
+                    if let Some(ledger) = file.and_then(Ledger::received).filter(|_| !full) {
+                        self.ledgers.insert(mark, ledger);
+                        new.push(mark);
+                    }
                 }
                 (Some(Message::Claim { service, shared }), Some(mark)) => {
                     let granted = self.services.claim(service, mark, shared);
@@ -235,9 +260,14 @@ impl Broker {
             }
             if let Some(mark) = member.manager {
                 self.services.forget(mark);
+                if let Some(ledger) = self.ledgers.remove(&mark) {
+                    closing::begin(self.public.local_addr().ip(), mark, ledger);
+                    self.left.push_back((Instant::now(), mark));
+                }
             }
         }
         self.members.retain(|member| !member.gone);
+        self.inform_deputies(&new);
         self.look_at_parked();
         if self.inherited.is_some_and(|until| Instant::now() > until) {
             self.inherited = None;
@@ -253,6 +283,38 @@ impl Broker {
                     member.put(message::directory(slot, &self.directory));
                 }
             }
+        }
+    }
+
+    /// Gives the ledgers of the managers `new` to the deputies, and all ledgers to new deputies.
+    fn inform_deputies(&mut self, new: &[u16]) {
+        let tell = |member: &Member, mark: u16, ledger: &Ledger| {
+            if member.manager != Some(mark) {
+                // Without room in the socket, probes end the connections.
+                let _ = socket::put_with(&member.link, &message::ledger(mark), ledger);
+            }
+        };
+        for mark in new {
+            let Some(ledger) = self.ledgers.get(mark) else { continue };
+            self.members.iter().filter(|member| member.deputy).for_each(|member| tell(member, *mark, ledger));
+        }
+        let forgotten = |(at, _): &(Instant, u16)| at.elapsed() > KEPT;
+        while self.left.front().is_some_and(forgotten) || self.left.len() > LEDGERS {
+            let Some((_, mark)) = self.left.pop_front() else { break };
+            if !self.ledgers.contains_key(&mark) {
+                self.members.iter_mut().filter(|member| member.deputy).for_each(|member| {
+                    member.put(message::forget(mark));
+                });
+            }
+        }
+        let count = self.members.iter().filter(|member| member.deputy).count();
+        let ledgers = &self.ledgers;
+        let able = |member: &&mut Member| {
+            !member.own && !member.deputy && member.manager.is_some_and(|mark| ledgers.contains_key(&mark))
+        };
+        for member in self.members.iter_mut().filter(able).take(DEPUTIES.saturating_sub(count)) {
+            member.deputy = true;
+            ledgers.iter().for_each(|(mark, ledger)| tell(member, *mark, ledger));
         }
     }
 

@@ -3,8 +3,9 @@
 //! The manager sends from a UDP port of its own, whose number is the lower half of its communication IDs. It receives
 //! from the broker of the address, over a Unix socket: the broker knows which service IDs it has claimed.
 
+use super::ledger::Ledger;
 use super::message::{self, Message};
-use super::{CaptureFile, PAUSE, ROCE_PORT, outlive, socket};
+use super::{CaptureFile, PAUSE, ROCE_PORT, closing, outlive, socket};
 use crate::entry::lock;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -22,6 +23,12 @@ use std::time::{Duration, Instant};
 
 /// How long a program waits for the broker to let it join, and for its answer about a service ID.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Ledgers of other managers that a manager or a broker has.
+pub(super) const LEDGERS: usize = 256;
+/// UDP ports that a new manager tries. The name of one may still belong to somebody who ends the connections of the
+/// manager that had it before.
+const ATTEMPTS: u32 = 16;
 
 /// Sends a MAD from `port` to UDP port 4791 of `peer`.
 pub(super) fn send(port: &mut UdpPort, peer: IpAddr, mad: &MadBytes, psn: u32) -> io::Result<()> {
@@ -46,6 +53,8 @@ pub(super) fn send(port: &mut UdpPort, peer: IpAddr, mad: &MadBytes, psn: u32) -
 /// The sending half.
 pub(crate) struct MadSender {
     port: UdpPort,
+    /// Says that the manager exists.
+    _name: OwnedFd,
     capture: Option<CaptureFile>,
     psn: u32,
 }
@@ -55,8 +64,15 @@ impl MadSender {
     /// A sentence, if there is no UDP port.
     pub(crate) fn open(ip: IpAddr, capture: Option<CaptureFile>) -> Result<MadSender, String> {
         let config = UdpConfig { source_ports: 0, receive_buffer: 0, ..UdpConfig::default() };
-        let port = UdpPort::bind(SocketAddr::new(ip, 0), &config).map_err(|error| error.to_string())?;
-        Ok(MadSender { port, capture, psn: 0 })
+        let mut attempt = 1;
+        loop {
+            let port = UdpPort::bind(SocketAddr::new(ip, 0), &config).map_err(|error| error.to_string())?;
+            match socket::claim_manager(ip, port.local_addr().port()) {
+                Ok(name) => return Ok(MadSender { port, _name: name, capture, psn: 0 }),
+                Err(nix::errno::Errno::EADDRINUSE) if attempt < ATTEMPTS => attempt += 1,
+                Err(error) => return Err(format!("a Unix socket cannot be bound: {}", error.desc())),
+            }
+        }
     }
 
     /// The lower half of the communication IDs of this process on this address: no other process has it.
@@ -202,6 +218,10 @@ pub(crate) struct MadPort {
     address: SocketAddr,
     mark: u16,
     claims: Arc<Claims>,
+    /// The connections of this manager, for processes that survive it.
+    ledger: Option<Arc<Ledger>>,
+    /// Those of other managers, if this one is a deputy of the broker.
+    deposits: BTreeMap<u16, Ledger>,
     /// The connection to the broker; or there is none, and the next attempt is at this time.
     link: Result<OwnedFd, Instant>,
     /// Whether the broker has let the manager join.
@@ -216,8 +236,8 @@ impl MadPort {
     ///
     /// # Errors
     /// The system has no file descriptors, or the broker does not answer.
-    pub(crate) fn open(ip: IpAddr, mark: u16, claims: Arc<Claims>) -> io::Result<MadPort> {
-        let mut port = MadPort::new(ip, mark, claims)?;
+    pub(crate) fn open(ip: IpAddr, mark: u16, claims: Arc<Claims>, ledger: Option<Arc<Ledger>>) -> io::Result<MadPort> {
+        let mut port = MadPort::new(ip, mark, claims, ledger)?;
         let until = Instant::now() + PATIENCE;
         while !port.joined {
             if Instant::now() > until {
@@ -232,12 +252,27 @@ impl MadPort {
         Ok(port)
     }
 
-    fn new(ip: IpAddr, mark: u16, claims: Arc<Claims>) -> io::Result<MadPort> {
+    /// The port of a manager that has no connections, and joins each broker of the address.
+    ///
+    /// # Errors
+    /// The system has no file descriptors.
+    pub(crate) fn keeper(ip: IpAddr, mark: u16, ledger: Option<Arc<Ledger>>) -> io::Result<MadPort> {
+        MadPort::new(ip, mark, Arc::default(), ledger)
+    }
+
+    /// Whether there is a broker that has let the manager join.
+    pub(crate) fn has_joined(&self) -> bool {
+        self.joined
+    }
+
+    fn new(ip: IpAddr, mark: u16, claims: Arc<Claims>, ledger: Option<Arc<Ledger>>) -> io::Result<MadPort> {
         let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(MadPort {
             address: SocketAddr::new(ip, ROCE_PORT),
             mark,
             claims,
+            ledger,
+            deposits: BTreeMap::new(),
             link: Err(Instant::now()),
             joined: false,
             bell: Arc::new(Bell(bell)),
@@ -248,6 +283,10 @@ impl MadPort {
     fn lose_link(&mut self) {
         self.link = Err(Instant::now() + PAUSE);
         self.joined = false;
+        // Other managers may have died together with the broker. Those that live join the next one, as this one does.
+        for (mark, ledger) in std::mem::take(&mut self.deposits) {
+            closing::begin(self.address.ip(), mark, ledger);
+        }
         for entry in lock(&self.claims.table).values_mut() {
             if matches!(entry.claim, Claim::Asked | Claim::Granted) {
                 entry.claim = Claim::Wanted;
@@ -260,8 +299,12 @@ impl MadPort {
         if matches!(&self.link, Err(at) if *at <= Instant::now()) {
             let joined = socket::join(self.address.ip());
             self.link = Err(Instant::now() + PAUSE);
+            let introduce = |link: &OwnedFd| match &self.ledger {
+                Some(ledger) => socket::put_with(link, &message::manager(self.mark), &**ledger),
+                None => socket::put(link, &message::manager(self.mark)),
+            };
             if let Ok(link) = joined
-                && socket::put(&link, &message::manager(self.mark)).is_ok()
+                && introduce(&link).is_ok()
             {
                 self.link = Ok(link);
             }
@@ -303,10 +346,10 @@ impl Port for MadPort {
     fn receive(&mut self) -> io::Result<Option<Arrival<'_>>> {
         self.look_around();
         let Ok(link) = &self.link else { return Ok(None) };
-        let len = match socket::take(link, &mut self.buffer) {
-            Ok(len) => len,
+        let (len, file) = match socket::take_with(link, &mut self.buffer) {
+            Ok(got) => got,
             Err(nix::errno::Errno::EAGAIN) => return Ok(None),
-            Err(_) => 0,
+            Err(_) => (0, None),
         };
         match message::read(&self.buffer[..len]) {
             // SAFETY: the arrival is returned, and its lifetime is that of the borrow of `self`, so that nobody changes
@@ -321,6 +364,15 @@ impl Port for MadPort {
                 self.claims.changed.notify_all();
             }
             Some(Message::Joined) => self.joined = true,
+            Some(Message::Ledger { mark }) => {
+                if let Some(ledger) = file.and_then(Ledger::received)
+                    && mark != self.mark
+                    && (self.deposits.len() < LEDGERS || self.deposits.contains_key(&mark))
+                {
+                    self.deposits.insert(mark, ledger);
+                }
+            }
+            Some(Message::Forget { mark }) => drop(self.deposits.remove(&mark)),
             // The broker has gone.
             _ => self.lose_link(),
         }

@@ -8,7 +8,7 @@ use rnic_endpoint::port::{Arrival, Meta, TrafficClass};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The version of the messages, which is part of the socket's name: other versions do not meet.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 /// Maximum bytes of a message: the head of a relayed arrival, and the datagrams that one system call can receive.
 pub(super) const LONGEST: usize = HEAD + 65_535;
@@ -23,6 +23,8 @@ const CLAIM: u8 = 6;
 const CLAIMED: u8 = 7;
 const RELEASE: u8 = 8;
 const JOINED: u8 = 9;
+const LEDGER: u8 = 10;
+const FORGET: u8 = 11;
 
 /// The UDP ports at which the processes of an address receive from processes of the same host, by slot; 0: the slot is
 /// free.
@@ -38,7 +40,8 @@ pub(super) enum Message<'a> {
     Directory { slot: u32, ports: Box<Directory> },
     /// From the broker: datagrams that came to the address for the receiver.
     Packets(Arrival<'a>),
-    /// To the broker: a communication manager introduces itself by the lower half of its communication IDs.
+    /// To the broker: a communication manager introduces itself by the lower half of its communication IDs. Its ledger
+    /// comes with the message, if it has one.
     Manager { mark: u16 },
     /// From the broker: the manager has joined.
     Joined,
@@ -49,6 +52,11 @@ pub(super) enum Message<'a> {
     Claimed { service: u64, granted: bool },
     /// To the broker: it wants them no longer.
     Release { service: u64 },
+    /// From the broker: the ledger of another manager, which comes with the message, for the case that this manager
+    /// dies together with the broker.
+    Ledger { mark: u16 },
+    /// From the broker: the receiver does not need this ledger any more.
+    Forget { mark: u16 },
 }
 
 pub(super) fn hello(slot: u32, port: u16) -> Vec<u8> {
@@ -67,6 +75,18 @@ pub(super) fn directory(slot: u32, ports: &Directory) -> Vec<u8> {
 
 pub(super) fn manager(mark: u16) -> Vec<u8> {
     let mut out = vec![MANAGER];
+    out.extend(mark.to_le_bytes());
+    out
+}
+
+pub(super) fn ledger(mark: u16) -> Vec<u8> {
+    let mut out = vec![LEDGER];
+    out.extend(mark.to_le_bytes());
+    out
+}
+
+pub(super) fn forget(mark: u16) -> Vec<u8> {
+    let mut out = vec![FORGET];
     out.extend(mark.to_le_bytes());
     out
 }
@@ -170,6 +190,8 @@ pub(super) fn read(bytes: &[u8]) -> Option<Message<'_>> {
         }
         JOINED if rest.is_empty() => Some(Message::Joined),
         MANAGER => Some(Message::Manager { mark: u16::from_le_bytes(rest.try_into().ok()?) }),
+        LEDGER => Some(Message::Ledger { mark: u16::from_le_bytes(rest.try_into().ok()?) }),
+        FORGET => Some(Message::Forget { mark: u16::from_le_bytes(rest.try_into().ok()?) }),
         CLAIM => {
             let (service, shared) = service_and_flag(rest)?;
             Some(Message::Claim { service, shared })
@@ -191,6 +213,8 @@ mod tests {
     fn messages_are_read_as_they_were_written() {
         assert!(matches!(read(&hello(9, 8)), Some(Message::Hello { slot: 9, port: 8 })));
         assert!(matches!(read(&manager(40_000)), Some(Message::Manager { mark: 40_000 })));
+        assert!(matches!(read(&ledger(40_001)), Some(Message::Ledger { mark: 40_001 })));
+        assert!(matches!(read(&forget(40_002)), Some(Message::Forget { mark: 40_002 })));
         for shared in [false, true] {
             let bytes = claim(u64::MAX, shared);
             assert!(matches!(read(&bytes), Some(Message::Claim { service: u64::MAX, shared: read }) if read == shared));
@@ -235,11 +259,13 @@ mod tests {
             directory(0, &[1; SLOTS as usize]),
             packets(&meta, 1, b""),
             manager(7),
+            ledger(7),
+            forget(7),
             claim(7, true),
             release(7),
             claimed(7, true),
         ];
-        assert!(read(&[]).is_none() && read(&[0]).is_none() && read(&[10, 1, 2]).is_none());
+        assert!(read(&[]).is_none() && read(&[0]).is_none() && read(&[12, 1, 2]).is_none());
         assert!(read(&[JOINED, 1]).is_none(), "too long");
         assert!(read(&hello(SLOTS, 1)).is_none(), "a slot that does not exist");
         assert!(read(&[CLAIMED, 0, 0, 0, 0, 0, 0, 0, 0, 2]).is_none());

@@ -23,11 +23,14 @@
 
 mod broker;
 mod capture;
+mod closing;
+mod ledger;
 mod mads;
 mod message;
 mod socket;
 
 pub(crate) use capture::{CaptureFile, CapturePort, begin};
+pub(crate) use ledger::Ledger;
 pub(crate) use mads::{Claims, MadPort, MadSender};
 
 use broker::Broker;

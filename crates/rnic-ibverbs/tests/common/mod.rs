@@ -93,6 +93,12 @@ impl Running {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap()).to_string()
     }
 
+    /// Its number.
+    #[allow(dead_code, reason = "the tests of librdmacm use it")]
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -8,6 +8,7 @@ use crate::fault::Faults;
 use crate::guest::{COMMAND_PATIENCE, Guest};
 use crate::host::{Gid, Host};
 use crate::tap::HostNetwork;
+use std::process::Command;
 
 pub(super) const CASES: &[Case] = &[
     Case { name: "cm-rping", about: "rping over rnic's librdmacm either way, IPv4 and IPv6", run: rping },
@@ -28,6 +29,11 @@ pub(super) const CASES: &[Case] = &[
         name: "cm-idle",
         about: "a connection that is idle for 15 s, and the death of the kernel's side",
         run: idle,
+    },
+    Case {
+        name: "cm-killed",
+        about: "rping in the guest that only receives hears of the death of its peer over rnic",
+        run: killed,
     },
 ];
 
@@ -169,5 +175,47 @@ fn idle(bench: &Bench) -> Result<()> {
     guest.kill(client, "KILL")?;
     let ended = server.ended()?;
     ensure!(ended.contains("RDMA_CM_EVENT_DISCONNECTED"), "the server did not hear of the end:\n{ended}");
+    Ok(())
+}
+
+/// A program over rnic is killed while the kernel's side only waits for a message. Another process of the program's
+/// host tells the kernel: a second program, or `rnic verbs keep`.
+fn killed(bench: &Bench) -> Result<()> {
+    needs("rping")?;
+    let client = bench.directory().join("deaths");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/rnic-rdmacm/tests/programs/deaths.c");
+    let mut cc = Command::new("cc");
+    let compiled = cc.args(["-O1", "-o"]).arg(&client).arg(source).args(["-lrdmacm", "-libverbs"]).output();
+    if !compiled.is_ok_and(|compiled| compiled.status.success()) {
+        return Err(Error::Unavailable("`cc`, or librdmacm-dev, is not installed on this machine".to_string()));
+    }
+    let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
+    let (ours, theirs) = (Host::OURS.ipv4(), guest.host().ipv4());
+    guest.reach(ours.into())?;
+    for is_keeper in [false, true] {
+        let survivor = if is_keeper {
+            let mut keeper = network.rnic("verbs keep")?;
+            keeper.await_message(&format!("at {ours}"))?;
+            keeper
+        } else {
+            let mut listener = network.verbs(&format!("rping -s -a {ours}"))?;
+            listener.await_message("rdma_listen")?;
+            listener
+        };
+        let server = guest.spawn(&format!("rping -s -a {theirs} -v 2>&1; echo ended"))?;
+        // It is not visible from outside when the server listens.
+        std::thread::sleep(std::time::Duration::from_millis(1_500));
+        let mut program = network.verbs(&format!("{} client {theirs} 7174 1 wait", client.display()))?;
+        program.await_message("connected")?;
+        // Nor when the keeper has found the program.
+        std::thread::sleep(std::time::Duration::from_millis(1_000));
+        drop(program);
+        let output = guest.finish(server, COMMAND_PATIENCE)?;
+        ensure!(
+            output.contains("DISCONNECT EVENT") && output.contains("ended"),
+            "rping in the guest printed:\n{output}"
+        );
+        drop(survivor);
+    }
     Ok(())
 }

@@ -1,0 +1,398 @@
+//! The ledger of a process that is killed: what a manager writes, and what others do with it.
+
+use proptest::prelude::*;
+use rnic_cm::ledger::{Closing, Entry, LEN, MAX};
+use rnic_cm::manager::{Limits, padded};
+use rnic_cm::message::{About, MadBytes, Path, Reject, Reply, Request, private, reason};
+use rnic_cm::{Event, Manager, Message, Parsed, ip};
+use rnic_transport::Time;
+use std::net::IpAddr;
+
+const SERVICE: u64 = ip::service(0x0106, 7_174);
+const MARKS: [u16; 2] = [50_000, 50_001];
+
+fn addresses() -> [IpAddr; 2] {
+    ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap())
+}
+
+fn request(guid: u64) -> Request {
+    let [a, b] = addresses();
+    let path = Path {
+        lids: [0xffff; 2],
+        local_gid: ip::gid(a),
+        remote_gid: ip::gid(b),
+        flow_label: 0,
+        rate: 7,
+        traffic_class: 0,
+        hop_limit: 64,
+        service_level: 0,
+        subnet_local: false,
+        ack_timeout: 17,
+    };
+    Request {
+        local_id: 0,
+        service: SERVICE,
+        ca_guid: guid,
+        qkey: 0,
+        qpn: 0x111,
+        responder_resources: 4,
+        initiator_depth: 4,
+        remote_response_timeout: 0,
+        transport: 0,
+        flow_control: false,
+        psn: 7,
+        local_response_timeout: 0,
+        retry_count: 7,
+        pkey: 0xffff,
+        mtu: 3,
+        rnr_retry_count: 7,
+        max_cm_retries: 0,
+        srq: false,
+        path,
+        private: padded(b"").unwrap(),
+    }
+}
+
+fn reply(guid: u64) -> Reply {
+    Reply {
+        local_id: 0,
+        remote_id: 0,
+        qkey: 0,
+        qpn: 0x222,
+        psn: 8,
+        responder_resources: 4,
+        initiator_depth: 4,
+        ack_delay: 15,
+        flow_control: false,
+        rnr_retry_count: 7,
+        srq: false,
+        ca_guid: guid,
+        private: padded(b"").unwrap(),
+    }
+}
+
+/// Two managers with their ledgers, between which nothing is lost.
+struct Net {
+    sides: [Manager; 2],
+    ledgers: [Vec<u8>; 2],
+    now: Time,
+    guids: [u64; 2],
+}
+
+impl Net {
+    fn new(guids: [u64; 2]) -> Net {
+        let ips = addresses();
+        let mut sides = [0, 1].map(|at| Manager::new(ips[at], MARKS[at], Limits::default(), [at as u8; 32]));
+        sides[1].listen(Time::ZERO, SERVICE, 9, 0).unwrap();
+        Net { sides, ledgers: [Vec::new(), Vec::new()], now: Time::ZERO, guids }
+    }
+
+    fn write(&mut self) {
+        for (side, ledger) in self.sides.iter_mut().zip(&mut self.ledgers) {
+            while let Some((slot, bytes)) = side.poll_ledger() {
+                let at = slot as usize * LEN;
+                ledger.resize(ledger.len().max(at + LEN), 0);
+                ledger[at..at + LEN].copy_from_slice(&bytes);
+            }
+        }
+    }
+
+    /// Moves all messages, and answers the requests of the managers; returns the connections that have ended.
+    fn settle(&mut self) -> Vec<(usize, Event)> {
+        let (ips, mut ended) = (addresses(), Vec::new());
+        loop {
+            self.write();
+            let mut moved = false;
+            for (at, own) in ips.into_iter().enumerate() {
+                while let Some(message) = self.sides[at].poll_transmit() {
+                    moved = true;
+                    self.sides[1 - at].handle(self.now, own, &message.mad);
+                }
+                while let Some(event) = self.sides[at].poll_event() {
+                    moved = true;
+                    match event {
+                        Event::Request { connection, .. } => {
+                            self.sides[at].accept(self.now, connection, reply(self.guids[1])).unwrap();
+                        }
+                        Event::Reply { connection, .. } => self.sides[at].establish(self.now, connection).unwrap(),
+                        Event::Established { .. } => {}
+                        other => ended.push((at, other)),
+                    }
+                }
+            }
+            if !moved {
+                return ended;
+            }
+        }
+    }
+
+    fn connect(&mut self, count: u64) -> Vec<(usize, Event)> {
+        for token in 0..count {
+            self.sides[0].connect(self.now, token, addresses()[1], request(self.guids[0])).unwrap();
+        }
+        self.settle()
+    }
+
+    fn entries(&self, at: usize) -> Vec<Entry> {
+        let slots = self.ledgers[at].chunks_exact(LEN);
+        slots.filter_map(|slot| Entry::read(slot.first_chunk().unwrap(), addresses()[at], MARKS[at])).collect()
+    }
+
+    /// One side is killed, and its ledger read.
+    fn killed(&self, at: usize) -> Closing {
+        Closing::new(self.now, addresses()[at], MARKS[at], &self.ledgers[at])
+    }
+}
+
+/// Entries exist while a peer has to be told: not before it has answered, and not after it knows.
+#[test]
+fn the_ledger_has_the_connections_that_exist() {
+    let mut net = Net::new([1, 2]);
+    let request = net.sides[0].connect(Time::ZERO, 7, "10.0.0.3".parse().unwrap(), request(1)).unwrap();
+    net.sides[0].poll_transmit();
+    net.write();
+    assert!(net.entries(0).is_empty(), "the peer has not answered");
+    net.sides[0].destroy(net.now, request);
+    net.sides[0].poll_transmit();
+    assert!(net.connect(20).is_empty());
+    let [own, other] = [0, 1].map(|at| net.entries(at));
+    assert_eq!((own.len(), other.len()), (20, 20));
+    for entry in &own {
+        assert_eq!((entry.peer, entry.remote_qpn), (addresses()[1], 0x222));
+        let pair = |of: &&Entry| (of.local_id, of.remote_id, of.remote_qpn) == (entry.remote_id, entry.local_id, 0x111);
+        assert_eq!(other.iter().filter(pair).count(), 1);
+    }
+    // Ten connections end; later ones take their slots.
+    for entry in &own[..10] {
+        net.sides[0].disconnect(net.now, entry.local_id).unwrap();
+    }
+    assert_eq!(net.settle().len(), 20);
+    assert_eq!([0, 1].map(|at| net.entries(at).len()), [10; 2]);
+    net.connect(10);
+    assert_eq!([0, 1].map(|at| net.entries(at).len()), [20; 2]);
+    assert_eq!(net.ledgers[0].len(), 20 * LEN);
+    net.sides[0].end_all(net.now);
+    net.settle();
+    assert_eq!([0, 1].map(|at| net.entries(at).len()), [0; 2]);
+}
+
+/// The peers of a killed process get a DREQ for each connection, whichever side it was; lost ones are retransmitted.
+#[test]
+fn the_peers_of_a_killed_process_are_told() {
+    for dead in [0, 1] {
+        let mut net = Net::new([1, 2]);
+        net.connect(100);
+        let mut closing = net.killed(dead);
+        assert_eq!(closing.len(), 100);
+        let (ips, peer) = (addresses(), 1 - dead);
+        let mut events = Vec::new();
+        let mut count = 0;
+        while !closing.is_done() {
+            while let Some(message) = closing.poll_transmit() {
+                assert_eq!(message.peer, ips[peer]);
+                count += 1;
+                // Two of three are lost.
+                if count % 3 == 0 {
+                    net.sides[peer].handle(net.now, ips[dead], &message.mad);
+                }
+                while let Some(answer) = net.sides[peer].poll_transmit() {
+                    closing.handle(ips[peer], &answer.mad);
+                }
+                events.extend(std::iter::from_fn(|| net.sides[peer].poll_event()));
+            }
+            while let Some(slot) = closing.poll_settled() {
+                net.ledgers[dead][slot as usize * LEN..][..LEN].fill(0);
+            }
+            let Some(deadline) = closing.deadline() else { break };
+            net.now = deadline;
+            closing.on_deadline(net.now);
+        }
+        assert!(closing.is_empty() && net.entries(dead).is_empty());
+        assert_eq!(events.len(), 100);
+        assert!(events.iter().all(|event| matches!(event, Event::Disconnected { silent: false, .. })));
+        // Nobody who reads it again says it twice.
+        assert!(net.killed(dead).is_done());
+    }
+}
+
+/// A peer that is silent gets 16 DREQs in about 7 s, and no more.
+#[test]
+fn silent_peers_are_told_a_limited_number_of_times() {
+    let mut net = Net::new([1, 2]);
+    net.connect(1);
+    let mut closing = net.killed(0);
+    let mut count = 0;
+    // Who is late with the first DREQ does not send fewer.
+    let mut now = Time::from_ms(300);
+    closing.on_deadline(now);
+    while !closing.is_done() {
+        count += std::iter::from_fn(|| closing.poll_transmit()).count();
+        now = closing.deadline().unwrap();
+        closing.on_deadline(now);
+    }
+    assert_eq!((count, closing.len(), closing.poll_transmit()), (16, 1, None));
+    assert!(now < Time::from_ms(9_000), "{now}");
+}
+
+/// A peer that asks whether the connection still exists gets the DREQ, and one that ends it a DREP.
+#[test]
+fn peers_that_ask_are_answered() {
+    let mut net = Net::new([1, 2]);
+    net.connect(2);
+    let entries = net.entries(0);
+    let mut closing = net.killed(0);
+    while closing.poll_transmit().is_some() {}
+    let [(a, b), (c, d)] = [0, 1].map(|at| (entries[at].local_id, entries[at].remote_id));
+    let peer = addresses()[1];
+    let ask = Message::Mra { local_id: b, remote_id: a, about: About::Other, service_timeout: 31 };
+    closing.handle(peer, &Parsed { transaction: 5, message: ask }.emit());
+    let sent = Parsed::parse(&closing.poll_transmit().unwrap().mad).unwrap().message;
+    assert!(matches!(sent, Message::Disconnect { local_id, remote_id, .. } if (local_id, remote_id) == (a, b)));
+    let end = Message::Disconnect { local_id: d, remote_id: c, remote_qpn: 0x111, private: [0; private::DISCONNECT] };
+    closing.handle(peer, &Parsed { transaction: 5, message: end }.emit());
+    let sent = Parsed::parse(&closing.poll_transmit().unwrap().mad).unwrap().message;
+    assert!(matches!(sent, Message::Disconnected { .. }));
+    assert_eq!((closing.len(), closing.poll_transmit()), (1, None));
+}
+
+/// Only the peer of a connection can say that it has ended, and a flood gets few answers.
+#[test]
+fn strangers_end_nothing() {
+    let mut net = Net::new([1, 2]);
+    net.connect(1);
+    let Entry { local_id, remote_id, .. } = net.entries(0)[0];
+    let mut closing = net.killed(0);
+    while closing.poll_transmit().is_some() {}
+    let done =
+        |from: u32, to: u32| Message::Disconnected { local_id: from, remote_id: to, private: [0; private::READY] };
+    let unknown = Message::Reject(Reject {
+        local_id: remote_id ^ 1,
+        remote_id: local_id,
+        about: About::Other,
+        reason: reason::INVALID_ID,
+        info_len: 0,
+        info: [0; 72],
+        private: [0; private::REJECT],
+    });
+    let stranger: IpAddr = "10.0.0.9".parse().unwrap();
+    for (from, message) in [
+        (stranger, done(remote_id, local_id)),
+        (addresses()[1], done(remote_id ^ 1, local_id)),
+        (addresses()[1], done(remote_id, local_id ^ 1 << 16)),
+        (addresses()[1], unknown),
+    ] {
+        closing.handle(from, &Parsed { transaction: 1, message }.emit());
+        assert_eq!((closing.len(), closing.poll_settled()), (1, None));
+    }
+    let ask = Message::Mra { local_id: 1, remote_id: 2, about: About::Other, service_timeout: 31 };
+    (0..10_000).for_each(|_| closing.handle(stranger, &Parsed { transaction: 1, message: ask }.emit()));
+    assert!(std::iter::from_fn(|| closing.poll_transmit()).count() <= 64);
+    // The peer's host knows nothing of it.
+    let reject = Message::Reject(Reject {
+        local_id: remote_id,
+        remote_id: local_id,
+        about: About::Other,
+        reason: reason::INVALID_ID,
+        info_len: 0,
+        info: [0; 72],
+        private: [0; private::REJECT],
+    });
+    closing.handle(addresses()[1], &Parsed { transaction: 1, message: reject }.emit());
+    assert!(closing.is_done());
+}
+
+/// A forged ledger names no connections of other managers, no addresses of another family and no groups, and has no
+/// more entries than a manager can have.
+#[test]
+fn forged_entries_are_ignored() {
+    let [own, peer] = addresses();
+    let right = Entry { local_id: 7 << 16 | 50_000, remote_id: 1, remote_qpn: 2, transaction: 3, peer };
+    let read = |entry: Entry| Entry::read(&entry.bytes(), own, MARKS[0]);
+    assert_eq!(read(right), Some(right));
+    for wrong in [
+        Entry { local_id: 7 << 16 | 50_001, ..right },
+        Entry { remote_qpn: 1, ..right },
+        Entry { remote_qpn: 1 << 24, ..right },
+        Entry { peer: "fd00::1".parse().unwrap(), ..right },
+        Entry { peer: "0.0.0.0".parse().unwrap(), ..right },
+        Entry { peer: "239.1.1.1".parse().unwrap(), ..right },
+        Entry { peer: "255.255.255.255".parse().unwrap(), ..right },
+    ] {
+        assert_eq!(read(wrong), None, "{wrong:?}");
+    }
+    let mut other = right.bytes();
+    other[0] = 2;
+    assert_eq!(Entry::read(&other, own, MARKS[0]), None);
+    let many: Vec<u8> =
+        (0..2 * MAX as u32).flat_map(|at| Entry { local_id: at << 16 | 50_000, ..right }.bytes()).collect();
+    assert_eq!(Closing::new(Time::ZERO, own, MARKS[0], &many).len(), MAX);
+}
+
+/// A peer whose device is rnic's is known to answer probes, so that its death is noticed also if it has never done so.
+#[test]
+fn the_silence_of_a_new_connection_of_rnic_is_noticed() {
+    let ips = addresses();
+    for at in [0, 1] {
+        // The other side has no GUID of rnic.
+        let mut guids = [1, 2];
+        guids[1 - at] = ip::guid(ips[1 - at]);
+        let mut net = Net::new(guids);
+        net.connect(1);
+        // Nothing arrives any more.
+        for (side, ends) in [(at, true), (1 - at, false)] {
+            let mut ended = false;
+            for _ in 0..8 {
+                let now = net.sides[side].deadline().unwrap();
+                net.sides[side].on_deadline(now);
+                while net.sides[side].poll_transmit().is_some() {}
+                let event = net.sides[side].poll_event();
+                ended |= matches!(event, Some(Event::Disconnected { silent: true, .. }));
+                assert!(ended || now < Time::from_ms(30_000));
+                if ended {
+                    assert!(now < Time::from_ms(6_000), "{now}");
+                    break;
+                }
+            }
+            assert_eq!(ended, ends);
+        }
+    }
+}
+
+proptest! {
+    /// Any bytes as a ledger, and any messages, never panic, and lead to DREQs of this manager alone.
+    #[test]
+    fn hostile_bytes_are_survived(
+        ledger in proptest::collection::vec(any::<u8>(), 0..400),
+        right in proptest::collection::vec(any::<bool>(), 10),
+        mads in proptest::collection::vec((0x10_u8..0x20, any::<[u8; 32]>()), 0..20),
+    ) {
+        let [own, peer] = addresses();
+        let mut ledger = ledger;
+        // Some slots are right but for one byte.
+        for (slot, right) in ledger.chunks_exact_mut(LEN).zip(right) {
+            if right {
+                let changed = slot[0];
+                let entry = Entry { local_id: 9 << 16 | 50_000, remote_id: 1, remote_qpn: 2, transaction: 3, peer };
+                slot.copy_from_slice(&entry.bytes());
+                slot[usize::from(changed) % LEN] = changed;
+            }
+        }
+        let mut closing = Closing::new(Time::ZERO, own, MARKS[0], &ledger);
+        for (attribute, bytes) in mads {
+            let mut mad: MadBytes = Parsed { transaction: 1, message: Message::Request(request(1)) }.emit();
+            mad[17] = attribute;
+            mad[24..56].copy_from_slice(&bytes);
+            closing.handle(peer, &mad);
+        }
+        let count = closing.len();
+        prop_assert!(count <= 10);
+        let mut sent = 0;
+        while let Some(message) = closing.poll_transmit() {
+            sent += 1;
+            if let Some(Parsed { message: Message::Disconnect { local_id, .. }, .. }) = Parsed::parse(&message.mad) {
+                prop_assert_eq!(local_id as u16, MARKS[0]);
+            }
+        }
+        prop_assert!(sent <= 10 + 64);
+    }
+}
