@@ -11,12 +11,16 @@ use std::time::{Duration, Instant};
 /// Time after which a program that is still running has failed. A program takes a second; a busy machine takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The folder with the libraries, which are linked once per test run.
+/// The folder with the libraries, which are linked once per test run: of the static libraries beside this program, or of
+/// those in the folder `$RNIC_TEST_ARCHIVES`, which a sanitizer has instrumented.
 pub(crate) fn library() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("verbs-{}", std::process::id()));
-        let here = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
+        let here = match std::env::var_os("RNIC_TEST_ARCHIVES") {
+            Some(folder) => folder.into(),
+            None => std::env::current_exe().unwrap().parent().unwrap().to_path_buf(),
+        };
         for library in crate::LIBRARIES {
             let archive = library.find(std::slice::from_ref(&here));
             let archive = archive.expect("Cargo builds the static library before the tests");
@@ -69,11 +73,15 @@ pub(crate) struct Ended {
     pub(crate) output: String,
 }
 
-/// A command with the library. `line` has the program and its arguments, separated by spaces.
+/// A command with the library, and with the libraries `$RNIC_TEST_PRELOAD`: the runtime of a sanitizer. `line` has the
+/// program and its arguments, separated by spaces.
 pub(crate) fn command(line: &str) -> Command {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap());
     command.args(words).env("LD_LIBRARY_PATH", library()).env("RNIC_DEVICES", "127.0.0.1");
+    if let Some(preload) = std::env::var_os("RNIC_TEST_PRELOAD") {
+        command.env("LD_PRELOAD", preload);
+    }
     command
 }
 

@@ -70,12 +70,6 @@ impl Memory {
         unsafe { self.at.add(offset).cast::<[u8; N]>().read_volatile() }
     }
 
-    fn write<const N: usize>(&self, offset: usize, bytes: [u8; N]) {
-        assert!(offset + N <= self.layout.size());
-        // SAFETY: as above.
-        unsafe { self.at.add(offset).cast::<[u8; N]>().write_volatile(bytes) };
-    }
-
     /// # Safety
     /// `from` has `len` bytes.
     pub(super) unsafe fn fill(&self, offset: u32, from: *const u8, len: u32) {
@@ -151,8 +145,14 @@ pub(super) struct Stream {
     /// The place behind the send buffer that the next one takes. They complete in order.
     place: u32,
     peer: ConnectData,
-    /// The entry of the own target list to which the next Write goes.
+    /// The entry of the list of targets that was taken last.
     target: usize,
+    /// What is left of the piece of the peer's ring to which the next Write goes.
+    goal: Target,
+    /// Entries of the list of targets that the peer has written and that were not taken.
+    announced: usize,
+    /// The peer's mappings, each copied out of the list when the completion of its Write had told of it.
+    mappings: Vec<[u8; MAPPING_LEN]>,
     /// The entry of the peer's target list that is written next.
     peer_target: u32,
     /// Whether the completion queue is going to ring.
@@ -201,6 +201,10 @@ impl Stream {
             place: 0,
             peer: nobody,
             target: 0,
+            // Not full before `set_peer`, so that no entry is taken.
+            goal: nobody.targets,
+            announced: 0,
+            mappings: vec![[0; MAPPING_LEN]; sizes.mappings as usize],
             peer_target: 1,
             armed: false,
         };
@@ -273,7 +277,8 @@ impl Stream {
     pub(super) fn set_peer(&mut self, peer: ConnectData) {
         self.peer = peer;
         self.outbox.credit(peer.credits);
-        self.memories().2.write(0, peer.data.bytes(cfg!(target_endian = "big")));
+        self.goal = peer.data;
+        self.take_target();
     }
 
     /// The number of mappings that the peer keeps.
@@ -321,14 +326,19 @@ impl Stream {
         }
     }
 
-    /// The piece of the peer's ring to which the next Write goes.
-    fn target(&self) -> Target {
-        Target::read(&self.memories().2.read(self.target * TARGET_LEN))
+    /// Takes the next piece of the peer's ring when the current one is full. The peer writes the entry with it into the
+    /// list. An entry is read only after the completion of its Write, because before it may be half written.
+    fn take_target(&mut self) {
+        while self.goal.len == 0 && self.announced > 0 {
+            self.announced -= 1;
+            self.target = (self.target + 1) % TARGETS;
+            self.goal = Target::read(&self.memories().2.read(self.target * TARGET_LEN));
+        }
     }
 
     /// Whether data can be sent.
     pub(super) fn can_send(&self) -> bool {
-        self.outbox.is_ready() && self.target().len != 0
+        self.outbox.is_ready() && self.goal.len != 0
     }
 
     /// Whether a message without data can be sent.
@@ -341,18 +351,13 @@ impl Stream {
     /// # Safety
     /// `data` has `len` bytes.
     pub(super) unsafe fn send(&mut self, data: *const u8, len: u32) -> Result<u32, c_int> {
-        let mut target = self.target();
         let (at, room) = self.outbox.room();
-        let len = len.min(room).min(target.len);
+        let len = len.min(room).min(self.goal.len);
         // SAFETY: the caller's promise.
         let (from, flags) = unsafe { self.prepare(data, len, at) };
-        let to = target;
-        // First, since the peer may write the entry anew as soon as the data has arrived.
-        (target.address, target.len) = (target.address.wrapping_add(len.into()), target.len - len);
-        self.memories().2.write(self.target * TARGET_LEN, target.bytes(cfg!(target_endian = "big")));
-        if target.len == 0 {
-            self.target = (self.target + 1) % TARGETS;
-        }
+        let to = self.goal;
+        (self.goal.address, self.goal.len) = (to.address.wrapping_add(len.into()), to.len - len);
+        self.take_target();
         self.outbox.sent(len, flags == 0, true);
         self.post_write(Some(from), to, Immediate::Data(len), true, flags)?;
         Ok(len)
@@ -410,9 +415,7 @@ impl Stream {
 
     /// The mapping of the peer that has the byte `offset`: where it is, and how much follows it there.
     pub(super) fn mapped(&self, offset: u64) -> Option<Target> {
-        let lists = self.memories().2;
-        (0..self.sizes.mappings as usize).find_map(|at| {
-            let bytes: [u8; MAPPING_LEN] = lists.read(TARGETS * TARGET_LEN + at * MAPPING_LEN);
+        self.mappings.iter().find_map(|bytes| {
             let (first, target) = bytes.split_first_chunk().expect("24 bytes");
             let target = Target::read(target.try_into().expect("16 bytes"));
             let inside = offset.checked_sub(u64::from_ne_bytes(*first)).filter(|inside| *inside < target.len.into())?;
@@ -511,11 +514,23 @@ impl Stream {
             Immediate::Data(len) => self.inbox.arrived(len).err().map(|_| News::Broken),
             Immediate::Credits(limit) => {
                 self.outbox.credit(limit);
+                // Without data, it is about credits only. The peer has no more entries than the list.
+                if completion.byte_len as usize >= TARGET_LEN {
+                    self.announced = (self.announced + 1).min(TARGETS);
+                    self.take_target();
+                }
+                None
+            }
+            Immediate::Mapping(index) => {
+                let at = TARGETS * TARGET_LEN + usize::from(index) * MAPPING_LEN;
+                if usize::from(index) < self.mappings.len() {
+                    self.mappings[usize::from(index)] = self.memories().2.read(at);
+                }
                 None
             }
             Immediate::Disconnect => Some(News::Disconnected),
             Immediate::Shutdown => Some(News::Shutdown),
-            Immediate::Mapping(_) | Immediate::KeepAlive | Immediate::Unknown => None,
+            Immediate::KeepAlive | Immediate::Unknown => None,
         };
         if matches!(news, None | Some(News::Shutdown)) && self.post_receive().is_err() {
             return Some(News::Broken);
