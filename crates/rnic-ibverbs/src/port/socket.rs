@@ -32,8 +32,8 @@ pub(super) fn claim_slot(ip: IpAddr, slot: u32) -> nix::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Claims the name of the communication manager with this mark, for as long as the descriptor is open: who has it is the
-/// manager, or knows that there is none.
+/// Claims the name of the communication manager with this mark, for as long as the descriptor is open: who has it is
+/// the manager, or knows that there is none.
 ///
 /// # Errors
 /// `EADDRINUSE` if another process has it.
