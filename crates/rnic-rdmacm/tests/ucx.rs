@@ -1,5 +1,5 @@
-//! UCX and Open MPI where they connect by `rdma_cm`. Neither Open MPI nor MPICH connects by UCX's `rdmacm`: they exchange
-//! the addresses of UCX's workers. Open MPI uses `rdma_cm` through libfabric.
+//! UCX and Open MPI where they connect by `rdma_cm`. Neither Open MPI nor MPICH connects by UCX's `rdmacm`: they
+//! exchange the addresses of UCX's workers. Open MPI uses `rdma_cm` through libfabric.
 
 use crate::common::{await_text, has, library, linked, may_mount, mpi_program, start, with_device};
 use crate::ladder::await_listener;
