@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// Time after which a program that is still running has failed. A program takes a second; a busy machine takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The folder with the libraries, which are linked once per test run: of the static libraries beside this program, or of
-/// those in the folder `$RNIC_TEST_ARCHIVES`, which a sanitizer has instrumented.
+/// The folder with the libraries, which are linked once per test run: of the static libraries beside this program, or
+/// of those in the folder `$RNIC_TEST_ARCHIVES`, which a sanitizer has instrumented.
 pub(crate) fn library() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
