@@ -57,17 +57,19 @@ pub struct GuestOptions {
     pub out_of_band: bool,
     /// Files that the guest has in addition to those of its image.
     pub files: Vec<GuestFile>,
+    /// Memory of the guest in MB. The archive of its files is unpacked into memory, and is in memory itself until then.
+    pub memory: u32,
 }
 
 impl Default for GuestOptions {
     fn default() -> GuestOptions {
-        GuestOptions { number: 1, mtu: 1500, out_of_band: true, files: Vec::new() }
+        GuestOptions { number: 1, mtu: 1500, out_of_band: true, files: Vec::new(), memory: 384 }
     }
 }
 
 /// A command that runs in a guest.
 #[must_use = "a command that nobody waits for may end after the case"]
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Job {
     id: u64,
     command: String,
@@ -118,12 +120,11 @@ impl Guest {
             payload::append(&image.initramfs(), &options.files, &file("initramfs"))?;
             initramfs = file("initramfs");
         }
-        // The archive is unpacked into memory, and is in memory itself until then.
-        let memory = if options.files.is_empty() { "384" } else { "768" };
+        let memory = options.memory.to_string();
 
         let mut command = Command::new(QEMU);
         command
-            .args(["-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", memory])
+            .args(["-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", &memory])
             .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
             .arg("-kernel")
             .arg(image.kernel())

@@ -1,6 +1,7 @@
 //! Runs the ladder, and writes its page.
 
 use clap::Parser;
+use rnic_ladder::figures::remark;
 use rnic_ladder::host::{Host, Place, has, version};
 use rnic_ladder::page::{self, Done, Row};
 use rnic_ladder::programs::{ALL, Program};
@@ -62,7 +63,7 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         return Err("no program has such a name".into());
     }
     let kernel = match arguments.kernel && arguments.only.is_none() {
-        true => kernel::run(&host.libraries.join("guests")),
+        true => kernel::run(&host.libraries.join("guests"), &host.libraries),
         false => Err("the guests were not asked for (`--kernel`)".to_string()),
     };
     let mut text = page::programs(&rows, &kernel);
@@ -104,18 +105,6 @@ fn climb(host: &Host, program: &Program) -> Row {
         Ok(output) | Err(output) => Done::Failed(rnic_ladder::host::last(&output)),
     };
     Row { name: program.name, version, result }
-}
-
-/// The number of tests of pyverbs that passed, or nothing.
-fn remark(output: &str) -> String {
-    let number = |before: &str| -> Option<u32> {
-        let text = output.split(before).nth(1)?;
-        text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok()
-    };
-    match (number("\nRan "), number("skipped=")) {
-        (Some(ran), Some(skipped)) => format!("{} tests, {skipped} skipped", ran - skipped),
-        _ => String::new(),
-    }
 }
 
 /// Makes what a program needs: the tests of pyverbs, which the package has compressed, and programs that use MPI.

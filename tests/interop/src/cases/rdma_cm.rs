@@ -23,6 +23,8 @@ pub(super) const CASES: &[Case] = &[
         run: perftest_client,
     },
     Case { name: "cm-rsockets", about: "rstream over rnic's librdmacm either way", run: rsockets },
+    Case { name: "cm-riostream", about: "riostream: direct writes of rsockets, either way", run: riostream },
+    Case { name: "cm-udpong", about: "udpong: rsockets of datagrams, either way, IPv4 and IPv6", run: udpong },
     Case { name: "cm-loss", about: "rping either way, 5 % lost each way", run: loss },
     Case {
         name: "cm-idle",
@@ -140,6 +142,43 @@ fn rsockets(bench: &Bench) -> Result<()> {
     for line in ["rstream -S 100000 -I 10 -C 1 -T v", "rstream -S 64 -I 50 -T n -T v"] {
         let pair = Pair { server: line.to_string(), client: format!("{line} -s {{}}"), said: "Gb/sec" };
         both_ways(&mut guest, &network, Gid::Ipv4, &pair)?;
+    }
+    Ok(())
+}
+
+/// The receiver polls its memory, and calls the library only when it has seen the last byte.
+fn riostream(bench: &Bench) -> Result<()> {
+    needs("riostream")?;
+    let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
+    guest.reach(Host::OURS.ipv4().into())?;
+    for line in
+        ["riostream -S 64 -I 10 -C 1 -T v", "riostream -S 5000 -I 10 -C 1 -T v", "riostream -S 5000 -I 3 -C 8 -T b"]
+    {
+        let pair = Pair { server: line.to_string(), client: format!("{line} -s {{}}"), said: "Gb/sec" };
+        both_ways(&mut guest, &network, Gid::Ipv4, &pair)?;
+    }
+    Ok(())
+}
+
+/// The server of udpong serves until it is stopped.
+fn udpong(bench: &Bench) -> Result<()> {
+    needs("udpong")?;
+    let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
+    for gid in [Gid::Ipv4, Gid::Ipv6] {
+        guest.reach(gid.address(Host::OURS))?;
+        let (ours, theirs) = (gid.address(Host::OURS), gid.address(guest.host()));
+        for options in ["-S 1000 -C 20 -T e", "-S 64 -C 20 -T e -T a"] {
+            let mut server = network.verbs(&format!("udpong -b {ours}"))?;
+            server.await_message("rbind")?;
+            let output = guest.run(&format!("udpong -s {ours} {options}"))?;
+            ensure!(output.contains("custom"), "udpong {options} in the guest printed:\n{output}");
+            drop(server);
+
+            let server = guest.spawn(&format!("exec udpong -b {theirs}"))?;
+            let output = network.verbs(&format!("udpong -s {theirs} {options}"))?.finish()?;
+            ensure!(output.contains("custom"), "udpong {options} over rnic printed:\n{output}");
+            guest.kill(server, "KILL")?;
+        }
     }
     Ok(())
 }
