@@ -473,7 +473,12 @@ def find_libraries(root: Path, programs: set[Path], hidden: Iterable[str]) -> se
     directories = ["usr/lib/x86_64-linux-gnu", "usr/lib", "usr/lib/x86_64-linux-gnu/ceph"]
     found: set[Path] = {Path("usr/lib64/ld-linux-x86-64.so.2")}
 
+    # A plugin may need another plugin, which is loaded before.
+    plugins = {path.name: path for path in programs}
+
     def locate(name: str, needed_by: str) -> Path:
+        if name in plugins:
+            return plugins[name]
         for directory in directories:
             if (root / directory / name).exists():
                 return Path(directory) / name

@@ -306,6 +306,18 @@ impl Guest {
         if code == 0 { Ok(()) } else { Err(Error::Command { guest, command, code, output }) }
     }
 
+    /// Waits until a command listens by `rdma_cm`: the kernel's identifiers show it.
+    ///
+    /// # Errors
+    /// If nobody listens within about half a minute.
+    pub fn await_rdma_listener(&mut self) -> Result<()> {
+        self.run(
+            "for i in $(seq 150); do rdma resource show cm_id | grep -q 'state LISTEN' && exit; usleep 200000; done; \
+             echo nobody listens by rdma_cm; exit 1",
+        )
+        .map(drop)
+    }
+
     /// Accepts the TCP connection that a command in the guest makes to `listener`.
     ///
     /// # Errors

@@ -42,15 +42,17 @@ pub enum Outcome {
 
 static ROWS: Mutex<Vec<Row>> = Mutex::new(Vec::new());
 static FILES: Mutex<Vec<GuestFile>> = Mutex::new(Vec::new());
+static ONLY: Mutex<Option<String>> = Mutex::new(None);
 
-/// Runs all programs of the ladder that the guests have. `compiled` is the folder of programs that this machine has
-/// compiled.
+/// Runs the programs of the ladder that the guests have, or those whose names contain `only`. `compiled` is the folder
+/// of programs that this machine has compiled.
 ///
 /// # Errors
 /// A sentence, if there is no guest.
-pub fn run(directory: &Path, compiled: &Path) -> Result<Vec<Row>, String> {
+pub fn run(directory: &Path, compiled: &Path, only: Option<&str>) -> Result<Vec<Row>, String> {
     let image = GuestImage::build_for_ladder().map_err(|error| error.to_string())?;
     *lock(&FILES) = files(compiled);
+    *lock(&ONLY) = only.map(str::to_owned);
     let case = Case { name: "ladder", about: "the programs of the ladder between two guests", run: all };
     let mut result = Ok(());
     run_cases(&[case], &image, directory, 1, |report| {
@@ -78,7 +80,9 @@ fn files(folder: &Path) -> Vec<GuestFile> {
 
 fn all(bench: &Bench) -> Result<(), Error> {
     let mut guests = None;
-    let wanted: Vec<&Program> = ALL.iter().filter(|program| !matches!(program.kernel, Kernel::No(_))).collect();
+    let only = lock(&ONLY).clone().unwrap_or_default();
+    let wanted: Vec<&Program> =
+        ALL.iter().filter(|program| !matches!(program.kernel, Kernel::No(_)) && program.name.contains(&only)).collect();
     for (at, program) in wanted.iter().enumerate() {
         eprintln!("rxe: {} of {}, {}", at + 1, wanted.len(), program.name);
         let result = match missing(program) {
@@ -157,8 +161,8 @@ fn meet([client, server]: &mut [Guest; 2], program: &Program) -> Result<String, 
     let again = job.clone();
     let output = match program.ready {
         Ready::Port(port) => server.await_listener(&job, port).and_then(|()| end(client, &asking, PATIENCE)),
-        // It is not visible from outside when the server listens, so the client tries again until it connects.
-        _ => end(client, &format!("for i in $(seq 10); do {asking} && exit; sleep 1; done; exit 1"), PATIENCE),
+        // A server by rdma_cm shows among the kernel's identifiers when it listens.
+        _ => server.await_rdma_listener().and_then(|()| end(client, &asking, PATIENCE)),
     };
     if output.is_err() || !program.ends {
         server.kill(job, "KILL")?;

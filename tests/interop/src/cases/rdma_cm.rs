@@ -24,7 +24,6 @@ pub(super) const CASES: &[Case] = &[
     },
     Case { name: "cm-rsockets", about: "rstream over rnic's librdmacm either way", run: rsockets },
     Case { name: "cm-riostream", about: "riostream: direct writes of rsockets, either way", run: riostream },
-    Case { name: "cm-udpong", about: "udpong: rsockets of datagrams, either way, IPv4 and IPv6", run: udpong },
     Case { name: "cm-loss", about: "rping either way, 5 % lost each way", run: loss },
     Case {
         name: "cm-idle",
@@ -64,8 +63,7 @@ fn both_ways(guest: &mut Guest, network: &HostNetwork, gid: Gid, pair: &Pair) ->
     program.finish()?;
 
     let job = guest.spawn(&server.replace("{}", &theirs))?;
-    // It is not visible from outside when the server listens.
-    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    guest.await_rdma_listener()?;
     let output = network.verbs(&client.replace("{}", &theirs))?.finish()?;
     ensure!(output.contains(said), "{client} over rnic printed:\n{output}");
     guest.finish(job, COMMAND_PATIENCE)?;
@@ -127,8 +125,7 @@ fn perftest_client(bench: &Bench) -> Result<()> {
     guest.reach(Host::OURS.ipv4().into())?;
     for line in ["ib_write_bw -s 5000", "ib_send_lat -s 64", "ib_read_bw -s 5000 -q 2"] {
         let server = guest.spawn(&format!("{line} -R -F -n 100"))?;
-        // It is not visible from outside when the server listens.
-        std::thread::sleep(std::time::Duration::from_millis(1_500));
+        guest.await_rdma_listener()?;
         let output = network.verbs(&format!("{line} -R -F -n 100 {}", guest.host().ipv4()))?.finish()?;
         ensure!(output.contains("#bytes"), "{line} over rnic printed:\n{output}");
         guest.finish(server, COMMAND_PATIENCE)?;
@@ -156,29 +153,6 @@ fn riostream(bench: &Bench) -> Result<()> {
     {
         let pair = Pair { server: line.to_string(), client: format!("{line} -s {{}}"), said: "Gb/sec" };
         both_ways(&mut guest, &network, Gid::Ipv4, &pair)?;
-    }
-    Ok(())
-}
-
-/// The server of udpong serves until it is stopped.
-fn udpong(bench: &Bench) -> Result<()> {
-    needs("udpong")?;
-    let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
-    for gid in [Gid::Ipv4, Gid::Ipv6] {
-        guest.reach(gid.address(Host::OURS))?;
-        let (ours, theirs) = (gid.address(Host::OURS), gid.address(guest.host()));
-        for options in ["-S 1000 -C 20 -T e", "-S 64 -C 20 -T e -T a"] {
-            let mut server = network.verbs(&format!("udpong -b {ours}"))?;
-            server.await_message("rbind")?;
-            let output = guest.run(&format!("udpong -s {ours} {options}"))?;
-            ensure!(output.contains("custom"), "udpong {options} in the guest printed:\n{output}");
-            drop(server);
-
-            let server = guest.spawn(&format!("exec udpong -b {theirs}"))?;
-            let output = network.verbs(&format!("udpong -s {theirs} {options}"))?.finish()?;
-            ensure!(output.contains("custom"), "udpong {options} over rnic printed:\n{output}");
-            guest.kill(server, "KILL")?;
-        }
     }
     Ok(())
 }
