@@ -125,8 +125,16 @@ fn climb(bench: &Bench, guests: &mut Option<[Guest; 2]>, program: &Program) -> R
             };
             Outcome::Passed(program.reader.read(&output), note)
         }
-        Ok(output) | Err(output) => Outcome::Failed(last(&output)),
+        Ok(output) | Err(output) => Outcome::Failed(cause(&output)),
     })
+}
+
+/// The line that says why a program has failed, in front of which UCX and MPI have more to say and behind which they have
+/// the calls that led to it; otherwise the last lines.
+fn cause(output: &str) -> String {
+    const SIGNS: [&str; 4] = ["Assertion", "Caught signal", " ERROR ", "not found"];
+    let line = output.lines().find(|line| SIGNS.iter().any(|sign| line.contains(sign)));
+    line.map_or_else(|| last(output), last)
 }
 
 fn boot(bench: &Bench) -> Result<[Guest; 2], Error> {

@@ -136,7 +136,7 @@ fn perftest_client(bench: &Bench) -> Result<()> {
 fn rsockets(bench: &Bench) -> Result<()> {
     needs("rstream")?;
     let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
-    for line in ["rstream -S 100000 -I 10 -C 1 -T v", "rstream -S 64 -I 50 -T n -T v"] {
+    for line in ["rstream -S 100000 -I 10 -C 1 -T v", "rstream -S 64 -I 50 -C 20 -T n -T v"] {
         let pair = Pair { server: line.to_string(), client: format!("{line} -s {{}}"), said: "Gb/sec" };
         both_ways(&mut guest, &network, Gid::Ipv4, &pair)?;
     }
