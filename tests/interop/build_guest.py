@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the guest that the test bed boots: Debian's kernel and a small initramfs with the kernel's software RoCE.
 
-    build_guest.py [--out DIR] [--extra PACKAGE:FILE ...] [--prune] [--quiet]
+    build_guest.py [--out DIR] [--ladder] [--extra PACKAGE:FILE ...] [--prune] [--quiet]
 
 Packages come from the host's apt sources with `apt-get download`. They are unpacked with `dpkg-deb -x` and never installed, so
 the program needs no root. The result is a directory DIR/guest-KEY with `vmlinux`, `initramfs.cpio` and `manifest.json`. KEY is a
@@ -36,6 +36,9 @@ PROGRAM_PACKAGES = ["busybox-static", "ibverbs-providers", "ibverbs-utils", "ipr
 # Libraries that no package names, because they are loaded at run time: pthread_cancel (rping) needs libgcc_s.
 HIDDEN_LIBRARIES = {"libgcc-s1": "libgcc_s.so.1"}
 
+# Links that the installation of a package makes (`update-alternatives`), and unpacking does not.
+ALTERNATIVES = {"usr/lib/x86_64-linux-gnu/libpsm_infinipath.so.1": "usr/lib/libpsm1/libpsm_infinipath.so.1.*"}
+
 # Programs, as paths in their package after the merge of /bin into /usr/bin.
 PROGRAMS = [
     "usr/bin/busybox",
@@ -49,8 +52,48 @@ PROGRAMS = [
     "usr/bin/rdma_server",
     "usr/bin/rstream",
     "usr/bin/riostream",
+    "usr/bin/udpong",
     "usr/lib/*/libibverbs/librxe-*.so",
     "etc/libibverbs.d/rxe.driver",
+]
+
+# What the guest of the ladder (tests/ladder) has besides. The guest of the test bed stays small, because each case boots one.
+LADDER_PACKAGES = [
+    "fio",
+    "libfabric-bin",
+    "libpython3.11-stdlib",
+    "librpma0",
+    "mpich",
+    "openmpi-bin",
+    "openmpi-common",
+    "python3-pyverbs",
+    "python3.11-minimal",
+    "qperf",
+    "ucx-utils",
+]
+LADDER_PROGRAMS = [
+    "usr/bin/fi_pingpong",
+    "usr/bin/fio",
+    "usr/bin/hydra_pmi_proxy",
+    "usr/bin/mpiexec.mpich",
+    "usr/bin/mpirun.openmpi",
+    "usr/bin/orted",
+    "usr/bin/python3.11",
+    "usr/bin/qperf",
+    "usr/bin/ucx_info",
+    "usr/bin/ucx_perftest",
+    "usr/lib/python3.11/**/*",
+    "usr/lib/python3/dist-packages/pyverbs/**/*",
+    "usr/lib/*/libmpi.so.40",
+    "usr/lib/*/libmpich.so.12",
+    "usr/lib/*/librpma.so.0",
+    "usr/lib/*/openmpi/lib/openmpi3/mca_*.so",
+    "usr/lib/*/pmix2/lib/pmix/*.so",
+    "usr/lib/*/pmix2/share/pmix/*",
+    "usr/lib/*/ucx/libuct_*.so.0",
+    "usr/share/doc/rdma-core/tests/*",
+    "usr/share/openmpi/*",
+    "etc/openmpi/*",
 ]
 
 # Kernel modules to load, in this order. The modules on which they depend are loaded before them.
@@ -74,7 +117,7 @@ def main() -> int:
             print(f"guest: {text}", file=sys.stderr, flush=True)
 
     try:
-        directory = ensure_guest(options.out.resolve(), options.extra, options.prune, progress)
+        directory = ensure_guest(options.out.resolve(), options.ladder, options.extra, options.prune, progress)
     except BuildError as error:
         print(f"guest: {error}", file=sys.stderr)
         return 1
@@ -86,6 +129,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     default = HERE.parent.parent / "target" / "interop"
     parser.add_argument("--out", type=Path, default=default, help="cache directory (default: target/interop)")
+    parser.add_argument("--ladder", action="store_true", help="the larger guest of tests/ladder")
     parser.add_argument(
         "--extra",
         action="append",
@@ -102,7 +146,7 @@ def parse_arguments() -> argparse.Namespace:
     return options
 
 
-def ensure_guest(out: Path, extras: list[str], prune: bool, progress) -> Path:
+def ensure_guest(out: Path, ladder: bool, extras: list[str], prune: bool, progress) -> Path:
     """Returns the directory of the guest for the current versions of the packages; builds the guest if it does not exist."""
     for tool, package in TOOLS.items():
         if shutil.which(tool) is None:
@@ -111,13 +155,15 @@ def ensure_guest(out: Path, extras: list[str], prune: bool, progress) -> Path:
     # Two builds at once would download the same files: the second waits and finds the first one's guest.
     with open(out / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        packages = resolve_packages(extras)
-        key = guest_key(packages, extras)
+        roots = PROGRAM_PACKAGES + (LADDER_PACKAGES if ladder else []) + [extra.split(":")[0] for extra in extras]
+        patterns = PROGRAMS + (LADDER_PROGRAMS if ladder else []) + [extra.split(":")[1] for extra in extras]
+        packages = resolve_packages(roots)
+        key = guest_key(packages, patterns)
         directory = out / f"guest-{key}"
         if (directory / "manifest.json").exists():
             progress(f"{directory} is up to date")
         else:
-            build(out, directory, packages, extras, progress)
+            build(out, directory, packages, patterns, progress)
         if prune:
             for old in out.glob("guest-*"):
                 if old != directory:
@@ -140,13 +186,12 @@ class Package:
         return self.file.split("_")[1].replace("%3a", ":")
 
 
-def resolve_packages(extras: list[str]) -> list[Package]:
+def resolve_packages(roots: list[str]) -> list[Package]:
     """Returns all packages of the guest: first the kernel, then the others sorted by name."""
     architecture = output(["dpkg", "--print-architecture"]).strip()
     if architecture != "amd64":
         raise BuildError(f"the guest is built for amd64 hosts, this one is {architecture}")
-    roots = PROGRAM_PACKAGES + list(HIDDEN_LIBRARIES) + [extra.split(":")[0] for extra in extras]
-    return download_facts([kernel_package(), *sorted(closure(roots))])
+    return download_facts([kernel_package(), *sorted(closure([*roots, *HIDDEN_LIBRARIES]))])
 
 
 def kernel_package() -> str:
@@ -193,13 +238,13 @@ def download_facts(names: list[str]) -> list[Package]:
     return [found[name] for name in names]
 
 
-def guest_key(packages: list[Package], extras: list[str]) -> str:
+def guest_key(packages: list[Package], patterns: list[str]) -> str:
     """Returns a key that identifies the content of the guest: a hash of the packages, this program and the guest's scripts."""
     digest = hashlib.sha256()
     for package in packages:
         digest.update(f"{package.file} {package.digest}\n".encode())
-    for extra in extras:
-        digest.update(f"{extra}\n".encode())
+    for pattern in patterns:
+        digest.update(f"{pattern}\n".encode())
     for file in [Path(__file__), *sorted((HERE / "guest").iterdir())]:
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
@@ -217,7 +262,7 @@ def output(command: list[str]) -> str:
 # Building
 
 
-def build(out: Path, directory: Path, packages: list[Package], extras: list[str], progress) -> None:
+def build(out: Path, directory: Path, packages: list[Package], patterns: list[str], progress) -> None:
     """Downloads and unpacks the packages, and writes the guest. The directory appears only when it is complete."""
     progress(f"building {directory.name} from {len(packages)} packages, kernel {packages[0].version}")
     with tempfile.TemporaryDirectory(prefix="build-", dir=out) as scratch_name:
@@ -232,11 +277,14 @@ def build(out: Path, directory: Path, packages: list[Package], extras: list[str]
         for file in files[1:]:
             unpack(file, program_root)
         merge_usr(program_root)
+        for link, pattern in ALTERNATIVES.items():
+            for target in program_root.glob(pattern):
+                (program_root / link).symlink_to(target)
 
         progress("writing the initramfs")
         modules = KernelModules(kernel_root)
         order = modules.load_order(MODULES, OPTIONAL_MODULES)
-        programs = find_programs(program_root, PROGRAMS + [extra.split(":")[1] for extra in extras])
+        programs = find_programs(program_root, patterns)
         libraries = find_libraries(program_root, programs, HIDDEN_LIBRARIES.values())
         result = scratch / "result"
         result.mkdir()
@@ -412,7 +460,7 @@ def find_programs(root: Path, patterns: list[str]) -> set[Path]:
     """Returns the paths of the files that match the patterns, relative to the root."""
     found: set[Path] = set()
     for pattern in patterns:
-        paths = {path.relative_to(root) for path in root.glob(pattern)}
+        paths = {path.relative_to(root) for path in root.glob(pattern) if path.is_file()}
         if not paths:
             raise BuildError(f"the packages have no file {pattern}")
         found |= paths
@@ -421,10 +469,16 @@ def find_programs(root: Path, patterns: list[str]) -> set[Path]:
 
 def find_libraries(root: Path, programs: set[Path], hidden: Iterable[str]) -> set[Path]:
     """Returns the paths of the libraries and of the loader that the programs need, relative to the root."""
-    directories = ["usr/lib/x86_64-linux-gnu", "usr/lib"]
+    # Libraries of Ceph, which fio needs, name their own directory.
+    directories = ["usr/lib/x86_64-linux-gnu", "usr/lib", "usr/lib/x86_64-linux-gnu/ceph"]
     found: set[Path] = {Path("usr/lib64/ld-linux-x86-64.so.2")}
 
+    # A plugin may need another plugin, which is loaded before.
+    plugins = {path.name: path for path in programs}
+
     def locate(name: str, needed_by: str) -> Path:
+        if name in plugins:
+            return plugins[name]
         for directory in directories:
             if (root / directory / name).exists():
                 return Path(directory) / name

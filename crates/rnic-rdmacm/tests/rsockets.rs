@@ -48,16 +48,25 @@ fn streams_of_rdmacm_utils_run() {
     });
 }
 
-/// The server runs until it is killed.
 #[test]
 fn datagrams_of_rdmacm_utils_run() {
+    datagrams("127.0.0.1", "udp");
+}
+
+#[test]
+fn datagrams_of_rdmacm_utils_run_over_ipv6() {
+    datagrams("::1", "udp6");
+}
+
+/// The server runs until it is killed.
+fn datagrams(address: &str, table: &str) {
     if !has("udpong") {
         return;
     }
     alone(|namespace| {
-        let server = start(namespace, &mut command("udpong -b 127.0.0.1"));
+        let server = start(namespace, command(&format!("udpong -b {address}")).env("RNIC_DEVICES", address));
         let is_bound = || {
-            let table = std::fs::read_to_string("/proc/thread-self/net/udp").unwrap_or_default();
+            let table = std::fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
             table.contains(":1C06 ")
         };
         let begin = std::time::Instant::now();
@@ -73,8 +82,9 @@ fn datagrams_of_rdmacm_utils_run() {
             ("-S 1536 -C 20 -T e -T a", "0"),
             ("-S 1000 -C 50", "0"),
         ] {
-            let mut client = command(&format!("udpong -s 127.0.0.1 {options}"));
-            let output = start(namespace, client.env("RNIC_TRACE", trace)).end().success();
+            let mut client = command(&format!("udpong -s {address} {options}"));
+            client.env("RNIC_TRACE", trace).env("RNIC_DEVICES", address);
+            let output = start(namespace, &mut client).end().success();
             let over_queue_pairs = trace == "0" || output.contains("go to QP");
             assert!(over_queue_pairs && output.contains("custom"), "{options}: {output}");
         }

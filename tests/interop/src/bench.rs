@@ -67,7 +67,8 @@ impl Bench {
     pub fn guest_with_files(
         &self, files: Vec<GuestFile>, to_guest: Faults, to_network: Faults,
     ) -> Result<(Guest, HostNetwork, Relay)> {
-        let options = GuestOptions { out_of_band: false, files, ..GuestOptions::default() };
+        let memory = if files.is_empty() { GuestOptions::default().memory } else { 768 };
+        let options = GuestOptions { out_of_band: false, files, memory, ..GuestOptions::default() };
         let (network, tap) = HostNetwork::new(options.mtu)?;
         let link = Link::new()?;
         let relay = Relay::new(tap, link.left, to_guest, to_network);
@@ -81,8 +82,16 @@ impl Bench {
     /// # Errors
     /// If one of the guests does not boot.
     pub fn two_guests(&self, mtu: u32) -> Result<[Guest; 2]> {
+        self.two_guests_with_files(mtu, GuestOptions::default().memory, &[])
+    }
+
+    /// As [`Bench::two_guests`], for guests that have so much memory in MB, and further files.
+    ///
+    /// # Errors
+    /// As [`Bench::two_guests`], or if a file cannot be read.
+    pub fn two_guests_with_files(&self, mtu: u32, memory: u32, files: &[GuestFile]) -> Result<[Guest; 2]> {
         let link = Link::new()?;
-        let options = |number| GuestOptions { number, mtu, out_of_band: false, files: Vec::new() };
+        let options = |number| GuestOptions { number, mtu, out_of_band: false, files: files.to_vec(), memory };
         let mut first = Guest::start(&self.image, &options(1), link.left, &self.directory)?;
         let mut second = Guest::start(&self.image, &options(2), link.right, &self.directory)?;
         first.await_boot()?;
@@ -98,7 +107,7 @@ impl Bench {
     pub fn two_guests_with_faults(&self, mtu: u32, to_second: Faults, to_first: Faults) -> Result<([Guest; 2], Relay)> {
         let (left, right) = (Link::new()?, Link::new()?);
         let relay = Relay::new(left.right, right.left, to_second, to_first);
-        let options = |number| GuestOptions { number, mtu, out_of_band: false, files: Vec::new() };
+        let options = |number| GuestOptions { number, mtu, out_of_band: false, ..GuestOptions::default() };
         let mut first = Guest::start(&self.image, &options(1), left.left, &self.directory)?;
         let mut second = Guest::start(&self.image, &options(2), right.right, &self.directory)?;
         first.await_boot()?;

@@ -57,17 +57,19 @@ pub struct GuestOptions {
     pub out_of_band: bool,
     /// Files that the guest has in addition to those of its image.
     pub files: Vec<GuestFile>,
+    /// Memory of the guest in MB. The archive of its files is unpacked into memory, and is in memory itself until then.
+    pub memory: u32,
 }
 
 impl Default for GuestOptions {
     fn default() -> GuestOptions {
-        GuestOptions { number: 1, mtu: 1500, out_of_band: true, files: Vec::new() }
+        GuestOptions { number: 1, mtu: 1500, out_of_band: true, files: Vec::new(), memory: 384 }
     }
 }
 
 /// A command that runs in a guest.
 #[must_use = "a command that nobody waits for may end after the case"]
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Job {
     id: u64,
     command: String,
@@ -118,12 +120,11 @@ impl Guest {
             payload::append(&image.initramfs(), &options.files, &file("initramfs"))?;
             initramfs = file("initramfs");
         }
-        // The archive is unpacked into memory, and is in memory itself until then.
-        let memory = if options.files.is_empty() { "384" } else { "768" };
+        let memory = options.memory.to_string();
 
         let mut command = Command::new(QEMU);
         command
-            .args(["-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", memory])
+            .args(["-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", &memory])
             .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
             .arg("-kernel")
             .arg(image.kernel())
@@ -303,6 +304,18 @@ impl Guest {
         let Outcome { code, output } = self.outcome(wait, COMMAND_PATIENCE * 2)?;
         let (guest, command) = (self.name.clone(), job.command.clone());
         if code == 0 { Ok(()) } else { Err(Error::Command { guest, command, code, output }) }
+    }
+
+    /// Waits until a command listens by `rdma_cm`: the kernel's identifiers show it.
+    ///
+    /// # Errors
+    /// If nobody listens within about half a minute.
+    pub fn await_rdma_listener(&mut self) -> Result<()> {
+        self.run(
+            "for i in $(seq 150); do rdma resource show cm_id | grep -q 'state LISTEN' && exit; usleep 200000; done; \
+             echo nobody listens by rdma_cm; exit 1",
+        )
+        .map(drop)
     }
 
     /// Accepts the TCP connection that a command in the guest makes to `listener`.

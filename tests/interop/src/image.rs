@@ -16,9 +16,22 @@ impl GuestImage {
     /// # Errors
     /// If Python is missing or `build_guest.py` fails. It prints the reason on standard error.
     pub fn build() -> Result<GuestImage> {
+        GuestImage::build_with(&[])
+    }
+
+    /// As [`GuestImage::build`], for the larger guest that has the programs of the ladder (`tests/ladder`).
+    ///
+    /// # Errors
+    /// As [`GuestImage::build`].
+    pub fn build_for_ladder() -> Result<GuestImage> {
+        GuestImage::build_with(&["--ladder"])
+    }
+
+    fn build_with(arguments: &[&str]) -> Result<GuestImage> {
         let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("build_guest.py");
         let output = Command::new("python3")
             .arg(&program)
+            .args(arguments)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
             .output()

@@ -146,6 +146,18 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
+/// The number of tests of pyverbs that passed, or nothing.
+pub fn remark(output: &str) -> String {
+    let number = |before: &str| -> Option<u32> {
+        let text = output.split(before).nth(1)?;
+        text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok()
+    };
+    match (number("\nRan "), number("skipped=")) {
+        (Some(ran), Some(skipped)) => format!("{} tests, {skipped} skipped", ran - skipped),
+        _ => String::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

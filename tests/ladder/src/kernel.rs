@@ -1,31 +1,58 @@
 //! The same programs between two virtual machines with the kernel's RoCE in software (rdma_rxe).
 
-use crate::figures::Figure;
-use crate::host::{Ready, last};
-use crate::programs::{ALL, Program};
+use crate::figures::{Figure, remark};
+use crate::host::{Place, Ready, last};
+use crate::programs::{ALL, Kernel, Program};
 use rnic_interop::bench::{Bench, run_cases};
-use rnic_interop::guest::{COMMAND_PATIENCE, Guest, OUT_OF_BAND_PORT};
+use rnic_interop::guest::Guest;
+use rnic_interop::payload::GuestFile;
 use rnic_interop::{Case, Error, GuestImage};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
+
+/// Memory of a guest in MB: its files are in memory, twice during the boot.
+const MEMORY: u32 = 1_536;
+/// Time after which a program that still runs is killed, and has failed.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// The same for a program that runs in one guest alone: the tests of pyverbs, and MPI.
+const LONG_PATIENCE: Duration = Duration::from_secs(400);
+/// Programs that this machine compiles, if it can, in the order of their rungs.
+const COMPILED: [&str; 3] = ["rpma", "mpicc.openmpi", "mpicc.mpich"];
 
 /// What a program did between the guests.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The program.
     pub name: &'static str,
-    /// Its figure, if it has one; or why it failed.
-    pub result: Result<Option<Figure>, String>,
+    /// What it did.
+    pub result: Outcome,
+}
+
+/// The result of a program.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// It ran; its figure, if it has one, and a remark.
+    Passed(Option<Figure>, String),
+    /// It failed, for this reason.
+    Failed(String),
+    /// It was not tried, for this reason.
+    NotRun(String),
 }
 
 static ROWS: Mutex<Vec<Row>> = Mutex::new(Vec::new());
+static FILES: Mutex<Vec<GuestFile>> = Mutex::new(Vec::new());
+static ONLY: Mutex<Option<String>> = Mutex::new(None);
 
-/// Runs all programs of the ladder that the guests have.
+/// Runs the programs of the ladder that the guests have, or those whose names contain `only`. `compiled` is the folder
+/// of programs that this machine has compiled.
 ///
 /// # Errors
 /// A sentence, if there is no guest.
-pub fn run(directory: &Path) -> Result<Vec<Row>, String> {
-    let image = GuestImage::build().map_err(|error| error.to_string())?;
+pub fn run(directory: &Path, compiled: &Path, only: Option<&str>) -> Result<Vec<Row>, String> {
+    let image = GuestImage::build_for_ladder().map_err(|error| error.to_string())?;
+    *lock(&FILES) = files(compiled);
+    *lock(&ONLY) = only.map(str::to_owned);
     let case = Case { name: "ladder", about: "the programs of the ladder between two guests", run: all };
     let mut result = Ok(());
     run_cases(&[case], &image, directory, 1, |report| {
@@ -34,43 +61,140 @@ pub fn run(directory: &Path) -> Result<Vec<Row>, String> {
         }
     })
     .map_err(|error| error.to_string())?;
-    let rows = std::mem::take(&mut *lock());
+    let rows = std::mem::take(&mut *lock(&ROWS));
     if rows.is_empty() { result.map(|()| rows) } else { Ok(rows) }
 }
 
-fn lock() -> std::sync::MutexGuard<'static, Vec<Row>> {
-    ROWS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// The compiled programs that exist.
+fn files(folder: &Path) -> Vec<GuestFile> {
+    let found = |name: &&str| -> Option<GuestFile> {
+        let source: PathBuf = folder.join(name);
+        source.is_file().then(|| GuestFile { path: format!("/usr/bin/{name}"), source })
+    };
+    COMPILED.iter().filter_map(found).collect()
 }
 
 fn all(bench: &Bench) -> Result<(), Error> {
-    let mut guests = bench.two_guests(9_000)?;
-    for program in ALL {
-        let Some(line) = program.kernel else { continue };
-        let outcome = meet(&mut guests, program, line).map_err(|error| error.to_string());
-        let result = match outcome {
-            Ok(output) if output.contains(program.expect) => Ok(program.reader.read(&output)),
-            Ok(output) | Err(output) => Err(last(&output)),
+    let mut guests = None;
+    let only = lock(&ONLY).clone().unwrap_or_default();
+    let wanted: Vec<&Program> =
+        ALL.iter().filter(|program| !matches!(program.kernel, Kernel::No(_)) && program.name.contains(&only)).collect();
+    for (at, program) in wanted.iter().enumerate() {
+        eprintln!("rxe: {} of {}, {}", at + 1, wanted.len(), program.name);
+        let result = match missing(program) {
+            Some(why) => Outcome::NotRun(why),
+            None => climb(bench, &mut guests, program)?,
         };
         eprintln!("rxe: {} {result:?}", program.name);
-        lock().push(Row { name: program.name, result });
+        lock(&ROWS).push(Row { name: program.name, result });
     }
     Ok(())
 }
 
-fn meet([client, server]: &mut [Guest; 2], program: &Program, line: &str) -> Result<String, Error> {
-    let address = server.host().ipv4().to_string();
-    if program.ready == Ready::Port(OUT_OF_BAND_PORT) {
-        let serving = server.spawn(line)?;
-        server.await_listener(&serving, OUT_OF_BAND_PORT)?;
-        let output = client.run(&format!("{line} {address}"))?;
-        server.finish(serving, COMMAND_PATIENCE)?;
-        return Ok(output);
+/// Why a program is not in the guests.
+fn missing(program: &Program) -> Option<String> {
+    let (Kernel::Alone(line) | Kernel::Both(line) | Kernel::Pair(line, _)) = program.kernel else { return None };
+    let name = COMPILED.iter().find(|name| line.split([' ', '/']).any(|word| word == **name))?;
+    let has_it = lock(&FILES).iter().any(|file| file.path.ends_with(name));
+    (!has_it).then(|| "its test program could not be compiled on this machine".to_string())
+}
+
+/// Runs a program in the guests, which are started if there are none. Only an error of this start ends the ladder.
+fn climb(bench: &Bench, guests: &mut Option<[Guest; 2]>, program: &Program) -> Result<Outcome, Error> {
+    let pair = match guests {
+        Some(pair) => pair,
+        None => guests.insert(boot(bench)?),
+    };
+    let outcome = meet(pair, program);
+    if !matches!(outcome, Ok(_) | Err(Error::Command { .. } | Error::Check(_))) {
+        // A guest that has ended or does not answer must not make the other programs fail.
+        *guests = None;
     }
-    let with = |line: &str| line.replace("{peer}", &address);
-    let serving = server.spawn(&with(program.server))?;
-    // It is not visible from outside when the server listens, so the client tries again until it connects.
-    let asking = client.spawn(&format!("for i in $(seq 20); do {} && exit; sleep 1; done; exit 1", with(line)))?;
-    let output = client.finish(asking, COMMAND_PATIENCE)?;
-    server.finish(serving, COMMAND_PATIENCE)?;
-    Ok(output)
+    let expect = program.expect.replace("rnic0", "rxe0");
+    // The guests add fewer numbers up than this machine.
+    let expect = if program.place == Place::Mpi { ", 0 wrong" } else { &expect };
+    Ok(match outcome.map_err(|error| error.to_string()) {
+        Ok(output) if output.contains(expect) => {
+            let note = match program.place {
+                Place::Mpi => "1 MB".to_string(),
+                _ => remark(&output),
+            };
+            Outcome::Passed(program.reader.read(&output), note)
+        }
+        Ok(output) | Err(output) => Outcome::Failed(cause(&output)),
+    })
+}
+
+/// The line that says why a program has failed, in front of which UCX and MPI have more to say and behind which they have
+/// the calls that led to it; otherwise the last lines.
+fn cause(output: &str) -> String {
+    const SIGNS: [&str; 4] = ["Assertion", "Caught signal", " ERROR ", "not found"];
+    let line = output.lines().find(|line| SIGNS.iter().any(|sign| line.contains(sign)));
+    line.map_or_else(|| last(output), last)
+}
+
+fn boot(bench: &Bench) -> Result<[Guest; 2], Error> {
+    let files = lock(&FILES).clone();
+    let mut guests = bench.two_guests_with_files(9_000, MEMORY, &files)?;
+    for from in [0, 1] {
+        let to = guests[1 - from].host();
+        guests[from].reach(to.ipv4().into())?;
+        guests[from].reach(to.ipv6().into())?;
+        // MPI and Python ask for the name of the user and of the host.
+        guests[from].run(
+            "echo root:x:0:0:root:/tmp:/bin/sh >/etc/passwd; echo root:x:0: >/etc/group; \
+             echo 127.0.0.1 localhost $(hostname) >/etc/hosts",
+        )?;
+    }
+    Ok(guests)
+}
+
+/// Runs a program; whatever happens, nothing of it runs afterwards.
+fn meet([client, server]: &mut [Guest; 2], program: &Program) -> Result<String, Error> {
+    let address = server.host().ipv4().to_string();
+    let (serving, asking) = match program.kernel {
+        Kernel::No(why) => return Err(Error::Check(why.to_string())),
+        Kernel::Alone(line) => {
+            let job = client.spawn(line)?;
+            return client.finish(job, LONG_PATIENCE);
+        }
+        Kernel::Both(line) => (line.to_string(), format!("{line} {address}")),
+        Kernel::Pair(server, client) => (server.replace("{peer}", &address), client.replace("{peer}", &address)),
+    };
+    let job = server.spawn(&serving)?;
+    let again = job.clone();
+    let output = match program.ready {
+        Ready::Port(port) => server.await_listener(&job, port).and_then(|()| end(client, &asking, PATIENCE)),
+        // A server by rdma_cm shows among the kernel's identifiers when it listens.
+        _ => server.await_rdma_listener().and_then(|()| end(client, &asking, PATIENCE)),
+    };
+    if output.is_err() || !program.ends {
+        server.kill(job, "KILL")?;
+        return output;
+    }
+    match server.finish(job, PATIENCE) {
+        Ok(_) => output,
+        Err(error) => {
+            if matches!(error, Error::Timeout { .. }) {
+                server.kill(again, "KILL")?;
+            }
+            Err(Error::Check(format!("the server: {error}")))
+        }
+    }
+}
+
+/// Runs a command to its end, and kills it if that takes too long. An error has what it has printed.
+fn end(guest: &mut Guest, line: &str, patience: Duration) -> Result<String, Error> {
+    let job = guest.spawn(line)?;
+    match guest.finish(job.clone(), patience) {
+        Err(error @ Error::Timeout { .. }) => {
+            guest.kill(job, "KILL")?;
+            Err(Error::Check(error.to_string()))
+        }
+        other => other,
+    }
 }

@@ -1,6 +1,7 @@
 //! Runs the ladder, and writes its page.
 
 use clap::Parser;
+use rnic_ladder::figures::remark;
 use rnic_ladder::host::{Host, Place, WITH_FILES, has, version};
 use rnic_ladder::page::{self, Done, Row};
 use rnic_ladder::programs::{ALL, Program};
@@ -19,7 +20,7 @@ use std::process::{Command, ExitCode};
 #[derive(Parser)]
 #[command(name = "rnic-ladder")]
 struct Arguments {
-    /// Only programs whose names contain this text; without comparisons and guests
+    /// Only programs whose names contain this text; without comparisons
     only: Option<String>,
     /// Page whose tables are replaced; without it the tables are printed
     #[arg(long, value_name = "FILE")]
@@ -27,6 +28,9 @@ struct Arguments {
     /// Also run the programs between two virtual machines with the kernel's RoCE, as `tests/interop` does
     #[arg(long)]
     kernel: bool,
+    /// Run the programs between the virtual machines only
+    #[arg(long, requires = "kernel", conflicts_with = "page")]
+    guests_only: bool,
     /// Repetitions of each comparison; 0 leaves the comparisons out
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
     repeat: u32,
@@ -83,19 +87,22 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     let mut rows = Vec::new();
     let wanted = |program: &&Program| arguments.only.as_ref().is_none_or(|part| program.name.contains(part.as_str()));
     for program in ALL.iter().filter(wanted) {
-        let row = climb(&host, program);
+        let row = match arguments.guests_only {
+            true => unclimbed(&host, program),
+            false => climb(&host, program),
+        };
         eprintln!("{}: {:?}", row.name, row.result);
         rows.push(row);
     }
     if rows.is_empty() {
         return Err("no program has such a name".into());
     }
-    let kernel = match arguments.kernel && arguments.only.is_none() {
-        true => kernel::run(&host.libraries.join("guests")),
+    let kernel = match arguments.kernel {
+        true => kernel::run(&host.libraries.join("guests"), &host.libraries, arguments.only.as_deref()),
         false => Err("the guests were not asked for (`--kernel`)".to_string()),
     };
     let mut text = page::programs(&rows, &kernel);
-    if arguments.only.is_none() && arguments.repeat > 0 {
+    if arguments.only.is_none() && arguments.repeat > 0 && !arguments.guests_only {
         for contest in measure::ALL {
             let measured = measure::measure(&host, contest, arguments.repeat);
             eprintln!("{}: {measured:?}", contest.title);
@@ -112,6 +119,12 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         }
     }
     Ok(!rows.iter().any(|row| matches!(row.result, Done::Failed(_))))
+}
+
+/// The row of a program that runs between the guests only, for which it may have to be compiled.
+fn unclimbed(host: &Host, program: &Program) -> Row {
+    let why = prepare(host, program).err().unwrap_or_else(|| "only the guests were asked for".into());
+    Row { name: program.name, version: version(program.package), result: Done::Skipped(why) }
 }
 
 fn climb(host: &Host, program: &Program) -> Row {
@@ -133,18 +146,6 @@ fn climb(host: &Host, program: &Program) -> Row {
         Ok(output) | Err(output) => Done::Failed(rnic_ladder::host::last(&output)),
     };
     Row { name: program.name, version, result }
-}
-
-/// The number of tests of pyverbs that passed, or nothing.
-fn remark(output: &str) -> String {
-    let number = |before: &str| -> Option<u32> {
-        let text = output.split(before).nth(1)?;
-        text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok()
-    };
-    match (number("\nRan "), number("skipped=")) {
-        (Some(ran), Some(skipped)) => format!("{} tests, {skipped} skipped", ran - skipped),
-        _ => String::new(),
-    }
 }
 
 /// Makes what a program needs: the tests of pyverbs, which the package has compressed, and programs that use MPI.

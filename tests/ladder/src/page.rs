@@ -1,8 +1,9 @@
 //! The tables, as Markdown.
 
 use crate::figures::{Figure, short};
-use crate::kernel;
+use crate::kernel::{self, Outcome};
 use crate::measure::{Contest, Measured};
+use crate::programs::{ALL, Kernel};
 use std::fmt::Write;
 
 /// What a program of the ladder did.
@@ -31,6 +32,15 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '`'], " ")
 }
 
+/// Why a program does not run between the guests.
+fn reason(name: &str) -> &'static str {
+    let program = ALL.iter().find(|program| program.name == name);
+    match program.map(|program| program.kernel) {
+        Some(Kernel::No(why)) => why,
+        _ => "the guests ended before",
+    }
+}
+
 /// The table of programs.
 pub fn programs(rows: &[Row], kernel: &Result<Vec<kernel::Row>, String>) -> String {
     let mut out = String::from(
@@ -49,10 +59,12 @@ pub fn programs(rows: &[Row], kernel: &Result<Vec<kernel::Row>, String>) -> Stri
         let show = |figure: Option<Figure>| figure.map_or(String::new(), |figure| figure.to_string());
         let guests = match kernel {
             Ok(rows) => match rows.iter().find(|other| other.name == row.name).map(|other| &other.result) {
-                Some(Ok(Some(figure))) => figure.to_string(),
-                Some(Ok(None)) => "passed".to_string(),
-                Some(Err(why)) => format!("failed: {}", cell(why)),
-                None => String::new(),
+                Some(Outcome::Passed(Some(figure), _)) => figure.to_string(),
+                Some(Outcome::Passed(None, remark)) if remark.is_empty() => "passed".to_string(),
+                Some(Outcome::Passed(None, remark)) => format!("passed: {}", cell(remark)),
+                Some(Outcome::Failed(why)) => format!("failed: {}", cell(why)),
+                Some(Outcome::NotRun(why)) => format!("not run: {}", cell(why)),
+                None => format!("not run: {}", cell(reason(row.name))),
             },
             Err(_) => String::new(),
         };
@@ -115,15 +127,19 @@ mod tests {
             row("b", Done::Failed("x | y".into())),
             Row { name: "c", version: None, result: Done::Skipped("not there".into()) },
         ];
-        let guests = Ok(vec![kernel::Row { name: "a", result: Ok(Some(Figure::Latency(100.0))) }]);
+        let guest = |name, result| kernel::Row { name, result };
+        let guests = Ok(vec![
+            guest("a", Outcome::Passed(Some(Figure::Latency(100.0)), String::new())),
+            guest("b", Outcome::NotRun("not compiled".into())),
+        ]);
         let text = programs(&rows, &guests);
         let lines: Vec<&str> = text.lines().skip(2).collect();
         assert_eq!(
             lines,
             [
                 "| a | 1.0 | passed |  | 5.00 us | 100 us |",
-                "| b | 1.0 | **failed**: x \\| y |  |  |  |",
-                "| c | not installed | skipped: not there |  |  |  |",
+                "| b | 1.0 | **failed**: x \\| y |  |  | not run: not compiled |",
+                "| c | not installed | skipped: not there |  |  | not run: the guests ended before |",
             ]
         );
     }

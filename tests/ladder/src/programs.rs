@@ -31,8 +31,21 @@ pub struct Program {
     pub reader: Reader,
     /// Why it cannot run; empty if it can. A program that fails although this is empty has failed.
     pub known: &'static str,
-    /// Its command line between two guests with the kernel's RoCE, where it runs.
-    pub kernel: Option<&'static str>,
+    /// How it runs between two guests with the kernel's RoCE.
+    pub kernel: Kernel,
+}
+
+/// How a program runs between two guests with the kernel's RoCE.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kernel {
+    /// It does not, for this reason.
+    No(&'static str),
+    /// In one of the guests.
+    Alone(&'static str),
+    /// With the same command line on both sides, behind which the client has the server's address.
+    Both(&'static str),
+    /// As a server and its client. In both command lines `{peer}` stands for the server's address.
+    Pair(&'static str, &'static str),
 }
 
 const BASE: Program = Program {
@@ -48,15 +61,13 @@ const BASE: Program = Program {
     settings: &[],
     reader: Reader::None,
     known: "",
-    kernel: None,
+    kernel: Kernel::No(""),
 };
 
 /// The port of perftest and of the ping-pongs.
 const PORT: Ready = Ready::Port(18_515);
 
-const fn pingpong(
-    name: &'static str, line: &'static str, client: &'static str, kernel: Option<&'static str>,
-) -> Program {
+const fn pingpong(name: &'static str, line: &'static str, client: &'static str, kernel: Kernel) -> Program {
     Program {
         name,
         package: "ibverbs-utils",
@@ -72,7 +83,7 @@ const fn pingpong(
 }
 
 const fn bandwidth(
-    name: &'static str, needs: &'static str, server: &'static str, client: &'static str, kernel: Option<&'static str>,
+    name: &'static str, needs: &'static str, server: &'static str, client: &'static str, kernel: Kernel,
 ) -> Program {
     Program {
         name,
@@ -89,7 +100,7 @@ const fn bandwidth(
 }
 
 const fn latency(
-    name: &'static str, needs: &'static str, server: &'static str, client: &'static str, kernel: Option<&'static str>,
+    name: &'static str, needs: &'static str, server: &'static str, client: &'static str, kernel: Kernel,
 ) -> Program {
     Program { reader: Reader::PerftestLatency, ..bandwidth(name, needs, server, client, kernel) }
 }
@@ -103,7 +114,7 @@ const fn by_name(name: &'static str, server: &'static str, client: &'static str,
         server,
         client,
         expect,
-        kernel: Some(client),
+        kernel: Kernel::Pair(server, client),
         ..BASE
     }
 }
@@ -119,6 +130,7 @@ const fn qperf(name: &'static str, client: &'static str) -> Program {
         ends: false,
         expect: ":",
         reader: Reader::Qperf,
+        kernel: Kernel::Pair("qperf", client),
         ..BASE
     }
 }
@@ -129,7 +141,11 @@ const RECEIVER: &str = "fio --name=receiver --thread --rw=read --ioengine=rdma -
 const RECEIVER_OF_SENDS: &str = "fio --name=receiver --thread --rw=read --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc \
      --bs=64k --size=512k --iodepth=8";
 
-const fn fio(name: &'static str, server: &'static str, client: &'static str) -> Program {
+/// The same between guests, which are slower.
+const RECEIVER_IN_GUEST: &str = "fio --name=receiver --thread --rw=read --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc \
+     --bs=64k --size=4m --iodepth=8";
+
+const fn fio(name: &'static str, server: &'static str, client: &'static str, in_guest: &'static str) -> Program {
     Program {
         name,
         package: "fio",
@@ -139,6 +155,7 @@ const fn fio(name: &'static str, server: &'static str, client: &'static str) -> 
         client,
         expect: "bw=",
         reader: Reader::Fio,
+        kernel: Kernel::Pair(RECEIVER_IN_GUEST, in_guest),
         ..BASE
     }
 }
@@ -151,7 +168,7 @@ const VERBS: &[Setting<'static>] = &[("UCX_TLS", "rc_verbs,ud_verbs,self"), ("UC
 const UD: &[Setting<'static>] = &[("UCX_TLS", "ud_verbs,self"), ("UCX_NET_DEVICES", "rnic0:1")];
 
 const fn ucx(
-    name: &'static str, client: &'static str, settings: &'static [Setting<'static>], reader: Reader,
+    name: &'static str, client: &'static str, settings: &'static [Setting<'static>], reader: Reader, kernel: Kernel,
 ) -> Program {
     Program {
         name,
@@ -164,6 +181,7 @@ const fn ucx(
         expect: "Final:",
         settings,
         reader,
+        kernel,
         ..BASE
     }
 }
@@ -176,6 +194,7 @@ pub const ALL: &[Program] = &[
         needs: "ibv_devices",
         client: "ibv_devices",
         expect: "rnic0",
+        kernel: Kernel::Alone("ibv_devices"),
         ..BASE
     },
     Program {
@@ -184,54 +203,60 @@ pub const ALL: &[Program] = &[
         needs: "ibv_devinfo",
         client: "ibv_devinfo -v",
         expect: "PORT_ACTIVE",
+        kernel: Kernel::Alone("ibv_devinfo -v"),
         ..BASE
     },
     pingpong(
         "ibv_rc_pingpong",
         "ibv_rc_pingpong -g 0 -n 5000 -c",
         "ibv_rc_pingpong -g 0 -n 5000 -c {peer}",
-        Some("ibv_rc_pingpong -d rxe0 -g 1 -n 300 -c"),
+        Kernel::Both("ibv_rc_pingpong -d rxe0 -g 1 -n 300 -c"),
     ),
     pingpong(
         "ibv_uc_pingpong",
         "ibv_uc_pingpong -g 0 -n 5000",
         "ibv_uc_pingpong -g 0 -n 5000 {peer}",
-        Some("ibv_uc_pingpong -d rxe0 -g 1 -n 300"),
+        Kernel::Both("ibv_uc_pingpong -d rxe0 -g 1 -n 300"),
     ),
     pingpong(
         "ibv_ud_pingpong",
         "ibv_ud_pingpong -g 0 -n 5000 -s 1024",
         "ibv_ud_pingpong -g 0 -n 5000 -s 1024 {peer}",
-        Some("ibv_ud_pingpong -d rxe0 -g 1 -n 300 -s 1024"),
+        Kernel::Both("ibv_ud_pingpong -d rxe0 -g 1 -n 300 -s 1024"),
     ),
-    pingpong("ibv_srq_pingpong", "ibv_srq_pingpong -g 0 -n 5000", "ibv_srq_pingpong -g 0 -n 5000 {peer}", None),
+    pingpong(
+        "ibv_srq_pingpong",
+        "ibv_srq_pingpong -g 0 -n 5000",
+        "ibv_srq_pingpong -g 0 -n 5000 {peer}",
+        Kernel::Both("ibv_srq_pingpong -d rxe0 -g 1 -n 300"),
+    ),
     bandwidth(
         "ib_send_bw",
         "ib_send_bw",
         "ib_send_bw -n 5000 --report_gbits -F",
         "ib_send_bw -n 5000 --report_gbits -F {peer}",
-        Some("ib_send_bw -d rxe0 -x 1 -u 18 -F -n 200 --report_gbits"),
+        Kernel::Both("ib_send_bw -d rxe0 -x 1 -u 18 -F -n 200 --report_gbits"),
     ),
     bandwidth(
         "ib_write_bw",
         "ib_write_bw",
         "ib_write_bw -n 5000 --report_gbits -F",
         "ib_write_bw -n 5000 --report_gbits -F {peer}",
-        Some("ib_write_bw -d rxe0 -x 1 -u 18 -F -n 200 --report_gbits"),
+        Kernel::Both("ib_write_bw -d rxe0 -x 1 -u 18 -F -n 200 --report_gbits"),
     ),
     bandwidth(
         "ib_read_bw",
         "ib_read_bw",
         "ib_read_bw -n 5000 --report_gbits -F",
         "ib_read_bw -n 5000 --report_gbits -F {peer}",
-        Some("ib_read_bw -d rxe0 -x 1 -u 18 -F -n 200 --report_gbits"),
+        Kernel::Both("ib_read_bw -d rxe0 -x 1 -u 18 -F -n 200 --report_gbits"),
     ),
     bandwidth(
         "ib_atomic_bw",
         "ib_atomic_bw",
         "ib_atomic_bw -n 5000 --report_gbits -F",
         "ib_atomic_bw -n 5000 --report_gbits -F {peer}",
-        Some("ib_atomic_bw -d rxe0 -x 1 -u 18 -F -n 200 --report_gbits"),
+        Kernel::Both("ib_atomic_bw -d rxe0 -x 1 -u 18 -F -n 200 --report_gbits"),
     ),
     Program {
         ready: Ready::Called("rdma_listen"),
@@ -240,7 +265,7 @@ pub const ALL: &[Program] = &[
             "ib_write_bw",
             "ib_write_bw -n 5000 --report_gbits -F -R",
             "ib_write_bw -n 5000 --report_gbits -F -R {peer}",
-            None,
+            Kernel::Pair("ib_write_bw -n 200 --report_gbits -F -R", "ib_write_bw -n 200 --report_gbits -F -R {peer}"),
         )
     },
     latency(
@@ -248,28 +273,28 @@ pub const ALL: &[Program] = &[
         "ib_send_lat",
         "ib_send_lat -n 5000 -F",
         "ib_send_lat -n 5000 -F {peer}",
-        Some("ib_send_lat -d rxe0 -x 1 -u 18 -F -n 200"),
+        Kernel::Both("ib_send_lat -d rxe0 -x 1 -u 18 -F -n 200"),
     ),
     latency(
         "ib_write_lat",
         "ib_write_lat",
         "ib_write_lat -n 5000 -F",
         "ib_write_lat -n 5000 -F {peer}",
-        Some("ib_write_lat -d rxe0 -x 1 -u 18 -F -n 200"),
+        Kernel::Both("ib_write_lat -d rxe0 -x 1 -u 18 -F -n 200"),
     ),
     latency(
         "ib_read_lat",
         "ib_read_lat",
         "ib_read_lat -n 5000 -F",
         "ib_read_lat -n 5000 -F {peer}",
-        Some("ib_read_lat -d rxe0 -x 1 -u 18 -F -n 200"),
+        Kernel::Both("ib_read_lat -d rxe0 -x 1 -u 18 -F -n 200"),
     ),
     latency(
         "ib_atomic_lat",
         "ib_atomic_lat",
         "ib_atomic_lat -n 5000 -F",
         "ib_atomic_lat -n 5000 -F {peer}",
-        Some("ib_atomic_lat -d rxe0 -x 1 -u 18 -F -n 200"),
+        Kernel::Both("ib_atomic_lat -d rxe0 -x 1 -u 18 -F -n 200"),
     ),
     Program {
         ready: Ready::Called("rdma_listen"),
@@ -278,17 +303,13 @@ pub const ALL: &[Program] = &[
             "ib_send_lat",
             "ib_send_lat -n 5000 -F -R",
             "ib_send_lat -n 5000 -F -R {peer}",
-            None,
+            Kernel::Pair("ib_send_lat -n 200 -F -R", "ib_send_lat -n 200 -F -R {peer}"),
         )
     },
     by_name("rping", "rping -s -a {peer} -v -V -C 100", "rping -c -a {peer} -v -V -C 100", "rdma-ping-99:"),
     by_name("ucmatose", "ucmatose -c 20 -C 50 -S 3000", "ucmatose -c 20 -C 50 -S 3000 -s {peer}", "return status 0"),
     by_name("udaddy", "udaddy -c 4", "udaddy -c 4 -s {peer}", "return status 0"),
-    Program {
-        // The guests do not have it.
-        kernel: None,
-        ..by_name("rdma_client", "rdma_server", "rdma_client -s {peer}", "rdma_client: end 0")
-    },
+    by_name("rdma_client", "rdma_server", "rdma_client -s {peer}", "rdma_client: end 0"),
     qperf("qperf rc_bw", "qperf -t 1 -cm1 {peer} rc_bw"),
     qperf("qperf rc_lat", "qperf -t 1 -cm1 {peer} rc_lat"),
     qperf("qperf rc_rdma_read_bw", "qperf -t 1 -cm1 {peer} rc_rdma_read_bw"),
@@ -299,18 +320,21 @@ pub const ALL: &[Program] = &[
         "fio, verb write",
         RECEIVER,
         "fio --name=sender --thread --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=256m --iodepth=8 --verb=write",
+        "fio --name=sender --thread --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=4m --iodepth=8 --verb=write",
     ),
     fio(
         "fio, verb read",
         RECEIVER,
         "fio --name=sender --thread --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=256m --iodepth=8 --verb=read",
+        "fio --name=sender --thread --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=4m --iodepth=8 --verb=read",
     ),
     // Its Sends have no flow control, and no retry if the receiver is not ready. So no more messages than receives that
-    // are posted at the beginning.
+    // are posted at the beginning. Between the guests it sends more, so that the table has what the kernel does then.
     fio(
         "fio, verb send",
         RECEIVER_OF_SENDS,
         "fio --name=sender --thread --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=512k --iodepth=8 --verb=send",
+        "fio --name=sender --thread --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=4m --iodepth=8 --verb=send",
     ),
     Program {
         name: "librpma: read, write, flush",
@@ -320,6 +344,7 @@ pub const ALL: &[Program] = &[
         server: "{files}/rpma {peer}",
         client: "{files}/rpma client {peer}",
         expect: "read, written and flushed",
+        kernel: Kernel::Pair("rpma {peer}", "rpma client {peer}"),
         ..BASE
     },
     Program {
@@ -330,7 +355,10 @@ pub const ALL: &[Program] = &[
         server: "fi_pingpong -p verbs -e msg -I 1000 -S 64",
         client: "fi_pingpong -p verbs -e msg -I 1000 -S 64 {peer}",
         expect: "=",
-        reader: Reader::None,
+        kernel: Kernel::Pair(
+            "fi_pingpong -p verbs -e msg -I 100 -S 64",
+            "fi_pingpong -p verbs -e msg -I 100 -S 64 {peer}",
+        ),
         ..BASE
     },
     Program {
@@ -340,6 +368,9 @@ pub const ALL: &[Program] = &[
         place: Place::Mpi,
         client: "/usr/bin/python3 tests/run_tests.py --dev rnic0",
         expect: "OK",
+        kernel: Kernel::Alone(
+            "cd /tmp && cp -r /usr/share/doc/rdma-core/tests . && gunzip -f tests/*.gz && python3.11 tests/run_tests.py --dev rxe0",
+        ),
         ..BASE
     },
     Program {
@@ -349,6 +380,7 @@ pub const ALL: &[Program] = &[
         place: Place::Ucx,
         client: "ucx_info -d",
         expect: "Transport: rc_verbs",
+        kernel: Kernel::Alone("UCX_TLS=rc_verbs,ud_verbs,self UCX_NET_DEVICES=rxe0:1 ucx_info -d"),
         settings: VERBS,
         ..BASE
     },
@@ -357,18 +389,30 @@ pub const ALL: &[Program] = &[
         "ucx_perftest -t tag_lat -n 5000 -w 500 -s 64 {peer}",
         VERBS,
         Reader::UcxLatency,
+        Kernel::Pair(
+            "UCX_TLS=rc_verbs,ud_verbs,self UCX_NET_DEVICES=rxe0:1 ucx_perftest",
+            "UCX_TLS=rc_verbs,ud_verbs,self UCX_NET_DEVICES=rxe0:1 ucx_perftest -t tag_lat -n 200 -w 20 -s 64 {peer}",
+        ),
     ),
     ucx(
         "ucx_perftest tag_bw, rc_verbs",
         "ucx_perftest -t tag_bw -n 5000 -w 500 -s 65536 {peer}",
         VERBS,
         Reader::UcxBandwidth,
+        Kernel::Pair(
+            "UCX_TLS=rc_verbs,ud_verbs,self UCX_NET_DEVICES=rxe0:1 ucx_perftest",
+            "UCX_TLS=rc_verbs,ud_verbs,self UCX_NET_DEVICES=rxe0:1 ucx_perftest -t tag_bw -n 200 -w 20 -s 65536 {peer}",
+        ),
     ),
     ucx(
         "ucx_perftest tag_lat, ud_verbs",
         "ucx_perftest -t tag_lat -n 5000 -w 500 -s 64 {peer}",
         UD,
         Reader::UcxLatency,
+        Kernel::Pair(
+            "UCX_TLS=ud_verbs,self UCX_NET_DEVICES=rxe0:1 ucx_perftest",
+            "UCX_TLS=ud_verbs,self UCX_NET_DEVICES=rxe0:1 ucx_perftest -t tag_lat -n 200 -w 20 -s 64 {peer}",
+        ),
     ),
     Program {
         name: "Open MPI: ring and allreduce of 100 MB on 4 ranks",
@@ -378,6 +422,10 @@ pub const ALL: &[Program] = &[
         client: "mpirun.openmpi --allow-run-as-root --oversubscribe -np 4 --mca pml ucx --mca osc ^ucx -x LD_LIBRARY_PATH -x RNIC_DEVICES \
                  -x UCX_TLS -x UCX_NET_DEVICES {files}/mpicc.openmpi 100000000",
         expect: "4 ranks, 100000000 bytes, 0 wrong",
+        kernel: Kernel::Alone(
+            "UCX_TLS=rc_verbs,ud_verbs,self UCX_NET_DEVICES=rxe0:1 mpirun.openmpi --allow-run-as-root --oversubscribe -np 4 --mca pml ucx \
+             --mca osc ^ucx -x UCX_TLS -x UCX_NET_DEVICES /usr/bin/mpicc.openmpi 1000000",
+        ),
         settings: VERBS,
         ..BASE
     },
@@ -388,6 +436,9 @@ pub const ALL: &[Program] = &[
         place: Place::Mpi,
         client: "mpiexec.mpich -np 4 {files}/mpicc.mpich 100000000",
         expect: "4 ranks, 100000000 bytes, 0 wrong",
+        kernel: Kernel::Alone(
+            "UCX_TLS=rc_verbs,ud_verbs,self UCX_NET_DEVICES=rxe0:1 MPIR_CVAR_NOLOCAL=1 mpiexec.mpich -np 4 /usr/bin/mpicc.mpich 1000000",
+        ),
         settings: &[("UCX_TLS", "rc_verbs,ud_verbs,self"), ("UCX_NET_DEVICES", "rnic0:1"), ("MPIR_CVAR_NOLOCAL", "1")],
         ..BASE
     },

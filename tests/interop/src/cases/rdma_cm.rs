@@ -24,6 +24,7 @@ pub(super) const CASES: &[Case] = &[
         run: perftest_client,
     },
     Case { name: "cm-rsockets", about: "rstream over rnic's librdmacm either way", run: rsockets },
+    Case { name: "cm-riostream", about: "riostream: direct writes of rsockets, either way", run: riostream },
     Case { name: "cm-loss", about: "rping either way, 5 % lost each way", run: loss },
     Case {
         name: "cm-idle",
@@ -68,8 +69,7 @@ fn both_ways(guest: &mut Guest, network: &HostNetwork, gid: Gid, pair: &Pair) ->
     program.finish()?;
 
     let job = guest.spawn(&server.replace("{}", &theirs))?;
-    // It is not visible from outside when the server listens.
-    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    guest.await_rdma_listener()?;
     let output = network.verbs(&client.replace("{}", &theirs))?.finish()?;
     ensure!(output.contains(said), "{client} over rnic printed:\n{output}");
     guest.finish(job, COMMAND_PATIENCE)?;
@@ -131,8 +131,7 @@ fn perftest_client(bench: &Bench) -> Result<()> {
     guest.reach(Host::OURS.ipv4().into())?;
     for line in ["ib_write_bw -s 5000", "ib_send_lat -s 64", "ib_read_bw -s 5000 -q 2"] {
         let server = guest.spawn(&format!("{line} -R -F -n 100"))?;
-        // It is not visible from outside when the server listens.
-        std::thread::sleep(std::time::Duration::from_millis(1_500));
+        guest.await_rdma_listener()?;
         let output = network.verbs(&format!("{line} -R -F -n 100 {}", guest.host().ipv4()))?.finish()?;
         ensure!(output.contains("#bytes"), "{line} over rnic printed:\n{output}");
         guest.finish(server, COMMAND_PATIENCE)?;
@@ -143,7 +142,21 @@ fn perftest_client(bench: &Bench) -> Result<()> {
 fn rsockets(bench: &Bench) -> Result<()> {
     needs("rstream")?;
     let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
-    for line in ["rstream -S 100000 -I 10 -C 1 -T v", "rstream -S 64 -I 50 -T n -T v"] {
+    for line in ["rstream -S 100000 -I 10 -C 1 -T v", "rstream -S 64 -I 50 -C 20 -T n -T v"] {
+        let pair = Pair { server: line.to_string(), client: format!("{line} -s {{}}"), said: "Gb/sec" };
+        both_ways(&mut guest, &network, Gid::Ipv4, &pair)?;
+    }
+    Ok(())
+}
+
+/// The receiver polls its memory, and calls the library only when it has seen the last byte.
+fn riostream(bench: &Bench) -> Result<()> {
+    needs("riostream")?;
+    let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
+    guest.reach(Host::OURS.ipv4().into())?;
+    for line in
+        ["riostream -S 64 -I 10 -C 1 -T v", "riostream -S 5000 -I 10 -C 1 -T v", "riostream -S 5000 -I 3 -C 8 -T b"]
+    {
         let pair = Pair { server: line.to_string(), client: format!("{line} -s {{}}"), said: "Gb/sec" };
         both_ways(&mut guest, &network, Gid::Ipv4, &pair)?;
     }
