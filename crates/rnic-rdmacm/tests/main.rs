@@ -11,6 +11,7 @@ mod hostile;
 mod interface;
 mod ladder;
 mod rsockets;
+mod storage;
 
 /// The libraries that the programs get.
 const LIBRARIES: &[rnic_ibverbs::library::Library] = &rnic_ibverbs::library::ALL;
