@@ -5,7 +5,7 @@ use rnic_netns::{Namespace, Pair};
 use std::time::{Duration, Instant};
 
 /// Runs a server and, as soon as it listens, its client; returns the output of both.
-pub(crate) fn both(namespaces: [&Namespace; 2], server: &str, client: &str, devices: [&str; 2]) -> [String; 2] {
+fn both(namespaces: [&Namespace; 2], server: &str, client: &str, devices: [&str; 2]) -> [String; 2] {
     both_after(&|_, server| await_listener(server), namespaces, server, client, devices)
 }
 

@@ -361,7 +361,7 @@ pub const ALL: &[Program] = &[
         package: "dapl2-utils",
         needs: "dtest",
         place: Place::Loopback,
-        ready: Ready::Called("rdma_listen"),
+        ready: Ready::Port(15_828),
         server: "env DAT_OVERRIDE={files}/dat.conf dtest -P rnic -b 65536 -B 10",
         client: "env DAT_OVERRIDE={files}/dat.conf dtest -P rnic -b 65536 -B 10 -h {peer}",
         expect: "PASSED",
