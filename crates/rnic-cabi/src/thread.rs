@@ -10,9 +10,9 @@ const OWN: [Signal; 5] = [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGFPE, Signa
 
 /// Starts a thread of this name that receives none of the signals sent to the process.
 ///
-/// A program may block a signal in all threads that it knows, and read it from a descriptor or by `sigwait`: tgt does so
-/// after it has opened its devices. The system delivers a signal to any thread that has not blocked it, so a thread of
-/// the library would end this program.
+/// A program may block a signal in all threads that it knows, and read it from a descriptor or by `sigwait`: tgt does
+/// so after it has opened its devices. The system delivers a signal to any thread that has not blocked it, so a thread
+/// of the library would end this program.
 ///
 /// # Errors
 /// The system has no more threads.
