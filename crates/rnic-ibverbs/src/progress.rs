@@ -114,7 +114,7 @@ impl Progress {
         });
         note(&state);
         let theirs = state.clone();
-        let thread = std::thread::Builder::new().name("rnic".to_string()).spawn(move || theirs.run())?;
+        let thread = rnic_cabi::thread::spawn("rnic", move || theirs.run())?;
         Ok(Progress { state, thread: Some(thread) })
     }
 

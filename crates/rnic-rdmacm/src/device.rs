@@ -134,7 +134,7 @@ fn open((ip, device): (IpAddr, *mut ibv_device)) -> Result<&'static Device, c_in
         }
     };
     let new: &'static Device = Box::leak(Box::new(new));
-    let thread = std::thread::Builder::new().name("rnic-cm".to_string()).spawn(move || new.run());
+    let thread = rnic_cabi::thread::spawn("rnic-cm", move || new.run());
     thread.map_err(|_| libc::EAGAIN)?;
     if opened.is_empty() {
         // SAFETY: the function has the right type, and stays.

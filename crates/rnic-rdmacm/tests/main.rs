@@ -13,6 +13,7 @@ mod interface;
 mod ladder;
 mod pyverbs;
 mod rsockets;
+mod storage;
 mod ucx;
 
 /// The libraries that the programs get.

@@ -60,6 +60,14 @@ pub enum Reader {
     Libfabric,
     /// fio: the bandwidth.
     Fio,
+    /// `rados bench`: the bandwidth of the last of its runs.
+    Rados,
+    /// `iscsi-perf`: the average bandwidth.
+    Iscsi,
+    /// qemu's migration: the bandwidth.
+    Migration,
+    /// `dapltest -T P`: the bandwidth.
+    Dapl,
 }
 
 impl Reader {
@@ -116,9 +124,32 @@ impl Reader {
                 };
                 Some(Figure::Bandwidth(number * scale))
             }
+            // The three count MB of 2^20 bytes.
+            Reader::Rados => {
+                let line = output.lines().rfind(|line| line.starts_with("Bandwidth (MB/sec):"))?;
+                Some(Figure::Bandwidth(line.split_whitespace().last()?.parse::<f64>().ok()? * MEBI))
+            }
+            Reader::Iscsi => {
+                // iops average 2384 (149 MB/s)
+                let text = output.split("iops average").nth(1)?.split('(').nth(1)?;
+                Some(Figure::Bandwidth(text.split_whitespace().next()?.parse::<f64>().ok()? * MEBI))
+            }
+            Reader::Dapl => {
+                // raw: operation, posts, bytes, segments, posts at the same time, ..., posts per second, MB/s
+                let line = output.lines().find(|line| line.starts_with("raw:"))?;
+                Some(Figure::Bandwidth(line.split(',').nth(7)?.trim().parse::<f64>().ok()? * MEBI))
+            }
+            Reader::Migration => {
+                let line = output.lines().find(|line| line.starts_with("migrated "))?;
+                let number: f64 = line.split(" at ").nth(1)?.split_whitespace().next()?.parse().ok()?;
+                Some(Figure::Bandwidth(number / 1_000.0))
+            }
         }
     }
 }
+
+/// Gbit of 2^20 bytes.
+const MEBI: f64 = 1_048_576.0 * 8.0 / 1e9;
 
 /// The numbers of perftest's line of results.
 fn perftest(output: &str) -> Option<Vec<f64>> {
@@ -181,6 +212,15 @@ mod tests {
             Reader::Fio.read("write: IOPS=1, BW=9\n bw=95.4MiB/s (100MB/s), io=4096KiB"),
             Some(Figure::Bandwidth(0.8))
         );
+        let rados = "Bandwidth (MB/sec):     56.1615\nMax bandwidth (MB/sec): 64\nBandwidth (MB/sec):     100\n";
+        assert_eq!(Reader::Rados.read(rados), Some(Figure::Bandwidth(100.0 * MEBI)));
+        assert_eq!(Reader::Iscsi.read("iops average 457 (28 MB/s)  \n"), Some(Figure::Bandwidth(28.0 * MEBI)));
+        let dapl = "raw: RW, 1000, 65536, 1, 16, 100.0, 3280.51, 205.3, 1670.85, 1.62, 302.98 \n";
+        assert_eq!(Reader::Dapl.read(dapl), Some(Figure::Bandwidth(205.3 * MEBI)));
+        let migration = "migrated 67657866 bytes at 225.5 Mbit/s\nverified\n";
+        assert_eq!(Reader::Migration.read(migration), Some(Figure::Bandwidth(0.2255)));
+        let storage = [Reader::Rados, Reader::Iscsi, Reader::Dapl, Reader::Migration];
+        assert!(storage.iter().all(|reader| reader.read("nothing, at = (here)\n").is_none()));
         for reader in [Reader::PerftestBandwidth, Reader::Pingpong, Reader::Qperf, Reader::UcxLatency, Reader::Fio] {
             assert_eq!(reader.read("nothing = here\n"), None);
         }

@@ -137,7 +137,9 @@ fn climb(host: &Host, program: &Program) -> Row {
         return skipped(why);
     }
     let files = host.libraries.display().to_string();
-    let with = |line: &str| line.replace("{files}", &files);
+    let folder = host.logs.join("folder").display().to_string();
+    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/rnic-rdmacm/tests/programs");
+    let with = |line: &str| line.replace("{files}", &files).replace("{folder}", &folder).replace("{scripts}", scripts);
     let (server, client) = (with(program.server), with(program.client));
     let outcome = host.run(program.place, program.ready, &server, &client, program.settings, program.ends);
     let result = match outcome {
@@ -164,6 +166,13 @@ fn prepare(host: &Host, program: &Program) -> Result<(), String> {
     if program.client.starts_with("{files}/rpma") {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/rpma.c");
         return shell(&format!("cc -O1 -o ../rpma {source} -lrpma"));
+    }
+    if program.client.contains("{folder}") {
+        return shell("rm -rf folder && mkdir folder");
+    }
+    if program.client.contains("dat.conf") {
+        let line = r#"rnic u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 "127.0.0.1 0" """#;
+        return shell(&format!("echo '{line}' > ../dat.conf"));
     }
     if program.place == Place::Mpi {
         let compiler = if program.needs.contains("openmpi") { "mpicc.openmpi" } else { "mpicc.mpich" };

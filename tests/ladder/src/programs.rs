@@ -16,8 +16,8 @@ pub struct Program {
     pub place: Place,
     /// When the client may start.
     pub ready: Ready,
-    /// Command line of the server. In both command lines `{peer}` stands for the server's address, and `{files}` for
-    /// the folder of compiled programs.
+    /// Command line of the server. In both command lines `{peer}` stands for the server's address, `{files}` for the
+    /// folder of compiled programs, `{scripts}` for that of scripts, and `{folder}` for an empty folder.
     pub server: &'static str,
     /// Command line of the client, or of the program.
     pub client: &'static str,
@@ -186,6 +186,12 @@ const fn ucx(
     }
 }
 
+const fn script(
+    name: &'static str, package: &'static str, needs: &'static str, client: &'static str, reader: Reader,
+) -> Program {
+    Program { name, package, needs, place: Place::Loopback, client, expect: "verified\n", reader, ..BASE }
+}
+
 /// All programs, from the simplest to those that use most of the interface.
 pub const ALL: &[Program] = &[
     Program {
@@ -345,6 +351,58 @@ pub const ALL: &[Program] = &[
         client: "{files}/rpma client {peer}",
         expect: "read, written and flushed",
         kernel: Kernel::Pair("rpma {peer}", "rpma client {peer}"),
+        ..BASE
+    },
+    script(
+        "tgt, libiscsi and qemu-io: a disk over iSER",
+        "tgt",
+        "tgtd",
+        "unshare --mount sh {scripts}/iser.sh {folder}",
+        Reader::Iscsi,
+    ),
+    script(
+        "Ceph: monitor, OSD and rados bench",
+        "ceph-osd",
+        "ceph-osd",
+        "sh {scripts}/ceph.sh {folder}",
+        Reader::Rados,
+    ),
+    script(
+        "qemu: migration, memory registered in chunks",
+        "qemu-system-x86",
+        "qemu-system-x86_64",
+        "python3 {scripts}/migrate.py {folder} chunks",
+        Reader::Migration,
+    ),
+    script(
+        "qemu: migration, memory pinned",
+        "qemu-system-x86",
+        "qemu-system-x86_64",
+        "python3 {scripts}/migrate.py {folder} pinned",
+        Reader::Migration,
+    ),
+    Program {
+        name: "dtest",
+        package: "dapl2-utils",
+        needs: "dtest",
+        place: Place::Loopback,
+        ready: Ready::Port(15_828),
+        server: "env DAT_OVERRIDE={files}/dat.conf dtest -P rnic -b 65536 -B 10",
+        client: "env DAT_OVERRIDE={files}/dat.conf dtest -P rnic -b 65536 -B 10 -h {peer}",
+        expect: "PASSED",
+        ..BASE
+    },
+    Program {
+        name: "dapltest",
+        package: "dapl2-utils",
+        needs: "dapltest",
+        place: Place::Loopback,
+        ready: Ready::Called("rdma_listen"),
+        server: "env DAT_OVERRIDE={files}/dat.conf dapltest -T S -D rnic",
+        client: "env DAT_OVERRIDE={files}/dat.conf dapltest -T P -s {peer} -D rnic -i 5000 -p 16 RW 65536 1",
+        ends: false,
+        expect: "End of Work",
+        reader: Reader::Dapl,
         ..BASE
     },
     Program {

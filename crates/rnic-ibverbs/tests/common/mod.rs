@@ -87,12 +87,21 @@ pub(crate) fn command(line: &str) -> Command {
 
 /// Starts a command in a namespace.
 pub(crate) fn start(namespace: &Namespace, command: &mut Command) -> Running {
+    start_by(|command| namespace.child(command), command)
+}
+
+/// As [`start`], for a command that starts others: they are killed with it.
+pub(crate) fn start_group(namespace: &Namespace, command: &mut Command) -> Running {
+    start_by(|command| namespace.child_group(command), command)
+}
+
+fn start_by(spawn: impl FnOnce(&mut Command) -> std::io::Result<KilledChild>, command: &mut Command) -> Running {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let log = library().join(format!("log-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
     let out = fs::File::create(&log).unwrap();
     command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out);
-    Running { child: namespace.child(command).unwrap(), log }
+    Running { child: spawn(command).unwrap(), log }
 }
 
 impl Running {

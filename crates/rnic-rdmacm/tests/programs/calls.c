@@ -4,8 +4,10 @@
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "checks.h"
 
@@ -332,12 +334,28 @@ static void freed(void)
     REFUSED(rdma_create_id(channel, &other, NULL, RDMA_PS_TCP), EINVAL);
 }
 
+/* The library's threads, which run by now, take no signal that the program has blocked in its own. */
+static void signals(void)
+{
+    int numbers[] = { SIGUSR1, SIGUSR2, SIGTERM, SIGALRM, SIGRTMIN };
+    struct timespec wait = { .tv_sec = 30 };
+    sigset_t all;
+
+    sigfillset(&all);
+    CHECK(pthread_sigmask(SIG_SETMASK, &all, NULL) == 0);
+    for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        CHECK(kill(getpid(), numbers[i]) == 0);
+        CHECK(sigtimedwait(&all, NULL, &wait) == numbers[i]);
+    }
+}
+
 int main(void)
 {
     identifiers();
     freed();
     connections();
     endpoints();
+    signals();
     if (!wrong)
         printf("all answers are right\n");
     return wrong;
