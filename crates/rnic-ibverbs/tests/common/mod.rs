@@ -91,6 +91,7 @@ pub(crate) fn start(namespace: &Namespace, command: &mut Command) -> Running {
 }
 
 /// As [`start`], for a command that starts others: they are killed with it.
+#[allow(dead_code, reason = "the tests of librdmacm use it")]
 pub(crate) fn start_group(namespace: &Namespace, command: &mut Command) -> Running {
     start_by(|command| namespace.child_group(command), command)
 }
