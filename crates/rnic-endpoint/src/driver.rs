@@ -164,10 +164,12 @@ impl Driver {
             let mut expected = first;
             // A sender lets longer packets overtake an ACK, so that one system call sends all of them. Over a NIC a
             // request never overtakes the ACK before it: a program that waits for the completion of its Send and gets
-            // the answer first may refuse it, as tgt does. So an ACK behind other packets comes first again.
+            // the answer first may refuse it, as tgt does. So an ACK behind requests comes first again.
             let mut packets = arrival.segments();
             let behind = packets.len().saturating_sub(1);
-            let overtaken = packets.clone().last().filter(|packet| behind > 0 && rnic_verbs::acknowledges(packet));
+            let is_behind_requests = || behind > 0 && !packets.clone().any(rnic_verbs::responds);
+            let overtaken = packets.clone().last().filter(|packet| rnic_verbs::acknowledges(packet));
+            let overtaken = overtaken.filter(|_| is_behind_requests());
             if overtaken.is_some() {
                 packets.next_back();
             }

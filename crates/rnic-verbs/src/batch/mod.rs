@@ -257,6 +257,13 @@ pub fn acknowledges(packet: &[u8]) -> bool {
     matches!(operation, Some(Operation::Acknowledge | Operation::ReadAcknowledge))
 }
 
+/// Whether a packet carries a response to an RDMA Read or an atomic. Requests and ACKs of the queue pair keep their
+/// place behind it: the ACK of a later request would mean that the response is lost.
+pub fn responds(packet: &[u8]) -> bool {
+    let operation = packet.first().and_then(|opcode| Opcode::from_u8(*opcode)).map(Opcode::operation);
+    matches!(operation, Some(Operation::ReadResponse | Operation::AtomicAcknowledge))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

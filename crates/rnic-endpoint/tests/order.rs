@@ -1,0 +1,81 @@
+//! Tests of the order in which a device handles an ACK and the packets that one system call has sent with it.
+
+use rnic_endpoint::port::loopback::{LoopbackConfig, LoopbackPort, pair};
+use rnic_endpoint::{
+    Access, Acknowledge, CompletionQueue, Config, Device, MemoryRegion, Mode, PathOptions, QpOptions, QueuePair,
+    Security, SendOp, Status, Time,
+};
+use rnic_verbs::{Completion, Opcode};
+
+struct End {
+    device: Device,
+    cq: CompletionQueue,
+    qp: QueuePair,
+    region: MemoryRegion,
+}
+
+fn end(port: LoopbackPort) -> End {
+    let config = Config {
+        mode: Mode::Polled,
+        acknowledge: Acknowledge::WithNextPoll,
+        security: Security::None,
+        ..Config::default()
+    };
+    let device = Device::on_port(Box::new(port), config).unwrap();
+    let cq = device.completion_queue(16).unwrap();
+    let domain = device.protection_domain();
+    let region = domain.register(vec![7; 4_096], Access::ALL).unwrap();
+    let qp = domain.queue_pair(&QpOptions::new(&cq)).unwrap();
+    End { device, cq, qp, region }
+}
+
+fn connected() -> [End; 2] {
+    let (here, there) = pair(LoopbackConfig::default());
+    let ends = [end(here), end(there)];
+    let options = PathOptions { mtu: Some(1_024), ..PathOptions::default() };
+    ends[0].qp.connect(&ends[1].qp.address(), &options).unwrap();
+    ends[1].qp.connect(&ends[0].qp.address(), &options).unwrap();
+    ends
+}
+
+/// The next `N` completions of a device.
+fn completions<const N: usize>(end: &End) -> [Completion; N] {
+    std::array::from_fn(|_| end.cq.wait_one(Time::from_ms(20_000)).unwrap())
+}
+
+/// The answer to a message is longer than the message's ACK, and leaves before it in the same system call. The program
+/// sees that its message has arrived before it gets the answer, as with a NIC.
+#[test]
+fn a_message_completes_before_its_answer() {
+    let [asking, answering] = connected();
+    let all = |end: &End| end.region.slice(0, 512).unwrap();
+    for end in [&asking, &answering] {
+        end.qp.post_recv(1, &[all(end)]).unwrap();
+    }
+    asking.qp.post(2, SendOp::Send, &[all(&asking)]).unwrap();
+    asking.device.progress().unwrap();
+    // This round ends after the message, whose ACK the next one sends.
+    answering.device.progress().unwrap();
+    assert_eq!(completions::<1>(&answering)[0].opcode, Opcode::Recv);
+    answering.qp.post(3, SendOp::Send, &[all(&answering)]).unwrap();
+    answering.device.progress().unwrap();
+    let order = completions::<2>(&asking).map(|completion| (completion.wr_id, completion.status));
+    assert_eq!(order, [(2, Status::Success), (1, Status::Success)]);
+}
+
+/// An ACK behind the response to an RDMA Read keeps its place: in front of it, it would mean that the response is lost.
+#[test]
+fn an_ack_does_not_overtake_a_response() {
+    let [asking, answering] = connected();
+    let (addr, rkey) = (answering.region.addr(), answering.region.rkey());
+    let part = |from| asking.region.slice(from, 512).unwrap();
+    asking.qp.post(1, SendOp::Read { addr, rkey }, &[part(0)]).unwrap();
+    asking.qp.post(2, SendOp::Write { addr: addr + 1_024, rkey }, &[part(512)]).unwrap();
+    asking.device.progress().unwrap();
+    answering.device.progress().unwrap();
+    answering.device.progress().unwrap();
+    let order = completions::<2>(&asking).map(|completion| (completion.wr_id, completion.status));
+    assert_eq!(order, [(1, Status::Success), (2, Status::Success)]);
+    let counters = asking.device.counters();
+    assert_eq!((counters.verbs.retransmitted, counters.verbs.timeouts), (0, 0));
+}
