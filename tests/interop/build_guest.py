@@ -57,7 +57,8 @@ PROGRAMS = [
     "etc/libibverbs.d/rxe.driver",
 ]
 
-# What the guest of the ladder (tests/ladder) has besides. The guest of the test bed stays small, because each case boots one.
+# What the guest of the ladder (tests/ladder) has besides. The guest of the test bed stays small, because each case
+# boots one.
 LADDER_PACKAGES = [
     "fio",
     "libfabric-bin",

@@ -6,8 +6,7 @@
 //! with [`Closing`]. It trusts none of them: an entry that no manager of this mark and address could have written is
 //! ignored.
 
-use crate::manager::Transmit;
-use crate::message::{MadBytes, Message, Parsed, private, reason};
+use crate::message::{MadBytes, Message, Parsed, Transmit, private, reason};
 use crate::{ip, stray};
 use rnic_transport::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -15,8 +14,8 @@ use std::net::IpAddr;
 
 /// Bytes of an entry.
 pub const LEN: usize = 40;
-/// Maximum number of entries: that of the connections of a manager.
-pub const MAX: usize = crate::manager::MAX_CONNECTIONS;
+/// Maximum number of entries, and of the connections of a manager: half of the communication IDs of a process.
+pub const MAX: usize = 1 << 15;
 
 /// Retransmissions of a DREQ to a peer that does not answer.
 const RETRIES: u32 = 15;

@@ -29,5 +29,6 @@ pub mod packet;
 pub mod rsocket;
 pub mod stray;
 
-pub use manager::{Event, Manager, ManagerError, Transmit};
+pub use manager::{Event, Manager, ManagerError};
+pub use message::Transmit;
 pub use message::{Message, Parsed};

@@ -2,9 +2,19 @@
 //! volume 1, section 12.6 to 12.11).
 
 use rnic_wire::{MAD_LEN, MAX_24, Mad};
+use std::net::IpAddr;
 
 /// Bytes of a MAD.
 pub type MadBytes = [u8; MAD_LEN];
+
+/// A MAD to send to UDP port 4791 of a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transmit {
+    /// The address.
+    pub peer: IpAddr,
+    /// The MAD.
+    pub mad: MadBytes,
+}
 
 /// Bytes before the data of a MAD.
 const HEADER: usize = 24;

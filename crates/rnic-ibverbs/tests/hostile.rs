@@ -115,7 +115,7 @@ fn wrong_messages_do_not_stop_the_broker() {
         let mut server = start(namespace, &mut command(line));
         await_port(namespace, 18_515, &mut server);
         namespace.run(|| {
-            let name = SocketAddr::from_abstract_name("rnic/verbs/3/127.0.0.1").unwrap();
+            let name = SocketAddr::from_abstract_name("rnic/verbs/4/127.0.0.1").unwrap();
             // A socket of another type cannot connect. The library's sockets keep the boundaries of messages.
             assert!(UnixStream::connect_addr(&name).is_err());
         });
@@ -124,7 +124,7 @@ import socket, os, sys
 keep = []
 for n in range(200):
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    s.connect('\\0rnic/verbs/3/127.0.0.1')
+    s.connect('\\0rnic/verbs/4/127.0.0.1')
     try:
         if n % 4 == 1: s.send(os.urandom(n % 90 + 1))
         if n % 4 == 2: s.send(bytes([1, 255, 255, 255, 255, 1, 0]))

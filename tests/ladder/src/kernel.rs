@@ -129,8 +129,8 @@ fn climb(bench: &Bench, guests: &mut Option<[Guest; 2]>, program: &Program) -> R
     })
 }
 
-/// The line that says why a program has failed, in front of which UCX and MPI have more to say and behind which they have
-/// the calls that led to it; otherwise the last lines.
+/// The line that says why a program has failed, in front of which UCX and MPI have more to say and behind which they
+/// have the calls that led to it; otherwise the last lines.
 fn cause(output: &str) -> String {
     const SIGNS: [&str; 4] = ["Assertion", "Caught signal", " ERROR ", "not found"];
     let line = output.lines().find(|line| SIGNS.iter().any(|sign| line.contains(sign)));

@@ -18,7 +18,7 @@ mod timers;
 use crate::connection::{Connection, State};
 use crate::ledger::{self, Entry, Slots};
 use crate::message::{
-    About, MadBytes, Message, Parsed, Reject, Reply, Request, ServiceReply, private, reason, service_status,
+    About, MadBytes, Message, Parsed, Reject, Reply, Request, ServiceReply, Transmit, private, reason, service_status,
 };
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
@@ -47,7 +47,7 @@ impl Default for Limits {
     /// ended connections and answered look-ups rest for two seconds; peers are probed every 5 s.
     fn default() -> Limits {
         Limits {
-            connections: MAX_CONNECTIONS,
+            connections: ledger::MAX,
             retries: 15,
             response_timeout: 17,
             time_wait: Time::from_ms(2_000),
@@ -56,8 +56,6 @@ impl Default for Limits {
     }
 }
 
-/// Half of the communication IDs of a process.
-pub(crate) const MAX_CONNECTIONS: usize = 1 << 15;
 /// The code of the time that an MRA asks for: 69 s, as Linux does.
 const SERVICE_TIMEOUT: u8 = 24;
 /// Requests that wait for the program, if it does not say how many it admits.
@@ -88,15 +86,6 @@ pub enum ManagerError {
         /// The maximum.
         max: usize,
     },
-}
-
-/// A MAD to send to UDP port 4791 of a peer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Transmit {
-    /// The address.
-    pub peer: IpAddr,
-    /// The MAD.
-    pub mad: MadBytes,
 }
 
 /// Something that the program should know. `token` is what the program calls the connection.

@@ -1,7 +1,8 @@
 //! The states of connections and what leaves them.
 
-use super::{Event, MAX_CONNECTIONS, Manager, ManagerError, Transmit};
+use super::{Event, Manager, ManagerError, Transmit};
 use crate::connection::{Connection, Probe, State, Waiting, time_of};
+use crate::ledger;
 use crate::message::{About, MadBytes, Message, Parsed, Reject, private, reason};
 use rand_core::Rng;
 use rnic_transport::time::Time;
@@ -9,7 +10,7 @@ use std::net::IpAddr;
 
 impl Manager {
     pub(super) fn new_id(&mut self) -> Result<u32, ManagerError> {
-        if self.connections.len() >= self.limits.connections.min(MAX_CONNECTIONS) {
+        if self.connections.len() >= self.limits.connections.min(ledger::MAX) {
             return Err(ManagerError::Full(self.connections.len()));
         }
         loop {
