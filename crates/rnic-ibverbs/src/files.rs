@@ -28,9 +28,11 @@ const NOTHING: Option<&str> = None;
 /// ```no_run
 /// use std::os::unix::process::CommandExt;
 ///
+/// # fn main() -> Result<(), String> {
 /// rnic_ibverbs::files::show()?;
 /// let error = std::process::Command::new("ucx_info").arg("-d").exec();
-/// # Err::<(), String>(error.to_string())
+/// # Err(error.to_string())
+/// # }
 /// ```
 ///
 /// # Errors
