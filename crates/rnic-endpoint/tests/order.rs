@@ -68,9 +68,9 @@ fn a_message_completes_before_its_answer() {
 fn an_ack_does_not_overtake_a_response() {
     let [asking, answering] = connected();
     let (addr, rkey) = (answering.region.addr(), answering.region.rkey());
-    let part = |from| asking.region.slice(from, 512).unwrap();
-    asking.qp.post(1, SendOp::Read { addr, rkey }, &[part(0)]).unwrap();
-    asking.qp.post(2, SendOp::Write { addr: addr + 1_024, rkey }, &[part(512)]).unwrap();
+    asking.qp.post(1, SendOp::Read { addr, rkey }, &[asking.region.slice(0, 512).unwrap()]).unwrap();
+    // Its packet is as long as that of the read, so that both arrive together, and their answers leave together.
+    asking.qp.post(2, SendOp::Write { addr, rkey }, &[]).unwrap();
     asking.device.progress().unwrap();
     answering.device.progress().unwrap();
     answering.device.progress().unwrap();
