@@ -3,7 +3,9 @@
 use crate::environment::Environment;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use std::net::{IpAddr, Ipv6Addr};
+use std::os::fd::AsRawFd;
 
 /// An address of this host.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,7 +77,30 @@ fn is_usual(address: &HostAddress) -> bool {
     }
 }
 
+/// The MTU of a network interface in the network namespace of this process; `None` if it has just gone. sysfs is no
+/// source for it, because a process that has entered a namespace may still see the sysfs of another one.
+fn mtu(socket: &impl AsRawFd, interface: &str) -> Option<u32> {
+    // SAFETY: all bytes 0 are a value of this structure of C.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // The name ends with a byte 0.
+    let room = request.ifr_name.len() - 1;
+    if interface.len() > room {
+        return None;
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: the kernel reads the name and writes the MTU, within the structure.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) };
+    if done != 0 {
+        return None;
+    }
+    // SAFETY: the kernel has written this part of the union.
+    u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).ok()
+}
+
 fn all() -> nix::Result<Vec<HostAddress>> {
+    let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     let mut all = Vec::new();
     for entry in getifaddrs()? {
         if !entry.flags.contains(InterfaceFlags::IFF_UP) {
@@ -84,11 +109,11 @@ fn all() -> nix::Result<Vec<HostAddress>> {
         let v4 = entry.address.as_ref().and_then(|address| address.as_sockaddr_in()).map(|v4| IpAddr::V4(v4.ip()));
         let v6 = || entry.address.as_ref().and_then(|address| address.as_sockaddr_in6()).map(|v6| IpAddr::V6(v6.ip()));
         let Some(ip) = v4.or_else(v6) else { continue };
-        let mtu = std::fs::read_to_string(format!("/sys/class/net/{}/mtu", entry.interface_name));
+        let mtu = mtu(&socket, &entry.interface_name);
         let address = HostAddress {
             ip,
             index: if_nametoindex(entry.interface_name.as_str()).unwrap_or(0),
-            mtu: mtu.ok().and_then(|mtu| mtu.trim().parse().ok()).unwrap_or(1_500),
+            mtu: mtu.unwrap_or(1_500),
             is_loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
             interface: entry.interface_name,
         };
@@ -121,6 +146,19 @@ mod tests {
         assert_eq!(of("10.0.0.1", 4_096 + around + 20).path_mtu(), 4_096);
         assert_eq!(of("fd00::1", 4_096 + around + 20).path_mtu(), 2_048);
         assert_eq!(of("fd00::1", 4_096 + around + 40).path_mtu(), 4_096);
+    }
+
+    /// In a namespace that this process has entered, sysfs is that of another one.
+    #[test]
+    fn the_mtu_is_that_of_the_namespace() {
+        rnic_netns::with_pair(9_000, |pair| {
+            let of = |ip: IpAddr| {
+                let devices = Some(vec![ip.to_string()]);
+                addresses(&Environment { devices, ..Environment::default() }).unwrap()[0].mtu
+            };
+            assert_eq!(pair.a.run(|| of(rnic_netns::Pair::A4)), 9_000);
+            assert_eq!(pair.b.run(|| of(rnic_netns::Pair::B6)), 9_000);
+        });
     }
 
     #[test]
