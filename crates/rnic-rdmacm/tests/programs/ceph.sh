@@ -3,6 +3,8 @@
 set -eu
 folder=$1
 messenger=${2:-async+rdma}
+# What the OSD may have in memory. A full OSD drops writes, and three seconds of a fast one write more than 1 GiB.
+memory=8589934592
 mkdir -p "$folder/mon" "$folder/osd" "$folder/run"
 cd "$folder"
 cat >ceph.conf <<END
@@ -28,6 +30,7 @@ mon_data_avail_crit = 1
 mon_allow_pool_size_one = true
 osd_data = $folder/osd
 osd_objectstore = memstore
+memstore_device_bytes = $memory
 osd_pool_default_size = 1
 osd_pool_default_min_size = 1
 osd_crush_chooseleaf_type = 0
