@@ -21,14 +21,9 @@ pub const fn port(service: u64) -> u16 {
 /// identifiers. A peer whose messages have the GUID of its own address runs this library too: no other device makes
 /// GUIDs so.
 pub fn guid(ip: IpAddr) -> u64 {
-    let octets = match ip {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-        IpAddr::V6(ip) => ip.octets(),
-    };
     // FNV-1a, with 64 bits.
-    let hash = octets
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    let add = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = gid(ip).into_iter().fold(0xcbf2_9ce4_8422_2325, add);
     hash | 0x0200_0000_0000_0000
 }
 

@@ -1,74 +1,24 @@
 //! The ledger of a process that is killed: what a manager writes, and what others do with it.
 
+mod common;
+
+use common::{SERVICE, addresses};
 use proptest::prelude::*;
 use rnic_cm::ledger::{Closing, Entry, LEN, MAX};
-use rnic_cm::manager::{Limits, padded};
-use rnic_cm::message::{About, MadBytes, Path, Reject, Reply, Request, private, reason};
+use rnic_cm::manager::Limits;
+use rnic_cm::message::{About, MadBytes, Reject, Reply, Request, private, reason};
 use rnic_cm::{Event, Manager, Message, Parsed, ip};
 use rnic_transport::Time;
 use std::net::IpAddr;
 
-const SERVICE: u64 = ip::service(0x0106, 7_174);
 const MARKS: [u16; 2] = [50_000, 50_001];
 
-fn addresses() -> [IpAddr; 2] {
-    ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap())
-}
-
 fn request(guid: u64) -> Request {
-    let [a, b] = addresses();
-    let path = Path {
-        lids: [0xffff; 2],
-        local_gid: ip::gid(a),
-        remote_gid: ip::gid(b),
-        flow_label: 0,
-        rate: 7,
-        traffic_class: 0,
-        hop_limit: 64,
-        service_level: 0,
-        subnet_local: false,
-        ack_timeout: 17,
-    };
-    Request {
-        local_id: 0,
-        service: SERVICE,
-        ca_guid: guid,
-        qkey: 0,
-        qpn: 0x111,
-        responder_resources: 4,
-        initiator_depth: 4,
-        remote_response_timeout: 0,
-        transport: 0,
-        flow_control: false,
-        psn: 7,
-        local_response_timeout: 0,
-        retry_count: 7,
-        pkey: 0xffff,
-        mtu: 3,
-        rnr_retry_count: 7,
-        max_cm_retries: 0,
-        srq: false,
-        path,
-        private: padded(b"").unwrap(),
-    }
+    common::request(guid, b"")
 }
 
 fn reply(guid: u64) -> Reply {
-    Reply {
-        local_id: 0,
-        remote_id: 0,
-        qkey: 0,
-        qpn: 0x222,
-        psn: 8,
-        responder_resources: 4,
-        initiator_depth: 4,
-        ack_delay: 15,
-        flow_control: false,
-        rnr_retry_count: 7,
-        srq: false,
-        ca_guid: guid,
-        private: padded(b"").unwrap(),
-    }
+    common::reply(guid, b"")
 }
 
 /// Two managers with their ledgers, between which nothing is lost.

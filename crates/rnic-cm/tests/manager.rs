@@ -1,75 +1,26 @@
 //! The state machine: two managers that exchange messages in virtual time, with losses, and strangers that send what
 //! they like.
 
+mod common;
+
+use common::{SERVICE, addresses};
 use proptest::prelude::*;
 use rnic_cm::ip;
-use rnic_cm::manager::{Limits, padded};
-use rnic_cm::message::{About, MadBytes, Path, Reject, Reply, Request, private, reason, service_status};
+use rnic_cm::manager::Limits;
+use rnic_cm::message::{About, MadBytes, Reject, Reply, Request, private, reason, service_status};
 use rnic_cm::{Event, Manager, ManagerError, Message, Parsed};
 use rnic_transport::Time;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-const SERVICE: u64 = ip::service(0x0106, 7_174);
 const LISTENER: u64 = 100;
 
-fn addresses() -> [IpAddr; 2] {
-    ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap())
-}
-
 fn request(service: u64) -> Request {
-    let [a, b] = addresses();
-    Request {
-        local_id: 0,
-        service,
-        ca_guid: 1,
-        qkey: 0,
-        qpn: 0x111,
-        responder_resources: 4,
-        initiator_depth: 4,
-        remote_response_timeout: 0,
-        transport: 0,
-        flow_control: false,
-        psn: 7,
-        local_response_timeout: 0,
-        retry_count: 7,
-        pkey: 0xffff,
-        mtu: 3,
-        rnr_retry_count: 7,
-        max_cm_retries: 0,
-        srq: false,
-        path: Path {
-            lids: [0xffff; 2],
-            local_gid: ip::gid(a),
-            remote_gid: ip::gid(b),
-            flow_label: 0,
-            rate: 7,
-            traffic_class: 0,
-            hop_limit: 64,
-            service_level: 0,
-            subnet_local: false,
-            ack_timeout: 17,
-        },
-        private: padded(b"ask").unwrap(),
-    }
+    Request { service, ..common::request(1, b"ask") }
 }
 
 fn reply() -> Reply {
-    Reply {
-        local_id: 0,
-        remote_id: 0,
-        qkey: 0,
-        qpn: 0x222,
-        psn: 8,
-        responder_resources: 4,
-        initiator_depth: 4,
-        ack_delay: 15,
-        flow_control: false,
-        rnr_retry_count: 7,
-        srq: false,
-        ca_guid: 2,
-        private: padded(b"answer").unwrap(),
-    }
+    common::reply(2, b"answer")
 }
 
 /// Two hosts. `lost` says whether the next message is lost.

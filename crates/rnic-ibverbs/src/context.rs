@@ -146,16 +146,12 @@ impl ContextState {
 
 /// An address as a GID, as RoCEv2 writes it.
 pub(crate) fn gid(ip: IpAddr) -> ibv_gid {
-    let raw = match ip {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-        IpAddr::V6(ip) => ip.octets(),
-    };
-    ibv_gid { raw }
+    ibv_gid { raw: rnic_cm::ip::gid(ip) }
 }
 
 /// The address in a GID.
 pub(crate) fn ip(gid: &ibv_gid) -> IpAddr {
-    IpAddr::V6(gid.raw.into()).to_canonical()
+    rnic_cm::ip::address(gid.raw)
 }
 
 /// The state behind a pointer of C.
