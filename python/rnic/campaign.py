@@ -269,13 +269,22 @@ Told = list[tuple[str, str, "float | None", float]]
 
 
 def work(
-    store: str, url: str | None, name: str, engine: str, records: bool, batch: Batch, metric: str | None, code: str
+    store: str,
+    url: str | None,
+    name: str,
+    engine: str,
+    records: bool,
+    batch: Batch,
+    metric: str | None,
+    code: str,
+    stop: _rnic.Stop | None = None,
 ) -> Told:
-    """Simulates a batch of runs on a worker. It is the function that engines execute."""
+    """Simulates a batch of runs on a worker. It is the function that engines execute. `stop` ends it in threads of
+    this process."""
     if url is None:
-        return _rnic.work(store, name, engine, records, batch, metric, code)
+        return _rnic.work(store, name, engine, records, batch, metric, code, stop)
     with tempfile.TemporaryDirectory(prefix="rnic-worker-") as folder:
-        told = _rnic.work(folder, name, engine, records, batch, metric, code)
+        told = _rnic.work(folder, name, engine, records, batch, metric, code, stop)
         # Records come before results, so that a result without its record cannot be found.
         push(url, folder, [file for key, *_ in batch[1] for file in _rnic.result_files(key, records)])
         return told

@@ -21,15 +21,23 @@ class Engine:
     """An executor of campaigns: how many workers it has, and whether it can be started again."""
 
     def __init__(
-        self, name: str, executor: Executor, workers: int, *, make: Callable[[], Executor] | None = None
+        self,
+        name: str,
+        executor: Executor,
+        workers: int,
+        *,
+        make: Callable[[], Executor] | None = None,
+        stop: _rnic.Stop | None = None,
     ) -> None:
         self.name = name
         self.workers = max(workers, 1)
         self._executor = executor
         self._make = make
+        self._stop = stop
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        return self._executor.submit(function, *arguments)
+        """Submits a batch. `function` has a last parameter `stop`."""
+        return self._executor.submit(function, *arguments, self._stop)
 
     def is_lost(self, error: BaseException) -> bool:
         """Whether the error says that a worker was killed."""
@@ -58,22 +66,19 @@ class Engine:
 
     def interrupt(self) -> None:
         """Ends the batches that go on, if this engine has started their workers. Their runs leave no result."""
-        if self._make is None:
-            return
-        if isinstance(self._executor, ProcessPoolExecutor):
+        if self._stop is not None:
+            self._stop.set()
+        elif self._make is not None:
             for pid in list(getattr(self._executor, "_processes", None) or {}):
                 try:
                     os.kill(pid, signal.SIGINT)
                 except ProcessLookupError:
                     pass
-        else:
-            _rnic.interrupt_work(True)
 
     def close(self) -> None:
         """Ends the workers that this engine has started."""
         if self._make is not None:
             self._executor.shutdown(wait=True, cancel_futures=True)
-            _rnic.interrupt_work(False)
 
 
 def _processes(workers: int) -> Executor:
@@ -87,7 +92,8 @@ def engine_of(engine: object, workers: int | None) -> Engine:
         raise ValueError(f"workers = {workers}; accepted: 1 or more")
     count = workers or os.cpu_count() or 1
     if engine == "threads":
-        return Engine("threads", ThreadPoolExecutor(count), count, make=lambda: ThreadPoolExecutor(count))
+        threads = ThreadPoolExecutor(count)
+        return Engine("threads", threads, count, make=lambda: ThreadPoolExecutor(count), stop=_rnic.Stop())
     if engine == "processes":
         return Engine("processes", _processes(count), count, make=lambda: _processes(count))
     if hasattr(engine, "get_executor") and hasattr(engine, "nthreads"):

@@ -253,14 +253,24 @@ fn unpack(documents: &[String], runs: &[(String, usize, u64)], catalogue: &Catal
     runs.iter().map(run).collect()
 }
 
-/// Whether the batches that threads of this process simulate have to end.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// Ends the batches that threads of this process simulate for one call of `Campaign.run`: Python tells only its main
+/// thread of Ctrl-C. It stays set, because the executor does not know a thread that Ctrl-C met at its start, and cannot
+/// wait for it.
+#[pyclass(frozen, module = "rnic._rnic")]
+#[derive(Debug, Default)]
+pub(crate) struct Stop(AtomicBool);
 
-/// Ends the batches that go on in this process, and every further one until it is called with false. Python tells only
-/// its main thread of Ctrl-C.
-#[pyfunction]
-pub(crate) fn interrupt_work(interrupted: bool) {
-    INTERRUPTED.store(interrupted, Ordering::Relaxed);
+#[pymethods]
+impl Stop {
+    #[new]
+    fn new() -> Stop {
+        Stop::default()
+    }
+
+    /// Ends the batches that go on, and every further one.
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// What a worker tells its coordinator about a run: key, state, metric, CPU seconds.
@@ -270,12 +280,14 @@ struct Note<'n> {
     keys: &'n [String],
     metric: Option<&'n str>,
     cancelled: &'n AtomicBool,
+    stop: Option<&'n Stop>,
     told: Mutex<Vec<Told>>,
 }
 
 impl Listener for Note<'_> {
     fn event(&self, _run: usize, _event: &RunEvent) -> ControlFlow<()> {
-        let ends = self.cancelled.load(Ordering::Relaxed) || INTERRUPTED.load(Ordering::Relaxed);
+        let stopped = self.stop.is_some_and(|stop| stop.0.load(Ordering::Relaxed));
+        let ends = stopped || self.cancelled.load(Ordering::Relaxed);
         if ends { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
@@ -295,10 +307,11 @@ impl Listener for Note<'_> {
 /// Simulates a batch of runs in this thread and stores their results in the folder `store`. Returns for each run its
 /// key, `completed`, `failed` or `interrupted`, the value of `metric`, and its CPU seconds.
 #[pyfunction]
+#[pyo3(signature = (store, campaign, engine, records, batch, metric, code, stop = None))]
 #[expect(clippy::too_many_arguments, reason = "the Python layer names them")]
 pub(crate) fn work(
     py: Python<'_>, store: PathBuf, campaign: &str, engine: &str, records: bool, batch: Batch, metric: Option<&str>,
-    code: &str,
+    code: &str, stop: Option<Py<Stop>>,
 ) -> PyResult<Vec<Told>> {
     if code != CODE {
         return Err(PyRuntimeError::new_err(format!(
@@ -313,7 +326,8 @@ pub(crate) fn work(
     let folder = Folder::at(&store);
     let place = Place { folder: &folder, campaign, engine, records, program: "" };
     let cancelled = AtomicBool::new(false);
-    let note = Note { keys: &keys, metric, cancelled: &cancelled, told: Mutex::default() };
+    let stop = stop.as_ref().map(Py::get);
+    let note = Note { keys: &keys, metric, cancelled: &cancelled, stop, told: Mutex::default() };
     let mut interrupted = None;
     let ended = py.detach(|| {
         std::thread::scope(|scope| {

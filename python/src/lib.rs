@@ -26,7 +26,7 @@ mod _rnic {
     #[pymodule_export]
     use super::arrow::Table;
     #[pymodule_export]
-    use super::campaign::{Campaign, CampaignFolder, Coordinator, code, interrupt_work, result_files, work};
+    use super::campaign::{Campaign, CampaignFolder, Coordinator, Stop, code, result_files, work};
     #[pymodule_export]
     use super::command::command;
     #[pymodule_export]

@@ -264,6 +264,28 @@ def test_ctrl_c_ends_the_runs(folder: Path, engine: str) -> None:
     assert (status["missing"], status["workers"]) == (2, [])
 
 
+def test_ctrl_c_while_a_thread_starts_ends_its_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor does not know the thread that Ctrl-C met at its start."""
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        started.append(thread)
+        if len(started) == 2:
+            while sum("start" in path.read_text() for path in Path("results").glob("workers/*")) < 2:
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        rnic.Campaign(small(flows=50_000_000), name="long").run("results", "threads", workers=2)
+    for thread in started:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in started)
+    assert rnic.load_campaign("results").status()[0]["missing"] == 2
+
+
 def test_a_full_disk_leaves_no_half_result(folder: Path) -> None:
     campaign(runs=8).save("load.jsonl")
     # Files may have at most 1024 bytes: the results are larger.
