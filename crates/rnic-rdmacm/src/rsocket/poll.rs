@@ -1,20 +1,21 @@
 //! Waiting for several rsockets and descriptors of the system.
 
+use super::watched::Source;
 use super::{Inner, Rsocket, Socket, State, find};
 use crate::verbs::{call, fail};
 use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, c_int, c_short, fd_set, nfds_t, pollfd, timeval};
-use rnic_cabi::entry::{entry, lock};
+use rnic_cabi::entry::entry;
 use std::time::{Duration, Instant};
 
 impl Socket {
     /// What has happened of `wanted`, besides errors and the end.
     fn events(&self, wanted: c_short) -> c_short {
-        let mut inner = lock(&self.inner);
+        let mut inner = self.inner.lock();
         if inner.state == State::Listening {
             return poll_one(inner.cm_fd(), POLLIN) & wanted;
         }
         inner.progress();
-        self.turn(&inner);
+        self.inner.wake(&inner);
         events(&inner, wanted)
     }
 }
@@ -74,7 +75,7 @@ fn wait(entries: &mut [pollfd], until: Option<Instant>) -> Result<c_int, c_int> 
                 continue;
             };
             let armed = match socket {
-                Rsocket::Stream(socket) => lock(&socket.inner).arm(),
+                Rsocket::Stream(socket) => socket.inner.lock().arm(),
                 Rsocket::Datagrams(socket) => socket.arm(),
             };
             match armed {
@@ -92,19 +93,9 @@ fn wait(entries: &mut [pollfd], until: Option<Instant>) -> Result<c_int, c_int> 
             return Err(crate::verbs::errno());
         }
         for socket in sockets.iter().flatten() {
-            let socket = match socket {
-                Rsocket::Stream(socket) => socket,
-                Rsocket::Datagrams(socket) => {
-                    socket.silence();
-                    continue;
-                }
-            };
-            let mut inner = lock(&socket.inner);
-            // A thread that waits for the rsocket alone silences it by itself.
-            if !inner.is_watched
-                && let Some(stream) = &mut inner.stream
-            {
-                stream.silence();
+            match socket {
+                Rsocket::Stream(socket) => socket.inner.silence(),
+                Rsocket::Datagrams(socket) => socket.silence(),
             }
         }
     }

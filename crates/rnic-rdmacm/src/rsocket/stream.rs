@@ -145,11 +145,11 @@ pub(super) struct Stream {
     /// The place behind the send buffer that the next one takes. They complete in order.
     place: u32,
     peer: ConnectData,
-    /// The entry of the list of targets that was taken last.
+    /// The entry of the target list that was taken last.
     target: usize,
-    /// What is left of the piece of the peer's ring to which the next Write goes.
+    /// The target that is being filled, from the address of the next Write on.
     goal: Target,
-    /// Entries of the list of targets that the peer has written and that were not taken.
+    /// Entries of the target list that the peer has written and that were not taken.
     announced: usize,
     /// The peer's mappings, each copied out of the list when the completion of its Write had told of it.
     mappings: Vec<[u8; MAPPING_LEN]>,
@@ -326,8 +326,8 @@ impl Stream {
         }
     }
 
-    /// Takes the next piece of the peer's ring when the current one is full. The peer writes the entry with it into the
-    /// list. An entry is read only after the completion of its Write, because before it may be half written.
+    /// Takes the next target when the current one is full. The peer writes the targets into the target list. An entry
+    /// is read only after the completion of its Write, because before it may be half written.
     fn take_target(&mut self) {
         while self.goal.len == 0 && self.announced > 0 {
             self.announced -= 1;
