@@ -183,20 +183,23 @@ impl Inner {
         }
     }
 
-    /// Handles the events of the identifier of a connection.
-    fn take_events(&mut self) {
+    /// Handles the events of the identifier of a connection. Returns whether there were any.
+    fn take_events(&mut self) -> bool {
+        let mut had_events = false;
         // SAFETY: the identifier exists, with a channel of its own.
         let is_quiet = |inner: &Inner| unsafe { channel::is_quiet(inner.id) };
         while matches!(self.state, State::Connecting | State::Accepting | State::Connected) && !is_quiet(self) {
             // SAFETY: the identifier exists. Its channel is non-blocking.
             let outcome = match unsafe { channel::complete(self.id) } {
-                Err(libc::EAGAIN | libc::EINTR) => return,
+                Err(libc::EAGAIN | libc::EINTR) => return had_events,
                 other => other,
             };
+            had_events = true;
             // SAFETY: as above; the event is there until the next one is taken.
             let event = unsafe { (*self.id).event };
             if event.is_null() {
-                return self.end(State::Broken, outcome.err().unwrap_or(libc::EIO));
+                self.end(State::Broken, outcome.err().unwrap_or(libc::EIO));
+                return true;
             }
             // SAFETY: as above.
             let about = unsafe { Outcome::of(event) };
@@ -218,6 +221,7 @@ impl Inner {
                 }
             }
         }
+        had_events
     }
 
     /// The peer has accepted, and says this.
@@ -235,31 +239,28 @@ impl Inner {
 
 impl Source for Inner {
     /// Handles completions and events of the identifier, and gives credits.
-    fn progress(&mut self) {
-        self.take_events();
+    fn progress(&mut self) -> bool {
+        let had_events = self.take_events();
         if let Some(stream) = &mut self.stream {
             for news in stream.poll() {
                 self.hear(news);
             }
         }
         self.give_credits();
+        had_events
     }
 
-    fn arm(&mut self) -> Option<Vec<c_int>> {
+    fn arm(&mut self) -> (Vec<c_int>, bool) {
         let mut fds = vec![self.cm_fd()];
-        if let Some(stream) = &mut self.stream {
-            if stream.arm() {
-                return None;
-            }
+        let is_new = self.stream.as_mut().is_some_and(|stream| {
             fds.push(stream.fd());
-        }
-        Some(fds)
+            stream.arm()
+        });
+        (fds, is_new)
     }
 
-    fn silence(&mut self) {
-        if let Some(stream) = &mut self.stream {
-            stream.silence();
-        }
+    fn silence(&mut self) -> bool {
+        self.stream.as_mut().is_some_and(Stream::silence)
     }
 }
 

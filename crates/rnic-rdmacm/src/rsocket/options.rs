@@ -2,7 +2,6 @@
 
 use super::datagram::Datagrams;
 use super::stream::Sizes;
-use super::watched::Source;
 use super::{Socket, State, either};
 use crate::id::{self, rdma_set_option};
 use crate::sockets;
@@ -202,7 +201,7 @@ pub unsafe extern "C" fn rgetsockopt(
             return Err(libc::EFAULT);
         }
         let mut inner = socket.inner.lock();
-        inner.progress();
+        socket.inner.progress(&mut inner);
         let options = inner.options;
         // SAFETY: by the contract of librdmacm; no more is written than there is room.
         let put = |bytes: &[u8]| unsafe {

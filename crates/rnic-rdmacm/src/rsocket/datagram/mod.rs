@@ -202,7 +202,7 @@ impl Inner {
 }
 
 impl Source for Inner {
-    fn progress(&mut self) {
+    fn progress(&mut self) -> bool {
         for at in 0..self.queues.len() {
             let mut slots = Vec::new();
             self.queues[at].poll(|slot, len| slots.push((slot, len)));
@@ -218,6 +218,7 @@ impl Source for Inner {
             }
         }
         let mut buffer = [0; datagram::LONGEST + datagram::HEADER];
+        let mut has_received = false;
         for _ in 0..BATCH {
             match self.udp.recv_from(&mut buffer) {
                 Ok((len, source)) => {
@@ -225,19 +226,21 @@ impl Source for Inner {
                     let _ = self.handle(&buffer[..len], plain(source));
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
-                Err(_) => return,
+                Err(_) => break,
             }
+            has_received = true;
         }
+        has_received
     }
 
-    fn arm(&mut self) -> Option<Vec<c_int>> {
+    fn arm(&mut self) -> (Vec<c_int>, bool) {
         let is_new = self.queues.iter_mut().fold(false, |any, queue| queue.arm() | any);
         let fds = self.queues.iter().map(Queue::fd);
-        (!is_new).then(|| std::iter::once(self.fd()).chain(fds).collect())
+        (std::iter::once(self.fd()).chain(fds).collect(), is_new)
     }
 
-    fn silence(&mut self) {
-        self.queues.iter_mut().for_each(Queue::silence);
+    fn silence(&mut self) -> bool {
+        self.queues.iter_mut().fold(false, |any, queue| queue.silence() | any)
     }
 }
 
@@ -368,7 +371,7 @@ impl Datagrams {
         let mut inner = self.inner();
         // The kernel's socket is closed with datagrams in its buffer; a queue pair would be destroyed with them.
         for _ in 0..FINISH {
-            inner.progress();
+            self.inner.progress(&mut inner);
             if inner.queues.iter().all(Queue::is_sent) {
                 return;
             }
@@ -381,18 +384,18 @@ impl Datagrams {
     /// What has happened of `wanted`.
     pub(super) fn events(&self, wanted: c_short) -> c_short {
         let mut inner = self.inner();
-        inner.progress();
+        self.inner.progress(&mut inner);
         let (read, write) = (inner.can_receive(), inner.can_send());
         wanted & (if read { POLLIN } else { 0 } | if write { POLLOUT } else { 0 })
     }
 
-    /// See [`Source::arm`].
-    pub(super) fn arm(&self) -> Option<Vec<c_int>> {
-        self.inner().arm()
+    /// See [`Watched::sleep`].
+    pub(super) fn sleep(&self) -> Result<Vec<c_int>, c_int> {
+        self.inner.sleep(&mut self.inner())
     }
 
-    /// See [`Watched::silence`].
-    pub(super) fn silence(&self) {
-        self.inner.silence();
+    /// See [`Watched::wake_up`].
+    pub(super) fn wake_up(&self) {
+        self.inner.wake_up(&mut self.inner());
     }
 }

@@ -268,15 +268,17 @@ impl Queue {
         unsafe { (*self.channel).fd }
     }
 
-    /// Takes the events of the descriptor.
-    pub(super) fn silence(&mut self) {
+    /// Takes the events of the descriptor. Returns whether there were any.
+    pub(super) fn silence(&mut self) -> bool {
+        let mut had_events = false;
         let (mut cq, mut about) = (std::ptr::null_mut(), std::ptr::null_mut::<c_void>());
         // SAFETY: the channel exists and is non-blocking.
         while unsafe { ibv_get_cq_event(self.channel, &mut cq, &mut about) } == 0 {
-            self.armed = false;
+            (self.armed, had_events) = (false, true);
             // SAFETY: the event is one of this queue.
             unsafe { ibv_ack_cq_events(cq, 1) };
         }
+        had_events
     }
 }
 
