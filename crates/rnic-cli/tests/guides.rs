@@ -287,7 +287,7 @@ fn the_tables_of_the_guides_list_every_field_and_operation() {
     assert_eq!(first_column(&congestion_control, "field of `FlowConfig`"), config);
     let sample = members("crates/rnic-transport/src/congestion/mod.rs", "struct AckSample");
     assert_eq!(first_column(&congestion_control, "field of `AckSample`"), sample);
-    let operations = members("crates/rnic-verbs/src/types.rs", "enum SendOp");
+    let operations = members("crates/rnic-verbs/src/types/work.rs", "enum SendOp");
     assert_eq!(first_column(&guide("rdma-without-hardware"), "`SendOp`"), operations);
     assert_eq!((sample.len(), operations.len()), (5, 10));
 }

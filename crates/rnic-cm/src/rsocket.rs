@@ -23,7 +23,7 @@ pub const CONTROLS: u8 = 4;
 /// Bytes that the send buffer must have free before a program may send.
 pub const LOW_WATER: u32 = 2_048;
 
-/// A piece of memory to which the peer may write.
+/// A buffer to which the peer may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Target {
     /// Address.
@@ -254,9 +254,9 @@ impl Inbox {
         Ok(())
     }
 
-    /// The next at most `len` bytes that the program may read, as offsets and lengths in the ring; the second piece may
-    /// be empty.
-    pub fn pieces(&self, len: usize) -> [(u32, u32); 2] {
+    /// The next at most `len` bytes that the program may read, as ranges of the ring: offset and length. The second
+    /// may be empty.
+    pub fn ranges(&self, len: usize) -> [(u32, u32); 2] {
         let len = u32::try_from(len).unwrap_or(u32::MAX).min(self.unread);
         let first = len.min(self.size - self.at);
         [(self.at, first), (0, len - first)]

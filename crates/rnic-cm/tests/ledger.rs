@@ -2,16 +2,13 @@
 
 mod common;
 
-use common::{SERVICE, addresses};
+use common::{MARKS, SERVICE, addresses, managers, reject};
 use proptest::prelude::*;
 use rnic_cm::ledger::{Closing, Entry, LEN, MAX};
-use rnic_cm::manager::Limits;
-use rnic_cm::message::{About, MadBytes, Reject, Reply, Request, private, reason};
+use rnic_cm::message::{About, MadBytes, Reply, Request, private, reason};
 use rnic_cm::{Event, Manager, Message, Parsed, ip};
 use rnic_transport::Time;
 use std::net::IpAddr;
-
-const MARKS: [u16; 2] = [50_000, 50_001];
 
 fn request(guid: u64) -> Request {
     common::request(guid, b"")
@@ -31,8 +28,7 @@ struct Net {
 
 impl Net {
     fn new(guids: [u64; 2]) -> Net {
-        let ips = addresses();
-        let mut sides = [0, 1].map(|at| Manager::new(ips[at], MARKS[at], Limits::default(), [at as u8; 32]));
+        let mut sides = managers();
         sides[1].listen(Time::ZERO, SERVICE, 9, 0).unwrap();
         Net { sides, ledgers: [Vec::new(), Vec::new()], now: Time::ZERO, guids }
     }
@@ -92,6 +88,15 @@ impl Net {
     fn killed(&self, at: usize) -> Closing {
         Closing::new(self.now, addresses()[at], MARKS[at], &self.ledgers[at])
     }
+}
+
+/// Two hosts with `count` connections, the first of which is killed. The first DREQ of each connection is lost.
+fn after_death(count: u64) -> (Net, Closing) {
+    let mut net = Net::new([1, 2]);
+    net.connect(count);
+    let mut closing = net.killed(0);
+    while closing.poll_transmit().is_some() {}
+    (net, closing)
 }
 
 /// Entries exist while a peer has to be told: not before it has answered, and not after it knows.
@@ -187,11 +192,8 @@ fn silent_peers_are_told_a_limited_number_of_times() {
 /// A peer that asks whether the connection still exists gets the DREQ, and one that ends it a DREP.
 #[test]
 fn peers_that_ask_are_answered() {
-    let mut net = Net::new([1, 2]);
-    net.connect(2);
+    let (net, mut closing) = after_death(2);
     let entries = net.entries(0);
-    let mut closing = net.killed(0);
-    while closing.poll_transmit().is_some() {}
     let [(a, b), (c, d)] = [0, 1].map(|at| (entries[at].local_id, entries[at].remote_id));
     let peer = addresses()[1];
     let ask = Message::Mra { local_id: b, remote_id: a, about: About::Other, service_timeout: 31 };
@@ -208,22 +210,11 @@ fn peers_that_ask_are_answered() {
 /// Only the peer of a connection can say that it has ended, and a flood gets few answers.
 #[test]
 fn strangers_end_nothing() {
-    let mut net = Net::new([1, 2]);
-    net.connect(1);
+    let (net, mut closing) = after_death(1);
     let Entry { local_id, remote_id, .. } = net.entries(0)[0];
-    let mut closing = net.killed(0);
-    while closing.poll_transmit().is_some() {}
     let done =
         |from: u32, to: u32| Message::Disconnected { local_id: from, remote_id: to, private: [0; private::READY] };
-    let unknown = Message::Reject(Reject {
-        local_id: remote_id ^ 1,
-        remote_id: local_id,
-        about: About::Other,
-        reason: reason::INVALID_ID,
-        info_len: 0,
-        info: [0; 72],
-        private: [0; private::REJECT],
-    });
+    let unknown = reject(remote_id ^ 1, local_id, About::Other, reason::INVALID_ID);
     let stranger: IpAddr = "10.0.0.9".parse().unwrap();
     for (from, message) in [
         (stranger, done(remote_id, local_id)),
@@ -238,15 +229,7 @@ fn strangers_end_nothing() {
     (0..10_000).for_each(|_| closing.handle(stranger, &Parsed { transaction: 1, message: ask }.emit()));
     assert!(std::iter::from_fn(|| closing.poll_transmit()).count() <= 64);
     // The peer's host knows nothing of it.
-    let reject = Message::Reject(Reject {
-        local_id: remote_id,
-        remote_id: local_id,
-        about: About::Other,
-        reason: reason::INVALID_ID,
-        info_len: 0,
-        info: [0; 72],
-        private: [0; private::REJECT],
-    });
+    let reject = reject(remote_id, local_id, About::Other, reason::INVALID_ID);
     closing.handle(addresses()[1], &Parsed { transaction: 1, message: reject }.emit());
     assert!(closing.is_done());
 }

@@ -3,11 +3,11 @@
 
 mod common;
 
-use common::{SERVICE, addresses};
+use common::{SERVICE, addresses, managers, reject};
 use proptest::prelude::*;
 use rnic_cm::ip;
 use rnic_cm::manager::Limits;
-use rnic_cm::message::{About, MadBytes, Reject, Reply, Request, private, reason, service_status};
+use rnic_cm::message::{About, MadBytes, Reply, Request, private, reason, service_status};
 use rnic_cm::{Event, Manager, ManagerError, Message, Parsed};
 use rnic_transport::Time;
 use std::collections::VecDeque;
@@ -34,10 +34,8 @@ struct Net {
 
 impl Net {
     fn new(lost: impl FnMut(&MadBytes) -> bool + 'static) -> Net {
-        let ips = addresses();
-        let side = |at: usize| Manager::new(ips[at], 50_000 + at as u16, Limits::default(), [at as u8; 32]);
-        let (sides, events) = ([side(0), side(1)], [Vec::new(), Vec::new()]);
-        Net { sides, events, now: Time::ZERO, lost: Box::new(lost), messages: 0 }
+        let events = [Vec::new(), Vec::new()];
+        Net { sides: managers(), events, now: Time::ZERO, lost: Box::new(lost), messages: 0 }
     }
 
     /// Moves all messages that are on their way.
@@ -468,25 +466,9 @@ fn strangers_are_bounded() {
     let ends = [
         Message::Disconnect { local_id: b, remote_id: a, remote_qpn: 0x111, private: [0; private::DISCONNECT] },
         Message::Disconnected { local_id: b, remote_id: a, private: [0; private::READY] },
-        Message::Reject(Reject {
-            local_id: b,
-            remote_id: a,
-            about: About::Reply,
-            reason: reason::TIMEOUT,
-            info_len: 0,
-            info: [0; 72],
-            private: [0; private::REJECT],
-        }),
+        reject(b, a, About::Reply, reason::TIMEOUT),
         // The response to a probe of a connection that does not exist.
-        Message::Reject(Reject {
-            local_id: b,
-            remote_id: a,
-            about: About::Other,
-            reason: reason::INVALID_ID,
-            info_len: 0,
-            info: [0; 72],
-            private: [0; private::REJECT],
-        }),
+        reject(b, a, About::Other, reason::INVALID_ID),
     ];
     for message in ends {
         // The right IDs from another address, and another ID from the right address.

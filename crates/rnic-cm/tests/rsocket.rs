@@ -82,7 +82,7 @@ fn credits_are_given_by_halves() {
     inbox.arrived(4_000).unwrap();
     inbox.arrived(96).unwrap();
     inbox.arrived(100).unwrap();
-    assert_eq!((inbox.unread(), inbox.pieces(5_000)), (4_196, [(0, 4_196), (0, 0)]));
+    assert_eq!((inbox.unread(), inbox.ranges(5_000)), (4_196, [(0, 4_196), (0, 0)]));
     inbox.consume(4_000);
     // One Write was read; half of the ring is not yet free, and half of the requests neither.
     assert_eq!(inbox.grant(), None);
@@ -151,9 +151,9 @@ proptest! {
                 let mut left = take;
                 while inbox.unread() > 0 && left > 0 {
                     idle = 0;
-                    let pieces = inbox.pieces(left);
+                    let ranges = inbox.ranges(left);
                     let mut count = 0;
-                    for (offset, len) in pieces {
+                    for (offset, len) in ranges {
                         for at in offset..offset + len {
                             prop_assert_eq!(ring[at as usize], byte(received));
                             received += 1;

@@ -1,105 +1,26 @@
 //! Tests the protection of packets: devices that do not fit together refuse to connect, and packets that are not those
 //! of the peer are dropped and counted.
 
+mod common;
+
+use common::ends::{End, connect};
 use rnic_endpoint::device::PublicKey;
-use rnic_endpoint::port::loopback::{LoopbackConfig, LoopbackPort, pair};
-use rnic_endpoint::port::{self, Interest, Limits, Meta, Port, SendError};
-use rnic_endpoint::{
-    Access, Address, Arrival, Batch, CompletionQueue, Config, Device, MemoryRegion, Mode, PathOptions, QpOptions,
-    QueuePair, Security, SendOp, State, Time,
-};
+use rnic_endpoint::port::Meta;
+use rnic_endpoint::{Address, Config, PathOptions, Security, SendOp, Service, State};
 use rnic_verbs::Dropped;
-use std::collections::VecDeque;
-use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
-use std::task::Waker;
-
-/// The datagrams that a [`Tapped`] port has received, and those that it is to receive next.
-#[derive(Default)]
-struct Tap {
-    seen: Vec<(Meta, Vec<u8>)>,
-    inject: VecDeque<(Meta, Vec<u8>)>,
-}
-
-/// A port at whose receiving side a test listens and adds datagrams.
-struct Tapped {
-    port: LoopbackPort,
-    tap: Arc<Mutex<Tap>>,
-    current: Vec<u8>,
-}
-
-impl Port for Tapped {
-    fn local_addr(&self) -> SocketAddr {
-        self.port.local_addr()
-    }
-    fn source_port(&self, hash: u32) -> u16 {
-        self.port.source_port(hash)
-    }
-    fn limits(&self) -> Limits {
-        self.port.limits()
-    }
-    fn longest_datagram(&self, destination: SocketAddr) -> io::Result<usize> {
-        self.port.longest_datagram(destination)
-    }
-    fn send(&mut self, batch: &Batch<'_>) -> Result<usize, SendError> {
-        self.port.send(batch)
-    }
-    fn receive(&mut self) -> io::Result<Option<Arrival<'_>>> {
-        let mut tap = self.tap.lock().unwrap();
-        if let Some((meta, bytes)) = tap.inject.pop_front() {
-            self.current = bytes;
-            return Ok(Some(Arrival { meta, segment: self.current.len(), data: &self.current }));
-        }
-        let arrival = self.port.receive()?;
-        if let Some(arrival) = &arrival {
-            tap.seen.extend(arrival.segments().map(|bytes| (arrival.meta, bytes.to_vec())));
-        }
-        Ok(arrival)
-    }
-    fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()> {
-        self.port.wait(interest, timeout)
-    }
-    fn waker(&self) -> Waker {
-        self.port.waker()
-    }
-    fn counters(&self) -> port::Counters {
-        self.port.counters()
-    }
-}
-
-struct End {
-    device: Device,
-    cq: CompletionQueue,
-    qp: QueuePair,
-    region: MemoryRegion,
-    tap: Arc<Mutex<Tap>>,
-}
 
 const LEN: usize = 3_000;
 
-/// Two devices in memory, which send and receive packets only when a test lets them, each with a queue pair.
+/// Two devices with these protections, each with a queue pair.
 fn ends(security: [Security; 2]) -> [End; 2] {
-    let (a, b) = pair(LoopbackConfig::default());
-    let end = |port, security| {
-        let tap = Arc::<Mutex<Tap>>::default();
-        let port = Tapped { port, tap: tap.clone(), current: Vec::new() };
-        let config = Config { mode: Mode::Polled, security, ..Config::default() };
-        let device = Device::on_port(Box::new(port), config).unwrap();
-        let cq = device.completion_queue(16).unwrap();
-        let domain = device.protection_domain();
-        let region = domain.register(vec![7; LEN], Access::ALL).unwrap();
-        let qp = domain.queue_pair(&QpOptions::new(&cq)).unwrap();
-        End { device, cq, qp, region, tap }
-    };
-    [end(a, security[0]), end(b, security[1])]
+    common::ends::ends(security.map(|security| Config { security, ..Config::default() }), Service::Rc, LEN)
 }
 
 fn connected(security: Security) -> [End; 2] {
-    let [a, b] = ends([security; 2]);
-    a.qp.connect(&b.qp.address(), &PathOptions::default()).unwrap();
-    b.qp.connect(&a.qp.address(), &PathOptions::default()).unwrap();
-    [a, b]
+    let ends = ends([security; 2]);
+    connect(&ends);
+    ends
 }
 
 fn refusal(end: &End, peer: &Address) -> String {

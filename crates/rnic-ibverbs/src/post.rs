@@ -73,43 +73,30 @@ impl Sges {
     }
 }
 
-/// Appends the bytes at `addr` to `out`. The copy goes through raw pointers, because the bytes may be in a memory
-/// region that peers write.
-///
-/// # Safety
-/// By the contract of libibverbs the bytes are readable.
-pub(crate) unsafe fn gather(out: &mut Vec<u8>, addr: *const u8, len: usize) {
-    out.reserve(len);
-    // SAFETY: there is room for `len` bytes, which are readable by the caller's promise; a new vector overlaps nothing.
-    unsafe {
-        std::ptr::copy_nonoverlapping(addr, out.as_mut_ptr().add(out.len()), len);
-        out.set_len(out.len() + len);
-    }
-}
-
 /// Maximum bytes of inline data that are copied for one request; the device has the same limit.
-pub(crate) const MAX_INLINE: u64 = 1_024;
+const MAX_INLINE: u64 = 1_024;
 
 /// The inline data of a request.
-struct Inline {
+pub(crate) struct Inline {
     bytes: [MaybeUninit<u8>; MAX_INLINE as usize],
     len: usize,
 }
 
 impl Inline {
-    const EMPTY: Inline = Inline { bytes: [MaybeUninit::uninit(); MAX_INLINE as usize], len: 0 };
+    pub(crate) const EMPTY: Inline = Inline { bytes: [MaybeUninit::uninit(); MAX_INLINE as usize], len: 0 };
 
-    /// Appends the bytes of these elements, through raw pointers as in [`gather`].
+    /// Appends the bytes of these buffers. The copy goes through raw pointers, because the bytes may be in a memory
+    /// region that peers write.
     ///
     /// # Safety
     /// By the contract of libibverbs the bytes are readable.
-    unsafe fn gather(&mut self, sges: &[Sge]) -> Result<&[u8], Refused> {
-        for sge in sges {
-            let len = sge.len as usize;
+    pub(crate) unsafe fn gather(
+        &mut self, buffers: impl Iterator<Item = (*const u8, usize)>,
+    ) -> Result<&[u8], Refused> {
+        for (from, len) in buffers {
             let Some(room) = self.bytes[self.len..].get_mut(..len) else {
                 return Err(VerbsError::Limit { what: "bytes of inline data", limit: MAX_INLINE }.into());
             };
-            let from = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
             // SAFETY: there is room for `len` bytes, which are readable by the caller's promise.
             unsafe { std::ptr::copy_nonoverlapping(from, room.as_mut_ptr().cast(), len) };
             self.len += len;
@@ -168,8 +155,10 @@ unsafe fn send(verbs: &mut Device, qp: &qp::QpState, wr: *const ibv_send_wr) -> 
     let data = if op.is_local() {
         Data::Gather(&[])
     } else if wr.send_flags & IBV_SEND_INLINE != 0 && !op.is_fetching() {
+        let buffers = sges.list().iter();
+        let buffers = buffers.map(|sge| (std::ptr::with_exposed_provenance(sge.addr as usize), sge.len as usize));
         // SAFETY: the caller's promise.
-        Data::Inline(unsafe { inline.gather(sges.list()) }?)
+        Data::Inline(unsafe { inline.gather(buffers) }?)
     } else {
         Data::Gather(sges.list())
     };

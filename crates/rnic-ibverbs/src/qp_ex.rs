@@ -5,7 +5,7 @@ use crate::abi::*;
 use crate::ah;
 use crate::context;
 use crate::entry::{entry, set_errno};
-use crate::post::{self, MAX_INLINE, MAX_SGE, Refused};
+use crate::post::{self, Inline, MAX_SGE, Refused};
 use crate::qp;
 use crate::trace;
 use crate::window;
@@ -262,14 +262,8 @@ unsafe fn set_inline(qp: Qx, buffers: impl Iterator<Item = (*const u8, usize)>) 
     // SAFETY: the caller's promise.
     unsafe {
         last(qp, |request| {
-            let mut bytes = Vec::new();
-            for (addr, len) in buffers {
-                if (bytes.len() as u64).saturating_add(len as u64) > MAX_INLINE {
-                    return Err(VerbsError::Limit { what: "bytes of inline data", limit: MAX_INLINE }.into());
-                }
-                post::gather(&mut bytes, addr, len);
-            }
-            request.inline = Some(bytes);
+            let mut inline = Inline::EMPTY;
+            request.inline = Some(inline.gather(buffers)?.to_vec());
             Ok(())
         });
     }

@@ -1,15 +1,16 @@
 //! Strangers that send messages to queue pair 1.
 
-use crate::common::{alone, command, has, linked, start};
-use crate::deaths;
+use crate::common::{alone, command, has, start};
+use crate::hosts::{self, PORT, two_hosts};
 use crate::ladder::await_listener;
+use crate::messages;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, sendmsg, socket,
 };
 use rnic_cm::ip::{self, IpHeader};
 use rnic_cm::ledger::{Entry, LEN, MAX};
-use rnic_cm::message::{MadBytes, Path, Request, private};
+use rnic_cm::message::{MadBytes, Path, Request};
 use rnic_cm::{Message, Parsed, packet};
 use rnic_netns::Pair;
 use std::collections::BTreeMap;
@@ -38,40 +39,19 @@ fn local() -> IpAddr {
 
 /// A REQ that is right.
 fn request(id: u32, port: u16) -> Message {
-    let mut private = [0; private::REQUEST];
+    let mut private = [0; ip::LEN];
     IpHeader { source: SocketAddr::new(local(), 1), destination: local() }.emit(&mut private);
+    let request = messages::request(0, &private);
+    let path = Path { local_gid: ip::gid(local()), remote_gid: ip::gid(local()), ..request.path };
+    let (service, remote_response_timeout, local_response_timeout) = (ip::service(0x0106, port), 17, 17);
     Message::Request(Request {
         local_id: id,
-        service: ip::service(0x0106, port),
-        ca_guid: 0,
-        qkey: 0,
-        qpn: 0x777,
-        responder_resources: 1,
-        initiator_depth: 1,
-        remote_response_timeout: 17,
-        transport: 0,
-        flow_control: false,
-        psn: 0,
-        local_response_timeout: 17,
-        retry_count: 7,
-        pkey: 0xffff,
-        mtu: 3,
-        rnr_retry_count: 7,
+        service,
+        remote_response_timeout,
+        local_response_timeout,
         max_cm_retries: 15,
-        srq: false,
-        path: Path {
-            lids: [0xffff; 2],
-            local_gid: ip::gid(local()),
-            remote_gid: ip::gid(local()),
-            flow_label: 0,
-            rate: 7,
-            traffic_class: 0,
-            hop_limit: 64,
-            service_level: 0,
-            subnet_local: false,
-            ack_timeout: 17,
-        },
-        private,
+        path,
+        ..request
     })
 }
 
@@ -176,23 +156,19 @@ fn forged(mark: u16, peer: IpAddr, count: u32) -> File {
 /// ends are told.
 #[test]
 fn hostile_members_end_no_connections_of_others() {
-    if deaths::program().is_none() {
-        return;
-    }
-    linked(|pair| {
-        let (a, b) = (Pair::A4.to_string(), Pair::B4.to_string());
+    two_hosts(|a, b| {
         // The victim of forged DREQs, which has no device.
-        let victim = pair.b.run(|| UdpSocket::bind((Pair::B4, 4_791)).unwrap());
+        let victim = b.namespace.run(|| UdpSocket::bind((Pair::B4, 4_791)).unwrap());
         victim.set_nonblocking(true).unwrap();
-        let server = deaths::run(&pair.a, &a, &format!("server {a} 7000 2"), "listens");
-        let client = deaths::run(&pair.a, &a, &format!("client {a} 7000 2 wait"), "connected");
+        let server = a.serve(PORT, 2);
+        let client = a.connect(a, 2);
         let files = || std::fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap().count();
         let before = files();
-        let name = pair.a.run(|| broker(&a));
-        let marks = pair.a.run(|| managers(&name));
+        let name = a.namespace.run(|| broker(&a.address));
+        let marks = a.namespace.run(|| managers(&name));
         assert_eq!(marks.len(), 2, "{marks:?}");
-        let peer: IpAddr = b.parse().unwrap();
-        pair.a.run(|| {
+        let peer = Pair::B4;
+        a.namespace.run(|| {
             let mut random = Random(0xf00d);
             let zero = File::open("/dev/zero").unwrap();
             let (pipe, _writer) = nix::unistd::pipe().unwrap();
@@ -254,6 +230,6 @@ fn hostile_members_end_no_connections_of_others() {
         }
         assert!(!server.output().contains("disconnected"), "{}", server.output());
         client.kill();
-        deaths::heard(server, 2);
+        hosts::heard(server, 2);
     });
 }

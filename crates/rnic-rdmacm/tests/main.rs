@@ -9,8 +9,11 @@
 mod common;
 mod deaths;
 mod hostile;
+mod hosts;
 mod interface;
 mod ladder;
+#[path = "../../rnic-cm/tests/common/mod.rs"]
+mod messages;
 mod pyverbs;
 mod rsockets;
 mod storage;

@@ -1,8 +1,9 @@
 //! Two hosts, and what they ask and reply.
+#![allow(dead_code, reason = "each test program uses a part")]
 
-use rnic_cm::ip;
-use rnic_cm::manager::padded;
-use rnic_cm::message::{Path, Reply, Request};
+use rnic_cm::manager::{Limits, padded};
+use rnic_cm::message::{About, Path, Reject, Reply, Request, private};
+use rnic_cm::{Manager, Message, ip};
 use std::net::IpAddr;
 
 /// The service that the requests are for.
@@ -11,6 +12,15 @@ pub(crate) const SERVICE: u64 = ip::service(0x0106, 7_174);
 /// The addresses of two hosts.
 pub(crate) fn addresses() -> [IpAddr; 2] {
     ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap())
+}
+
+/// The marks of the managers of [`managers`].
+pub(crate) const MARKS: [u16; 2] = [50_000, 50_001];
+
+/// A manager on each of the two hosts.
+pub(crate) fn managers() -> [Manager; 2] {
+    let ips = addresses();
+    [0, 1].map(|at| Manager::new(ips[at], MARKS[at], Limits::default(), [at as u8; 32]))
 }
 
 /// A request of a host whose device has this GUID.
@@ -68,4 +78,10 @@ pub(crate) fn reply(guid: u64, private: &[u8]) -> Reply {
         ca_guid: guid,
         private: padded(private).unwrap(),
     }
+}
+
+/// A rejection without private data.
+pub(crate) fn reject(local_id: u32, remote_id: u32, about: About, reason: u16) -> Message {
+    let (info, private) = ([0; 72], [0; private::REJECT]);
+    Message::Reject(Reject { local_id, remote_id, about, reason, info_len: 0, info, private })
 }

@@ -1,6 +1,8 @@
 //! Functions that several tests of ports use.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub(crate) mod ends;
+
 use nix::libc;
 use nix::{setsockopt_impl, sockopt_impl};
 use rnic_endpoint::port::{Ecn, Interest, TrafficClass};

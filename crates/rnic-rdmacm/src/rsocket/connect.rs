@@ -93,7 +93,7 @@ pub unsafe extern "C" fn rbind(socket: c_int, address: *const sockaddr, len: soc
     let streams = |socket: &Socket| {
         // SAFETY: by the contract of librdmacm.
         let address = unsafe { read(address, len)? };
-        let inner = lock(&socket.inner);
+        let inner = socket.inner.lock();
         if inner.state != State::New {
             return Err(libc::EINVAL);
         }
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn rbind(socket: c_int, address: *const sockaddr, len: soc
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rlisten(socket: c_int, backlog: c_int) -> c_int {
     with(socket, |socket| {
-        let mut inner = lock(&socket.inner);
+        let mut inner = socket.inner.lock();
         match inner.state {
             State::Listening => return Ok(0),
             State::New => {}
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn raccept(socket: c_int, address: *mut sockaddr, len: *mu
     with(socket, |socket| {
         loop {
             let (listener, fd, options, is_nonblocking) = {
-                let inner = lock(&socket.inner);
+                let inner = socket.inner.lock();
                 if inner.state != State::Listening {
                     return Err(libc::EINVAL);
                 }
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn rconnect(socket: c_int, address: *const sockaddr, len: 
     let streams = |socket: &Socket| {
         // SAFETY: by the contract of librdmacm.
         let address = unsafe { read(address, len)? };
-        let mut inner = lock(&socket.inner);
+        let mut inner = socket.inner.lock();
         match inner.state {
             State::New => {
                 // SAFETY: the identifier exists.
@@ -239,7 +239,7 @@ pub unsafe extern "C" fn rconnect(socket: c_int, address: *const sockaddr, len: 
             State::Listening => return Err(libc::EINVAL),
         }
         let is_nonblocking = inner.is_nonblocking(0);
-        let (mut inner, waited) = socket.wait(inner, is_nonblocking, |inner| inner.state != State::Connecting);
+        let (mut inner, waited) = socket.inner.wait(inner, is_nonblocking, |inner| inner.state != State::Connecting);
         match waited {
             Err(libc::EAGAIN) => return Err(libc::EINPROGRESS),
             Err(error) => return Err(error),
@@ -301,7 +301,7 @@ pub unsafe extern "C" fn rshutdown(socket: c_int, how: c_int) -> c_int {
 impl Socket {
     /// Ends one direction, or both; waits until what was sent has arrived.
     fn shut_down(&self, how: c_int) -> Result<(), c_int> {
-        let (mut inner, _) = self.ready(lock(&self.inner), false);
+        let (mut inner, _) = self.ready(self.inner.lock(), false);
         if !matches!(inner.state, State::Connected | State::Accepting) {
             return Err(libc::ENOTCONN);
         }
@@ -318,7 +318,7 @@ impl Socket {
             let free = inner.state == State::Connected && inner.stream.as_ref().is_some_and(Stream::can_control);
             free || !is_open(inner)
         };
-        let (mut inner, waited) = self.wait(inner, false, can);
+        let (mut inner, waited) = self.inner.wait(inner, false, can);
         waited?;
         if inner.state == State::Connected
             && let Some(stream) = &mut inner.stream
@@ -326,7 +326,7 @@ impl Socket {
             stream.control(message)?;
         }
         let sent = |inner: &Inner| !is_open(inner) || inner.stream.as_ref().is_none_or(Stream::is_sent);
-        let (inner, waited) = self.wait(inner, false, sent);
+        let (inner, waited) = self.inner.wait(inner, false, sent);
         waited?;
         if inner.state == State::Ended {
             // SAFETY: the identifier exists. Whether the peer has been faster does not matter.
@@ -346,7 +346,7 @@ pub unsafe extern "C" fn rclose(socket: c_int) -> c_int {
         // As for a socket of the system, the peer gets what was sent.
         match &found {
             Rsocket::Stream(found) => {
-                let is_connected = matches!(lock(&found.inner).state, State::Connected | State::Accepting);
+                let is_connected = matches!(found.inner.lock().state, State::Connected | State::Accepting);
                 if is_connected {
                     let _ = found.shut_down(libc::SHUT_RDWR);
                 }

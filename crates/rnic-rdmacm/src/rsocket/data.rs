@@ -9,14 +9,16 @@ use std::net::SocketAddr;
 /// Bytes of the first Write of a call, which is small so that it departs early, and of the longest one.
 pub(super) const STEP: (u32, u32) = (2_048, 65_536);
 
-/// A piece of the program's memory.
-pub(super) type Piece<T> = (T, usize);
+/// A buffer of the program: address, and bytes.
+pub(super) type Buffer<T> = (T, usize);
 
-/// The pieces of a list of the program.
+/// The buffers of a list of the program.
 ///
 /// # Safety
 /// The list has `count` entries.
-unsafe fn pieces<T>(list: *const iovec, count: c_int, cast: impl Fn(*mut c_void) -> T) -> Result<Vec<Piece<T>>, c_int> {
+unsafe fn buffers<T>(
+    list: *const iovec, count: c_int, cast: impl Fn(*mut c_void) -> T,
+) -> Result<Vec<Buffer<T>>, c_int> {
     let count = usize::try_from(count).ok().filter(|count| *count <= 1_024).ok_or(libc::EINVAL)?;
     if count > 0 && list.is_null() {
         return Err(libc::EFAULT);
@@ -42,11 +44,11 @@ impl Socket {
     pub(super) fn ready_to_send<'a>(
         &'a self, inner: super::Guard<'a>, is_nonblocking: bool,
     ) -> (super::Guard<'a>, Result<(), c_int>) {
-        let (mut inner, mut waited) = self.wait(inner, is_nonblocking, can_send);
+        let (mut inner, mut waited) = self.inner.wait(inner, is_nonblocking, can_send);
         while waited.is_ok() && inner.writable && inner.maps.is_pending() {
             waited = inner.send_mapping();
             if waited.is_ok() {
-                (inner, waited) = self.wait(inner, is_nonblocking, can_send);
+                (inner, waited) = self.inner.wait(inner, is_nonblocking, can_send);
             }
         }
         let is_open = inner.state == State::Connected && inner.writable;
@@ -54,15 +56,15 @@ impl Socket {
     }
 
     /// # Safety
-    /// The pieces are memory of the program.
-    unsafe fn send(&self, pieces: &[Piece<*const u8>], flags: c_int) -> Result<ssize_t, c_int> {
+    /// The buffers are memory of the program.
+    unsafe fn send(&self, buffers: &[Buffer<*const u8>], flags: c_int) -> Result<ssize_t, c_int> {
         let _one = lock(&self.sending);
-        let inner = lock(&self.inner);
+        let inner = self.inner.lock();
         let is_nonblocking = inner.is_nonblocking(flags);
         let (mut inner, ready) = self.ready(inner, is_nonblocking);
         ready?;
         let (mut sent, mut step) = (0, STEP.0);
-        for (data, len) in pieces {
+        for (data, len) in buffers {
             let mut at = 0;
             while at < *len {
                 let waited;
@@ -88,20 +90,20 @@ impl Socket {
     }
 
     /// # Safety
-    /// The pieces are memory of the program.
-    unsafe fn receive(&self, pieces: &[Piece<*mut u8>], flags: c_int) -> Result<ssize_t, c_int> {
+    /// The buffers are memory of the program.
+    unsafe fn receive(&self, buffers: &[Buffer<*mut u8>], flags: c_int) -> Result<ssize_t, c_int> {
         let _one = lock(&self.receiving);
-        let inner = lock(&self.inner);
+        let inner = self.inner.lock();
         let is_nonblocking = inner.is_nonblocking(flags);
         let (mut inner, ready) = self.ready(inner, is_nonblocking);
         ready?;
         let mut received = 0;
-        for (to, len) in pieces {
+        for (to, len) in buffers {
             let mut at = 0;
             while at < *len {
                 let is_nonblocking = is_nonblocking || received > 0 && flags & libc::MSG_WAITALL == 0;
                 let waited;
-                (inner, waited) = self.wait(inner, is_nonblocking, can_receive);
+                (inner, waited) = self.inner.wait(inner, is_nonblocking, can_receive);
                 match waited {
                     Err(_) if received > 0 => return Ok(received as ssize_t),
                     Err(error) => return Err(error),
@@ -109,11 +111,11 @@ impl Socket {
                 }
                 let error = if inner.state == State::Broken { inner.error } else { 0 };
                 let Some(stream) = &mut inner.stream else { return Err(libc::ENOTCONN) };
-                let found = stream.inbox.pieces(len - at);
+                let found = stream.inbox.ranges(len - at);
                 let mut copied = 0;
                 for (offset, len) in found {
                     let memory = stream.receiving.as_ref().ok_or(libc::ENOTCONN)?;
-                    // SAFETY: the caller's promise, and the pieces of the ring.
+                    // SAFETY: the caller's promise, and the ranges of the ring.
                     unsafe { memory.copy(offset, to.wrapping_add(at + copied as usize), len) };
                     copied += len;
                 }
@@ -146,16 +148,16 @@ impl From<i8> for Count {
 /// Receives by an rsocket of either kind. `sender` gets the address of a datagram, and whether bytes had no room.
 ///
 /// # Safety
-/// By the contract of librdmacm the pieces are memory of the program.
+/// By the contract of librdmacm the buffers are memory of the program.
 unsafe fn receive_any(
-    socket: c_int, pieces: impl Fn() -> Result<Vec<Piece<*mut u8>>, c_int>, flags: c_int,
+    socket: c_int, buffers: impl Fn() -> Result<Vec<Buffer<*mut u8>>, c_int>, flags: c_int,
     sender: impl FnOnce(SocketAddr, bool, c_int) -> Result<(), c_int>,
 ) -> ssize_t {
     // SAFETY: the caller's promise.
-    let streams = |socket: &Socket| unsafe { socket.receive(&pieces()?, flags) }.map(Count);
+    let streams = |socket: &Socket| unsafe { socket.receive(&buffers()?, flags) }.map(Count);
     let datagrams = |socket: &Datagrams| {
         // SAFETY: the caller's promise.
-        let received = unsafe { socket.receive(&pieces()?, flags)? };
+        let received = unsafe { socket.receive(&buffers()?, flags)? };
         let Some((len, source, is_cut)) = received else { return Ok(Count(0)) };
         let domain = socket.inner().options.domain;
         sender(source, is_cut, domain).map(|()| Count(len))
@@ -166,18 +168,18 @@ unsafe fn receive_any(
 /// Sends by an rsocket of either kind; a stream ignores the address, as one of the system does.
 ///
 /// # Safety
-/// By the contract of librdmacm the pieces are memory of the program, and the address is null or one of the program.
+/// By the contract of librdmacm the buffers are memory of the program, and the address is null or one of the program.
 unsafe fn send_any(
-    socket: c_int, pieces: impl Fn() -> Result<Vec<Piece<*const u8>>, c_int>, flags: c_int, to: *const sockaddr,
+    socket: c_int, buffers: impl Fn() -> Result<Vec<Buffer<*const u8>>, c_int>, flags: c_int, to: *const sockaddr,
     len: socklen_t,
 ) -> ssize_t {
     // SAFETY: the caller's promise.
-    let streams = |socket: &Socket| unsafe { socket.send(&pieces()?, flags) }.map(Count);
+    let streams = |socket: &Socket| unsafe { socket.send(&buffers()?, flags) }.map(Count);
     let datagrams = |socket: &Datagrams| {
         // SAFETY: the caller's promise.
         unsafe {
             let to = if to.is_null() { None } else { Some(connect::read(to, len)?) };
-            socket.send(&pieces()?, flags, to).map(Count)
+            socket.send(&buffers()?, flags, to).map(Count)
         }
     };
     either(socket, streams, datagrams).0
@@ -222,7 +224,7 @@ pub unsafe extern "C" fn rrecvfrom(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rreadv(socket: c_int, list: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: by the contract of librdmacm.
-    unsafe { receive_any(socket, || pieces(list, count, |base| base.cast::<u8>()), 0, |_, _, _| Ok(())) }
+    unsafe { receive_any(socket, || buffers(list, count, |base| base.cast::<u8>()), 0, |_, _, _| Ok(())) }
 }
 
 /// # Safety
@@ -234,7 +236,7 @@ pub unsafe extern "C" fn rrecvmsg(socket: c_int, message: *mut msghdr, flags: c_
         let list = || {
             let message = message.as_ref().ok_or(libc::EFAULT)?;
             let count = c_int::try_from(message.msg_iovlen).map_err(|_| libc::EINVAL)?;
-            pieces(message.msg_iov, count, |base| base.cast::<u8>())
+            buffers(message.msg_iov, count, |base| base.cast::<u8>())
         };
         if let Some(message) = message.as_mut() {
             (message.msg_controllen, message.msg_flags) = (0, 0);
@@ -289,7 +291,7 @@ pub unsafe extern "C" fn rsendmsg(socket: c_int, message: *const msghdr, flags: 
                 return Err(libc::ENOTSUP);
             }
             let count = c_int::try_from(message.msg_iovlen).map_err(|_| libc::EINVAL)?;
-            pieces(message.msg_iov, count, |base| base.cast_const().cast::<u8>())
+            buffers(message.msg_iov, count, |base| base.cast_const().cast::<u8>())
         };
         let (to, len) = message
             .as_ref()
@@ -311,5 +313,5 @@ pub unsafe extern "C" fn rwrite(socket: c_int, buf: *const c_void, count: size_t
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rwritev(socket: c_int, list: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: by the contract of librdmacm.
-    unsafe { send_any(socket, || pieces(list, count, |base| base.cast_const().cast::<u8>()), 0, std::ptr::null(), 0) }
+    unsafe { send_any(socket, || buffers(list, count, |base| base.cast_const().cast::<u8>()), 0, std::ptr::null(), 0) }
 }

@@ -9,7 +9,7 @@ use rnic_cabi::entry::lock;
 use rnic_cabi::verbs::*;
 use rnic_cm::rsocket::Target;
 
-/// A piece of the program's memory.
+/// A range of the program's memory.
 struct Map {
     mr: *mut ibv_mr,
     offset: u64,
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn riomap(
     socket: c_int, buf: *mut c_void, len: size_t, prot: c_int, _flags: c_int, offset: off_t,
 ) -> off_t {
     let mapped = |socket: &super::Socket| {
-        let mut inner = lock(&socket.inner);
+        let mut inner = socket.inner.lock();
         let inner = &mut *inner;
         let stream = inner.stream.as_ref().ok_or(libc::EINVAL)?;
         if prot & !libc::PROT_WRITE != 0 || len == 0 || u32::try_from(len).is_err() {
@@ -99,7 +99,7 @@ impl From<i8> for Offset {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn riounmap(socket: c_int, buf: *mut c_void, len: size_t) -> c_int {
     with(socket, |socket| {
-        let mut inner = lock(&socket.inner);
+        let mut inner = socket.inner.lock();
         // SAFETY: the regions exist.
         let is_it = |map: &Map| unsafe { (*map.mr).addr == buf && (*map.mr).length == len };
         let at = inner.maps.0.iter().position(is_it).ok_or(libc::EINVAL)?;
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn riowrite(
 ) -> size_t {
     let written = |socket: &super::Socket| {
         let _one = lock(&socket.sending);
-        let inner = lock(&socket.inner);
+        let inner = socket.inner.lock();
         let is_nonblocking = inner.is_nonblocking(flags);
         let (mut inner, ready) = socket.ready(inner, is_nonblocking);
         ready?;

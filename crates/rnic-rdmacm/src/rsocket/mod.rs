@@ -10,10 +10,9 @@
 //! | `poll` | `rpoll`, `rselect` |
 //! | `options` | options and addresses |
 //! | `datagram` | rsockets of datagrams |
+//! | `watched` | threads that wait for the same rsocket |
 //!
-//! The number of an rsocket of streams is that of the descriptor of its identifier's event channel. All its state is
-//! behind one lock, without which nobody waits: one thread waits for the descriptors of the rsocket, and others that
-//! want something of the same one wait for that thread.
+//! The number of an rsocket of streams is that of the descriptor of its identifier's event channel.
 
 mod connect;
 mod data;
@@ -22,6 +21,7 @@ mod iomap;
 mod options;
 mod poll;
 mod stream;
+mod watched;
 
 use crate::channel;
 use crate::event::Outcome;
@@ -30,16 +30,14 @@ use crate::verbs::{fail, trace};
 use datagram::Datagrams;
 use iomap::Maps;
 use libc::c_int;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use options::Options;
 use rnic_cabi::cma::*;
 use rnic_cabi::entry::{entry, lock};
 use rnic_cm::rsocket::ConnectData;
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use stream::{News, Stream};
+use watched::{Source, Watched};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -61,9 +59,7 @@ enum State {
 
 /// An rsocket of streams.
 struct Socket {
-    inner: Mutex<Inner>,
-    /// A thread that has waited for the descriptors has come back.
-    turned: Condvar,
+    inner: Watched<Inner>,
     /// One call sends, and one receives, at a time.
     sending: Mutex<()>,
     receiving: Mutex<()>,
@@ -80,16 +76,12 @@ struct Inner {
     options: Options,
     stream: Option<Stream>,
     maps: Maps,
-    /// Whether a thread waits for the descriptors.
-    is_watched: bool,
-    /// Threads that wait for that one.
-    waiting: u32,
 }
 
 // SAFETY: the identifier belongs to the rsocket alone; the functions of this crate may be called from all threads.
 unsafe impl Send for Inner {}
 
-type Guard<'a> = MutexGuard<'a, Inner>;
+type Guard<'a> = watched::Guard<'a, Inner>;
 
 /// An rsocket.
 #[derive(Clone)]
@@ -100,20 +92,6 @@ enum Rsocket {
 
 /// All rsockets, by their number.
 static SOCKETS: Mutex<BTreeMap<c_int, Rsocket>> = Mutex::new(BTreeMap::new());
-
-/// Sleeps until one of these descriptors is readable.
-///
-/// # Errors
-/// `EINTR` after a signal.
-///
-/// # Safety
-/// The descriptors stay open meanwhile.
-unsafe fn await_readable(fds: &[c_int]) -> Result<(), c_int> {
-    // SAFETY: the caller's promise.
-    let fds: Vec<_> = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) }).collect();
-    let mut fds: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
-    if poll(&mut fds, PollTimeout::NONE) == Err(Errno::EINTR) { Err(libc::EINTR) } else { Ok(()) }
-}
 
 /// The rsocket with this number.
 fn find(number: c_int) -> Option<Rsocket> {
@@ -151,24 +129,9 @@ unsafe fn add(id: *mut rdma_cm_id, options: Options, state: State, stream: Optio
     // SAFETY: the caller's promise.
     let number = unsafe { (*(*id).channel).fd };
     let is_open = state != State::New;
-    let inner = Inner {
-        id,
-        state,
-        readable: is_open,
-        writable: is_open,
-        error: 0,
-        options,
-        stream,
-        maps: Maps::default(),
-        is_watched: false,
-        waiting: 0,
-    };
-    let socket = Socket {
-        inner: Mutex::new(inner),
-        turned: Condvar::new(),
-        sending: Mutex::default(),
-        receiving: Mutex::default(),
-    };
+    let inner =
+        Inner { id, state, readable: is_open, writable: is_open, error: 0, options, stream, maps: Maps::default() };
+    let socket = Socket { inner: Watched::new(inner), sending: Mutex::default(), receiving: Mutex::default() };
     lock(&SOCKETS).insert(number, Rsocket::Stream(Arc::new(socket)));
     number
 }
@@ -191,17 +154,6 @@ impl Inner {
     fn cm_fd(&self) -> c_int {
         // SAFETY: the identifier and its channel exist as long as the rsocket.
         unsafe { (*(*self.id).channel).fd }
-    }
-
-    /// Handles completions and events of the identifier, and gives credits. Returns whether anything has happened.
-    fn progress(&mut self) {
-        self.take_events();
-        if let Some(stream) = &mut self.stream {
-            for news in stream.poll() {
-                self.hear(news);
-            }
-        }
-        self.give_credits();
     }
 
     fn give_credits(&mut self) {
@@ -231,20 +183,23 @@ impl Inner {
         }
     }
 
-    /// Handles the events of the identifier of a connection.
-    fn take_events(&mut self) {
+    /// Handles the events of the identifier of a connection. Returns whether there were any.
+    fn take_events(&mut self) -> bool {
+        let mut had_events = false;
         // SAFETY: the identifier exists, with a channel of its own.
         let is_quiet = |inner: &Inner| unsafe { channel::is_quiet(inner.id) };
         while matches!(self.state, State::Connecting | State::Accepting | State::Connected) && !is_quiet(self) {
             // SAFETY: the identifier exists. Its channel is non-blocking.
             let outcome = match unsafe { channel::complete(self.id) } {
-                Err(libc::EAGAIN | libc::EINTR) => return,
+                Err(libc::EAGAIN | libc::EINTR) => return had_events,
                 other => other,
             };
+            had_events = true;
             // SAFETY: as above; the event is there until the next one is taken.
             let event = unsafe { (*self.id).event };
             if event.is_null() {
-                return self.end(State::Broken, outcome.err().unwrap_or(libc::EIO));
+                self.end(State::Broken, outcome.err().unwrap_or(libc::EIO));
+                return true;
             }
             // SAFETY: as above.
             let about = unsafe { Outcome::of(event) };
@@ -266,6 +221,7 @@ impl Inner {
                 }
             }
         }
+        had_events
     }
 
     /// The peer has accepted, and says this.
@@ -279,73 +235,42 @@ impl Inner {
             _ => (self.state, self.error) = (State::Refused, libc::EPROTO),
         }
     }
+}
 
-    /// The descriptors that ring when something happens to the rsocket. Returns none if something has happened already.
-    fn arm(&mut self) -> Option<Vec<c_int>> {
-        let mut fds = vec![self.cm_fd()];
+impl Source for Inner {
+    /// Handles completions and events of the identifier, and gives credits.
+    fn progress(&mut self) -> bool {
+        let had_events = self.take_events();
         if let Some(stream) = &mut self.stream {
-            if stream.arm() {
-                return None;
+            for news in stream.poll() {
+                self.hear(news);
             }
-            fds.push(stream.fd());
         }
-        Some(fds)
+        self.give_credits();
+        had_events
+    }
+
+    fn arm(&mut self) -> (Vec<c_int>, bool) {
+        let mut fds = vec![self.cm_fd()];
+        let is_new = self.stream.as_mut().is_some_and(|stream| {
+            fds.push(stream.fd());
+            stream.arm()
+        });
+        (fds, is_new)
+    }
+
+    fn silence(&mut self) -> bool {
+        self.stream.as_mut().is_some_and(Stream::silence)
     }
 }
 
 impl Socket {
-    /// Waits until `is_done`, and makes progress. The rsocket is not locked in between.
-    ///
-    /// # Errors
-    /// `EAGAIN` for a call that may not wait; `EINTR` after a signal.
-    fn wait<'a>(
-        &'a self, mut inner: Guard<'a>, is_nonblocking: bool, is_done: impl Fn(&Inner) -> bool,
-    ) -> (Guard<'a>, Result<(), c_int>) {
-        loop {
-            inner.progress();
-            if is_done(&inner) {
-                self.turn(&inner);
-                return (inner, Ok(()));
-            }
-            if is_nonblocking {
-                return (inner, Err(libc::EAGAIN));
-            }
-            if inner.is_watched {
-                inner.waiting += 1;
-                inner = self.turned.wait(inner).unwrap_or_else(PoisonError::into_inner);
-                inner.waiting -= 1;
-                continue;
-            }
-            let Some(fds) = inner.arm() else { continue };
-            inner.is_watched = true;
-            drop(inner);
-            // SAFETY: the descriptors are open as long as the rsocket, which this thread has.
-            let polled = unsafe { await_readable(&fds) };
-            inner = lock(&self.inner);
-            inner.is_watched = false;
-            self.turn(&inner);
-            if let Some(stream) = &mut inner.stream {
-                stream.silence();
-            }
-            if polled.is_err() {
-                return (inner, polled);
-            }
-        }
-    }
-
-    /// Wakes the threads that wait for the one that waits for the descriptors.
-    fn turn(&self, inner: &Inner) {
-        if inner.waiting > 0 {
-            self.turned.notify_all();
-        }
-    }
-
     /// Waits until a connection is set up, if it is being set up.
     ///
     /// # Errors
-    /// As [`Socket::wait`]; `ENOTCONN` if there is no connection.
+    /// As [`Watched::wait`]; `ENOTCONN` if there is no connection.
     fn ready<'a>(&'a self, inner: Guard<'a>, is_nonblocking: bool) -> (Guard<'a>, Result<(), c_int>) {
-        let (inner, waited) = self.wait(inner, is_nonblocking, |inner| inner.state != State::Connecting);
+        let (inner, waited) = self.inner.wait(inner, is_nonblocking, |inner| inner.state != State::Connecting);
         let is_connected = inner.stream.is_some() && !matches!(inner.state, State::Refused);
         (inner, waited.and(if is_connected { Ok(()) } else { Err(libc::ENOTCONN) }))
     }

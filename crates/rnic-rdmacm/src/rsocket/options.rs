@@ -90,7 +90,7 @@ pub unsafe extern "C" fn rsetsockopt(
     // SAFETY: by the contract of librdmacm.
     let datagrams = |socket: &Datagrams| unsafe { set_of_datagrams(socket, level, option, value, len) };
     let streams = |socket: &Socket| {
-        let mut inner = lock(&socket.inner);
+        let mut inner = socket.inner.lock();
         let id = inner.id;
         let is_new = inner.stream.is_none() && inner.state != State::Refused;
         let state = inner.state;
@@ -200,8 +200,8 @@ pub unsafe extern "C" fn rgetsockopt(
         if value.is_null() || len.is_null() {
             return Err(libc::EFAULT);
         }
-        let mut inner = lock(&socket.inner);
-        inner.progress();
+        let mut inner = socket.inner.lock();
+        socket.inner.progress(&mut inner);
         let options = inner.options;
         // SAFETY: by the contract of librdmacm; no more is written than there is room.
         let put = |bytes: &[u8]| unsafe {
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn rfcntl(socket: c_int, command: c_int, argument: c_int) 
         libc::F_SETFD => Ok(0),
         _ => Err(libc::ENOTSUP),
     };
-    either(socket, |socket| change(&mut lock(&socket.inner).options), |socket| change(&mut socket.inner().options))
+    either(socket, |socket| change(&mut socket.inner.lock().options), |socket| change(&mut socket.inner().options))
 }
 
 /// The result of a call of the system.
@@ -299,7 +299,7 @@ pub(super) unsafe fn tell(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rgetpeername(socket: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     let streams = |socket: &Socket| {
-        let inner = lock(&socket.inner);
+        let inner = socket.inner.lock();
         // SAFETY: the identifier exists.
         let remote = lock(unsafe { &id::state(inner.id).inner }).remote.ok_or(libc::ENOTCONN)?;
         // SAFETY: by the contract of librdmacm.
@@ -314,7 +314,7 @@ pub unsafe extern "C" fn rgetpeername(socket: c_int, address: *mut sockaddr, len
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rgetsockname(socket: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     let streams = |socket: &Socket| {
-        let inner = lock(&socket.inner);
+        let inner = socket.inner.lock();
         // SAFETY: the identifier exists.
         let local = lock(unsafe { &id::state(inner.id).inner }).local;
         // SAFETY: by the contract of librdmacm.

@@ -3,18 +3,18 @@
 use super::{Inner, Rsocket, Socket, State, find};
 use crate::verbs::{call, fail};
 use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, c_int, c_short, fd_set, nfds_t, pollfd, timeval};
-use rnic_cabi::entry::{entry, lock};
+use rnic_cabi::entry::entry;
 use std::time::{Duration, Instant};
 
 impl Socket {
     /// What has happened of `wanted`, besides errors and the end.
     fn events(&self, wanted: c_short) -> c_short {
-        let mut inner = lock(&self.inner);
+        let mut inner = self.inner.lock();
         if inner.state == State::Listening {
             return poll_one(inner.cm_fd(), POLLIN) & wanted;
         }
-        inner.progress();
-        self.turn(&inner);
+        self.inner.progress(&mut inner);
+        self.inner.wake(&inner);
         events(&inner, wanted)
     }
 }
@@ -47,65 +47,66 @@ fn poll_one(fd: c_int, events: c_short) -> c_short {
     one.revents
 }
 
+/// Asks what has happened at each of the entries; returns how many are ready.
+fn ask(entries: &mut [pollfd], sockets: &[Option<Rsocket>]) -> c_int {
+    let mut ready = 0;
+    for (entry, socket) in entries.iter_mut().zip(sockets) {
+        entry.revents = match socket {
+            Some(Rsocket::Stream(socket)) => socket.events(entry.events),
+            Some(Rsocket::Datagrams(socket)) => socket.events(entry.events),
+            None if entry.fd < 0 => 0,
+            None => poll_one(entry.fd, entry.events),
+        };
+        ready += c_int::from(entry.revents != 0);
+    }
+    ready
+}
+
+/// An rsocket for whose descriptors this thread waits.
+struct Asleep<'a>(&'a Rsocket);
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        match self.0 {
+            Rsocket::Stream(socket) => socket.inner.wake_up(&mut socket.inner.lock()),
+            Rsocket::Datagrams(socket) => socket.wake_up(),
+        }
+    }
+}
+
 /// Waits for one of the entries; returns how many are ready.
 fn wait(entries: &mut [pollfd], until: Option<Instant>) -> Result<c_int, c_int> {
     let sockets: Vec<Option<Rsocket>> = entries.iter().map(|entry| find(entry.fd)).collect();
     loop {
-        let mut ready = 0;
-        for (entry, socket) in entries.iter_mut().zip(&sockets) {
-            entry.revents = match socket {
-                Some(Rsocket::Stream(socket)) => socket.events(entry.events),
-                Some(Rsocket::Datagrams(socket)) => socket.events(entry.events),
-                None if entry.fd < 0 => 0,
-                None => poll_one(entry.fd, entry.events),
-            };
-            ready += c_int::from(entry.revents != 0);
-        }
+        let ready = ask(entries, &sockets);
         #[expect(clippy::disallowed_methods, reason = "programs wait for a time")]
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if ready > 0 || left == Some(Duration::ZERO) {
             return Ok(ready);
         }
+        let mut asleep = Vec::new();
         let mut fds = Vec::new();
-        let mut is_new = false;
         for (entry, socket) in entries.iter().zip(&sockets) {
             let Some(socket) = socket else {
                 fds.push(pollfd { fd: entry.fd, events: entry.events, revents: 0 });
                 continue;
             };
-            let armed = match socket {
-                Rsocket::Stream(socket) => lock(&socket.inner).arm(),
-                Rsocket::Datagrams(socket) => socket.arm(),
+            let own = match socket {
+                Rsocket::Stream(socket) => socket.inner.sleep(&mut socket.inner.lock())?,
+                Rsocket::Datagrams(socket) => socket.sleep()?,
             };
-            match armed {
-                Some(own) => fds.extend(own.into_iter().map(|fd| pollfd { fd, events: POLLIN, revents: 0 })),
-                None => is_new = true,
-            }
+            asleep.push(Asleep(socket));
+            fds.extend(own.into_iter().map(|fd| pollfd { fd, events: POLLIN, revents: 0 }));
         }
-        // Completions that had come before the queue was armed do not ring.
-        if is_new {
-            continue;
+        // What had happened before the descriptors were armed makes none of them readable.
+        let ready = ask(entries, &sockets);
+        if ready > 0 {
+            return Ok(ready);
         }
         let left = left.map_or(-1, |left| c_int::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(c_int::MAX));
         // SAFETY: the list has that many entries.
         if unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as nfds_t, left) } < 0 {
             return Err(crate::verbs::errno());
-        }
-        for socket in sockets.iter().flatten() {
-            let socket = match socket {
-                Rsocket::Stream(socket) => socket,
-                Rsocket::Datagrams(socket) => {
-                    socket.silence();
-                    continue;
-                }
-            };
-            let mut inner = lock(&socket.inner);
-            // A thread that waits for the rsocket alone silences it by itself.
-            if !inner.is_watched
-                && let Some(stream) = &mut inner.stream
-            {
-                stream.silence();
-            }
         }
     }
 }

@@ -145,11 +145,11 @@ pub(super) struct Stream {
     /// The place behind the send buffer that the next one takes. They complete in order.
     place: u32,
     peer: ConnectData,
-    /// The entry of the list of targets that was taken last.
+    /// The entry of the target list that was taken last.
     target: usize,
-    /// What is left of the piece of the peer's ring to which the next Write goes.
+    /// The target that is being filled, from the address of the next Write on.
     goal: Target,
-    /// Entries of the list of targets that the peer has written and that were not taken.
+    /// Entries of the target list that the peer has written and that were not taken.
     announced: usize,
     /// The peer's mappings, each copied out of the list when the completion of its Write had told of it.
     mappings: Vec<[u8; MAPPING_LEN]>,
@@ -326,8 +326,8 @@ impl Stream {
         }
     }
 
-    /// Takes the next piece of the peer's ring when the current one is full. The peer writes the entry with it into the
-    /// list. An entry is read only after the completion of its Write, because before it may be half written.
+    /// Takes the next target when the current one is full. The peer writes the targets into the target list. An entry
+    /// is read only after the completion of its Write, because before it may be half written.
     fn take_target(&mut self) {
         while self.goal.len == 0 && self.announced > 0 {
             self.announced -= 1;
@@ -554,15 +554,17 @@ impl Stream {
         true
     }
 
-    /// Takes the events of the descriptor.
-    pub(super) fn silence(&mut self) {
+    /// Takes the events of the descriptor. Returns whether there were any.
+    pub(super) fn silence(&mut self) -> bool {
+        let mut had_events = false;
         let (mut cq, mut about) = (std::ptr::null_mut(), std::ptr::null_mut::<c_void>());
         // SAFETY: the channel exists and is non-blocking.
         while unsafe { ibv_get_cq_event(self.channel, &mut cq, &mut about) } == 0 {
-            self.armed = false;
+            (self.armed, had_events) = (false, true);
             // SAFETY: the event is one of this queue.
             unsafe { ibv_ack_cq_events(cq, 1) };
         }
+        had_events
     }
 
     /// Whether all that was sent is complete.

@@ -5,9 +5,10 @@
 
 mod queue;
 
-use super::data::Piece;
+use super::data::Buffer;
 use super::options::Options;
-use super::{Rsocket, SOCKETS, await_readable};
+use super::watched::{self, Source, Watched};
+use super::{Rsocket, SOCKETS};
 use crate::verbs::{errno, trace};
 use crate::{device, sockets};
 use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, POLLIN, POLLOUT, SOCK_DGRAM, c_int, c_short, sockaddr, socklen_t};
@@ -18,7 +19,7 @@ use rnic_cm::datagram::{self, Service};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Peers that an rsocket knows. Anyone can become one by a message over UDP; beyond that others are forgotten, and
 /// datagrams to them begin over UDP again.
@@ -53,9 +54,7 @@ struct Peer {
 
 /// An rsocket of datagrams.
 pub(super) struct Datagrams {
-    inner: Mutex<Inner>,
-    /// A thread that has waited for the descriptors has come back.
-    turned: Condvar,
+    inner: Watched<Inner>,
 }
 
 pub(super) struct Inner {
@@ -69,12 +68,9 @@ pub(super) struct Inner {
     /// Whether the program may still read and write.
     readable: bool,
     writable: bool,
-    /// Whether a thread waits for the descriptors, and how many wait for that one.
-    is_watched: bool,
-    waiting: u32,
 }
 
-type Guard<'a> = MutexGuard<'a, Inner>;
+type Guard<'a> = watched::Guard<'a, Inner>;
 
 /// An IPv4 address is itself, also if an IPv6 socket tells it.
 fn plain(address: SocketAddr) -> SocketAddr {
@@ -111,10 +107,8 @@ pub(super) fn open(domain: c_int) -> Result<c_int, c_int> {
         over_udp: 0,
         readable: true,
         writable: true,
-        is_watched: false,
-        waiting: 0,
     };
-    let socket = Arc::new(Datagrams { inner: Mutex::new(inner), turned: Condvar::new() });
+    let socket = Arc::new(Datagrams { inner: Watched::new(inner) });
     lock(&SOCKETS).insert(number, Rsocket::Datagrams(socket));
     trace(format_args!("rsocket = {number}, datagrams"));
     Ok(number)
@@ -194,8 +188,21 @@ impl Inner {
         Ok(())
     }
 
-    /// Handles what has arrived.
-    fn progress(&mut self) {
+    fn can_send(&self) -> bool {
+        !self.writable || self.queues.iter().all(Queue::can_send)
+    }
+
+    fn can_receive(&self) -> bool {
+        !self.readable || !self.inbox.is_empty()
+    }
+
+    fn is_nonblocking(&self, flags: c_int) -> bool {
+        self.options.flags & libc::O_NONBLOCK != 0 || flags & MSG_DONTWAIT != 0
+    }
+}
+
+impl Source for Inner {
+    fn progress(&mut self) -> bool {
         for at in 0..self.queues.len() {
             let mut slots = Vec::new();
             self.queues[at].poll(|slot, len| slots.push((slot, len)));
@@ -211,6 +218,7 @@ impl Inner {
             }
         }
         let mut buffer = [0; datagram::LONGEST + datagram::HEADER];
+        let mut has_received = false;
         for _ in 0..BATCH {
             match self.udp.recv_from(&mut buffer) {
                 Ok((len, source)) => {
@@ -218,74 +226,27 @@ impl Inner {
                     let _ = self.handle(&buffer[..len], plain(source));
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
-                Err(_) => return,
+                Err(_) => break,
             }
+            has_received = true;
         }
+        has_received
     }
 
-    fn can_send(&self) -> bool {
-        !self.writable || self.queues.iter().all(Queue::can_send)
-    }
-
-    fn can_receive(&self) -> bool {
-        !self.readable || !self.inbox.is_empty()
-    }
-
-    /// The descriptors that ring when something happens. `None` if something may have happened already.
-    fn arm(&mut self) -> Option<Vec<c_int>> {
+    fn arm(&mut self) -> (Vec<c_int>, bool) {
         let is_new = self.queues.iter_mut().fold(false, |any, queue| queue.arm() | any);
         let fds = self.queues.iter().map(Queue::fd);
-        (!is_new).then(|| std::iter::once(self.fd()).chain(fds).collect())
+        (std::iter::once(self.fd()).chain(fds).collect(), is_new)
     }
 
-    fn silence(&mut self) {
-        self.queues.iter_mut().for_each(Queue::silence);
-    }
-
-    fn is_nonblocking(&self, flags: c_int) -> bool {
-        self.options.flags & libc::O_NONBLOCK != 0 || flags & MSG_DONTWAIT != 0
+    fn silence(&mut self) -> bool {
+        self.queues.iter_mut().fold(false, |any, queue| queue.silence() | any)
     }
 }
 
 impl Datagrams {
     pub(super) fn inner(&self) -> Guard<'_> {
-        lock(&self.inner)
-    }
-
-    /// Waits until `is_done`, and makes progress. The rsocket is not locked in between.
-    ///
-    /// # Errors
-    /// `EAGAIN` for a call that may not wait; `EINTR` after a signal.
-    fn wait<'a>(
-        &'a self, mut inner: Guard<'a>, is_nonblocking: bool, is_done: impl Fn(&Inner) -> bool,
-    ) -> Result<Guard<'a>, c_int> {
-        loop {
-            inner.progress();
-            if is_done(&inner) {
-                return Ok(inner);
-            }
-            if is_nonblocking {
-                return Err(libc::EAGAIN);
-            }
-            if inner.is_watched {
-                inner.waiting += 1;
-                inner = self.turned.wait(inner).unwrap_or_else(PoisonError::into_inner);
-                inner.waiting -= 1;
-                continue;
-            }
-            let Some(fds) = inner.arm() else { continue };
-            inner.is_watched = true;
-            drop(inner);
-            // SAFETY: the descriptors are open as long as the rsocket, which this thread has.
-            let polled = unsafe { await_readable(&fds) };
-            inner = lock(&self.inner);
-            inner.is_watched = false;
-            if inner.waiting > 0 {
-                self.turned.notify_all();
-            }
-            inner.silence();
-            polled?;
-        }
+        self.inner.lock()
     }
 
     /// # Safety
@@ -312,18 +273,19 @@ impl Datagrams {
     /// Sends a datagram; returns its length.
     ///
     /// # Safety
-    /// The pieces are memory of the program.
+    /// The buffers are memory of the program.
     pub(super) unsafe fn send(
-        &self, pieces: &[Piece<*const u8>], flags: c_int, to: Option<SocketAddr>,
+        &self, buffers: &[Buffer<*const u8>], flags: c_int, to: Option<SocketAddr>,
     ) -> Result<isize, c_int> {
         let inner = self.inner();
         let to = to.map(plain).or(inner.connected).ok_or(libc::EDESTADDRREQ)?;
-        let len: usize = pieces.iter().map(|(_, len)| len).sum();
+        let len: usize = buffers.iter().map(|(_, len)| len).sum();
         if len > datagram::LONGEST - if to.is_ipv4() { 16 } else { datagram::HEADER } {
             return Err(libc::EMSGSIZE);
         }
         let is_nonblocking = inner.is_nonblocking(flags);
-        let mut inner = self.wait(inner, is_nonblocking, Inner::can_send)?;
+        let (mut inner, waited) = self.inner.wait(inner, is_nonblocking, Inner::can_send);
+        waited?;
         if !inner.writable {
             return Err(libc::EPIPE);
         }
@@ -335,11 +297,11 @@ impl Datagrams {
         match path {
             Some(path) if inner.queues[queue].fits(head.len() + len) => {
                 // SAFETY: the caller's promise.
-                unsafe { inner.queues[queue].send(path, &head, pieces)? };
+                unsafe { inner.queues[queue].send(path, &head, buffers)? };
             }
             _ => {
                 let mut data: Vec<u8> = Vec::with_capacity(len);
-                for (from, len) in pieces {
+                for (from, len) in buffers {
                     // SAFETY: the caller's promise; there is room.
                     unsafe {
                         std::ptr::copy_nonoverlapping(*from, data.as_mut_ptr().add(data.len()), *len);
@@ -352,20 +314,21 @@ impl Datagrams {
         Ok(len as isize)
     }
 
-    /// Receives a datagram. Returns the bytes that the pieces have got, the sender, and whether bytes had no room;
+    /// Receives a datagram. Returns the bytes that the buffers have got, the sender, and whether bytes had no room;
     /// `None` after the program has shut reading down.
     ///
     /// # Safety
-    /// The pieces are memory of the program.
+    /// The buffers are memory of the program.
     pub(super) unsafe fn receive(
-        &self, pieces: &[Piece<*mut u8>], flags: c_int,
+        &self, buffers: &[Buffer<*mut u8>], flags: c_int,
     ) -> Result<Option<(isize, SocketAddr, bool)>, c_int> {
         let inner = self.inner();
         let is_nonblocking = inner.is_nonblocking(flags);
-        let mut inner = self.wait(inner, is_nonblocking, Inner::can_receive)?;
+        let (mut inner, waited) = self.inner.wait(inner, is_nonblocking, Inner::can_receive);
+        waited?;
         let Some(arrived) = inner.inbox.pop_front() else { return Ok(None) };
         let mut at = 0;
-        for (to, room) in pieces {
+        for (to, room) in buffers {
             let len = u32::try_from(*room).unwrap_or(u32::MAX).min(arrived.len - at);
             match &arrived.place {
                 // SAFETY: the caller's promise.
@@ -398,7 +361,7 @@ impl Datagrams {
         inner.readable &= how == libc::SHUT_WR;
         inner.writable &= how == libc::SHUT_RD;
         // Threads that wait come back.
-        self.turned.notify_all();
+        self.inner.wake(&inner);
         // SAFETY: the descriptor is open. Only its waiters matter, not its result.
         unsafe { libc::shutdown(inner.fd(), how) };
     }
@@ -408,7 +371,7 @@ impl Datagrams {
         let mut inner = self.inner();
         // The kernel's socket is closed with datagrams in its buffer; a queue pair would be destroyed with them.
         for _ in 0..FINISH {
-            inner.progress();
+            self.inner.progress(&mut inner);
             if inner.queues.iter().all(Queue::is_sent) {
                 return;
             }
@@ -421,21 +384,18 @@ impl Datagrams {
     /// What has happened of `wanted`.
     pub(super) fn events(&self, wanted: c_short) -> c_short {
         let mut inner = self.inner();
-        inner.progress();
+        self.inner.progress(&mut inner);
         let (read, write) = (inner.can_receive(), inner.can_send());
         wanted & (if read { POLLIN } else { 0 } | if write { POLLOUT } else { 0 })
     }
 
-    /// See [`Inner::arm`].
-    pub(super) fn arm(&self) -> Option<Vec<c_int>> {
-        self.inner().arm()
+    /// See [`Watched::sleep`].
+    pub(super) fn sleep(&self) -> Result<Vec<c_int>, c_int> {
+        self.inner.sleep(&mut self.inner())
     }
 
-    /// Takes the events of the descriptors, unless a thread that waits for this rsocket does so.
-    pub(super) fn silence(&self) {
-        let mut inner = self.inner();
-        if !inner.is_watched {
-            inner.silence();
-        }
+    /// See [`Watched::wake_up`].
+    pub(super) fn wake_up(&self) {
+        self.inner.wake_up(&mut self.inner());
     }
 }

@@ -1,7 +1,7 @@
 //! The UD queue pair of a local address: its memory, and what completions mean.
 
 use crate::device::Device;
-use crate::rsocket::data::Piece;
+use crate::rsocket::data::Buffer;
 use crate::rsocket::stream::{Memory, Sizes};
 use crate::verbs::*;
 use libc::{c_int, c_void};
@@ -178,12 +178,12 @@ impl Queue {
     /// Sends a datagram that fits, if [`Queue::can_send`].
     ///
     /// # Safety
-    /// The pieces are memory of the program.
-    pub(super) unsafe fn send(&mut self, to: &Path, head: &[u8], pieces: &[Piece<*const u8>]) -> Result<(), c_int> {
+    /// The buffers are memory of the program.
+    pub(super) unsafe fn send(&mut self, to: &Path, head: &[u8], buffers: &[Buffer<*const u8>]) -> Result<(), c_int> {
         let slot = self.free.last().copied().ok_or(libc::EAGAIN)?;
         let begin = slot * SLOT;
         let mut len = 0;
-        for (from, bytes) in std::iter::once(&(head.as_ptr(), head.len())).chain(pieces) {
+        for (from, bytes) in std::iter::once(&(head.as_ptr(), head.len())).chain(buffers) {
             // SAFETY: the caller's promise. `fill` checks the bounds of the memory.
             unsafe { self.memory().fill(begin + len, *from, *bytes as u32) };
             len += *bytes as u32;
@@ -268,15 +268,17 @@ impl Queue {
         unsafe { (*self.channel).fd }
     }
 
-    /// Takes the events of the descriptor.
-    pub(super) fn silence(&mut self) {
+    /// Takes the events of the descriptor. Returns whether there were any.
+    pub(super) fn silence(&mut self) -> bool {
+        let mut had_events = false;
         let (mut cq, mut about) = (std::ptr::null_mut(), std::ptr::null_mut::<c_void>());
         // SAFETY: the channel exists and is non-blocking.
         while unsafe { ibv_get_cq_event(self.channel, &mut cq, &mut about) } == 0 {
-            self.armed = false;
+            (self.armed, had_events) = (false, true);
             // SAFETY: the event is one of this queue.
             unsafe { ibv_ack_cq_events(cq, 1) };
         }
+        had_events
     }
 }
 
