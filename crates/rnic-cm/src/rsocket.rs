@@ -333,9 +333,17 @@ impl Outbox {
         self.requests > 0 && self.sequence != self.limit && self.free >= LOW_WATER.min(self.size)
     }
 
-    /// Bytes of the buffer that may be filled, and where.
-    pub fn room(&self) -> (u32, u32) {
-        (self.at, self.free.min(self.size - self.at))
+    /// Bytes of the buffer that may be filled.
+    pub fn room(&self) -> u32 {
+        self.free
+    }
+
+    /// Where the next at most `len` bytes of [`Outbox::room`] are, as ranges of the buffer: offset and length. The
+    /// second may be empty.
+    pub fn ranges(&self, len: u32) -> [(u32, u32); 2] {
+        let len = len.min(self.free);
+        let first = len.min(self.size - self.at);
+        [(self.at, first), (0, len - first)]
     }
 
     /// A Write of `len` bytes was sent: `is_copied` if from the buffer, `is_counted` if it takes a credit.

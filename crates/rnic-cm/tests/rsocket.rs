@@ -108,6 +108,18 @@ fn a_peer_that_writes_too_much_is_found() {
     assert_eq!(many.arrived(1), Err(Violation));
 }
 
+#[test]
+fn the_send_buffer_is_a_ring() {
+    let mut outbox = Outbox::new(10_000, 8, 8);
+    assert_eq!((outbox.room(), outbox.ranges(9_990)), (10_000, [(0, 9_990), (0, 0)]));
+    outbox.sent(9_990, true, true);
+    outbox.done(9_990);
+    assert_eq!((outbox.room(), outbox.ranges(64)), (10_000, [(9_990, 10), (0, 54)]));
+    // Bytes that are copied into the request take no place, but count.
+    outbox.sent(64, false, true);
+    assert_eq!((outbox.room(), outbox.ranges(20_000)), (9_936, [(9_990, 10), (0, 9_926)]));
+}
+
 proptest! {
     /// All bytes arrive in order, whatever the sizes of the calls; and nobody waits for ever.
     #[test]
@@ -132,7 +144,7 @@ proptest! {
                 idle += 1;
                 while outbox.is_ready() && targets[target].1 > 0 && sent < until {
                     let len = (until - sent).min(2_048) as u32;
-                    let len = len.min(outbox.room().1).min(targets[target].1);
+                    let len = len.min(outbox.room()).min(targets[target].1);
                     for at in 0..len {
                         ring[(targets[target].0 + at) as usize] = byte(sent + u64::from(at));
                     }

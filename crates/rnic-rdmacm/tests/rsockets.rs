@@ -26,6 +26,24 @@ fn both(namespace: &Namespace, server: &str, client: &str) -> [String; 2] {
     [server.end().success(), client.output]
 }
 
+/// Messages whose length is no multiple of another one meet the end of the send buffer anywhere. A Write goes around it:
+/// otherwise the first that ends a few bytes before it would make all further ones as short as that.
+#[test]
+fn long_messages_are_long_writes() {
+    if !has("rstream") {
+        return;
+    }
+    alone(|namespace| {
+        let server = "rstream -S 1000000 -I 5 -C 1 -T v -T n";
+        let [server, client] = both(namespace, server, &format!("{server} -s 127.0.0.1"));
+        for output in [server, client] {
+            let posts = output.matches("ibv_post_send").count();
+            // 5 MB, mostly in Writes of 64 KiB, and the peer's credits for them.
+            assert!((80..1_000).contains(&posts), "{posts} Writes");
+        }
+    });
+}
+
 /// Each with blocking and non-blocking calls, and with verified data.
 #[test]
 fn streams_of_rdmacm_utils_run() {

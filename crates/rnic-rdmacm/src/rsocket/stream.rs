@@ -97,6 +97,30 @@ impl Drop for Memory {
     }
 }
 
+/// The bytes that a Write sends.
+struct Source {
+    parts: [ibv_sge; 2],
+    count: c_int,
+    /// Those of the request.
+    flags: c_uint,
+}
+
+const NO_BYTES: ibv_sge = ibv_sge { addr: 0, length: 0, lkey: 0 };
+
+impl Source {
+    const NOTHING: Source = Source { parts: [NO_BYTES; 2], count: 0, flags: 0 };
+
+    /// Bytes that posting the request copies.
+    fn inline(data: *const u8, length: u32) -> Source {
+        let bytes = ibv_sge { addr: data.expose_provenance() as u64, length, lkey: 0 };
+        Source { parts: [bytes, NO_BYTES], count: 1, flags: IBV_SEND_INLINE }
+    }
+
+    fn is_inline(&self) -> bool {
+        self.flags != 0
+    }
+}
+
 /// Sizes that the program may choose before it connects.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
@@ -304,20 +328,16 @@ impl Stream {
     }
 
     /// Posts a Write of `from` to the peer. `message` is its immediate data, or only what its completion means.
-    fn post_write(
-        &self, mut from: Option<ibv_sge>, to: Target, message: Immediate, is_sent: bool, flags: c_uint,
-    ) -> Result<(), c_int> {
+    fn post_write(&self, mut from: Source, to: Target, message: Immediate, is_sent: bool) -> Result<(), c_int> {
         let number = message.number();
         // SAFETY: all zeroes are valid.
         let mut request: ibv_send_wr = unsafe { std::mem::zeroed() };
         request.wr_id = number.into();
         request.opcode = if is_sent { IBV_WR_RDMA_WRITE_WITH_IMM } else { IBV_WR_RDMA_WRITE };
-        request.send_flags = flags;
+        request.send_flags = from.flags;
         request.imm_data = number.to_be();
         request.wr.rdma = wr_rdma { remote_addr: to.address, rkey: to.key };
-        if let Some(from) = &mut from {
-            (request.sg_list, request.num_sge) = (from, 1);
-        }
+        (request.sg_list, request.num_sge) = (from.parts.as_mut_ptr(), from.count);
         let mut bad = std::ptr::null_mut();
         // SAFETY: all pointers are valid.
         unsafe {
@@ -351,30 +371,35 @@ impl Stream {
     /// # Safety
     /// `data` has `len` bytes.
     pub(super) unsafe fn send(&mut self, data: *const u8, len: u32) -> Result<u32, c_int> {
-        let (at, room) = self.outbox.room();
-        let len = len.min(room).min(self.goal.len);
+        let len = len.min(self.outbox.room()).min(self.goal.len);
         // SAFETY: the caller's promise.
-        let (from, flags) = unsafe { self.prepare(data, len, at) };
+        let from = unsafe { self.prepare(data, len) };
         let to = self.goal;
         (self.goal.address, self.goal.len) = (to.address.wrapping_add(len.into()), to.len - len);
         self.take_target();
-        self.outbox.sent(len, flags == 0, true);
-        self.post_write(Some(from), to, Immediate::Data(len), true, flags)?;
+        self.outbox.sent(len, !from.is_inline(), true);
+        self.post_write(from, to, Immediate::Data(len), true)?;
         Ok(len)
     }
 
-    /// The bytes of a request: those of the program if they are copied into it, otherwise those of the send buffer.
+    /// The bytes of a request: those of the program if they are copied into it, otherwise those of the send buffer,
+    /// which has room for them.
     ///
     /// # Safety
     /// `data` has `len` bytes.
-    unsafe fn prepare(&self, data: *const u8, len: u32, at: u32) -> (ibv_sge, c_uint) {
+    unsafe fn prepare(&self, data: *const u8, len: u32) -> Source {
         if len <= self.sizes.inline {
-            return (ibv_sge { addr: data.expose_provenance() as u64, length: len, lkey: 0 }, IBV_SEND_INLINE);
+            return Source::inline(data, len);
         }
         let sending = self.memories().0;
-        // SAFETY: the caller's promise.
-        unsafe { sending.fill(at, data, len) };
-        (sending.local(at, len), 0)
+        let [(at, first), (start, second)] = self.outbox.ranges(len);
+        // SAFETY: the caller's promise; both ranges together have `len` bytes.
+        unsafe {
+            sending.fill(at, data, first);
+            sending.fill(start, data.wrapping_add(first as usize), second);
+        }
+        let parts = [sending.local(at, first), sending.local(start, second)];
+        Source { parts, count: if second == 0 { 1 } else { 2 }, flags: 0 }
     }
 
     /// Writes at most `len` bytes into memory that the peer has mapped, if [`Stream::can_send`]; returns how many.
@@ -382,13 +407,12 @@ impl Stream {
     /// # Safety
     /// `data` has `len` bytes.
     pub(super) unsafe fn write(&mut self, to: Target, data: *const u8, len: u32) -> Result<u32, c_int> {
-        let (at, room) = self.outbox.room();
-        let len = len.min(room).min(to.len);
+        let len = len.min(self.outbox.room()).min(to.len);
         // SAFETY: the caller's promise.
-        let (from, flags) = unsafe { self.prepare(data, len, at) };
-        self.outbox.sent(len, flags == 0, false);
+        let from = unsafe { self.prepare(data, len) };
+        self.outbox.sent(len, !from.is_inline(), false);
         // The completion frees as much as that of data.
-        self.post_write(Some(from), to, Immediate::Data(len), false, flags)?;
+        self.post_write(from, to, Immediate::Data(len), false)?;
         Ok(len)
     }
 
@@ -401,16 +425,14 @@ impl Stream {
         let list = self.peer.targets;
         let before = u64::from(list.len) * TARGET_LEN as u64 + u64::from(index) * MAPPING_LEN as u64;
         let to = Target { address: list.address.wrapping_add(before), ..list };
-        let (at, room) = self.outbox.room();
-        let (len, sending) = (MAPPING_LEN as u32, self.memories().0);
-        if room < len && len > self.sizes.inline {
+        let len = MAPPING_LEN as u32;
+        if self.outbox.room() < len {
             return Err(libc::EAGAIN);
         }
         // SAFETY: the array has that many bytes.
-        let (from, flags) = unsafe { self.prepare(bytes.as_ptr(), len, at) };
-        debug_assert!(from.length <= sending.layout.size() as u32);
-        self.outbox.sent(len, flags == 0, true);
-        self.post_write(Some(from), to, Immediate::Mapping(index), true, flags)
+        let from = unsafe { self.prepare(bytes.as_ptr(), len) };
+        self.outbox.sent(len, !from.is_inline(), true);
+        self.post_write(from, to, Immediate::Mapping(index), true)
     }
 
     /// The mapping of the peer that has the byte `offset`: where it is, and how much follows it there.
@@ -427,7 +449,7 @@ impl Stream {
     /// Sends a message without data, if [`Stream::can_control`].
     pub(super) fn control(&mut self, message: Immediate) -> Result<(), c_int> {
         self.controls -= 1;
-        self.post_write(None, Target::default(), message, true, 0)
+        self.post_write(Source::NOTHING, Target::default(), message, true)
     }
 
     /// Tells the peer what it may send, if there is something new.
@@ -449,18 +471,17 @@ impl Stream {
             self.peer_target = (self.peer_target + 1) % list.len;
             let to = Target { address: list.address.wrapping_add(entry), ..list };
             self.controls -= 1;
-            let (from, flags) = if TARGET_LEN as u32 <= self.sizes.inline {
-                let addr = bytes.as_ptr().expose_provenance() as u64;
-                (ibv_sge { addr, length: TARGET_LEN as u32, lkey: 0 }, IBV_SEND_INLINE)
+            let from = if TARGET_LEN as u32 <= self.sizes.inline {
+                Source::inline(bytes.as_ptr(), TARGET_LEN as u32)
             } else {
                 self.place = (self.place + 1) % u32::from(CONTROLS);
                 let sending = self.memories().0;
                 let at = self.sizes.send + self.place * MAPPING_LEN as u32;
                 // SAFETY: the array has that many bytes.
                 unsafe { sending.fill(at, bytes.as_ptr(), TARGET_LEN as u32) };
-                (sending.local(at, TARGET_LEN as u32), 0)
+                Source { parts: [sending.local(at, TARGET_LEN as u32), NO_BYTES], count: 1, flags: 0 }
             };
-            self.post_write(Some(from), to, message, true, flags)?;
+            self.post_write(from, to, message, true)?;
         }
         Ok(())
     }
