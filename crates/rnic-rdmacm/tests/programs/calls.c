@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "checks.h"
@@ -70,6 +71,22 @@ static void identifiers(void)
     CHECK(rdma_bind_addr(a, ADDRESS("127.0.0.1", 7000)) == 0);
     REFUSED(rdma_bind_addr(a, ADDRESS("127.0.0.1", 7001)), EINVAL);
     CHECK(a->verbs && a->pd && a->port_num == 1 && ntohs(rdma_get_src_port(a)) == 7000);
+    /* A child destroys the identifier, as handlers may do that run when it exits, and has devices of its own. */
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        wrong |= rdma_destroy_id(a) != 0;
+        struct rdma_event_channel *own = rdma_create_event_channel();
+        wrong |= rdma_create_id(own, &b, NULL, RDMA_PS_TCP) != 0;
+        CHECK(rdma_resolve_addr(b, NULL, ADDRESS("127.0.0.1", 7002), 1000) == 0);
+        struct rdma_cm_event *event;
+        CHECK(rdma_get_cm_event(own, &event) == 0 && event->event == RDMA_CM_EVENT_ADDR_RESOLVED);
+        CHECK(rdma_ack_cm_event(event) == 0 && rdma_destroy_id(b) == 0);
+        rdma_destroy_event_channel(own);
+        exit(wrong);
+    }
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
     CHECK(rdma_create_id(channel, &b, NULL, RDMA_PS_TCP) == 0);
     REFUSED(rdma_bind_addr(b, ADDRESS("0.0.0.0", 7000)), EADDRINUSE);
     CHECK(rdma_bind_addr(b, ADDRESS("0.0.0.0", 0)) == 0);
