@@ -41,6 +41,8 @@ pub(crate) struct ContextState {
     pub(crate) device: rnic_endpoint::Device,
     pub(crate) address: HostAddress,
     pub(crate) events: Arc<Events>,
+    /// What an asynchronous event wakes. The device keeps each waker once, until it has woken it.
+    bell: Waker,
     clock: DeviceClock,
     handles: AtomicU32,
     guid: u64,
@@ -155,13 +157,12 @@ impl ContextState {
     /// Moves the asynchronous events of the endpoint's device into the queue of the program, whose descriptor becomes
     /// readable at the next one.
     fn refill(&self, queue: &mut VecDeque<ibv_async_event>) {
-        let waker = Waker::from(Arc::new(EventBell(self.events.clone())));
         loop {
             while let Some(event) = self.device.event() {
                 queue.extend(self.events.translate(&event));
             }
             // An event that comes after the loop rings. One that came in between does not, so the loop goes on.
-            if !matches!(self.device.watch(None, Notify::Any, &waker), Ok(false)) {
+            if !matches!(self.device.watch(None, Notify::Any, &self.bell), Ok(false)) {
                 return;
             }
         }
@@ -226,18 +227,22 @@ fn idle() -> IdleConfig {
     if cores > 4 { IdleConfig::default() } else { IdleConfig { spin: Time::ZERO, slack: Time::ZERO } }
 }
 
-/// Opens the endpoint's device of an address.
-fn open(address: &HostAddress) -> Result<rnic_endpoint::Device, String> {
-    let port = SharedPort::open(address.ip).map_err(|error| error.to_string())?;
+/// Opens the endpoint's device of an address. An error is a sentence, with its number in C.
+fn open(address: &HostAddress) -> Result<rnic_endpoint::Device, (c_int, String)> {
+    /// The address is free, but the file of a capture cannot be written, for example.
+    fn other(error: impl ToString) -> (c_int, String) {
+        (libc::EIO, error.to_string())
+    }
+    let port = SharedPort::open(address.ip).map_err(|error| (error.number(), error.to_string()))?;
     let mut config = Config { mode: Mode::Polled, idle: idle(), security: Security::None, ..Config::default() };
     // The program's next poll sends the ACKs, and the reply to a message leaves before them. If there is no poll, the
     // library's thread sends them ([`crate::progress`]).
     config.acknowledge = Acknowledge::WithNextPoll;
     config.verbs.late_memory_checks = true;
     config.verbs.shard = Shard { index: port.slot(), count: SLOTS };
-    let config = config.fitted_to(port.own()).map_err(|error| error.to_string())?;
+    let config = config.fitted_to(port.own()).map_err(other)?;
     let slot = port.slot();
-    rnic_endpoint::Device::on_port(as_the_environment_says(port, slot)?, config).map_err(|error| error.to_string())
+    rnic_endpoint::Device::on_port(as_the_environment_says(port, slot).map_err(other)?, config).map_err(other)
 }
 
 /// A port with the faults and the capture that the environment asks for. Ports with another `lane` lose other packets.
@@ -276,12 +281,13 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
     object(|| {
         // SAFETY: by the contract of libibverbs.
         let about = unsafe { Device::of(device) };
-        let endpoint = open(&about.address).map_err(|why| {
+        let endpoint = open(&about.address).map_err(|(number, why)| {
             eprintln!("rnic: cannot open rnic{} ({}): {why}", about.index, about.address.ip);
-            libc::EADDRNOTAVAIL
+            number
         })?;
         let events = Arc::new(Events { mailbox: Mailbox::new()?, objects: Mutex::default() });
-        let _ = endpoint.watch(None, Notify::Any, &Waker::from(Arc::new(EventBell(events.clone()))));
+        let bell = Waker::from(Arc::new(EventBell(events.clone())));
+        let _ = endpoint.watch(None, Notify::Any, &bell);
         trace::line(format_args!("ibv_open_device rnic{} ({})", about.index, about.address.ip));
         let state = ContextState {
             progress: Progress::start(endpoint.clone()).map_err(|_| libc::EAGAIN)?,
@@ -289,6 +295,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
             device: endpoint,
             address: about.address.clone(),
             events,
+            bell,
             handles: AtomicU32::new(1),
             guid: about.guid(),
             process: std::process::id(),

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -264,6 +265,41 @@ static void children(void) {
     EXPECT(ibv_dealloc_mw(mw) == 0 && ibv_dereg_mr(mr) == 0);
 }
 
+/* One of each object is made and destroyed, and asynchronous events are asked for in vain. */
+static void turn(void) {
+    static char bytes[64];
+    struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+    struct ibv_cq *cq = ibv_create_cq(context, 10, NULL, channel, 0);
+    struct ibv_pd *domain = ibv_alloc_pd(context);
+    struct ibv_mr *mr = ibv_reg_mr(domain, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE);
+    struct ibv_mw *mw = ibv_alloc_mw(domain, IBV_MW_TYPE_2);
+    struct ibv_srq_init_attr init = {.attr = {.max_wr = 4, .max_sge = 1}};
+    struct ibv_srq *srq = ibv_create_srq(domain, &init);
+    struct ibv_ah_attr path = {.is_global = 1, .port_num = 1, .grh = {.dgid = gid}};
+    struct ibv_ah *ah = ibv_create_ah(domain, &path);
+    struct ibv_qp *qp = queue_pair(cq, NULL, IBV_QPT_RC);
+    connect_to(qp, qp);
+    EXPECT(ibv_req_notify_cq(cq, 0) == 0);
+    struct ibv_async_event event;
+    for (int i = 0; i < 10; i++) EXPECT(ibv_get_async_event(context, &event) == -1 && errno == EAGAIN);
+    EXPECT(ibv_destroy_qp(qp) == 0 && ibv_destroy_ah(ah) == 0 && ibv_destroy_srq(srq) == 0 && ibv_dealloc_mw(mw) == 0);
+    EXPECT(ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(domain) == 0 && ibv_destroy_cq(cq) == 0);
+    EXPECT(ibv_destroy_comp_channel(channel) == 0);
+}
+
+/* Nothing stays of what was destroyed. */
+static void leaks(void) {
+    for (int i = 0; i < 200; i++) turn();
+    struct mallinfo2 before = mallinfo2();
+    for (int i = 0; i < 1000; i++) turn();
+    struct mallinfo2 after = mallinfo2();
+    long more = (long)after.uordblks - (long)before.uordblks;
+    if (more > 20000) {
+        printf("1000 turns leave %ld bytes\n", more);
+        wrong = 1;
+    }
+}
+
 /* A full queue refuses requests, and says which. */
 static void full_queues(void) {
     struct ibv_cq *cq = ibv_create_cq(context, 100, NULL, NULL, 0);
@@ -371,6 +407,7 @@ int main(void) {
     errors();
     events_of_others();
     children();
+    leaks();
     full_queues();
     datagrams();
     EXPECT(ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0);
