@@ -287,9 +287,10 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
     })
 }
 
-/// Writes a line about a completion that the program gets, if the program is traced.
+/// Writes a line about a completion with an error that the program gets, if the program is traced. Lines for all
+/// completions would slow the program down.
 fn trace_completion(verb: &str, completion: &Completion) {
-    if trace::is_on() {
+    if completion.status != Status::Success && trace::is_on() {
         let Completion { qpn, wr_id, status, .. } = completion;
         let status = names::status(wc_status(*status));
         trace::line(format_args!("{verb} = QP {:#x}, wr_id {wr_id:#x}, {status}", qpn.0));

@@ -366,6 +366,11 @@ fn transitions(
     let rights = || rights().map(|rights| Access { local_write: true, ..rights });
     let path = || ah::of("ibv_modify_qp", &all.ah_attr, context).map_err(Refused::Number);
     let mtu = || match all.path_mtu {
+        mtu @ 1..=5 if 128 << mtu > context.address.path_mtu() => Err(Refused::Text(format!(
+            "path_mtu is {mtu} ({} bytes), but that of the port is {} bytes",
+            128 << mtu,
+            context.address.path_mtu()
+        ))),
         mtu @ 1..=5 => Ok(128 << mtu),
         other => Err(Refused::Text(format!("path_mtu is {other}; it must be 1 (256 bytes) to 5 (4096 bytes)"))),
     };

@@ -282,11 +282,28 @@ static void endpoints(void)
 
     hints.ai_flags = RAI_NUMERICHOST;
     CHECK(rdma_getaddrinfo("no such host", "7200", &hints, &info) == -1);
+    hints.ai_family = AF_INET6;
+    CHECK(rdma_getaddrinfo("127.0.0.1", "7201", &hints, &info) == -1);
+    hints.ai_family = AF_INET;
     CHECK(rdma_getaddrinfo("127.0.0.1", "7201", &hints, &info) == 0);
     CHECK(info->ai_dst_len == sizeof(struct sockaddr_in) && info->ai_family == AF_INET);
     attributes(&attr);
     CHECK(rdma_create_ep(&id, info, NULL, &attr) == 0);
     REFUSED(rdma_connect(id, NULL), ECONNREFUSED);
+    rdma_destroy_ep(id);
+    /* A refused queue pair leaves no queues, neither at the identifier nor in the attributes. */
+    CHECK(rdma_create_ep(&id, info, NULL, NULL) == 0);
+    attributes(&attr);
+    struct ibv_qp_init_attr_ex extended = {
+        .qp_type = IBV_QPT_RC, .cap = attr.cap, .comp_mask = IBV_QP_INIT_ATTR_CREATE_FLAGS, .create_flags = 1 << 30,
+    };
+    attr.qp_type = IBV_QPT_RAW_PACKET;
+    REFUSED(rdma_create_qp(id, NULL, &attr), EOPNOTSUPP);
+    CHECK(!attr.send_cq && !attr.recv_cq && !id->send_cq && !id->recv_cq && !id->recv_cq_channel);
+    REFUSED(rdma_create_qp_ex(id, &extended), EOPNOTSUPP);
+    CHECK(!extended.send_cq && !extended.recv_cq && !extended.pd && !id->send_cq && !id->recv_cq);
+    attr.qp_type = IBV_QPT_RC;
+    CHECK(rdma_create_qp(id, NULL, &attr) == 0 && attr.send_cq == id->send_cq && attr.recv_cq == id->recv_cq);
     rdma_destroy_ep(id);
     ((struct sockaddr_in *)info->ai_dst_addr)->sin_port = htons(7200);
     attributes(&attr);
