@@ -176,6 +176,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the kernel takes a moment to give a link its address")]
     fn a_link_local_address_is_no_device() {
         rnic_netns::with_pair(1_500, |pair| {
             pair.a.run(|| {
