@@ -64,6 +64,19 @@ impl<T> Mailbox<T> {
         }
     }
 
+    /// As [`Mailbox::remove`], for a queue whose items may also wait elsewhere: `refill` first adds them to the queue, and
+    /// makes sure that the descriptor becomes readable for further ones. Without it the descriptor would be silent
+    /// although items wait.
+    pub fn remove_and_refill(&self, unwanted: impl Fn(&T) -> bool, refill: impl Fn(&mut VecDeque<T>)) {
+        let mut queue = lock(&self.queue);
+        self.silence();
+        refill(&mut queue);
+        queue.retain(|item| !unwanted(item));
+        if !queue.is_empty() {
+            self.ring();
+        }
+    }
+
     /// Takes the oldest item. `refill` first adds items to the queue that wait elsewhere, and makes sure that the
     /// descriptor becomes readable for further ones. If there is none, waits for one, unless the descriptor is
     /// non-blocking.

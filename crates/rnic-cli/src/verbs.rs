@@ -191,6 +191,11 @@ fn doctor() -> Result<(), CliError> {
             let list = devices.as_ref().map(|names| names.join(","));
             say(format!("RNIC_DEVICES {}", list.unwrap_or_else(|| "not set: all addresses of this host".into())))?;
             say(format!("RNIC_FAULTS  {}", if faults.is_some() { "set" } else { "not set: no faults" }))?;
+            for (name, path, without) in files_to_write(pcap.as_deref(), trace) {
+                if let Err(error) = can_write(path) {
+                    problems.push(format!("{name}: {} cannot be written: {error}; {without}", path.display()));
+                }
+            }
             let file = pcap.as_ref().map(|path| path.display().to_string());
             say(format!("RNIC_PCAP    {}", file.unwrap_or_else(|| "not set: no capture".into())))?;
             let trace = match trace {
@@ -236,6 +241,22 @@ fn doctor() -> Result<(), CliError> {
     if problems.is_empty() { Ok(()) } else { Err(CliError::Failed(problems)) }
 }
 
+/// The files that the library writes: the variable, the file, and what programs cannot do without it.
+fn files_to_write<'a>(
+    pcap: Option<&'a Path>, trace: &'a TraceTo,
+) -> impl Iterator<Item = (&'static str, &'a Path, &'static str)> {
+    let trace = if let TraceTo::File(path) = trace { Some(path.as_path()) } else { None };
+    let pcap = pcap.map(|path| ("RNIC_PCAP", path, "programs cannot open a device"));
+    pcap.into_iter().chain(trace.map(|path| ("RNIC_TRACE", path, "programs run without a trace")))
+}
+
+/// Whether a file can be written. Leaves no new file.
+fn can_write(path: &Path) -> io::Result<()> {
+    let was_there = path.exists();
+    fs::File::options().create(true).append(true).open(path)?;
+    if was_there { Ok(()) } else { fs::remove_file(path) }
+}
+
 /// Whether programs can see files of the devices, in words. Tries it with another process, because a process that shows
 /// itself files cannot go back.
 fn files_can_be_shown() -> &'static str {
@@ -257,7 +278,8 @@ fn probe(address: &hosts::HostAddress) -> Result<String, String> {
             if library::is_shared(address.ip) {
                 Ok("ready; other programs of yours use it".to_string())
             } else {
-                Err("UDP port 4791 is taken, by another RoCE endpoint or rdma_rxe".to_string())
+                Err("UDP port 4791 is taken, by a program of another user, another RoCE endpoint or rdma_rxe"
+                    .to_string())
             }
         }
         Err(error) => Err(format!("UDP port 4791 cannot be used: {error}")),

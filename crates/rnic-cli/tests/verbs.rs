@@ -47,6 +47,21 @@ fn the_doctor_says_what_programs_see() {
     assert_eq!(output.status.code(), Some(1));
     let (_, errors) = text(&output);
     assert!(errors.contains("`192.0.2.99` is neither an address nor a network interface"), "{errors}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let (missing, new) = (folder.path().join("missing/file"), folder.path().join("new-%p"));
+    for (variable, consequence) in
+        [("RNIC_PCAP", "programs cannot open a device"), ("RNIC_TRACE", "programs run without a trace")]
+    {
+        let output = verbs(&["doctor"]).env(variable, &missing).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let (_, errors) = text(&output);
+        let part = format!("{variable}: {} cannot be written", missing.display());
+        assert!(errors.contains(&part) && errors.contains(consequence), "{errors}");
+        let output = verbs(&["doctor"]).env(variable, &new).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output).1);
+    }
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "the doctor leaves no files");
 }
 
 /// Whether this host lets a process without root have a mount namespace.

@@ -1,7 +1,8 @@
 //! Address handles: the paths of datagrams.
 
 use crate::abi::*;
-use crate::context::{self, ContextState, ip};
+use crate::context::{self, ContextState, GIDS, ip};
+use crate::domain;
 use crate::entry::{object, status};
 use crate::trace;
 use libc::c_int;
@@ -37,8 +38,11 @@ pub(crate) fn of(verb: &str, attributes: &ibv_ah_attr, context: &ContextState) -
     if attributes.is_global == 0 {
         return refuse("the address has no GID (is_global is 0), which RoCE needs; give the program a GID index");
     }
-    if attributes.port_num > 1 {
+    if attributes.port_num != 1 {
         return refuse("a device has one port, number 1");
+    }
+    if usize::from(attributes.grh.sgid_index) >= GIDS {
+        return refuse("the table of GIDs has 4 entries, with indices 0 to 3");
     }
     if peer.is_multicast() {
         return refuse("there is no multicast");
@@ -66,6 +70,8 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attributes: *mut ibv_ah_
         let path = of("ibv_create_ah", &attributes, state)?;
         let c = ibv_ah { context, pd, handle: state.handle() };
         trace::line(format_args!("ibv_create_ah to {} = AH {}", path.peer.ip(), c.handle));
+        // SAFETY: as above.
+        unsafe { domain::count_user(pd, true) };
         Ok(Box::into_raw(Box::new(Handle { c, path })).cast())
     })
 }
@@ -75,8 +81,12 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attributes: *mut ibv_ah_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     status(|| {
-        // SAFETY: it was made by `Box::into_raw`, and the program does not use it any more.
-        drop(unsafe { Box::from_raw(ah.cast::<Handle>()) });
+        // SAFETY: it was made by `Box::into_raw`, and the program does not use it any more. Its domain exists.
+        unsafe {
+            let Handle { c, .. } = *Box::from_raw(ah.cast::<Handle>());
+            domain::count_user(c.pd, false);
+            trace::line(format_args!("ibv_destroy_ah AH {}", c.handle));
+        }
         Ok(())
     })
 }

@@ -82,8 +82,11 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
         // SAFETY: by the contract of libibverbs.
         let (_, queues) = unsafe { Channel::state(channel) };
         if queues.load(Ordering::Acquire) > 0 {
+            trace::line(format_args!("ibv_destroy_comp_channel refused: a completion queue uses it"));
             return Err(libc::EBUSY);
         }
+        // SAFETY: as above.
+        trace::line(format_args!("ibv_destroy_comp_channel fd {}", unsafe { (*channel.cast::<Channel>()).c.fd }));
         // SAFETY: the channel was made by `Box::into_raw`, and no queue uses it.
         drop(unsafe { Box::from_raw(channel.cast::<Channel>()) });
         Ok(())
@@ -101,6 +104,7 @@ pub unsafe extern "C" fn ibv_get_cq_event(
         let (events, _) = unsafe { Channel::state(channel) };
         match events.take(|_| ()) {
             Ok(Address(queue)) => {
+                trace::line(format_args!("ibv_get_cq_event = CQ {queue:x}"));
                 let queue = std::ptr::with_exposed_provenance_mut::<ibv_cq>(queue);
                 // SAFETY: queues in a channel are not destroyed; by the contract of libibverbs the results are valid.
                 unsafe {
@@ -122,6 +126,7 @@ pub unsafe extern "C" fn ibv_get_cq_event(
 /// By the contract of libibverbs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, events: c_uint) {
+    trace::line(format_args!("ibv_ack_cq_events CQ {:x}, {events} events", cq.addr()));
     // SAFETY: by the contract of libibverbs.
     entry((), || unsafe { cq::state(cq) }.unacknowledged.acknowledge(events));
 }

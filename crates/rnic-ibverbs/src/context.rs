@@ -16,7 +16,7 @@ use rnic_endpoint::idle::IdleConfig;
 use rnic_endpoint::port::{Faults, FaultyPort, Port};
 use rnic_endpoint::{Acknowledge, Clock, Config, DeviceClock, Mode, Security, Time, TimeSource};
 use rnic_verbs::{Completion, CqId, Event, Notify, Qpn, Shard, SrqId, Status, VerbsError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
@@ -41,9 +41,13 @@ pub(crate) struct ContextState {
     pub(crate) device: rnic_endpoint::Device,
     pub(crate) address: HostAddress,
     pub(crate) events: Arc<Events>,
+    /// What an asynchronous event wakes. The device keeps each waker once, until it has woken it.
+    bell: Waker,
     clock: DeviceClock,
     handles: AtomicU32,
     guid: u64,
+    /// The process that has opened the device.
+    process: u32,
 }
 
 /// The asynchronous events of a device, and the objects to which they belong.
@@ -77,23 +81,6 @@ impl Events {
     pub(crate) fn add_srq(&self, id: SrqId, srq: Address) {
         lock(&self.objects).srqs.insert(id, srq);
     }
-    pub(crate) fn remove_qp(&self, qpn: Qpn) {
-        let gone = lock(&self.objects).qps.remove(&qpn.0);
-        self.forget(gone);
-    }
-    pub(crate) fn remove_cq(&self, id: CqId) {
-        let gone = lock(&self.objects).cqs.remove(&id);
-        self.forget(gone);
-    }
-    pub(crate) fn remove_srq(&self, id: SrqId) {
-        let gone = lock(&self.objects).srqs.remove(&id);
-        self.forget(gone);
-    }
-    fn forget(&self, object: Option<Address>) {
-        let Some(Address(object)) = object else { return };
-        self.mailbox.remove(|event| event.element.addr() == object);
-    }
-
     /// The event as C sees it; `None` if its object is destroyed.
     fn translate(&self, event: &Event) -> Option<ibv_async_event> {
         let objects = lock(&self.objects);
@@ -128,9 +115,57 @@ impl ContextState {
         self.progress.poll(cq, out)
     }
 
+    /// Whether this process is a child that `fork` made of the one that opened the device. Such a child has copies of
+    /// the objects, but not the threads, and locks may be taken for ever. A handler that runs when the child exits may
+    /// destroy objects all the same: they stay those of the parent.
+    pub(crate) fn is_of_parent(&self, verb: &str) -> bool {
+        let is_of_parent = self.process != std::process::id();
+        if is_of_parent {
+            trace::line(format_args!("{verb} in a child of the process that opened the device: nothing happens"));
+        }
+        is_of_parent
+    }
+
     /// The program is going to sleep until there is a completion.
     pub(crate) fn will_sleep(&self) {
         self.progress.program_sleeps();
+    }
+
+    /// The queue pair is destroyed: there are no events of it any more.
+    pub(crate) fn remove_qp(&self, qpn: Qpn) {
+        let gone = lock(&self.events.objects).qps.remove(&qpn.0);
+        self.forget(gone);
+    }
+
+    /// As [`ContextState::remove_qp`], for a completion queue.
+    pub(crate) fn remove_cq(&self, id: CqId) {
+        let gone = lock(&self.events.objects).cqs.remove(&id);
+        self.forget(gone);
+    }
+
+    /// As [`ContextState::remove_qp`], for a shared receive queue.
+    pub(crate) fn remove_srq(&self, id: SrqId) {
+        let gone = lock(&self.events.objects).srqs.remove(&id);
+        self.forget(gone);
+    }
+
+    fn forget(&self, object: Option<Address>) {
+        let Some(Address(object)) = object else { return };
+        self.events.mailbox.remove_and_refill(|event| event.element.addr() == object, |queue| self.refill(queue));
+    }
+
+    /// Moves the asynchronous events of the endpoint's device into the queue of the program, whose descriptor becomes
+    /// readable at the next one.
+    fn refill(&self, queue: &mut VecDeque<ibv_async_event>) {
+        loop {
+            while let Some(event) = self.device.event() {
+                queue.extend(self.events.translate(&event));
+            }
+            // An event that comes after the loop rings. One that came in between does not, so the loop goes on.
+            if !matches!(self.device.watch(None, Notify::Any, &self.bell), Ok(false)) {
+                return;
+            }
+        }
     }
 
     /// The reading of the clock of the timestamps in completions.
@@ -192,18 +227,22 @@ fn idle() -> IdleConfig {
     if cores > 4 { IdleConfig::default() } else { IdleConfig { spin: Time::ZERO, slack: Time::ZERO } }
 }
 
-/// Opens the endpoint's device of an address.
-fn open(address: &HostAddress) -> Result<rnic_endpoint::Device, String> {
-    let port = SharedPort::open(address.ip).map_err(|error| error.to_string())?;
+/// Opens the endpoint's device of an address. An error is a sentence, with its number in C.
+fn open(address: &HostAddress) -> Result<rnic_endpoint::Device, (c_int, String)> {
+    /// The address is free, but the file of a capture cannot be written, for example.
+    fn other(error: impl ToString) -> (c_int, String) {
+        (libc::EIO, error.to_string())
+    }
+    let port = SharedPort::open(address.ip).map_err(|error| (error.number(), error.to_string()))?;
     let mut config = Config { mode: Mode::Polled, idle: idle(), security: Security::None, ..Config::default() };
     // The program's next poll sends the ACKs, and the reply to a message leaves before them. If there is no poll, the
     // library's thread sends them ([`crate::progress`]).
     config.acknowledge = Acknowledge::WithNextPoll;
     config.verbs.late_memory_checks = true;
     config.verbs.shard = Shard { index: port.slot(), count: SLOTS };
-    let config = config.fitted_to(port.own()).map_err(|error| error.to_string())?;
+    let config = config.fitted_to(port.own()).map_err(other)?;
     let slot = port.slot();
-    rnic_endpoint::Device::on_port(as_the_environment_says(port, slot)?, config).map_err(|error| error.to_string())
+    rnic_endpoint::Device::on_port(as_the_environment_says(port, slot).map_err(other)?, config).map_err(other)
 }
 
 /// A port with the faults and the capture that the environment asks for. Ports with another `lane` lose other packets.
@@ -242,12 +281,13 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
     object(|| {
         // SAFETY: by the contract of libibverbs.
         let about = unsafe { Device::of(device) };
-        let endpoint = open(&about.address).map_err(|why| {
+        let endpoint = open(&about.address).map_err(|(number, why)| {
             eprintln!("rnic: cannot open rnic{} ({}): {why}", about.index, about.address.ip);
-            libc::EADDRNOTAVAIL
+            number
         })?;
         let events = Arc::new(Events { mailbox: Mailbox::new()?, objects: Mutex::default() });
-        let _ = endpoint.watch(None, Notify::Any, &Waker::from(Arc::new(EventBell(events.clone()))));
+        let bell = Waker::from(Arc::new(EventBell(events.clone())));
+        let _ = endpoint.watch(None, Notify::Any, &bell);
         trace::line(format_args!("ibv_open_device rnic{} ({})", about.index, about.address.ip));
         let state = ContextState {
             progress: Progress::start(endpoint.clone()).map_err(|_| libc::EAGAIN)?,
@@ -255,8 +295,10 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
             device: endpoint,
             address: about.address.clone(),
             events,
+            bell,
             handles: AtomicU32::new(1),
             guid: about.guid(),
+            process: std::process::id(),
         };
         // Programs keep the descriptor of the kernel's device. There is none; that of /dev/null can be duplicated too.
         let null = File::open("/dev/null").map_err(|_| libc::EMFILE)?;
@@ -329,6 +371,10 @@ fn operations(device: *mut ibv_device, cmd_fd: c_int, async_fd: c_int) -> verbs_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     status(|| {
+        // SAFETY: by the contract of libibverbs the context is open.
+        if unsafe { state(context) }.is_of_parent("ibv_close_device") {
+            return Ok(());
+        }
         trace::line(format_args!("ibv_close_device"));
         // SAFETY: the context was made by `Box::into_raw`, and the program does not use it any more.
         drop(unsafe { Box::from_raw(of(context)) });
@@ -343,19 +389,7 @@ pub unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *
     entry(-1, || {
         // SAFETY: by the contract of libibverbs.
         let state = unsafe { state(context) };
-        let events = &state.events;
-        let waker = Waker::from(Arc::new(EventBell(events.clone())));
-        let taken = events.mailbox.take(|queue| {
-            loop {
-                while let Some(event) = state.device.event() {
-                    queue.extend(events.translate(&event));
-                }
-                // An event that comes after the loop rings. One that came in between does not, so the loop goes on.
-                if !matches!(state.device.watch(None, Notify::Any, &waker), Ok(false)) {
-                    return;
-                }
-            }
-        });
+        let taken = state.events.mailbox.take(|queue| state.refill(queue));
         match taken {
             Ok(taken) => {
                 trace::line(format_args!("ibv_get_async_event = {}", crate::names::event(taken.event_type)));
@@ -393,6 +427,7 @@ unsafe fn unacknowledged(event: &ibv_async_event) -> &'static Unacknowledged {
 /// By the contract of libibverbs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
+    trace::line(format_args!("ibv_ack_async_event"));
     // SAFETY: by the contract of libibverbs the event is one of `ibv_get_async_event`, and its object is there.
     entry((), || unsafe { unacknowledged(&*event).acknowledge(1) });
 }
@@ -402,6 +437,7 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, attributes: *mut ibv_device_attr) -> c_int {
     status(|| {
+        trace::line(format_args!("ibv_query_device"));
         // SAFETY: by the contract of libibverbs.
         unsafe { attributes.write(device_attributes(state(context))) };
         Ok(())
@@ -464,6 +500,7 @@ unsafe extern "C" fn query_device_ex(
     context: *mut ibv_context, _: *const u32, attributes: *mut ibv_device_attr_ex, len: size_t,
 ) -> c_int {
     status(|| {
+        trace::line(format_args!("ibv_query_device_ex"));
         if len < size_of::<ibv_device_attr>() {
             return Err(libc::EINVAL);
         }
@@ -484,6 +521,7 @@ unsafe extern "C" fn query_device_ex(
 }
 
 fn port_attributes(state: &ContextState, port: u8) -> Result<ibv_port_attr, c_int> {
+    trace::line(format_args!("ibv_query_port {port}"));
     if port != 1 {
         return Err(libc::EINVAL);
     }
@@ -534,6 +572,7 @@ pub unsafe extern "C" fn ibv_query_port(context: *mut ibv_context, port: u8, att
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_gid(context: *mut ibv_context, port: u8, index: c_int, out: *mut ibv_gid) -> c_int {
     entry(-1, || {
+        trace::line(format_args!("ibv_query_gid {index} of port {port}"));
         if port != 1 || !(0..GIDS as c_int).contains(&index) {
             set_errno(libc::EINVAL);
             return -1;
@@ -561,6 +600,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
     context: *mut ibv_context, port: u32, index: u32, out: *mut ibv_gid_entry, flags: u32, len: size_t,
 ) -> c_int {
     status(|| {
+        trace::line(format_args!("ibv_query_gid_ex {index} of port {port}"));
         if flags != 0 {
             return Err(libc::EOPNOTSUPP);
         }
@@ -580,6 +620,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
     context: *mut ibv_context, entries: *mut ibv_gid_entry, most: size_t, flags: u32, len: size_t,
 ) -> ssize_t {
     entry(-(libc::EIO as ssize_t), || {
+        trace::line(format_args!("ibv_query_gid_table"));
         if flags != 0 || len != size_of::<ibv_gid_entry>() || most < GIDS {
             return -(libc::EINVAL as ssize_t);
         }
@@ -595,6 +636,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
 /// By the contract of libibverbs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_gid_type(_: *mut ibv_context, port: u8, index: c_int, kind: *mut c_int) -> c_int {
+    trace::line(format_args!("ibv_query_gid_type {index} of port {port}"));
     if port != 1 || !(0..GIDS as c_int).contains(&index) {
         set_errno(libc::EINVAL);
         return -1;
@@ -608,6 +650,7 @@ pub unsafe extern "C" fn ibv_query_gid_type(_: *mut ibv_context, port: u8, index
 /// By the contract of libibverbs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_pkey(_: *mut ibv_context, port: u8, index: c_int, pkey: *mut u16) -> c_int {
+    trace::line(format_args!("ibv_query_pkey {index} of port {port}"));
     if port != 1 || index != 0 {
         set_errno(libc::EINVAL);
         return -1;
@@ -621,6 +664,7 @@ pub unsafe extern "C" fn ibv_query_pkey(_: *mut ibv_context, port: u8, index: c_
 /// By the contract of libibverbs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_pkey_index(_: *mut ibv_context, port: u8, pkey: u16) -> c_int {
+    trace::line(format_args!("ibv_get_pkey_index {:#x} of port {port}", u16::from_be(pkey)));
     if port == 1 && pkey == 0xffff {
         return 0;
     }

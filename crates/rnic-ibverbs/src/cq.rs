@@ -4,7 +4,7 @@ use crate::abi::*;
 use crate::channel::{Address, Bell, Channel};
 use crate::context;
 use crate::entry::{Unacknowledged, entry, number, object, refused, status};
-use crate::trace;
+use crate::{names, trace};
 use libc::{c_int, c_void};
 use rnic_verbs::{Completion, CqId, Notify, Opcode, Status, VerbsError};
 use std::cell::UnsafeCell;
@@ -177,6 +177,9 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     status(|| {
         // SAFETY: by the contract of libibverbs.
         let (context, channel, state) = unsafe { (context::state((*cq).context), (*cq).channel, state(cq)) };
+        if context.is_of_parent("ibv_destroy_cq") {
+            return Ok(());
+        }
         context.device.with_verbs_quietly(|verbs| verbs.destroy_cq(state.id)).map_err(refused("ibv_destroy_cq"))?;
         context.device.unwatch(state.id);
         if let Some((bell, _)) = &state.bell {
@@ -184,7 +187,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
             // SAFETY: a channel with queues is not destroyed.
             unsafe { Channel::state(channel) }.1.fetch_sub(1, Ordering::AcqRel);
         }
-        context.events.remove_cq(state.id);
+        context.remove_cq(state.id);
         state.unacknowledged.wait();
         state.events.wait();
         trace::line(format_args!("ibv_destroy_cq {:x}", cq.addr()));
@@ -206,6 +209,7 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
         context.device.settle();
         let resized = context.device.with_verbs_quietly(|verbs| verbs.resize_cq(state.id, entries));
         resized.map_err(refused("ibv_resize_cq"))?;
+        trace::line(format_args!("ibv_resize_cq {:x} to {entries} entries", cq.addr()));
         // SAFETY: as above.
         unsafe { (*cq).cqe = cqe };
         Ok(())
@@ -241,11 +245,13 @@ unsafe fn poll_in_batches<const BATCH: usize>(cq: *mut ibv_cq, wanted: usize, ou
             // Completions were lost. Those that are left come first.
             Err(_) if done > 0 => break,
             Err(error) => {
+                trace::line(format_args!("ibv_poll_cq refused: {error}"));
                 crate::entry::set_errno(number(&error));
                 return -1;
             }
         };
         for completion in &completions[..count] {
+            trace_completion("ibv_poll_cq", completion);
             // SAFETY: the caller's promise.
             unsafe { out.add(done).write(wc(completion, context)) };
             done += 1;
@@ -263,6 +269,9 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
     status(|| {
         // SAFETY: by the contract of libibverbs.
         let (context, state) = unsafe { (context::state((*cq).context), state(cq)) };
+        if trace::is_on() {
+            trace::line(format_args!("ibv_req_notify_cq {:x}, solicited only: {}", cq.addr(), solicited_only != 0));
+        }
         let notify = if solicited_only != 0 { Notify::Solicited } else { Notify::Any };
         match &state.bell {
             Some((_, waker)) => {
@@ -278,9 +287,22 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
     })
 }
 
+/// Writes a line about a completion with an error that the program gets, if the program is traced. Lines for all
+/// completions would slow the program down.
+fn trace_completion(verb: &str, completion: &Completion) {
+    if completion.status != Status::Success && trace::is_on() {
+        let Completion { qpn, wr_id, status, .. } = completion;
+        let status = names::status(wc_status(*status));
+        trace::line(format_args!("{verb} = QP {:#x}, wr_id {wr_id:#x}, {status}", qpn.0));
+    }
+}
+
 /// Takes one completion.
 pub(crate) fn poll_one(context: &context::ContextState, state: &CqState) -> Result<Option<Completion>, VerbsError> {
     let mut out = [Completion::BLANK];
     let count = context.poll(state.id, &mut out)?;
+    if count > 0 {
+        trace_completion("ibv_start_poll or ibv_next_poll", &out[0]);
+    }
     Ok((count > 0).then(|| out[0]))
 }

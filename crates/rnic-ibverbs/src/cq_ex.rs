@@ -13,6 +13,9 @@ use std::sync::atomic::Ordering;
 const WC_FLAGS: u64 =
     IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
+/// The attributes that a program may give.
+const KNOWN: u32 = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+
 /// The extended structure of a queue.
 pub(crate) fn extended(base: ibv_cq) -> ibv_cq_ex {
     ibv_cq_ex {
@@ -49,8 +52,14 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     object(|| {
         // SAFETY: by the contract of libibverbs.
         let attr = unsafe { &*attributes };
-        if attr.wc_flags & !WC_FLAGS != 0 || attr.comp_mask & !3 != 0 {
+        if attr.wc_flags & !WC_FLAGS != 0 || attr.comp_mask & !KNOWN != 0 {
             trace::line(format_args!("ibv_create_cq_ex refused: it has no wc_flags {:#x}", attr.wc_flags & !WC_FLAGS));
+            return Err(libc::EOPNOTSUPP);
+        }
+        // A queue that overflows loses completions, and says so.
+        let flags = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 { attr.flags } else { 0 };
+        if flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
+            trace::line(format_args!("ibv_create_cq_ex refused: it has no flags {flags:#x}, but SINGLE_THREADED (1)"));
             return Err(libc::EOPNOTSUPP);
         }
         let made = "ibv_create_cq_ex";

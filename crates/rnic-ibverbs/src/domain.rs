@@ -15,8 +15,22 @@ struct Domain {
     id: Pd,
     /// The domain of which this is another name (a parent domain); null otherwise.
     of: *mut ibv_pd,
-    /// Number of parent domains that are other names of this one.
-    names: AtomicU32,
+    /// Number of parent domains that are other names of this one, and of address handles.
+    users: AtomicU32,
+}
+
+/// Notes that there is an address handle more of this domain, or one less.
+///
+/// # Safety
+/// The pointer is that of a domain of this library which is not deallocated.
+pub(crate) unsafe fn count_user(pd: *mut ibv_pd, more: bool) {
+    // SAFETY: the caller's promise.
+    let users = unsafe { &(*pd.cast::<Domain>()).users };
+    if more {
+        users.fetch_add(1, Ordering::AcqRel)
+    } else {
+        users.fetch_sub(1, Ordering::AcqRel)
+    };
 }
 
 /// The number of a protection domain.
@@ -38,7 +52,7 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd 
         let id = state.device.with_verbs_quietly(rnic_verbs::Device::create_pd);
         let c = ibv_pd { context, handle: state.handle() };
         trace::line(format_args!("ibv_alloc_pd = PD {}", c.handle));
-        let domain = Domain { c, id, of: std::ptr::null_mut(), names: AtomicU32::new(0) };
+        let domain = Domain { c, id, of: std::ptr::null_mut(), users: AtomicU32::new(0) };
         Ok(Box::into_raw(Box::new(domain)).cast())
     })
 }
@@ -51,16 +65,22 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
         let domain = pd.cast::<Domain>();
         // SAFETY: by the contract of libibverbs the domain exists.
         unsafe {
-            if (*domain).names.load(Ordering::Acquire) > 0 {
+            if context::state((*pd).context).is_of_parent("ibv_dealloc_pd") {
+                return Ok(());
+            }
+            if (*domain).users.load(Ordering::Acquire) > 0 {
+                trace::line(format_args!("ibv_dealloc_pd refused: it has address handles or parent domains"));
                 return Err(libc::EBUSY);
             }
+            let handle = (*pd).handle;
             if (*domain).of.is_null() {
                 let state = context::state((*pd).context);
                 let destroyed = state.device.with_verbs_quietly(|verbs| verbs.destroy_pd((*domain).id));
                 destroyed.map_err(refused("ibv_dealloc_pd"))?;
             } else {
-                (*(*domain).of.cast::<Domain>()).names.fetch_sub(1, Ordering::AcqRel);
+                (*(*domain).of.cast::<Domain>()).users.fetch_sub(1, Ordering::AcqRel);
             }
+            trace::line(format_args!("ibv_dealloc_pd PD {handle}"));
             // It was made by `Box::into_raw`, and the program does not use it any more.
             drop(Box::from_raw(domain));
         }
@@ -81,9 +101,10 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
                 return Err(libc::EINVAL);
             }
             let inner = of.cast::<Domain>();
-            (*inner).names.fetch_add(1, Ordering::AcqRel);
+            (*inner).users.fetch_add(1, Ordering::AcqRel);
             let c = ibv_pd { context, handle: context::state(context).handle() };
-            Ok(Box::into_raw(Box::new(Domain { c, id: (*inner).id, of, names: AtomicU32::new(0) })).cast())
+            trace::line(format_args!("ibv_alloc_parent_domain of PD {} = PD {}", (*of).handle, c.handle));
+            Ok(Box::into_raw(Box::new(Domain { c, id: (*inner).id, of, users: AtomicU32::new(0) })).cast())
         }
     })
 }
@@ -280,8 +301,12 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     entry(INVALID, || {
         // SAFETY: by the contract of libibverbs.
         match unsafe { reregister(mr.cast(), flags, pd, addr, len, access as c_uint) } {
-            Ok(()) => 0,
+            Ok(()) => {
+                trace::line(format_args!("ibv_rereg_mr, flags {flags:#x}"));
+                0
+            }
             Err(error) => {
+                trace::line(format_args!("ibv_rereg_mr refused: error {error}"));
                 crate::entry::set_errno(error);
                 INVALID
             }
@@ -339,6 +364,9 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         // SAFETY: by the contract of libibverbs the region exists, and the program does not use it any more.
         unsafe {
             let state = context::state((*mr).context);
+            if state.is_of_parent("ibv_dereg_mr") {
+                return Ok(());
+            }
             let id = (*mr.cast::<Region>()).id;
             // Afterwards nothing accesses the memory: the device looks every access up under its lock.
             let gone = state.device.with_verbs_quietly(|verbs| verbs.deregister(id));
@@ -352,5 +380,6 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
 
 /// Advice concerns on-demand paging, which does not exist.
 pub(crate) unsafe extern "C" fn advise_mr(_: *mut ibv_pd, _: c_int, _: u32, _: *mut ibv_sge, _: u32) -> c_int {
+    trace::line(format_args!("ibv_advise_mr refused: there is no on-demand paging"));
     libc::EOPNOTSUPP
 }

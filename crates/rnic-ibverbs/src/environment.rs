@@ -14,7 +14,7 @@ pub enum TraceTo {
     Nowhere,
     /// To the standard error output.
     Stderr,
-    /// Appended to a file.
+    /// Appended to a file; `%p` in its name stood for the process ID.
     File(PathBuf),
 }
 
@@ -63,14 +63,15 @@ impl Environment {
                 .to_string());
         }
         let faults = text("RNIC_FAULTS")?.map(|text| faults(&text)).transpose()?;
-        let file = |name: OsString| PathBuf::from(name);
         let pid = std::process::id().to_string();
-        let pcap = text("RNIC_PCAP")?.map(|name| PathBuf::from(name.replace("%p", &pid)));
+        let named = |name: String| PathBuf::from(name.replace("%p", &pid));
+        let pcap = text("RNIC_PCAP")?.map(named);
         let trace = match variable("RNIC_TRACE") {
             None => TraceTo::Nowhere,
             Some(value) if value.is_empty() || value == "0" => TraceTo::Nowhere,
             Some(value) if value == "1" || value == "-" => TraceTo::Stderr,
-            Some(value) => TraceTo::File(file(value)),
+            // A name that is not UTF-8 is a name too.
+            Some(value) => TraceTo::File(value.into_string().map_or_else(PathBuf::from, named)),
         };
         let offer_irn = match text("RNIC_TRANSPORT")?.as_deref().map(str::trim) {
             None | Some("rc") => false,
@@ -168,6 +169,8 @@ mod tests {
         assert_eq!(error, "RNIC_TRANSPORT is `IRN`; it must be rc or irn");
         assert_eq!(read("RNIC_TRACE", "1").unwrap().trace, TraceTo::Stderr);
         assert_eq!(read("RNIC_TRACE", "0").unwrap().trace, TraceTo::Nowhere);
+        let pid = format!("{}.log", std::process::id());
+        assert_eq!(read("RNIC_TRACE", "%p.log").unwrap().trace, TraceTo::File(pid.into()));
         assert_eq!(read("RNIC_TRACE", "a.log").unwrap().trace, TraceTo::File("a.log".into()));
     }
 }

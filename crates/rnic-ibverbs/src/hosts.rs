@@ -32,8 +32,8 @@ impl HostAddress {
 }
 
 /// The addresses that are devices, in the order of the devices: by default first those by which other hosts reach this
-/// one, IPv4 before IPv6, and then 127.0.0.1. Link-local addresses and `::1` are devices only if the environment names
-/// them.
+/// one, IPv4 before IPv6, and then 127.0.0.1. `::1` is a device only if the environment names it. Link-local addresses
+/// are no devices: a GID does not say on which interface they are.
 ///
 /// # Errors
 /// A sentence, if the system cannot list the addresses, or the environment names something that does not exist.
@@ -51,11 +51,21 @@ pub fn addresses(environment: &Environment) -> Result<Vec<HostAddress>, String> 
             .iter()
             .filter(|address| match ip {
                 Some(ip) => address.ip == ip,
-                None => address.interface == *name && (is_usual(address) || address.is_loopback),
+                None => address.interface == *name && !is_link_local(address),
             })
             .collect();
+        if let Some(address) = named.iter().find(|address| is_link_local(address)) {
+            return Err(format!(
+                "RNIC_DEVICES: `{}` is a link-local address, and a GID does not say to which interface it belongs; name \
+                 another address",
+                address.ip
+            ));
+        }
         if named.is_empty() {
-            let known = all.iter().map(|address| format!("{} ({})", address.ip, address.interface));
+            let known = all
+                .iter()
+                .filter(|address| !is_link_local(address))
+                .map(|address| format!("{} ({})", address.ip, address.interface));
             return Err(format!(
                 "RNIC_DEVICES: `{name}` is neither an address nor a network interface of this host; it has {}",
                 known.collect::<Vec<_>>().join(", ")
@@ -70,10 +80,14 @@ pub fn addresses(environment: &Environment) -> Result<Vec<HostAddress>, String> 
     Ok(chosen)
 }
 
+fn is_link_local(address: &HostAddress) -> bool {
+    matches!(address.ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
 fn is_usual(address: &HostAddress) -> bool {
     match address.ip {
         IpAddr::V4(ip) => !ip.is_unspecified(),
-        IpAddr::V6(ip) => ip != Ipv6Addr::LOCALHOST && !ip.is_unicast_link_local(),
+        IpAddr::V6(ip) => ip != Ipv6Addr::LOCALHOST && !is_link_local(address),
     }
 }
 
@@ -158,6 +172,29 @@ mod tests {
             };
             assert_eq!(pair.a.run(|| of(rnic_netns::Pair::A4)), 9_000);
             assert_eq!(pair.b.run(|| of(rnic_netns::Pair::B6)), 9_000);
+        });
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the kernel takes a moment to give a link its address")]
+    fn a_link_local_address_is_no_device() {
+        rnic_netns::with_pair(1_500, |pair| {
+            pair.a.run(|| {
+                let link_local = || all().unwrap().into_iter().find(is_link_local);
+                // The kernel gives a link an address when it is up.
+                let turns = (0..1_000).find_map(|_| {
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                    link_local()
+                });
+                let address = turns.expect("the link has a link-local address");
+                let of = |name: &str| {
+                    let devices = Some(vec![name.to_string()]);
+                    addresses(&Environment { devices, ..Environment::default() })
+                };
+                let error = of(&address.ip.to_string()).unwrap_err();
+                assert!(error.contains("is a link-local address") && error.starts_with("RNIC_DEVICES"), "{error}");
+                assert!(of(&address.interface).unwrap().iter().all(|device| !is_link_local(device)));
+            });
         });
     }
 

@@ -30,9 +30,45 @@ const EVENTS: [&CStr; 20] = [
     c"WQ fatal",
 ];
 
+const STATUSES: [&CStr; 24] = [
+    c"success",
+    c"local length error",
+    c"local QP operation error",
+    c"local EE context operation error",
+    c"local protection error",
+    c"Work Request Flushed Error",
+    c"memory bind operation error",
+    c"bad response error",
+    c"local access error",
+    c"remote invalid request error",
+    c"remote access error",
+    c"remote operation error",
+    c"transport retry counter exceeded",
+    c"RNR retry counter exceeded",
+    c"local RDD violation error",
+    c"remote invalid RD request",
+    c"remote aborted error",
+    c"invalid EE context number",
+    c"invalid EE context state",
+    c"fatal error",
+    c"response timeout error",
+    c"general error",
+    c"TM error",
+    c"TM software rendezvous",
+];
+
+fn text(names: &'static [&'static CStr], index: c_int) -> &'static str {
+    usize::try_from(index).ok().and_then(|index| names.get(index)?.to_str().ok()).unwrap_or("unknown")
+}
+
 /// The name of an asynchronous event.
 pub(crate) fn event(kind: c_int) -> &'static str {
-    usize::try_from(kind).ok().and_then(|kind| EVENTS.get(kind)?.to_str().ok()).unwrap_or("unknown")
+    text(&EVENTS, kind)
+}
+
+/// The name of a completion's status.
+pub(crate) fn status(status: c_int) -> &'static str {
+    text(&STATUSES, status)
 }
 
 #[unsafe(no_mangle)]
@@ -42,33 +78,7 @@ pub extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
-    const NAMES: [&CStr; 24] = [
-        c"success",
-        c"local length error",
-        c"local QP operation error",
-        c"local EE context operation error",
-        c"local protection error",
-        c"Work Request Flushed Error",
-        c"memory bind operation error",
-        c"bad response error",
-        c"local access error",
-        c"remote invalid request error",
-        c"remote access error",
-        c"remote operation error",
-        c"transport retry counter exceeded",
-        c"RNR retry counter exceeded",
-        c"local RDD violation error",
-        c"remote invalid RD request",
-        c"remote aborted error",
-        c"invalid EE context number",
-        c"invalid EE context state",
-        c"fatal error",
-        c"response timeout error",
-        c"general error",
-        c"TM error",
-        c"TM software rendezvous",
-    ];
-    name(&NAMES, status, c"unknown")
+    name(&STATUSES, status, c"unknown")
 }
 
 #[unsafe(no_mangle)]

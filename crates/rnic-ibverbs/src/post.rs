@@ -247,6 +247,9 @@ pub(crate) unsafe extern "C" fn post_recv(
         // SAFETY: by the contract of libibverbs.
         unsafe {
             let (context, qp) = (context::state((*qp).context), qp::state(qp));
+            if trace::is_on() {
+                trace::line(format_args!("ibv_post_recv to QP {:#x}", qp.qpn.0));
+            }
             let refused = post_list(context, first, |verbs, request| verbs.post_recv(qp.qpn, request));
             report("ibv_post_recv", refused, bad)
         }
@@ -261,6 +264,9 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     entry(libc::EIO, || {
         // SAFETY: by the contract of libibverbs.
         unsafe {
+            if trace::is_on() {
+                trace::line(format_args!("ibv_post_srq_recv to SRQ {:x}", srq.addr()));
+            }
             let (context, srq) = (context::state((*srq).context), srq::state(srq));
             let refused = post_list(context, first, |verbs, request| verbs.post_srq_recv(srq.id, request));
             report("ibv_post_srq_recv", refused, bad)

@@ -199,6 +199,9 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     status(|| {
         // SAFETY: by the contract of libibverbs.
         let (context, state) = unsafe { (context::state((*qp).context), state(qp)) };
+        if context.is_of_parent("ibv_destroy_qp") {
+            return Ok(());
+        }
         // The last ACK may wait still, and the peer for it.
         context.device.settle();
         let gone = context.device.with_verbs(|verbs| {
@@ -208,7 +211,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         });
         let service = gone.map_err(refused("ibv_destroy_qp"))?;
         state.forget_completions(context);
-        context.events.remove_qp(state.qpn);
+        context.remove_qp(state.qpn);
         state.events.wait();
         trace::line(format_args!("ibv_destroy_qp {:#x}, {}", state.qpn.0, service.name()));
         // SAFETY: it was made by `Box::into_raw`, and the program does not use it any more.
@@ -363,6 +366,11 @@ fn transitions(
     let rights = || rights().map(|rights| Access { local_write: true, ..rights });
     let path = || ah::of("ibv_modify_qp", &all.ah_attr, context).map_err(Refused::Number);
     let mtu = || match all.path_mtu {
+        mtu @ 1..=5 if 128 << mtu > context.address.path_mtu() => Err(Refused::Text(format!(
+            "path_mtu is {mtu} ({} bytes), but that of the port is {} bytes",
+            128 << mtu,
+            context.address.path_mtu()
+        ))),
         mtu @ 1..=5 => Ok(128 << mtu),
         other => Err(Refused::Text(format!("path_mtu is {other}; it must be 1 (256 bytes) to 5 (4096 bytes)"))),
     };
@@ -442,6 +450,7 @@ pub unsafe extern "C" fn ibv_query_qp(
         let (context, state) = unsafe { (context::state((*qp).context), state(qp)) };
         let asked = context.device.with_verbs_quietly(|verbs| verbs.query_qp(state.qpn));
         let info = asked.map_err(refused("ibv_query_qp"))?;
+        trace::line(format_args!("ibv_query_qp {:#x} = state {}", state.qpn.0, states::of(info.state)));
         let mut all = *lock(&state.attributes);
         all.qp_state = states::of(info.state);
         all.cur_qp_state = all.qp_state;
@@ -480,7 +489,9 @@ pub(crate) unsafe extern "C" fn modify_qp_rate_limit(qp: *mut ibv_qp, attributes
         let (context, state, kbps) = unsafe { (context::state((*qp).context), state(qp), *attributes) };
         let rate = (kbps > 0).then(|| BitRate::from_bps(u64::from(kbps) * 1_000));
         let limited = context.device.with_verbs(|verbs| verbs.set_rate(state.qpn, rate));
-        limited.map_err(refused("ibv_modify_qp_rate_limit"))
+        limited.map_err(refused("ibv_modify_qp_rate_limit"))?;
+        trace::line(format_args!("ibv_modify_qp_rate_limit {:#x} to {kbps} kbit/s", state.qpn.0));
+        Ok(())
     })
 }
 

@@ -132,7 +132,13 @@ unsafe extern "C" fn complete(qp: Qx) -> c_int {
             None => context.device.with_verbs(|verbs| post_all(verbs, state.qpn, &requests.list)),
         };
         match posted {
-            Ok(()) => 0,
+            Ok(()) => {
+                if trace::is_on() {
+                    let count = requests.list.len();
+                    trace::line(format_args!("ibv_wr_complete to QP {:#x}, {count} requests", state.qpn.0));
+                }
+                0
+            }
             Err(why) => {
                 trace::line(format_args!("ibv_wr_complete refused: {why}"));
                 set_errno(why.number());

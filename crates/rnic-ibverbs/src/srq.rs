@@ -104,6 +104,7 @@ pub unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attributes: *mut ibv_
             });
             armed.map_err(refused("ibv_modify_srq"))?;
         }
+        trace::line(format_args!("ibv_modify_srq {:x}, mask {mask:#x}", srq.addr()));
         Ok(())
     })
 }
@@ -117,6 +118,7 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attributes: *mut ibv_s
         let (context, state) = unsafe { (context::state((*srq).context), state(srq)) };
         let info = context.device.with_verbs_quietly(|verbs| verbs.query_srq(state.id));
         let info = info.map_err(refused("ibv_query_srq"))?;
+        trace::line(format_args!("ibv_query_srq {:x}", srq.addr()));
         let all = ibv_srq_attr { max_wr: info.capacity, max_sge: info.max_sge, srq_limit: info.limit };
         // SAFETY: as above.
         unsafe { attributes.write(all) };
@@ -131,10 +133,14 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     status(|| {
         // SAFETY: by the contract of libibverbs.
         let (context, state) = unsafe { (context::state((*srq).context), state(srq)) };
+        if context.is_of_parent("ibv_destroy_srq") {
+            return Ok(());
+        }
         let gone = context.device.with_verbs_quietly(|verbs| verbs.destroy_srq(state.id));
         gone.map_err(refused("ibv_destroy_srq"))?;
-        context.events.remove_srq(state.id);
+        context.remove_srq(state.id);
         state.events.wait();
+        trace::line(format_args!("ibv_destroy_srq {:x}", srq.addr()));
         // SAFETY: it was made by `Box::into_raw`, and the program does not use it any more.
         drop(unsafe { Box::from_raw(srq.cast::<Srq>()) });
         Ok(())

@@ -72,6 +72,7 @@ fn a_wrong_variable_is_a_sentence() {
         for (name, value, part) in [
             ("RNIC_FAULTS", "loss=200%", "RNIC_FAULTS: loss is `200%`; it must be 0% to 100%"),
             ("RNIC_DEVICES", "eth77", "`eth77` is neither an address nor a network interface of this host"),
+            ("RNIC_PCAP", "/nowhere/file", "RNIC_PCAP: cannot write /nowhere/file: No such file or directory"),
         ] {
             let ended = start(namespace, command("ibv_devinfo").env(name, value)).end();
             assert!(!ended.status.success() && ended.output.contains(part), "{}", ended.output);
@@ -90,7 +91,20 @@ fn packets_are_captured_and_verbs_traced() {
             command.env("RNIC_PCAP", &pcap).env("RNIC_TRACE", &trace);
         });
         let trace = fs::read_to_string(&trace).unwrap();
-        for part in ["ibv_open_device rnic0 (127.0.0.1)", "ibv_create_qp rc = QP 0x", "lkey 0x", "ibv_close_device"] {
+        for part in [
+            "ibv_open_device rnic0 (127.0.0.1)",
+            "ibv_query_port 1",
+            "ibv_create_qp rc = QP 0x",
+            "lkey 0x",
+            "ibv_req_notify_cq ",
+            "ibv_post_recv to QP 0x",
+            "ibv_post_send to QP 0x",
+            "ibv_get_cq_event = CQ ",
+            "ibv_ack_cq_events CQ ",
+            "ibv_destroy_comp_channel fd ",
+            "ibv_dealloc_pd PD 1",
+            "ibv_close_device",
+        ] {
             assert!(trace.matches(part).count() >= 2, "{part}: {trace}");
         }
         let files = fs::read_dir(library())

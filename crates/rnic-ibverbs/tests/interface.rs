@@ -1,7 +1,8 @@
 //! The interface itself: exported symbols, layouts of structures, and what each verb answers.
 
-use crate::common::{alone, command, library, program, start};
+use crate::common::{alone, await_port, command, has, library, linked, program, start};
 use rnic_ibverbs::library::NAME;
+use rnic_netns::Pair;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -89,6 +90,31 @@ fn verbs_answer_as_the_manual_says() {
     alone(|namespace| {
         let ended = start(namespace, &mut command(program.to_str().unwrap())).end();
         assert_eq!(ended.success().lines().last(), Some("all answers are right"));
+    });
+}
+
+/// A queue pair whose packets the link cannot carry is refused, and does not end with timeouts.
+#[test]
+fn a_path_mtu_beyond_that_of_the_port_is_refused() {
+    if !has("ibv_rc_pingpong") {
+        return;
+    }
+    linked(|pair| {
+        let line = "ibv_rc_pingpong -g 0 -m 4096 -p 18590";
+        let here = |line: &str| {
+            let mut command = command(line);
+            command.env("RNIC_DEVICES", Pair::A4.to_string()).env("RNIC_TRACE", "1");
+            command
+        };
+        let mut server = start(&pair.a, &mut here(line));
+        await_port(&pair.a, 18_590, &mut server);
+        // The server connects first, and then the client has nobody.
+        let client = start(&pair.a, &mut here(&format!("{line} {}", Pair::A4))).end();
+        let server = server.end();
+        assert!(!client.status.success() && !server.status.success(), "{}{}", client.output, server.output);
+        assert!(server.output.contains("Failed to modify QP to RTR"), "{}", server.output);
+        let reason = "path_mtu is 5 (4096 bytes), but that of the port is 1024 bytes";
+        assert!(server.output.contains(reason), "{}", server.output);
     });
 }
 

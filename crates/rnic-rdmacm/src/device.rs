@@ -34,6 +34,8 @@ pub(crate) struct Device {
     mads: *mut Mads,
     /// The protection domain of queue pairs for which the program gives none.
     pd: OnceLock<Result<Address, c_int>>,
+    /// The process that has opened it.
+    process: u32,
 }
 
 /// A pointer of libibverbs, which threads can share. Only handed back to libibverbs or C.
@@ -109,6 +111,8 @@ pub(crate) fn addresses() -> Vec<IpAddr> {
 
 fn open((ip, device): (IpAddr, *mut ibv_device)) -> Result<&'static Device, c_int> {
     let mut opened = lock(&OPENED);
+    // Those of the parent have no threads in a child that `fork` made.
+    opened.retain(|device| !device.is_of_parent());
     if let Some(device) = opened.iter().find(|device| device.ip == ip) {
         return Ok(device);
     }
@@ -131,15 +135,16 @@ fn open((ip, device): (IpAddr, *mut ibv_device)) -> Result<&'static Device, c_in
             manager: Mutex::new(Manager::new(ip, mark, Limits::default(), seed()?)),
             mads,
             pd: OnceLock::new(),
+            process: std::process::id(),
         }
     };
     let new: &'static Device = Box::leak(Box::new(new));
     let thread = rnic_cabi::thread::spawn("rnic-cm", move || new.run());
     thread.map_err(|_| libc::EAGAIN)?;
-    if opened.is_empty() {
+    // A child has the exit handlers of its parent.
+    if PROCESS.swap(std::process::id(), Ordering::Relaxed) == 0 {
         // SAFETY: the function has the right type, and stays.
         unsafe { libc::atexit(end) };
-        PROCESS.store(std::process::id(), Ordering::Relaxed);
     }
     opened.push(new);
     Ok(new)
@@ -162,6 +167,11 @@ extern "C" fn end() {
 }
 
 impl Device {
+    /// Whether this process is a child that `fork` made of the one that has opened the device.
+    pub(crate) fn is_of_parent(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     /// Changes the state of the communication manager; sends what it wants to send, and hands out its events.
     pub(crate) fn with<R>(&'static self, change: impl FnOnce(&mut Manager, Time) -> R) -> R {
         let mut manager = lock(&self.manager);

@@ -207,6 +207,13 @@ pub(crate) unsafe fn drop_event(id: *mut rdma_cm_id) {
 }
 
 impl IdState {
+    /// Whether the identifier is that of the process of which this one is a child, by `fork`.
+    fn is_of_parent(&self) -> bool {
+        let inner = lock(&self.inner);
+        let bound = inner.bound.iter().map(|(device, _)| *device);
+        inner.device.into_iter().chain(bound).any(Device::is_of_parent)
+    }
+
     /// Listens no more, and gives the port back.
     pub(crate) fn unbind(&self) {
         let (bound, listening) = {
@@ -237,6 +244,13 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
         // SAFETY: it existed until now; the program does not use it any more.
         unsafe {
             let state = state(id);
+            if state.is_of_parent() {
+                // A handler that runs when a child of the process exits.
+                trace(format_args!(
+                    "rdma_destroy_id in a child of the process that opened the device: nothing happens"
+                ));
+                return Ok(());
+            }
             state.unbind();
             let connection = {
                 let mut inner = lock(&state.inner);

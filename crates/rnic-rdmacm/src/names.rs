@@ -106,6 +106,9 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
     })
 }
 
+/// The family of InfiniBand's addresses.
+const AF_IB: c_int = 27;
+
 /// Looks a host and a service up.
 ///
 /// # Errors
@@ -123,7 +126,9 @@ unsafe fn resolve(
         if info.ai_flags & RAI_NUMERICHOST != 0 {
             hints.ai_flags |= libc::AI_NUMERICHOST;
         }
-        hints.ai_family = if info.ai_flags & RAI_FAMILY != 0 { info.ai_family } else { libc::AF_UNSPEC };
+        // As rdma-core has it, the family counts without `RAI_FAMILY` too, unless it is that of InfiniBand's addresses.
+        let counts = info.ai_flags & RAI_FAMILY != 0 || info.ai_family != AF_IB;
+        hints.ai_family = if counts { info.ai_family } else { libc::AF_UNSPEC };
         let datagrams = info.ai_qp_type == IBV_QPT_UD;
         hints.ai_socktype = if datagrams { libc::SOCK_DGRAM } else { libc::SOCK_STREAM };
         let mut list = std::ptr::null_mut();

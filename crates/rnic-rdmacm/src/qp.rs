@@ -99,6 +99,15 @@ unsafe fn create(
     Ok(())
 }
 
+/// Destroys the completion queues that this library has made for a queue pair that was not created.
+///
+/// # Safety
+/// By the contract of librdmacm.
+unsafe fn finish(id: *mut rdma_cm_id, created: Result<(), c_int>) -> Result<(), c_int> {
+    // SAFETY: the caller's promise.
+    created.inspect_err(|_| unsafe { destroy_queues(id) })
+}
+
 /// The protection domain of a new queue pair.
 ///
 /// # Safety
@@ -133,20 +142,18 @@ pub unsafe extern "C" fn rdma_create_qp(
         // SAFETY: by the contract of librdmacm.
         unsafe {
             let pd = domain(id, pd)?;
-            let attr = &mut *attributes;
-            let given = [attr.send_cq, attr.recv_cq];
-            let cap = attr.cap;
-            make_queues(id, &mut attr.send_cq, cap.max_send_wr, &mut attr.recv_cq, cap.max_recv_wr)?;
+            // The program's attributes change only with success: they would name queues that are destroyed.
+            let mut attr = *attributes;
+            let (cap, kind) = (attr.cap, attr.qp_type);
+            let queues = make_queues(id, &mut attr.send_cq, cap.max_send_wr, &mut attr.recv_cq, cap.max_recv_wr);
             if attr.srq.is_null() {
                 attr.srq = (*id).srq;
             }
-            let queues = (attr.send_cq, attr.recv_cq);
-            let kind = attr.qp_type;
-            create(id, pd, queues, kind, || ibv_create_qp(pd, attributes)).inspect_err(|_| {
-                if given.iter().any(|cq| cq.is_null()) {
-                    destroy_queues(id);
-                }
-            })
+            let queues = queues.map(|()| (attr.send_cq, attr.recv_cq));
+            let created = queues.and_then(|queues| create(id, pd, queues, kind, || ibv_create_qp(pd, &raw mut attr)));
+            finish(id, created)?;
+            *attributes = attr;
+            Ok(())
         }
     })
 }
@@ -159,19 +166,22 @@ pub unsafe extern "C" fn rdma_create_qp_ex(id: *mut rdma_cm_id, attributes: *mut
         id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         unsafe {
-            let attr = &mut *attributes;
+            let mut attr = attributes.read();
             let given = if attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0 { std::ptr::null_mut() } else { attr.pd };
             attr.pd = domain(id, given)?;
             attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
-            let cap = attr.cap;
-            make_queues(id, &mut attr.send_cq, cap.max_send_wr, &mut attr.recv_cq, cap.max_recv_wr)?;
+            let context = (*id).verbs;
+            let make = (*extended(context)).create_qp_ex.ok_or(libc::EOPNOTSUPP)?;
+            let (cap, pd, kind) = (attr.cap, attr.pd, attr.qp_type);
+            let queues = make_queues(id, &mut attr.send_cq, cap.max_send_wr, &mut attr.recv_cq, cap.max_recv_wr);
             if attr.srq.is_null() {
                 attr.srq = (*id).srq;
             }
-            let (pd, queues, kind) = (attr.pd, (attr.send_cq, attr.recv_cq), attr.qp_type);
-            let context = (*id).verbs;
-            let make = (*extended(context)).create_qp_ex.ok_or(libc::EOPNOTSUPP)?;
-            create(id, pd, queues, kind, || make(context, attributes))
+            let queues = queues.map(|()| (attr.send_cq, attr.recv_cq));
+            let created = queues.and_then(|queues| create(id, pd, queues, kind, || make(context, &raw mut attr)));
+            finish(id, created)?;
+            attributes.write(attr);
+            Ok(())
         }
     })
 }

@@ -99,6 +99,10 @@ pub struct ibv_cq_ex {
     pub read_completion_wallclock_ns: Option<unsafe extern "C" fn(Cx) -> u64>,
 }
 
+pub const IBV_CQ_INIT_ATTR_MASK_FLAGS: u32 = 1;
+pub const IBV_CQ_INIT_ATTR_MASK_PD: u32 = 2;
+pub const IBV_CREATE_CQ_ATTR_SINGLE_THREADED: u32 = 1;
+
 #[repr(C)]
 pub struct ibv_cq_init_attr_ex {
     pub cqe: u32,

@@ -122,6 +122,19 @@ pub(crate) enum OpenError {
     System(Errno),
 }
 
+impl OpenError {
+    /// The number of the error in C.
+    pub(crate) fn number(&self) -> libc::c_int {
+        match self {
+            OpenError::Bind(_) => libc::EADDRNOTAVAIL,
+            OpenError::OtherUser(_) => libc::EACCES,
+            OpenError::Silent(_) => libc::ETIMEDOUT,
+            OpenError::Full(_) => libc::ENOSPC,
+            OpenError::System(error) => *error as libc::c_int,
+        }
+    }
+}
+
 impl std::fmt::Display for OpenError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -3,11 +3,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static int wrong;
 
@@ -102,11 +105,32 @@ static void queues(void) {
     EXPECT(ibv_attach_mcast(qp, &gid, 0) == EOPNOTSUPP);
     EXPECT(ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq) == 0);
 
+    /* A queue that overflows says so, and cannot ignore it. */
+    struct ibv_cq_init_attr_ex extended = {.cqe = 10, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS};
+    extended.flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+    EXPECT(!ibv_create_cq_ex(context, &extended) && errno == EOPNOTSUPP);
+    extended.flags = 1 << 7;
+    EXPECT(!ibv_create_cq_ex(context, &extended) && errno == EOPNOTSUPP);
+    extended.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+    struct ibv_cq_ex *cq_ex = ibv_create_cq_ex(context, &extended);
+    EXPECT(cq_ex && ibv_destroy_cq(ibv_cq_ex_to_cq(cq_ex)) == 0);
+
     struct ibv_ah_attr path = {.port_num = 1};
     EXPECT(!ibv_create_ah(pd, &path) && errno == EINVAL);
     path.is_global = 1;
     path.grh.dgid.raw[0] = 0xff;
     EXPECT(!ibv_create_ah(pd, &path) && errno == EINVAL);
+    path.grh.dgid = gid;
+    path.grh.sgid_index = 4;
+    EXPECT(!ibv_create_ah(pd, &path) && errno == EINVAL);
+    path.grh.sgid_index = 3;
+    path.port_num = 0;
+    EXPECT(!ibv_create_ah(pd, &path) && errno == EINVAL);
+    path.port_num = 1;
+    struct ibv_pd *domain = ibv_alloc_pd(context);
+    struct ibv_ah *ah = ibv_create_ah(domain, &path);
+    EXPECT(ah && ibv_dealloc_pd(domain) == EBUSY);
+    EXPECT(ibv_destroy_ah(ah) == 0 && ibv_dealloc_pd(domain) == 0);
 }
 
 /* Wrong requests end as completions with an error, and as asynchronous events. */
@@ -169,6 +193,111 @@ static void errors(void) {
     EXPECT(ibv_get_cq_event(channel, &which, &cookie) == -1 && errno == EAGAIN);
     EXPECT(ibv_destroy_cq(cq) == 0 && ibv_destroy_comp_channel(channel) == 0);
     EXPECT(ibv_dereg_mr(mr) == 0 && ibv_dereg_mr(remote) == 0);
+}
+
+/* Events that wait are announced although another object was destroyed meanwhile, and so are later ones. */
+static void events_of_others(void) {
+    static char bytes[64];
+    struct ibv_mr *mr = ibv_reg_mr(pd, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE);
+    struct ibv_cq *cq = ibv_create_cq(context, 100, NULL, NULL, 0);
+    struct ibv_qp *a = queue_pair(cq, NULL, IBV_QPT_RC), *b = queue_pair(cq, NULL, IBV_QPT_RC);
+    struct ibv_qp *other = queue_pair(cq, NULL, IBV_QPT_RC);
+    EXPECT(mr && cq && a && b && other);
+    connect_to(a, b);
+    connect_to(b, a);
+    struct ibv_sge sge = {(uintptr_t)bytes, sizeof bytes, mr->lkey};
+    struct ibv_send_wr write = {
+        .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
+        .wr.rdma = {(uintptr_t)bytes, mr->rkey},
+    }, *bad;
+    struct ibv_wc wc;
+    EXPECT(ibv_post_send(a, &write, &bad) == 0 && completed(cq, &wc) == IBV_WC_REM_ACCESS_ERR);
+    struct pollfd async = {context->async_fd, POLLIN, 0};
+    EXPECT(poll(&async, 1, 20000) == 1);
+    EXPECT(ibv_destroy_qp(other) == 0);
+    EXPECT(poll(&async, 1, 20000) == 1);
+    struct ibv_async_event event;
+    EXPECT(ibv_get_async_event(context, &event) == 0 && (event.element.qp == a || event.element.qp == b));
+    ibv_ack_async_event(&event);
+    /* All events of a destroyed pair are gone. The next event of another one is announced. */
+    EXPECT(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0);
+    EXPECT(ibv_get_async_event(context, &event) == -1 && errno == EAGAIN && poll(&async, 1, 0) == 0);
+    a = queue_pair(cq, NULL, IBV_QPT_RC);
+    b = queue_pair(cq, NULL, IBV_QPT_RC);
+    connect_to(a, b);
+    struct ibv_qp_attr drain = {.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1};
+    EXPECT(ibv_modify_qp(a, &drain, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY) == 0);
+    EXPECT(poll(&async, 1, 20000) == 1 && ibv_get_async_event(context, &event) == 0);
+    EXPECT(event.event_type == IBV_EVENT_SQ_DRAINED && event.element.qp == a);
+    ibv_ack_async_event(&event);
+    EXPECT(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0 && ibv_destroy_cq(cq) == 0 && ibv_dereg_mr(mr) == 0);
+}
+
+/* A child destroys all objects of its parent, as handlers may do that run when it exits. The parent keeps them. */
+static void children(void) {
+    static char bytes[64];
+    struct ibv_mr *mr = ibv_reg_mr(pd, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    struct ibv_srq_init_attr init = {.attr = {.max_wr = 4, .max_sge = 1}};
+    struct ibv_srq *srq = ibv_create_srq(pd, &init);
+    struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_1);
+    struct ibv_cq *cq = ibv_create_cq(context, 100, NULL, NULL, 0);
+    struct ibv_qp *a = queue_pair(cq, NULL, IBV_QPT_RC), *b = queue_pair(cq, NULL, IBV_QPT_RC);
+    EXPECT(mr && srq && mw && cq && a && b);
+    connect_to(a, b);
+    connect_to(b, a);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        int refused = ibv_destroy_qp(a) || ibv_destroy_qp(b) || ibv_destroy_cq(cq) || ibv_destroy_srq(srq);
+        refused |= ibv_dealloc_mw(mw) || ibv_dereg_mr(mr) || ibv_dealloc_pd(pd) || ibv_close_device(context);
+        _exit(refused);
+    }
+    int status = -1;
+    EXPECT(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    struct ibv_sge sge = {(uintptr_t)bytes, sizeof bytes, mr->lkey};
+    struct ibv_send_wr write = {
+        .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
+        .wr.rdma = {(uintptr_t)bytes, mr->rkey},
+    }, *bad;
+    struct ibv_wc wc;
+    EXPECT(ibv_post_send(a, &write, &bad) == 0 && completed(cq, &wc) == IBV_WC_SUCCESS);
+    EXPECT(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0 && ibv_destroy_cq(cq) == 0 && ibv_destroy_srq(srq) == 0);
+    EXPECT(ibv_dealloc_mw(mw) == 0 && ibv_dereg_mr(mr) == 0);
+}
+
+/* One of each object is made and destroyed, and asynchronous events are asked for in vain. */
+static void turn(void) {
+    static char bytes[64];
+    struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+    struct ibv_cq *cq = ibv_create_cq(context, 10, NULL, channel, 0);
+    struct ibv_pd *domain = ibv_alloc_pd(context);
+    struct ibv_mr *mr = ibv_reg_mr(domain, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE);
+    struct ibv_mw *mw = ibv_alloc_mw(domain, IBV_MW_TYPE_2);
+    struct ibv_srq_init_attr init = {.attr = {.max_wr = 4, .max_sge = 1}};
+    struct ibv_srq *srq = ibv_create_srq(domain, &init);
+    struct ibv_ah_attr path = {.is_global = 1, .port_num = 1, .grh = {.dgid = gid}};
+    struct ibv_ah *ah = ibv_create_ah(domain, &path);
+    struct ibv_qp *qp = queue_pair(cq, NULL, IBV_QPT_RC);
+    connect_to(qp, qp);
+    EXPECT(ibv_req_notify_cq(cq, 0) == 0);
+    struct ibv_async_event event;
+    for (int i = 0; i < 10; i++) EXPECT(ibv_get_async_event(context, &event) == -1 && errno == EAGAIN);
+    EXPECT(ibv_destroy_qp(qp) == 0 && ibv_destroy_ah(ah) == 0 && ibv_destroy_srq(srq) == 0 && ibv_dealloc_mw(mw) == 0);
+    EXPECT(ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(domain) == 0 && ibv_destroy_cq(cq) == 0);
+    EXPECT(ibv_destroy_comp_channel(channel) == 0);
+}
+
+/* Nothing stays of what was destroyed. */
+static void leaks(void) {
+    for (int i = 0; i < 200; i++) turn();
+    struct mallinfo2 before = mallinfo2();
+    for (int i = 0; i < 1000; i++) turn();
+    struct mallinfo2 after = mallinfo2();
+    long more = (long)after.uordblks - (long)before.uordblks;
+    if (more > 20000) {
+        printf("1000 turns leave %ld bytes\n", more);
+        wrong = 1;
+    }
 }
 
 /* A full queue refuses requests, and says which. */
@@ -276,6 +405,9 @@ int main(void) {
     memory();
     queues();
     errors();
+    events_of_others();
+    children();
+    leaks();
     full_queues();
     datagrams();
     EXPECT(ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0);

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "checks.h"
@@ -70,6 +71,22 @@ static void identifiers(void)
     CHECK(rdma_bind_addr(a, ADDRESS("127.0.0.1", 7000)) == 0);
     REFUSED(rdma_bind_addr(a, ADDRESS("127.0.0.1", 7001)), EINVAL);
     CHECK(a->verbs && a->pd && a->port_num == 1 && ntohs(rdma_get_src_port(a)) == 7000);
+    /* A child destroys the identifier, as handlers may do that run when it exits, and has devices of its own. */
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        wrong |= rdma_destroy_id(a) != 0;
+        struct rdma_event_channel *own = rdma_create_event_channel();
+        wrong |= rdma_create_id(own, &b, NULL, RDMA_PS_TCP) != 0;
+        CHECK(rdma_resolve_addr(b, NULL, ADDRESS("127.0.0.1", 7002), 1000) == 0);
+        struct rdma_cm_event *event;
+        CHECK(rdma_get_cm_event(own, &event) == 0 && event->event == RDMA_CM_EVENT_ADDR_RESOLVED);
+        CHECK(rdma_ack_cm_event(event) == 0 && rdma_destroy_id(b) == 0);
+        rdma_destroy_event_channel(own);
+        exit(wrong);
+    }
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
     CHECK(rdma_create_id(channel, &b, NULL, RDMA_PS_TCP) == 0);
     REFUSED(rdma_bind_addr(b, ADDRESS("0.0.0.0", 7000)), EADDRINUSE);
     CHECK(rdma_bind_addr(b, ADDRESS("0.0.0.0", 0)) == 0);
@@ -265,11 +282,28 @@ static void endpoints(void)
 
     hints.ai_flags = RAI_NUMERICHOST;
     CHECK(rdma_getaddrinfo("no such host", "7200", &hints, &info) == -1);
+    hints.ai_family = AF_INET6;
+    CHECK(rdma_getaddrinfo("127.0.0.1", "7201", &hints, &info) == -1);
+    hints.ai_family = AF_INET;
     CHECK(rdma_getaddrinfo("127.0.0.1", "7201", &hints, &info) == 0);
     CHECK(info->ai_dst_len == sizeof(struct sockaddr_in) && info->ai_family == AF_INET);
     attributes(&attr);
     CHECK(rdma_create_ep(&id, info, NULL, &attr) == 0);
     REFUSED(rdma_connect(id, NULL), ECONNREFUSED);
+    rdma_destroy_ep(id);
+    /* A refused queue pair leaves no queues, neither at the identifier nor in the attributes. */
+    CHECK(rdma_create_ep(&id, info, NULL, NULL) == 0);
+    attributes(&attr);
+    struct ibv_qp_init_attr_ex extended = {
+        .qp_type = IBV_QPT_RC, .cap = attr.cap, .comp_mask = IBV_QP_INIT_ATTR_CREATE_FLAGS, .create_flags = 1 << 30,
+    };
+    attr.qp_type = IBV_QPT_RAW_PACKET;
+    REFUSED(rdma_create_qp(id, NULL, &attr), EOPNOTSUPP);
+    CHECK(!attr.send_cq && !attr.recv_cq && !id->send_cq && !id->recv_cq && !id->recv_cq_channel);
+    REFUSED(rdma_create_qp_ex(id, &extended), EOPNOTSUPP);
+    CHECK(!extended.send_cq && !extended.recv_cq && !extended.pd && !id->send_cq && !id->recv_cq);
+    attr.qp_type = IBV_QPT_RC;
+    CHECK(rdma_create_qp(id, NULL, &attr) == 0 && attr.send_cq == id->send_cq && attr.recv_cq == id->recv_cq);
     rdma_destroy_ep(id);
     ((struct sockaddr_in *)info->ai_dst_addr)->sin_port = htons(7200);
     attributes(&attr);
