@@ -16,12 +16,12 @@ use rnic_endpoint::idle::IdleConfig;
 use rnic_endpoint::port::{Faults, FaultyPort, Port};
 use rnic_endpoint::{Acknowledge, Clock, Config, DeviceClock, Mode, Security, Time, TimeSource};
 use rnic_verbs::{Completion, CqId, Event, Notify, Qpn, Shard, SrqId, Status, VerbsError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Wake, Waker};
 
 /// Number of entries in the table of GIDs. All are the device's address, because programs and scripts use different
@@ -50,6 +50,9 @@ pub(crate) struct ContextState {
 pub(crate) struct Events {
     mailbox: Mailbox<ibv_async_event>,
     objects: Mutex<Objects>,
+    device: rnic_endpoint::Device,
+    /// Makes the descriptor readable.
+    bell: Waker,
 }
 
 #[derive(Default)]
@@ -59,15 +62,47 @@ struct Objects {
     srqs: BTreeMap<SrqId, Address>,
 }
 
-struct EventBell(Arc<Events>);
+struct EventBell(Weak<Events>);
 
 impl Wake for EventBell {
     fn wake(self: Arc<Self>) {
-        self.0.mailbox.ring();
+        if let Some(events) = self.0.upgrade() {
+            events.mailbox.ring();
+        }
     }
 }
 
 impl Events {
+    fn new(device: rnic_endpoint::Device) -> Result<Arc<Events>, c_int> {
+        let mailbox = Mailbox::new()?;
+        let events = Arc::new_cyclic(|events: &Weak<Events>| Events {
+            mailbox,
+            objects: Mutex::default(),
+            device,
+            bell: Waker::from(Arc::new(EventBell(events.clone()))),
+        });
+        events.watch();
+        Ok(events)
+    }
+
+    /// The descriptor becomes readable at the next event. Returns whether events wait already.
+    fn watch(&self) -> bool {
+        matches!(self.device.watch(None, Notify::Any, &self.bell), Ok(false))
+    }
+
+    /// Adds the events of the device.
+    fn refill(&self, queue: &mut VecDeque<ibv_async_event>) {
+        loop {
+            while let Some(event) = self.device.event() {
+                queue.extend(self.translate(&event));
+            }
+            // An event that comes after the loop rings. One that came in between does not, so the loop goes on.
+            if !self.watch() {
+                return;
+            }
+        }
+    }
+
     pub(crate) fn add_qp(&self, qpn: Qpn, qp: Address) {
         lock(&self.objects).qps.insert(qpn.0, qp);
     }
@@ -91,7 +126,7 @@ impl Events {
     }
     fn forget(&self, object: Option<Address>) {
         let Some(Address(object)) = object else { return };
-        self.mailbox.remove(|event| event.element.addr() == object);
+        self.mailbox.remove(|event| event.element.addr() == object, |queue| self.refill(queue));
     }
 
     /// The event as C sees it; `None` if its object is destroyed.
@@ -246,8 +281,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
             eprintln!("rnic: cannot open rnic{} ({}): {why}", about.index, about.address.ip);
             libc::EADDRNOTAVAIL
         })?;
-        let events = Arc::new(Events { mailbox: Mailbox::new()?, objects: Mutex::default() });
-        let _ = endpoint.watch(None, Notify::Any, &Waker::from(Arc::new(EventBell(events.clone()))));
+        let events = Events::new(endpoint.clone())?;
         trace::line(format_args!("ibv_open_device rnic{} ({})", about.index, about.address.ip));
         let state = ContextState {
             progress: Progress::start(endpoint.clone()).map_err(|_| libc::EAGAIN)?,
@@ -331,7 +365,11 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     status(|| {
         trace::line(format_args!("ibv_close_device"));
         // SAFETY: the context was made by `Box::into_raw`, and the program does not use it any more.
-        drop(unsafe { Box::from_raw(of(context)) });
+        unsafe {
+            // A thread may still wait in `ibv_get_async_event`.
+            state(context).events.mailbox.close();
+            drop(Box::from_raw(of(context)));
+        }
         Ok(())
     })
 }
@@ -341,29 +379,17 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     entry(-1, || {
+        // The context may be closed while the thread waits.
         // SAFETY: by the contract of libibverbs.
-        let state = unsafe { state(context) };
-        let events = &state.events;
-        let waker = Waker::from(Arc::new(EventBell(events.clone())));
-        let taken = events.mailbox.take(|queue| {
-            loop {
-                while let Some(event) = state.device.event() {
-                    queue.extend(events.translate(&event));
-                }
-                // An event that comes after the loop rings. One that came in between does not, so the loop goes on.
-                if !matches!(state.device.watch(None, Notify::Any, &waker), Ok(false)) {
-                    return;
-                }
-            }
-        });
+        let events = unsafe { state(context) }.events.clone();
+        // An object that is being destroyed leaves the mailbox, and then waits for its events.
+        // SAFETY: so it exists while its event is in the mailbox.
+        let taken = events.mailbox.take(|queue| events.refill(queue), |event| unsafe { unacknowledged(event) }.add());
         match taken {
             Ok(taken) => {
                 trace::line(format_args!("ibv_get_async_event = {}", crate::names::event(taken.event_type)));
-                // SAFETY: the object is not destroyed, as its event is in the mailbox; the result is valid.
-                unsafe {
-                    unacknowledged(&taken).add();
-                    *event = taken;
-                }
+                // SAFETY: by the contract of libibverbs the result is valid.
+                unsafe { *event = taken };
                 0
             }
             Err(error) => {

@@ -98,3 +98,14 @@ fn a_process_has_a_thousand_queue_pairs() {
         assert_eq!(ended.success().lines().last(), Some("1000 queue pairs, 1000 messages"));
     });
 }
+
+/// A C program whose threads post to one queue pair, poll one completion queue, and destroy objects while others take
+/// their events; at last a thread waits for events of a device that is closed.
+#[test]
+fn threads_share_the_objects_of_a_device() {
+    let Some(program) = program("threads") else { return };
+    alone(|namespace| {
+        let ended = start(namespace, &mut command(program.to_str().unwrap())).end();
+        assert_eq!(ended.success().lines().last(), Some("the threads agree"));
+    });
+}
