@@ -114,6 +114,7 @@ impl<T> Mailbox<T> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "threads give each other time")]
 mod tests {
     use super::*;
     use std::sync::mpsc;
