@@ -7,12 +7,14 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A queue of things that wait for the program, with a file descriptor that is readable as long as it is not empty. The
 /// program may make the descriptor non-blocking.
 pub struct Mailbox<T> {
     fd: EventFd,
     queue: Mutex<VecDeque<T>>,
+    closed: AtomicBool,
 }
 
 impl<T> Mailbox<T> {
@@ -22,7 +24,7 @@ impl<T> Mailbox<T> {
     /// The system has no file descriptors.
     pub fn new() -> Result<Mailbox<T>, c_int> {
         let fd = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(|error| error as c_int)?;
-        Ok(Mailbox { fd, queue: Mutex::default() })
+        Ok(Mailbox { fd, queue: Mutex::default(), closed: AtomicBool::new(false) })
     }
 
     /// The descriptor.
@@ -36,11 +38,10 @@ impl<T> Mailbox<T> {
         let _ = self.fd.write(1);
     }
 
-    fn silence(&self) {
+    /// Makes the descriptor unreadable; returns whether it was readable.
+    fn silence(&self) -> bool {
         let mut fd = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
-        if poll(&mut fd, PollTimeout::ZERO) == Ok(1) {
-            let _ = self.fd.read();
-        }
+        poll(&mut fd, PollTimeout::ZERO) == Ok(1) && self.fd.read().is_ok()
     }
 
     /// Adds an item.
@@ -55,35 +56,35 @@ impl<T> Mailbox<T> {
         lock(&self.queue).is_empty()
     }
 
-    /// Removes what `unwanted` names.
-    pub fn remove(&self, unwanted: impl Fn(&T) -> bool) {
+    /// Removes what `unwanted` names. If nothing is left, the descriptor is no longer readable, unless `refill` adds
+    /// items that wait elsewhere, as in [`Mailbox::take`]: the descriptor may have been readable because of these.
+    pub fn remove(&self, unwanted: impl Fn(&T) -> bool, refill: impl Fn(&mut VecDeque<T>)) {
         let mut queue = lock(&self.queue);
         queue.retain(|item| !unwanted(item));
-        if queue.is_empty() {
-            self.silence();
+        if queue.is_empty() && self.silence() {
+            refill(&mut queue);
+            if !queue.is_empty() || self.closed.load(Ordering::Relaxed) {
+                self.ring();
+            }
         }
     }
 
-    /// As [`Mailbox::remove`], for a queue whose items may also wait elsewhere: `refill` first adds them to the queue, and
-    /// makes sure that the descriptor becomes readable for further ones. Without it the descriptor would be silent
-    /// although items wait.
-    pub fn remove_and_refill(&self, unwanted: impl Fn(&T) -> bool, refill: impl Fn(&mut VecDeque<T>)) {
-        let mut queue = lock(&self.queue);
-        self.silence();
-        refill(&mut queue);
-        queue.retain(|item| !unwanted(item));
-        if !queue.is_empty() {
-            self.ring();
-        }
+    /// Nothing more comes: threads that wait for an item get an error.
+    pub fn close(&self) {
+        let _queue = lock(&self.queue);
+        self.closed.store(true, Ordering::Relaxed);
+        self.ring();
     }
 
     /// Takes the oldest item. `refill` first adds items to the queue that wait elsewhere, and makes sure that the
     /// descriptor becomes readable for further ones. If there is none, waits for one, unless the descriptor is
-    /// non-blocking.
+    /// non-blocking. `taken` sees the item before another thread can call [`Mailbox::remove`]: an item that a thread
+    /// does not remove was seen.
     ///
     /// # Errors
-    /// `EAGAIN` if there is none and the descriptor is non-blocking; `EINTR` after a signal.
-    pub fn take(&self, refill: impl Fn(&mut VecDeque<T>)) -> Result<T, c_int> {
+    /// `EAGAIN` if there is none and the descriptor is non-blocking; `EINTR` after a signal; `EIO` if there is none and
+    /// the queue is closed.
+    pub fn take(&self, refill: impl Fn(&mut VecDeque<T>), taken: impl Fn(&T)) -> Result<T, c_int> {
         loop {
             {
                 let mut queue = lock(&self.queue);
@@ -92,10 +93,16 @@ impl<T> Mailbox<T> {
                 }
                 refill(&mut queue);
                 if let Some(item) = queue.pop_front() {
-                    if !queue.is_empty() {
+                    if !queue.is_empty() || self.closed.load(Ordering::Relaxed) {
                         self.ring();
                     }
+                    taken(&item);
                     return Ok(item);
+                }
+                if self.closed.load(Ordering::Relaxed) {
+                    // For the next thread that waits.
+                    self.ring();
+                    return Err(libc::EIO);
                 }
             }
             let mut count = [0; 8];
@@ -103,5 +110,68 @@ impl<T> Mailbox<T> {
             // Another thread may take the item; if not, the descriptor must not be silent while it is there.
             self.ring();
         }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "threads give each other time")]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    /// A thread takes an item, and counts it for the owner, while the owner removes its items: afterwards the item is
+    /// removed or counted.
+    #[test]
+    fn what_is_not_removed_was_counted() {
+        let mailbox = Mailbox::new().unwrap();
+        let counted = AtomicBool::new(false);
+        let (taking, is_taken) = mpsc::channel();
+        mailbox.push(7);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let count = |_: &i32| {
+                    taking.send(()).unwrap();
+                    thread::sleep(Duration::from_millis(100));
+                    counted.store(true, Ordering::Relaxed);
+                };
+                assert_eq!(mailbox.take(|_| (), count), Ok(7));
+            });
+            is_taken.recv().unwrap();
+            mailbox.remove(|item| *item == 7, |_| ());
+            assert!(counted.load(Ordering::Relaxed));
+        });
+    }
+
+    /// The descriptor rings for an item that waits elsewhere. The removal of another item does not end that.
+    #[test]
+    fn removal_leaves_what_waits_elsewhere() {
+        let mailbox = Mailbox::new().unwrap();
+        let is_readable =
+            || poll(&mut [PollFd::new(mailbox.fd.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(1);
+        mailbox.push(1);
+        mailbox.ring();
+        mailbox.remove(|item| *item == 1, |queue| queue.push_back(2));
+        assert!(is_readable());
+        assert_eq!(mailbox.take(|_| (), |_| ()), Ok(2));
+        mailbox.push(3);
+        mailbox.remove(|item| *item == 3, |_| ());
+        assert!(!is_readable());
+    }
+
+    #[test]
+    fn a_closed_mailbox_wakes_all_that_wait() {
+        let mailbox = Mailbox::<i32>::new().unwrap();
+        thread::scope(|scope| {
+            let waiting = [(); 3].map(|()| scope.spawn(|| mailbox.take(|_| (), |_| ())));
+            thread::sleep(Duration::from_millis(50));
+            mailbox.push(1);
+            mailbox.close();
+            let mut got = waiting.map(|thread| thread.join().unwrap());
+            got.sort();
+            assert_eq!(got, [Ok(1), Err(libc::EIO), Err(libc::EIO)]);
+        });
+        assert_eq!(mailbox.take(|_| (), |_| ()), Err(libc::EIO));
     }
 }

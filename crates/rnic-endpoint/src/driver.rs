@@ -46,6 +46,8 @@ pub(crate) struct Driver {
     identification: Identification,
     /// Whether each round sends before it receives ([`Acknowledge::WithNextPoll`]).
     send_first: bool,
+    /// Number of batches that the latest call of [`Driver::send`] has written.
+    sent: usize,
     counters: DriverCounters,
     sessions: Arc<Sessions>,
     /// Buffer for a decrypted packet.
@@ -77,6 +79,7 @@ impl Driver {
             idle: Idle::new(config.idle),
             identification: config.identification,
             send_first: config.mode == Mode::Polled && config.acknowledge == Acknowledge::WithNextPoll,
+            sent: 0,
             counters: DriverCounters::default(),
             sessions: Arc::default(),
             plain: Vec::with_capacity(MAX_MTU as usize + 128),
@@ -143,7 +146,7 @@ impl Driver {
         let local = self.port.local_addr();
         let mut worked = false;
         let mut bytes = 0;
-        for _ in 0..Driver::ARRIVALS {
+        for arrivals in 1..=Driver::ARRIVALS {
             if bytes >= Driver::ARRIVED_BYTES {
                 break;
             }
@@ -203,8 +206,10 @@ impl Driver {
             }
             // With `send_first` the round ends after a lone message, so that the application, which may wait for this
             // message, sees it soon. After an arrival that holds only ACKs the round goes on: several ACKs together
-            // allow more packets to be sent in one batch.
-            if self.send_first && few && !only_acks {
+            // allow more packets to be sent in one batch. It also goes on until it has received as much as it has sent:
+            // while many queue pairs have something to send, arrivals would otherwise wait longer and longer, until
+            // their senders retransmit, which are more arrivals.
+            if self.send_first && few && !only_acks && arrivals >= self.sent {
                 break;
             }
         }
@@ -215,6 +220,7 @@ impl Driver {
     fn send(&mut self, device: &Mutex<Device>, turns: usize) -> bool {
         let mut worked = false;
         self.waiting = false;
+        self.sent = 0;
         if self.taken < self.batch.count() {
             // The rest of the last batch is sent before the device writes a new batch, but the device's timers must
             // fire now.
@@ -234,6 +240,7 @@ impl Driver {
                     return worked;
                 }
                 drop(device);
+                self.sent += 1;
                 self.taken = 0;
                 self.seal(0);
             }

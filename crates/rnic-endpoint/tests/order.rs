@@ -1,4 +1,4 @@
-//! Tests of the order in which a device handles an ACK and the packets that one system call has sent with it.
+//! Tests of the order in which a device sends, and handles ACKs and other packets.
 
 use rnic_endpoint::port::loopback::{LoopbackConfig, LoopbackPort, pair};
 use rnic_endpoint::{
@@ -78,4 +78,39 @@ fn an_ack_does_not_overtake_a_response() {
     assert_eq!(order, [(1, Status::Success), (2, Status::Success)]);
     let counters = asking.device.counters();
     assert_eq!((counters.verbs.retransmitted, counters.verbs.timeouts), (0, 0));
+}
+
+/// Both devices have many queue pairs, each of which sends a message. A round that sends several messages receives as
+/// many: if it received one only, as it does for a lone message, the others would wait until they are retransmitted.
+#[test]
+fn a_round_receives_as_much_as_it_sends() {
+    const PAIRS: usize = 64;
+    let (here, there) = pair(LoopbackConfig::default());
+    let ends = [end(here), end(there)];
+    let queues: [_; 2] = std::array::from_fn(|at| ends[at].device.completion_queue(2 * PAIRS as u32).unwrap());
+    let qps = [0, 1].map(|at| {
+        let domain = ends[at].device.protection_domain();
+        let qp = || domain.queue_pair(&QpOptions::new(&queues[at])).unwrap();
+        (0..PAIRS).map(|_| qp()).collect::<Vec<_>>()
+    });
+    for (own, other) in [(0, 1), (1, 0)] {
+        for (qp, peer) in qps[own].iter().zip(&qps[other]) {
+            qp.connect(&peer.address(), &PathOptions::default()).unwrap();
+            qp.post_recv(1, &[]).unwrap();
+        }
+    }
+    for qp in qps.iter().flatten() {
+        qp.post(2, SendOp::Send, &[]).unwrap();
+    }
+    // A round sends 4 batches: 16 rounds for the messages, and as many for their ACKs.
+    for _ in 0..2 * PAIRS / 4 + 2 {
+        for end in &ends {
+            end.device.progress().unwrap();
+        }
+    }
+    for (cq, end) in queues.iter().zip(&ends) {
+        let mut out = [Completion::BLANK; 3 * PAIRS];
+        assert_eq!(cq.poll(&mut out).unwrap(), 2 * PAIRS);
+        assert_eq!(end.device.counters().verbs.retransmitted, 0);
+    }
 }

@@ -57,7 +57,7 @@ impl Bell {
     /// The queue is about to be destroyed: from now on nothing of it is in the channel.
     pub(crate) fn close(&self) {
         *lock(&self.gate) = true;
-        self.channel.remove(|queue| *queue == self.queue);
+        self.channel.remove(|queue| *queue == self.queue, |_| ());
     }
 }
 
@@ -80,13 +80,15 @@ pub unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     status(|| {
         // SAFETY: by the contract of libibverbs.
-        let (_, queues) = unsafe { Channel::state(channel) };
+        let (events, queues) = unsafe { Channel::state(channel) };
         if queues.load(Ordering::Acquire) > 0 {
             trace::line(format_args!("ibv_destroy_comp_channel refused: a completion queue uses it"));
             return Err(libc::EBUSY);
         }
         // SAFETY: as above.
         trace::line(format_args!("ibv_destroy_comp_channel fd {}", unsafe { (*channel.cast::<Channel>()).c.fd }));
+        // A thread may still wait in `ibv_get_cq_event`.
+        events.close();
         // SAFETY: the channel was made by `Box::into_raw`, and no queue uses it.
         drop(unsafe { Box::from_raw(channel.cast::<Channel>()) });
         Ok(())
@@ -101,14 +103,17 @@ pub unsafe extern "C" fn ibv_get_cq_event(
 ) -> c_int {
     entry(-1, || {
         // SAFETY: by the contract of libibverbs.
-        let (events, _) = unsafe { Channel::state(channel) };
-        match events.take(|_| ()) {
-            Ok(Address(queue)) => {
-                trace::line(format_args!("ibv_get_cq_event = CQ {queue:x}"));
-                let queue = std::ptr::with_exposed_provenance_mut::<ibv_cq>(queue);
-                // SAFETY: queues in a channel are not destroyed; by the contract of libibverbs the results are valid.
+        let events = unsafe { Channel::state(channel) }.0.clone();
+        let pointer = |Address(queue): &Address| std::ptr::with_exposed_provenance_mut::<ibv_cq>(*queue);
+        // A queue that is being destroyed leaves the channel, and then waits for its events.
+        // SAFETY: so it exists while its event is in the channel.
+        let count = |queue: &Address| unsafe { cq::state(pointer(queue)) }.unacknowledged.add();
+        match events.take(|_| (), count) {
+            Ok(queue) => {
+                let queue = pointer(&queue);
+                trace::line(format_args!("ibv_get_cq_event = CQ {:x}", queue.addr()));
+                // SAFETY: the queue waits for the acknowledgement; by the contract of libibverbs the results are valid.
                 unsafe {
-                    cq::state(queue).unacknowledged.add();
                     *cq = queue;
                     *context = (*queue).cq_context;
                 }

@@ -21,7 +21,7 @@ use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Wake, Waker};
 
 /// Number of entries in the table of GIDs. All are the device's address, because programs and scripts use different
@@ -41,8 +41,6 @@ pub(crate) struct ContextState {
     pub(crate) device: rnic_endpoint::Device,
     pub(crate) address: HostAddress,
     pub(crate) events: Arc<Events>,
-    /// What an asynchronous event wakes. The device keeps each waker once, until it has woken it.
-    bell: Waker,
     clock: DeviceClock,
     handles: AtomicU32,
     guid: u64,
@@ -54,6 +52,9 @@ pub(crate) struct ContextState {
 pub(crate) struct Events {
     mailbox: Mailbox<ibv_async_event>,
     objects: Mutex<Objects>,
+    device: rnic_endpoint::Device,
+    /// Makes the descriptor readable.
+    bell: Waker,
 }
 
 #[derive(Default)]
@@ -63,15 +64,47 @@ struct Objects {
     srqs: BTreeMap<SrqId, Address>,
 }
 
-struct EventBell(Arc<Events>);
+struct EventBell(Weak<Events>);
 
 impl Wake for EventBell {
     fn wake(self: Arc<Self>) {
-        self.0.mailbox.ring();
+        if let Some(events) = self.0.upgrade() {
+            events.mailbox.ring();
+        }
     }
 }
 
 impl Events {
+    fn new(device: rnic_endpoint::Device) -> Result<Arc<Events>, c_int> {
+        let mailbox = Mailbox::new()?;
+        let events = Arc::new_cyclic(|events: &Weak<Events>| Events {
+            mailbox,
+            objects: Mutex::default(),
+            device,
+            bell: Waker::from(Arc::new(EventBell(events.clone()))),
+        });
+        events.watch();
+        Ok(events)
+    }
+
+    /// The descriptor becomes readable at the next event. Returns whether events wait already.
+    fn watch(&self) -> bool {
+        matches!(self.device.watch(None, Notify::Any, &self.bell), Ok(false))
+    }
+
+    /// Adds the events of the device.
+    fn refill(&self, queue: &mut VecDeque<ibv_async_event>) {
+        loop {
+            while let Some(event) = self.device.event() {
+                queue.extend(self.translate(&event));
+            }
+            // An event that comes after the loop rings. One that came in between does not, so the loop goes on.
+            if !self.watch() {
+                return;
+            }
+        }
+    }
+
     pub(crate) fn add_qp(&self, qpn: Qpn, qp: Address) {
         lock(&self.objects).qps.insert(qpn.0, qp);
     }
@@ -81,6 +114,23 @@ impl Events {
     pub(crate) fn add_srq(&self, id: SrqId, srq: Address) {
         lock(&self.objects).srqs.insert(id, srq);
     }
+    pub(crate) fn remove_qp(&self, qpn: Qpn) {
+        let gone = lock(&self.objects).qps.remove(&qpn.0);
+        self.forget(gone);
+    }
+    pub(crate) fn remove_cq(&self, id: CqId) {
+        let gone = lock(&self.objects).cqs.remove(&id);
+        self.forget(gone);
+    }
+    pub(crate) fn remove_srq(&self, id: SrqId) {
+        let gone = lock(&self.objects).srqs.remove(&id);
+        self.forget(gone);
+    }
+    fn forget(&self, object: Option<Address>) {
+        let Some(Address(object)) = object else { return };
+        self.mailbox.remove(|event| event.element.addr() == object, |queue| self.refill(queue));
+    }
+
     /// The event as C sees it; `None` if its object is destroyed.
     fn translate(&self, event: &Event) -> Option<ibv_async_event> {
         let objects = lock(&self.objects);
@@ -129,43 +179,6 @@ impl ContextState {
     /// The program is going to sleep until there is a completion.
     pub(crate) fn will_sleep(&self) {
         self.progress.program_sleeps();
-    }
-
-    /// The queue pair is destroyed: there are no events of it any more.
-    pub(crate) fn remove_qp(&self, qpn: Qpn) {
-        let gone = lock(&self.events.objects).qps.remove(&qpn.0);
-        self.forget(gone);
-    }
-
-    /// As [`ContextState::remove_qp`], for a completion queue.
-    pub(crate) fn remove_cq(&self, id: CqId) {
-        let gone = lock(&self.events.objects).cqs.remove(&id);
-        self.forget(gone);
-    }
-
-    /// As [`ContextState::remove_qp`], for a shared receive queue.
-    pub(crate) fn remove_srq(&self, id: SrqId) {
-        let gone = lock(&self.events.objects).srqs.remove(&id);
-        self.forget(gone);
-    }
-
-    fn forget(&self, object: Option<Address>) {
-        let Some(Address(object)) = object else { return };
-        self.events.mailbox.remove_and_refill(|event| event.element.addr() == object, |queue| self.refill(queue));
-    }
-
-    /// Moves the asynchronous events of the endpoint's device into the queue of the program, whose descriptor becomes
-    /// readable at the next one.
-    fn refill(&self, queue: &mut VecDeque<ibv_async_event>) {
-        loop {
-            while let Some(event) = self.device.event() {
-                queue.extend(self.events.translate(&event));
-            }
-            // An event that comes after the loop rings. One that came in between does not, so the loop goes on.
-            if !matches!(self.device.watch(None, Notify::Any, &self.bell), Ok(false)) {
-                return;
-            }
-        }
     }
 
     /// The reading of the clock of the timestamps in completions.
@@ -285,9 +298,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
             eprintln!("rnic: cannot open rnic{} ({}): {why}", about.index, about.address.ip);
             number
         })?;
-        let events = Arc::new(Events { mailbox: Mailbox::new()?, objects: Mutex::default() });
-        let bell = Waker::from(Arc::new(EventBell(events.clone())));
-        let _ = endpoint.watch(None, Notify::Any, &bell);
+        let events = Events::new(endpoint.clone())?;
         trace::line(format_args!("ibv_open_device rnic{} ({})", about.index, about.address.ip));
         let state = ContextState {
             progress: Progress::start(endpoint.clone()).map_err(|_| libc::EAGAIN)?,
@@ -295,7 +306,6 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
             device: endpoint,
             address: about.address.clone(),
             events,
-            bell,
             handles: AtomicU32::new(1),
             guid: about.guid(),
             process: std::process::id(),
@@ -377,7 +387,11 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
         }
         trace::line(format_args!("ibv_close_device"));
         // SAFETY: the context was made by `Box::into_raw`, and the program does not use it any more.
-        drop(unsafe { Box::from_raw(of(context)) });
+        unsafe {
+            // A thread may still wait in `ibv_get_async_event`.
+            state(context).events.mailbox.close();
+            drop(Box::from_raw(of(context)));
+        }
         Ok(())
     })
 }
@@ -387,17 +401,17 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     entry(-1, || {
+        // The context may be closed while the thread waits.
         // SAFETY: by the contract of libibverbs.
-        let state = unsafe { state(context) };
-        let taken = state.events.mailbox.take(|queue| state.refill(queue));
+        let events = unsafe { state(context) }.events.clone();
+        // An object that is being destroyed leaves the mailbox, and then waits for its events.
+        // SAFETY: so it exists while its event is in the mailbox.
+        let taken = events.mailbox.take(|queue| events.refill(queue), |event| unsafe { unacknowledged(event) }.add());
         match taken {
             Ok(taken) => {
                 trace::line(format_args!("ibv_get_async_event = {}", crate::names::event(taken.event_type)));
-                // SAFETY: the object is not destroyed, as its event is in the mailbox; the result is valid.
-                unsafe {
-                    unacknowledged(&taken).add();
-                    *event = taken;
-                }
+                // SAFETY: by the contract of libibverbs the result is valid.
+                unsafe { *event = taken };
                 0
             }
             Err(error) => {

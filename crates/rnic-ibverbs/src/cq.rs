@@ -26,6 +26,9 @@ pub(crate) struct CqState {
     pub(crate) unacknowledged: Unacknowledged,
     /// Asynchronous events that are not acknowledged.
     pub(crate) events: Unacknowledged,
+    /// Whether the queue is being destroyed. Until all its events are acknowledged, a thread that has got one may still
+    /// use the queue, which is empty.
+    pub(crate) ending: AtomicBool,
     /// Whether a thread is between `ibv_start_poll` and `ibv_end_poll`; that thread alone uses `current`.
     pub(crate) polling: AtomicBool,
     pub(crate) current: UnsafeCell<Completion>,
@@ -136,6 +139,7 @@ pub(crate) unsafe fn create(
             bell: None,
             unacknowledged: Unacknowledged::default(),
             events: Unacknowledged::default(),
+            ending: AtomicBool::new(false),
             polling: AtomicBool::new(false),
             current: UnsafeCell::new(Completion::BLANK),
         },
@@ -180,16 +184,19 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         if context.is_of_parent("ibv_destroy_cq") {
             return Ok(());
         }
-        context.device.with_verbs_quietly(|verbs| verbs.destroy_cq(state.id)).map_err(refused("ibv_destroy_cq"))?;
-        context.device.unwatch(state.id);
+        state.ending.store(true, Ordering::Release);
+        let destroyed = context.device.with_verbs_quietly(|verbs| verbs.destroy_cq(state.id));
+        destroyed.inspect_err(|_| state.ending.store(false, Ordering::Release)).map_err(refused("ibv_destroy_cq"))?;
         if let Some((bell, _)) = &state.bell {
             bell.close();
             // SAFETY: a channel with queues is not destroyed.
             unsafe { Channel::state(channel) }.1.fetch_sub(1, Ordering::AcqRel);
         }
-        context.remove_cq(state.id);
+        context.events.remove_cq(state.id);
         state.unacknowledged.wait();
         state.events.wait();
+        // Only now, since a thread with an event may have called `ibv_req_notify_cq` until here.
+        context.device.unwatch(state.id);
         trace::line(format_args!("ibv_destroy_cq {:x}", cq.addr()));
         // SAFETY: the queue was made by `Box::into_raw`, and the program does not use it any more.
         drop(unsafe { Box::from_raw(cq.cast::<Cq>()) });
@@ -242,6 +249,7 @@ unsafe fn poll_in_batches<const BATCH: usize>(cq: *mut ibv_cq, wanted: usize, ou
         let room = BATCH.min(wanted - done);
         let count = match context.poll(state.id, &mut completions[..room]) {
             Ok(count) => count,
+            Err(_) if state.ending.load(Ordering::Acquire) => break,
             // Completions were lost. Those that are left come first.
             Err(_) if done > 0 => break,
             Err(error) => {
@@ -273,7 +281,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
             trace::line(format_args!("ibv_req_notify_cq {:x}, solicited only: {}", cq.addr(), solicited_only != 0));
         }
         let notify = if solicited_only != 0 { Notify::Solicited } else { Notify::Any };
-        match &state.bell {
+        let armed = match &state.bell {
             Some((_, waker)) => {
                 context.will_sleep();
                 let watched = context.device.watch(Some(state.id), notify, waker);
@@ -283,7 +291,8 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
                 .device
                 .with_verbs_quietly(|verbs| verbs.arm_cq(state.id, notify))
                 .map_err(refused("req_notify_cq")),
-        }
+        };
+        if state.ending.load(Ordering::Acquire) { Ok(()) } else { armed }
     })
 }
 
@@ -300,9 +309,14 @@ fn trace_completion(verb: &str, completion: &Completion) {
 /// Takes one completion.
 pub(crate) fn poll_one(context: &context::ContextState, state: &CqState) -> Result<Option<Completion>, VerbsError> {
     let mut out = [Completion::BLANK];
-    let count = context.poll(state.id, &mut out)?;
-    if count > 0 {
-        trace_completion("ibv_start_poll or ibv_next_poll", &out[0]);
+    match context.poll(state.id, &mut out) {
+        Ok(count) => {
+            if count > 0 {
+                trace_completion("ibv_start_poll or ibv_next_poll", &out[0]);
+            }
+            Ok((count > 0).then(|| out[0]))
+        }
+        Err(_) if state.ending.load(Ordering::Acquire) => Ok(None),
+        Err(error) => Err(error),
     }
-    Ok((count > 0).then(|| out[0]))
 }

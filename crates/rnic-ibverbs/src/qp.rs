@@ -211,7 +211,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         });
         let service = gone.map_err(refused("ibv_destroy_qp"))?;
         state.forget_completions(context);
-        context.remove_qp(state.qpn);
+        context.events.remove_qp(state.qpn);
         state.events.wait();
         trace::line(format_args!("ibv_destroy_qp {:#x}, {}", state.qpn.0, service.name()));
         // SAFETY: it was made by `Box::into_raw`, and the program does not use it any more.

@@ -138,7 +138,7 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         }
         let gone = context.device.with_verbs_quietly(|verbs| verbs.destroy_srq(state.id));
         gone.map_err(refused("ibv_destroy_srq"))?;
-        context.remove_srq(state.id);
+        context.events.remove_srq(state.id);
         state.events.wait();
         trace::line(format_args!("ibv_destroy_srq {:x}", srq.addr()));
         // SAFETY: it was made by `Box::into_raw`, and the program does not use it any more.

@@ -69,14 +69,15 @@ pub(crate) fn register(token: u64, id: *mut Id, channel: Arc<Channel>) {
 pub(crate) fn unregister(token: u64) -> Vec<(&'static Device, u32)> {
     let Some(entry) = lock(&REGISTRY).ids.remove(&token) else { return Vec::new() };
     let unseen = RefCell::new(Vec::new());
-    entry.channel.remove(|raw| {
+    let unwanted = |raw: &Raw| {
         if let (true, What::Manager(device, event)) = (raw.token == token, &raw.what)
             && asks(event)
         {
             unseen.borrow_mut().push((*device, event.connection()));
         }
         raw.token == token
-    });
+    };
+    entry.channel.remove(unwanted, |_| ());
     unseen.into_inner()
 }
 
@@ -90,12 +91,13 @@ pub(crate) fn migrate(token: u64, to: Arc<Channel>) {
     let Some(entry) = registry.ids.get_mut(&token) else { return };
     let from = std::mem::replace(&mut entry.channel, to.clone());
     let moved = RefCell::new(Vec::new());
-    from.remove(|raw| {
+    let leaves = |raw: &Raw| {
         if raw.token == token {
             moved.borrow_mut().push(raw.clone());
         }
         raw.token == token
-    });
+    };
+    from.remove(leaves, |_| ());
     moved.into_inner().into_iter().for_each(|raw| to.push(raw));
 }
 
@@ -206,8 +208,16 @@ pub unsafe extern "C" fn rdma_get_cm_event(channel: *mut rdma_event_channel, out
         // SAFETY: it exists.
         let queue = unsafe { queue(channel) };
         loop {
-            let raw = queue.take(|_| {})?;
-            let Some(id) = hold(raw.token) else { continue };
+            let raw = queue.take(|_| (), |_| ())?;
+            let Some(id) = hold(raw.token) else {
+                // The identifier was destroyed meanwhile, and its `unregister` has not seen the event.
+                if let What::Manager(device, event) = raw.what
+                    && asks(&event)
+                {
+                    device.with(|manager, now| manager.destroy(now, event.connection()));
+                }
+                continue;
+            };
             // SAFETY: the identifier is held.
             if let Some(event) = unsafe { event::translate(id, raw.what) } {
                 // SAFETY: the event was made just now; the result is valid by the contract of librdmacm.

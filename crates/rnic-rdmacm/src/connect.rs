@@ -354,7 +354,7 @@ pub unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
                     return Err(libc::EINVAL);
                 }
                 trace(format_args!("rdma_disconnect"));
-                qp::fail(id);
+                qp::fail(id, &inner);
                 if (*id).qp_type == IBV_QPT_UD {
                     return Ok(());
                 }

@@ -120,9 +120,10 @@ pub(crate) unsafe fn translate(owner: *mut Id, what: What) -> Option<*mut rdma_c
             About { data: private.to_vec(), ..About::new(RDMA_CM_EVENT_ESTABLISHED, 0) }
         }
         Event::Rejected { reason, private, .. } => {
-            lock(&state.inner).connection = None;
+            let mut inner = lock(&state.inner);
+            inner.connection = None;
             // SAFETY: the caller's promise.
-            unsafe { qp::fail(id) };
+            unsafe { qp::fail(id, &inner) };
             About { data: private.to_vec(), ..About::new(RDMA_CM_EVENT_REJECTED, reason.into()) }
         }
         Event::Unreachable { .. } => {
@@ -267,8 +268,7 @@ unsafe fn on_reply(id: *mut rdma_cm_id, device: &'static Device, connection: u32
         ..NO_CONN
     };
     // SAFETY: the caller's promise.
-    let (state, qp) = unsafe { (id::state(id), (*id).qp) };
-    let mut inner = lock(&state.inner);
+    let mut inner = lock(unsafe { &id::state(id).inner });
     inner.was_connected = true;
     let connect = &mut inner.connect;
     connect.peer_psn = reply.psn;
@@ -278,7 +278,8 @@ unsafe fn on_reply(id: *mut rdma_cm_id, device: &'static Device, connection: u32
     connect.initiator_depth = connect.initiator_depth.min(reply.responder_resources);
     connect.rnr_retry_count = reply.rnr_retry_count;
     let data = reply.private.to_vec();
-    if qp.is_null() {
+    // SAFETY: the caller's promise.
+    if unsafe { (*id).qp.is_null() } {
         return About { conn: Some(conn), data, ..About::new(RDMA_CM_EVENT_CONNECT_RESPONSE, 0) };
     }
     // SAFETY: the caller's promise.

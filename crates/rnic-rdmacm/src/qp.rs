@@ -195,7 +195,12 @@ pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
     }
     // SAFETY: by the contract of librdmacm.
     entry((), || unsafe {
-        let qp = std::mem::replace(&mut (*id).qp, std::ptr::null_mut());
+        // A thread that takes an event of the identifier may be using the queue pair. The lock is not kept: the
+        // destruction may wait for a thread that calls functions of the identifier.
+        let qp = {
+            let _inner = lock(&id::state(id).inner);
+            std::mem::replace(&mut (*id).qp, std::ptr::null_mut())
+        };
         if !qp.is_null() {
             ibv_destroy_qp(qp);
         }
@@ -299,11 +304,11 @@ pub(crate) unsafe fn connect(id: *mut rdma_cm_id, inner: &Inner) -> Result<(), c
     }
 }
 
-/// Ends the work of the queue pair of an identifier, if it has one.
+/// Ends the work of the queue pair of an identifier, if it has one. The lock of the identifier keeps the queue pair.
 ///
 /// # Safety
-/// The identifier is one of this library.
-pub(crate) unsafe fn fail(id: *mut rdma_cm_id) {
+/// The identifier is one of this library, and `_inner` is of it.
+pub(crate) unsafe fn fail(id: *mut rdma_cm_id, _inner: &Inner) {
     // SAFETY: the caller's promise.
     unsafe {
         let qp = (*id).qp;

@@ -85,14 +85,25 @@ fn structures_and_constants_are_those_of_the_header() {
     compile(&file, &[]);
 }
 
-/// A C program that calls the functions in right and in wrong ways, and says which answer was not expected.
-#[test]
-fn calls_answer_as_the_manual_says() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/calls.c");
+/// Runs a C program of the folder `programs`, whose last line must be this.
+fn says(program: &str, last: &str) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(program);
     let [cm, verbs] = rnic_ibverbs::library::ALL.map(|one| library().join(one.name).to_str().unwrap().to_string());
     let Some(program) = compile(&source, &[&verbs, &cm, "-lpthread"]) else { return };
     alone(|namespace| {
         let ended = start(namespace, &mut command(program.to_str().unwrap())).end();
-        assert_eq!(ended.success().lines().last(), Some("all answers are right"));
+        assert_eq!(ended.success().lines().last(), Some(last));
     });
+}
+
+/// A C program that calls the functions in right and in wrong ways, and says which answer was not expected.
+#[test]
+fn calls_answer_as_the_manual_says() {
+    says("calls.c", "all answers are right");
+}
+
+/// A C program whose threads take events, while others destroy the identifiers to which these belong.
+#[test]
+fn threads_share_identifiers() {
+    says("threads.c", "the threads agree");
 }

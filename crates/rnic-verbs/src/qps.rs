@@ -14,6 +14,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// Hash of a queue pair number (QPN): a multiplication. An attacker cannot choose QPNs with equal hashes, because the
 /// device draws them.
+///
+/// All QPNs of a device may have the same lowest bits ([`Shard`]). Then the lowest bits of the product, by which the
+/// map chooses an entry, are the same too, so that the upper half of the product is added to them.
 #[derive(Default)]
 pub struct QpnHasher(u64);
 
@@ -22,7 +25,7 @@ pub type QpnMap<V> = HashMap<u32, V, BuildHasherDefault<QpnHasher>>;
 
 impl Hasher for QpnHasher {
     fn finish(&self) -> u64 {
-        self.0
+        self.0 ^ (self.0 >> 32)
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -118,5 +121,31 @@ impl QueuePairs {
 
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Qp> {
         self.entries.iter_mut().map(|(_, qp)| qp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::hash::BuildHasher;
+
+    /// A map finds an entry by the lowest bits of its hash, and compares the highest 7 bits before the QPN.
+    #[test]
+    fn the_hashes_of_a_shard_differ() {
+        let build = BuildHasherDefault::<QpnHasher>::default();
+        for shard in [Shard::default(), Shard { index: 5, count: 64 }, Shard { index: 1_020, count: 1_024 }] {
+            let mut drawn = 0;
+            let (mut low, mut high) = (BTreeSet::new(), BTreeSet::new());
+            // Every fourth of the numbers that the shard has: those that are drawn are no sequence.
+            for number in (0..Psn::MODULUS).filter(|number| shard.has(*number)).step_by(4).take(4_096) {
+                let hash = build.hash_one(number);
+                low.insert(hash % 4_096);
+                high.insert(hash >> 57);
+                drawn += 1;
+            }
+            // Random hashes would have 63 % of the values.
+            assert!(drawn == 4_096 && low.len() > 2_000 && high.len() == 128, "{shard:?}: {}", low.len());
+        }
     }
 }

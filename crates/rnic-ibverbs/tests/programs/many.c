@@ -1,4 +1,5 @@
-/* Connects many queue pairs of one process in pairs; each sends a message of some 64-bit words to its partner. */
+/* Connects many queue pairs of one process in pairs; each sends a message of some 64-bit words to its partner. The
+ * arguments are the numbers of queue pairs and of words, and the code of the timeout, which is retried 7 times. */
 #include <infiniband/verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 int main(int argc, char **argv) {
     int count = argc > 1 ? atoi(argv[1]) : 100;
     size_t words = argc > 2 ? atoi(argv[2]) : 1, bytes = words * sizeof(uint64_t);
+    int timeout = argc > 3 ? atoi(argv[3]) : 14;
     struct ibv_device **list = ibv_get_device_list(NULL);
     CHECK(list && list[0]);
     struct ibv_context *context = ibv_open_device(list[0]);
@@ -45,7 +47,7 @@ int main(int argc, char **argv) {
             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
             IBV_QP_MIN_RNR_TIMER) == 0);
         attr = (struct ibv_qp_attr){
-            .qp_state = IBV_QPS_RTS, .sq_psn = i, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1,
+            .qp_state = IBV_QPS_RTS, .sq_psn = i, .timeout = timeout, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1,
         };
         CHECK(ibv_modify_qp(qps[i], &attr,
             IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
