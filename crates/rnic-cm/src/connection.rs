@@ -69,6 +69,8 @@ pub(crate) struct Connection {
     pub(crate) state: State,
     /// What the program calls the connection; the listener's token until it is adopted.
     pub(crate) token: u64,
+    /// Whether the token is that of the listener.
+    pub(crate) unnamed: bool,
     /// Whether the program has forgotten the connection, and wants no events.
     pub(crate) orphan: bool,
     /// Whether this side has sent the REQ.

@@ -296,8 +296,21 @@ fn the_program_forgets_a_connection_in_any_state() {
     let a = net.connect();
     net.sides[0].destroy(net.now, a);
     net.settle();
-    // The REJ of a sender that does not know the other's ID belongs to the request of this peer.
-    assert!(matches!(&net.take(1)[..], [Event::Request { .. }, Event::Rejected { reason: reason::TIMEOUT, .. }]));
+    // The REJ of a sender that does not know the other's ID belongs to the request of this peer. It is no event of the
+    // listener itself.
+    let events = net.take(1);
+    let [Event::Request { connection: asks, .. }, Event::Withdrawn { listener: LISTENER, connection }] = events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!(asks, connection);
+    // With a name of its own the connection has an event of its own.
+    let a = net.connect();
+    let Event::Request { connection: b, .. } = net.expect(1) else { panic!() };
+    net.sides[1].adopt(b, 2);
+    net.sides[0].destroy(net.now, a);
+    net.settle();
+    assert!(matches!(net.expect(1), Event::Rejected { token: 2, reason: reason::TIMEOUT, .. }));
     // The request is not answered.
     net.connect();
     let Event::Request { connection: b, .. } = net.expect(1) else { panic!() };

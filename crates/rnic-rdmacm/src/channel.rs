@@ -112,7 +112,9 @@ pub(crate) fn done(token: u64, event: c_int, status: c_int) {
 /// request, and nobody listens any more.
 pub(crate) fn deliver(device: &'static Device, event: Event) -> Option<u32> {
     let token = match &event {
-        Event::Request { listener, .. } | Event::ServiceRequest { listener, .. } => *listener,
+        Event::Request { listener, .. }
+        | Event::ServiceRequest { listener, .. }
+        | Event::Withdrawn { listener, .. } => *listener,
         Event::Reply { token, .. }
         | Event::Established { token, .. }
         | Event::Rejected { token, .. }
@@ -122,6 +124,15 @@ pub(crate) fn deliver(device: &'static Device, event: Event) -> Option<u32> {
         | Event::ServiceReply { token, .. } => *token,
     };
     match lock(&REGISTRY).ids.get(&token) {
+        // The program does not see a request that it has not taken yet. If it has, its `rdma_accept` fails; as with the
+        // kernel, there is no event of an identifier that the program may not know yet.
+        Some(entry) if matches!(event, Event::Withdrawn { .. }) => {
+            let is_its = |raw: &Raw| {
+                matches!(&raw.what, What::Manager(of, other)
+                    if std::ptr::eq(*of, device) && asks(other) && other.connection() == event.connection())
+            };
+            entry.channel.remove(is_its, |_| ());
+        }
         Some(entry) => entry.channel.push(Raw { token, what: What::Manager(device, event) }),
         None if asks(&event) => return Some(event.connection()),
         None => {}

@@ -167,7 +167,7 @@ extern "C" fn end() {
 }
 
 impl Device {
-    /// Whether this process is a child that `fork` made of the one that has opened the device.
+    /// Whether `fork` made this process after another one had opened the device.
     pub(crate) fn is_of_parent(&self) -> bool {
         self.process != std::process::id()
     }

@@ -126,6 +126,8 @@ pub(crate) unsafe fn translate(owner: *mut Id, what: What) -> Option<*mut rdma_c
             unsafe { qp::fail(id, &inner) };
             About { data: private.to_vec(), ..About::new(RDMA_CM_EVENT_REJECTED, reason.into()) }
         }
+        // It waits in no channel.
+        Event::Withdrawn { .. } => return None,
         Event::Unreachable { .. } => {
             lock(&state.inner).connection = None;
             About::new(RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT)

@@ -100,6 +100,8 @@ pub enum Event {
     Established { token: u64, connection: u32, private: Box<[u8; private::READY]> },
     /// The peer refuses, for [`reason`].
     Rejected { token: u64, connection: u32, reason: u16, private: Box<[u8; private::REJECT]> },
+    /// The peer takes back its request, which the program has not adopted.
+    Withdrawn { listener: u64, connection: u32 },
     /// The peer does not respond.
     Unreachable { token: u64, connection: u32 },
     /// The connection has ended; `silent` if the peer did not respond to the wish to end it.
@@ -283,6 +285,7 @@ impl Manager {
     pub fn adopt(&mut self, id: u32, token: u64) {
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.token = token;
+            connection.unnamed = false;
         }
     }
 
@@ -449,6 +452,7 @@ impl Event {
             | Event::Reply { connection, .. }
             | Event::Established { connection, .. }
             | Event::Rejected { connection, .. }
+            | Event::Withdrawn { connection, .. }
             | Event::Unreachable { connection, .. }
             | Event::Disconnected { connection, .. }
             | Event::Rested { connection, .. }

@@ -257,7 +257,11 @@ impl Manager {
                 State::RequestSent | State::ReplyReceived | State::RequestReceived | State::ReplySent,
             ) => {
                 let private = Box::new(reject.private);
-                let event = Event::Rejected { token, connection: id, reason: reject.reason, private };
+                let event = if state == State::RequestReceived && connection.unnamed {
+                    Event::Withdrawn { listener: token, connection: id }
+                } else {
+                    Event::Rejected { token, connection: id, reason: reject.reason, private }
+                };
                 // If the program has not seen the request yet, it should not see it at all.
                 let count = self.events.len();
                 self.events.retain(|event| !matches!(event, Event::Request { connection, .. } if *connection == id));

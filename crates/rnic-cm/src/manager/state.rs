@@ -28,6 +28,7 @@ impl Manager {
             transaction,
             state,
             token,
+            unnamed: matches!(state, State::RequestReceived | State::ServiceReceived),
             orphan: false,
             active: matches!(state, State::RequestSent | State::ServiceSent),
             asked: Time::ZERO,

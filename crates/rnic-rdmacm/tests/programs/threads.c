@@ -209,6 +209,47 @@ static void connections(void)
         rdma_destroy_event_channel(channels[i]);
 }
 
+/* A client that takes back its request is no event of the listener, whether the request was seen or not. */
+static void withdrawn(void)
+{
+    struct rdma_event_channel *channel = new_channel(), *of_client = new_channel();
+    struct rdma_conn_param param = { .qp_num = 2 };
+    struct rdma_cm_id *listener;
+
+    CHECK(rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_bind_addr(listener, ADDRESS(PORT)) == 0 && rdma_listen(listener, 16) == 0);
+    for (int round = 0; round < 4; round++) {
+        struct pollfd fd = { .fd = channel->fd, .events = POLLIN };
+        struct rdma_cm_event *event = NULL;
+        struct rdma_cm_id *client, *id = NULL;
+
+        CHECK(rdma_create_id(NULL, &client, NULL, RDMA_PS_TCP) == 0);
+        CHECK(rdma_resolve_addr(client, NULL, ADDRESS(PORT), 1000) == 0 && rdma_resolve_route(client, 1000) == 0);
+        CHECK(rdma_migrate_id(client, of_client) == 0 && rdma_connect(client, &param) == 0);
+        CHECK(poll(&fd, 1, 10000) == 1);
+        if (round & 1) {
+            CHECK(rdma_get_cm_event(channel, &event) == 0 && event->event == RDMA_CM_EVENT_CONNECT_REQUEST);
+            id = event->id;
+            CHECK(id != listener && rdma_ack_cm_event(event) == 0);
+        }
+        CHECK(rdma_destroy_id(client) == 0);
+        for (int turn = 0; turn < 30; turn++) {
+            event = next(channel);
+            if (!event)
+                continue;
+            CHECK(event->id != listener);
+            if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
+                id = event->id;
+            CHECK(rdma_ack_cm_event(event) == 0);
+        }
+        if (id)
+            CHECK(rdma_destroy_id(id) == 0);
+    }
+    CHECK(rdma_destroy_id(listener) == 0);
+    rdma_destroy_event_channel(channel);
+    rdma_destroy_event_channel(of_client);
+}
+
 /* Takes requests for connections, and refuses them. */
 static void *refuse(void *argument)
 {
@@ -235,7 +276,7 @@ static void *attempt(void *none)
 {
     (void)none;
     while (!atomic_load(&has_ended)) {
-        struct rdma_conn_param param = { .qp_num = 1 };
+        struct rdma_conn_param param = { .qp_num = 2 };
         struct timespec before, after;
         struct rdma_cm_id *id;
 
@@ -280,6 +321,7 @@ static void listeners(void)
 
 int main(void)
 {
+    withdrawn();
     connections();
     listeners();
     if (!wrong)
