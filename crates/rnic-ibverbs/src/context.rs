@@ -165,9 +165,9 @@ impl ContextState {
         self.progress.poll(cq, out)
     }
 
-    /// Whether `fork` made this process after another one had opened the device. Such a child has copies of the objects,
-    /// but not the threads, and locks may be taken for ever. A handler that runs when the child exits may destroy objects
-    /// all the same: they stay those of the parent.
+    /// Whether `fork` made this process after another one had opened the device. Such a child has copies of the
+    /// objects, but not the threads, and locks may be taken for ever. A handler that runs when the child exits may
+    /// destroy objects all the same: they stay those of the parent.
     pub(crate) fn is_of_parent(&self, verb: &str) -> bool {
         let is_of_parent = self.process != std::process::id();
         if is_of_parent {

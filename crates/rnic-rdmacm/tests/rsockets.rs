@@ -26,8 +26,8 @@ fn both(namespace: &Namespace, server: &str, client: &str) -> [String; 2] {
     [server.end().success(), client.output]
 }
 
-/// Messages of any length meet the end of the send buffer anywhere. A Write goes around it: otherwise the first that ends
-/// a few bytes before it would make all further ones as short as that.
+/// Messages of any length meet the end of the send buffer anywhere. A Write goes around it: otherwise the first that
+/// ends a few bytes before it would make all further ones as short as that.
 #[test]
 fn long_messages_are_long_writes() {
     if !has("rstream") {
