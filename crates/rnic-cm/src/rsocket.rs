@@ -258,8 +258,7 @@ impl Inbox {
     /// may be empty.
     pub fn ranges(&self, len: usize) -> [(u32, u32); 2] {
         let len = u32::try_from(len).unwrap_or(u32::MAX).min(self.unread);
-        let first = len.min(self.size - self.at);
-        [(self.at, first), (0, len - first)]
+        ranges(self.size, self.at, len)
     }
 
     /// The program has read `len` bytes, at most [`Inbox::unread`].
@@ -299,6 +298,13 @@ impl Inbox {
         });
         Some(Grant { half: offset, credits: self.sequence.wrapping_add(self.queue) })
     }
+}
+
+/// Where `len` bytes from `at` on are in a ring of `size` bytes: offset and length of each part. The second may be
+/// empty.
+fn ranges(size: u32, at: u32, len: u32) -> [(u32, u32); 2] {
+    let first = len.min(size - at);
+    [(at, first), (0, len - first)]
 }
 
 /// The sending side: the send buffer, a ring as well, and the credits.
@@ -342,8 +348,7 @@ impl Outbox {
     /// second may be empty.
     pub fn ranges(&self, len: u32) -> [(u32, u32); 2] {
         let len = len.min(self.free);
-        let first = len.min(self.size - self.at);
-        [(self.at, first), (0, len - first)]
+        ranges(self.size, self.at, len)
     }
 
     /// A Write of `len` bytes was sent: `is_copied` if from the buffer, `is_counted` if it takes a credit.
