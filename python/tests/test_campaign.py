@@ -245,6 +245,14 @@ def test_a_killed_command_continues(folder: Path, reference) -> None:
     check(rnic.load_campaign("load.results"), reference, "threads")
 
 
+def both_runs_have_started() -> None:
+    """Returns when each of two workers has begun a run in the folder `results`."""
+    deadline = time.monotonic() + 60
+    while sum("start" in path.read_text() for path in Path("results").glob("workers/*")) < 2:
+        assert time.monotonic() < deadline, "the workers begin no run"
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("engine", ["threads", "processes"])
 def test_ctrl_c_ends_the_runs(folder: Path, engine: str) -> None:
     """Only the coordinator gets the signal. Runs that it ends are not lost, because nobody killed their workers."""
@@ -254,9 +262,7 @@ def test_ctrl_c_ends_the_runs(folder: Path, engine: str) -> None:
         f"if __name__ == '__main__':\n    rnic.Campaign.load('long.jsonl').run('results', {engine!r}, workers=2)\n"
     )
     going = subprocess.Popen([sys.executable, "main.py"], stderr=subprocess.PIPE, text=True, start_new_session=True)
-    while sum("start" in path.read_text() for path in Path("results").glob("workers/*")) < 2:
-        assert going.poll() is None
-        time.sleep(0.01)
+    both_runs_have_started()
     going.send_signal(signal.SIGINT)
     assert "KeyboardInterrupt" in going.communicate(timeout=30)[1]
     assert going.returncode != 0
@@ -271,10 +277,12 @@ def test_ctrl_c_while_a_thread_starts_ends_its_run(folder: Path, monkeypatch: py
 
     def interrupted(thread: threading.Thread) -> None:
         start(thread)
+        # The bar of tqdm has a thread too.
+        if not thread.name.startswith("ThreadPoolExecutor"):
+            return
         started.append(thread)
         if len(started) == 2:
-            while sum("start" in path.read_text() for path in Path("results").glob("workers/*")) < 2:
-                time.sleep(0.01)
+            both_runs_have_started()
             raise KeyboardInterrupt
 
     monkeypatch.setattr(threading.Thread, "start", interrupted)
@@ -284,6 +292,18 @@ def test_ctrl_c_while_a_thread_starts_ends_its_run(folder: Path, monkeypatch: py
         thread.join(30)
     assert not any(thread.is_alive() for thread in started)
     assert rnic.load_campaign("results").status()[0]["missing"] == 2
+
+
+def test_journals_are_in_the_folder_of_their_campaign(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two folders have the same relative name: the program changes its current folder."""
+    for name in ("first", "second"):
+        Path(name).mkdir()
+        with monkeypatch.context() as inside:
+            inside.chdir(name)
+            campaign().run("results", "threads", workers=1)
+    for name in ("first", "second"):
+        journals = [path.read_text() for path in Path(name, "results/workers").iterdir()]
+        assert sum(text.count('"end"') for text in journals) == RUNS
 
 
 def test_a_full_disk_leaves_no_half_result(folder: Path) -> None:

@@ -4,6 +4,7 @@
 //! whose worker was killed, also if the worker could not write anything any more.
 
 use super::result::RunState;
+use same_file::Handle;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -43,7 +44,8 @@ pub(crate) fn host() -> String {
 /// The journal of a worker of this process.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    file: File,
+    file: Handle,
+    /// Absolute: the process may change its current folder.
     path: PathBuf,
     /// Process that opened the file. A process that was forked from it must not write to it.
     pid: u32,
@@ -57,25 +59,26 @@ impl Journal {
     pub(crate) fn open(folder: &Path, engine: &str) -> io::Result<Journal> {
         let pid = std::process::id();
         let prefix = format!("{}-{pid}-{engine}", host());
+        let folder = std::path::absolute(folder)?;
         {
             let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-            free.retain(|journal| journal.pid == pid);
+            free.retain(|journal| journal.pid == pid && journal.is_in_place());
             let is_own = |journal: &Journal| {
                 let name = journal.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-                journal.path.parent() == Some(folder) && name.starts_with(&prefix) && journal.path.exists()
+                journal.path.parent() == Some(&*folder) && name.starts_with(&prefix)
             };
             if let Some(index) = free.iter().position(is_own) {
                 return Ok(free.swap_remove(index));
             }
         }
-        fs::create_dir_all(folder)?;
+        fs::create_dir_all(&folder)?;
         for number in 0.. {
             let path = folder.join(format!("{prefix}-{number}.jsonl"));
             match OpenOptions::new().append(true).create_new(true).open(&path) {
                 Ok(file) => {
                     // Some network file systems have no locks: then every worker counts as alive.
                     let _ = file.lock();
-                    let mut journal = Journal { file, path, pid };
+                    let mut journal = Journal { file: Handle::from_file(file)?, path, pid };
                     journal.write(&Line::Worker { host: host(), pid, engine: engine.to_string() })?;
                     return Ok(journal);
                 }
@@ -84,6 +87,11 @@ impl Journal {
             }
         }
         Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Whether the file is still there: its folder may have been removed and made again.
+    fn is_in_place(&self) -> bool {
+        Handle::from_path(&self.path).is_ok_and(|there| there == self.file)
     }
 
     /// Lets other workers of this process use the journal.
@@ -108,7 +116,7 @@ impl Journal {
     fn write(&mut self, line: &Line) -> io::Result<()> {
         let mut text = serde_json::to_string(line)?;
         text.push('\n');
-        self.file.write_all(text.as_bytes())
+        self.file.as_file_mut().write_all(text.as_bytes())
     }
 }
 
@@ -209,4 +217,26 @@ pub(crate) fn lost(folder: &Path) -> BTreeMap<String, u32> {
         }
     }
     lost
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_do_not_write_to_the_journal_of_a_removed_folder() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("workers");
+        Journal::open(&folder, "threads").unwrap().release();
+        fs::remove_dir_all(&folder).unwrap();
+        for key in ["first", "second"] {
+            let mut journal = Journal::open(&folder, "threads").unwrap();
+            journal.start(key, "IRN", 1).unwrap();
+            journal.end(key, Some(RunState::Completed)).unwrap();
+            journal.release();
+        }
+        let workers = workers(&folder);
+        assert_eq!(workers.len(), 1, "the second run reuses the journal of the first: {workers:?}");
+        assert_eq!(workers[0].1.ended, 2);
+    }
 }
