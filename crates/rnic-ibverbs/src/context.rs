@@ -1,8 +1,8 @@
-//! An opened device: attributes, ports, GIDs, asynchronous events.
+//! An opened device: operations, asynchronous events.
 
 use crate::abi::*;
 use crate::channel::{Address, Mailbox};
-use crate::devices::{Device, text};
+use crate::devices::Device;
 use crate::domain;
 use crate::entry::{Unacknowledged, entry, lock, object, set_errno, status};
 use crate::environment::Environment;
@@ -10,8 +10,8 @@ use crate::hosts::HostAddress;
 use crate::manager::Mads;
 use crate::port::{CaptureFile, CapturePort, Claims, Ledger, MadPort, MadSender, SLOTS, SharedPort, begin};
 use crate::progress::Progress;
-use crate::{cq, cq_ex, post, qp, srq, trace, window};
-use libc::{c_int, size_t, ssize_t};
+use crate::{cq, cq_ex, post, qp, query, srq, trace, window};
+use libc::c_int;
 use rnic_endpoint::idle::IdleConfig;
 use rnic_endpoint::port::{Faults, FaultyPort, Port};
 use rnic_endpoint::{Acknowledge, Clock, Config, DeviceClock, Mode, Security, Time, TimeSource};
@@ -43,7 +43,7 @@ pub(crate) struct ContextState {
     pub(crate) events: Arc<Events>,
     clock: DeviceClock,
     handles: AtomicU32,
-    guid: u64,
+    pub(crate) guid: u64,
     /// The process that has opened the device.
     process: u32,
 }
@@ -336,7 +336,7 @@ fn operations(device: *mut ibv_device, cmd_fd: c_int, async_fd: c_int) -> verbs_
         compat_5: [0; 5],
     };
     verbs_context {
-        query_port: Some(query_port),
+        query_port: Some(query::query_port),
         advise_mr: Some(domain::advise_mr),
         alloc_null_mr: 0,
         counters: [0; 4],
@@ -349,10 +349,10 @@ fn operations(device: *mut ibv_device, cmd_fd: c_int, async_fd: c_int) -> verbs_
         modify_cq: 0,
         post_srq_ops: 0,
         work_queues: [0; 5],
-        query_rt_values: Some(query_rt_values),
+        query_rt_values: Some(query::query_rt_values),
         create_cq_ex: Some(cq_ex::create_cq_ex),
         private: 0,
-        query_device_ex: Some(query_device_ex),
+        query_device_ex: Some(query::query_device_ex),
         destroy_flow: 0,
         placeholder_2: 0,
         create_flow: 0,
@@ -444,260 +444,4 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     trace::line(format_args!("ibv_ack_async_event"));
     // SAFETY: by the contract of libibverbs the event is one of `ibv_get_async_event`, and its object is there.
     entry((), || unsafe { unacknowledged(&*event).acknowledge(1) });
-}
-
-/// # Safety
-/// By the contract of libibverbs.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, attributes: *mut ibv_device_attr) -> c_int {
-    status(|| {
-        trace::line(format_args!("ibv_query_device"));
-        // SAFETY: by the contract of libibverbs.
-        unsafe { attributes.write(device_attributes(state(context))) };
-        Ok(())
-    })
-}
-
-fn device_attributes(state: &ContextState) -> ibv_device_attr {
-    let limits = rnic_verbs::Limits::default();
-    let int = |value: u32| c_int::try_from(value).unwrap_or(c_int::MAX);
-    ibv_device_attr {
-        fw_ver: text(env!("CARGO_PKG_VERSION")),
-        node_guid: state.guid,
-        sys_image_guid: state.guid,
-        max_mr_size: limits.bytes,
-        page_size_cap: !0xfff,
-        // That of rdma_rxe, the other RoCE in software: no vendor has it.
-        vendor_id: 0xff_ffff,
-        vendor_part_id: 0,
-        hw_ver: 0,
-        max_qp: int(limits.queue_pairs / 2),
-        max_qp_wr: int(limits.work_requests),
-        device_cap_flags: IBV_DEVICE_RC_RNR_NAK_GEN
-            | IBV_DEVICE_CURR_QP_STATE_MOD
-            | IBV_DEVICE_SRQ_RESIZE
-            | IBV_DEVICE_MEM_WINDOW
-            | IBV_DEVICE_MEM_WINDOW_TYPE_2B,
-        max_sge: int(limits.scatter_gather),
-        max_sge_rd: int(limits.scatter_gather),
-        max_cq: int(limits.completion_queues),
-        max_cqe: int(limits.completions),
-        max_mr: int(limits.regions),
-        max_pd: int(limits.regions),
-        max_qp_rd_atom: 16,
-        max_ee_rd_atom: 0,
-        max_res_rd_atom: int(16 * limits.queue_pairs),
-        max_qp_init_rd_atom: 16,
-        max_ee_init_rd_atom: 0,
-        atomic_cap: IBV_ATOMIC_HCA,
-        max_ee: 0,
-        max_rdd: 0,
-        max_mw: int(limits.windows),
-        max_raw_ipv6_qp: 0,
-        max_raw_ethy_qp: 0,
-        max_mcast_grp: 0,
-        max_mcast_qp_attach: 0,
-        max_total_mcast_qp_attach: 0,
-        max_ah: c_int::MAX,
-        max_fmr: 0,
-        max_map_per_fmr: 0,
-        max_srq: int(limits.shared_receive_queues),
-        max_srq_wr: int(limits.work_requests),
-        max_srq_sge: int(limits.scatter_gather),
-        max_pkeys: 1,
-        local_ca_ack_delay: 15,
-        phys_port_cnt: 1,
-    }
-}
-
-unsafe extern "C" fn query_device_ex(
-    context: *mut ibv_context, _: *const u32, attributes: *mut ibv_device_attr_ex, len: size_t,
-) -> c_int {
-    status(|| {
-        trace::line(format_args!("ibv_query_device_ex"));
-        if len < size_of::<ibv_device_attr>() {
-            return Err(libc::EINVAL);
-        }
-        // SAFETY: all bytes 0 is a value of the structure.
-        let mut all: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
-        // SAFETY: by the contract of libibverbs.
-        all.orig_attr = device_attributes(unsafe { state(context) });
-        all.completion_timestamp_mask = u64::MAX;
-        // Timestamps are nanoseconds; the frequency is in kHz.
-        all.hca_core_clock = 1_000_000;
-        all.device_cap_flags_ex = all.orig_attr.device_cap_flags.into();
-        all.phys_port_cnt_ex = 1;
-        let len = len.min(size_of::<ibv_device_attr_ex>());
-        // SAFETY: by the contract of libibverbs the caller's structure has `len` bytes.
-        unsafe { std::ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), attributes.cast::<u8>(), len) };
-        Ok(())
-    })
-}
-
-fn port_attributes(state: &ContextState, port: u8) -> Result<ibv_port_attr, c_int> {
-    trace::line(format_args!("ibv_query_port {port}"));
-    if port != 1 {
-        return Err(libc::EINVAL);
-    }
-    let mtu = 5 - (4_096 / state.address.path_mtu()).ilog2();
-    Ok(ibv_port_attr {
-        state: IBV_PORT_ACTIVE,
-        max_mtu: 5,
-        active_mtu: mtu as c_int,
-        gid_tbl_len: GIDS as c_int,
-        port_cap_flags: IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
-        max_msg_sz: 1 << 31,
-        pkey_tbl_len: 1,
-        max_vl_num: 1,
-        // Four lanes of 25 Gbit/s: the line rate that congestion controls begin with.
-        active_width: 2,
-        active_speed: 32,
-        phys_state: 5,
-        link_layer: IBV_LINK_LAYER_ETHERNET,
-        ..ibv_port_attr::default()
-    })
-}
-
-unsafe extern "C" fn query_port(
-    context: *mut ibv_context, port: u8, attributes: *mut ibv_port_attr, len: size_t,
-) -> c_int {
-    status(|| {
-        // SAFETY: by the contract of libibverbs.
-        let all = port_attributes(unsafe { state(context) }, port)?;
-        let len = len.min(size_of::<ibv_port_attr>());
-        // SAFETY: by the contract of libibverbs the caller's structure has `len` bytes.
-        unsafe { std::ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), attributes.cast::<u8>(), len) };
-        Ok(())
-    })
-}
-
-/// The function behind programs that were built with old headers, whose structure ends before `port_cap_flags2`.
-///
-/// # Safety
-/// By the contract of libibverbs.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_port(context: *mut ibv_context, port: u8, attributes: *mut ibv_port_attr) -> c_int {
-    // SAFETY: by the contract of libibverbs.
-    unsafe { query_port(context, port, attributes, std::mem::offset_of!(ibv_port_attr, port_cap_flags2)) }
-}
-
-/// # Safety
-/// By the contract of libibverbs.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_gid(context: *mut ibv_context, port: u8, index: c_int, out: *mut ibv_gid) -> c_int {
-    entry(-1, || {
-        trace::line(format_args!("ibv_query_gid {index} of port {port}"));
-        if port != 1 || !(0..GIDS as c_int).contains(&index) {
-            set_errno(libc::EINVAL);
-            return -1;
-        }
-        // SAFETY: by the contract of libibverbs.
-        unsafe { *out = state(context).gid() };
-        0
-    })
-}
-
-fn gid_entry(state: &ContextState, index: u32) -> ibv_gid_entry {
-    ibv_gid_entry {
-        gid: state.gid(),
-        gid_index: index,
-        port_num: 1,
-        gid_type: IBV_GID_TYPE_ROCE_V2,
-        ndev_ifindex: state.address.index,
-    }
-}
-
-/// # Safety
-/// By the contract of libibverbs.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ibv_query_gid_ex(
-    context: *mut ibv_context, port: u32, index: u32, out: *mut ibv_gid_entry, flags: u32, len: size_t,
-) -> c_int {
-    status(|| {
-        trace::line(format_args!("ibv_query_gid_ex {index} of port {port}"));
-        if flags != 0 {
-            return Err(libc::EOPNOTSUPP);
-        }
-        if port != 1 || index >= GIDS as u32 || len != size_of::<ibv_gid_entry>() {
-            return Err(libc::EINVAL);
-        }
-        // SAFETY: by the contract of libibverbs.
-        unsafe { out.write(gid_entry(state(context), index)) };
-        Ok(())
-    })
-}
-
-/// # Safety
-/// By the contract of libibverbs.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ibv_query_gid_table(
-    context: *mut ibv_context, entries: *mut ibv_gid_entry, most: size_t, flags: u32, len: size_t,
-) -> ssize_t {
-    entry(-(libc::EIO as ssize_t), || {
-        trace::line(format_args!("ibv_query_gid_table"));
-        if flags != 0 || len != size_of::<ibv_gid_entry>() || most < GIDS {
-            return -(libc::EINVAL as ssize_t);
-        }
-        for index in 0..GIDS {
-            // SAFETY: by the contract of libibverbs there is room for `most` entries.
-            unsafe { entries.add(index).write(gid_entry(state(context), index as u32)) };
-        }
-        GIDS as ssize_t
-    })
-}
-
-/// # Safety
-/// By the contract of libibverbs.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_gid_type(_: *mut ibv_context, port: u8, index: c_int, kind: *mut c_int) -> c_int {
-    trace::line(format_args!("ibv_query_gid_type {index} of port {port}"));
-    if port != 1 || !(0..GIDS as c_int).contains(&index) {
-        set_errno(libc::EINVAL);
-        return -1;
-    }
-    // 1: the value of RoCE v2 in sysfs. SAFETY: by the contract of libibverbs.
-    unsafe { *kind = 1 };
-    0
-}
-
-/// # Safety
-/// By the contract of libibverbs.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_pkey(_: *mut ibv_context, port: u8, index: c_int, pkey: *mut u16) -> c_int {
-    trace::line(format_args!("ibv_query_pkey {index} of port {port}"));
-    if port != 1 || index != 0 {
-        set_errno(libc::EINVAL);
-        return -1;
-    }
-    // SAFETY: by the contract of libibverbs.
-    unsafe { *pkey = 0xffff };
-    0
-}
-
-/// # Safety
-/// By the contract of libibverbs.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_pkey_index(_: *mut ibv_context, port: u8, pkey: u16) -> c_int {
-    trace::line(format_args!("ibv_get_pkey_index {:#x} of port {port}", u16::from_be(pkey)));
-    if port == 1 && pkey == 0xffff {
-        return 0;
-    }
-    set_errno(libc::EINVAL);
-    -1
-}
-
-unsafe extern "C" fn query_rt_values(context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
-    status(|| {
-        // SAFETY: by the contract of libibverbs.
-        unsafe {
-            let now = state(context).now().as_ps() / 1_000;
-            let known = (*values).comp_mask & 1;
-            (*values).comp_mask = known;
-            if known != 0 {
-                (*values).raw_clock.tv_sec = (now / 1_000_000_000) as libc::time_t;
-                (*values).raw_clock.tv_nsec = (now % 1_000_000_000) as libc::c_long;
-            }
-        }
-        Ok(())
-    })
 }

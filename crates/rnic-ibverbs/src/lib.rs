@@ -13,7 +13,8 @@
 //! | `entry`, `trace` | what each exported function begins with: panics, errors, trace |
 //! | `progress` | who moves packets: the program while it polls, or a thread |
 //! | `port` | many processes on one address; captures |
-//! | `devices`, `context` | the list of devices; an opened device: attributes, GIDs, asynchronous events |
+//! | `devices`, `context` | the list of devices; an opened device and its asynchronous events |
+//! | `query` | attributes of a device and its port, GIDs |
 //! | `domain`, `window`, `ah` | protection domains and memory regions; memory windows; address handles |
 //! | `channel`, `cq`, `cq_ex` | completion channels and queues, extended completion queues |
 //! | `qp`, `states`, `srq` | queue pairs, the masks of their attributes, shared receive queues |
@@ -57,6 +58,7 @@ mod post;
 mod progress;
 mod qp;
 mod qp_ex;
+mod query;
 mod srq;
 mod states;
 mod trace;

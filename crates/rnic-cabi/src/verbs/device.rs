@@ -71,6 +71,13 @@ pub const IBV_DEVICE_MEM_WINDOW_TYPE_2B: c_uint = 1 << 24;
 pub const IBV_ATOMIC_HCA: c_int = 1;
 
 #[repr(C)]
+pub struct ibv_packet_pacing_caps {
+    pub qp_rate_limit_min: u32,
+    pub qp_rate_limit_max: u32,
+    pub supported_qpts: u32,
+}
+
+#[repr(C)]
 pub struct ibv_device_attr_ex {
     pub orig_attr: ibv_device_attr,
     pub comp_mask: u32,
@@ -83,7 +90,7 @@ pub struct ibv_device_attr_ex {
     pub tso_supported_qpts: u32,
     pub rss_caps: [u64; 4],
     pub max_wq_type_rq: u32,
-    pub packet_pacing_caps: [u32; 3],
+    pub packet_pacing_caps: ibv_packet_pacing_caps,
     pub raw_packet_caps: u32,
     pub tm_caps: [u32; 5],
     pub cq_mod_caps: [u16; 2],
