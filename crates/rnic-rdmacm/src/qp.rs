@@ -12,13 +12,20 @@ use rnic_cm::ip;
 /// With Linux it would wait 3.3 s, but each message that comes before its receive would cost 0.66 s.
 const RNR_TIMER: u8 = 24;
 
-/// The completion queues of a queue pair, which the program gives or which are made with channels of their own.
+/// The completion queues and the shared receive queue of a queue pair.
+#[derive(Clone, Copy)]
+struct Queues {
+    send: *mut ibv_cq,
+    recv: *mut ibv_cq,
+    srq: *mut ibv_srq,
+}
+
+/// The queues of a queue pair: those that the program gives, and for the others those of the identifier. Completion
+/// queues that it has not yet are made, with channels of their own.
 ///
 /// # Safety
 /// The identifier is one of this library with an open device.
-unsafe fn make_queues(
-    id: *mut rdma_cm_id, send: &mut *mut ibv_cq, send_wr: u32, recv: &mut *mut ibv_cq, recv_wr: u32,
-) -> Result<(), c_int> {
+unsafe fn make_queues(id: *mut rdma_cm_id, given: Queues, cap: &ibv_qp_cap) -> Result<Queues, c_int> {
     // SAFETY: the caller's promise.
     unsafe {
         let (context, about) = ((*id).verbs, id.cast::<c_void>());
@@ -33,20 +40,24 @@ unsafe fn make_queues(
                 }
             }
         };
-        if recv.is_null() {
+        let mut queues = given;
+        if queues.recv.is_null() {
             if (*id).recv_cq.is_null() {
-                ((*id).recv_cq_channel, (*id).recv_cq) = make(recv_wr)?;
+                ((*id).recv_cq_channel, (*id).recv_cq) = make(cap.max_recv_wr)?;
             }
-            *recv = (*id).recv_cq;
+            queues.recv = (*id).recv_cq;
         }
-        if send.is_null() {
+        if queues.send.is_null() {
             if (*id).send_cq.is_null() {
-                ((*id).send_cq_channel, (*id).send_cq) = make(send_wr)?;
+                ((*id).send_cq_channel, (*id).send_cq) = make(cap.max_send_wr)?;
             }
-            *send = (*id).send_cq;
+            queues.send = (*id).send_cq;
         }
+        if queues.srq.is_null() {
+            queues.srq = (*id).srq;
+        }
+        Ok(queues)
     }
-    Ok(())
 }
 
 /// # Safety
@@ -72,14 +83,13 @@ unsafe fn destroy_queues(id: *mut rdma_cm_id) {
 ///
 /// # Safety
 /// By the contract of librdmacm.
-unsafe fn create(
-    id: *mut rdma_cm_id, pd: *mut ibv_pd, queues: (*mut ibv_cq, *mut ibv_cq), kind: c_int,
-    make: impl FnOnce() -> *mut ibv_qp,
+unsafe fn make_queue_pair(
+    id: *mut rdma_cm_id, pd: *mut ibv_pd, queues: Queues, kind: c_int, make: impl FnOnce(Queues) -> *mut ibv_qp,
 ) -> Result<(), c_int> {
     // SAFETY: the caller's promise.
     unsafe {
         let state = id::state(id);
-        let qp = made(make())?;
+        let qp = made(make(queues))?;
         (*id).qp_type = kind;
         let inner = lock(&state.inner);
         let first = if kind == IBV_QPT_UD {
@@ -94,19 +104,27 @@ unsafe fn create(
         (*id).qp = qp;
         (*id).pd = pd;
         // Where the queue pair completes; the channels tell which queues are this library's.
-        ((*id).send_cq, (*id).recv_cq) = queues;
+        ((*id).send_cq, (*id).recv_cq) = (queues.send, queues.recv);
         trace(format_args!("rdma_create_qp {:#x}", (*qp).qp_num));
     }
     Ok(())
 }
 
-/// Destroys the completion queues that this library has made for a queue pair that was not created.
+/// Makes the queue pair of an identifier with `make`, and its queues as far as the program does not give them. Nothing
+/// of both stays after an error.
 ///
 /// # Safety
 /// By the contract of librdmacm.
-unsafe fn finish(id: *mut rdma_cm_id, created: Result<(), c_int>) -> Result<(), c_int> {
+unsafe fn create(
+    id: *mut rdma_cm_id, pd: *mut ibv_pd, given: Queues, cap: &ibv_qp_cap, kind: c_int,
+    make: impl FnOnce(Queues) -> *mut ibv_qp,
+) -> Result<(), c_int> {
     // SAFETY: the caller's promise.
-    created.inspect_err(|_| unsafe { destroy_queues(id) })
+    unsafe {
+        make_queues(id, given, cap)
+            .and_then(|queues| make_queue_pair(id, pd, queues, kind, make))
+            .inspect_err(|_| destroy_queues(id))
+    }
 }
 
 /// The protection domain of a new queue pair.
@@ -145,14 +163,12 @@ pub unsafe extern "C" fn rdma_create_qp(
             let pd = domain(id, pd)?;
             // The program's attributes change only with success: they would name queues that are destroyed.
             let mut attr = *attributes;
+            let given = Queues { send: attr.send_cq, recv: attr.recv_cq, srq: attr.srq };
             let (cap, kind) = (attr.cap, attr.qp_type);
-            let queues = make_queues(id, &mut attr.send_cq, cap.max_send_wr, &mut attr.recv_cq, cap.max_recv_wr);
-            if attr.srq.is_null() {
-                attr.srq = (*id).srq;
-            }
-            let queues = queues.map(|()| (attr.send_cq, attr.recv_cq));
-            let created = queues.and_then(|queues| create(id, pd, queues, kind, || ibv_create_qp(pd, &raw mut attr)));
-            finish(id, created)?;
+            create(id, pd, given, &cap, kind, |queues| {
+                (attr.send_cq, attr.recv_cq, attr.srq) = (queues.send, queues.recv, queues.srq);
+                ibv_create_qp(pd, &raw mut attr)
+            })?;
             *attributes = attr;
             Ok(())
         }
@@ -173,14 +189,12 @@ pub unsafe extern "C" fn rdma_create_qp_ex(id: *mut rdma_cm_id, attributes: *mut
             attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
             let context = (*id).verbs;
             let make = (*extended(context)).create_qp_ex.ok_or(libc::EOPNOTSUPP)?;
-            let (cap, pd, kind) = (attr.cap, attr.pd, attr.qp_type);
-            let queues = make_queues(id, &mut attr.send_cq, cap.max_send_wr, &mut attr.recv_cq, cap.max_recv_wr);
-            if attr.srq.is_null() {
-                attr.srq = (*id).srq;
-            }
-            let queues = queues.map(|()| (attr.send_cq, attr.recv_cq));
-            let created = queues.and_then(|queues| create(id, pd, queues, kind, || make(context, &raw mut attr)));
-            finish(id, created)?;
+            let given = Queues { send: attr.send_cq, recv: attr.recv_cq, srq: attr.srq };
+            let (cap, kind) = (attr.cap, attr.qp_type);
+            create(id, attr.pd, given, &cap, kind, |queues| {
+                (attr.send_cq, attr.recv_cq, attr.srq) = (queues.send, queues.recv, queues.srq);
+                make(context, &raw mut attr)
+            })?;
             attributes.write(attr);
             Ok(())
         }
