@@ -13,7 +13,7 @@ use rnic_verbs::{Data, Device, Qpn, Recipient, RecvRequest, SendFlags, SendOp, S
 use std::mem::MaybeUninit;
 
 /// Maximum number of scatter-gather elements of a request; the device has the same limit.
-pub(crate) const MAX_SGE: usize = 32;
+const MAX_SGE: usize = 32;
 
 /// Why a request is not posted.
 pub(crate) enum Refused {
@@ -46,7 +46,7 @@ impl std::fmt::Display for Refused {
 }
 
 /// The scatter-gather elements of a request.
-struct Sges {
+pub(crate) struct Sges {
     list: [Sge; MAX_SGE],
     len: usize,
 }
@@ -54,8 +54,8 @@ struct Sges {
 impl Sges {
     /// # Safety
     /// By the contract of libibverbs there are `count` elements.
-    unsafe fn read(list: *const ibv_sge, count: c_int) -> Result<Sges, Refused> {
-        let len = usize::try_from(count).unwrap_or(usize::MAX);
+    pub(crate) unsafe fn read(list: *const ibv_sge, count: impl TryInto<usize>) -> Result<Sges, Refused> {
+        let len = count.try_into().unwrap_or(usize::MAX);
         if len > MAX_SGE {
             return Err(Refused::Number(libc::EINVAL, "a request has 0 to 32 scatter-gather elements"));
         }
@@ -68,7 +68,7 @@ impl Sges {
         Ok(sges)
     }
 
-    fn list(&self) -> &[Sge] {
+    pub(crate) fn list(&self) -> &[Sge] {
         &self.list[..self.len]
     }
 }

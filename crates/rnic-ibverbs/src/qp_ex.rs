@@ -5,7 +5,7 @@ use crate::abi::*;
 use crate::ah;
 use crate::context;
 use crate::entry::{entry, set_errno};
-use crate::post::{self, Inline, MAX_SGE, Refused};
+use crate::post::{self, Inline, Refused, Sges};
 use crate::qp;
 use crate::trace;
 use crate::window;
@@ -250,11 +250,7 @@ unsafe extern "C" fn set_sge_list(qp: Qx, count: size_t, list: *const ibv_sge) {
     // SAFETY: as above; there are `count` elements.
     unsafe {
         last(qp, |request| {
-            if count > MAX_SGE {
-                return Err(Refused::Number(libc::EINVAL, "a request has 0 to 32 scatter-gather elements"));
-            }
-            let sges = (0..count).map(|at| list.add(at).read());
-            request.sges = sges.map(|sge| Sge { addr: sge.addr, len: sge.length, lkey: sge.lkey }).collect();
+            request.sges = Sges::read(list, count)?.list().to_vec();
             Ok(())
         });
     }
