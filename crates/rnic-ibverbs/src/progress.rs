@@ -7,9 +7,10 @@
 //! thread of the library must move the packets.
 //!
 //! So the library's thread sleeps in the kernel until a packet arrives. When a program has polled queues in vain
-//! several times in a row, the thread leaves the work to it ([`Leader::Program`]), and looks now and then whether the
-//! program still polls. If not, it takes the work back ([`Leader::Library`]). If it finds packets then that nobody has
-//! handled, the program does not only poll queues, and has to poll more often in vain the next time.
+//! several times, the thread leaves the work to it, and looks now and then whether the program still polls. If not, it
+//! takes the work back. If it finds packets then that nobody has handled, the program does not only poll queues, and has
+//! to poll more often in vain the next time. On a busy host the program may have lost its processor meanwhile, nearly
+//! always inside of a poll: it has not stopped polling then.
 
 use rnic_endpoint::{Clock, Device, Time, TimeSource};
 use rnic_verbs::{Completion, CqId, VerbsError};
@@ -23,6 +24,9 @@ const PATIENCE: (u32, u32) = (16, 1 << 16);
 /// Pauses between two looks at a program that polls: at first, and at most. It has stopped polling if it has not polled
 /// between two looks.
 const NAP: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(1));
+/// Looks in a row at the same poll that has not ended, after which it counts as no poll: its thread may have left it by
+/// `longjmp`.
+const LOST: u32 = 100;
 /// How long the program must have moved the packets for the patience to be that of the beginning again.
 const STEADY: Time = Time::from_ms(10);
 /// Work in one spell after which the thread spins before it sleeps, and how much of it counts at most. So a stream of
@@ -38,13 +42,65 @@ struct State {
     clock: Clock,
     /// Whether the program's threads move the packets while they poll.
     program_leads: AtomicBool,
-    /// Number of the program's polls while it leads. Threads that poll at the same time may count as one.
+    /// Changes with each of the program's polls while it leads, and is odd while a thread is inside of one. Threads that
+    /// poll at the same time may count as one; the last one that ends makes it even.
     polls: AtomicU64,
-    /// Polls in a row that found nothing.
+    patience: Patience,
+    closing: AtomicBool,
+}
+
+/// Decides when a program that polls gets the work.
+struct Patience {
+    /// Polls that found nothing, while the library has the work. Each poll that found something takes away
+    /// [`PATIENCE`]'s first number: a program that polls all the time gets the work also if it has lost it often.
     vain: AtomicU32,
     /// Polls in vain after which the program gets the work.
-    patience: AtomicU32,
-    closing: AtomicBool,
+    limit: AtomicU32,
+}
+
+impl Patience {
+    const NEW: Patience = Patience { vain: AtomicU32::new(0), limit: AtomicU32::new(PATIENCE.0) };
+
+    /// Notes a poll that found something or nothing; returns whether the program gets the work.
+    fn polled(&self, found: bool) -> bool {
+        // Threads that poll at the same time may count as one.
+        let vain = self.vain.load(Ordering::Relaxed);
+        let vain = if found { vain.saturating_sub(PATIENCE.0) } else { vain + 1 };
+        let gets = vain > self.limit.load(Ordering::Relaxed);
+        self.vain.store(if gets { 0 } else { vain }, Ordering::Relaxed);
+        gets
+    }
+
+    /// The program is going to sleep.
+    fn sleeps(&self) {
+        self.vain.store(0, Ordering::Relaxed);
+    }
+
+    /// The program has stopped polling, after it has had the work for the time `led`. If packets were `neglected` since,
+    /// it does not only poll queues.
+    fn stopped(&self, led: Time, neglected: bool) {
+        if led > STEADY {
+            self.limit.store(PATIENCE.0, Ordering::Relaxed);
+        } else if neglected {
+            self.limit.store((self.limit.load(Ordering::Relaxed) * 4).min(PATIENCE.1), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Sees whether a program polls, from [`State::polls`] at times.
+#[derive(Default)]
+struct Looks {
+    last: u64,
+    same: u32,
+}
+
+impl Looks {
+    /// Returns whether the program polls.
+    fn look(&mut self, polls: u64) -> bool {
+        self.same = if polls == self.last { self.same + 1 } else { 0 };
+        self.last = polls;
+        self.same == 0 || (polls % 2 == 1 && self.same < LOST)
+    }
 }
 
 /// The devices of a process that are open, for [`end`], and the process: a child that `fork` made has copies of them,
@@ -108,8 +164,7 @@ impl Progress {
             clock: Clock::start(),
             program_leads: AtomicBool::new(false),
             polls: AtomicU64::new(0),
-            vain: AtomicU32::new(0),
-            patience: AtomicU32::new(PATIENCE.0),
+            patience: Patience::NEW,
             closing: AtomicBool::new(false),
         });
         note(&state);
@@ -122,23 +177,14 @@ impl Progress {
     pub(crate) fn poll(&self, cq: CqId, out: &mut [Completion]) -> Result<usize, VerbsError> {
         let state = &self.state;
         if state.program_leads.load(Ordering::Acquire) {
-            state.polls.store(state.polls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-            // Completions that are there come before the ACKs that are due: the program may answer a message at once,
-            // and then one system call sends the answer and the ACK.
-            let count = state.device.poll_number(cq, out)?;
-            if count > 0 {
-                return Ok(count);
-            }
-            if let Err(rnic_endpoint::Error::Closed(why)) = state.device.progress() {
-                return Err(VerbsError::Closed(why));
-            }
-            return state.device.poll_number(cq, out);
+            let number = state.polls.load(Ordering::Relaxed).wrapping_add(2) | 1;
+            state.polls.store(number, Ordering::Relaxed);
+            let polled = state.poll_as_leader(cq, out);
+            state.polls.store(number & !1, Ordering::Relaxed);
+            return polled;
         }
         let count = state.device.poll_number(cq, out)?;
-        if count > 0 {
-            state.vain.store(0, Ordering::Relaxed);
-        } else if state.vain.fetch_add(1, Ordering::Relaxed) >= state.patience.load(Ordering::Relaxed) {
-            state.vain.store(0, Ordering::Relaxed);
+        if state.patience.polled(count > 0) {
             state.program_leads.store(true, Ordering::Release);
             // The thread sleeps with the lock of the port.
             state.device.interrupt();
@@ -148,7 +194,7 @@ impl Progress {
 
     /// The program is going to sleep until there is an event, so the thread has to move the packets.
     pub(crate) fn program_sleeps(&self) {
-        self.state.vain.store(0, Ordering::Relaxed);
+        self.state.patience.sleeps();
         if self.state.program_leads.swap(false, Ordering::AcqRel)
             && let Some(thread) = &self.thread
         {
@@ -171,6 +217,20 @@ impl Drop for Progress {
 }
 
 impl State {
+    /// Moves packets if there is no completion.
+    fn poll_as_leader(&self, cq: CqId, out: &mut [Completion]) -> Result<usize, VerbsError> {
+        // Completions that are there come before the ACKs that are due: the program may answer a message at once, and
+        // then one system call sends the answer and the ACK.
+        let count = self.device.poll_number(cq, out)?;
+        if count > 0 {
+            return Ok(count);
+        }
+        if let Err(rnic_endpoint::Error::Closed(why)) = self.device.progress() {
+            return Err(VerbsError::Closed(why));
+        }
+        self.device.poll_number(cq, out)
+    }
+
     fn run(&self) {
         while !self.closing.load(Ordering::Acquire) {
             if self.program_leads.load(Ordering::Acquire) {
@@ -206,24 +266,71 @@ impl State {
     fn watch_program(&self) {
         let since = self.clock.now();
         let mut nap = NAP.0;
-        let mut polls = self.polls.load(Ordering::Relaxed);
+        let mut looks = Looks::default();
+        looks.look(self.polls.load(Ordering::Relaxed));
         while self.program_leads.load(Ordering::Acquire) && !self.closing.load(Ordering::Acquire) {
             std::thread::park_timeout(nap);
-            let before = std::mem::replace(&mut polls, self.polls.load(Ordering::Relaxed));
-            if polls != before {
+            if looks.look(self.polls.load(Ordering::Relaxed)) {
                 nap = (nap * 2).min(NAP.1);
                 continue;
             }
             if !self.program_leads.swap(false, Ordering::AcqRel) {
                 return;
             }
-            let patience = self.patience.load(Ordering::Relaxed);
+            let led = self.clock.now().saturating_sub(since);
             let neglected = matches!(self.device.progress(), Ok(true));
-            if neglected {
-                self.patience.store((patience * 4).min(PATIENCE.1), Ordering::Relaxed);
-            } else if self.clock.now().saturating_sub(since) > STEADY {
-                self.patience.store(PATIENCE.0, Ordering::Relaxed);
-            }
+            self.patience.stopped(led, neglected);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Polls until the program gets the work; returns the number of polls.
+    fn polls_until_it_leads(patience: &Patience, found_after: Option<u32>) -> u32 {
+        (1..1 << 24).find(|poll| patience.polled(found_after.is_some_and(|every| poll % every == 0))).unwrap()
+    }
+
+    #[test]
+    fn a_program_that_also_sleeps_gets_the_work_later_and_later() {
+        let patience = Patience::NEW;
+        let soon = Time::from_us(200);
+        for expected in [17, 65, 257, 1_025, 4_097, 16_385, 65_537, 65_537] {
+            assert_eq!(polls_until_it_leads(&patience, None), expected);
+            patience.stopped(soon, true);
+        }
+        patience.stopped(soon, false);
+        assert_eq!(polls_until_it_leads(&patience, None), 65_537, "nothing was neglected, but it led for a short time");
+        patience.stopped(STEADY * 2, true);
+        assert_eq!(polls_until_it_leads(&patience, None), 17, "it led for long before it stopped");
+        for _ in 0..16 {
+            assert!(!patience.polled(false));
+        }
+        patience.sleeps();
+        assert_eq!(polls_until_it_leads(&patience, None), 17);
+    }
+
+    #[test]
+    fn a_program_that_finds_messages_gets_the_work_too() {
+        let patience = Patience::NEW;
+        assert!((0..1 << 20).all(|_| !patience.polled(true)));
+        for _ in 0..8 {
+            patience.stopped(Time::ZERO, true);
+        }
+        // A ping-pong: each message takes 100 polls, 99 of them in vain.
+        let polls = polls_until_it_leads(&patience, Some(100));
+        assert_eq!(polls, 78_950);
+    }
+
+    #[test]
+    fn a_program_that_lost_its_processor_inside_of_a_poll_still_polls() {
+        let mut looks = Looks::default();
+        assert!(looks.look(3));
+        assert!((1..LOST).all(|_| looks.look(3)), "inside of a poll");
+        assert!(!looks.look(3), "the poll does not end");
+        assert!(looks.look(4) && !looks.look(4), "outside");
+        assert!(looks.look(7) && looks.look(7));
     }
 }
