@@ -59,7 +59,9 @@ struct Patience {
 }
 
 impl Patience {
-    const NEW: Patience = Patience { vain: AtomicU32::new(0), limit: AtomicU32::new(PATIENCE.0) };
+    fn new() -> Patience {
+        Patience { vain: AtomicU32::new(0), limit: AtomicU32::new(PATIENCE.0) }
+    }
 
     /// Notes a poll that found something or nothing; returns whether the program gets the work.
     fn polled(&self, found: bool) -> bool {
@@ -164,7 +166,7 @@ impl Progress {
             clock: Clock::start(),
             program_leads: AtomicBool::new(false),
             polls: AtomicU64::new(0),
-            patience: Patience::NEW,
+            patience: Patience::new(),
             closing: AtomicBool::new(false),
         });
         note(&state);
@@ -295,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_program_that_also_sleeps_gets_the_work_later_and_later() {
-        let patience = Patience::NEW;
+        let patience = Patience::new();
         let soon = Time::from_us(200);
         for expected in [17, 65, 257, 1_025, 4_097, 16_385, 65_537, 65_537] {
             assert_eq!(polls_until_it_leads(&patience, None), expected);
@@ -314,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_program_that_finds_messages_gets_the_work_too() {
-        let patience = Patience::NEW;
+        let patience = Patience::new();
         assert!((0..1 << 20).all(|_| !patience.polled(true)));
         for _ in 0..8 {
             patience.stopped(Time::ZERO, true);
