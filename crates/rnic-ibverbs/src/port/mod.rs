@@ -170,8 +170,10 @@ pub(crate) struct SharedPort {
     role: Role,
     /// The ports of all processes of the address.
     directory: Box<Directory>,
-    /// A message of the broker, or datagrams of a mixed arrival.
+    /// A message of the broker or of a member.
     buffer: Vec<u8>,
+    /// The packets for this process among those that the broker has just handed over.
+    mine: Vec<u8>,
     turn: u32,
     /// Whether the last packet came from another host, by way of the broker's socket or link.
     outside: bool,
@@ -197,6 +199,7 @@ impl SharedPort {
             role: Role::Orphan(Instant::now()),
             directory: Box::new([0; SLOTS as usize]),
             buffer: vec![0; message::LONGEST],
+            mine: Vec::new(),
             turn: 0,
             outside: false,
             faithful: 0,
@@ -382,17 +385,15 @@ impl Port for SharedPort {
                 Role::Broker(broker) => {
                     let (public, mut members) = broker.parts();
                     let Some(arrival) = public.receive()? else { continue };
-                    // SAFETY: as above; `members` and `buffer` are not parts of the port.
+                    // SAFETY: as above; `members` and `mine` are not parts of the public port.
                     let arrival: Arrival<'_> = unsafe { outlive(arrival) };
                     self.outside = true;
-                    if Broker::hand_over(&mut members, &arrival, self.slot, &mut self.buffer) {
+                    if Broker::hand_over(&mut members, &arrival, self.slot, &mut self.mine) {
                         return Ok(Some(arrival));
                     }
                     let Arrival { meta, segment, .. } = arrival;
                     send_answers(broker, &mut self.own);
-                    let own = self.buffer.len();
-                    self.buffer.resize(message::LONGEST, 0);
-                    return Ok(Some(Arrival { meta, segment, data: &self.buffer[..own] }));
+                    return Ok(Some(Arrival { meta, segment, data: &self.mine }));
                 }
                 Role::Member(..) => {
                     let Some(len) = self.look_at_link() else { continue };
