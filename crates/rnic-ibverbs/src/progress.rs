@@ -7,10 +7,10 @@
 //! thread of the library must move the packets.
 //!
 //! So the library's thread sleeps in the kernel until a packet arrives. When a program has polled queues in vain
-//! several times, the thread leaves the work to it, and looks now and then whether the program still polls. If not, it
-//! takes the work back. If it finds packets then that nobody has handled, the program does not only poll queues, and has
-//! to poll more often in vain the next time. On a busy host the program may have lost its processor meanwhile, nearly
-//! always inside of a poll: it has not stopped polling then.
+//! several times, the thread leaves the work to it, and looks now and then whether the program still polls. If not,
+//! it takes the work back. If it finds packets then that nobody has handled, the program does not only poll queues,
+//! and has to poll more often in vain the next time. On a busy host the program may have lost its processor
+//! meanwhile, nearly always inside of a poll: it has not stopped polling then.
 
 use rnic_endpoint::{Clock, Device, Time, TimeSource};
 use rnic_verbs::{Completion, CqId, VerbsError};
@@ -42,8 +42,8 @@ struct State {
     clock: Clock,
     /// Whether the program's threads move the packets while they poll.
     program_leads: AtomicBool,
-    /// Changes with each of the program's polls while it leads, and is odd while a thread is inside of one. Threads that
-    /// poll at the same time may count as one; the last one that ends makes it even.
+    /// Changes with each of the program's polls while it leads, and is odd while a thread is inside of one. Threads
+    /// that poll at the same time may count as one; the last one that ends makes it even.
     polls: AtomicU64,
     patience: Patience,
     closing: AtomicBool,
@@ -78,8 +78,8 @@ impl Patience {
         self.vain.store(0, Ordering::Relaxed);
     }
 
-    /// The program has stopped polling, after it has had the work for the time `led`. If packets were `neglected` since,
-    /// it does not only poll queues.
+    /// The program has stopped polling, after it has had the work for the time `led`. If packets were `neglected`
+    /// since, it does not only poll queues.
     fn stopped(&self, led: Time, neglected: bool) {
         if led > STEADY {
             self.limit.store(PATIENCE.0, Ordering::Relaxed);
