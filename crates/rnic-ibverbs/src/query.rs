@@ -7,8 +7,8 @@ use crate::entry::{entry, set_errno, status};
 use crate::trace;
 use libc::{c_int, size_t, ssize_t};
 
-/// Largest `max_rd_atomic` and `max_dest_rd_atomic` of a queue pair.
-pub(crate) const MAX_READS: u8 = 16;
+/// The largest `max_rd_atomic` and `max_dest_rd_atomic` of a queue pair that programs see.
+const MAX_READS: u8 = 16;
 
 /// Types of queue pairs whose rate can be limited, a bit for each.
 const PACED: u32 = 1 << IBV_QPT_RC | 1 << IBV_QPT_UC | 1 << IBV_QPT_UD;
