@@ -245,10 +245,11 @@ def test_a_killed_command_continues(folder: Path, reference) -> None:
     check(rnic.load_campaign("load.results"), reference, "threads")
 
 
-def both_runs_have_started() -> None:
-    """Returns when each of two workers has begun a run in the folder `results`."""
+def wait_for_runs(store: str, count: int, going: subprocess.Popen | None = None) -> None:
+    """Returns when as many workers have begun a run in the folder `store`; the process `going` must live."""
     deadline = time.monotonic() + 60
-    while sum("start" in path.read_text() for path in Path("results").glob("workers/*")) < 2:
+    while sum("start" in path.read_text() for path in Path(store).glob("workers/*")) < count:
+        assert going is None or going.poll() is None
         assert time.monotonic() < deadline, "the workers begin no run"
         time.sleep(0.01)
 
@@ -262,7 +263,7 @@ def test_ctrl_c_ends_the_runs(folder: Path, engine: str) -> None:
         f"if __name__ == '__main__':\n    rnic.Campaign.load('long.jsonl').run('results', {engine!r}, workers=2)\n"
     )
     going = subprocess.Popen([sys.executable, "main.py"], stderr=subprocess.PIPE, text=True, start_new_session=True)
-    both_runs_have_started()
+    wait_for_runs("results", 2, going)
     going.send_signal(signal.SIGINT)
     assert "KeyboardInterrupt" in going.communicate(timeout=30)[1]
     assert going.returncode != 0
@@ -282,7 +283,7 @@ def test_ctrl_c_while_a_thread_starts_ends_its_run(folder: Path, monkeypatch: py
             return
         started.append(thread)
         if len(started) == 2:
-            both_runs_have_started()
+            wait_for_runs("results", 2)
             raise KeyboardInterrupt
 
     monkeypatch.setattr(threading.Thread, "start", interrupted)
@@ -394,8 +395,7 @@ def test_results_are_not_removed_while_workers_simulate(folder: Path) -> None:
     rnic.Campaign(small(flows=50_000_000), name="long", runs="IRN").save("long.jsonl")
     going = subprocess.Popen([*COMMAND, "campaign", "run", "long.jsonl", "--quiet"])
     try:
-        while not any("start" in path.read_text() for path in Path("long.results").glob("workers/*")):
-            time.sleep(0.01)
+        wait_for_runs("long.results", 1, going)
         status = rnic.load_campaign("long.results").status()[0]
         assert [worker["current"]["run"] for worker in status["workers"] if worker["alive"]] == ["IRN"]
         assert "run \"IRN\" seed" in command("campaign", "status", "long.results").stdout

@@ -94,7 +94,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         all.hca_core_clock = 1_000_000;
         all.device_cap_flags_ex = all.orig_attr.device_cap_flags.into();
         all.phys_port_cnt_ex = 1;
-        // `ibv_modify_qp_rate_limit`, in kbit/s, of connections.
+        // What `ibv_modify_qp_rate_limit` accepts, in kbit/s.
         all.packet_pacing_caps =
             ibv_packet_pacing_caps { qp_rate_limit_min: 1, qp_rate_limit_max: u32::MAX, supported_qpts: PACED };
         let len = len.min(size_of::<ibv_device_attr_ex>());

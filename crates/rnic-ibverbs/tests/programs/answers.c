@@ -37,21 +37,25 @@ static int to_init(struct ibv_qp *qp) {
     return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
-static void connect_to(struct ibv_qp *qp, struct ibv_qp *peer) {
+static void connect_for_reads(struct ibv_qp *qp, struct ibv_qp *peer, int reads) {
     EXPECT(to_init(qp) == 0);
     struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer->qp_num, .max_dest_rd_atomic = 1,
+        .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer->qp_num, .max_dest_rd_atomic = reads,
         .min_rnr_timer = 1, .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = gid}},
     };
     EXPECT(ibv_modify_qp(qp, &attr,
         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
         IBV_QP_MIN_RNR_TIMER) == 0);
     attr = (struct ibv_qp_attr){
-        .qp_state = IBV_QPS_RTS, .timeout = 10, .retry_cnt = 3, .rnr_retry = 1, .max_rd_atomic = 1,
+        .qp_state = IBV_QPS_RTS, .timeout = 10, .retry_cnt = 3, .rnr_retry = 1, .max_rd_atomic = reads,
     };
     EXPECT(ibv_modify_qp(qp, &attr,
         IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
         IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+}
+
+static void connect_to(struct ibv_qp *qp, struct ibv_qp *peer) {
+    connect_for_reads(qp, peer, 1);
 }
 
 /* Waits for a completion; returns its status. */
@@ -395,19 +399,8 @@ static void limits(void) {
     EXPECT(ibv_query_device_ex(context, NULL, &device) == 0);
     struct ibv_cq *cq = ibv_create_cq(context, 10, NULL, NULL, 0);
     struct ibv_qp *qp = queue_pair(cq, NULL, IBV_QPT_RC);
-    EXPECT(qp && to_init(qp) == 0);
-    struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num, .min_rnr_timer = 1,
-        .max_dest_rd_atomic = 128, .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = gid}},
-    };
-    EXPECT(ibv_modify_qp(qp, &attr,
-        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-        IBV_QP_MIN_RNR_TIMER) == 0);
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .max_rd_atomic = 128};
-    EXPECT(ibv_modify_qp(qp, &attr,
-        IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-        IBV_QP_MAX_QP_RD_ATOMIC) == 0);
-
+    EXPECT(qp);
+    connect_for_reads(qp, qp, 128);
     struct ibv_packet_pacing_caps *pacing = &device.packet_pacing_caps;
     EXPECT(pacing->supported_qpts == (1 << IBV_QPT_RC | 1 << IBV_QPT_UC | 1 << IBV_QPT_UD));
     struct ibv_qp_rate_limit_attr rate = {.rate_limit = pacing->qp_rate_limit_min};
