@@ -1,11 +1,12 @@
 //! The command `rnic counters`, which exports counters as Prometheus metrics.
 
-use crate::error::CliError;
-use crate::interrupt::Interruption;
-use crate::{output, service};
+use crate::service;
 use clap::Args;
+use rnic_metrics::exposition::Metrics;
+use rnic_simulator::error::CliError;
+use rnic_simulator::interrupt::Interruption;
+use rnic_simulator::output;
 use rnic_watch::counters::{Host, Reading, Recorder, Sonic, pause_metrics, suspects};
-use rnic_watch::exposition::Metrics;
 use rnic_watch::serve::{Limits, Page, Server};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};

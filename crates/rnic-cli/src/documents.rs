@@ -1,22 +1,10 @@
-//! The commands that print or write documents about rnic itself: JSON Schemas, shell completions, manual pages.
+//! The commands that print or write documents about rnic itself: shell completions, manual pages.
 
-use crate::args::{Cli, CompletionsArgs, ManArgs, Schema, SchemaArgs};
-use crate::error::CliError;
-use crate::output;
+use crate::args::{Cli, CompletionsArgs, ManArgs};
 use clap::CommandFactory;
-use rnic_run::{RunEvent, RunSpec};
-use rnic_sim::Catalogue;
+use rnic_simulator::error::CliError;
+use rnic_simulator::output;
 use std::fs;
-
-/// Prints a JSON Schema. That of scenarios has the transports and congestion controls of `catalogue`.
-pub(crate) fn schema(arguments: &SchemaArgs, catalogue: &Catalogue) -> Result<(), CliError> {
-    let schema = match arguments.of {
-        Schema::Scenario => rnic_scenario::schema(&catalogue.vocabulary()),
-        Schema::Spec => RunSpec::json_schema(),
-        Schema::Event => RunEvent::json_schema(),
-    };
-    output::print(|out| writeln!(out, "{schema:#}"))
-}
 
 /// Prints the completion script of a shell.
 pub(crate) fn completions(arguments: &CompletionsArgs) -> Result<(), CliError> {

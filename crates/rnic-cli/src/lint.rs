@@ -1,12 +1,12 @@
 //! The command `rnic lint`, which checks the running configuration of a fleet.
 
-use crate::error::CliError;
-use crate::format::Format;
-use crate::interrupt::Interruption;
-use crate::output;
 use crate::service;
 use clap::Args;
-use rnic_watch::exposition::Kind;
+use rnic_metrics::exposition::Kind;
+use rnic_simulator::error::CliError;
+use rnic_simulator::format::Format;
+use rnic_simulator::interrupt::Interruption;
+use rnic_simulator::output;
 use rnic_watch::input::{InputError, read_file};
 use rnic_watch::lint::{Desired, Finding, Fleet, Report, Severity, State, check, scenario};
 use rnic_watch::serve::{Limits, Page, Server};

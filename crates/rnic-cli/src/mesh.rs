@@ -2,9 +2,7 @@
 
 mod show;
 
-use crate::error::CliError;
-use crate::interrupt::Interruption;
-use crate::{output, service};
+use crate::service;
 use clap::{Args, Subcommand, ValueEnum};
 use rnic_endpoint::port::ROCE_PORT;
 use rnic_mesh::agent::Limits;
@@ -15,6 +13,9 @@ use rnic_mesh::inventory::{Inventory, Scope};
 use rnic_mesh::pinglist::Pinglists;
 use rnic_mesh::record::MAX_PATHS;
 use rnic_sim::Catalogue;
+use rnic_simulator::error::CliError;
+use rnic_simulator::interrupt::Interruption;
+use rnic_simulator::output;
 use rnic_watch::input::read_file;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};

@@ -1,7 +1,7 @@
 //! The commands of the endpoint, in a build without the endpoint: each of them says why it is missing.
 
-use crate::error::CliError;
 use clap::Args;
+use rnic_simulator::error::CliError;
 use std::ffi::OsString;
 
 /// The arguments of a command that this build does not have. It accepts everything, so that its answer is always the
@@ -40,7 +40,7 @@ pub(crate) mod mesh {
 
     pub(crate) type MeshArgs = Ignored;
 
-    pub(crate) fn mesh(_: &MeshArgs, _: &crate::Catalogue) -> Result<(), CliError> {
+    pub(crate) fn mesh(_: &MeshArgs, _: &rnic_sim::Catalogue) -> Result<(), CliError> {
         Err(absent("mesh"))
     }
 }
@@ -98,7 +98,7 @@ mod tests {
             for command in ["mesh", "perf", "ping", "pingpong", "verbs"] {
                 let parsed = Absent::try_parse_from(["rnic", command].iter().chain(&arguments)).unwrap();
                 let error = match parsed {
-                    Absent::Mesh(arguments) => mesh::mesh(&arguments, &crate::Catalogue::standard()).unwrap_err(),
+                    Absent::Mesh(arguments) => mesh::mesh(&arguments, &rnic_sim::Catalogue::standard()).unwrap_err(),
                     Absent::Perf(arguments) => perf::perf(&arguments).unwrap_err(),
                     Absent::Ping(arguments) => ping::ping(&arguments).unwrap_err(),
                     Absent::Pingpong(arguments) => pingpong::pingpong(&arguments).unwrap_err(),

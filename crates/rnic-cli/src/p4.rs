@@ -1,9 +1,6 @@
 //! The command `rnic p4`, which checks transports programmed in P4.
 
 use crate::args::{P4Args, P4BuildArgs, P4CheckArgs, P4Command};
-use crate::error::CliError;
-use crate::format::Format;
-use crate::output;
 use rnic_nano::corpus::Corpus;
 use rnic_nano::cost::{Cost, Hardware, PipelineCost, analyse};
 use rnic_nano::diagnostic::Diagnostic;
@@ -11,6 +8,9 @@ use rnic_nano::hir::{self, MatchKind, Pipeline};
 use rnic_nano::source::Span;
 use rnic_nano::{CompileError, Program, Rejected, compile_file, rtl};
 use rnic_run::{P4Program, P4Source};
+use rnic_simulator::error::{CliError, no_hardware};
+use rnic_simulator::format::Format;
+use rnic_simulator::output;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -20,14 +20,6 @@ pub(crate) fn p4(arguments: &P4Args) -> Result<(), CliError> {
     match &arguments.command {
         P4Command::Check(arguments) => check(arguments),
         P4Command::Build(arguments) => build(arguments),
-    }
-}
-
-/// The error of a program without hardware form, with its position if that is known.
-pub(crate) fn no_hardware(file: &str, program: &Program, error: &rtl::RtlError) -> CliError {
-    match error.rejected(program) {
-        Some(rejected) => CliError::Program(Box::new(rejected)),
-        None => CliError::Input(format!("{file} has no hardware form: {error}")),
     }
 }
 

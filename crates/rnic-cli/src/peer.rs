@@ -1,7 +1,7 @@
 //! The TCP connection to the peer, and the RDMA device that exchanges packets with the peer.
 
-use crate::error::CliError;
 use rnic_endpoint::{Config, Device, Mode, Security};
+use rnic_simulator::error::CliError;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 

@@ -1,9 +1,5 @@
 //! The command `rnic ping`, which probes the latency to another host over unreliable datagrams.
 
-use crate::error::CliError;
-use crate::format::Format;
-use crate::interrupt::Interruption;
-use crate::output;
 use crate::perf::{endpoint, listen, parse_time};
 use crate::trust::TrustArgs;
 use clap::{Args, ValueEnum};
@@ -13,6 +9,10 @@ use rnic_perf::ping::summary::write_outcome;
 use rnic_perf::ping::{
     self, Carrier, PING_PORT, PingError, PingEvent, PingOptions, RespondEvent, RespondOptions, Summary,
 };
+use rnic_simulator::error::CliError;
+use rnic_simulator::format::Format;
+use rnic_simulator::interrupt::Interruption;
+use rnic_simulator::output;
 use rnic_transport::Time;
 use std::io::{self, Write};
 use std::net::IpAddr;

@@ -1,11 +1,11 @@
 //! The command `rnic pingpong`.
 
-use crate::error::CliError;
 use crate::peer;
 use clap::Args;
 use rnic_endpoint::Mode;
 use rnic_endpoint::port::ROCE_PORT;
 use rnic_perf::ibverbs::{Options, Outcome, Pingpong};
+use rnic_simulator::error::CliError;
 use rnic_transport::Time;
 use rnic_verbs::Service;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
@@ -138,7 +138,7 @@ fn print(outcome: &Outcome) -> Result<(), CliError> {
     let seconds = elapsed.as_ps() as f64 / 1e12;
     let rate = bytes as f64 * 8.0 / 1e6 / seconds;
     let each = seconds * 1e6 / f64::from(iterations.max(1));
-    crate::output::print(|out| {
+    rnic_simulator::output::print(|out| {
         writeln!(out, "{bytes} bytes in {seconds:.2} seconds = {rate:.2} Mbit/sec")?;
         writeln!(out, "{iterations} iters in {seconds:.2} seconds = {each:.2} usec/iter")?;
         if checked > 0 {

@@ -1,6 +1,6 @@
 //! What commands that run as a service share: the clock and waiting.
 
-use crate::interrupt::Interruption;
+use rnic_simulator::interrupt::Interruption;
 use rnic_transport::Time;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;

@@ -1,8 +1,8 @@
 //! The arguments with which two sides find out over TCP that they may trust each other.
 
-use crate::error::CliError;
 use clap::Args;
 use rnic_endpoint::exchange::Credentials;
+use rnic_simulator::error::CliError;
 use std::path::PathBuf;
 
 /// How the two sides find out over the control connection that they may trust each other.

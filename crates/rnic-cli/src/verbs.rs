@@ -1,12 +1,12 @@
 //! The command `rnic verbs`: RDMA programs without an RDMA NIC, by a `libibverbs.so.1` and a `librdmacm.so.1` of
 //! rnic.
 
-use crate::error::CliError;
-use crate::output::print;
 use clap::{Args, Subcommand};
 use rnic_ibverbs::environment::{Environment, TraceTo};
 use rnic_ibverbs::keeper::Keeper;
 use rnic_ibverbs::{files, hosts, library};
+use rnic_simulator::error::CliError;
+use rnic_simulator::output::print;
 use std::ffi::OsString;
 use std::fs;
 use std::io;

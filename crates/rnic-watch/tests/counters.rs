@@ -1,7 +1,7 @@
 //! Counters of a host from a tree of sysfs, and of a switch from a real Redis.
 
+use rnic_metrics::exposition::Metrics;
 use rnic_watch::counters::{Host, Paused, Reading, Recorder, Sonic};
-use rnic_watch::exposition::Metrics;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;

@@ -1,7 +1,7 @@
 //! Arguments of `rnic p4`.
 
-use crate::format::Format;
 use clap::{Args, Subcommand};
+use rnic_simulator::format::Format;
 use std::path::PathBuf;
 
 #[derive(Args, Debug)]

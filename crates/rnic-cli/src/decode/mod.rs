@@ -6,10 +6,10 @@ mod packet;
 mod print;
 
 use crate::args::{DecodeArgs, DecodeFormat};
-use crate::error::CliError;
-use crate::output;
 use capture::Captured;
 use packet::{Found, examine};
+use rnic_simulator::error::CliError;
+use rnic_simulator::output;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,11 +1,6 @@
 //! `rnic mesh show`: the page of the mesh over the probes of a simulated run.
 
-use crate::error::CliError;
-use crate::interrupt::Interruption;
 use crate::perf::parse_time;
-use crate::progress::Bars;
-use crate::selection::Selection;
-use crate::{cannot_be_set_up, load_selected, output, select};
 use clap::Args;
 use rnic_campaign::RunListener;
 use rnic_mesh::controller::{self, ControllerError};
@@ -14,11 +9,16 @@ use rnic_mesh::recorded::{Probe, Recording, record};
 use rnic_mesh::simulated;
 use rnic_mesh::verdict::{Finding, Symptom};
 use rnic_mesh::window::Window;
+use rnic_metrics::suspects::{self, PauseSuspect};
 use rnic_run::{RunEvent, RunStatus};
 use rnic_sim::resolve::resolve;
 use rnic_sim::{Catalogue, Events, MeshProbe, Sharing};
+use rnic_simulator::error::CliError;
+use rnic_simulator::interrupt::Interruption;
+use rnic_simulator::progress::Bars;
+use rnic_simulator::selection::Selection;
+use rnic_simulator::{cannot_be_set_up, load_selected, output, select};
 use rnic_transport::Time;
-use rnic_watch::counters::suspects::{self, PauseSuspect};
 use std::net::SocketAddr;
 use std::sync::Arc;
 

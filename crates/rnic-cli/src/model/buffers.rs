@@ -1,13 +1,13 @@
 //! The command `rnic model buffers`, which computes the buffer thresholds of a switch.
 
 use super::{ModelFormat, aligned, number, refused};
-use crate::error::CliError;
-use crate::output;
 use clap::Args;
 use rnic_model::buffers::{
     Finding, Given, PS_PER_METRE, QUANTUM, Switch, Thresholds, kilobytes, reaction, reaction_quanta,
 };
 use rnic_model::dcqcn::deployed_marking;
+use rnic_simulator::error::CliError;
+use rnic_simulator::output;
 use rnic_transport::{BitRate, Bytes, Time};
 use serde_json::{Value, json};
 

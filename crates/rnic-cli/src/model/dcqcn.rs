@@ -3,10 +3,10 @@
 use super::figures::{self, FigureName};
 use super::report::{Fixed, Report};
 use super::{FlowArgs, SolveArgs, number, parse_setting, refused, size};
-use crate::error::CliError;
 use clap::Args;
 use rnic_model::dcqcn::{Dcqcn, PARAMETERS};
 use rnic_model::series::Group;
+use rnic_simulator::error::CliError;
 use rnic_transport::congestion::{CongestionControl, Dcqcn as Algorithm};
 use rnic_transport::{BitRate, Bytes, Time};
 

@@ -4,14 +4,14 @@
 use super::dcqcn::Setup;
 use super::report::{queue_panel, spread_panel};
 use super::{ModelFormat, SolveArgs, aligned, gbps, size, write};
-use crate::error::CliError;
-use crate::output;
 use clap::ValueEnum;
 use rnic_model::dcqcn::{Dcqcn, FixedPoint};
 use rnic_model::series::{Group, Run, Series, Statistics};
 use rnic_results::report::figure::{Axis, Line, Lines, Point, Scale, Unit, View};
 use rnic_results::report::svg::{Panel, svg};
 use rnic_results::text::round6;
+use rnic_simulator::error::CliError;
+use rnic_simulator::output;
 use rnic_transport::congestion::Marking;
 use rnic_transport::{BitRate, Bytes, Time};
 use serde_json::{Value, json};

@@ -6,10 +6,10 @@ mod figures;
 mod report;
 mod timely;
 
-use crate::error::CliError;
 use clap::{Args, Subcommand, ValueEnum};
 use rnic_model::ModelError;
 use rnic_model::series::{Group, Run};
+use rnic_simulator::error::CliError;
 use rnic_transport::{BitRate, Time};
 use std::path::{Path, PathBuf};
 

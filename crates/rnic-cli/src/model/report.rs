@@ -1,12 +1,12 @@
 //! Shows the solution of a fluid model as a table, JSON, CSV or a plot.
 
 use super::{ModelFormat, SolveArgs, aligned, gbps, size, write};
-use crate::error::CliError;
-use crate::output;
 use rnic_model::series::{Series, Statistics, StepCheck};
 use rnic_results::report::figure::{Axis, Line, Lines, Point, Reference, Scale, Unit, View};
 use rnic_results::report::svg::{Panel, svg};
 use rnic_results::text::round6;
+use rnic_simulator::error::CliError;
+use rnic_simulator::output;
 use serde_json::{Value, json};
 
 /// Maximum number of points of a plotted curve.

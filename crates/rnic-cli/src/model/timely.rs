@@ -2,9 +2,9 @@
 
 use super::report::{Fixed, Report};
 use super::{FlowArgs, SolveArgs, gbps, number, parse_setting, refused, size};
-use crate::error::CliError;
 use clap::Args;
 use rnic_model::timely::{PARAMETERS, Timely};
+use rnic_simulator::error::CliError;
 use rnic_transport::congestion::{CongestionControl, PatchedTimely, Settings, Timely as Algorithm};
 use rnic_transport::{BitRate, Bytes, Time};
 

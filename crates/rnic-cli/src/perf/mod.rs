@@ -2,9 +2,6 @@
 
 mod perftest;
 
-use crate::error::CliError;
-use crate::interrupt::Interruption;
-use crate::output;
 use crate::trust::TrustArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use rnic_endpoint::exchange::ExchangeError;
@@ -15,6 +12,9 @@ use rnic_perf::{
     Amount, Carrier, ChannelPlan, DEFAULT_MAX_MEMORY, DEFAULT_PORT, FaultPlan, HostTransport, Op, PathSelection,
     PerfError, Plan, Report, Row, SIZES, ServeOptions, Served, Unit, run, serve,
 };
+use rnic_simulator::error::CliError;
+use rnic_simulator::interrupt::Interruption;
+use rnic_simulator::output;
 use rnic_transport::{BitRate, Bytes, Time};
 use rnic_verbs::Service;
 use std::io::{self, Write};
@@ -230,8 +230,8 @@ struct MeasureArgs {
     thread: bool,
 
     /// Output format
-    #[arg(long, value_enum, default_value_t = crate::format::Format::Table)]
-    format: crate::format::Format,
+    #[arg(long, value_enum, default_value_t = rnic_simulator::format::Format::Table)]
+    format: rnic_simulator::format::Format,
 
     /// Print bandwidth in 10^9 bits per second instead of 2^20 bytes per second
     #[arg(long = "report_gbits", visible_alias = "report-gbits")]
@@ -437,7 +437,7 @@ fn server(arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
 fn client(host: &str, arguments: &MeasureArgs, interruption: &Interruption) -> Result<(), CliError> {
     let plan = Plan { credentials: arguments.trust.credentials()?, ..plan(arguments) };
     let unit = unit(arguments);
-    let table = arguments.format == crate::format::Format::Table;
+    let table = arguments.format == rnic_simulator::format::Format::Table;
     let mut printed = Ok(());
     let mut first = true;
     let row = |report: &Report, row: &Row| {

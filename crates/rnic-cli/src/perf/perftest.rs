@@ -1,11 +1,12 @@
 //! The command `rnic perf --perftest`, whose peer is a program of perftest.
 
 use super::{MeasureArgs, ServiceName, listen, mode, print_json, unit};
-use crate::error::CliError;
-use crate::format::Format;
-use crate::{output, peer};
+use crate::peer;
 use rnic_perf::ibverbs::perftest::{Error, Options, Role};
 use rnic_perf::{Op, Report, run_perftest};
+use rnic_simulator::error::CliError;
+use rnic_simulator::format::Format;
+use rnic_simulator::output;
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::{View, lock, views};
 use crate::inventory::Scope;
 use crate::window::{Cell, Window};
-use rnic_watch::exposition::{Kind, Metrics};
+use rnic_metrics::exposition::{Kind, Metrics};
 use std::sync::atomic::Ordering;
 
 /// Maximum number of pairs of ToR switches with metrics of their own. Beyond it only the scopes have metrics, so that a

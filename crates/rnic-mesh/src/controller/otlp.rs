@@ -5,7 +5,7 @@ mod proto;
 
 use super::{Shared, metrics};
 use prost::Message;
-use rnic_watch::exposition::{Kind, Metrics, Value as Number};
+use rnic_metrics::exposition::{Kind, Metrics, Value as Number};
 use std::io::Read;
 use std::time::Duration;
 use ureq::Agent;

@@ -2,9 +2,9 @@
 
 use super::{Paused, Priority, Reading};
 use crate::dump::Dump;
-use crate::exposition::Kind;
 use crate::input::{InputError, read_limited};
 use crate::lint::parse_ethtool_statistics;
+use rnic_metrics::exposition::Kind;
 use rnic_transport::BitRate;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -5,8 +5,8 @@ use super::desired::{Accepted, Desired, matches};
 use super::fleet::Fleet;
 use super::safety::Context;
 use super::{Unknown, drift};
-use crate::exposition::{Kind, Metrics};
 use crate::input::InputError;
+use rnic_metrics::exposition::{Kind, Metrics};
 use serde_json::{Value, json};
 
 /// The result of a check of a fleet.

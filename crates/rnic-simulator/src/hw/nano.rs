@@ -81,7 +81,7 @@ pub(crate) fn nic(arguments: &HwNicArgs) -> Result<(), CliError> {
         Err(unreadable) => return Err(CliError::Input(unreadable.to_string())),
     };
     let rtl = rtl::generate(&program, program.header_room() as u32)
-        .map_err(|error| crate::p4::no_hardware(&file, &program, &error))?;
+        .map_err(|error| crate::error::no_hardware(&file, &program, &error))?;
     let in_1024 = |per_mille: u32| (per_mille * 1_024).div_ceil(1_000);
     let parameters = PairParameters {
         log_slots: arguments.slots.ilog2(),

@@ -2,14 +2,14 @@
 
 use crate::drawn;
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
-use rnic_nano::Rejected;
+use rnic_nano::{Program, Rejected, rtl};
 use rnic_scenario::{Mistake, ScenarioError};
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
 /// An error of the command.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CliError {
+pub enum CliError {
     /// The scenario contains a mistake or cannot be read.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
@@ -54,7 +54,7 @@ pub(crate) enum CliError {
 
 impl CliError {
     /// The exit code of the command for this error.
-    pub(crate) fn code(&self) -> u8 {
+    pub fn code(&self) -> u8 {
         match self {
             CliError::Scenario(_)
             | CliError::Program(_)
@@ -69,7 +69,7 @@ impl CliError {
     }
 
     /// Prints the error on standard error and returns the exit code.
-    pub(crate) fn report(self) -> u8 {
+    pub fn report(self) -> u8 {
         let code = self.code();
         let text = match self {
             CliError::NobodyReads | CliError::Told => return code,
@@ -95,6 +95,14 @@ impl CliError {
         // An error here means that standard error is closed.
         let _ = writeln!(io::stderr(), "{text}");
         code
+    }
+}
+
+/// The error of a program without hardware form, with its position if that is known.
+pub fn no_hardware(file: &str, program: &Program, error: &rtl::RtlError) -> CliError {
+    match error.rejected(program) {
+        Some(rejected) => CliError::Program(Box::new(rejected)),
+        None => CliError::Input(format!("{file} has no hardware form: {error}")),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Counters of a simulated run, over simulated time.
 
-use super::{Paused, Priority, Queue, Reading, Recorder};
 use crate::exposition::Metrics;
+use crate::{Paused, Priority, Queue, Reading, Recorder};
 use rnic_run::{PauseRow, PortRecord, RunRecord};
 use rnic_transport::Time;
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 
 /// Calls `write` with the standard output. If the reader has closed the output, the result is
 /// [`CliError::NobodyReads`], with which the command ends without a message.
-pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
+pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
     let mut out = BufWriter::new(io::stdout().lock());
     let result = write(&mut out).and_then(|()| out.flush());
     // After an error, the buffer is discarded, because dropping the writer would write its contents again.
@@ -21,7 +21,7 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Res
 /// Number of columns of the terminal on standard output. Without a terminal: the value of the environment variable
 /// `COLUMNS`, or 100.
 #[expect(clippy::disallowed_methods, reason = "the width of a table is not a result")]
-pub(crate) fn width() -> usize {
+pub fn width() -> usize {
     let columns = || std::env::var("COLUMNS").ok()?.trim().parse().ok().filter(|columns| *columns > 0);
     comfy_table::Table::new().width().map(usize::from).or_else(columns).unwrap_or(100)
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Listens to Ctrl-C and SIGTERM. When this value is dropped, the signals end the program as usual.
-pub(crate) struct Interruption {
+pub struct Interruption {
     /// Number of the first signal; 0 before it.
     signal: Arc<AtomicUsize>,
     /// Whether a signal ends the program at once.
@@ -20,7 +20,7 @@ pub(crate) struct Interruption {
 
 impl Interruption {
     /// Starts to listen to the signals.
-    pub(crate) fn listen() -> Result<Interruption, CliError> {
+    pub fn listen() -> Result<Interruption, CliError> {
         let listening = |error| CliError::Io { doing: "cannot listen to signals".to_string(), error };
         let (signal, at_once) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         for number in [SIGINT, SIGTERM] {
@@ -35,7 +35,7 @@ impl Interruption {
     }
 
     /// The exit code of a command that was interrupted (128 + number of the signal); `None` if it was not interrupted.
-    pub(crate) fn exit_code(&self) -> Option<u8> {
+    pub fn exit_code(&self) -> Option<u8> {
         match self.signal.load(Ordering::Relaxed) {
             0 => None,
             signal => Some(exit_code(signal as i32)),
@@ -43,18 +43,17 @@ impl Interruption {
     }
 
     /// A flag that the first signal sets.
-    #[cfg(all(feature = "endpoint", target_os = "linux"))]
-    pub(crate) fn flag(&self) -> &AtomicBool {
+    pub fn flag(&self) -> &AtomicBool {
         &self.at_once
     }
 
     /// `Break` if the command was interrupted.
-    pub(crate) fn flow(&self) -> ControlFlow<()> {
+    pub fn flow(&self) -> ControlFlow<()> {
         if self.exit_code().is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// A listener that forwards everything to `inner`, and ends the runs after an interruption.
-    pub(crate) fn around<'l>(&'l self, inner: &'l dyn RunListener) -> Interruptible<'l> {
+    pub fn around<'l>(&'l self, inner: &'l dyn RunListener) -> Interruptible<'l> {
         Interruptible { interruption: self, inner }
     }
 }
@@ -70,7 +69,7 @@ fn exit_code(signal: i32) -> u8 {
 }
 
 /// A [`RunListener`] that ends the runs after an interruption.
-pub(crate) struct Interruptible<'l> {
+pub struct Interruptible<'l> {
     interruption: &'l Interruption,
     inner: &'l dyn RunListener,
 }

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 /// Output formats of `rnic run` and `rnic reproduce`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Format {
+pub enum Format {
     /// A text table
     Table,
     /// One JSON document

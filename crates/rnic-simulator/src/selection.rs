@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 /// A scenario file, and changes to its settings on the command line.
 #[derive(Args, Debug)]
-pub(crate) struct Selection {
+pub struct Selection {
     /// The scenario file, or the name of a built-in scenario such as irn/default
     #[arg(value_name = "SCENARIO.toml")]
-    pub(crate) scenario: PathBuf,
+    pub scenario: PathBuf,
 
     /// Change one setting; may be repeated, later changes override earlier ones
     ///
@@ -16,15 +16,15 @@ pub(crate) struct Selection {
     /// name with a dot needs quotes. VALUE is TOML, or text if it is not valid TOML, so quantities with units need no
     /// quotes. A run's own `set` table overrides this option.
     #[arg(long, value_name = "PATH=VALUE", value_parser = parse_set)]
-    pub(crate) set: Vec<(String, String)>,
+    pub set: Vec<(String, String)>,
 
     /// Seed of the random streams, instead of the scenario's
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub(crate) seed: Option<u64>,
+    pub seed: Option<u64>,
 }
 
 /// Splits `path=value` at the first equals sign outside quotes.
-pub(crate) fn parse_set(text: &str) -> Result<(String, String), String> {
+pub fn parse_set(text: &str) -> Result<(String, String), String> {
     let mut quote = None;
     for (at, character) in text.char_indices() {
         match (quote, character) {

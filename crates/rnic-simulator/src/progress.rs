@@ -26,7 +26,7 @@ const FEW: usize = 8;
 /// The progress bars of `rnic run`. Each running simulation has a bar with finished flows, simulated time, packet-hops
 /// per second and, once it can be estimated, the remaining time. If there are more than [`FEW`] runs, another bar
 /// counts the finished runs.
-pub(crate) struct Bars {
+pub struct Bars {
     all: MultiProgress,
     overall: Option<Overall>,
     runs: Vec<Run>,
@@ -48,7 +48,7 @@ struct Run {
 
 impl Bars {
     /// Progress bars on standard error for runs with the given names. `None` if standard error is not a terminal.
-    pub(crate) fn on_terminal<'a>(names: impl Iterator<Item = &'a str>) -> Option<Bars> {
+    pub fn on_terminal<'a>(names: impl Iterator<Item = &'a str>) -> Option<Bars> {
         if !std::io::stderr().is_terminal() {
             return None;
         }

@@ -51,7 +51,7 @@ struct Family {
 /// A set of metrics, to be written as text.
 ///
 /// ```
-/// use rnic_watch::exposition::{Kind, Metrics};
+/// use rnic_metrics::exposition::{Kind, Metrics};
 ///
 /// let mut metrics = Metrics::new();
 /// metrics.add("rnic_pauses_total", Kind::Counter, "Pauses.", &[("port", "eth0")], 3);

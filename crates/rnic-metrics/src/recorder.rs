@@ -1,7 +1,7 @@
 //! Turns readings of counters into metrics, and adds what follows from two readings: pause time per interval.
 
-use super::{Group, Paused, Priority, Queue, Reading};
 use crate::exposition::{Kind, Metrics, Value};
+use crate::{Group, Paused, Priority, Queue, Reading};
 use std::collections::BTreeMap;
 
 /// Pause time that a pause frame can ask for at most: 65,535 quanta of 512 bit times (IEEE 802.1Q, 36.1.3).
@@ -12,8 +12,8 @@ const QUANTUM_BITS: f64 = 512.0;
 /// Makes metrics of the readings of one node.
 ///
 /// ```
-/// use rnic_watch::counters::{Paused, Priority, Reading, Recorder};
-/// use rnic_watch::exposition::Metrics;
+/// use rnic_metrics::{Paused, Priority, Reading, Recorder};
+/// use rnic_metrics::exposition::Metrics;
 ///
 /// let mut recorder = Recorder::new("leaf1");
 /// let reading = |us| {
