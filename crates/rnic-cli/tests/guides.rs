@@ -1,11 +1,7 @@
 //! Runs the commands of the guides in `docs/guides`, in order, with the files that the guides show. Marks in the guides
 //! say what else to do with a code block (see [`markdown::Mark`]).
 
-#![cfg(all(feature = "endpoint", target_os = "linux"))]
-
-#[path = "guides/markdown.rs"]
 mod markdown;
-#[path = "guides/session.rs"]
 mod session;
 
 use markdown::{Block, Mark, Step, blocks, compare, steps};

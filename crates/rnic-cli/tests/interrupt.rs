@@ -1,7 +1,5 @@
 //! Tests of Ctrl-C and SIGTERM: the commands print and write their partial results, marked as such.
 
-#![cfg(unix)]
-
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -1,10 +1,6 @@
 //! Tests of `rnic mesh` on the loopback interface: probes, results on disk, a controller that is killed, strangers.
 
-#![cfg(all(feature = "endpoint", target_os = "linux"))]
-
-mod mesh_processes;
-
-use mesh_processes::{Folder, Process, addresses, get, json, mesh, names, wait_for};
+use crate::mesh_processes::{Folder, Process, addresses, get, json, mesh, names, wait_for};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use rnic_mesh::credentials::{Files, make};

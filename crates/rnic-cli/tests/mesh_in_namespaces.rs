@@ -1,15 +1,8 @@
 //! A mesh of 20 agents in network namespaces: four ToR routers and two spines with ECMP. A link that loses frames, an
 //! ECMP path that loses everything, and a host behind a slow link are found, and named on the page.
 
-#![cfg(all(feature = "endpoint", target_os = "linux"))]
-
-#[allow(dead_code, reason = "the tests of the reports use the rest")]
-mod browser;
-#[allow(dead_code, reason = "the tests on the loopback interface use the rest")]
-mod mesh_processes;
-
-use browser::Browser;
-use mesh_processes::{Folder, Process, addresses, json, wait_for};
+use crate::browser::Browser;
+use crate::mesh_processes::{Folder, Process, addresses, json, wait_for};
 use rnic_netns::{Fault, Namespace, NetnsError, Wire};
 use serde_json::{Value, json};
 use std::fmt::Write;

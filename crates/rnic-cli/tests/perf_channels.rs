@@ -1,8 +1,6 @@
 //! What a channel of a host transport survives between two processes, and how it ends, as a user of `rnic perf` sees
 //! it.
 
-#![cfg(all(feature = "endpoint", target_os = "linux"))]
-
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};

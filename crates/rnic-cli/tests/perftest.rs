@@ -1,8 +1,6 @@
 //! Tests of `rnic perf --perftest` with rnic on both sides. The test bed in `tests/interop` tests it against perftest
 //! itself.
 
-#![cfg(all(feature = "endpoint", target_os = "linux"))]
-
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;

@@ -1,7 +1,5 @@
 //! Tests of `rnic ping` as a user sees it: output, exit codes, Ctrl-C, errors.
 
-#![cfg(all(feature = "endpoint", target_os = "linux"))]
-
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};

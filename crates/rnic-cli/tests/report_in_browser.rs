@@ -1,10 +1,7 @@
 //! Tests of the reports in a real browser: the figures are drawn, show the values of `summary.json`, fit on a phone,
 //! and load nothing from the network.
-#![cfg(unix)]
 
-mod browser;
-
-use browser::Browser;
+use crate::browser::Browser;
 use rnic_results::report::figure::{
     Axis, Bar, BarGroup, Bars, Board, Figure, Line, Lines, Point, Reference, Scale, Unit, View,
 };

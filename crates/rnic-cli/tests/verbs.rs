@@ -1,6 +1,4 @@
 //! The command `rnic verbs`.
-#![cfg(all(feature = "endpoint", target_os = "linux"))]
-
 use std::process::{Command, Output};
 
 fn verbs(arguments: &[&str]) -> Command {

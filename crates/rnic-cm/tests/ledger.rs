@@ -1,8 +1,6 @@
 //! The ledger of a process that is killed: what a manager writes, and what others do with it.
 
-mod common;
-
-use common::{MARKS, SERVICE, addresses, managers, reject};
+use crate::common::{MARKS, SERVICE, addresses, managers, reject};
 use proptest::prelude::*;
 use rnic_cm::ledger::{Closing, Entry, LEN, MAX};
 use rnic_cm::message::{About, MadBytes, Reply, Request, private, reason};
@@ -11,11 +9,11 @@ use rnic_transport::Time;
 use std::net::IpAddr;
 
 fn request(guid: u64) -> Request {
-    common::request(guid, b"")
+    crate::common::request(guid, b"")
 }
 
 fn reply(guid: u64) -> Reply {
-    common::reply(guid, b"")
+    crate::common::reply(guid, b"")
 }
 
 /// Two managers with their ledgers, between which nothing is lost.

@@ -1,9 +1,7 @@
 //! The state machine: two managers that exchange messages in virtual time, with losses, and strangers that send what
 //! they like.
 
-mod common;
-
-use common::{SERVICE, addresses, managers, reject};
+use crate::common::{SERVICE, addresses, managers, reject};
 use proptest::prelude::*;
 use rnic_cm::ip;
 use rnic_cm::manager::Limits;
@@ -16,11 +14,11 @@ use std::net::IpAddr;
 const LISTENER: u64 = 100;
 
 fn request(service: u64) -> Request {
-    Request { service, ..common::request(1, b"ask") }
+    Request { service, ..crate::common::request(1, b"ask") }
 }
 
 fn reply() -> Reply {
-    common::reply(2, b"answer")
+    crate::common::reply(2, b"answer")
 }
 
 /// Two hosts. `lost` says whether the next message is lost.

@@ -1,8 +1,6 @@
 //! Channels of host transports over sockets: what they survive, and how they end.
 
-mod common;
-
-use common::message;
+use crate::common::message;
 use rnic_endpoint::clock::{Clock, TimeSource as _};
 use rnic_endpoint::exchange;
 use rnic_endpoint::host::{

@@ -1,9 +1,7 @@
 //! A network that flips bits of packets: a device notices every packet that differs in one bit from a packet of its
 //! peer, except for the byte that switches may change.
 
-mod common;
-
-use common::ends::{End, connect, ends};
+use crate::common::ends::{End, connect, ends};
 use rnic_endpoint::port::Meta;
 use rnic_endpoint::{Config, Congestion, Counters, Identification, Security, SendOp, Service};
 use rnic_verbs::Status;

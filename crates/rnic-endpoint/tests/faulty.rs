@@ -1,8 +1,6 @@
 //! Tests of the port with faults: the faults are reproducible, have the given probabilities, and nothing else changes.
 
-mod common;
-
-use common::{ANY_CLASS, collect, drain, message, send_all};
+use crate::common::{ANY_CLASS, collect, drain, message, send_all};
 use proptest::prelude::*;
 use rnic_endpoint::clock::ManualClock;
 use rnic_endpoint::port::loopback::{LoopbackConfig, LoopbackPort, pair};

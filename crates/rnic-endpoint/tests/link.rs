@@ -1,8 +1,6 @@
 //! Tests UDP ports between two network namespaces: the packets on the link, and the limits that the path MTU sets.
 
-mod common;
-
-use common::{ANY_CLASS, collect, message, send_all};
+use crate::common::{ANY_CLASS, collect, message, send_all};
 use rnic_endpoint::port::{Ecn, SendError, TrafficClass, UdpConfig};
 use rnic_endpoint::{Batch, Port, UdpPort};
 use rnic_netns::{Pair, with_pair};

@@ -1,8 +1,6 @@
 //! Checks that a pair of ports in memory behaves like two ports on a link.
 
-mod common;
-
-use common::{ANY_CLASS, collect, drain, message, send_all};
+use crate::common::{ANY_CLASS, collect, drain, message, send_all};
 use rnic_endpoint::port::loopback::{LoopbackConfig, pair};
 use rnic_endpoint::port::{Interest, Limits, SendError};
 use rnic_endpoint::{Batch, Port};

@@ -1,9 +1,7 @@
 //! Tests the protection of packets: devices that do not fit together refuse to connect, and packets that are not those
 //! of the peer are dropped and counted.
 
-mod common;
-
-use common::ends::{End, connect};
+use crate::common::ends::{End, connect};
 use rnic_endpoint::device::PublicKey;
 use rnic_endpoint::port::Meta;
 use rnic_endpoint::{Address, Config, PathOptions, Security, SendOp, Service, State};
@@ -14,7 +12,7 @@ const LEN: usize = 3_000;
 
 /// Two devices with these protections, each with a queue pair.
 fn ends(security: [Security; 2]) -> [End; 2] {
-    common::ends::ends(security.map(|security| Config { security, ..Config::default() }), Service::Rc, LEN)
+    crate::common::ends::ends(security.map(|security| Config { security, ..Config::default() }), Service::Rc, LEN)
 }
 
 fn connected(security: Security) -> [End; 2] {

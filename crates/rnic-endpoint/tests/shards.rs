@@ -1,8 +1,6 @@
 //! Several devices on one address and UDP port: each packet reaches the device of its queue pair.
 
-mod common;
-
-use common::{ANY_CLASS, collect, drain, message};
+use crate::common::{ANY_CLASS, collect, drain, message};
 use rnic_endpoint::clock::{Clock, TimeSource as _};
 use rnic_endpoint::port::{Batch, Port as _, UdpConfig};
 use rnic_endpoint::{Access, Config, Device, Mode, PathOptions, QpOptions, Security, SendOp, Service, Time, UdpPort};

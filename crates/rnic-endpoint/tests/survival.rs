@@ -1,9 +1,7 @@
 //! What channels of host transports survive of the network, and what they see of it: bursts of losses, CE marks,
 //! several UDP source ports, credit.
 
-mod common;
-
-use common::message;
+use crate::common::message;
 use rnic_endpoint::clock::{Clock, TimeSource as _};
 use rnic_endpoint::host::{Builtin, Channel, Control, Credit, MultipathConfig, PathOptions, PathPolicy, RogueConfig};
 use rnic_endpoint::port::{Batch, Counters, Interest, Limits, SendError, UdpConfig};

@@ -1,8 +1,6 @@
 //! Tests UDP ports over the loopback device: all datagrams arrive, complete, in order and with their traffic class.
 
-mod common;
-
-use common::{ANY_CLASS, Gathered, collect, message, send_all};
+use crate::common::{ANY_CLASS, Gathered, collect, message, send_all};
 use proptest::prelude::*;
 use rnic_endpoint::port::{BindError, Ecn, Interest, SOURCE_PORTS, SendError, TrafficClass, UdpConfig};
 use rnic_endpoint::{Batch, Port, UdpPort};
@@ -171,7 +169,7 @@ fn ipv6_datagrams_without_a_checksum_are_accepted() {
     use nix::sys::socket::setsockopt;
     let mut port = open(LOCALHOSTS[1], &UdpConfig::default());
     let peer = UdpSocket::bind("[::1]:0").unwrap();
-    setsockopt(&peer, common::NoCheck6Send, &true).unwrap();
+    setsockopt(&peer, crate::common::NoCheck6Send, &true).unwrap();
     peer.send_to(b"no checksum", port.local_addr()).unwrap();
     assert_eq!(collect(&mut port, 1).datagrams, [b"no checksum"]);
     // A socket without the option does not get the datagram, which shows that the datagram had no checksum.
@@ -247,7 +245,7 @@ fn buffers_are_bounded_and_what_overflows_is_counted() {
         for _ in 0..SENT {
             send_all(&mut a, b.local_addr(), ANY_CLASS, 1_000, &[0; 1_000]);
         }
-        let kept = common::drain(&mut b).datagrams.len();
+        let kept = crate::common::drain(&mut b).datagrams.len();
         assert!(kept > 0 && kept * 1_000 <= buffers.receive, "{kept} datagrams fitted");
         lost += SENT - kept;
         // The kernel reports the count of lost datagrams with the next datagram that is not lost.

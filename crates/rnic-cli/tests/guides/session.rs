@@ -1,7 +1,7 @@
 //! A shell in a temporary folder that has what the guides expect: the command `rnic`, `scenarios/`, `p4/` and
 //! `examples/`.
 
-use crate::repository;
+use super::repository;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;

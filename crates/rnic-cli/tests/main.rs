@@ -1,0 +1,37 @@
+//! All tests of the crate in one program, which is much faster to build than a program for each file.
+
+#[cfg(unix)]
+mod browser;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod mesh_processes;
+
+mod architecture;
+mod cli;
+mod counters;
+mod decode;
+mod documents;
+mod exec;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod guides;
+#[cfg(unix)]
+mod interrupt;
+mod lint;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod mesh;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod mesh_in_namespaces;
+mod model;
+mod p4;
+mod pcap;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod perf_channels;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod perftest;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod ping;
+#[cfg(unix)]
+mod report_in_browser;
+mod resume;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod verbs;
+mod words;

@@ -1,0 +1,8 @@
+//! All tests of the crate in one program, which is much faster to build than a program for each file.
+
+mod common;
+
+mod bytes;
+mod ledger;
+mod manager;
+mod rsocket;

@@ -1,0 +1,7 @@
+//! All tests of the crate in one program, which is much faster to build than a program for each file.
+
+mod perf;
+mod perftest;
+mod ping;
+mod pingpong;
+mod raw;
