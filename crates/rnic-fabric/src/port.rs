@@ -550,9 +550,7 @@ impl<B: Body> Ports<B> {
     /// Makes the link lose the frames with the numbers `frames` among the frames that port `number` transmits, counted
     /// from 0.
     pub(crate) fn lose_frames(&mut self, number: usize, frames: &[u64]) {
-        let mut chosen = frames.to_vec();
-        chosen.sort_unstable_by(|a, b| b.cmp(a));
-        chosen.dedup();
+        let chosen = descending(frames);
         let loss = &mut self.special(number).loss;
         match loss {
             Some(loss) => loss.chosen = chosen,
@@ -592,4 +590,12 @@ impl Loss {
             sent: 0,
         }
     }
+}
+
+/// The numbers in descending order, each of them once.
+fn descending(numbers: &[u64]) -> Vec<u64> {
+    let mut numbers = numbers.to_vec();
+    numbers.sort_unstable_by(|a, b| b.cmp(a));
+    numbers.dedup();
+    numbers
 }

@@ -61,7 +61,7 @@ fn stack_delay(stack: &StackDelay, seed: u64, result: &ProbeResult) -> Time {
 /// time. `tell` gets the index of the mesh and each result, with the delay of the hosts' software in its round-trip
 /// time.
 pub(crate) fn records(
-    meshes: &[Mesh], pairs_of: &[usize], results: &[ProbeResult], seed: u64, mut tell: impl FnMut(usize, ProbeResult),
+    meshes: &[Mesh], pairs_of: &[usize], results: &[ProbeResult], seed: u64, tell: &mut dyn FnMut(usize, ProbeResult),
 ) -> Vec<MeshRecord> {
     let mut first = 0;
     let mut records = Vec::new();
@@ -158,7 +158,7 @@ mod tests {
         let result = |at, rtt: Option<u64>| ProbeResult { at: Time::from_us(at), pair: 0, rtt: rtt.map(Time::from_us) };
         let mut results: Vec<ProbeResult> = (1..=100).map(|n| result(n - 1, Some(n))).collect();
         results.extend([result(250, None), result(260, Some(7))]);
-        let records = records(&meshes, &[1], &results, 1, |_, _| ());
+        let records = records(&meshes, &[1], &results, 1, &mut |_, _| ());
         let us = |row: &MeshRow| [row.p50, row.p99, row.p999, row.max].map(|time| time.as_us());
         let rows = &records[0].rows;
         assert_eq!((rows.len(), us(&rows[0]), rows[0].probes), (2, [50.0, 99.0, 100.0, 100.0], 100));
@@ -175,7 +175,7 @@ mod tests {
         let meshes = [mesh(MeshPairs::Listed(vec![(0, 1)]), Some(stack))];
         let result = |at| ProbeResult { at: Time::from_ns(at), pair: 0, rtt: Some(Time::ZERO) };
         let results: Vec<ProbeResult> = (0..50_000).map(result).collect();
-        let total = records(&meshes, &[1], &results, 1, |_, _| ())[0].total;
+        let total = records(&meshes, &[1], &results, 1, &mut |_, _| ())[0].total;
         assert!((total.p50.as_us() / 100.0 - 1.0).abs() < 0.03, "{}", total.p50);
         assert!((total.p99.as_us() / 500.0 - 1.0).abs() < 0.05, "{}", total.p99);
     }

@@ -88,7 +88,9 @@ impl<'e> PauseWatch<'e> {
     }
 
     /// Takes a sample of the pauses. `flows` must call its argument with every flow that has started and not finished.
-    fn sample<B: Body>(&mut self, now: Time, fabric: &mut Fabric<B>, flows: impl FnOnce(&mut dyn FnMut(FlowUnderWay))) {
+    fn sample<B: Body>(
+        &mut self, now: Time, fabric: &mut Fabric<B>, flows: &mut dyn FnMut(&mut dyn FnMut(FlowUnderWay)),
+    ) {
         self.records.samples += 1;
         self.log(fabric);
         let tree = pause_tree(fabric);
@@ -130,7 +132,7 @@ impl<'e> PauseWatch<'e> {
     fn log<B: Body>(&mut self, fabric: &mut Fabric<B>) {
         let (mut ended, left_out) = fabric.take_pauses();
         self.records.pauses_left_out += left_out;
-        ended.sort_unstable_by_key(|pause| (pause.from, pause.port, pause.priority));
+        sort_by_start(&mut ended);
         for pause in ended {
             let seen = self.seen.get(&(pause.port.0, pause.priority)).filter(|seen| seen.since == pause.from);
             let root = seen.and_then(|seen| seen.root);
@@ -247,7 +249,7 @@ impl<'e> PauseWatch<'e> {
             })
         };
         let mut victims: Vec<Victim> = std::mem::take(&mut self.victims).into_iter().filter_map(victim).collect();
-        victims.sort_by_key(|victim| (std::cmp::Reverse(victim.samples), victim.flow));
+        sort_by_samples(&mut victims);
         self.records.victim_count = victims.len() as u64;
         victims.truncate(MAX_VICTIMS);
         self.records.victims = victims;
@@ -264,6 +266,16 @@ impl<'e> PauseWatch<'e> {
         }
         self.records
     }
+}
+
+// These functions are compiled once and not for each type of packet.
+
+fn sort_by_start(pauses: &mut [rnic_fabric::Pause]) {
+    pauses.sort_unstable_by_key(|pause| (pause.from, pause.port, pause.priority));
+}
+
+fn sort_by_samples(victims: &mut [Victim]) {
+    victims.sort_by_key(|victim| (std::cmp::Reverse(victim.samples), victim.flow));
 }
 
 /// The record of the pause tree at the sample at `at`, which has `paused` paused transmitters.
@@ -291,7 +303,7 @@ impl<H: RunHosts> Watcher<H> for PauseWatch<'_> {
         self.next
     }
     fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
-        self.sample(now, fabric, |visit| {
+        self.sample(now, fabric, &mut |visit| {
             for flow in hosts.under_way(now) {
                 visit(flow);
             }

@@ -144,37 +144,42 @@ impl<H: RunHosts> Watcher<H> for Recorder<'_> {
     }
 
     fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
+        if self.plan.flows && fabric.ranks().is_some() {
+            hosts.share_progress();
+        }
+        let mut delivered = Vec::new();
+        if self.plan.flows {
+            delivered.extend(hosts.delivered(now));
+        }
+        self.sample(now, fabric, delivered);
+    }
+}
+
+impl Recorder<'_> {
+    /// Takes a sample at `now`. `delivered` has the bytes that have arrived for each flow under way.
+    fn sample<B: Body>(&mut self, now: Time, fabric: &Fabric<B>, delivered: Vec<(u32, u64)>) {
         let priorities = usize::from(fabric.priorities());
         let of_port = |port: &PortId| (0..priorities).map(|priority| fabric.egress(*port, priority)).sum::<u64>();
         let mut lengths: Vec<u64> = self.plan.queues.iter().map(|(_, ports)| ports.iter().map(of_port).sum()).collect();
         if let Some(group) = fabric.ranks() {
             // A rank has the queues of its own switches; the others are empty for it. The group remembers an error.
             let _ = group.sum(&mut lengths);
-            if self.plan.flows {
-                hosts.share_progress();
-            }
         }
         for (queue, bytes) in self.samples.queues.iter_mut().zip(lengths) {
             queue.bytes.push(bytes.try_into().unwrap_or(u32::MAX));
         }
         self.values += self.samples.queues.len();
         let tells = self.events.wants_details();
-        let mut under_way = Vec::new();
-        if self.plan.flows {
-            for (flow, delivered) in hosts.delivered(now) {
-                if tells {
-                    under_way.push((flow, delivered));
-                }
-                let first = self.samples.count;
-                let new = || FlowSamples { flow, first, delivered: Vec::new() };
-                self.flows.entry(flow).or_insert_with(new).delivered.push(delivered);
-                self.values += 1;
-            }
+        for (flow, delivered) in &delivered {
+            let first = self.samples.count;
+            let new = || FlowSamples { flow: *flow, first, delivered: Vec::new() };
+            self.flows.entry(*flow).or_insert_with(new).delivered.push(*delivered);
+            self.values += 1;
         }
         if tells {
             let queue_bytes = self.samples.queues.iter().filter_map(|queue| queue.bytes.last().copied()).collect();
             // The run stops at the next progress event if the listener cancels it here.
-            let _ = self.events.tell(RunEvent::Sample { time: now, queue_bytes, delivered: under_way });
+            let _ = self.events.tell(RunEvent::Sample { time: now, queue_bytes, delivered });
         }
         self.tell_drops(now, fabric);
         self.samples.count += 1;

@@ -99,6 +99,17 @@ impl<E: PartitionedHosts> Watcher<E> for Watchdog<'_> {
     }
 
     fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<E>>, _endpoint: &mut E) {
+        self.check(now, fabric);
+    }
+
+    fn acts(&self) -> bool {
+        !self.is_at_rest
+    }
+}
+
+impl Watchdog<'_> {
+    /// Checks all queues at `now`.
+    fn check<B: Body>(&mut self, now: Time, fabric: &mut Fabric<B>) {
         let mut at_work = false;
         for queue in &mut self.queues {
             let (port, priority) = (queue.port, queue.priority);
@@ -146,9 +157,5 @@ impl<E: PartitionedHosts> Watcher<E> for Watchdog<'_> {
         self.is_at_rest = !at_work && hops == self.hops;
         self.hops = hops;
         self.next = now.saturating_add(self.settings.interval);
-    }
-
-    fn acts(&self) -> bool {
-        !self.is_at_rest
     }
 }

@@ -113,8 +113,7 @@ impl<B: Body> Fabric<B> {
         for stage in self.partitions.iter().flat_map(|partition| partition.stages()) {
             stage.results(self.now(), &mut results);
         }
-        results.sort_unstable();
-        results
+        sorted(results)
     }
 
     /// Calls `change` with the guard of a switch; `None` if another rank simulates the switch.
@@ -128,4 +127,10 @@ impl<B: Body> Fabric<B> {
         let number = self.topology.port_in_node(port) as usize;
         self.guard_of(self.topology.port(port).node, |guard| change(guard, number))
     }
+}
+
+/// The results in order of time.
+pub(super) fn sorted(mut results: Vec<ProbeResult>) -> Vec<ProbeResult> {
+    results.sort_unstable();
+    results
 }

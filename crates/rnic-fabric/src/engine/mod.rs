@@ -300,11 +300,16 @@ impl<B: Body> Fabric<B> {
             .flat_map(|partition| &mut partition.links.ended_pauses)
             .flat_map(|ended| ended.drain(..));
         let mut ended: Vec<Pause> = ended.collect();
-        ended.sort_by_key(|pause| self.topology.port(pause.port).node);
+        sort_by_node(&mut ended, &self.topology);
         let room = log.max.saturating_sub(log.ended.len()).min(ended.len());
         log.left_out += (ended.len() - room) as u64;
         log.ended.extend(ended.into_iter().take(room));
     }
+}
+
+/// Sorts pauses by the node whose transmitter was paused. The pauses of a node keep their order.
+fn sort_by_node(pauses: &mut [Pause], topology: &Topology) {
+    pauses.sort_by_key(|pause| topology.port(pause.port).node);
 }
 
 /// Whether several threads should simulate the window of simulated time up to `end`. This is so if at least two

@@ -273,7 +273,7 @@ impl<B: Body> Fabric<B> {
         for message in messages {
             self.add_state(&mut Reader::new(&message), &mut collected).ok_or_else(|| group.fail("counters"))?;
         }
-        collected.probe_results.sort_unstable();
+        collected.probe_results = super::faults::sorted(collected.probe_results);
         if let Some(ranks) = &mut self.ranks {
             ranks.collected = Some(collected);
         }

@@ -3,17 +3,20 @@
 use super::records::{port_records, totals};
 use crate::dead::Deaths;
 use crate::events::{Listener, MeshProbe};
-use crate::host::{RunHosts, Stop};
+use crate::host::{HostTotals, RunHosts, Stop};
 use crate::pauses::{MAX_PAUSES, PauseWatch};
 use crate::resolve::Resolved;
 use crate::storm::Storms;
 use crate::watch::Recorder;
 use crate::watchdog::Watchdog;
 use rnic_fabric::{Body, BodyOf, Cause, Ending, Fabric, PortId, ProbeResult, Watcher, pause_tree};
-use rnic_run::{PortRecord, RunOutput, RunStatus, Totals, Truncation};
+use rnic_run::{FlowLog, PortRecord, RunOutput, RunStatus, Totals, Truncation, WatchdogRecord};
 use rnic_transport::Time;
 
 /// Simulates the hosts on the fabric until all flows have finished or the run's `duration` is over.
+///
+/// The parts before and after the simulation depend on the type of packets only, so they are functions of their own:
+/// this function is compiled for each pair of a loss recovery and a congestion control.
 pub(super) fn run_hosts<H: RunHosts>(
     fabric: &mut Fabric<BodyOf<H>>, resolved: &Resolved, hosts: &mut H, events: &dyn Listener,
 ) -> RunOutput {
@@ -21,86 +24,131 @@ pub(super) fn run_hosts<H: RunHosts>(
     if let Some(group) = fabric.ranks().cloned() {
         hosts.join_ranks(group);
     }
-    let mut recorder = resolved.watch.as_ref().map(|plan| Recorder::new(plan, events));
-    let mut storms = Storms::new(&resolved.storms);
-    let mut pauses = resolved.watch_pauses.map(|(start, interval)| PauseWatch::new(start, interval, events));
-    if pauses.is_some() {
-        fabric.log_pauses(MAX_PAUSES);
-    }
-    let faults = &resolved.faults;
-    if faults.guards_switches() {
-        fabric.guard_switches();
-        faults.drops.iter().for_each(|(port, every)| fabric.drop_every(*port, *every));
-    }
-    faults.receivers.iter().for_each(|(host, spec)| fabric.set_receiver(*host, *spec));
-    if !faults.probes.is_empty() {
-        fabric.set_probes(faults.probes.clone());
-    }
-    let mut deaths = Deaths::new(&faults.dead);
-    let mut watchdog =
-        faults.watchdog.as_ref().map(|settings| Watchdog::new(settings, &resolved.topology, fabric.priorities()));
-    let mut watchers: Vec<&mut dyn Watcher<_>> = vec![&mut storms, &mut deaths];
+    let mut observers = Observers::prepare(fabric, resolved, events);
+    let Observers { storms, deaths, watchdog, pauses, recorder } = &mut observers;
+    let mut watchers: Vec<&mut dyn Watcher<_>> = vec![storms, deaths];
     watchers.extend(watchdog.as_mut().map(|watchdog| watchdog as &mut dyn Watcher<_>));
     watchers.extend(pauses.as_mut().map(|watch| watch as &mut dyn Watcher<_>));
     watchers.extend(recorder.as_mut().map(|recorder| recorder as &mut dyn Watcher<_>));
     let ending = fabric.run_watched(hosts, &mut watchers, until);
-    let end = fabric.now();
-    fabric.close_counters(end);
+    fabric.close_counters(fabric.now());
     match fabric.collect().and_then(|is_root| hosts.collect().map(|()| is_root)) {
         Ok(true) => {}
         // Rank 0 has the results.
         Ok(false) => return RunOutput { status: RunStatus::Completed, ..RunOutput::not_started(String::new()) },
         Err(error) => return RunOutput::not_started(error.to_string()),
     }
-    if let Some(recorder) = &mut recorder {
-        recorder.tell_drops(end, fabric);
+    let totals = hosts.totals();
+    let (stop, unfinished) = (hosts.stop(), hosts.unfinished());
+    let outcome = Outcome { ending, stop, unfinished, totals, flows: hosts.take_records() };
+    observers.conclude(fabric, resolved, outcome, events)
+}
+
+/// How a simulation ended, and what its hosts counted.
+struct Outcome {
+    ending: Ending,
+    stop: Option<Stop>,
+    /// Number of flows that have started and not finished.
+    unfinished: u64,
+    totals: HostTotals,
+    flows: FlowLog,
+}
+
+/// What observes a simulation, or acts on it at certain times.
+struct Observers<'r> {
+    storms: Storms<'r>,
+    deaths: Deaths<'r>,
+    watchdog: Option<Watchdog<'r>>,
+    pauses: Option<PauseWatch<'r>>,
+    recorder: Option<Recorder<'r>>,
+}
+
+impl<'r> Observers<'r> {
+    /// Sets up the faults of the run on the fabric, and makes the observers that the run needs.
+    fn prepare<B: Body>(fabric: &mut Fabric<B>, resolved: &'r Resolved, events: &'r dyn Listener) -> Observers<'r> {
+        let recorder = resolved.watch.as_ref().map(|plan| Recorder::new(plan, events));
+        let pauses = resolved.watch_pauses.map(|(start, interval)| PauseWatch::new(start, interval, events));
+        if pauses.is_some() {
+            fabric.log_pauses(MAX_PAUSES);
+        }
+        let faults = &resolved.faults;
+        if faults.guards_switches() {
+            fabric.guard_switches();
+            faults.drops.iter().for_each(|(port, every)| fabric.drop_every(*port, *every));
+        }
+        faults.receivers.iter().for_each(|(host, spec)| fabric.set_receiver(*host, *spec));
+        if !faults.probes.is_empty() {
+            fabric.set_probes(faults.probes.clone());
+        }
+        let watchdog =
+            faults.watchdog.as_ref().map(|settings| Watchdog::new(settings, &resolved.topology, fabric.priorities()));
+        let (storms, deaths) = (Storms::new(&resolved.storms), Deaths::new(&faults.dead));
+        Observers { storms, deaths, watchdog, pauses, recorder }
     }
-    let ports = port_records(fabric);
-    let totals = totals(fabric, &ports, hosts.totals());
-    let status = accounts(resolved, &totals)
-        .map_or_else(|| status(fabric, ending, hosts.stop(), hosts.unfinished(), end), RunStatus::Failed);
-    let flows = hosts.take_records();
-    let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
-    let mut warnings = resolved.warnings.clone();
-    let dropped = dropped_despite_pfc(resolved.fabric.switch.buffer.lossless_priorities(), &ports);
-    if dropped > 0 {
-        warnings.push(format!("PFC did not prevent loss: {dropped} packets were dropped"));
+
+    /// The output of the run: counters, records, the status and warnings.
+    fn conclude<B: Body>(
+        self, fabric: &mut Fabric<B>, resolved: &Resolved, outcome: Outcome, events: &dyn Listener,
+    ) -> RunOutput {
+        let Observers { watchdog, pauses, mut recorder, .. } = self;
+        let (end, faults) = (fabric.now(), &resolved.faults);
+        if let Some(recorder) = &mut recorder {
+            recorder.tell_drops(end, fabric);
+        }
+        let ports = port_records(fabric);
+        let totals = totals(fabric, &ports, outcome.totals);
+        let flows = outcome.flows;
+        let status = accounts(resolved, &totals)
+            .map_or_else(|| status(fabric, outcome.ending, outcome.stop, outcome.unfinished, end), RunStatus::Failed);
+        let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
+        let mut warnings = resolved.warnings.clone();
+        let dropped = dropped_despite_pfc(resolved.fabric.switch.buffer.lossless_priorities(), &ports);
+        if dropped > 0 {
+            warnings.push(format!("PFC did not prevent loss: {dropped} packets were dropped"));
+        }
+        let interrupted = status == RunStatus::Interrupted;
+        let truncated =
+            (outcome.ending == Ending::TimeUp || interrupted).then_some(Truncation { at: end, not_started: None });
+        if truncated.is_some() {
+            warnings.extend(
+                cycle_of_pauses(fabric).map(|ports| format!("a cycle of pauses at the end of the run: {ports}")),
+            );
+        }
+        let pauses = pauses.map(|watch| watch.finish(fabric, end, truncated.is_some(), &flows, &mut warnings));
+        let samples = recorder.map(|recorder| recorder.finish(&flows, &mut warnings));
+        let of_nics = faults.nic_watchdogs.iter().copied().filter(|record| record.detected < end);
+        let found = of_nics.chain(watchdog.into_iter().flat_map(|watchdog| watchdog.finish(fabric)));
+        RunOutput {
+            status,
+            offered: flows.len() as u64,
+            truncated,
+            flows,
+            ports,
+            totals,
+            end,
+            parameters: resolved.parameters.clone(),
+            warnings,
+            pauses,
+            samples,
+            watchdog: in_order_of_detection(found.collect()),
+            meshes: crate::mesh::records(
+                &faults.meshes.0,
+                &faults.meshes.1,
+                &fabric.probe_results(),
+                resolved.host_config.seed,
+                &mut |mesh, ProbeResult { pair, at, rtt }| {
+                    let spec = &faults.probes[pair as usize];
+                    events.probe(MeshProbe { mesh, ends: (spec.src.0, spec.dst.0), at, rtt });
+                },
+            ),
+        }
     }
-    let interrupted = status == RunStatus::Interrupted;
-    let truncated = (ending == Ending::TimeUp || interrupted).then_some(Truncation { at: end, not_started: None });
-    if truncated.is_some() {
-        warnings
-            .extend(cycle_of_pauses(fabric).map(|ports| format!("a cycle of pauses at the end of the run: {ports}")));
-    }
-    let pauses = pauses.map(|watch| watch.finish(fabric, end, truncated.is_some(), &flows, &mut warnings));
-    let samples = recorder.map(|recorder| recorder.finish(&flows, &mut warnings));
-    let of_nics = faults.nic_watchdogs.iter().copied().filter(|record| record.detected < end);
-    let mut found: Vec<_> = of_nics.chain(watchdog.into_iter().flat_map(|watchdog| watchdog.finish(fabric))).collect();
+}
+
+/// What watchdogs found, in order of the time of detection, then of the port.
+fn in_order_of_detection(mut found: Vec<WatchdogRecord>) -> Vec<WatchdogRecord> {
     found.sort_by_key(|record| (record.detected, record.port));
-    RunOutput {
-        status,
-        offered: flows.len() as u64,
-        truncated,
-        flows,
-        ports,
-        totals,
-        end,
-        parameters: resolved.parameters.clone(),
-        warnings,
-        pauses,
-        samples,
-        watchdog: found,
-        meshes: crate::mesh::records(
-            &faults.meshes.0,
-            &faults.meshes.1,
-            &fabric.probe_results(),
-            resolved.host_config.seed,
-            |mesh, ProbeResult { pair, at, rtt }| {
-                let spec = &faults.probes[pair as usize];
-                events.probe(MeshProbe { mesh, ends: (spec.src.0, spec.dst.0), at, rtt });
-            },
-        ),
-    }
+    found
 }
 
 /// Checks that every sent packet was delivered, dropped, lost or is in flight, and that a lossless fabric dropped none.
