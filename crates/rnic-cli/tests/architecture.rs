@@ -13,6 +13,8 @@ struct Package {
     root: PathBuf,
     /// Names of the project's crates on which this crate depends, without development dependencies.
     dependencies: BTreeSet<String>,
+    /// Whether the manifest lacks `publish = false`.
+    published: bool,
 }
 
 fn project() -> PathBuf {
@@ -37,6 +39,7 @@ fn packages() -> Vec<Package> {
             .filter(of_project)
             .map(|dependency| text(&dependency["name"]))
             .collect(),
+        published: package["publish"].is_null(),
     };
     let folders = [project().join("crates"), project().join("python")];
     let all = metadata["packages"].as_array().unwrap().iter();
@@ -364,6 +367,42 @@ fn in_cycles<'a>(arrows: &[&'a (String, String)]) -> Vec<&'a (String, String)> {
     arrows.iter().copied().filter(|(from, to)| reaches(to, from)).collect()
 }
 
+/// The text of ARCHITECTURE.md below the heading `## name`, up to the next heading of this level.
+fn section(name: &str) -> String {
+    let text = std::fs::read_to_string(project().join("ARCHITECTURE.md")).unwrap();
+    let found = text.split("\n## ").find_map(|section| section.strip_prefix(name)?.strip_prefix('\n'));
+    found.unwrap_or_else(|| panic!("ARCHITECTURE.md has no section `{name}`")).to_string()
+}
+
+/// The rows "| crates | interface, part or internal | ... |" of ARCHITECTURE.md state the same as the manifests.
+#[test]
+fn every_crate_is_an_interface_a_part_or_internal() {
+    let text = section("Public interfaces");
+    let mut stated = BTreeMap::new();
+    for line in text.lines() {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let &["", crates, kind @ ("interface" | "part" | "internal"), _, ""] = &cells[..] else { continue };
+        for name in crates.split(", ") {
+            let before = stated.insert(name.trim_matches('`').to_string(), kind);
+            assert_eq!(before, None, "{name} has two rows");
+        }
+    }
+    let packages = packages();
+    let names: Vec<&String> = packages.iter().map(|package| &package.name).collect();
+    assert_eq!(stated.keys().collect::<Vec<_>>(), names, "crates in ARCHITECTURE.md, and crates of the workspace");
+    for package in &packages {
+        let kind = stated[&package.name];
+        assert_eq!(
+            package.published,
+            kind != "internal",
+            "{}: ARCHITECTURE.md says {kind}; `publish = false` belongs to internal crates",
+            package.name
+        );
+        let hidden = package.dependencies.iter().find(|other| stated[*other] == "internal");
+        assert!(!package.published || hidden.is_none(), "{} is published and uses {hidden:?}", package.name);
+    }
+}
+
 #[test]
 fn crates_depend_on_each_other_one_way() {
     let packages = packages();
@@ -376,7 +415,7 @@ fn crates_depend_on_each_other_one_way() {
     let cycles = in_cycles(&arrows.iter().collect::<Vec<_>>());
     assert!(cycles.is_empty(), "dependencies between crates form cycles: {cycles:?}");
     // This loop checks the sentence of ARCHITECTURE.md: "A crate uses only crates above it."
-    let text = std::fs::read_to_string(project().join("ARCHITECTURE.md")).unwrap();
+    let text = section("Crates");
     let rows: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     let row = |name: &str| rows.iter().position(|row| *row == name);
     let absent: Vec<&String> =
