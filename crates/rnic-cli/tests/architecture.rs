@@ -1,5 +1,6 @@
 //! Tests that dependencies have no cycles, neither between the project's crates nor between the top-level modules of a
-//! crate. An "arrow" is a use of one module by another.
+//! crate, and that ARCHITECTURE.md and the other pages about the project state the same as the manifests. An "arrow" is
+//! a use of one module by another.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -458,6 +459,23 @@ fn top_level_modules_use_each_other_one_way() {
         "top-level modules use each other in cycles; move what both need into a module below both:\n  {}",
         faults.join("\n  ")
     );
+}
+
+/// A release changes the version at four places.
+#[test]
+fn citation_changelog_and_security_policy_have_the_version_of_the_workspace() {
+    let version = env!("CARGO_PKG_VERSION");
+    let minor = version.rsplit_once('.').unwrap().0;
+    let places = [
+        ("CITATION.cff", format!("\nversion: {version}\n")),
+        ("CHANGELOG.md", format!("\n## [{version}] - ")),
+        ("SECURITY.md", format!("| the latest release ({minor}) | yes |")),
+        ("README.md", format!("**This is version {minor}**")),
+    ];
+    for (file, text) in places {
+        let found = std::fs::read_to_string(project().join(file)).unwrap().contains(&text);
+        assert!(found, "{file} lacks {text:?}, the version of Cargo.toml");
+    }
 }
 
 /// A file of `tests/` that `tests/main.rs` does not name would be neither compiled nor run.
