@@ -406,6 +406,11 @@ pub(crate) struct ReproduceArgs {
     #[arg(long)]
     pub(crate) fresh: bool,
 
+    /// Also record the verdicts as data for the documentation: a file, or a folder for PAPER.json. Experiments that are
+    /// not rerun keep their rows in the file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+
     /// Do not print progress or the names of the files written
     #[arg(long)]
     pub(crate) quiet: bool,

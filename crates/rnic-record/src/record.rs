@@ -278,7 +278,8 @@ impl Record {
     /// # Errors
     /// One sentence with the path if the file cannot be read or is not a record.
     pub fn read(path: &Path) -> Result<Record, String> {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
+        let text =
+            std::fs::read_to_string(path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
         Record::from_text(&text).map_err(|why| format!("`{}` is no record: {why}", path.display()))
     }
 
@@ -330,8 +331,13 @@ mod tests {
     fn a_record_is_read_as_it_was_written_and_has_a_line_per_row() {
         let text = record().to_text();
         assert_eq!(Record::from_text(&text), Ok(record()), "{text}");
-        assert!(text.contains("\n        [\"a \\\"quoted\\\"\", [6.47, 6.46, 6.49]],\n        [\"b\", null]\n"), "{text}");
-        assert!(text.contains("\n        {\"name\": \"rate\", \"decimals\": 2, \"suffix\": \" GB/s\", \"right\": true}\n"));
+        assert!(
+            text.contains("\n        [\"a \\\"quoted\\\"\", [6.47, 6.46, 6.49]],\n        [\"b\", null]\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\n        {\"name\": \"rate\", \"decimals\": 2, \"suffix\": \" GB/s\", \"right\": true}\n")
+        );
         let empty = Record::default();
         assert_eq!(Record::from_text(&empty.to_text()), Ok(empty));
     }
