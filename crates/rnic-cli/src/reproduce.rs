@@ -41,7 +41,7 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
         let quick = if arguments.quick { "-quick" } else { "" };
         PathBuf::from("out/reproduce").join(format!("{}{quick}", study.name))
     });
-    let recorded = arguments.record.as_deref().map(|to| Recorded::at(to, study.name)).transpose()?;
+    let recorded = arguments.record.as_deref().map(|to| Recorded::at(to, study.name, arguments.quick)).transpose()?;
     let runs = folder.join("runs");
     if arguments.list {
         return list(&plan, &runs, threads);
@@ -98,9 +98,13 @@ pub(crate) struct Recorded {
 impl Recorded {
     /// The file `to` or, in the folder `to`, the file of the study with this name. A file that is no record is an error
     /// before anything is simulated.
-    pub(crate) fn at(to: &Path, name: &str) -> Result<Recorded, CliError> {
+    pub(crate) fn at(to: &Path, name: &str, quick: bool) -> Result<Recorded, CliError> {
         let path = if to.is_dir() { to.join(format!("{name}.json")) } else { to.to_path_buf() };
         let earlier = if path.exists() { Some(Record::read(&path).map_err(CliError::Input)?) } else { None };
+        if earlier.as_ref().is_some_and(|earlier| earlier.quick != quick) {
+            let message = "results of --quick and of full runs are not recorded in the same file";
+            return Err(CliError::Input(format!("`{}`: {message}", path.display())));
+        }
         Ok(Recorded { path, earlier })
     }
 }
@@ -196,13 +200,16 @@ mod tests {
     #[test]
     fn a_record_goes_into_a_file_or_a_folder() {
         let folder = tempfile::tempdir().unwrap();
-        let recorded = Recorded::at(folder.path(), "irn").unwrap();
+        let recorded = Recorded::at(folder.path(), "irn", false).unwrap();
         assert_eq!((recorded.path, recorded.earlier), (folder.path().join("irn.json"), None));
         let file = folder.path().join("a.json");
-        assert_eq!(Recorded::at(&file, "irn").unwrap().path, file);
+        assert_eq!(Recorded::at(&file, "irn", false).unwrap().path, file);
         std::fs::write(&file, "{}").unwrap();
-        let error = Recorded::at(&file, "irn").err().unwrap().to_string();
+        let error = Recorded::at(&file, "irn", false).err().unwrap().to_string();
         assert!(error.contains("a.json") && error.contains("schema"), "{error}");
+        Record::default().write(&file).unwrap();
+        let error = Recorded::at(&file, "irn", true).err().unwrap().to_string();
+        assert!(error.contains("--quick"), "{error}");
     }
 
     #[test]

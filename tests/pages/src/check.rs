@@ -129,6 +129,9 @@ const BETWEEN: [&str; 22] = [
     "is", "were", "lie", "which", "that", "other", "others", "measured", "and",
 ];
 
+/// Words before a number that is a name and no count.
+const LABELS: [&str; 6] = ["figure", "figures", "section", "sections", "table", "decision"];
+
 /// A sentence for each number outside markers that counts verdicts: "33 inside", "22 rows are outside", "177 metrics".
 ///
 /// # Errors
@@ -157,7 +160,10 @@ pub fn counts(page: &Page) -> Result<Vec<String>, Vec<String>> {
     let ends = |word: &str| word.ends_with(['.', ';', ':', '!', '?', '|']);
     let mut found = Vec::new();
     for (index, word) in words.iter().enumerate().filter(|(_, word)| is_number(word)) {
-        if ends(word) {
+        // "Figures 1 and 2 are inside" counts nothing.
+        let before = words[..index].iter().rev().take(4).take_while(|word| !ends(word));
+        let is_label = before.into_iter().any(|word| LABELS.contains(&plain(word).as_str()));
+        if ends(word) || is_label {
             continue;
         }
         let next = words.get(index + 1).copied().unwrap_or("");
@@ -204,6 +210,7 @@ mod tests {
             "We compare <!--=irn.rows-->177<!--/--> metrics, <!--=irn.inside-->1<!--/--> are inside.",
             "A queue of 100 KB is inside the buffer.",
             "The load is 70. Inside the switch nothing changes.",
+            "The rows of figures 1 and 2 are inside the range, and figure 9 is outside.",
             "| 177 metrics | 114 inside |",
             "```text\n114 inside\n```",
             "<!-- generated: irn/summary -->\n114 inside\n<!-- end -->",

@@ -104,7 +104,7 @@ fn checked_document(parameters: Parameters, checked: &[Checked], coverage: &Cove
 /// `rnic reproduce hardware`: co-simulates IRN's blocks, synthesises them, and prints the tables.
 pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
     refuse(arguments)?;
-    let recorded = arguments.record.as_deref().map(|to| Recorded::at(to, STUDY)).transpose()?;
+    let recorded = arguments.record.as_deref().map(|to| Recorded::at(to, STUDY, arguments.quick)).transpose()?;
     let steps = if arguments.quick { STEPS.1 } else { STEPS.0 };
     let parameters = Parameters::default();
     let published = Parameters { logic: Logic::Published, ..parameters };
