@@ -1,8 +1,8 @@
 //! Benchmark of the simulator on fabrics of 54 hosts to tens of thousands of hosts: set-up time, packet-hops per second
 //! and memory.
 //!
-//! `cargo bench -p rnic-sim --bench scale` prints the tables of `docs/performance.md`. A packet-hop is a transmission
-//! of a data or control packet on a link. Each measurement is a separate process, so that its peak memory is the memory
+//! `cargo bench -p rnic-sim --bench scale` prints the tables of `docs/performance-tables.md`. A packet-hop is the
+//! transmission of a data or control packet on a link. Each measurement is a separate process, so that its peak memory is the memory
 //! of one case. Measurements with different numbers of threads alternate, so that other programs disturb all of them
 //! alike. Arguments after `--`:
 //!
