@@ -1,18 +1,21 @@
 //! Tests that dependencies have no cycles, neither between the project's crates nor between the top-level modules of a
-//! crate. An "arrow" is a use of one module by another.
+//! crate, and that ARCHITECTURE.md and the other pages about the project state the same as the manifests. An "arrow" is
+//! a use of one module by another.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A crate in the folder `crates/`.
+/// A crate of the folders `crates/` and `python/`.
 struct Package {
     name: String,
-    /// Root file of the crate: its `lib.rs`, or `main.rs` if there is no `lib.rs`.
+    /// Root file of the crate: the root of its library if it has one, otherwise of its program.
     root: PathBuf,
     /// Names of the project's crates on which this crate depends, without development dependencies.
     dependencies: BTreeSet<String>,
+    /// Whether the manifest lacks `publish = false`.
+    published: bool,
 }
 
 fn project() -> PathBuf {
@@ -27,27 +30,40 @@ fn packages() -> Vec<Package> {
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_string();
     let of_project = |dependency: &&Value| dependency["path"].is_string() && dependency["kind"] != "dev";
-    let package = |package: &Value| {
-        let targets = package["targets"].as_array().unwrap();
-        let kind = |kind: &str| targets.iter().find(|target| target["kind"] == serde_json::json!([kind]));
-        let root = kind("lib").or(kind("bin"))?;
-        Some(Package {
-            name: text(&package["name"]),
-            root: PathBuf::from(text(&root["src_path"])),
-            dependencies: package["dependencies"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .filter(of_project)
-                .map(|dependency| text(&dependency["name"]))
-                .collect(),
-        })
+    let package = |package: &Value| Package {
+        name: text(&package["name"]),
+        root: root_file(package).unwrap_or_else(|error| panic!("{error}")),
+        dependencies: package["dependencies"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(of_project)
+            .map(|dependency| text(&dependency["name"]))
+            .collect(),
+        published: package["publish"].is_null(),
     };
-    let crates = project().join("crates");
-    let all = metadata["packages"].as_array().unwrap().iter().filter_map(package);
-    let mut packages: Vec<Package> = all.filter(|package| package.root.starts_with(&crates)).collect();
+    let folders = [project().join("crates"), project().join("python")];
+    let all = metadata["packages"].as_array().unwrap().iter();
+    let of_folders = all
+        .filter(|package| folders.iter().any(|folder| Path::new(&text(&package["manifest_path"])).starts_with(folder)));
+    let mut packages: Vec<Package> = of_folders.map(package).collect();
     packages.sort_by(|a, b| a.name.cmp(&b.name));
     packages
+}
+
+/// The root file of a package of `cargo metadata`. A library may be of several kinds, such as `["rlib", "staticlib"]`.
+fn root_file(package: &Value) -> Result<PathBuf, String> {
+    let targets = package["targets"].as_array().map_or(&[][..], Vec::as_slice);
+    let of_kind = |kinds: &[&str]| {
+        let is = |target: &&Value| {
+            let of_target = target["kind"].as_array().map_or(&[][..], Vec::as_slice);
+            of_target.iter().any(|kind| kind.as_str().is_some_and(|kind| kinds.contains(&kind)))
+        };
+        targets.iter().find(is)
+    };
+    let root = of_kind(&["lib", "rlib", "dylib", "cdylib", "staticlib", "proc-macro"]).or(of_kind(&["bin"]));
+    let path = root.and_then(|root| root["src_path"].as_str());
+    path.map(PathBuf::from).ok_or_else(|| format!("{}: has neither a library nor a program to read", package["name"]))
 }
 
 /// A token of Rust source with its line, counted from 1. Comments, literals and lifetimes are no tokens.
@@ -352,6 +368,42 @@ fn in_cycles<'a>(arrows: &[&'a (String, String)]) -> Vec<&'a (String, String)> {
     arrows.iter().copied().filter(|(from, to)| reaches(to, from)).collect()
 }
 
+/// The text of ARCHITECTURE.md below the heading `## name`, up to the next heading of this level.
+fn section(name: &str) -> String {
+    let text = std::fs::read_to_string(project().join("ARCHITECTURE.md")).unwrap();
+    let found = text.split("\n## ").find_map(|section| section.strip_prefix(name)?.strip_prefix('\n'));
+    found.unwrap_or_else(|| panic!("ARCHITECTURE.md has no section `{name}`")).to_string()
+}
+
+/// The rows "| crates | interface, part or internal | ... |" of ARCHITECTURE.md state the same as the manifests.
+#[test]
+fn every_crate_is_an_interface_a_part_or_internal() {
+    let text = section("Public interfaces");
+    let mut stated = BTreeMap::new();
+    for line in text.lines() {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let &["", crates, kind @ ("interface" | "part" | "internal"), _, ""] = &cells[..] else { continue };
+        for name in crates.split(", ") {
+            let before = stated.insert(name.trim_matches('`').to_string(), kind);
+            assert_eq!(before, None, "{name} has two rows");
+        }
+    }
+    let packages = packages();
+    let names: Vec<&String> = packages.iter().map(|package| &package.name).collect();
+    assert_eq!(stated.keys().collect::<Vec<_>>(), names, "crates in ARCHITECTURE.md, and crates of the workspace");
+    for package in &packages {
+        let kind = stated[&package.name];
+        assert_eq!(
+            package.published,
+            kind != "internal",
+            "{}: ARCHITECTURE.md says {kind}; `publish = false` belongs to internal crates",
+            package.name
+        );
+        let hidden = package.dependencies.iter().find(|other| stated[*other] == "internal");
+        assert!(!package.published || hidden.is_none(), "{} is published and uses {hidden:?}", package.name);
+    }
+}
+
 #[test]
 fn crates_depend_on_each_other_one_way() {
     let packages = packages();
@@ -364,21 +416,42 @@ fn crates_depend_on_each_other_one_way() {
     let cycles = in_cycles(&arrows.iter().collect::<Vec<_>>());
     assert!(cycles.is_empty(), "dependencies between crates form cycles: {cycles:?}");
     // This loop checks the sentence of ARCHITECTURE.md: "A crate uses only crates above it."
-    let text = std::fs::read_to_string(project().join("ARCHITECTURE.md")).unwrap();
+    let text = section("Crates");
     let rows: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     let row = |name: &str| rows.iter().position(|row| *row == name);
+    let absent: Vec<&String> =
+        packages.iter().map(|package| &package.name).filter(|name| row(name).is_none()).collect();
+    assert!(absent.is_empty(), "the table of ARCHITECTURE.md lacks crates: {absent:?}");
     let upward = arrows.iter().filter(|(from, to)| row(from).zip(row(to)).is_some_and(|(from, to)| from < to));
     let upward: Vec<&(String, String)> = upward.collect();
     assert!(upward.is_empty(), "crates use crates below them in the table of ARCHITECTURE.md: {upward:?}");
 }
 
+/// Crates whose top-level modules still use each other in cycles, with the number of arrows inside these cycles on the
+/// stated day. The number may only fall: whoever removes an arrow writes the new number here, and whoever removes the
+/// last one removes the line. Other crates have none.
+const KNOWN_CYCLES: [(&str, usize); 2] = [
+    ("rnic-ibverbs", 47), // 2026-11-26: 11 modules around `context`, and `entry` and `trace`
+    ("rnic-rdmacm", 12),  // 2026-11-26: `channel`, `device`, `event`, `id`, `qp`
+];
+
 #[test]
 fn top_level_modules_use_each_other_one_way() {
+    let packages = packages();
+    let absent = KNOWN_CYCLES.iter().find(|(name, _)| packages.iter().all(|package| package.name != *name));
+    assert_eq!(absent, None, "KNOWN_CYCLES names a crate that does not exist");
     let mut faults = Vec::new();
-    for package in packages() {
+    for package in packages {
         let modules = Modules::of_crate(&package.root);
-        for arrow in in_cycles(&modules.arrows.keys().collect::<Vec<_>>()) {
-            faults.push(format!("{}: {} -> {} ({})", package.name, arrow.0, arrow.1, modules.arrows[arrow]));
+        let keys: Vec<&(String, String)> = modules.arrows.keys().collect();
+        let found = in_cycles(&keys);
+        let known = KNOWN_CYCLES.iter().find(|(name, _)| package.name == *name).map_or(0, |(_, count)| *count);
+        if found.len() < known {
+            faults.push(format!("{}: {} arrows, write this number into KNOWN_CYCLES", package.name, found.len()));
+        } else if found.len() > known {
+            faults.push(format!("{}: {} arrows, at most {known} are accepted:", package.name, found.len()));
+            let line = |arrow: &&(String, String)| format!("  {} -> {} ({})", arrow.0, arrow.1, modules.arrows[*arrow]);
+            faults.extend(found.iter().map(line));
         }
     }
     assert!(
@@ -386,6 +459,23 @@ fn top_level_modules_use_each_other_one_way() {
         "top-level modules use each other in cycles; move what both need into a module below both:\n  {}",
         faults.join("\n  ")
     );
+}
+
+/// A release changes the version at four places.
+#[test]
+fn citation_changelog_and_security_policy_have_the_version_of_the_workspace() {
+    let version = env!("CARGO_PKG_VERSION");
+    let minor = version.rsplit_once('.').unwrap().0;
+    let places = [
+        ("CITATION.cff", format!("\nversion: {version}\n")),
+        ("CHANGELOG.md", format!("\n## [{version}] - ")),
+        ("SECURITY.md", format!("| the latest release ({minor}) | yes |")),
+        ("README.md", format!("**This is version {minor}**")),
+    ];
+    for (file, text) in places {
+        let found = std::fs::read_to_string(project().join(file)).unwrap().contains(&text);
+        assert!(found, "{file} lacks {text:?}, the version of Cargo.toml");
+    }
 }
 
 /// A file of `tests/` that `tests/main.rs` does not name would be neither compiled nor run.
@@ -448,6 +538,19 @@ fn the_scan_finds_paths_and_leaves_out_comments_and_tests() {
         ("crate::k", 12),
     ];
     assert_eq!(found, expected.map(|(path, line)| (path.to_string(), line)));
+}
+
+#[test]
+fn the_root_file_of_a_library_of_any_kind_is_found() {
+    let package = |kinds: &[&str]| {
+        let target = |kind: &&str| serde_json::json!({"kind": kind.split('+').collect::<Vec<_>>(), "src_path": *kind});
+        serde_json::json!({"name": "a", "targets": kinds.iter().map(target).collect::<Vec<_>>()})
+    };
+    assert_eq!(root_file(&package(&["custom-build", "rlib+staticlib"])), Ok("rlib+staticlib".into()));
+    assert_eq!(root_file(&package(&["cdylib"])), Ok("cdylib".into()));
+    assert_eq!(root_file(&package(&["bin", "lib"])), Ok("lib".into()));
+    assert_eq!(root_file(&package(&["test", "bin"])), Ok("bin".into()));
+    assert!(root_file(&package(&["test", "bench"])).unwrap_err().contains("neither a library nor a program"));
 }
 
 #[test]

@@ -72,8 +72,3 @@ pub use rnic_verbs::{
     GRH_LEN, Limits, Notify, Opcode, Qpn, Recipient, SendFlags, SendOp, SendRequest, Service, Sge, Source, State,
     Status, Verbs, VerbsError, WindowKind,
 };
-
-/// The Rust example of the README compiles and runs as a documentation test.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

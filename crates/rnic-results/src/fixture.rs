@@ -293,7 +293,7 @@ pub fn study() -> Study {
         neutral: false,
         title: "The IRN paper, reproduced".into(),
         command: "rnic reproduce irn --seeds 5".into(),
-        version: "0.1.0".into(),
+        version: "0.2.0".into(),
         facts: vec![("seeds".into(), "1 to 5".into())],
         introduction: vec!["Every experiment of the paper with `k = 6`, five seeds each.".into()],
         verdicts: vec![

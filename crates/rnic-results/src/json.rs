@@ -22,11 +22,11 @@ impl ScenarioSummary {
     ///     title: "An example".into(),
     ///     name: "example".into(),
     ///     seed: 1,
-    ///     version: "0.1.0",
+    ///     version: "0.2.0",
     ///     runs: Vec::new(),
     ///     not_started: Vec::new(),
     /// };
-    /// let text = r#"{"scenario":"example","seed":1,"version":"0.1.0","runs":[]}"#;
+    /// let text = r#"{"scenario":"example","seed":1,"version":"0.2.0","runs":[]}"#;
     /// assert_eq!(summary.to_json(false).to_string(), text);
     /// ```
     pub fn to_json(&self, with_timing: bool) -> Value {
