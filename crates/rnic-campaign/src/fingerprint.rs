@@ -70,6 +70,13 @@ impl Fingerprint {
         format!("{:032x}", hash(&self.parts))
     }
 
+    /// The hash of the run's settings alone, without the program, as 32 hexadecimal digits. It stays the same when only
+    /// the code changes.
+    pub fn settings(&self) -> String {
+        let parts: Vec<&(String, u128)> = self.parts.iter().filter(|(name, _)| name != "program").collect();
+        format!("{:032x}", hash(&parts))
+    }
+
     /// Names of the parts in which `other` differs from this fingerprint.
     pub fn differences<'f>(&self, other: &'f Fingerprint) -> Vec<&'f str> {
         let differs = |part: &&(String, u128)| !self.parts.contains(part);

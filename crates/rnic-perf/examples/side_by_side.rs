@@ -17,11 +17,14 @@ use rnic_endpoint::Security;
 use rnic_netns::Pair;
 use rnic_perf::raw::{self, Case, Mode};
 use rnic_perf::{Amount, FaultPlan, Op, PerfError, Plan, ServeOptions, run, serve};
+use rnic_record::{Column, Record, Table, cells};
 use rnic_transport::Time;
 use rnic_verbs::Service;
-use std::collections::BTreeMap;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::AtomicBool;
 
@@ -53,6 +56,9 @@ struct Arguments {
     /// Also print counters of both sides for each measurement: calls that sent packets, packets, retransmissions
     #[arg(long)]
     counters: bool,
+    /// File into which the results are also recorded, for `cargo run -p rnic-pages`
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Measure only the lines whose names contain this text
     #[arg(long, default_value = "")]
     only: String,
@@ -376,7 +382,8 @@ fn cpu_seconds() -> Result<f64, Box<dyn Error>> {
     Ok(seconds)
 }
 
-fn between(arguments: &Arguments, mtu: u32) -> Result<(), Box<dyn Error>> {
+/// Measures everything with one MTU and prints it; returns the results by name.
+fn between(arguments: &Arguments, mtu: u32) -> Result<BTreeMap<String, Series>, Box<dyn Error>> {
     let pair = Pair::new(mtu)?;
     let listen = |port| pair.b.run(|| TcpListener::bind(SocketAddr::new(SERVER, port)));
     let (rnic, plain) = (listen(RNIC)?, listen(RAW)?);
@@ -401,12 +408,62 @@ fn between(arguments: &Arguments, mtu: u32) -> Result<(), Box<dyn Error>> {
         let (low, high) = (series.values[0], series.values[series.values.len() - 1]);
         println!("  {:<62} {median:>9.3} {:<7} ({low:.3} to {high:.3})", &name[2..], series.unit);
     }
+    Ok(bench.series)
+}
+
+/// The tables of a record: the first character of a name in the output, and the table of the names that begin with it.
+const TABLES: [(&str, &str, &str); 7] = [
+    ("1", "bandwidth", "1 MiB, GB/s"),
+    ("2", "bandwidth", "1 MiB, GB/s"),
+    ("3", "bandwidth", "1 MiB, GB/s"),
+    ("4", "rate", "64 B, million messages/s"),
+    ("5", "latency", "64 B, us"),
+    ("6", "sizes", "IRN Write, GB/s"),
+    ("7", "cpu", "CPU time of both sides, s/GB"),
+];
+
+/// Records the results, a column for each MTU.
+fn record(arguments: &Arguments, all: &[(u32, BTreeMap<String, Series>)]) -> Record {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let command = format!("cargo run --release -p rnic-perf --example side_by_side -- {}", words.join(" "));
+    let mut record = Record::now("The endpoint beside other software", command);
+    let names: BTreeSet<&String> = all.iter().flat_map(|(_, series)| series.keys()).collect();
+    for (_, table, title) in TABLES {
+        let mut columns = vec![Column::new(title)];
+        columns.extend(arguments.mtu.iter().map(|mtu| Column::new(format!("MTU {mtu}")).decimals(2)));
+        let mut own = Table::new(columns);
+        let belongs = |name: &&&String| TABLES.iter().any(|(first, to, _)| *to == table && name.starts_with(first));
+        for name in names.iter().filter(belongs) {
+            let of = |(_, series): &(u32, BTreeMap<String, Series>)| match series.get(*name).map(|own| &own.values) {
+                Some(values) if !values.is_empty() => {
+                    cells(&[values[values.len() / 2], values[0], values[values.len() - 1]])
+                }
+                _ => Value::Null,
+            };
+            own.rows.push(std::iter::once(json!(name[2..])).chain(all.iter().map(of)).collect());
+        }
+        if !own.rows.is_empty() {
+            record.put(table, own);
+        }
+    }
+    record
+}
+
+/// Measures with all MTUs, and records the results.
+fn measure(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let mut all = Vec::new();
+    for &mtu in &arguments.mtu {
+        all.push((mtu, between(arguments, mtu)?));
+    }
+    if let Some(path) = &arguments.record {
+        record(arguments, &all).write(path)?;
+    }
     Ok(())
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match arguments.mtu.iter().try_for_each(|&mtu| between(&arguments, mtu)) {
+    match measure(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");

@@ -95,6 +95,13 @@ fn runs() -> Vec<(String, String)> {
         ("iwarp", "transport = \"iwarp\""),
         ("iwarp newreno", "transport = \"iwarp\"\nrecovery = \"newreno\""),
         ("iwarp whole", "transport = \"iwarp\"\nhandshake = true\ndelayed_acks = true"),
+        ("tcp", "transport = \"tcp\""),
+        ("ndp", "transport = \"ndp\""),
+        ("homa", "transport = \"homa\""),
+        ("homa-tr", "transport = \"homa-tr\""),
+        ("hpcc", "transport = \"hpcc\""),
+        ("rogue", "transport = \"rogue\""),
+        ("multipath", "transport = \"multipath\""),
     ] {
         add(name, keys);
     }

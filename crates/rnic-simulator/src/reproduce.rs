@@ -9,6 +9,7 @@ use crate::output;
 use crate::progress::Jobs;
 use rnic_campaign::jobs::{calibrate, execute, outlook};
 use rnic_campaign::{Ignore, Measurement, Store, Threads};
+use rnic_record::Record;
 use rnic_sim::Catalogue;
 use rnic_studies::{Plan, QUICK, Request, STUDIES, Study, Verdict, write_all};
 use std::io::Write;
@@ -40,6 +41,7 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
         let quick = if arguments.quick { "-quick" } else { "" };
         PathBuf::from("out/reproduce").join(format!("{}{quick}", study.name))
     });
+    let recorded = arguments.record.as_deref().map(|to| Recorded::at(to, study.name, arguments.quick)).transpose()?;
     let runs = folder.join("runs");
     if arguments.list {
         return list(&plan, &runs, threads);
@@ -60,6 +62,18 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
     let verdicts = plan.conclude(&results);
     let files = write_all(&folder, &plan, &results, &verdicts).map_err(|error| cannot_write(&folder, error))?;
     print(arguments.format, &plan, &verdicts)?;
+    let mut files = files;
+    if let Some(Recorded { path, earlier }) = recorded {
+        let now = Record::now(study.title, plan.command());
+        match rnic_studies::record(&plan, &verdicts, now, earlier.as_ref()) {
+            Ok(record) => {
+                record.write(&path).map_err(|error| cannot_write(&path, error))?;
+                files.push(path);
+            }
+            Err(why) if plan.missing > 0 => tell(arguments, &format!("not recorded: {why}")),
+            Err(why) => return Err(CliError::Input(format!("`{}`: {why}", path.display()))),
+        }
+    }
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     tell(arguments, &format!("wrote {}", names.join(", ")));
     match interruption.exit_code().filter(|_| plan.missing > 0) {
@@ -70,6 +84,28 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
                 format!("{done} of {total} simulations are stored; the same command continues with the others");
             Err(CliError::Interrupted { code, message })
         }
+    }
+}
+
+/// The file of `--record`.
+pub(crate) struct Recorded {
+    /// Path of the file.
+    pub(crate) path: PathBuf,
+    /// The record that is in the file.
+    earlier: Option<Record>,
+}
+
+impl Recorded {
+    /// The file `to` or, in the folder `to`, the file of the study with this name. A file that is no record is an error
+    /// before anything is simulated.
+    pub(crate) fn at(to: &Path, name: &str, quick: bool) -> Result<Recorded, CliError> {
+        let path = if to.is_dir() { to.join(format!("{name}.json")) } else { to.to_path_buf() };
+        let earlier = if path.exists() { Some(Record::read(&path).map_err(CliError::Input)?) } else { None };
+        if earlier.as_ref().is_some_and(|earlier| earlier.quick != quick) {
+            let message = "results of --quick and of full runs are not recorded in the same file";
+            return Err(CliError::Input(format!("`{}`: {message}", path.display())));
+        }
+        Ok(Recorded { path, earlier })
     }
 }
 
@@ -160,6 +196,21 @@ fn print(format: Format, plan: &Plan, verdicts: &[Verdict]) -> Result<(), CliErr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_goes_into_a_file_or_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let recorded = Recorded::at(folder.path(), "irn", false).unwrap();
+        assert_eq!((recorded.path, recorded.earlier), (folder.path().join("irn.json"), None));
+        let file = folder.path().join("a.json");
+        assert_eq!(Recorded::at(&file, "irn", false).unwrap().path, file);
+        std::fs::write(&file, "{}").unwrap();
+        let error = Recorded::at(&file, "irn", false).err().unwrap().to_string();
+        assert!(error.contains("a.json") && error.contains("schema"), "{error}");
+        Record::default().write(&file).unwrap();
+        let error = Recorded::at(&file, "irn", true).err().unwrap().to_string();
+        assert!(error.contains("--quick"), "{error}");
+    }
 
     #[test]
     fn times_have_a_unit() {

@@ -56,6 +56,7 @@ pub static STUDY: Study = Study {
             rows: variants,
         },
     ],
+    exact: &[],
     remarks: &[
         "The point \"8, 32\" has turns of 8 packets at a switch input, and of 32 packets at a NIC. `ACKs` means that \
                 RoCE acknowledges every packet; in the other runs RoCE sends no ACKs.",
@@ -95,7 +96,7 @@ fn irn(m: &Measured<'_>, file: &str, point: &str, runs: &Runs<'_>, what: &str) -
     let label = format!("{what}: IRN + PFC / IRN");
     let mut rows = ratios(m, file, point, (runs.irn_pfc, runs.irn), &label, ("figure 2: 1.5-2", claim));
     let dropped = m.values(case(file, point, runs.irn), Metric::Dropped);
-    let claim = Claim::Exactly { value: 0.085, neutral: 0.0 };
+    let claim = Claim::effect(0.085, 0.001, 0.0);
     rows.push(Row::new(format!("{what}: data packets dropped, IRN"), "8.5 %", claim, Unit::Percent, dropped));
     rows
 }

@@ -26,6 +26,7 @@ pub static STUDY: Study = Study {
         "fig8-idle.csv",
     ],
     experiments: EXPERIMENTS,
+    exact: &["livelock"],
     remarks: &[
         "The paper reports measurements of production networks and incidents. It states few of the parameters of its servers \
          and switches; where a number here follows from a choice of ours, the result page says so.",
@@ -286,12 +287,12 @@ fn slow_receiver(m: &Measured<'_>) -> Vec<Row> {
 
 fn fig6(m: &Measured<'_>, file: &'static str) -> Vec<Row> {
     let both = dcqcn(file, "half RDMA, half TCP");
-    let exactly = |value| Claim::Exactly { value, neutral: 0.0 };
+    let us_of = |value| Claim::size(value, 1.0);
     let us = Unit::Microseconds;
     vec![
-        row(m, both, Metric::MeshP99("RDMA"), "90 us", exactly(90.0), us),
-        row(m, both, Metric::MeshP999("RDMA"), "about 200 us", exactly(200.0), us),
-        row(m, both, Metric::MeshP99("TCP"), "700 us", exactly(700.0), us)
+        row(m, both, Metric::MeshP99("RDMA"), "90 us", us_of(90.0), us),
+        row(m, both, Metric::MeshP999("RDMA"), "about 200 us", us_of(200.0), us),
+        row(m, both, Metric::MeshP99("TCP"), "700 us", us_of(700.0), us)
             .note("the delay of TCP's software is declared"),
         row(m, both, Metric::MeshP999("TCP"), "spikes of several ms", Claim::Open, us),
         row(m, both, Metric::DroppedIn(0), "no packet dropped", Claim::AtMost(0.0), Unit::Count).note("RDMA"),
@@ -306,11 +307,10 @@ fn fig7(m: &Measured<'_>) -> Vec<Row> {
         let total = each(per_connection.clone(), |gbps| gbps * FIG7_CONNECTIONS);
         let server = each(per_connection.clone(), |gbps| gbps * FIG7_CONNECTIONS / FIG7_SERVERS);
         let share = each(per_connection, |gbps| gbps * FIG7_CONNECTIONS / 5_120.0);
-        let exactly = |value| Claim::Exactly { value, neutral: 0.0 };
         let label = |what: &str| format!("{}: {what}", case.run);
-        rows.push(Row::new(label("throughput"), "3.0 Tb/s", exactly(3_000.0), Unit::Gbps, total));
-        rows.push(Row::new(label("share of 5.12 Tb/s"), "60 %", exactly(0.6), Unit::Percent, share));
-        rows.push(Row::new(label("per server"), "8 Gb/s", exactly(8.0), Unit::Gbps, server));
+        rows.push(Row::new(label("throughput"), "3.0 Tb/s", Claim::size(3_000.0, 100.0), Unit::Gbps, total));
+        rows.push(Row::new(label("share of 5.12 Tb/s"), "60 %", Claim::size(0.6, 0.01), Unit::Percent, share));
+        rows.push(Row::new(label("per server"), "8 Gb/s", Claim::size(8.0, 1.0), Unit::Gbps, server));
         rows.push(row(m, case, Metric::Dropped, "no packet dropped", Claim::AtMost(0.0), Unit::Percent));
         rows.push(row(m, case, Metric::PausesPerSecond(""), "", Claim::Open, Unit::Count));
         rows.extend(probes(m, &[case]));
@@ -320,13 +320,13 @@ fn fig7(m: &Measured<'_>) -> Vec<Row> {
 
 fn fig8(m: &Measured<'_>) -> Vec<Row> {
     let (idle, load) = (dcqcn("fig8.toml", "idle"), dcqcn("fig8.toml", "load"));
-    let exactly = |value| Claim::Exactly { value, neutral: 0.0 };
+    let us_of = |value| Claim::size(value, 1.0);
     let us = Unit::Microseconds;
     let mut rows = vec![
-        row(m, idle, Metric::MeshP99("RDMA"), "50 us", exactly(50.0), us),
-        row(m, load, Metric::MeshP99("RDMA"), "400 us", exactly(400.0), us),
-        row(m, idle, Metric::MeshP999("RDMA"), "80 us", exactly(80.0), us),
-        row(m, load, Metric::MeshP999("RDMA"), "800 us", exactly(800.0), us),
+        row(m, idle, Metric::MeshP99("RDMA"), "50 us", us_of(50.0), us),
+        row(m, load, Metric::MeshP99("RDMA"), "400 us", us_of(400.0), us),
+        row(m, idle, Metric::MeshP999("RDMA"), "80 us", us_of(80.0), us),
+        row(m, load, Metric::MeshP999("RDMA"), "800 us", us_of(800.0), us),
     ];
     for (metric, stated, ratio) in [
         (Metric::MeshP99("RDMA"), "400 / 50 us", Some(8.0)),
@@ -335,9 +335,8 @@ fn fig8(m: &Measured<'_>) -> Vec<Row> {
     ] {
         let sample = m.ratio(load, idle, metric);
         let claim = match ratio {
-            // "Unchanged" counts as a change of at most 5 %.
-            Some(1.0) => Claim::Within { low: 0.95, high: 1.05 },
-            Some(value) => Claim::Exactly { value, neutral: 1.0 },
+            Some(1.0) => Claim::equal(),
+            Some(value) => Claim::effect(value, 0.0, 1.0),
             None => Claim::Open,
         };
         rows.push(Row::new(format!("load / idle: {}", metric.text()), stated, claim, Unit::Ratio, sample));
@@ -354,7 +353,7 @@ fn fig8(m: &Measured<'_>) -> Vec<Row> {
     rows.push(row(m, load, Metric::DroppedIn(0), "", Claim::Open, Unit::Count).note("RDMA"));
     rows.push(row(m, load, Metric::DroppedIn(1), "", Claim::Open, Unit::Count).note("TCP"));
     let per_pair = each(m.values(load, Metric::SourceGbps("RDMA")), |gbps| gbps / FIG8_PAIRS);
-    rows.push(Row::new("load: goodput of a pair", "7 Gb/s", exactly(7.0), Unit::Gbps, per_pair));
+    rows.push(Row::new("load: goodput of a pair", "7 Gb/s", Claim::size(7.0, 1.0), Unit::Gbps, per_pair));
     rows
 }
 

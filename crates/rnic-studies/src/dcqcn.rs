@@ -36,6 +36,7 @@ pub static STUDY: Study = Study {
         "host-throughput.toml",
     ],
     experiments: EXPERIMENTS,
+    exact: &[],
     remarks: &[
         "The paper's testbed runs for seconds to minutes; each simulation runs for the time in its scenario. For long flows, the \
          first 50 ms are not measured, because DCQCN starts at line rate and needs this time to converge. With ECMP, each seed is \
@@ -61,16 +62,6 @@ const fn dcqcn(file: &'static str, point: &'static str) -> Case<'static> {
 
 const fn pick(name: &'static str, case: Case<'static>) -> Pick {
     Pick { name, case }
-}
-
-/// A claim that an effect equals `value` within 5 %. `neutral` is the value that means no effect.
-const fn about(value: f64, neutral: f64) -> Claim {
-    Claim::Between { low: value * 0.95, high: value * 1.05, neutral }
-}
-
-/// A claim that a size equals `value` within 5 %.
-const fn size(value: f64) -> Claim {
-    Claim::Within { low: value * 0.95, high: value * 1.05 }
 }
 
 /// A claim that a size is at most `value`.

@@ -10,8 +10,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 impl Plan {
-    /// The contents of the study's HTML report.
-    fn report(&self, results: &[Measurement], verdicts: &[Verdict]) -> report::Study {
+    /// The command that executes this plan.
+    pub fn command(&self) -> String {
         let mut command = format!("rnic reproduce {}", self.study.name);
         // The command line names experiments only if not all of them were selected.
         if self.experiments.len() < self.study.experiments.len() {
@@ -23,6 +23,11 @@ impl Plan {
         if let Some(seeds) = self.asked_seeds {
             command += &format!(" --seeds {seeds}");
         }
+        command
+    }
+
+    /// The contents of the study's HTML report.
+    fn report(&self, results: &[Measurement], verdicts: &[Verdict]) -> report::Study {
         let mut introduction: Vec<String> = self.study.remarks.iter().map(ToString::to_string).collect();
         if self.quick {
             introduction.insert(0, format!("{QUICK}."));
@@ -43,7 +48,7 @@ impl Plan {
         };
         report::Study {
             title: format!("Reproduction: {}", self.study.title),
-            command,
+            command: self.command(),
             version: env!("CARGO_PKG_VERSION").to_string(),
             facts: vec![("simulations".to_string(), self.jobs.len().to_string())],
             introduction,
@@ -106,7 +111,7 @@ fn row(verdict: &Verdict) -> report::Verdict {
     let within = match verdict.outcome {
         Outcome::Inside => Within::Inside,
         Outcome::NoResult => Within::NoResult,
-        Outcome::Inconclusive => Within::Inconclusive,
+        _ if verdict.outcome.is_inconclusive() => Within::Inconclusive,
         _ if verdict.outcome.is_outside() => Within::Outside,
         _ => Within::NotStated,
     };

@@ -35,6 +35,7 @@ pub static STUDY: Study = Study {
         "rto-low-n.toml",
     ],
     experiments: EXPERIMENTS,
+    exact: &[],
     remarks: &[
         "Ratios are computed for each seed. The tables show their mean over the seeds with its 95 % confidence interval \
          (Student's t). A row is `inside` if the mean is in the range or within the bound that the paper states; if the paper \

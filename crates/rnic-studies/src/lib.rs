@@ -24,7 +24,9 @@ pub mod hostcc;
 pub mod irn;
 pub mod measured;
 pub mod nanotransport;
+mod record;
 pub mod rogue;
+mod state;
 mod table;
 pub mod verdict;
 
@@ -34,6 +36,8 @@ mod tests;
 pub use figures::Chart;
 pub use files::write_all;
 pub use measured::Measured;
+pub use record::record;
+pub use state::{BEHAVIOUR, State};
 pub use table::{table, tally};
 pub use verdict::{Outcome, Row, Verdict};
 
@@ -73,6 +77,9 @@ pub struct Study {
     pub files: &'static [(&'static str, &'static str)],
     /// The experiments, in the order of the paper.
     pub experiments: &'static [Experiment],
+    /// Names of the experiments in which nothing is random: every seed gives the same result, which therefore needs no
+    /// confidence interval. A single value of another experiment decides no claim.
+    pub exact: &'static [&'static str],
     /// Remarks on how the reproduction differs from the paper, a paragraph each.
     pub remarks: &'static [&'static str],
 }
@@ -273,7 +280,9 @@ impl Plan {
         for planned in &self.experiments {
             let measured = self.measured(planned, results);
             let rows = (planned.experiment.rows)(&measured);
-            verdicts.extend(rows.into_iter().map(|row| Verdict::of(planned.experiment.name, row)));
+            let name = planned.experiment.name;
+            let exact = self.study.exact.contains(&name);
+            verdicts.extend(rows.into_iter().map(|row| Verdict::of(name, exact, row)));
         }
         verdicts
     }

@@ -12,6 +12,7 @@ pub static STUDY: Study = Study {
     title: "RoGUE: RDMA over Generic Unconverged Ethernet",
     files: scenarios!["rogue", "rpc.toml", "rpc.cdf", "loss.toml", "sharing.toml", "sharing.csv", "cpu.toml"],
     experiments: EXPERIMENTS,
+    exact: &[],
     remarks: &[
         "The source gives axes and words, and few numbers. \"Competitive\" is read as at most 1.25 times the baseline, and \"fair\" \
          as a fairness index (Jain) of at least 0.9. RoGUE's thresholds and constants are not stated: those of `cc = \"rogue\"` are \

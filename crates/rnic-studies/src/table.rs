@@ -38,12 +38,12 @@ pub fn table(verdicts: &[Verdict], width: usize) -> String {
 pub fn tally(verdicts: &[Verdict]) -> String {
     let count = |wanted: fn(Outcome) -> bool| verdicts.iter().filter(|v| wanted(v.outcome)).count();
     format!(
-        "{} inside the stated range, {} outside ({} of these in the same direction), {} inconclusive, {} without a stated number, \
+        "{} inside, {} outside ({} of these in the same direction), {} inconclusive, {} without a stated number, \
          {} without a result",
         count(|o| o == Outcome::Inside),
         count(Outcome::is_outside),
         count(|o| matches!(o, Outcome::Smaller | Outcome::Larger)),
-        count(|o| o == Outcome::Inconclusive),
+        count(Outcome::is_inconclusive),
         count(|o| o == Outcome::NotStated),
         count(|o| o == Outcome::NoResult),
     )

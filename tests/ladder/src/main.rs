@@ -1,4 +1,4 @@
-//! Runs the ladder, and writes its page.
+//! Runs the ladder, and records its tables.
 
 use clap::Parser;
 use rnic_ladder::figures::remark;
@@ -7,6 +7,7 @@ use rnic_ladder::page::{self, Done, Row};
 use rnic_ladder::programs::{ALL, Program};
 use rnic_ladder::{kernel, measure};
 use rnic_netns::kill_children;
+use rnic_record::Record;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::os::unix::process::CommandExt;
@@ -22,14 +23,14 @@ use std::process::{Command, ExitCode};
 struct Arguments {
     /// Only programs whose names contain this text; without comparisons
     only: Option<String>,
-    /// Page whose tables are replaced; without it the tables are printed
+    /// File into which the tables are recorded, for `cargo run -p rnic-pages`; without it the tables are printed
     #[arg(long, value_name = "FILE")]
-    page: Option<PathBuf>,
+    record: Option<PathBuf>,
     /// Also run the programs between two virtual machines with the kernel's RoCE, as `tests/interop` does
     #[arg(long)]
     kernel: bool,
     /// Run the programs between the virtual machines only
-    #[arg(long, requires = "kernel", conflicts_with = "page")]
+    #[arg(long, requires = "kernel", conflicts_with = "record")]
     guests_only: bool,
     /// Repetitions of each comparison; 0 leaves the comparisons out
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
@@ -101,21 +102,24 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         true => kernel::run(&host.libraries.join("guests"), &host.libraries, arguments.only.as_deref()),
         false => Err("the guests were not asked for (`--kernel`)".to_string()),
     };
-    let mut text = page::programs(&rows, &kernel);
+    if let Err(why) = &kernel {
+        eprintln!("the column of the kernel is empty: {why}");
+    }
+    let command = "cargo run --release -p rnic-ladder";
+    let command = format!("{command}{}", if arguments.kernel { " -- --kernel" } else { "" });
+    let mut record = Record::now("Unmodified RDMA programs over rnic's libibverbs and librdmacm", command);
+    record.put("programs", page::programs(&rows, &kernel));
     if arguments.only.is_none() && arguments.repeat > 0 && !arguments.guests_only {
         for contest in measure::ALL {
             let measured = measure::measure(&host, contest, arguments.repeat);
             eprintln!("{}: {measured:?}", contest.title);
-            text += &format!("\n{}", page::contest(contest, &measured));
+            record.put(contest.name, page::contest(contest, &measured));
         }
     }
-    match &arguments.page {
-        None => print!("{text}"),
+    match &arguments.record {
+        None => record.tables.iter().for_each(|(_, table)| println!("{}\n", rnic_pages::table::markdown(table))),
         Some(path) => {
-            let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-            let old = std::fs::read_to_string(path).map_err(failed)?;
-            let new = page::replace(&old, &text).map_err(|why| format!("{}: {why}", path.display()))?;
-            std::fs::write(path, new).map_err(failed)?;
+            record.write(path).map_err(|error| format!("{}: {error}", path.display()))?;
         }
     }
     Ok(!rows.iter().any(|row| matches!(row.result, Done::Failed(_))))

@@ -21,6 +21,8 @@ pub struct Contender {
 /// A quantity, and those that are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Contest {
+    /// Name of its table in records.
+    pub name: &'static str,
     /// What is measured.
     pub title: &'static str,
     /// The first is the one to which the others are compared.
@@ -68,6 +70,7 @@ const LAT: Reader = Reader::PerftestLatency;
 /// All comparisons.
 pub const ALL: &[Contest] = &[
     Contest {
+        name: "write-bandwidth",
         title: "RDMA Write, 64 KiB",
         contenders: &[
             rnic(
@@ -105,6 +108,7 @@ pub const ALL: &[Contest] = &[
         ],
     },
     Contest {
+        name: "send-bandwidth",
         title: "Send, 64 KiB",
         contenders: &[
             rnic(
@@ -128,6 +132,7 @@ pub const ALL: &[Contest] = &[
         ],
     },
     Contest {
+        name: "write-latency",
         title: "RDMA Write, 64 B, latency",
         contenders: &[
             rnic("{rnic} perf {peer} --service rc --security none -m 4096 --op write --latency -s 64 -n 20000", LAT),
@@ -148,6 +153,7 @@ pub const ALL: &[Contest] = &[
         ],
     },
     Contest {
+        name: "send-latency",
         title: "Send, 64 B, latency",
         contenders: &[
             rnic("{rnic} perf {peer} --service rc --security none -m 4096 --op send --latency -s 64 -n 20000", LAT),
@@ -175,6 +181,7 @@ pub const ALL: &[Contest] = &[
         ],
     },
     Contest {
+        name: "write-loss",
         title: "RDMA Write, 64 KiB, 1 % of the packets lost in each direction (`RNIC_FAULTS=loss=1%`)",
         contenders: &[
             perftest(

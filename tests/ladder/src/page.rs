@@ -1,10 +1,11 @@
-//! The tables, as Markdown.
+//! The tables, as data of a record.
 
-use crate::figures::{Figure, short};
+use crate::figures::Figure;
 use crate::kernel::{self, Outcome};
 use crate::measure::{Contest, Measured};
 use crate::programs::{ALL, Kernel};
-use std::fmt::Write;
+use rnic_record::{Column, Table, cells};
+use serde_json::{Value, json};
 
 /// What a program of the ladder did.
 #[derive(Clone, Debug)]
@@ -28,8 +29,9 @@ pub enum Done {
     Skipped(String),
 }
 
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace(['\n', '`'], " ")
+/// Text of a cell: one line, without what would begin code.
+fn plain(text: &str) -> String {
+    text.replace(['\n', '`'], " ")
 }
 
 /// Why a program does not run between the guests.
@@ -42,77 +44,74 @@ fn reason(name: &str) -> &'static str {
 }
 
 /// The table of programs.
-pub fn programs(rows: &[Row], kernel: &Result<Vec<kernel::Row>, String>) -> String {
-    let mut out = String::from(
-        "| program | version | result | bandwidth | latency | between guests with rdma_rxe |\n|---|---|---|---|---|---|\n",
-    );
+pub fn programs(rows: &[Row], kernel: &Result<Vec<kernel::Row>, String>) -> Table {
+    let mut table = Table::new(vec![
+        Column::new("program"),
+        Column::new("version"),
+        Column::new("result"),
+        Column::new("bandwidth").digits(3).suffix(" Gbit/s"),
+        Column::new("latency").digits(3).suffix(" us"),
+        Column::new("between guests with rdma_rxe"),
+    ]);
     for row in rows {
         let version = row.version.clone().unwrap_or_else(|| "not installed".into());
         let (result, figure) = match &row.result {
             Done::Passed(figure, remark) if remark.is_empty() => ("passed".to_string(), *figure),
-            Done::Passed(figure, remark) => (format!("passed: {}", cell(remark)), *figure),
-            Done::Failed(why) => (format!("**failed**: {}", cell(why)), None),
-            Done::Skipped(why) => (format!("skipped: {}", cell(why)), None),
+            Done::Passed(figure, remark) => (format!("passed: {}", plain(remark)), *figure),
+            Done::Failed(why) => (format!("**failed**: {}", plain(why)), None),
+            Done::Skipped(why) => (format!("skipped: {}", plain(why)), None),
         };
         let bandwidth = figure.filter(|figure| matches!(figure, Figure::Bandwidth(_)));
         let latency = figure.filter(|figure| matches!(figure, Figure::Latency(_)));
-        let show = |figure: Option<Figure>| figure.map_or(String::new(), |figure| figure.to_string());
+        let number = |figure: Option<Figure>| figure.map_or(Value::Null, |figure| cells(&[figure.value()]));
         let guests = match kernel {
-            Ok(rows) => match rows.iter().find(|other| other.name == row.name).map(|other| &other.result) {
+            Ok(rows) => json!(match rows.iter().find(|other| other.name == row.name).map(|other| &other.result) {
                 Some(Outcome::Passed(Some(figure), _)) => figure.to_string(),
                 Some(Outcome::Passed(None, remark)) if remark.is_empty() => "passed".to_string(),
-                Some(Outcome::Passed(None, remark)) => format!("passed: {}", cell(remark)),
-                Some(Outcome::Failed(why)) => format!("failed: {}", cell(why)),
-                Some(Outcome::NotRun(why)) => format!("not run: {}", cell(why)),
-                None => format!("not run: {}", cell(reason(row.name))),
-            },
-            Err(_) => String::new(),
+                Some(Outcome::Passed(None, remark)) => format!("passed: {}", plain(remark)),
+                Some(Outcome::Failed(why)) => format!("failed: {}", plain(why)),
+                Some(Outcome::NotRun(why)) => format!("not run: {}", plain(why)),
+                None => format!("not run: {}", plain(reason(row.name))),
+            }),
+            Err(_) => Value::Null,
         };
-        let _ = writeln!(
-            out,
-            "| {} | {} | {result} | {} | {} | {guests} |",
-            cell(row.name),
-            cell(&version),
-            show(bandwidth),
-            show(latency)
-        );
+        table.rows.push(vec![
+            json!(plain(row.name)),
+            json!(plain(&version)),
+            json!(result),
+            number(bandwidth),
+            number(latency),
+            guests,
+        ]);
     }
-    if let Err(why) = kernel {
-        let _ = writeln!(out, "\nThe column of the kernel is empty: {}.", cell(why));
-    }
-    out
+    table
 }
 
 /// The table of a contest.
-pub fn contest(contest: &Contest, measured: &[Measured]) -> String {
-    let mut out = format!("| {} | median | least to most | of the first row |\n|---|---|---|---|\n", contest.title);
+pub fn contest(contest: &Contest, measured: &[Measured]) -> Table {
     let first = measured.first().and_then(Measured::median);
+    let unit = if matches!(first, Some(Figure::Latency(_))) { " us" } else { " Gbit/s" };
+    let mut table = Table::new(vec![
+        Column::new(contest.title),
+        Column::new("median").digits(3).suffix(unit),
+        Column::new("min to max").digits(3),
+        Column::new("of the first row").digits(3),
+    ]);
     for one in measured {
-        let line = match (&one.figures, one.median()) {
+        let mut row = vec![json!(one.name)];
+        row.extend(match (&one.figures, one.median()) {
             (Ok(figures), Some(median)) => {
                 let values = || figures.iter().map(|figure| figure.value());
-                let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
-                let ratio = first.map_or(String::new(), |first| short(median.value() / first.value()));
-                format!("{median} | {} to {} | {ratio}", short(least), short(most))
+                let (min, max) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
+                let ratio = first.map_or(Value::Null, |first| cells(&[median.value() / first.value()]));
+                vec![cells(&[median.value()]), cells(&[min, max]), ratio]
             }
-            (Err(why), _) => format!("failed: {} | |", cell(why)),
-            _ => "| |".to_string(),
-        };
-        let _ = writeln!(out, "| {} | {line} |", one.name);
+            (Err(why), _) => vec![json!(format!("failed: {}", plain(why))), Value::Null, Value::Null],
+            _ => vec![Value::Null; 3],
+        });
+        table.rows.push(row);
     }
-    out
-}
-
-/// Replaces the text between the marks of a page.
-///
-/// # Errors
-/// If the page has no marks.
-pub fn replace(page: &str, text: &str) -> Result<String, String> {
-    const MARKS: [&str; 2] = ["<!-- ladder: begin -->\n", "<!-- ladder: end -->"];
-    let missing = || format!("the page has no lines `{}` and `{}`", MARKS[0].trim(), MARKS[1]);
-    let begin = page.find(MARKS[0]).ok_or_else(missing)? + MARKS[0].len();
-    let end = page.find(MARKS[1]).filter(|end| *end >= begin).ok_or_else(missing)?;
-    Ok(format!("{}\n{}\n\n{}", &page[..begin], text.trim(), &page[end..]))
+    table
 }
 
 #[cfg(test)]
@@ -132,24 +131,31 @@ mod tests {
             guest("a", Outcome::Passed(Some(Figure::Latency(100.0)), String::new())),
             guest("b", Outcome::NotRun("not compiled".into())),
         ]);
-        let text = programs(&rows, &guests);
+        let text = rnic_pages::table::markdown(&programs(&rows, &guests));
         let lines: Vec<&str> = text.lines().skip(2).collect();
         assert_eq!(
             lines,
             [
-                "| a | 1.0 | passed |  | 5.00 us | 100 us |",
-                "| b | 1.0 | **failed**: x \\| y |  |  | not run: not compiled |",
-                "| c | not installed | skipped: not there |  |  | not run: the guests ended before |",
+                "| a | 1.0 | passed | | 5.00 us | 100 us |",
+                "| b | 1.0 | **failed**: x \\| y | | | not run: not compiled |",
+                "| c | not installed | skipped: not there | | | not run: the guests ended before |",
             ]
         );
     }
 
     #[test]
-    fn only_the_text_between_the_marks_changes() {
-        let page = "# A\n<!-- ladder: begin -->\nold\n<!-- ladder: end -->\nB\n";
-        let expected = "# A\n<!-- ladder: begin -->\n\nnew\n\n<!-- ladder: end -->\nB\n";
-        assert_eq!(replace(page, "new").as_deref(), Ok(expected));
-        assert_eq!(replace(expected, "new").as_deref(), Ok(expected));
-        assert!(replace("# A\n", "new").is_err());
+    fn a_contest_has_the_ratio_to_its_first_row() {
+        let of = |values: &[f64]| Ok(values.iter().map(|value| Figure::Latency(*value)).collect());
+        let measured = [
+            Measured { name: "a", figures: of(&[2.0, 4.0, 3.0]) },
+            Measured { name: "b", figures: of(&[6.0]) },
+            Measured { name: "c", figures: Err("no".into()) },
+        ];
+        let text =
+            rnic_pages::table::markdown(&contest(&Contest { name: "n", title: "t", contenders: &[] }, &measured));
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        let expected =
+            ["| a | 3.00 us | 2.00 to 4.00 | 1.00 |", "| b | 6.00 us | 6.00 | 2.00 |", "| c | failed: no | | |"];
+        assert_eq!(lines, expected);
     }
 }

@@ -7,6 +7,8 @@
 //! alike. Arguments after `--`:
 //!
 //! - `--quick`: one round of measurements per case instead of three;
+//! - `--record FILE`: also writes the tables as data for `cargo run -p rnic-pages`, for example to
+//!   `docs/results/data/scale.json`;
 //! - `--threads 1,2,4`: other numbers of threads than 1 and 2;
 //! - any other argument: only cases whose name contains one of these texts, such as `54`, `"1024 hosts, heavy-tailed"`
 //!   or `Homa`.
@@ -17,7 +19,9 @@ mod sample;
 mod table;
 
 use cases::{CASES, Case, FLOWS_UNDER_WAY, Group};
+use rnic_record::Record;
 use sample::{Sample, Task};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use table::Table;
 
@@ -26,22 +30,35 @@ struct Arguments {
     rounds: usize,
     threads: Vec<usize>,
     wanted: Vec<String>,
+    record: Option<PathBuf>,
+    /// The arguments as they were given.
+    given: String,
 }
 
 impl Arguments {
-    fn parse(words: &[String]) -> Result<Arguments, String> {
-        let mut arguments = Arguments { rounds: 3, threads: vec![1, 2], wanted: Vec::new() };
-        let mut words = words.iter();
+    fn parse(given: &[String]) -> Result<Arguments, String> {
+        let mut arguments =
+            Arguments { rounds: 3, threads: vec![1, 2], wanted: Vec::new(), record: None, given: String::new() };
+        let mut words = given.iter();
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--bench" => {}
                 "--quick" => arguments.rounds = 1,
+                "--record" => {
+                    let file = words.next().ok_or("--record needs a file")?;
+                    arguments.record = Some(PathBuf::from(file));
+                    continue;
+                }
                 "--threads" => arguments.threads = threads(words.next().map_or("", String::as_str))?,
                 option if option.starts_with("--") => {
-                    return Err(format!("{option} is no option; there are --quick and --threads"));
+                    return Err(format!("{option} is no option; there are --quick, --threads and --record"));
                 }
                 text => arguments.wanted.push(text.to_string()),
             }
+        }
+        let shown: Vec<&str> = given.iter().map(String::as_str).filter(|word| *word != "--bench").collect();
+        if !shown.is_empty() {
+            arguments.given = format!(" -- {}", shown.join(" "));
         }
         Ok(arguments)
     }
@@ -78,19 +95,28 @@ fn main() -> ExitCode {
 /// Measures all selected cases and prints each when it is complete. A case that fails does not stop the others.
 fn measure(arguments: &Arguments) -> Result<(), String> {
     let mut failures = Vec::new();
-    let mut table = Table::default();
+    let mut scale = Table::default();
     for case in CASES.iter().flat_map(Group::cases).filter(|case| arguments.wants(&case.name())) {
         match measure_case(&case, arguments) {
-            Ok(measured) => table.row(&case, &table::scale(&case, &measured)),
+            Ok(measured) => scale.row(&case, table::scale(&case, &measured)),
             Err(error) => failures.push(error),
         }
     }
     println!();
-    let mut table = Table::default();
+    let mut flows_table = Table::default();
     for case in FLOWS_UNDER_WAY.cases().filter(|case| arguments.wants(&case.name())) {
         match bytes_per_flow(&case) {
-            Ok((flows, bytes)) => table.row(&case, &table::flows(flows, bytes)),
+            Ok((flows, bytes)) => flows_table.row(&case, table::flows(flows, bytes)),
             Err(error) => failures.push(error),
+        }
+    }
+    if let Some(path) = &arguments.record {
+        let command = format!("cargo bench -p rnic-sim --bench scale{}", arguments.given);
+        let mut record = Record::now("Speed and memory of the simulator", command);
+        record.put("scale", scale.recorded);
+        record.put("flows", flows_table.recorded);
+        if let Err(error) = record.write(path) {
+            failures.push(format!("cannot write `{}`: {error}", path.display()));
         }
     }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }

@@ -1,29 +1,40 @@
-//! Prints the tables of the benchmark in Markdown.
+//! Prints the tables of the benchmark in Markdown, and keeps them as data.
 
 use crate::Measured;
 use crate::cases::Case;
 use crate::sample::Sample;
+use rnic_pages::table::cell;
+use rnic_record::Column;
+use serde_json::{Value, json};
 
 /// A table that is printed row by row. Every row has the same columns; the first row prints the header before it.
 #[derive(Default)]
 pub(crate) struct Table {
-    begun: bool,
+    /// The rows so far.
+    pub(crate) recorded: rnic_record::Table,
 }
 
-/// Name of a column, and its value in one row.
-pub(crate) type Cell = (String, String);
+/// A column, and its value in one row.
+pub(crate) type Cell = (Column, Value);
 
 impl Table {
     /// Prints a row for `case`, with the case's hosts, traffic and run in the first columns.
-    pub(crate) fn row(&mut self, case: &Case, cells: &[Cell]) {
-        if !self.begun {
-            self.begun = true;
-            line(["hosts", "traffic", "transport"], cells.iter().map(|(head, _)| head.clone()));
-            let rules = cells.iter().map(|(head, value)| format!("{}:", "-".repeat(head.len().max(value.len()) - 1)));
+    pub(crate) fn row(&mut self, case: &Case, cells: Vec<Cell>) {
+        let which = [Column::new("hosts").right(), Column::new("traffic"), Column::new("transport")];
+        let texts: Vec<String> = cells.iter().map(|(column, value)| cell(column, value)).collect();
+        if self.recorded.columns.is_empty() {
+            self.recorded.columns = which.into_iter().chain(cells.iter().map(|(column, _)| column.clone())).collect();
+            line(["hosts", "traffic", "transport"], cells.iter().map(|(column, _)| column.name.clone()));
+            let rules = cells
+                .iter()
+                .zip(&texts)
+                .map(|((column, _), text)| format!("{}:", "-".repeat(column.name.len().max(text.len()) - 1)));
             line(["-----:", &"-".repeat(WHICH[1]), &"-".repeat(WHICH[2])], rules);
         }
-        let values = cells.iter().map(|(head, value)| format!("{value:>0$}", head.len()));
+        let values = cells.iter().zip(&texts).map(|((column, _), text)| format!("{text:>0$}", column.name.len()));
         line([&case.hosts.to_string(), case.traffic, case.run], values);
+        let which = [json!(case.hosts), json!(case.traffic), json!(case.run)];
+        self.recorded.rows.push(which.into_iter().chain(cells.into_iter().map(|(_, value)| value)).collect());
     }
 }
 
@@ -46,51 +57,51 @@ pub(crate) fn scale(case: &Case, measured: &Measured) -> Vec<Cell> {
     let (_, alone) = &measured.runs[0];
 
     let mut cells = vec![
-        cell("M packet-hops", format!("{:.1}", alone[0].hops as f64 / 1e6)),
-        cell("start-up s", format!("{:.3}", set_up(|s| s.total_s))),
-        cell("KB per host", format!("{:.1}", per_host / 1e3)),
+        number("M packet-hops", 1, &[alone[0].hops as f64 / 1e6]),
+        number("start-up s", 3, &[set_up(|s| s.total_s)]),
+        number("KB per host", 1, &[per_host / 1e3]),
     ];
     for (threads, samples) in &measured.runs {
         let name = format!("M hops per CPU s, {}", counted(*threads));
-        cells.push((name, spread(samples.iter().map(per_cpu).collect())));
+        cells.push(number(&name, 1, &spread(samples.iter().map(per_cpu).collect())));
     }
     for (threads, samples) in &measured.runs {
         let rate = median(samples.iter().map(per_second).collect());
-        cells.push((format!("per s, {}", counted(*threads)), format!("{rate:.1}")));
+        cells.push(number(&format!("per s, {}", counted(*threads)), 1, &[rate]));
     }
     for (threads, samples) in &measured.runs[1..] {
         // Compare measurements of the same round, because other programs disturb consecutive measurements alike.
         let ratios = samples.iter().zip(alone).map(|(many, one)| per_second(many) / per_second(one));
         let speed_up = median(ratios.collect());
-        cells.push((format!("speed-up on {threads}"), format!("{speed_up:.2}")));
-        cells.push(cell("efficiency", format!("{:.0} %", speed_up / *threads as f64 * 100.0)));
+        cells.push(number(&format!("speed-up on {threads}"), 2, &[speed_up]));
     }
     for (threads, samples) in &measured.runs {
         let peak = samples.iter().map(|sample| sample.peak_bytes).max().unwrap_or(0);
-        cells.push((format!("peak MB, {}", counted(*threads)), format!("{:.0}", peak as f64 / 1e6)));
+        cells.push(number(&format!("peak MB, {}", counted(*threads)), 0, &[peak as f64 / 1e6]));
     }
     cells
 }
 
 /// The columns for the memory of active flows: their number, and the bytes per flow.
 pub(crate) fn flows(flows: u64, bytes: f64) -> Vec<Cell> {
-    vec![cell("flows under way", flows.to_string()), cell("bytes per flow", format!("{bytes:.0}"))]
+    vec![number("active flows", 0, &[flows as f64]), number("bytes per flow", 0, &[bytes])]
 }
 
-fn cell(name: &str, value: String) -> Cell {
-    (name.to_string(), value)
+/// A cell with one value, or with median, minimum and maximum.
+fn number(name: &str, decimals: usize, values: &[f64]) -> Cell {
+    (Column::new(name).decimals(decimals).right(), rnic_record::cells(values))
 }
 
 fn counted(threads: usize) -> String {
     format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
 }
 
-/// The median as text, followed by minimum and maximum if there are several values.
-fn spread(mut values: Vec<f64>) -> String {
+/// The median, followed by minimum and maximum if there are several values.
+fn spread(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_by(f64::total_cmp);
     match values[..] {
-        [low, .., high] => format!("{:.1} ({low:.1} to {high:.1})", median(values)),
-        _ => format!("{:.1}", median(values)),
+        [low, .., high] => vec![median(values), low, high],
+        _ => vec![median(values)],
     }
 }
 

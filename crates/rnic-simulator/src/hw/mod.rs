@@ -7,9 +7,11 @@ use crate::args::{HwArgs, HwCommand, HwIrnArgs, IrnLogic, ReproduceArgs};
 use crate::error::CliError;
 use crate::format::Format;
 use crate::output;
+use crate::reproduce::Recorded;
 use comfy_table::{Table, presets};
 use rnic_hw::HwError;
 use rnic_hw::irn::{self, Block, Checked, Cost, Coverage, Logic, Parameters, Trace, check, compare_logics};
+use rnic_record::{Column, Record};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -102,6 +104,7 @@ fn checked_document(parameters: Parameters, checked: &[Checked], coverage: &Cove
 /// `rnic reproduce hardware`: co-simulates IRN's blocks, synthesises them, and prints the tables.
 pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
     refuse(arguments)?;
+    let recorded = arguments.record.as_deref().map(|to| Recorded::at(to, STUDY, arguments.quick)).transpose()?;
     let steps = if arguments.quick { STEPS.1 } else { STEPS.0 };
     let parameters = Parameters::default();
     let published = Parameters { logic: Logic::Published, ..parameters };
@@ -132,6 +135,23 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
         }
     }
     let nano = nano::measured(arguments.quick, &mut notes)?;
+    if let Some(Recorded { path, .. }) = recorded {
+        if !notes.is_empty() {
+            return Err(CliError::Input(format!("not recorded, because a part is missing: {}", notes.join("; "))));
+        }
+        let command = format!("rnic reproduce {STUDY}{}", if arguments.quick { " --quick" } else { "" });
+        let mut record = Record { quick: arguments.quick, ..Record::now(TITLE, command) };
+        record.put("blocks", recorded_blocks(checked.iter().flat_map(|(rows, _)| rows)));
+        record.put("single", recorded_blocks(single.iter().flatten()));
+        record.put("cost", recorded_costs(&costs));
+        record.put("logics", recorded_logics());
+        nano.record(&mut record);
+        for (name, parameters) in [("state", parameters), ("state_published", published)] {
+            record.values.insert(name.to_string(), json!(state(parameters)));
+        }
+        let written = record.write(&path);
+        written.map_err(|error| CliError::Io { doing: format!("cannot write `{}`", path.display()), error })?;
+    }
     output::print(|out| match arguments.format {
         Format::Table => {
             if let Some((checked, _)) = &checked {
@@ -158,6 +178,53 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
             )
         }
     })
+}
+
+/// A table with a column of names and columns of numbers.
+pub(crate) fn numbers(names: &[&str]) -> rnic_record::Table {
+    let column = |(index, name): (usize, &&str)| {
+        if index == 0 { Column::new(*name) } else { Column::new(*name).right() }
+    };
+    rnic_record::Table::new(names.iter().enumerate().map(column).collect())
+}
+
+fn recorded_blocks<'c>(rows: impl Iterator<Item = &'c Checked>) -> rnic_record::Table {
+    let mut table = numbers(&["block", "steps", "latency (cycles)", "interval (cycles)"]);
+    table.rows.extend(rows.map(|row| {
+        vec![
+            json!(row.block.name()),
+            json!(row.steps),
+            json!(row.latency),
+            rnic_record::cells(&[row.interval_per_mille as f64 / 1_000.0]),
+        ]
+    }));
+    table
+}
+
+fn recorded_costs(costs: &[Cost]) -> rnic_record::Table {
+    let names =
+        ["block", "UltraScale: LUT", "FF", "BRAM (18 Kb)", "ECP5: LUT4", "ECP5: FF", "ECP5: BRAM (18 Kb)", "MHz"];
+    let mut table = numbers(&names);
+    table.columns[7].decimals = Some(0);
+    table.rows.extend(costs.iter().map(|Cost { block, xilinx, ecp5 }| {
+        let mut row = vec![json!(block.name()), json!(xilinx.luts), json!(xilinx.flip_flops), json!(xilinx.block_rams)];
+        row.extend(match ecp5 {
+            Some(placed) => {
+                vec![json!(placed.luts), json!(placed.flip_flops), json!(placed.block_rams), json!(placed.mhz)]
+            }
+            None => vec![Value::Null; 4],
+        });
+        row
+    }));
+    table
+}
+
+fn recorded_logics() -> rnic_record::Table {
+    let names = ["case", "packets lost", "retransmissions, rnic's logic", "retransmissions, published logic"];
+    let mut table = numbers(&names);
+    let rows = compare_logics().into_iter();
+    table.rows.extend(rows.map(|row| vec![json!(row.case), json!(row.lost), json!(row.core), json!(row.published)]));
+    table
 }
 
 /// What the IRN paper states about hardware, as far as the sources have it.
@@ -192,7 +259,7 @@ fn refuse(arguments: &ReproduceArgs) -> Result<(), CliError> {
     match given.iter().find(|(given, _)| *given) {
         None => Ok(()),
         Some((_, name)) => {
-            let message = format!("`rnic reproduce {STUDY}` has no {name}; accepted: --quick, --format");
+            let message = format!("`rnic reproduce {STUDY}` has no {name}; accepted: --quick, --format, --record");
             Err(CliError::Input(message))
         }
     }

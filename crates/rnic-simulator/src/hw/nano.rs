@@ -337,6 +337,27 @@ impl Nano {
         writeln!(out, "{table}\n")
     }
 
+    /// Adds the tables to a record.
+    pub(crate) fn record(&self, record: &mut rnic_record::Record) {
+        let mut cost = super::numbers(&["design", "LUT", "FF", "BRAM", "DSP"]);
+        cost.rows.extend(self.synthesised.iter().map(|Synthesised { name, xilinx, .. }| {
+            let counts = [xilinx.luts, xilinx.flip_flops, xilinx.block_rams, xilinx.multipliers];
+            [vec![json!(name)], counts.map(|count| json!(count)).to_vec()].concat()
+        }));
+        record.put("nanotransport-cost", cost);
+        let names = ["program", "stages: model, Verilog", "cycles between packets: model, Verilog"];
+        let mut model = rnic_record::Table::named(&names);
+        model.rows.extend(self.modelled.iter().map(|row| {
+            let [own, generated] = row.stages;
+            vec![
+                json!(row.name),
+                json!(format!("{} and {}, {} and {}", own.0, own.1, generated.0, generated.1)),
+                json!(format!("{}, {}", row.interval[0], row.interval[1])),
+            ]
+        }));
+        record.put("model", model);
+    }
+
     pub(crate) fn document(&self) -> Value {
         let measured = self.measured.iter().map(|row| {
             json!({

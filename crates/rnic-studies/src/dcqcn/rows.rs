@@ -42,14 +42,20 @@ pub(super) fn hosts(m: &Measured<'_>) -> Vec<Row> {
     let note = "by declared costs with sources of their own";
     let latency = |run| m.values(host(LATENCY, run, ""), Metric::Fct);
     let us = |what: &str, stated: &str, value: f64, sample: Sample| {
-        Row::new(what, stated, size(value), Unit::Microseconds, sample).note(note)
+        Row::new(what, stated, Claim::size(value, 0.1), Unit::Microseconds, sample).note(note)
     };
     let ratio = latency("TCP").and_then(|tcp| divide(tcp, &latency("RDMA")?));
     let mut rows = vec![
         us("latency of 2 KB, TCP", "25.4 us", 25.4, latency("TCP")),
         us("latency of 2 KB, RDMA", "2.8 us (Send)", 2.8, latency("RDMA")),
-        Row::new("latency of 2 KB, TCP / RDMA", "25.4 us / 2.8 us", about(25.4 / 2.8, 1.0), Unit::Ratio, ratio)
-            .note(note),
+        Row::new(
+            "latency of 2 KB, TCP / RDMA",
+            "25.4 us / 2.8 us",
+            Claim::effect(25.4 / 2.8, 0.0, 1.0),
+            Unit::Ratio,
+            ratio,
+        )
+        .note(note),
     ];
     for (point, name) in SIZES.into_iter().filter(|(point, _)| m.points(THROUGHPUT).contains(point)) {
         for run in ["TCP", "RDMA"] {
@@ -82,10 +88,11 @@ pub(super) fn unfairness(m: &Measured<'_>) -> Vec<Row> {
         Row::new(
             "PFC only: H4's goodput, largest over placements",
             "H4 up to 20 Gbps",
-            about(20.0, 10.0),
+            Claim::effect(20.0, 1.0, 10.0),
             Unit::Gbps,
             on_the_link(over_seeds(near(pfc), maximum)),
         )
+        .pooled()
         .note(ONE),
         Row::new(
             "PFC only: H4's smallest goodput above the largest of the others, over all placements",
@@ -94,6 +101,7 @@ pub(super) fn unfairness(m: &Measured<'_>) -> Vec<Row> {
             Unit::Gbps,
             difference(over_seeds(near(pfc), minimum), over_seeds(far(pfc), maximum)),
         )
+        .pooled()
         .note("one value over all seeds; a flow that has one of the ToR's uplinks to itself gets as much as H4"),
         Row::new(
             "PFC only: H4's goodput above the largest of the others, placement by placement",
@@ -128,30 +136,32 @@ pub(super) fn victim(m: &Measured<'_>) -> Vec<Row> {
         Row::new(
             "PFC only: victim's goodput without senders under T3, median over placements",
             "10 Gbps where 20 are expected",
-            about(10.0, 20.0),
+            Claim::effect(10.0, 1.0, 20.0),
             Unit::Gbps,
             on_the_link(over_seeds(of(pfc("victim.toml", VICTIMS[0])), median)),
         )
+        .pooled()
         .note(ONE),
         Row::new(
             "PFC only: with two senders under T3, median over placements",
             "4.5 Gbps",
-            about(4.5, 20.0),
+            Claim::effect(4.5, 0.1, 20.0),
             Unit::Gbps,
             on_the_link(over_seeds(of(pfc("victim.toml", VICTIMS[2])), median)),
         )
+        .pooled()
         .note(ONE),
         Row::new(
             "PFC only: lost by the victim to two senders under T3",
             "4.5 of 10 Gbps are left",
-            about(0.55, 0.0),
+            Claim::effect(0.55, 0.0, 0.0),
             Unit::Percent,
             each(change(pfc), |ratio| 1.0 - ratio),
         ),
         Row::new(
             "DCQCN: victim's goodput with two senders under T3 / without",
             "independent of senders under T3",
-            size(1.0),
+            Claim::equal(),
             Unit::Ratio,
             change(dcqcn),
         ),
@@ -208,7 +218,7 @@ pub(super) fn fluid(m: &Measured<'_>) -> Vec<Row> {
         let row = |metric: Metric, stated: &str, claim, unit| {
             Row::new(format!("{name}: second flow, {}", metric.text()), stated, claim, unit, m.values(case, metric))
         };
-        rows.push(row(Metric::FluidRate, "the model matches the implementation", size(1.0), Unit::Ratio));
+        rows.push(row(Metric::FluidRate, "the model matches the implementation", Claim::equal(), Unit::Ratio));
         rows.push(row(Metric::FluidDifference, "", Claim::Open, Unit::Percent));
         rows.push(row(Metric::FluidQueue, "", Claim::Open, Unit::Ratio));
     }
@@ -292,28 +302,28 @@ pub(super) fn benchmark(m: &Measured<'_>) -> Vec<Row> {
         Row::new(
             "users' median goodput with DCQCN: degree 10 / degree 2",
             "flat",
-            size(1.0),
+            Claim::equal(),
             Unit::Ratio,
             ratio(m, dcqcn("10"), dcqcn("2"), USERS, Metric::MedianGbps),
         ),
         Row::new(
             "recovery's 10th percentile at degree 10: PFC only",
             "1.12 Gbps",
-            size(1.12),
+            Claim::size(1.12, 0.01),
             Unit::Gbps,
             low(pfc("10")),
         ),
         Row::new(
             "recovery's 10th percentile at degree 10: DCQCN",
             "3.43 Gbps",
-            size(3.43),
+            Claim::size(3.43, 0.01),
             Unit::Gbps,
             low(dcqcn("10")),
         ),
         Row::new(
             "recovery's 10th percentile at degree 10: DCQCN / PFC only",
             "3.43 against 1.12 Gbps",
-            about(3.43 / 1.12, 1.0),
+            Claim::effect(3.43 / 1.12, 0.0, 1.0),
             Unit::Ratio,
             ratio(m, dcqcn("10"), pfc("10"), RECOVERY, Metric::LowGbps),
         ),
@@ -327,10 +337,11 @@ pub(super) fn pairs(m: &Measured<'_>) -> Vec<Row> {
         Row::new(
             format!("users' {}, median over placements: 80 pairs with DCQCN / 5 pairs with PFC only", metric.text()),
             "the same: 16 times the load",
-            size(1.0),
+            Claim::equal(),
             Unit::Ratio,
             of(many, metric).and_then(|many| divide(many, &of(few, metric)?)),
         )
+        .pooled()
         .note(ONE)
     };
     let at_80 = ratio(m, many, pfc("benchmark-pairs.toml", "80"), USERS, Metric::MedianGbps);
@@ -373,12 +384,24 @@ pub(super) fn queue(m: &Measured<'_>) -> Vec<Row> {
     let high = |case| m.values(case, Metric::QueueHigh);
     let dcqcn = dcqcn("queue.toml", "");
     vec![
-        Row::new("95th percentile of the queue: DCQCN", "76.6 KB", size(76_600.0), Unit::Kilobytes, high(dcqcn)),
-        Row::new("95th percentile of the queue: DCTCP", "162.9 KB", size(162_900.0), Unit::Kilobytes, high(DCTCP)),
+        Row::new(
+            "95th percentile of the queue: DCQCN",
+            "76.6 KB",
+            Claim::size(76_600.0, 100.0),
+            Unit::Kilobytes,
+            high(dcqcn),
+        ),
+        Row::new(
+            "95th percentile of the queue: DCTCP",
+            "162.9 KB",
+            Claim::size(162_900.0, 100.0),
+            Unit::Kilobytes,
+            high(DCTCP),
+        ),
         Row::new(
             "95th percentile of the queue: DCTCP / DCQCN",
             "162.9 against 76.6 KB",
-            about(162.9 / 76.6, 1.0),
+            Claim::effect(162.9 / 76.6, 0.0, 1.0),
             Unit::Ratio,
             m.ratio(DCTCP, dcqcn, Metric::QueueHigh),
         ),

@@ -34,7 +34,7 @@ pub(super) fn three(m: &Measured<'_>, ccs: &[&str], above: &str, below: &str, st
 pub(super) fn fig2(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = three(m, &["none"], IRN_PFC, IRN, "PFC increases each metric by about 1.5-2x", range(1.5, 2.0));
     let dropped = m.values(case("congestion.toml", IRN, "none"), Metric::Dropped);
-    let claim = Claim::Exactly { value: 0.085, neutral: 0.0 };
+    let claim = Claim::effect(0.085, 0.001, 0.0);
     rows.push(Row::new("data packets dropped: IRN", "8.5 % without PFC", claim, Unit::Percent, dropped));
     rows
 }
@@ -355,7 +355,7 @@ pub(super) fn fig11(m: &Measured<'_>) -> Vec<Row> {
         let name = format!("{}: {run} below iWARP", metric.text());
         Row::new(name, stated, claim, Unit::Percent, below(run, cc, metric))
     };
-    let exactly = |value| Claim::Exactly { value, neutral: 0.0 };
+    let exactly = |value| Claim::effect(value, 0.01, 0.0);
     vec![
         row(Metric::Slowdown, IRN, "none", "21 % smaller", exactly(0.21)),
         row(Metric::Fct, IRN, "none", "comparable", Claim::Open),

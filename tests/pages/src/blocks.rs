@@ -1,0 +1,132 @@
+//! The names in markers, and the text for each.
+//!
+//! | block | contents |
+//! |---|---|
+//! | `FILE/TABLE` | the table of the record `FILE.json` |
+//! | `FILE/provenance` | command, date, version, commit, machine and seeds, and whether the code has changed since |
+//! | `STUDY/summary` | numbers of rows by outcome, for each experiment |
+//! | `STUDY/outside`, `STUDY/inconclusive` | the rows with this outcome |
+//! | `STUDY/rows/EXPERIMENT` | the rows of one experiment |
+//! | `STUDY/all-rows` | a link to the page of all rows |
+//! | `evidence` | numbers of rows by outcome, for each paper |
+//! | `speed` | speed of the simulator and of other simulators |
+//!
+//! | inline value | contents |
+//! |---|---|
+//! | `FILE.NAME` | the value of the record; or its date, version, commit, machine, command |
+//! | `STUDY.inside` | number of rows with the outcome: `rows`, `checked`, `inside`, `outside`, `same-direction`, `inconclusive`, `not-stated`, `no-result` |
+//! | `evidence.inside` | the same of all papers |
+//! | `FILE.TABLE|ROW|COLUMN` | a cell of a table; ROW is the text of its first cells, joined by `, ` |
+
+use crate::Data;
+use crate::study::{self, Counts, PAPERS};
+use crate::table::{cell, lines, markdown, thousands};
+use rnic_record::{Column, Table};
+use serde_json::Value;
+
+/// The text of a block on the page with the path `from`, and the names of the data that it uses.
+///
+/// # Errors
+/// One sentence if there are no data for the name.
+pub fn block(data: &Data, from: &str, name: &str) -> Result<(String, Vec<String>), String> {
+    match name {
+        "evidence" => return study::evidence(data, from),
+        "speed" => return speed(data),
+        _ => {}
+    }
+    let (file, part) = name.split_once('/').ok_or_else(|| {
+        format!("`{name}` is no name of a block; accepted are FILE/TABLE, evidence, speed, and others of blocks.rs")
+    })?;
+    let rows = |text: Result<String, String>| text.map(|text| (text, vec![format!("{file}/rows")]));
+    match part {
+        "provenance" => Ok((study::provenance(data, file)?, vec![format!("{file}/experiments")])),
+        "summary" => rows(study::summary(data, file)),
+        "outside" => rows(study::outside(data, file)),
+        "inconclusive" => rows(study::inconclusive(data, file)),
+        "all-rows" => rows(study::all_rows_link(data, file, from)),
+        part => match part.strip_prefix("rows/") {
+            Some(experiment) => rows(study::experiment(data, file, experiment)),
+            None => Ok((markdown(data.table(file, part)?), vec![name.to_string()])),
+        },
+    }
+}
+
+/// The text of an inline value, and the names of the data that it uses.
+///
+/// # Errors
+/// One sentence if there are no data for the name.
+pub fn value(data: &Data, name: &str) -> Result<(String, Vec<String>), String> {
+    let wrong = || format!("`{name}` is no name of a value; accepted are FILE.VALUE and FILE.TABLE|ROW|COLUMN");
+    let (file, value) = name.split_once('.').ok_or_else(wrong)?;
+    if file == "evidence" {
+        let mut total = 0;
+        for (paper, ..) in PAPERS {
+            total += study::counts(data, paper, None)?.named(value).ok_or_else(wrong)?;
+        }
+        return Ok((thousands(total), PAPERS.iter().map(|(paper, ..)| format!("{paper}/rows")).collect()));
+    }
+    let record = data.record(file)?;
+    if let [table, row, column] = value.split('|').collect::<Vec<_>>()[..] {
+        let own = data.table(file, table)?;
+        let text = at(own, row, column).map_err(|why| format!("the table `{file}/{table}` {why}"))?;
+        return Ok((text, vec![format!("{file}/{table}")]));
+    }
+    if let Some(value) = record.values.get(value) {
+        let text = cell(&Column::new(""), value);
+        return Ok((text, vec![name.to_string()]));
+    }
+    let text = match value {
+        "date" => record.date.clone(),
+        "version" => record.version.clone(),
+        "commit" => record.commit.clone().unwrap_or_else(|| "unknown".to_string()),
+        "machine" => record.machine.clone(),
+        "command" => record.command.clone(),
+        _ if Counts::default().named(value).is_some() => {
+            let count = study::counts(data, file, None)?.named(value).unwrap_or(0);
+            return Ok((thousands(count), vec![format!("{file}/rows")]));
+        }
+        _ => return Err(format!("`docs/results/data/{file}.json` has no value `{value}`")),
+    };
+    Ok((text, Vec::new()))
+}
+
+/// The row whose first cells have this text.
+fn find<'t>(table: &'t Table, row: &str) -> Result<&'t [Value], String> {
+    let is = |cells: &&Vec<Value>| {
+        let texts: Vec<String> = cells.iter().zip(&table.columns).map(|(value, column)| cell(column, value)).collect();
+        (1..=texts.len()).any(|count| texts[..count].join(", ") == row)
+    };
+    table.rows.iter().find(is).map(Vec::as_slice).ok_or_else(|| format!("has no row `{row}`"))
+}
+
+fn at(table: &Table, row: &str, column: &str) -> Result<String, String> {
+    let cells = find(table, row)?;
+    let index = table.column(column).ok_or_else(|| format!("has no column `{column}`"))?;
+    Ok(cell(&table.columns[index], &cells[index]))
+}
+
+/// Rates of rnic beside those of other simulators with the same transport: transport, fabric, row of rnic, row and
+/// column of the other simulator.
+const SPEEDS: [(&str, &str, &str, &str, &str); 6] = [
+    ("RoCE", "54 hosts", "54, WebSearch, 40 Gbps, RoCE + PFC", "htsim with RoCE", "54 hosts"),
+    ("RoCE", "1,024 hosts", "1024, permutation, 100 Gbps, RoCE + PFC", "htsim with RoCE", "1,024 hosts"),
+    ("IRN", "54 hosts", "54, WebSearch, 40 Gbps, IRN", "ns-3's ConWeave fork with IRN", "54 hosts"),
+    ("IRN", "1,024 hosts", "1024, permutation, 100 Gbps, IRN", "ns-3's ConWeave fork with IRN", "1,024 hosts"),
+    ("HPCC", "54 hosts", "54, heavy-tailed, 40 Gbps, HPCC", "ns-3 with HPCC", "54 hosts"),
+    ("HPCC", "1,024 hosts", "1024, heavy-tailed, 100 Gbps, HPCC", "ns-3 with HPCC", "1,024 hosts"),
+];
+
+fn speed(data: &Data) -> Result<(String, Vec<String>), String> {
+    let (own, others) = (data.table("performance", "scale")?, data.table("performance", "others")?);
+    let mut body = Vec::new();
+    for (transport, hosts, row, other, column) in SPEEDS {
+        let rnic = at(own, row, "M hops per CPU s, 1 thread").map_err(|why| format!("performance/scale {why}"))?;
+        let column = format!("M hops per CPU s, {column}");
+        let theirs = at(others, other, &column).map_err(|why| format!("performance/others {why}"))?;
+        let name = other.split(" with ").next().unwrap_or(other);
+        body.push(vec![format!("{transport}, {hosts}"), rnic, format!("{theirs} ({name})")]);
+    }
+    let heads = ["million packet-hops per CPU-second", "rnic, one thread", "another simulator"];
+    let text = lines(&heads.map(ToString::to_string), &[false, true, true], body.into_iter());
+    Ok((text, vec!["performance/scale".to_string(), "performance/others".to_string()]))
+}

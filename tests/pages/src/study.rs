@@ -1,0 +1,362 @@
+//! The tables of studies: verdicts by experiment, rows, and what the pages say of their origin.
+
+use crate::Data;
+use crate::table::{escaped, lines, thousands};
+use rnic_record::{Outcome, Record, Table, Unit};
+use serde_json::Value;
+
+/// Papers of the table of evidence: name of the record, of the paper, and where it was published. Other studies vary
+/// or extend these papers.
+pub const PAPERS: [(&str, &str, &str); 5] = [
+    ("irn", "IRN", "SIGCOMM 2018"),
+    ("dcqcn", "DCQCN", "SIGCOMM 2015"),
+    ("nanotransport", "NanoTransport", "SOSR 2021"),
+    ("at-scale", "RDMA at scale", "SIGCOMM 2016"),
+    ("rogue", "RoGUE", "SoCC 2018"),
+];
+
+/// The page with all rows of a study.
+pub fn rows_page(name: &str) -> String {
+    format!("docs/results/rows/{name}.md")
+}
+
+/// The study whose page of all rows has this path.
+pub fn name_of_rows_page(path: &str) -> Option<&str> {
+    path.strip_prefix("docs/results/rows/")?.strip_suffix(".md")
+}
+
+/// Numbers of rows by outcome.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// All rows.
+    pub rows: u64,
+    /// Rows inside their claims.
+    pub inside: u64,
+    /// Rows outside their claims.
+    pub outside: u64,
+    /// Rows outside their claims whose effect has the stated direction.
+    pub same_direction: u64,
+    /// Rows whose interval decides nothing.
+    pub inconclusive: u64,
+    /// Rows for which the paper states nothing.
+    pub not_stated: u64,
+    /// Rows without a measured value.
+    pub no_result: u64,
+}
+
+impl Counts {
+    fn add(&mut self, outcome: Outcome) {
+        self.rows += 1;
+        match outcome {
+            Outcome::Inside => self.inside += 1,
+            Outcome::NotStated => self.not_stated += 1,
+            Outcome::NoResult => self.no_result += 1,
+            outcome if outcome.is_outside() => self.outside += 1,
+            _ => self.inconclusive += 1,
+        }
+        self.same_direction += u64::from(matches!(outcome, Outcome::Smaller | Outcome::Larger));
+    }
+
+    /// The count with this name in inline values.
+    pub fn named(&self, name: &str) -> Option<u64> {
+        Some(match name {
+            "rows" => self.rows,
+            "inside" => self.inside,
+            "outside" => self.outside,
+            "same-direction" => self.same_direction,
+            "inconclusive" => self.inconclusive,
+            "not-stated" => self.not_stated,
+            "no-result" => self.no_result,
+            "checked" => self.rows - self.not_stated,
+            _ => return None,
+        })
+    }
+
+    fn cells(&self) -> [String; 5] {
+        [self.rows, self.inside, self.outside, self.inconclusive, self.not_stated].map(thousands)
+    }
+}
+
+/// The outcome that is stored in a row.
+///
+/// # Errors
+/// One sentence if the text is that of no outcome.
+pub fn outcome(table: &Table, row: &[Value]) -> Result<Outcome, String> {
+    let text = table.text(row, "outcome");
+    Outcome::of_text(text).ok_or_else(|| format!("`{text}` is no outcome of a row"))
+}
+
+/// Counts the rows of a study; of one experiment if it is named.
+///
+/// # Errors
+/// One sentence if the study has no rows.
+pub fn counts(data: &Data, name: &str, experiment: Option<&str>) -> Result<Counts, String> {
+    let table = data.table(name, "rows")?;
+    let mut counts = Counts::default();
+    for row in table.rows.iter().filter(|row| experiment.is_none_or(|own| table.text(row, "experiment") == own)) {
+        counts.add(outcome(table, row)?);
+    }
+    Ok(counts)
+}
+
+/// The measured value of a row as text: `1.53 ± 0.12x`.
+fn measured(table: &Table, row: &[Value]) -> String {
+    let unit = Unit::of_name(table.text(row, "unit")).unwrap_or(Unit::Count);
+    table.number(row, "mean").map_or("-".to_string(), |mean| unit.show(mean, table.number(row, "half_width")))
+}
+
+fn stated(table: &Table, row: &[Value]) -> String {
+    escaped(table.text(row, "stated"))
+}
+
+/// The rows of a study with one of these outcomes.
+fn rows(data: &Data, name: &str, wanted: impl Fn(&Table, &[Value], Outcome) -> bool) -> Result<String, String> {
+    let table = data.table(name, "rows")?;
+    let mut selected = Vec::new();
+    for row in &table.rows {
+        let outcome = outcome(table, row)?;
+        if wanted(table, row, outcome) {
+            let note = table.text(row, "note");
+            let metric = table.text(row, "metric");
+            let metric = if note.is_empty() { metric.to_string() } else { format!("{metric} ({note})") };
+            selected.push(vec![
+                escaped(table.text(row, "experiment")),
+                escaped(&metric),
+                stated(table, row),
+                measured(table, row),
+                outcome.text().to_string(),
+            ]);
+        }
+    }
+    if selected.is_empty() {
+        return Ok("None.".to_string());
+    }
+    let heads = ["experiment", "metric", "stated in the paper", "measured", "verdict"].map(ToString::to_string);
+    Ok(lines(&heads, &[false; 5], selected.into_iter()))
+}
+
+/// The rows outside their claims.
+///
+/// # Errors
+/// One sentence if the study has no rows.
+pub fn outside(data: &Data, name: &str) -> Result<String, String> {
+    rows(data, name, |_, _, outcome| outcome.is_outside())
+}
+
+/// The rows whose interval decides nothing.
+///
+/// # Errors
+/// One sentence if the study has no rows.
+pub fn inconclusive(data: &Data, name: &str) -> Result<String, String> {
+    rows(data, name, |_, _, outcome| outcome.is_inconclusive())
+}
+
+/// All rows of one experiment.
+///
+/// # Errors
+/// One sentence if the study has no such experiment.
+pub fn experiment(data: &Data, name: &str, experiment: &str) -> Result<String, String> {
+    if counts(data, name, Some(experiment))?.rows == 0 {
+        return Err(format!("`{name}` has no experiment `{experiment}` with rows"));
+    }
+    rows(data, name, |table, row, _| table.text(row, "experiment") == experiment)
+}
+
+/// The numbers of rows by outcome, a line per experiment.
+///
+/// # Errors
+/// One sentence if the study has no rows.
+pub fn summary(data: &Data, name: &str) -> Result<String, String> {
+    let table = data.table(name, "experiments")?;
+    let mut body = Vec::new();
+    for row in &table.rows {
+        let experiment = table.text(row, "experiment");
+        let own = counts(data, name, Some(experiment))?;
+        let mut line = vec![escaped(experiment), escaped(table.text(row, "title"))];
+        line.push(table.number(row, "seeds").map_or(String::new(), |seeds| format!("{seeds}")));
+        line.extend(own.cells());
+        body.push(line);
+    }
+    let mut total = vec!["all".to_string(), String::new(), String::new()];
+    total.extend(counts(data, name, None)?.cells());
+    body.push(total);
+    let heads = ["experiment", "", "seeds", "rows", "inside", "outside", "inconclusive", "not stated"];
+    let right = [false, false, true, true, true, true, true, true];
+    Ok(lines(&heads.map(ToString::to_string), &right, body.into_iter()))
+}
+
+/// The counts of all papers. Links lead from the page with the path `from`.
+///
+/// # Errors
+/// One sentence if a paper has no rows.
+pub fn evidence(data: &Data, from: &str) -> Result<(String, Vec<String>), String> {
+    let (mut body, mut used, mut total) = (Vec::new(), Vec::new(), Counts::default());
+    for (name, paper, venue) in PAPERS {
+        let own = counts(data, name, None)?;
+        let to = link(from, &format!("docs/results/{name}.md"));
+        let mut line = vec![format!("[{paper}]({to}) ({venue})")];
+        line.extend(own.cells());
+        line.push(data.record(name)?.date.clone());
+        body.push(line);
+        for (sum, own) in [
+            (&mut total.rows, own.rows),
+            (&mut total.inside, own.inside),
+            (&mut total.outside, own.outside),
+            (&mut total.inconclusive, own.inconclusive),
+            (&mut total.not_stated, own.not_stated),
+        ] {
+            *sum += own;
+        }
+        used.push(format!("{name}/rows"));
+    }
+    let mut line = vec!["all".to_string()];
+    line.extend(total.cells());
+    line.push(String::new());
+    body.push(line);
+    let heads = ["paper", "rows", "inside", "outside", "inconclusive", "nothing stated", "measured"];
+    let right = [false, true, true, true, true, true, false];
+    Ok((lines(&heads.map(ToString::to_string), &right, body.into_iter()), used))
+}
+
+/// The relative path from one page to another, both from the root of the repository.
+pub fn link(from: &str, to: &str) -> String {
+    let (mut from, mut to): (Vec<&str>, Vec<&str>) = (from.split('/').collect(), to.split('/').collect());
+    from.pop();
+    while !from.is_empty() && to.len() > 1 && from[0] == to[0] {
+        from.remove(0);
+        to.remove(0);
+    }
+    "../".repeat(from.len()) + &to.join("/")
+}
+
+/// The link to the page of all rows.
+///
+/// # Errors
+/// One sentence if the study has no rows.
+pub fn all_rows_link(data: &Data, name: &str, from: &str) -> Result<String, String> {
+    let counts = counts(data, name, None)?;
+    Ok(format!("[All {} rows]({}) are on a page of their own.", thousands(counts.rows), link(from, &rows_page(name))))
+}
+
+/// Sentences about the origin of a record, and whether it may be older than the code.
+///
+/// # Errors
+/// One sentence if there is no such record.
+pub fn provenance(data: &Data, name: &str) -> Result<String, String> {
+    let record = data.record(name)?;
+    let commit = record.commit.as_ref().map_or(String::new(), |commit| format!(" (commit {commit})"));
+    let mut text =
+        format!("Measured by `{}` on {} with rnic {}{commit}", record.command, dates(record), record.version);
+    if !record.machine.is_empty() {
+        text += &format!("; machine: {}", record.machine);
+    }
+    text.push('.');
+    if let Some(table) = record.table("experiments") {
+        let numbers = |column: &str| table.rows.iter().filter_map(|row| table.number(row, column)).collect::<Vec<_>>();
+        let (seeds, simulations) = (numbers("seeds"), numbers("simulations"));
+        let (min, max) = seeds.iter().fold((f64::MAX, 0.0_f64), |(min, max), n| (min.min(*n), max.max(*n)));
+        if !seeds.is_empty() {
+            let range = if min == max { format!("{min}") } else { format!("{min} to {max}") };
+            text += &format!(" Seeds of an experiment: {range}");
+            let total: f64 = simulations.iter().sum();
+            let shared = "simulations, some of them shared by experiments";
+            text += &if total > 0.0 { format!("; {} {shared}.", thousands(total as u64)) } else { ".".to_string() };
+        }
+        if let Some(why) = data.staleness(name) {
+            text += &format!(" **These data are older than the code: {why}.**");
+        }
+        let unknown = data.unknown(name);
+        if !unknown.is_empty() {
+            let all = unknown.len() == table.rows.len();
+            let which = if all { "The rows".to_string() } else { format!("The rows of {}", unknown.join(", ")) };
+            text += &format!(
+                " {which} come from an earlier version of this page, which did not record the state of the code: the \
+                 study or the simulator may have changed since."
+            );
+        }
+        let missing = data.missing(name);
+        if !missing.is_empty() {
+            text += &format!(" Not measured yet: {}.", missing.join(", "));
+        }
+    } else if record.imported {
+        text += " The numbers come from an earlier version of this page.";
+    }
+    Ok(text)
+}
+
+/// The dates of a record: that of the record, or the first and the last one of its experiments.
+fn dates(record: &Record) -> String {
+    let table = record.table("experiments");
+    let mut dates: Vec<&str> =
+        table.into_iter().flat_map(|table| table.rows.iter().map(|row| table.text(row, "date"))).collect();
+    dates.retain(|date| !date.is_empty());
+    dates.sort_unstable();
+    match (dates.first(), dates.last()) {
+        (Some(first), Some(last)) if first != last => format!("{first} to {last}"),
+        (Some(only), _) => (*only).to_string(),
+        _ => record.date.clone(),
+    }
+}
+
+/// The page with all rows of a study.
+///
+/// # Errors
+/// One sentence if the study has no rows.
+pub fn all_rows(data: &Data, name: &str) -> Result<String, String> {
+    let record = data.record(name)?;
+    let back = link(&rows_page(name), &format!("docs/results/{name}.md"));
+    let verdicts = link(&rows_page(name), "docs/reference/cli.md");
+    let table = data.table(name, "rows")?;
+    let mut text = format!(
+        "# All rows: {}\n\n<!-- Generated by `cargo run -p rnic-pages` from ../data/{name}.json; changes by hand are \
+         lost. -->\n\n[The page of the study]({back}) explains the rows. {}\n\n{}\n\nIn a metric, \"A / B\" is a ratio, \
+         \"A less B\" a difference, and \"no cc\" means without congestion control. `±` is half the width of the 95 % \
+         confidence interval over the seeds. A row about the largest or smallest value of several cases names the case \
+         in parentheses. [The reference]({verdicts}#verdicts) defines the verdicts.\n",
+        record.title,
+        provenance(data, name)?,
+        summary(data, name)?
+    );
+    for experiment in experiments(table) {
+        let title = record.table("experiments").and_then(|experiments| {
+            let row = experiments.rows.iter().find(|row| experiments.text(row, "experiment") == experiment)?;
+            Some(experiments.text(row, "title").to_string())
+        });
+        let title = title.filter(|title| !title.is_empty()).unwrap_or_default();
+        let title = if title.is_empty() { experiment.to_string() } else { format!("{experiment}: {title}") };
+        let body = table.rows.iter().filter(|row| table.text(row, "experiment") == experiment).map(|row| {
+            let note = table.text(row, "note");
+            let metric = table.text(row, "metric");
+            let metric = if note.is_empty() { metric.to_string() } else { format!("{metric} ({note})") };
+            vec![escaped(&metric), stated(table, row), measured(table, row), table.text(row, "outcome").to_string()]
+        });
+        let heads = ["metric", "stated in the paper", "measured", "verdict"].map(ToString::to_string);
+        text += &format!("\n## {title}\n\n{}\n", lines(&heads, &[false; 4], body));
+    }
+    Ok(text)
+}
+
+/// The experiments of a table of rows, in its order.
+fn experiments(table: &Table) -> Vec<&str> {
+    let mut names = Vec::new();
+    for row in &table.rows {
+        let name = table.text(row, "experiment");
+        if names.last() != Some(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_relative() {
+        assert_eq!(link("README.md", "docs/results/irn.md"), "docs/results/irn.md");
+        assert_eq!(link("docs/results/irn.md", "docs/results/rows/irn.md"), "rows/irn.md");
+        assert_eq!(link("docs/results/rows/irn.md", "docs/reference/cli.md"), "../../reference/cli.md");
+        assert_eq!(link("docs/results/irn.md", "docs/results/dcqcn.md"), "dcqcn.md");
+    }
+}
