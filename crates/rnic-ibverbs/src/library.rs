@@ -104,6 +104,11 @@ impl Library {
         arguments.push(format!("-Wl,-soname,{}", self.name).into());
         arguments
             .extend(["-Wl,--gc-sections", "-Wl,-z,defs", "-lgcc_s", "-lpthread", "-ldl", "-lm"].map(OsString::from));
+        // A release has the library without names of symbols and without the debug information of Rust's standard library,
+        // which are nine tenths of it. Other builds keep them for debuggers and sanitizers.
+        if !cfg!(debug_assertions) {
+            arguments.push("-Wl,--strip-all".into());
+        }
         arguments
     }
 }
