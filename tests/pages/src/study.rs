@@ -100,7 +100,7 @@ pub fn counts(data: &Data, name: &str, experiment: Option<&str>) -> Result<Count
 }
 
 /// The measured value of a row as text: `1.53 ± 0.12x`.
-fn measured(table: &Table, row: &[Value]) -> String {
+pub fn measured(table: &Table, row: &[Value]) -> String {
     let unit = Unit::of_name(table.text(row, "unit")).unwrap_or(Unit::Count);
     table.number(row, "mean").map_or("-".to_string(), |mean| unit.show(mean, table.number(row, "half_width")))
 }
@@ -317,6 +317,9 @@ pub fn all_rows(data: &Data, name: &str) -> Result<String, String> {
         provenance(data, name)?,
         summary(data, name)?
     );
+    for (title, list) in [("Rows outside", outside(data, name)?), ("Inconclusive rows", inconclusive(data, name)?)] {
+        text += &format!("\n## {title}\n\n{list}\n");
+    }
     for experiment in experiments(table) {
         let title = record.table("experiments").and_then(|experiments| {
             let row = experiments.rows.iter().find(|row| experiments.text(row, "experiment") == experiment)?;
