@@ -16,7 +16,7 @@
 //! | inline value | contents |
 //! |---|---|
 //! | `FILE.NAME` | the value of the record; or its date, version, commit, machine, command |
-//! | `STUDY.inside` | number of rows with the outcome: `rows`, `checked`, `inside`, `outside`, `same-direction`, `inconclusive`, `not-stated`, `no-result` |
+//! | `STUDY.inside` | number of rows with the outcome: `rows`, `checked`, `inside`, `outside`, `same-direction`, `opposite`, `inconclusive`, `not-stated`, `no-result` |
 //! | `evidence.inside` | the same of all papers |
 //! | `FILE.TABLE|ROW|COLUMN` | a cell of a table; ROW is the text of its first cells, joined by `, `; the rows of a study also have the column `measured` |
 
