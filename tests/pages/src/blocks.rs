@@ -18,7 +18,7 @@
 //! | `FILE.NAME` | the value of the record; or its date, version, commit, machine, command |
 //! | `STUDY.inside` | number of rows with the outcome: `rows`, `checked`, `inside`, `outside`, `same-direction`, `opposite`, `inconclusive`, `not-stated`, `no-result` |
 //! | `evidence.inside` | the same of all papers |
-//! | `FILE.TABLE|ROW|COLUMN` | a cell of a table; ROW is the text of its first cells, joined by `, `; the rows of a study also have the column `measured` |
+//! | `FILE.TABLE::ROW::COLUMN` | a cell of a table; ROW is the text of its first cells, joined by `, `; the rows of a study also have the column `measured` |
 
 use crate::Data;
 use crate::study::{self, Counts, PAPERS};
@@ -60,7 +60,7 @@ pub fn block(data: &Data, from: &str, name: &str) -> Result<(String, Vec<String>
 /// # Errors
 /// One sentence if there are no data for the name.
 pub fn value(data: &Data, name: &str) -> Result<(String, Vec<String>), String> {
-    let wrong = || format!("`{name}` is no name of a value; accepted are FILE.VALUE and FILE.TABLE|ROW|COLUMN");
+    let wrong = || format!("`{name}` is no name of a value; accepted are FILE.VALUE and FILE.TABLE::ROW::COLUMN");
     let (file, value) = name.split_once('.').ok_or_else(wrong)?;
     if file == "evidence" {
         let mut total = 0;
@@ -70,7 +70,7 @@ pub fn value(data: &Data, name: &str) -> Result<(String, Vec<String>), String> {
         return Ok((thousands(total), PAPERS.iter().map(|(paper, ..)| format!("{paper}/rows")).collect()));
     }
     let record = data.record(file)?;
-    if let [table, row, column] = value.split('|').collect::<Vec<_>>()[..] {
+    if let [table, row, column] = value.split("::").collect::<Vec<_>>()[..] {
         let own = data.table(file, table)?;
         let text = if column == "measured" && own.column("half_width").is_some() {
             find(own, row).map(|cells| study::measured(own, cells))
