@@ -4,6 +4,7 @@
 //! Each shard of the sending address has a connection to the shard with the same number of the receiving address, and
 //! one thread, on a core of its own, polls both. So with `n` shards `n` cores do the work of both hosts. The rows are
 //! medians of several measurements, taken by turns; the last column is the rate with all cores by that with one.
+//! `-- --record docs/results/data/shards.json` also records the table for `cargo run -p rnic-pages`.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -13,7 +14,9 @@ use rnic_endpoint::{
     Access, Completion, CompletionQueue, Config, Device, MemoryRegion, Mode, PathOptions, QpOptions, QueuePair,
     Security, SendOp, Service, Time,
 };
+use rnic_record::{Column, Record, Table, cells};
 use std::error::Error;
+use std::path::Path;
 use std::sync::Barrier;
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -101,10 +104,28 @@ fn median(mut rates: Vec<f64>) -> f64 {
     rates[rates.len() / 2]
 }
 
+/// The file of `--record`.
+fn recorded() -> Result<Option<String>, Failure> {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => Ok(None),
+        ["--record", file] => Ok(Some(file.to_string())),
+        _ => Err(format!("`{}`: accepted is --record FILE", words.join(" ")).into()),
+    }
+}
+
 fn main() -> Result<(), Failure> {
+    let file = recorded()?;
     let cores = std::thread::available_parallelism()?.get();
     let counts: Vec<usize> = (0..).map(|power| 1 << power).take_while(|count| *count <= cores).collect();
     println!("{:<38}{}{:>10}", "", counts.iter().map(|n| format!("{n:>8} shards")).collect::<String>(), "ratio");
+    let mut columns = vec![Column::new("")];
+    columns.extend(counts.iter().map(|count| {
+        let cores = if *count == 1 { "one core".to_string() } else { format!("{count} cores") };
+        Column::new(cores).decimals(2).right()
+    }));
+    columns.push(Column::new("ratio").decimals(2).right());
+    let mut table = Table::new(columns);
     for security in Security::ALL {
         for (size, unit, scale) in [(1 << 20, "GB/s", 1e-9 * f64::from(1 << 20)), (64, "million messages/s", 1e-6)] {
             let mut rates = vec![Vec::new(); counts.len()];
@@ -114,10 +135,18 @@ fn main() -> Result<(), Failure> {
                 }
             }
             let rates: Vec<f64> = rates.into_iter().map(median).collect();
-            let cells: String = rates.iter().map(|rate| format!("{rate:>15.2}")).collect();
+            let text: String = rates.iter().map(|rate| format!("{rate:>15.2}")).collect();
             let label = format!("{}, {size} B, {unit}", security.name());
-            println!("{label:<38}{cells}{:>10.2}", rates.last().unwrap_or(&0.0) / rates[0]);
+            let ratio = rates.last().unwrap_or(&0.0) / rates[0];
+            println!("{label:<38}{text}{ratio:>10.2}");
+            let numbers = rates.iter().chain([&ratio]).map(|number| cells(&[*number]));
+            table.rows.push(std::iter::once(label.into()).chain(numbers).collect());
         }
+    }
+    if let Some(file) = file {
+        let mut record = Record::now("Shards of an address", "cargo bench -p rnic-endpoint --bench shards");
+        record.put("cores", table);
+        record.write(Path::new(&file))?;
     }
     Ok(())
 }

@@ -58,6 +58,8 @@ pub struct Column {
     pub suffix: String,
     /// Whether the column is aligned to the right.
     pub right: bool,
+    /// Whether numbers have commas between thousands.
+    pub thousands: bool,
 }
 
 impl Column {
@@ -86,6 +88,11 @@ impl Column {
         Column { right: true, ..self }
     }
 
+    /// The same column, whose numbers have commas between thousands.
+    pub fn thousands(self) -> Column {
+        Column { thousands: true, ..self }
+    }
+
     fn to_json(&self) -> Value {
         let mut map = Map::new();
         map.insert("name".into(), json!(self.name));
@@ -94,8 +101,10 @@ impl Column {
         if !self.suffix.is_empty() {
             map.insert("suffix".into(), json!(self.suffix));
         }
-        if self.right {
-            map.insert("right".into(), json!(true));
+        for (key, holds) in [("right", self.right), ("thousands", self.thousands)] {
+            if holds {
+                map.insert(key.into(), json!(true));
+            }
         }
         if map.len() == 1 { json!(self.name) } else { Value::Object(map) }
     }
@@ -107,12 +116,14 @@ impl Column {
         let name = value.get("name").and_then(Value::as_str);
         let name = name.ok_or_else(|| format!("the column `{value}` is neither a text nor an object with a name"))?;
         let count = |key: &str| value.get(key).and_then(Value::as_u64).map(|count| count as usize);
+        let holds = |key: &str| value.get(key).and_then(Value::as_bool).unwrap_or(false);
         Ok(Column {
             name: name.to_string(),
             decimals: count("decimals"),
             digits: count("digits"),
             suffix: value.get("suffix").and_then(Value::as_str).unwrap_or("").to_string(),
-            right: value.get("right").and_then(Value::as_bool).unwrap_or(false),
+            right: holds("right"),
+            thousands: holds("thousands"),
         })
     }
 }
@@ -317,7 +328,8 @@ mod tests {
     use super::*;
 
     fn record() -> Record {
-        let mut table = Table::new(vec![Column::new("run"), Column::new("rate").decimals(2).suffix(" GB/s").right()]);
+        let mut table =
+            Table::new(vec![Column::new("run"), Column::new("rate").decimals(2).suffix(" GB/s").right().thousands()]);
         table.rows.push(vec![json!("a \"quoted\""), cells(&[6.47, 6.46, 6.49])]);
         table.rows.push(vec![json!("b"), Value::Null]);
         let mut record = Record { date: "2026-11-22".into(), imported: true, ..Record::default() };
@@ -336,7 +348,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("\n        {\"name\": \"rate\", \"decimals\": 2, \"suffix\": \" GB/s\", \"right\": true}\n")
+            text.contains("\n        {\"name\": \"rate\", \"decimals\": 2, \"suffix\": \" GB/s\", \"right\": true, \"thousands\": true}\n")
         );
         let empty = Record::default();
         assert_eq!(Record::from_text(&empty.to_text()), Ok(empty));

@@ -26,7 +26,7 @@ pub static STUDY: Study = Study {
         "fig8-idle.csv",
     ],
     experiments: EXPERIMENTS,
-    exact: &["livelock"],
+    exact: &[],
     remarks: &[
         "The paper reports measurements of production networks and incidents. It states few of the parameters of its servers \
          and switches; where a number here follows from a choice of ours, the result page says so.",
@@ -62,7 +62,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "livelock",
         title: "Section 4.1: livelock when one of 256 packets is dropped",
-        seeds: 1,
+        seeds: 5,
         sources: &[Source::all("livelock.toml").quick(&[("limits.duration", "5 ms")], &[])],
         charts: &[],
         rows: livelock,

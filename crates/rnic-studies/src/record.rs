@@ -7,8 +7,8 @@ use rnic_record::{Measured, Outcome, Record, Table, cells, judge};
 use serde_json::{Value, json};
 
 /// Columns of the table `experiments`.
-const EXPERIMENTS: [&str; 9] =
-    ["experiment", "title", "seeds", "simulations", "date", "version", "commit", "plan", "behaviour"];
+const EXPERIMENTS: [&str; 10] =
+    ["experiment", "title", "seeds", "simulations", "date", "version", "commit", "machine", "plan", "behaviour"];
 /// Columns of the table `rows`.
 const ROWS: [&str; 11] =
     ["experiment", "metric", "stated", "claim", "unit", "mean", "half_width", "seeds", "sample", "outcome", "note"];
@@ -47,14 +47,19 @@ pub fn record(plan: &Plan, verdicts: &[Verdict], now: Record, earlier: Option<&R
             json!(now.date),
             json!(now.version),
             json!(now.commit),
+            json!(now.machine),
             json!(state.map(|state| state.plan)),
             json!(behaviour),
         ]);
         rows.rows.extend(verdicts.iter().filter(|verdict| verdict.experiment == name).map(row));
     }
     let mut record = Record { quick: plan.quick, tables: Vec::new(), ..now };
+    if plan.experiments.len() < plan.study.experiments.len() && earlier.is_some() {
+        // The experiments of the earlier record belong to the command, too.
+        record.command = format!("rnic reproduce {}", plan.study.name);
+    }
     // The whole record counts as imported as long as it has imported rows.
-    record.imported = experiments.rows.iter().any(|row| row[7].is_null());
+    record.imported = experiments.rows.iter().any(|row| experiments.cell(row, "plan").is_some_and(Value::is_null));
     record.put("experiments", experiments);
     record.put("rows", rows);
     Ok(record)
@@ -119,7 +124,7 @@ mod tests {
         assert_eq!(text(&later, "outcome"), ["inside", "inconclusive: the interval is too wide"]);
         let dates: Vec<&Value> = later.table("experiments").unwrap().rows.iter().map(|row| &row[4]).collect();
         assert_eq!(dates, [&json!("2026-01-01"), &json!("2026-02-02")]);
-        assert!(!later.imported);
+        assert!(!later.imported && later.command == "rnic reproduce irn");
         assert_eq!(Record::from_text(&later.to_text()), Ok(later));
     }
 

@@ -179,6 +179,26 @@ fn an_unavailable_experiment_does_not_affect_the_others() {
     assert!(verdicts.iter().all(|v| v.outcome == Outcome::NoResult && v.row.note.starts_with("not available")));
 }
 
+/// Experiments without anything random have the same values for every seed.
+#[test]
+fn exact_experiments_do_not_depend_on_the_seed() {
+    let mut rows = 0;
+    for study in STUDIES.iter().filter(|study| !study.exact.is_empty()) {
+        let request = Request { seeds: Some(2), set: Vec::new(), ..request(study.exact, &[]) };
+        let plan = Plan::new(study, &request).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let executor = Threads::new(&Catalogue::standard(), 2);
+        let results = execute(&plan.jobs, &Store::at(folder.path()), &executor, false, &Ignore).unwrap();
+        let results: Vec<_> = results.into_iter().flatten().collect();
+        for verdict in plan.conclude(&results) {
+            let values = verdict.row.sample.unwrap_or_else(|why| panic!("{}: {why}", verdict.row.metric));
+            assert!(values.iter().all(|value| *value == values[0]), "{}: {values:?}", verdict.row.metric);
+            rows += 1;
+        }
+    }
+    assert!(rows > 100, "{rows}");
+}
+
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
     let few = [("traffic.flows", "120"), ("traffic.warmup", "20"), ("fabric.k", "4")];

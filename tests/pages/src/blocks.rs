@@ -8,15 +8,17 @@
 //! | `STUDY/outside`, `STUDY/inconclusive` | the rows with this outcome |
 //! | `STUDY/rows/EXPERIMENT` | the rows of one experiment |
 //! | `STUDY/all-rows` | a link to the page of all rows |
+//! | `performance/heavy-tailed` | the rates of the benchmark with heavy-tailed traffic, a column for each number of hosts |
+//! | `endpoint/selected` | medians of selected rows of the endpoint's tables |
 //! | `evidence` | numbers of rows by outcome, for each paper |
 //! | `speed` | speed of the simulator and of other simulators |
 //!
 //! | inline value | contents |
 //! |---|---|
 //! | `FILE.NAME` | the value of the record; or its date, version, commit, machine, command |
-//! | `STUDY.inside` | number of rows with the outcome: `rows`, `checked`, `inside`, `outside`, `same-direction`, `inconclusive`, `not-stated`, `no-result` |
+//! | `STUDY.inside` | number of rows with the outcome: `rows`, `checked`, `inside`, `outside`, `same-direction`, `opposite`, `inconclusive`, `not-stated`, `no-result` |
 //! | `evidence.inside` | the same of all papers |
-//! | `FILE.TABLE|ROW|COLUMN` | a cell of a table; ROW is the text of its first cells, joined by `, ` |
+//! | `FILE.TABLE::ROW::COLUMN` | a cell of a table; ROW is the text of its first cells, joined by `, `; the rows of a study also have the column `measured` |
 
 use crate::Data;
 use crate::study::{self, Counts, PAPERS};
@@ -32,6 +34,8 @@ pub fn block(data: &Data, from: &str, name: &str) -> Result<(String, Vec<String>
     match name {
         "evidence" => return study::evidence(data, from),
         "speed" => return speed(data),
+        "performance/heavy-tailed" => return heavy_tailed(data),
+        "endpoint/selected" => return selected(data),
         _ => {}
     }
     let (file, part) = name.split_once('/').ok_or_else(|| {
@@ -56,7 +60,7 @@ pub fn block(data: &Data, from: &str, name: &str) -> Result<(String, Vec<String>
 /// # Errors
 /// One sentence if there are no data for the name.
 pub fn value(data: &Data, name: &str) -> Result<(String, Vec<String>), String> {
-    let wrong = || format!("`{name}` is no name of a value; accepted are FILE.VALUE and FILE.TABLE|ROW|COLUMN");
+    let wrong = || format!("`{name}` is no name of a value; accepted are FILE.VALUE and FILE.TABLE::ROW::COLUMN");
     let (file, value) = name.split_once('.').ok_or_else(wrong)?;
     if file == "evidence" {
         let mut total = 0;
@@ -66,9 +70,14 @@ pub fn value(data: &Data, name: &str) -> Result<(String, Vec<String>), String> {
         return Ok((thousands(total), PAPERS.iter().map(|(paper, ..)| format!("{paper}/rows")).collect()));
     }
     let record = data.record(file)?;
-    if let [table, row, column] = value.split('|').collect::<Vec<_>>()[..] {
+    if let [table, row, column] = value.split("::").collect::<Vec<_>>()[..] {
         let own = data.table(file, table)?;
-        let text = at(own, row, column).map_err(|why| format!("the table `{file}/{table}` {why}"))?;
+        let text = if column == "measured" && own.column("half_width").is_some() {
+            find(own, row).map(|cells| study::measured(own, cells))
+        } else {
+            at(own, row, column)
+        };
+        let text = text.map_err(|why| format!("the table `{file}/{table}` {why}"))?;
         return Ok((text, vec![format!("{file}/{table}")]));
     }
     if let Some(value) = record.values.get(value) {
@@ -117,16 +126,107 @@ const SPEEDS: [(&str, &str, &str, &str, &str); 6] = [
 ];
 
 fn speed(data: &Data) -> Result<(String, Vec<String>), String> {
-    let (own, others) = (data.table("performance", "scale")?, data.table("performance", "others")?);
+    let (own, others) = (data.table("performance", "scale")?, data.table("simulators", "others")?);
     let mut body = Vec::new();
     for (transport, hosts, row, other, column) in SPEEDS {
         let rnic = at(own, row, "M hops per CPU s, 1 thread").map_err(|why| format!("performance/scale {why}"))?;
         let column = format!("M hops per CPU s, {column}");
-        let theirs = at(others, other, &column).map_err(|why| format!("performance/others {why}"))?;
+        let theirs = at(others, other, &column).map_err(|why| format!("simulators/others {why}"))?;
         let name = other.split(" with ").next().unwrap_or(other);
         body.push(vec![format!("{transport}, {hosts}"), rnic, format!("{theirs} ({name})")]);
     }
     let heads = ["million packet-hops per CPU-second", "rnic, one thread", "another simulator"];
     let text = lines(&heads.map(ToString::to_string), &[false, true, true], body.into_iter());
-    Ok((text, vec!["performance/scale".to_string(), "performance/others".to_string()]))
+    Ok((text, vec!["performance/scale".to_string(), "simulators/others".to_string()]))
+}
+
+/// The rates on one thread with heavy-tailed traffic: a row for each transport, a column for each fabric.
+fn heavy_tailed(data: &Data) -> Result<(String, Vec<String>), String> {
+    const RATE: &str = "M hops per CPU s, 1 thread";
+    const PEAK: &str = "peak MB, 1 thread";
+    let table = data.table("performance", "scale")?;
+    let column = |name: &str| table.column(name).ok_or_else(|| format!("performance/scale has no column `{name}`"));
+    let (hosts, traffic, transport, rate, peak) =
+        (column("hosts")?, column("traffic")?, column("transport")?, column(RATE)?, column(PEAK)?);
+    let text = |row: &[Value], index: usize| cell(&table.columns[index], &row[index]);
+    // Fabrics and transports in the order of the table.
+    let (mut fabrics, mut transports): (Vec<(String, String)>, Vec<String>) = (Vec::new(), Vec::new());
+    let own: Vec<&Vec<Value>> =
+        table.rows.iter().filter(|row| text(row, traffic).starts_with("heavy-tailed")).collect();
+    for row in &own {
+        let fabric = (text(row, hosts), text(row, traffic));
+        if !fabrics.contains(&fabric) {
+            fabrics.push(fabric);
+        }
+        if !transports.contains(&text(row, transport)) {
+            transports.push(text(row, transport));
+        }
+    }
+    let count = |hosts: &str| hosts.parse().map_or(hosts.to_string(), thousands);
+    let mut heads = vec!["transport".to_string()];
+    for (hosts, traffic) in &fabrics {
+        heads.push(format!("{} hosts, {}", count(hosts), traffic.trim_start_matches("heavy-tailed, ")));
+    }
+    heads.extend(fabrics.last().map(|(hosts, _)| format!("peak MB at {}", count(hosts))));
+    let body = transports.iter().map(|name| {
+        let of = |fabric: &(String, String)| {
+            let is =
+                |row: &&&Vec<Value>| text(row, transport) == *name && (text(row, hosts), text(row, traffic)) == *fabric;
+            own.iter().find(is).copied()
+        };
+        let mut line = vec![name.clone()];
+        line.extend(fabrics.iter().map(|fabric| of(fabric).map_or(String::new(), |row| text(row, rate))));
+        line.push(fabrics.last().and_then(of).map_or(String::new(), |row| text(row, peak)));
+        line
+    });
+    let right: Vec<bool> = (0..heads.len()).map(|index| index > 0).collect();
+    Ok((lines(&heads, &right, body), vec!["performance/scale".to_string()]))
+}
+
+/// Selected rows of the endpoint's tables: label on the page, table, row.
+const SELECTED: [(&str, &str, &str); 23] = [
+    ("1 MiB, GB/s: ceiling", "bandwidth", "ceiling"),
+    ("IRN Write, none", "bandwidth", "IRN Write, none"),
+    ("IRN Write, authenticated", "bandwidth", "IRN Write, authenticated"),
+    ("IRN Write, encrypted", "bandwidth", "IRN Write, encrypted"),
+    ("RC Write, none", "bandwidth", "RC Write, none"),
+    ("ofi_rxd", "bandwidth", "ofi_rxd"),
+    ("UCX over TCP, put", "bandwidth", "UCX over TCP, put"),
+    ("iperf3 over TCP", "bandwidth", "iperf3 over TCP"),
+    ("IRN Write, 1 % loss, none", "bandwidth", "IRN Write, 1 % loss, none"),
+    ("RC Write, 1 % loss, none", "bandwidth", "RC Write, 1 % loss, none"),
+    ("64 B, million messages/s: ceiling", "rate", "ceiling"),
+    ("IRN Write, none", "rate", "IRN Write, none"),
+    ("IRN Write, authenticated", "rate", "IRN Write, authenticated"),
+    ("IRN Write, 16 queue pairs, authenticated", "rate", "IRN Write, 16 queue pairs, authenticated"),
+    ("RC Write, authenticated", "rate", "RC Write, authenticated"),
+    ("UCX over TCP, tag", "rate", "UCX over TCP, tag"),
+    ("64 B, latency in us: ceiling", "latency", "ceiling"),
+    ("IRN Write, none", "latency", "IRN Write, none"),
+    ("IRN Write, authenticated", "latency", "IRN Write, authenticated"),
+    ("UCX over TCP", "latency", "UCX over TCP"),
+    ("CPU time of both ends, s/GB: IRN Write 1 MiB, authenticated", "cpu", "IRN Write 1 MiB, authenticated"),
+    ("UCX over TCP, put 1 MiB", "cpu", "UCX over TCP, put 1 MiB"),
+    ("iperf3, TCP", "cpu", "iperf3, TCP"),
+];
+
+fn selected(data: &Data) -> Result<(String, Vec<String>), String> {
+    let (mut body, mut used) = (Vec::new(), Vec::new());
+    for (label, name, row) in SELECTED {
+        let table = data.table("endpoint", name)?;
+        let cells = find(table, row).map_err(|why| format!("endpoint/{name} {why}"))?;
+        let mut line = vec![label.to_string()];
+        for mtu in ["MTU 9000", "MTU 1500"] {
+            let is = |column: &Column| column.name == mtu || column.name == format!("{mtu}, median");
+            let index = table.columns.iter().position(is);
+            let index = index.ok_or_else(|| format!("endpoint/{name} has no column `{mtu}`"))?;
+            // The median alone, without minimum and maximum.
+            let median = cells[index].get(0).unwrap_or(&cells[index]);
+            line.push(cell(&table.columns[index], median));
+        }
+        body.push(line);
+        used.push(format!("endpoint/{name}"));
+    }
+    let heads = ["", "MTU 9000", "MTU 1500"].map(ToString::to_string);
+    Ok((lines(&heads, &[false, true, true], body.into_iter()), used))
 }

@@ -7,13 +7,17 @@ use std::path::{Path, PathBuf};
 /// Folder of the records, from the root of the repository.
 pub const FOLDER: &str = "docs/results/data";
 
+/// By (study, experiment): the hash of the plan, and the hash of the simulator's behaviour; `None` if the recorded
+/// table of behaviour has no row for the experiment's transports.
+pub type States = BTreeMap<(String, String), (String, Option<String>)>;
+
 /// Everything from which pages are generated.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Data {
     /// The records by the names of their files without `.json`.
     pub records: BTreeMap<String, Record>,
-    /// By (study, experiment): the hash of the plan, and the hash of the simulator's behaviour, as they are now.
-    pub states: BTreeMap<(String, String), (String, Option<String>)>,
+    /// The states as they are now.
+    pub states: States,
 }
 
 /// The path of a record.
@@ -136,7 +140,7 @@ impl Data {
 ///
 /// # Errors
 /// One sentence about the first line that has fewer than four words.
-pub fn states(text: &str, behaviour: &str) -> Result<BTreeMap<(String, String), (String, Option<String>)>, String> {
+pub fn states(text: &str, behaviour: &str) -> Result<States, String> {
     let mut states = BTreeMap::new();
     for line in text.lines() {
         let mut words = line.splitn(4, ' ');

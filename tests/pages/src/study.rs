@@ -36,6 +36,8 @@ pub struct Counts {
     pub outside: u64,
     /// Rows outside their claims whose effect has the stated direction.
     pub same_direction: u64,
+    /// Rows outside their claims whose effect is opposite to the stated direction.
+    pub opposite: u64,
     /// Rows whose interval decides nothing.
     pub inconclusive: u64,
     /// Rows for which the paper states nothing.
@@ -54,6 +56,7 @@ impl Counts {
             outcome if outcome.is_outside() => self.outside += 1,
             _ => self.inconclusive += 1,
         }
+        self.opposite += u64::from(outcome == Outcome::Opposite);
         self.same_direction += u64::from(matches!(outcome, Outcome::Smaller | Outcome::Larger));
     }
 
@@ -64,6 +67,7 @@ impl Counts {
             "inside" => self.inside,
             "outside" => self.outside,
             "same-direction" => self.same_direction,
+            "opposite" => self.opposite,
             "inconclusive" => self.inconclusive,
             "not-stated" => self.not_stated,
             "no-result" => self.no_result,
@@ -100,7 +104,7 @@ pub fn counts(data: &Data, name: &str, experiment: Option<&str>) -> Result<Count
 }
 
 /// The measured value of a row as text: `1.53 ± 0.12x`.
-fn measured(table: &Table, row: &[Value]) -> String {
+pub fn measured(table: &Table, row: &[Value]) -> String {
     let unit = Unit::of_name(table.text(row, "unit")).unwrap_or(Unit::Count);
     table.number(row, "mean").map_or("-".to_string(), |mean| unit.show(mean, table.number(row, "half_width")))
 }
@@ -196,7 +200,7 @@ pub fn evidence(data: &Data, from: &str) -> Result<(String, Vec<String>), String
         let to = link(from, &format!("docs/results/{name}.md"));
         let mut line = vec![format!("[{paper}]({to}) ({venue})")];
         line.extend(own.cells());
-        line.push(data.record(name)?.date.clone());
+        line.push(dates(data.record(name)?));
         body.push(line);
         for (sum, own) in [
             (&mut total.rows, own.rows),
@@ -244,11 +248,16 @@ pub fn all_rows_link(data: &Data, name: &str, from: &str) -> Result<String, Stri
 /// One sentence if there is no such record.
 pub fn provenance(data: &Data, name: &str) -> Result<String, String> {
     let record = data.record(name)?;
-    let commit = record.commit.as_ref().map_or(String::new(), |commit| format!(" (commit {commit})"));
-    let mut text =
-        format!("Measured by `{}` on {} with rnic {}{commit}", record.command, dates(record), record.version);
-    if !record.machine.is_empty() {
-        text += &format!("; machine: {}", record.machine);
+    let versions = all(record, "version").join(" and ");
+    let mut text = format!("Measured by `{}` on {} with rnic {versions}", record.command, dates(record));
+    match &all(record, "commit")[..] {
+        [] => {}
+        [commit] => text += &format!(" (commit {commit})"),
+        commits => text += &format!(" (commits {})", commits.join(", ")),
+    }
+    let machines = all(record, "machine");
+    if !machines.is_empty() {
+        text += &format!("; machine: {}", machines.join("; "));
     }
     text.push('.');
     if let Some(table) = record.table("experiments") {
@@ -270,8 +279,8 @@ pub fn provenance(data: &Data, name: &str) -> Result<String, String> {
             let all = unknown.len() == table.rows.len();
             let which = if all { "The rows".to_string() } else { format!("The rows of {}", unknown.join(", ")) };
             text += &format!(
-                " {which} come from an earlier version of this page, which did not record the state of the code: the \
-                 study or the simulator may have changed since."
+                " {which} come from an earlier version of this page, with its rounded numbers. It did not record the \
+                 state of the code: the study or the simulator may have changed since."
             );
         }
         let missing = data.missing(name);
@@ -282,6 +291,24 @@ pub fn provenance(data: &Data, name: &str) -> Result<String, String> {
         text += " The numbers come from an earlier version of this page.";
     }
     Ok(text)
+}
+
+/// The different texts of a property of the record or, in a study, of its experiments.
+fn all(record: &Record, column: &str) -> Vec<String> {
+    let own = match column {
+        "version" => record.version.clone(),
+        "commit" => record.commit.clone().unwrap_or_default(),
+        _ => record.machine.clone(),
+    };
+    let table = record.table("experiments").filter(|table| table.column(column).is_some());
+    let mut texts = match table {
+        Some(table) => table.rows.iter().map(|row| table.text(row, column).to_string()).collect(),
+        None => vec![own],
+    };
+    texts.retain(|text| !text.is_empty());
+    texts.sort();
+    texts.dedup();
+    texts
 }
 
 /// The dates of a record: that of the record, or the first and the last one of its experiments.
@@ -317,6 +344,9 @@ pub fn all_rows(data: &Data, name: &str) -> Result<String, String> {
         provenance(data, name)?,
         summary(data, name)?
     );
+    for (title, list) in [("Rows outside", outside(data, name)?), ("Inconclusive rows", inconclusive(data, name)?)] {
+        text += &format!("\n## {title}\n\n{list}\n");
+    }
     for experiment in experiments(table) {
         let title = record.table("experiments").and_then(|experiments| {
             let row = experiments.rows.iter().find(|row| experiments.text(row, "experiment") == experiment)?;

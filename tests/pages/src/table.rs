@@ -57,11 +57,12 @@ pub fn cell(column: &Column, value: &Value) -> String {
 }
 
 fn shown(column: &Column, number: f64) -> String {
-    match (column.decimals, column.digits) {
+    let text = match (column.decimals, column.digits) {
         (Some(decimals), _) => format!("{number:.decimals$}"),
         (_, Some(digits)) => significant(number, digits),
         _ => format!("{number}"),
-    }
+    };
+    if column.thousands { grouped(&text) } else { text }
 }
 
 /// A number with this many significant digits.
@@ -78,15 +79,21 @@ fn significant(number: f64, digits: usize) -> String {
 
 /// A whole number with commas between thousands.
 pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
+    grouped(&number.to_string())
+}
+
+/// The text of a number with commas between thousands of its whole part.
+fn grouped(number: &str) -> String {
+    let (whole, fraction) = number.find('.').map_or((number, ""), |at| number.split_at(at));
+    let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
+    let mut text = sign.to_string();
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index) % 3 == 0 {
             text.push(',');
         }
         text.push(digit);
     }
-    text
+    text + fraction
 }
 
 #[cfg(test)]
@@ -110,6 +117,8 @@ mod tests {
             assert_eq!(significant(number, 3), expected);
         }
         assert_eq!([0, 999, 1_000, 1_234_567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(["-1234.5", "12.25"].map(grouped), ["-1,234.5", "12.25"]);
+        assert_eq!(cell(&Column::new("a").thousands(), &json!([1_000, 20_000])), "1,000 to 20,000");
     }
 
     #[test]

@@ -142,13 +142,9 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
         let command = format!("rnic reproduce {STUDY}{}", if arguments.quick { " --quick" } else { "" });
         let mut record = Record { quick: arguments.quick, ..Record::now(TITLE, command) };
         record.put("blocks", recorded_blocks(checked.iter().flat_map(|(rows, _)| rows)));
-        record.put("single", recorded_blocks(single.iter().flatten()));
         record.put("cost", recorded_costs(&costs));
         record.put("logics", recorded_logics());
         nano.record(&mut record);
-        for (name, parameters) in [("state", parameters), ("state_published", published)] {
-            record.values.insert(name.to_string(), json!(state(parameters)));
-        }
         let written = record.write(&path);
         written.map_err(|error| CliError::Io { doing: format!("cannot write `{}`", path.display()), error })?;
     }
@@ -183,7 +179,7 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
 /// A table with a column of names and columns of numbers.
 pub(crate) fn numbers(names: &[&str]) -> rnic_record::Table {
     let column = |(index, name): (usize, &&str)| {
-        if index == 0 { Column::new(*name) } else { Column::new(*name).right() }
+        if index == 0 { Column::new(*name) } else { Column::new(*name).thousands() }
     };
     rnic_record::Table::new(names.iter().enumerate().map(column).collect())
 }

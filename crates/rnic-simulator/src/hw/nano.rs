@@ -339,6 +339,13 @@ impl Nano {
 
     /// Adds the tables to a record.
     pub(crate) fn record(&self, record: &mut rnic_record::Record) {
+        let mut blocks = super::numbers(&["block", "steps", "latency (cycles)", "interval (cycles)"]);
+        blocks.columns[3].decimals = Some(2);
+        blocks.rows.extend(self.checked.iter().map(|row| {
+            let interval = row.cycles as f64 / row.steps as f64;
+            vec![json!(row.block.name()), json!(row.steps), json!(row.latency), rnic_record::cells(&[interval])]
+        }));
+        record.put("nanotransport-blocks", blocks);
         let mut cost = super::numbers(&["design", "LUT", "FF", "BRAM", "DSP"]);
         cost.rows.extend(self.synthesised.iter().map(|Synthesised { name, xilinx, .. }| {
             let counts = [xilinx.luts, xilinx.flip_flops, xilinx.block_rams, xilinx.multipliers];
