@@ -275,7 +275,7 @@ fn probe(address: &hosts::HostAddress) -> Result<String, String> {
     match UdpSocket::bind(SocketAddr::new(address.ip, rnic_endpoint::port::ROCE_PORT)) {
         Ok(_) => Ok("ready".to_string()),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            if library::is_shared(address.ip) {
+            if hosts::is_shared(address.ip) {
                 Ok("ready; other programs of yours use it".to_string())
             } else {
                 Err("UDP port 4791 is taken, by a program of another user, another RoCE endpoint or rdma_rxe"
