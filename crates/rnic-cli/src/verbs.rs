@@ -7,6 +7,7 @@ use rnic_ibverbs::keeper::Keeper;
 use rnic_ibverbs::{files, hosts, library};
 use rnic_simulator::error::CliError;
 use rnic_simulator::output::print;
+use rnic_simulator::program;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -96,20 +97,32 @@ fn failed(doing: String) -> impl Fn(io::Error) -> CliError {
 
 /// The folder with the libraries; makes those that are missing or older than their static library.
 fn folder() -> Result<PathBuf, CliError> {
-    let program = std::env::current_exe().map_err(failed("finding this program".into()))?;
-    let here = program.parent().unwrap_or(Path::new("/")).to_path_buf();
+    if let Some(folder) = program::libraries() {
+        if folder.join(library::NAME).exists() {
+            return Ok(folder.to_path_buf());
+        }
+        return Err(CliError::Input(format!(
+            "{} has no {}: this Python package was built without the libraries; install the wheel of a release, or build \
+             them with `cargo build --release`",
+            folder.display(),
+            library::NAME
+        )));
+    }
+    let executable = std::env::current_exe().map_err(failed("finding this program".into()))?;
+    let here = executable.parent().unwrap_or(Path::new("/")).to_path_buf();
     let installed = here.join("../lib/rnic");
     let folder = here.join("rnic-verbs");
     let time = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok();
     let folders = [here.clone(), here.join("deps")];
     let archives: Vec<_> = library::ALL.iter().map(|library| (library, library.find(&folders))).collect();
     if archives.iter().all(|(_, archive)| archive.is_none()) && installed.join(library::NAME).exists() {
-        return Ok(installed);
+        return installed.canonicalize().map_err(failed(format!("finding {}", installed.display())));
     }
     for (library, archive) in archives {
         let Some(archive) = archive else {
             return Err(CliError::Input(format!(
-                "{} has no {}.a, of which the library is made: build it with `cargo build --release`",
+                "{} has no {}.a, of which the library is made: build it with `cargo build --release`, or install a \
+                 package of a release",
                 here.display(),
                 library.archive
             )));
@@ -260,8 +273,9 @@ fn can_write(path: &Path) -> io::Result<()> {
 /// Whether programs can see files of the devices, in words. Tries it with another process, because a process that shows
 /// itself files cannot go back.
 fn files_can_be_shown() -> &'static str {
-    let shown = std::env::current_exe().and_then(|program| {
-        Command::new(program).args(["verbs", "run", "--files", "true"]).stdin(Stdio::null()).output()
+    let shown = program::command().and_then(|words| {
+        let mut program = Command::new(&words[0]);
+        program.args(&words[1..]).args(["verbs", "run", "--files", "true"]).stdin(Stdio::null()).output()
     });
     if shown.is_ok_and(|output| output.status.success()) {
         "`rnic verbs run --files` shows them to programs that want them, such as UCX"
@@ -275,7 +289,7 @@ fn probe(address: &hosts::HostAddress) -> Result<String, String> {
     match UdpSocket::bind(SocketAddr::new(address.ip, rnic_endpoint::port::ROCE_PORT)) {
         Ok(_) => Ok("ready".to_string()),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            if library::is_shared(address.ip) {
+            if hosts::is_shared(address.ip) {
                 Ok("ready; other programs of yours use it".to_string())
             } else {
                 Err("UDP port 4791 is taken, by a program of another user, another RoCE endpoint or rdma_rxe"

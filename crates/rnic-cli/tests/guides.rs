@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// The guides that the tests below run.
 const GUIDES: &[&str] = &[
+    "install",
     "first-run",
     "operate",
     "mesh",
@@ -155,6 +156,11 @@ fn every_guide_has_a_test() {
     let files: BTreeSet<String> =
         files.map(|file| file.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned()).collect();
     assert_eq!(files, GUIDES.iter().map(|&name| name.to_string()).collect());
+}
+
+#[test]
+fn install() {
+    follow("install", Kind::Fast);
 }
 
 #[test]

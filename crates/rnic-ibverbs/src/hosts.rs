@@ -31,6 +31,11 @@ impl HostAddress {
     }
 }
 
+/// Whether programs of this user share the device of the address `ip`, so that others can join them.
+pub fn is_shared(ip: IpAddr) -> bool {
+    crate::port::is_shared(ip)
+}
+
 /// The addresses that are devices, in the order of the devices: by default first those by which other hosts reach this
 /// one, IPv4 before IPv6, and then 127.0.0.1. `::1` is a device only if the environment names it. Link-local addresses
 /// are no devices: a GID does not say on which interface they are.

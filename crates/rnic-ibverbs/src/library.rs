@@ -61,12 +61,21 @@ impl Library {
         Some(newest.path())
     }
 
-    /// Links the static library `archive` to the shared library in `folder`. Several processes may do so at the same
-    /// time: each takes a file of its own, and the last one replaces the others.
+    /// Links the static library `archive` to the shared library in `folder` with the C compiler `cc`.
     ///
     /// # Errors
-    /// A sentence, if a file cannot be written, or the C compiler `cc` is missing or fails.
+    /// See [`link_by`](Self::link_by).
     pub fn link(&self, archive: &Path, folder: &Path) -> Result<(), String> {
+        self.link_by(Path::new("cc"), archive, folder)
+    }
+
+    /// Links the static library `archive` to the shared library in `folder` with a C compiler, which decides for which
+    /// system. Several processes may do so at the same time: each writes a file of its own, and the last one replaces
+    /// the others.
+    ///
+    /// # Errors
+    /// A sentence, if a file cannot be written, or the C compiler is missing or fails.
+    pub fn link_by(&self, compiler: &Path, archive: &Path, folder: &Path) -> Result<(), String> {
         let fails = |doing: String| move |error: io::Error| format!("{doing}: {error}");
         fs::create_dir_all(folder).map_err(fails(format!("cannot make {}", folder.display())))?;
         let own = |name: &str| folder.join(format!("{}-{name}", std::process::id()));
@@ -75,12 +84,14 @@ impl Library {
             |path: &Path, text| fs::write(path, text).map_err(fails(format!("cannot write {}", path.display())));
         write(&source, self.source)?;
         write(&script, self.script)?;
-        let linked = Command::new("cc").args(self.arguments(archive, [&source, &script, &so], folder)).output();
+        let linked = Command::new(compiler).args(self.arguments(archive, [&source, &script, &so], folder)).output();
         let _ = (fs::remove_file(&source), fs::remove_file(&script));
-        let linked = linked.map_err(fails(format!("the C compiler `cc`, which links {}, cannot be run", self.name)))?;
+        let compiler = compiler.display();
+        let doing = format!("the C compiler `{compiler}`, which links {}, cannot be run", self.name);
+        let linked = linked.map_err(fails(doing))?;
         if !linked.status.success() {
             let said = String::from_utf8_lossy(&linked.stderr);
-            return Err(format!("cc could not link {}: {}", self.name, said.trim()));
+            return Err(format!("{compiler} could not link {}: {}", self.name, said.trim()));
         }
         let out = folder.join(self.name);
         fs::rename(&so, &out).map_err(fails(format!("cannot write {}", out.display())))
@@ -102,6 +113,8 @@ impl Library {
         arguments.extend(self.needs.map(|name| folder.join(name).into()));
         arguments.push(option("-Wl,--version-script=", script));
         arguments.push(format!("-Wl,-soname,{}", self.name).into());
+        // Where librdmacm finds libibverbs if a program names its file, and not the folder.
+        arguments.extend(self.needs.map(|_| OsString::from("-Wl,-rpath,$ORIGIN")));
         arguments
             .extend(["-Wl,--gc-sections", "-Wl,-z,defs", "-lgcc_s", "-lpthread", "-ldl", "-lm"].map(OsString::from));
         // A release has the library without names of symbols and without the debug information of Rust's standard library,
@@ -111,9 +124,4 @@ impl Library {
         }
         arguments
     }
-}
-
-/// Whether programs of this user share the device of the address `ip`, so that others can join them.
-pub fn is_shared(ip: std::net::IpAddr) -> bool {
-    crate::port::is_shared(ip)
 }

@@ -17,7 +17,7 @@ mod hw;
 pub mod interrupt;
 mod list;
 pub mod output;
-mod program;
+pub mod program;
 pub mod progress;
 mod provenance;
 mod reproduce;

@@ -1,7 +1,42 @@
-//! The identity of this program.
+//! The program that runs the command: how it is started again, and its identity.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// A program that runs the command, but is not its executable: the interpreter of the Python package.
+#[derive(Debug)]
+pub struct Interpreter {
+    /// The program and the arguments that start the command, before the arguments of the command.
+    pub command: Vec<OsString>,
+    /// The folder of `libibverbs.so.1` and `librdmacm.so.1`. It exists only in packages of a release.
+    pub libraries: PathBuf,
+}
+
+static INTERPRETER: OnceLock<Interpreter> = OnceLock::new();
+
+/// Says that an interpreter runs the command in this process. Only the first call has an effect.
+pub fn run_by(interpreter: Interpreter) {
+    let _ = INTERPRETER.set(interpreter);
+}
+
+/// The program and the arguments that start the command again.
+///
+/// # Errors
+/// An error of the operating system, which does not know the file of this program.
+pub fn command() -> io::Result<Vec<OsString>> {
+    match INTERPRETER.get() {
+        Some(interpreter) => Ok(interpreter.command.clone()),
+        None => Ok(vec![std::env::current_exe()?.into()]),
+    }
+}
+
+/// The folder of the libraries in a package whose command an interpreter runs.
+pub fn libraries() -> Option<&'static Path> {
+    INTERPRETER.get().map(|interpreter| interpreter.libraries.as_path())
+}
 
 /// Identifies this program by the length and the checksum of its executable file. Two programs with different
 /// congestion controls of the same name differ in their executables.

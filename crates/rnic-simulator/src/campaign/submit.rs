@@ -49,7 +49,8 @@ fn script(arguments: &SubmitArgs, name: &str) -> Result<String, CliError> {
         Some(command) => command.clone(),
         None => {
             let doing = "cannot find this program's own file".to_string();
-            word(std::env::current_exe().map_err(|error| CliError::Io { doing, error })?)
+            let words = crate::program::command().map_err(|error| CliError::Io { doing, error })?;
+            words.iter().map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
         }
     };
     let SubmitArgs { shards, cpus, .. } = arguments;
