@@ -37,6 +37,7 @@ mod pingpong;
 mod program;
 mod progress;
 mod provenance;
+mod recorded;
 mod reproduce;
 mod resume;
 mod run;
