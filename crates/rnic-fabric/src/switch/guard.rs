@@ -143,7 +143,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
     /// As [`Switch::arrival`](super::Switch), for a packet that is no pause frame, in a switch that has a guard.
     #[inline(never)]
     pub(super) fn arrival_guarded<L: EventList>(
-        &mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut L, input: usize, mut packet: Packet<B>, now: u64,
+        &mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut L, input: usize, packet: Packet<B>, now: u64,
     ) {
         if let Some(guard) = &mut self.guard {
             let is_control = packet.flags & Packet::<B>::CONTROL != 0;
@@ -159,7 +159,19 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         let output = self.route(routes, &packet);
         if self.guard.as_mut().is_some_and(|guard| guard.discards(input, output, packet.priority as usize)) {
             self.count_drop(links, input, &packet);
-        } else if self.admits(links, input, output, &packet, now) {
+        } else {
+            self.pass_on_or_refuse(links, routes, tree, input, output, packet, now);
+        }
+    }
+
+    /// Passes the packet on to `output`, or refuses it if the buffer has no room. Packets in a switch without a guard
+    /// take these steps in [`Switch::arrival`](super::Switch), where they are inlined.
+    #[inline(never)]
+    fn pass_on_or_refuse<L: EventList>(
+        &mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut L, input: usize, output: usize,
+        mut packet: Packet<B>, now: u64,
+    ) {
+        if self.admits(links, input, output, &packet, now) {
             self.pass_on(links, tree, input, output, &mut packet, now);
         } else {
             self.refuse(links, routes, tree, input, output, packet, now);
@@ -174,12 +186,8 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         let mut copies = -1;
         for output in (0..self.ports).filter(|output| *output != input) {
             copies += 1;
-            let mut copy = Packet { flags: packet.flags | Packet::<B>::FLOODED, ..packet };
-            if self.admits(links, input, output, &copy, now) {
-                self.pass_on(links, tree, input, output, &mut copy, now);
-            } else {
-                self.refuse(links, routes, tree, input, output, copy, now);
-            }
+            let copy = Packet { flags: packet.flags | Packet::<B>::FLOODED, ..packet };
+            self.pass_on_or_refuse(links, routes, tree, input, output, copy, now);
         }
         if copies < 0 {
             self.count_drop(links, input, &packet);
