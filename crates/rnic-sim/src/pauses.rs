@@ -56,6 +56,9 @@ impl VictimSamples {
     }
 }
 
+/// Calls its argument with every flow that has started and not finished.
+type EachFlow<'f> = dyn FnMut(&mut dyn FnMut(FlowUnderWay)) + 'f;
+
 /// Takes samples of a run's PFC pauses at regular intervals.
 pub(crate) struct PauseWatch<'e> {
     interval: Time,
@@ -88,9 +91,7 @@ impl<'e> PauseWatch<'e> {
     }
 
     /// Takes a sample of the pauses. `flows` must call its argument with every flow that has started and not finished.
-    fn sample<B: Body>(
-        &mut self, now: Time, fabric: &mut Fabric<B>, flows: &mut dyn FnMut(&mut dyn FnMut(FlowUnderWay)),
-    ) {
+    fn sample<B: Body>(&mut self, now: Time, fabric: &mut Fabric<B>, flows: &mut EachFlow<'_>) {
         self.records.samples += 1;
         self.log(fabric);
         let tree = pause_tree(fabric);

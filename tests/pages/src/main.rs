@@ -6,16 +6,17 @@ use serde_json::json;
 use std::io;
 use std::process::ExitCode;
 
-const USAGE: &str = "cargo run -p rnic-pages [-- --rejudge | --steps NAME COMMAND]: rewrites the generated parts of the \
-                     pages; --rejudge first compares the recorded rows with their claims again; --steps first records the \
-                     steps of a script: lines of standard input with a step, its result and its seconds, by tabs";
+const USAGE: &str = "cargo run -p rnic-pages [-- --rejudge | --measured NAME COMMAND]: rewrites the generated parts of \
+                     the pages; --rejudge first compares the recorded rows with their claims again; --measured first \
+                     records what a script measured: lines of standard input with a name and a value, or with a step, \
+                     its result and its seconds, separated by tabs";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let done = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => run(false),
         ["--rejudge"] => run(true),
-        ["--steps", name, command] => record_steps(name, command).map_err(|why| vec![why]).and_then(|()| run(false)),
+        ["--measured", name, command] => measured(name, command).map_err(|why| vec![why]).and_then(|()| run(false)),
         _ => {
             println!("{USAGE}");
             return ExitCode::from(2);
@@ -30,22 +31,31 @@ fn main() -> ExitCode {
     }
 }
 
-/// Records the steps of a script, which standard input lists, in the data file `name`.
-fn record_steps(name: &str, command: &str) -> Result<(), String> {
+/// Records what the script `command` measured, which standard input lists, in the data file `name`.
+fn measured(name: &str, command: &str) -> Result<(), String> {
     let text = io::read_to_string(io::stdin()).map_err(|error| format!("standard input: {error}"))?;
+    let mut record = Record::now(format!("Measured by {command}"), command);
     let mut steps = Table::new(vec![Column::new("step"), Column::new("result"), Column::new("seconds").right()]);
     let mut seconds = 0;
     for line in text.lines() {
-        let [step, result, spent] = line.split('\t').collect::<Vec<_>>()[..] else {
-            return Err(format!("`{line}` is not a step, its result and its seconds, separated by tabs"));
-        };
-        let spent: u64 = spent.parse().map_err(|_| format!("`{spent}` in `{line}` is not a number of seconds"))?;
-        seconds += spent;
-        steps.rows.push(vec![json!(step), json!(result), json!(spent)]);
+        match line.split('\t').collect::<Vec<_>>()[..] {
+            [key, value] => {
+                let value = value.parse::<f64>().map_or_else(|_| json!(value), |number| json!(number));
+                record.values.insert(key.to_string(), value);
+            }
+            [step, result, spent] => {
+                let spent: u64 =
+                    spent.parse().map_err(|_| format!("`{spent}` in `{line}` is not a number of seconds"))?;
+                seconds += spent;
+                steps.rows.push(vec![json!(step), json!(result), json!(spent)]);
+            }
+            _ => return Err(format!("`{line}` is neither a name and a value nor a step, its result and its seconds")),
+        }
     }
-    let mut record = Record::now(format!("Steps of {command}"), command);
-    record.values.insert("minutes".to_string(), json!(seconds.div_ceil(60)));
-    record.put("steps", steps);
+    if !steps.rows.is_empty() {
+        record.values.insert("minutes".to_string(), json!(seconds.div_ceil(60)));
+        record.put("steps", steps);
+    }
     let path = rnic_pages::data::path(&root(), name);
     record.write(&path).map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -166,6 +166,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
 
     /// Passes the packet on to `output`, or refuses it if the buffer has no room. Packets in a switch without a guard
     /// take these steps in [`Switch::arrival`](super::Switch), where they are inlined.
+    #[expect(clippy::too_many_arguments, reason = "the state of `arrival`, away from its path")]
     #[inline(never)]
     fn pass_on_or_refuse<L: EventList>(
         &mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut L, input: usize, output: usize,
