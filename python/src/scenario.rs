@@ -6,10 +6,10 @@ use crate::{congestion, convert, error, run};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rnic_simulator::builtin;
 use rnic_run::RunSpec;
 use rnic_scenario::write::{self, Toml};
 use rnic_scenario::{Origin, ScenarioError as Wrong, read_with, to_toml};
+use rnic_simulator::builtin;
 use std::path::PathBuf;
 use std::sync::Arc;
 

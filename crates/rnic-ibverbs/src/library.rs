@@ -117,8 +117,8 @@ impl Library {
         arguments.extend(self.needs.map(|_| OsString::from("-Wl,-rpath,$ORIGIN")));
         arguments
             .extend(["-Wl,--gc-sections", "-Wl,-z,defs", "-lgcc_s", "-lpthread", "-ldl", "-lm"].map(OsString::from));
-        // A release has the library without names of symbols and without the debug information of Rust's standard library,
-        // which are nine tenths of it. Other builds keep them for debuggers and sanitizers.
+        // A release has the library without names of symbols and without the debug information of Rust's standard
+        // library, which are nine tenths of it. Other builds keep them for debuggers and sanitizers.
         if !cfg!(debug_assertions) {
             arguments.push("-Wl,--strip-all".into());
         }

@@ -2,25 +2,20 @@
 
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
+use time::OffsetDateTime;
 
 /// The date of today in UTC, as `YYYY-MM-DD`.
 #[expect(clippy::disallowed_methods, reason = "a record says when its numbers were measured; no result depends on it")]
 pub fn date() -> String {
     let since = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    civil(since.as_secs() / 86_400)
+    day(since.as_secs() as i64)
 }
 
-/// The date that is `days` days after 1970-01-01 (the algorithm of Howard Hinnant's `civil_from_days`).
-fn civil(days: u64) -> String {
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
+/// The date at this time, in seconds since 1970; the number itself if no calendar has it.
+fn day(seconds: i64) -> String {
+    OffsetDateTime::from_unix_timestamp(seconds).map_or(format!("{seconds} s"), |time| {
+        format!("{:04}-{:02}-{:02}", time.year(), u8::from(time.month()), time.day())
+    })
 }
 
 /// The commit of the checkout in the current folder, with `+` if tracked files were changed since; `None` outside a
@@ -65,7 +60,7 @@ mod tests {
             (20_593, "2026-05-20"),
             (20_453, "2025-12-31"),
         ] {
-            assert_eq!(civil(days), expected);
+            assert_eq!(day(days * 86_400), expected);
         }
     }
 

@@ -1,9 +1,9 @@
 //! Recorded numbers: what studies and benchmarks measured, as data from which the documentation is generated.
 //!
-//! A [`Record`] is one file of `docs/results/data`: the command that measured the numbers, its date, version, commit and
-//! machine, single values, and tables. The numbers are raw; the package `rnic-pages` formats them when it generates the
-//! pages. [`judge`] is the one rule that compares a measured value with the claim of a paper. It is in this crate, so
-//! that recorded rows can be judged again without a simulation.
+//! A [`Record`] is one file of `docs/results/data`: the command that measured the numbers, its date, version, commit
+//! and machine, single values, and tables. The numbers are raw; the package `rnic-pages` formats them when it generates
+//! the pages. [`judge`] is the one rule that compares a measured value with the claim of a paper. It is in this crate,
+//! so that recorded rows can be judged again without a simulation.
 //!
 //! ```
 //! use rnic_record::{Claim, Measured, Outcome, judge};

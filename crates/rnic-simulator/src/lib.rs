@@ -20,6 +20,7 @@ pub mod output;
 pub mod program;
 pub mod progress;
 mod provenance;
+mod recorded;
 mod reproduce;
 mod resume;
 mod run;

@@ -7,6 +7,7 @@ use crate::hw;
 use crate::interrupt::Interruption;
 use crate::output;
 use crate::progress::Jobs;
+use crate::recorded::Recorded;
 use rnic_campaign::jobs::{calibrate, execute, outlook};
 use rnic_campaign::{Ignore, Measurement, Store, Threads};
 use rnic_record::Record;
@@ -84,28 +85,6 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
                 format!("{done} of {total} simulations are stored; the same command continues with the others");
             Err(CliError::Interrupted { code, message })
         }
-    }
-}
-
-/// The file of `--record`.
-pub(crate) struct Recorded {
-    /// Path of the file.
-    pub(crate) path: PathBuf,
-    /// The record that is in the file.
-    earlier: Option<Record>,
-}
-
-impl Recorded {
-    /// The file `to` or, in the folder `to`, the file of the study with this name. A file that is no record is an error
-    /// before anything is simulated.
-    pub(crate) fn at(to: &Path, name: &str, quick: bool) -> Result<Recorded, CliError> {
-        let path = if to.is_dir() { to.join(format!("{name}.json")) } else { to.to_path_buf() };
-        let earlier = if path.exists() { Some(Record::read(&path).map_err(CliError::Input)?) } else { None };
-        if earlier.as_ref().is_some_and(|earlier| earlier.quick != quick) {
-            let message = "results of --quick and of full runs are not recorded in the same file";
-            return Err(CliError::Input(format!("`{}`: {message}", path.display())));
-        }
-        Ok(Recorded { path, earlier })
     }
 }
 
@@ -196,21 +175,6 @@ fn print(format: Format, plan: &Plan, verdicts: &[Verdict]) -> Result<(), CliErr
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_record_goes_into_a_file_or_a_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        let recorded = Recorded::at(folder.path(), "irn", false).unwrap();
-        assert_eq!((recorded.path, recorded.earlier), (folder.path().join("irn.json"), None));
-        let file = folder.path().join("a.json");
-        assert_eq!(Recorded::at(&file, "irn", false).unwrap().path, file);
-        std::fs::write(&file, "{}").unwrap();
-        let error = Recorded::at(&file, "irn", false).err().unwrap().to_string();
-        assert!(error.contains("a.json") && error.contains("schema"), "{error}");
-        Record::default().write(&file).unwrap();
-        let error = Recorded::at(&file, "irn", true).err().unwrap().to_string();
-        assert!(error.contains("--quick"), "{error}");
-    }
 
     #[test]
     fn times_have_a_unit() {

@@ -1,8 +1,8 @@
 //! Generates the numbers of the documentation from the records in `docs/results/data`, and checks that pages and data
 //! agree.
 //!
-//! A page marks what is generated. A block is between the lines `<!-- generated: NAME -->` and `<!-- end -->`, an inline
-//! value between `<!--=NAME-->` and `<!--/-->`. [`blocks`] has the names. `cargo run -p rnic-pages` rewrites the
+//! A page marks what is generated. A block is between the lines `<!-- generated: NAME -->` and `<!-- end -->`, an
+//! inline value between `<!--=NAME-->` and `<!--/-->`. [`blocks`] has the names. `cargo run -p rnic-pages` rewrites the
 //! pages, `cargo test -p rnic-pages` compares them.
 
 pub mod blocks;

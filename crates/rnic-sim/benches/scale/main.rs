@@ -2,9 +2,9 @@
 //! and memory.
 //!
 //! `cargo bench -p rnic-sim --bench scale` prints the tables of `docs/performance-tables.md`. A packet-hop is the
-//! transmission of a data or control packet on a link. Each measurement is a separate process, so that its peak memory is the memory
-//! of one case. Measurements with different numbers of threads alternate, so that other programs disturb all of them
-//! alike. Arguments after `--`:
+//! transmission of a data or control packet on a link. Each measurement is a separate process, so that its peak
+//! memory is the memory of one case. Measurements with different numbers of threads alternate, so that other programs
+//! disturb all of them alike. Arguments after `--`:
 //!
 //! - `--quick`: one round of measurements per case instead of three;
 //! - `--record FILE`: also writes the tables as data for `cargo run -p rnic-pages`, for example to

@@ -7,7 +7,7 @@ use crate::args::{HwArgs, HwCommand, HwIrnArgs, IrnLogic, ReproduceArgs};
 use crate::error::CliError;
 use crate::format::Format;
 use crate::output;
-use crate::reproduce::Recorded;
+use crate::recorded::Recorded;
 use comfy_table::{Table, presets};
 use rnic_hw::HwError;
 use rnic_hw::irn::{self, Block, Checked, Cost, Coverage, Logic, Parameters, Trace, check, compare_logics};
