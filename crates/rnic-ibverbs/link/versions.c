@@ -2,17 +2,29 @@
  *
  * Programs that are linked with the libraries of vendors (libmlx5, libefa) need the functions between libibverbs and
  * its providers, but call them only if they open such a device, which this library never lists. Programs that were
- * linked with the version 1.0 of 2006, whose structures differ, get an error instead of wrong results. */
+ * linked with the version 1.0 of 2006, whose structures differ, get an error instead of wrong results.
+ *
+ * The vendors' libraries of rdma-core 33 (Debian 11) name the private interface IBVERBS_PRIVATE_33, and those of 34 and
+ * later IBVERBS_PRIVATE_34. The loader starts no program without the version that its libraries name. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
+
+#define ABSENT_IN_33(name) \
+    intptr_t rnic_33_##name(void); \
+    intptr_t rnic_33_##name(void) { \
+        errno = EOPNOTSUPP; \
+        return 0; \
+    } \
+    __asm__(".symver rnic_33_" #name "," #name "@IBVERBS_PRIVATE_33");
 
 #define ABSENT(name) \
     intptr_t name(void); \
     intptr_t name(void) { \
         errno = EOPNOTSUPP; \
         return 0; \
-    }
+    } \
+    ABSENT_IN_33(name)
 
 #define OLD(name) \
     intptr_t rnic_old_##name(void); \
@@ -56,6 +68,16 @@ OLD(ibv_query_qp)
 OLD(ibv_query_srq)
 OLD(ibv_reg_mr)
 OLD(ibv_resize_cq)
+
+ABSENT_IN_33(verbs_register_driver_33)
+
+/* This one is in use: perftest asks for the type of a GID. Its arguments are the context, port, index and result. */
+int ibv_query_gid_type(void *context, uint8_t port, int index, int *type);
+int rnic_33_ibv_query_gid_type(void *context, uint8_t port, int index, int *type);
+int rnic_33_ibv_query_gid_type(void *context, uint8_t port, int index, int *type) {
+    return ibv_query_gid_type(context, port, index, type);
+}
+__asm__(".symver rnic_33_ibv_query_gid_type,ibv_query_gid_type@IBVERBS_PRIVATE_33");
 
 ABSENT(__ioctl_final_num_attrs)
 ABSENT(__verbs_log)
