@@ -1,7 +1,7 @@
 //! Tests UDP ports between two network namespaces: the packets on the link, and the limits that the path MTU sets.
 
 use crate::common::{ANY_CLASS, collect, message, send_all};
-use rnic_endpoint::port::{Ecn, SendError, TrafficClass, UdpConfig};
+use rnic_endpoint::port::{BindError, Ecn, SendError, TrafficClass, UdpConfig};
 use rnic_endpoint::{Batch, Port, UdpPort};
 use rnic_netns::{Pair, with_pair};
 use rnic_transport::Time;
@@ -13,8 +13,20 @@ use std::time::Duration;
 const FAMILIES: [(IpAddr, IpAddr); 2] = [(Pair::A4, Pair::B4), (Pair::A6, Pair::B6)];
 
 fn two(pair: &Pair, (a, b): (IpAddr, IpAddr), config: &UdpConfig) -> (UdpPort, UdpPort) {
-    let open = |ip: IpAddr| UdpPort::bind(SocketAddr::new(ip, 4_791), config).unwrap();
-    (pair.a.run(|| open(a)), pair.b.run(|| open(b)))
+    (pair.a.run(|| bind(a, config)), pair.b.run(|| bind(b, config)))
+}
+
+/// Binds a port that an earlier part of a test may just have closed. A process that another test is starting at this
+/// moment has copies of all sockets until it executes its program, so the address can stay in use for a short time.
+#[expect(clippy::disallowed_methods, reason = "no event says that another process has closed its copy")]
+fn bind(ip: IpAddr, config: &UdpConfig) -> UdpPort {
+    for _ in 0..1_000 {
+        match UdpPort::bind(SocketAddr::new(ip, 4_791), config) {
+            Err(BindError::InUse { .. }) => std::thread::sleep(Duration::from_millis(5)),
+            bound => return bound.unwrap(),
+        }
+    }
+    panic!("UDP port 4791 of {ip} is still in use after five seconds");
 }
 
 /// Captures every frame of a network namespace.
