@@ -1,6 +1,7 @@
 //! Prefetching memory into the cache.
 
 /// Size of a cache line in bytes.
+#[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
 /// Prefetches the cache lines of `value`. Does nothing on processors for which the compiler has no stable intrinsic.
