@@ -32,15 +32,19 @@ pub type Absent = usize;
 /// The value of `ibv_context::abi_compat` that tells the header that the context is part of a [`verbs_context`].
 pub const VERBS_ABI_IS_EXTENDED: usize = usize::MAX;
 
+// The sizes and offsets that C compilers for x86-64 and aarch64 compute from the headers of rdma-core.
 const _: () = {
     use std::mem::offset_of;
-    assert!(size_of::<ibv_context>() == 328 && offset_of!(ibv_context, ops.poll_cq) == 96);
-    assert!(offset_of!(ibv_context, ops.post_send) == 208 && offset_of!(ibv_context, abi_compat) == 320);
-    assert!(size_of::<verbs_context>() == 648 && offset_of!(verbs_context, context) == 320);
+    // A `pthread_mutex_t` of glibc has 40 bytes on x86-64 and 48 on aarch64.
+    const WIDER: usize = if cfg!(target_arch = "aarch64") { 8 } else { 0 };
+    assert!(size_of::<ibv_context>() == 328 + WIDER && offset_of!(ibv_context, ops.poll_cq) == 96);
+    assert!(offset_of!(ibv_context, ops.post_send) == 208 && offset_of!(ibv_context, abi_compat) == 320 + WIDER);
+    assert!(size_of::<verbs_context>() == 648 + WIDER && offset_of!(verbs_context, context) == 320);
     assert!(size_of::<ibv_device>() == 664 && size_of::<ibv_device_attr>() == 232);
     assert!(size_of::<ibv_device_attr_ex>() == 400 && size_of::<ibv_port_attr>() == 52);
-    assert!(size_of::<ibv_qp>() == 160 && size_of::<ibv_qp_ex>() == 352);
-    assert!(size_of::<ibv_cq>() == 128 && size_of::<ibv_cq_ex>() == 288 && size_of::<ibv_srq>() == 128);
+    assert!(size_of::<ibv_qp>() == 160 + WIDER && size_of::<ibv_qp_ex>() == 352 + WIDER);
+    assert!(size_of::<ibv_cq>() == 128 + WIDER && size_of::<ibv_cq_ex>() == 288 + WIDER);
+    assert!(size_of::<ibv_srq>() == 128 + WIDER);
     assert!(size_of::<ibv_wc>() == 48 && size_of::<ibv_send_wr>() == 128 && size_of::<ibv_recv_wr>() == 32);
     assert!(size_of::<ibv_qp_attr>() == 144 && size_of::<ibv_qp_init_attr>() == 64);
     assert!(size_of::<ibv_qp_init_attr_ex>() == 136 && size_of::<ibv_ah_attr>() == 32);
