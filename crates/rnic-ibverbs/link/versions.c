@@ -71,8 +71,9 @@ OLD(ibv_resize_cq)
 
 ABSENT_IN_33(verbs_register_driver_33)
 
-/* This one is in use: perftest asks for the type of a GID. Its arguments are the context, port, index and result. */
-int ibv_query_gid_type(void *context, uint8_t port, int index, int *type);
+/* This one is in use: perftest asks for the type of a GID. Its arguments are the context, port, index and result. It is
+ * weak, so that tests can link a library without functions. */
+__attribute__((weak)) int ibv_query_gid_type(void *context, uint8_t port, int index, int *type);
 int rnic_33_ibv_query_gid_type(void *context, uint8_t port, int index, int *type);
 int rnic_33_ibv_query_gid_type(void *context, uint8_t port, int index, int *type) {
     return ibv_query_gid_type(context, port, index, type);

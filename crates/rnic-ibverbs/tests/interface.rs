@@ -35,7 +35,14 @@ fn the_library_exports_the_symbols_of_the_distribution() {
     // A name without a version, such as `IBVERBS_1.0`, is that of the version itself.
     let missing: Vec<_> = theirs.difference(&ours).collect();
     assert!(theirs.len() > 100 && missing.is_empty(), "missing: {missing:?}");
-    let more: Vec<_> = ours.difference(&theirs).collect();
+    // The private interface of rdma-core 33, for programs of Debian 11: all its names but one also have the version of
+    // this distribution.
+    let is_of_33 = |symbol: &str| {
+        let name = symbol.strip_suffix("@IBVERBS_PRIVATE_33");
+        let known = |name: &str| theirs.iter().any(|symbol| symbol.starts_with(&format!("{name}@@")));
+        name.is_some_and(|name| name == "verbs_register_driver_33" || known(name))
+    };
+    let more: Vec<_> = ours.difference(&theirs).filter(|symbol| !is_of_33(symbol)).collect();
     assert!(more.is_empty(), "the distribution's library does not export {more:?}");
 }
 
