@@ -24,7 +24,7 @@ const LENGTH: u64 = 1_000;
 const FEW: usize = 8;
 
 /// The progress bars of `rnic run`. Each running simulation has a bar with finished flows, simulated time, packet-hops
-/// per second and, once it can be estimated, the remaining time. If there are more than [`FEW`] runs, another bar
+/// per second and, once it can be estimated, the remaining time. If there are more than eight runs, another bar
 /// counts the finished runs.
 pub struct Bars {
     all: MultiProgress,
