@@ -223,7 +223,7 @@ fn write_a_congestion_control() {
 }
 
 #[test]
-#[ignore = "builds the simulator once more, which takes minutes; .ci/run runs it"]
+#[ignore = "builds the simulator once more, which takes minutes; .ci/long runs it"]
 fn write_a_congestion_control_and_simulate_it() {
     follow("write-a-congestion-control", Kind::Slow);
 }
