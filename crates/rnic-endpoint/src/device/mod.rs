@@ -34,23 +34,23 @@ mod shared;
 mod verbs;
 mod window;
 
+pub use crate::secure::PublicKey;
 pub use by_number::Watched;
 pub use completion::{CompletionQueue, Completions};
 pub use datagram::{DatagramAddress, DatagramOptions};
 pub use memory::{Foreign, Held, Lends, MemoryRegion, Owned, ProtectionDomain, zeroed};
 pub use queue_pair::{Address, PathOptions, QpOptions, QueuePair, SharedReceiveQueue};
 pub use ready::{NextEvent, ReadyFd};
-pub use rnic_secure::PublicKey;
 pub use window::MemoryWindow;
 
 use crate::clock::DeviceClock;
 use crate::config::{Config, Mode};
 use crate::driver::{Driver, DriverCounters};
+use crate::memory::MemoryError;
 use crate::port::{self, BindError, Port, UdpPort};
 use crate::sync::lock;
 use completion::CqInner;
 use memory::DomainInner;
-use rnic_memory::MemoryError;
 use rnic_transport::Time;
 use rnic_verbs::{Event, Status, VerbsError};
 use shared::Shared;

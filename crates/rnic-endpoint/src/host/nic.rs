@@ -3,7 +3,7 @@
 
 use crate::clock::TimeSource;
 use crate::device::Device;
-use rnic_secure::{KeyPair, Protection, PublicKey};
+use crate::secure::{KeyPair, Protection, PublicKey};
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{
     Access, Completion, Connection, CqId, DeviceInfo, Event, Extras, ForeignMemory, MrId, MrInfo, Pd, QpInfo, QpInit,

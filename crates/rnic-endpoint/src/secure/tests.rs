@@ -1,7 +1,7 @@
 //! Tests of sealing and opening together.
 
-use crate::keys::EPOCH;
-use crate::{CryptoError, KeyPair, OpenError, Protection, PublicKey, Session};
+use super::keys::EPOCH;
+use super::{CryptoError, KeyPair, OpenError, Protection, PublicKey, Session};
 use proptest::prelude::*;
 use rnic_wire::ProtectedHeader;
 

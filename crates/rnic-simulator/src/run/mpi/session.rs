@@ -1,6 +1,6 @@
 //! The connection of this process to the other processes of its MPI job.
 
-use crate::NoRank;
+use super::NoRank;
 use mpi::Threading;
 use mpi::datatype::PartitionMut;
 use mpi::environment::Universe;
@@ -18,14 +18,14 @@ const ROOM: usize = BLOCK - 8;
 const PIECE: usize = 1 << 30;
 
 /// MPI in this process, from its start to its end. An error of MPI ends all processes of the job.
-pub struct Session {
+pub(in crate::run) struct Session {
     group: RankGroup,
     /// Ends MPI when it is dropped.
     _universe: Universe,
 }
 
 impl Session {
-    pub(crate) fn new() -> Result<Session, NoRank> {
+    pub(super) fn new() -> Result<Session, NoRank> {
         let started = mpi::initialize_with_threading(Threading::Funneled);
         let (universe, threading) =
             started.ok_or_else(|| NoRank("MPI was started twice in this process".to_string()))?;
@@ -45,7 +45,7 @@ impl Session {
     }
 
     /// The group of all ranks.
-    pub fn group(&self) -> RankGroup {
+    pub(in crate::run) fn group(&self) -> RankGroup {
         self.group.clone()
     }
 }
@@ -83,7 +83,7 @@ impl Ranks for MpiRanks {
         let total: usize = counts.iter().map(|count| *count as usize).sum();
         if total > i32::MAX as usize {
             return Err(RankError(format!(
-                "the ranks have {total} bytes to tell in a round; the limit is {}",
+                "the messages of the ranks in one round have {total} bytes; the limit is {}",
                 i32::MAX
             )));
         }

@@ -1,13 +1,13 @@
 //! The ranks of one simulation on several machines, connected by MPI: [`start`] finds out whether `mpirun` or another
 //! launcher has started this process as one of several, and returns its connection to the others.
 //!
-//! Without the feature `mpi` the crate has no MPI, and [`start`] only notices such a launch.
+//! Without the feature `mpi` the program has no MPI, and [`start`] only detects such a launch.
 
 #[cfg(feature = "mpi")]
 mod session;
 
 #[cfg(feature = "mpi")]
-pub use session::Session;
+pub(super) use session::Session;
 
 #[cfg(not(feature = "mpi"))]
 use rnic_fabric::RankGroup;
@@ -16,22 +16,22 @@ use std::fmt;
 /// Stands for a connection to other ranks in a program without MPI; no value of it exists.
 #[cfg(not(feature = "mpi"))]
 #[derive(Debug)]
-pub enum Session {}
+pub(super) enum Session {}
 
 #[cfg(not(feature = "mpi"))]
 impl Session {
     /// The group of all ranks.
-    pub fn group(&self) -> RankGroup {
+    pub(super) fn group(&self) -> RankGroup {
         match *self {}
     }
 }
 
-/// The variables in which launchers tell a process the number of processes: Open MPI, and MPICH with its relatives.
+/// Environment variables with the number of processes of an MPI job: of Open MPI, and of MPICH and its derivatives.
 const SIZES: [&str; 2] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
 
-/// Why this process cannot be a rank.
+/// The reason why this process cannot be a rank.
 #[derive(Debug)]
-pub struct NoRank(String);
+pub(super) struct NoRank(String);
 
 impl fmt::Display for NoRank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,10 +41,10 @@ impl fmt::Display for NoRank {
 
 impl std::error::Error for NoRank {}
 
-/// Number of processes that the launcher of this process has started together; `None` if none has.
+/// Number of processes of the MPI job; `None` if no MPI launcher started this process.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the launcher tells its processes by variables; no result depends on them"
+    reason = "MPI launchers pass the number of processes in variables; no result depends on them"
 )]
 fn launched() -> Option<usize> {
     SIZES.iter().find_map(|name| std::env::var(name).ok()?.trim().parse().ok())
@@ -55,7 +55,7 @@ fn launched() -> Option<usize> {
 ///
 /// # Errors
 /// The process is one of several, but this program was built without MPI, or MPI cannot be used.
-pub fn start() -> Result<Option<Session>, NoRank> {
+pub(super) fn start() -> Result<Option<Session>, NoRank> {
     match launched() {
         None => Ok(None),
         #[cfg(feature = "mpi")]

@@ -1,8 +1,8 @@
 //! The key pair of each queue pair, and the agreement between two queue pairs.
 
-use crate::keys::{CryptoError, Protection, Secret};
-use crate::open::Opener;
-use crate::seal::Sealer;
+use super::keys::{CryptoError, Protection, Secret};
+use super::open::Opener;
+use super::seal::Sealer;
 use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use std::fmt;

@@ -1,7 +1,7 @@
 //! The receiving side of a protected connection.
 
-use crate::keys::{CryptoError, EPOCH, PacketKey, Protection, Secret};
-use crate::replay::ReplayWindow;
+use super::keys::{CryptoError, EPOCH, PacketKey, Protection, Secret};
+use super::replay::ReplayWindow;
 use aws_lc_rs::aead::Aad;
 use rnic_wire::{BthView, ICRC_LEN, ProtectedHeader};
 

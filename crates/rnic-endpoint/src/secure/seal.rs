@@ -1,6 +1,6 @@
 //! The sending side of a protected connection.
 
-use crate::keys::{CryptoError, EPOCH, PacketKey, Protection, Secret};
+use super::keys::{CryptoError, EPOCH, PacketKey, Protection, Secret};
 use aws_lc_rs::aead::Aad;
 use rnic_wire::ProtectedHeader;
 

@@ -10,13 +10,13 @@
 //! | [`open`] | the receiving side: authentication, decryption |
 //! | [`replay`] | the window of packet numbers that were received |
 //!
-//! The crate knows neither sockets nor clocks. `docs/concepts/security.md` has the threat model.
+//! The module uses neither sockets nor clocks. `docs/concepts/security.md` has the threat model.
 //!
 //! ```
-//! use rnic_secure::{KeyPair, Protection};
+//! use rnic_endpoint::secure::{KeyPair, Protection};
 //! use rnic_wire::{Bth, Opcode, ProtectedHeader};
 //!
-//! # fn main() -> Result<(), rnic_secure::CryptoError> {
+//! # fn main() -> Result<(), rnic_endpoint::secure::CryptoError> {
 //! // Two queue pairs exchange their numbers and public keys.
 //! let [a, b] = [KeyPair::generate()?, KeyPair::generate()?];
 //! let mut here = a.agree(17, b.public(), 18, Protection::Encrypted)?;
@@ -35,8 +35,6 @@
 //! # Ok(())
 //! # }
 //! ```
-
-#![forbid(unsafe_code)]
 
 pub mod agreement;
 pub mod keys;

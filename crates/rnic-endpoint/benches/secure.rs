@@ -1,6 +1,6 @@
-//! Time to seal and to open a packet of each length. Run with `cargo bench -p rnic-secure`.
+//! Time to seal and to open a packet of each length. Run with `cargo bench -p rnic-endpoint --bench secure`.
 
-use rnic_secure::{KeyPair, Protection};
+use rnic_endpoint::secure::{KeyPair, Protection};
 use rnic_wire::ProtectedHeader;
 use std::time::Instant;
 

@@ -1,10 +1,9 @@
-//! Memory that several processes share, for registration with an RDMA device: [`SharedMemory`]. Linux only.
+//! Memory that several processes share, for registration with an RDMA device: [`SharedMemory`].
 //!
 //! The memory is a file without a name (`memfd_create`) that cannot shrink, so that no access to a mapped page fails.
-//! This is the only code of the project that maps memory, and its only `unsafe` code is the registration of a map.
+//! The module has the only `unsafe` code of this crate: the registration of a map.
 
-#[cfg(not(target_os = "linux"))]
-compile_error!("rnic-memory needs Linux: it uses memfd_create and file seals");
+#![allow(unsafe_code)]
 
 use memmap2::MmapOptions;
 use nix::errno::Errno;
@@ -87,7 +86,7 @@ impl Pages {
 /// nothing about bytes that several parties access at the same time.
 ///
 /// ```
-/// use rnic_memory::{Pages, SharedMemory};
+/// use rnic_endpoint::{Pages, SharedMemory};
 /// use rnic_verbs::{Access, Device, DeviceConfig};
 /// use std::os::unix::fs::FileExt;
 ///
