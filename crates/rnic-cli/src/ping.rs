@@ -5,10 +5,8 @@ use crate::trust::TrustArgs;
 use clap::{Args, ValueEnum};
 use rnic_endpoint::exchange::ExchangeError;
 use rnic_endpoint::port::ROCE_PORT;
-use rnic_perf::ping::summary::write_outcome;
-use rnic_perf::ping::{
-    self, Carrier, PING_PORT, PingError, PingEvent, PingOptions, RespondEvent, RespondOptions, Summary,
-};
+use rnic_probe::summary::write_outcome;
+use rnic_probe::{Carrier, PING_PORT, PingError, PingEvent, PingOptions, RespondEvent, RespondOptions, Summary};
 use rnic_simulator::error::CliError;
 use rnic_simulator::format::Format;
 use rnic_simulator::interrupt::Interruption;
@@ -150,7 +148,8 @@ fn probe(host: &str, arguments: &PingArgs, interruption: &Interruption) -> Resul
             interruption.flag().store(true, std::sync::atomic::Ordering::Relaxed);
         }
     };
-    let summary = ping::ping(&endpoint(host, arguments.port), &options, interruption.flag(), event).map_err(failure)?;
+    let summary =
+        rnic_probe::ping(&endpoint(host, arguments.port), &options, interruption.flag(), event).map_err(failure)?;
     printed?;
     let summary = Summary { host: host.to_string(), ..summary };
     match arguments.format {
@@ -202,14 +201,14 @@ fn respond(arguments: &PingArgs, interruption: &Interruption) -> Result<(), CliE
             RespondEvent::Failed(peer, why) => writeln!(io::stderr(), "{peer}: {why}"),
         };
     };
-    let counters = ping::respond(&listener, options, interruption.flag(), event)
+    let counters = rnic_probe::respond(&listener, options, interruption.flag(), event)
         .map_err(|error| CliError::Io { doing: "cannot accept connections".to_string(), error })?;
     let _ = writeln!(
         io::stderr(),
         "{} probes answered, {} beyond the rate, {} datagrams of strangers",
         counters.answered,
         counters.limited,
-        counters.strange
+        counters.unexpected
     );
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! postcard, a compact binary format, because there are many.
 
 use rnic_endpoint::DatagramAddress;
-use rnic_perf::ping::Carrier;
+use rnic_probe::Carrier;
 use rnic_transport::Time;
 use serde::{Deserialize, Serialize};
 

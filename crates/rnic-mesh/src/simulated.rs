@@ -14,7 +14,7 @@ use rnic_fabric::rng::{Purpose, mix};
 use rnic_fabric::{
     Body, Fabric, HostId, HostPartition, MIN_FRAME, Packet, PartitionedHosts, SlotId, Topology, TopologyError,
 };
-use rnic_perf::ping::responder::Answer;
+use rnic_probe::responder::Reply;
 use rnic_transport::Time;
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -90,7 +90,7 @@ fn address(host: u32) -> DatagramAddress {
 enum Queued {
     Probe(ProbeId, Packet<Datagram>),
     /// The answer, when the probe arrived, when the response may leave, and the response.
-    Response(Answer, Time, Time, Packet<Datagram>),
+    Response(Reply, Time, Time, Packet<Datagram>),
     Report(Packet<Datagram>),
 }
 

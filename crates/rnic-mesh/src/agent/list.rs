@@ -4,9 +4,9 @@ use super::{Agent, Series};
 use crate::record::{MAX_PATHS, MAX_TARGETS, Pinglist, ns};
 use crate::rotation;
 use rnic_endpoint::DatagramAddress;
-use rnic_perf::ping::Carrier;
-use rnic_perf::ping::message::{MAX_PROBE, MIN_PROBE};
-use rnic_perf::ping::prober::{ProbeError, Prober, ProberConfig};
+use rnic_probe::Carrier;
+use rnic_probe::message::{MAX_PROBE, MIN_PROBE};
+use rnic_probe::prober::{ProbeError, Prober, ProberConfig};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 

@@ -13,10 +13,10 @@ mod tests;
 
 use crate::record::{Batch, Health, Pinglist, ProbeRecord, Target, Trace};
 use rnic_endpoint::DatagramAddress;
-use rnic_perf::ping::Carrier;
-use rnic_perf::ping::message::Message;
-use rnic_perf::ping::prober::Prober;
-use rnic_perf::ping::responder::Responder;
+use rnic_probe::Carrier;
+use rnic_probe::message::Message;
+use rnic_probe::prober::Prober;
+use rnic_probe::responder::Responder;
 use rnic_transport::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -178,7 +178,7 @@ impl Agent {
             waiting: (self.records.len() + self.in_batches) as u64,
             answered: counters.answered,
             limited: counters.limited,
-            strange: counters.strange,
+            strange: counters.unexpected,
             ..self.health
         }
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::record::{Admit, MAX_PATHS, ProbeResult};
 use crate::rotation;
-use rnic_perf::ping::message::Kind;
+use rnic_probe::message::Kind;
 
 const SECOND: Time = Time::from_ms(1_000);
 

@@ -98,7 +98,7 @@ pub enum HostError {
     Device(#[from] rnic_endpoint::Error),
     /// The NIC failed, or there is none.
     #[error(transparent)]
-    Nic(#[from] rnic_nic::NicError),
+    Nic(#[from] rnic_probe::nic::NicError),
     /// A certificate cannot be used, or the controller's address is wrong.
     #[error("{0}")]
     Setup(String),
@@ -167,7 +167,6 @@ impl Device {
 /// State that the threads share.
 struct Shared {
     agent: Mutex<Agent>,
-    clock: Mutex<Unwrap>,
     device: Device,
     ended: AtomicBool,
 }
@@ -177,32 +176,8 @@ impl Shared {
         self.agent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A time of the device as time since its start, which does not wrap.
-    fn unwrapped(&self, time: Time) -> Time {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner).time(time)
-    }
-
     fn now(&self) -> Time {
-        self.unwrapped(self.device.now())
-    }
-}
-
-/// Makes a clock of the device's clock, which goes back by an epoch once in 52 days.
-#[derive(Default)]
-struct Unwrap {
-    latest: Time,
-}
-
-impl Unwrap {
-    fn time(&mut self, time: Time) -> Time {
-        let epoch = rnic_verbs::Device::EPOCH.as_ps();
-        let base = self.latest.as_ps() / epoch * epoch;
-        // Times of completions are at most a little older than the latest time.
-        let candidates = [base.saturating_sub(epoch), base, base + epoch].map(|base| base + time.as_ps() % epoch);
-        let closest = candidates.into_iter().min_by_key(|candidate| candidate.abs_diff(self.latest.as_ps()));
-        let time = Time::from_ps(closest.unwrap_or_default());
-        self.latest = self.latest.max(time);
-        time
+        self.device.now()
     }
 }
 
@@ -240,8 +215,7 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
     let local = device.address().addr;
     event(Event::Open(local));
     let incarnation = u64::from_ne_bytes(random().map_err(system("cannot read random numbers"))?);
-    let mut clock = Unwrap::default();
-    let now = clock.time(device.now());
+    let now = device.now();
     let ports = device.source_ports(MAX_PATHS);
     let mut agent = Agent::new(&options.host, incarnation, ports, options.limits, now);
     agent.longest_datagram(device.longest_datagram());
@@ -251,8 +225,7 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
         None
     });
     let traces = tracer.is_some();
-    let shared =
-        Arc::new(Shared { agent: Mutex::new(agent), clock: Mutex::new(clock), device, ended: AtomicBool::new(false) });
+    let shared = Arc::new(Shared { agent: Mutex::new(agent), device, ended: AtomicBool::new(false) });
     let mut threads = Vec::new();
     let mover = shared.clone();
     let failure: Arc<Mutex<Option<HostError>>> = Arc::new(Mutex::new(None));
@@ -441,25 +414,4 @@ pub fn local_address(to: IpAddr) -> io::Result<IpAddr> {
     let socket = std::net::UdpSocket::bind((any, 0))?;
     socket.connect((to, 9))?;
     Ok(socket.local_addr()?.ip())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clock_that_wraps_goes_on() {
-        let epoch = rnic_verbs::Device::EPOCH;
-        let mut clock = Unwrap::default();
-        let ms = Time::from_ms;
-        assert_eq!(clock.time(ms(5)), ms(5));
-        for part in 1..4 {
-            clock.time(epoch.scale(f64::from(part) / 4.0));
-        }
-        let late = epoch.saturating_sub(ms(1));
-        assert_eq!(clock.time(late), late);
-        assert_eq!(clock.time(ms(2)), epoch + ms(2));
-        assert_eq!(clock.time(late), late, "a completion that is a little older");
-        assert_eq!(clock.time(ms(3)), epoch + ms(3));
-    }
 }

@@ -8,11 +8,11 @@ use super::{NicChoice, NicTimes, SERVED, Shared, random};
 use crate::agent::{Outgoing, ProbeId};
 use rnic_endpoint::DatagramAddress;
 use rnic_endpoint::port::ROCE_PORT;
-use rnic_nic::{Destination, Event, Nic, NicError, Pair, Received, StampClock, Stamps, Waker};
-use rnic_perf::ping::Carrier;
-use rnic_perf::ping::calls::{CONNECTED, Calls, End, GREETING, Next, PROBES, Pairs};
-use rnic_perf::ping::message::{Kind, MESSAGE, MIN_PROBE, Message};
-use rnic_perf::ping::responder::Answer;
+use rnic_probe::Carrier;
+use rnic_probe::connections::{CONNECT_LEN, CONNECTED, Connections, PROBES, PairInfo, Posting, QueuePairs};
+use rnic_probe::message::{Kind, MESSAGE_LEN, MIN_PROBE, Message};
+use rnic_probe::nic::{self, Destination, Event, Nic, NicError, Pair, Received, StampClock, Stamps, Waker};
+use rnic_probe::responder::Reply;
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -78,7 +78,7 @@ impl Device {
     }
 
     pub(super) fn source_ports(&self, paths: u16) -> Vec<u16> {
-        (0..paths).map(|path| rnic_nic::source_port(flow(path.into()))).collect()
+        (0..paths).map(|path| nic::source_port(flow(path.into()))).collect()
     }
 }
 
@@ -96,7 +96,7 @@ const fn flow(path: u32) -> u32 {
 enum Leaving {
     Probe(ProbeId),
     /// A response, and when its probe arrived (T3), by the software and by the hardware.
-    Response(Answer, Time, Option<u64>),
+    Response(Reply, Time, Option<u64>),
     Report,
 }
 
@@ -141,9 +141,9 @@ fn time(duration: Duration) -> Time {
 struct NicPairs<'a>(&'a mut Nic);
 
 // The bit that marks a posted message, and the number of slots, are the same on both sides.
-const _: () = assert!(CONNECTED == rnic_nic::POSTED && PROBES == rnic_nic::SLOTS);
+const _: () = assert!(CONNECTED == nic::POSTED && PROBES == nic::SLOTS);
 
-impl Pairs for NicPairs<'_> {
+impl QueuePairs for NicPairs<'_> {
     type Pair = Pair;
     type Error = NicError;
 
@@ -157,24 +157,25 @@ impl Pairs for NicPairs<'_> {
     }
 
     /// The driver may derive another source port from the flow label than we think, so none is promised.
-    fn end(&self, pair: &Pair) -> End {
-        End { qpn: pair.qpn(), psn: pair.psn(), source_port: None }
+    fn info(&self, pair: &Pair) -> PairInfo {
+        PairInfo { qpn: pair.qpn(), psn: pair.psn(), source_port: None }
     }
 
-    fn memory(&mut self) -> Result<(u64, u32), NicError> {
+    fn writable_memory(&mut self) -> Result<(u64, u32), NicError> {
         self.0.writable()
     }
 
     fn connect(
-        &mut self, pair: &mut Pair, peer: &End, at: DatagramAddress, (timeout, dscp): (Time, u8),
+        &mut self, pair: &mut Pair, peer: &PairInfo, at: DatagramAddress, (timeout, dscp): (Time, u8),
     ) -> Result<bool, NicError> {
-        let patience = Duration::from_nanos(timeout.as_ps() / 1_000);
+        let ack_timeout = Duration::from_nanos(timeout.as_ps() / 1_000);
         let (ip, qpn, psn) = (at.addr.ip(), peer.qpn, peer.psn);
-        Ok(self.0.connect_pair(pair, &rnic_nic::Peer { ip, qpn, psn, dscp, patience }))
+        Ok(self.0.connect_pair(pair, &nic::Peer { ip, qpn, psn, dscp, ack_timeout }))
     }
 
     fn post(
-        &mut self, pair: &Pair, wr_id: u64, slot: usize, write: Option<(u64, u32)>, message: &[u8; MESSAGE], len: usize,
+        &mut self, pair: &Pair, wr_id: u64, slot: usize, write: Option<(u64, u32)>, message: &[u8; MESSAGE_LEN],
+        len: usize,
     ) -> Result<bool, NicError> {
         Ok(self.0.post(pair, wr_id, slot, write, message, len))
     }
@@ -187,7 +188,7 @@ struct Mover<'a> {
     leaving: BTreeMap<u64, Leaving>,
     next_token: u64,
     stamps: Stamped,
-    calls: Calls<Pair>,
+    calls: Connections<Pair>,
     /// When the connections of sessions that are over were closed.
     closed: Time,
 }
@@ -201,7 +202,7 @@ pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), NicError> {
         leaving: BTreeMap::new(),
         next_token: 0,
         stamps: Stamped::default(),
-        calls: Calls::default(),
+        calls: Connections::default(),
         closed: shared.now(),
     };
     let mut events = Vec::new();
@@ -262,10 +263,10 @@ impl Mover<'_> {
             let key = (probe.id.session, probe.path);
             let next = self.calls.probe(&mut NicPairs(nic), probe.carrier, key, &probe.message, probe.len, now)?;
             match next {
-                Next::Posted | Next::Waits => {}
-                Next::Full => self.shared.agent().unsendable(probe.id, now),
+                Posting::Posted | Posting::Waiting => {}
+                Posting::Full => self.shared.agent().unsendable(probe.id, now),
                 // A connect that is lost is repeated with a later probe.
-                Next::Connect(greeting) => {
+                Posting::Connect(greeting) => {
                     self.post(nic, Leaving::Report, &to, &greeting, MIN_PROBE)?;
                 }
             }
@@ -294,7 +295,7 @@ impl Mover<'_> {
                     None => at.saturating_sub(arrived),
                 };
                 let report = answer.report(delay).emit();
-                self.post(nic, Leaving::Report, &destination(&answer), &report, MESSAGE)?;
+                self.post(nic, Leaving::Report, &destination(&answer), &report, MESSAGE_LEN)?;
             }
             Some(Leaving::Response(..) | Leaving::Report) | None => {}
         }
@@ -329,7 +330,7 @@ impl Mover<'_> {
             let Some((answer, prober)) = admitted else { return Ok(()) };
             let accept = self.calls.serve(&mut NicPairs(nic), message, datagram, prober, (SERVED, 0))?;
             if let Some(accept) = accept {
-                self.post(nic, Leaving::Report, &destination(&answer), &accept, GREETING)?;
+                self.post(nic, Leaving::Report, &destination(&answer), &accept, CONNECT_LEN)?;
             }
             return Ok(());
         }
@@ -351,7 +352,7 @@ impl Mover<'_> {
     }
 }
 
-fn destination(answer: &Answer) -> Destination {
+fn destination(answer: &Reply) -> Destination {
     let path = answer.to.path;
     let (qpn, qkey) = (answer.to.qpn.0, answer.to.qkey);
     Destination { ip: path.peer.ip(), qpn, qkey, flow: flow(path.flow), dscp: path.dscp }

@@ -37,7 +37,6 @@ pub use plan::{
 };
 pub use report::{Latencies, Report, Row, Side, Unit, Verified};
 pub use server::{DEFAULT_MAX_MEMORY, ServeOptions, Served, serve};
-pub(crate) use server::{Place, accept};
 
 use rnic_endpoint::device::Error;
 use rnic_endpoint::exchange::ExchangeError;

@@ -6,17 +6,14 @@ use super::end::{End, Watch, memory};
 use super::latency::{self, Ball};
 use super::report::process_cpu_time;
 use super::{PerfError, Side, Verified, bandwidth};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rnic_endpoint::clock::{Clock, TimeSource};
 use rnic_endpoint::device::Device;
-use rnic_endpoint::exchange::{Channel, Credentials, ExchangeError, RemoteMemory};
+use rnic_endpoint::exchange::{Admission, Channel, ClientLimit, Credentials, ExchangeError, RemoteMemory, accept};
 use rnic_transport::Time;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Default of [`ServeOptions::max_memory`]: 512 MiB.
@@ -82,7 +79,7 @@ pub fn serve(
         });
         let look = Duration::from_millis(LOOK.into());
         while !stop.load(Ordering::Relaxed) && !reception.is_finished() {
-            let Ok(Client { peer, said, _place }) = clients.recv_timeout(look) else { continue };
+            let Ok(Client { peer, said, _admission }) = clients.recv_timeout(look) else { continue };
             let result = said.and_then(|(channel, hello)| serve_client(channel, hello, &options, stop));
             report(Served { peer, result });
             if options.once {
@@ -98,7 +95,7 @@ pub fn serve(
 struct Client {
     peer: SocketAddr,
     said: Result<(Channel, Hello), PerfError>,
-    _place: Place,
+    _admission: Admission,
 }
 
 /// The first message of a client.
@@ -108,73 +105,25 @@ struct Hello {
     mtu_fixed: bool,
 }
 
-/// A place among the clients that wait. Dropping it makes room for another client.
-pub(crate) struct Place {
-    waiting: Arc<Mutex<Vec<IpAddr>>>,
-    host: IpAddr,
-}
-
-impl Place {
-    /// Takes a place for a client of `host`, if fewer than `most` clients of all hosts and of this host wait.
-    pub(crate) fn take(waiting: &Arc<Mutex<Vec<IpAddr>>>, host: IpAddr, most: [usize; 2]) -> Option<Place> {
-        let mut hosts = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let [all, of_host] = most;
-        let has_room = hosts.len() < all && hosts.iter().filter(|other| **other == host).count() < of_host;
-        has_room.then(|| {
-            hosts.push(host);
-            Place { waiting: waiting.clone(), host }
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut hosts = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = hosts.iter().position(|host| *host == self.host) {
-            hosts.swap_remove(at);
-        }
-    }
-}
-
 /// Accepts clients until `ends` returns true. A thread for each client listens to its first messages, which must arrive
 /// within the timeouts of a [`Channel`], and passes it on.
 fn receive(
     listener: &TcpListener, options: &ServeOptions, clients: &Sender<Client>, ends: impl Fn() -> bool,
 ) -> io::Result<()> {
-    let waiting = Arc::default();
+    let [of_all, of_host] = MAX_WAITING;
+    let limit = ClientLimit::new(of_all, of_host);
     while let Some((stream, peer)) = accept(listener, &ends)? {
-        let Some(place) = Place::take(&waiting, peer.ip().to_canonical(), MAX_WAITING) else { continue };
+        let Some(admission) = limit.admit(peer) else { continue };
         let (credentials, clients) = (options.credentials.clone(), clients.clone());
         let listen = move || {
             let said = hear_out(stream, credentials.as_ref());
             // It fails if the server has ended.
-            let _ = clients.send(Client { peer, said, _place: place });
+            let _ = clients.send(Client { peer, said, _admission: admission });
         };
         // Without a thread the client is turned away.
         let _ = std::thread::Builder::new().name("rnic-perf-client".to_string()).spawn(listen);
     }
     Ok(())
-}
-
-/// Waits for the next client; returns `None` when `ends` returns true.
-pub(crate) fn accept(listener: &TcpListener, ends: &impl Fn() -> bool) -> io::Result<Option<(TcpStream, SocketAddr)>> {
-    listener.set_nonblocking(true)?;
-    loop {
-        if ends() {
-            return Ok(None);
-        }
-        match listener.accept() {
-            Ok(client) => return Ok(Some(client)),
-            // Either no client is waiting, or the client has already closed its connection.
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-        match poll(&mut [PollFd::new(listener.as_fd(), PollFlags::POLLIN)], PollTimeout::from(LOOK)) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
 }
 
 /// Receives the first messages of a client.

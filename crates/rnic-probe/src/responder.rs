@@ -1,10 +1,11 @@
-//! The responder: decides which probes are answered. It uses neither sockets nor clocks.
+//! The responder: decides which probes get a response. It uses neither sockets nor clocks.
 //!
-//! It answers only probers that have opened a session, and only at the address from which they opened it, so nobody can
-//! make it send to a third party. It answers a probe with at most as many bytes as the probe has, at a bounded rate for
-//! each session and for all together, and remembers nothing of a probe once its report has left.
+//! It responds only to probers that have opened a session, and only at the address from which they opened it, so a prober
+//! cannot make it send to a third party. The response and the report to a probe are together no longer than the probe.
+//! Their rate is limited for each session and for all sessions together. Once the report has left, the responder has no
+//! state of the probe.
 
-use super::message::{Kind, MIN_PROBE, Message, response_len};
+use crate::message::{Kind, MIN_PROBE, Message, response_len};
 use rnic_endpoint::DatagramAddress;
 use rnic_transport::Time;
 use rnic_verbs::{AddressHandle, Recipient};
@@ -19,25 +20,25 @@ pub const SESSION_RATE: (u64, u64) = (2_000, 200);
 pub const TOTAL_RATE: (u64, u64) = (50_000, 1_000);
 
 /// A rate limit: probes per second, and the largest burst.
-struct Bucket {
+struct TokenBucket {
     rate: u64,
     burst: u64,
-    /// Thousandths of a probe.
-    filled: u64,
+    /// Thousandths of a token; a response takes one token.
+    millitokens: u64,
     at: Time,
 }
 
-impl Bucket {
-    fn new((rate, burst): (u64, u64), now: Time) -> Bucket {
-        Bucket { rate, burst, filled: burst * 1_000, at: now }
+impl TokenBucket {
+    fn new((rate, burst): (u64, u64), now: Time) -> TokenBucket {
+        TokenBucket { rate, burst, millitokens: burst * 1_000, at: now }
     }
 
-    /// Adds what has come since the last call.
+    /// Adds the tokens since the last call.
     fn fill(&mut self, now: Time) {
-        let passed_us = super::prober::since(now, self.at).as_ps() / 1_000_000;
+        let passed_us = now.saturating_sub(self.at).as_ps() / 1_000_000;
         let gained = passed_us.saturating_mul(self.rate) / 1_000;
         if gained > 0 {
-            self.filled = self.filled.saturating_add(gained).min(self.burst * 1_000);
+            self.millitokens = self.millitokens.saturating_add(gained).min(self.burst * 1_000);
             self.at = now;
         }
     }
@@ -45,7 +46,7 @@ impl Bucket {
 
 struct Session {
     prober: DatagramAddress,
-    bucket: Bucket,
+    bucket: TokenBucket,
 }
 
 /// Counters of a responder.
@@ -55,15 +56,15 @@ pub struct ResponderCounters {
     pub answered: u64,
     /// Probes beyond the rate of their session or of the responder.
     pub limited: u64,
-    /// Datagrams of strangers: no probe, too short, of no session, or from another address or queue pair than the
+    /// Unexpected datagrams: not a probe, too short, of no session, or from another address or queue pair than the
     /// session's.
-    pub strange: u64,
+    pub unexpected: u64,
 }
 
-/// The answer to a probe.
+/// The response to a probe, with its recipient.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Answer {
-    /// Where response and report go.
+pub struct Reply {
+    /// Recipient of the response and of the report.
     pub to: Recipient,
     /// The response.
     pub response: Message,
@@ -71,7 +72,7 @@ pub struct Answer {
     pub len: usize,
 }
 
-impl Answer {
+impl Reply {
     /// The report that follows the response, once it is known that the response left `delay` after the probe arrived.
     pub fn report(&self, delay: Time) -> Message {
         Message { kind: Kind::Report { delay }, ..self.response }
@@ -81,7 +82,7 @@ impl Answer {
 /// The sessions of a responder.
 pub struct Responder {
     sessions: BTreeMap<u64, Session>,
-    total: Bucket,
+    total: TokenBucket,
     counters: ResponderCounters,
 }
 
@@ -90,7 +91,7 @@ impl Responder {
     pub fn new(now: Time) -> Responder {
         Responder {
             sessions: BTreeMap::new(),
-            total: Bucket::new(TOTAL_RATE, now),
+            total: TokenBucket::new(TOTAL_RATE, now),
             counters: ResponderCounters::default(),
         }
     }
@@ -113,7 +114,7 @@ impl Responder {
         if self.sessions.contains_key(&number) {
             return Err("the number of the session is in use; try again".to_string());
         }
-        self.sessions.insert(number, Session { prober, bucket: Bucket::new(SESSION_RATE, now) });
+        self.sessions.insert(number, Session { prober, bucket: TokenBucket::new(SESSION_RATE, now) });
         Ok(())
     }
 
@@ -132,44 +133,44 @@ impl Responder {
         self.sessions.remove(&number);
     }
 
-    /// The answer to a datagram that arrived from the IP address and the queue pair number `source`; `None` if it gets
-    /// none. Bytes beyond the message are only counted.
-    pub fn answer(&mut self, now: Time, source: (IpAddr, u32), datagram: &[u8]) -> Option<Answer> {
+    /// The response to a probe that arrived from the IP address and the queue pair number `source`; `None` if it gets
+    /// none. Of the bytes after the message only the number matters.
+    pub fn on_probe(&mut self, now: Time, source: (IpAddr, u32), datagram: &[u8]) -> Option<Reply> {
         self.respond(now, source, datagram, (Kind::Probe, Kind::Response))
     }
 
-    /// The answer to a datagram that asks for a reliable connection, under the same conditions as that to a probe.
-    pub fn connect(&mut self, now: Time, source: (IpAddr, u32), datagram: &[u8]) -> Option<Answer> {
+    /// The response to a datagram that requests a reliable connection, under the same conditions as for a probe.
+    pub fn on_connect(&mut self, now: Time, source: (IpAddr, u32), datagram: &[u8]) -> Option<Reply> {
         self.respond(now, source, datagram, (Kind::Connect, Kind::Accept))
     }
 
     fn respond(
-        &mut self, now: Time, source: (IpAddr, u32), datagram: &[u8], (asks, answers): (Kind, Kind),
-    ) -> Option<Answer> {
-        let probe = Message::parse(datagram).filter(|probe| probe.kind == asks && datagram.len() >= MIN_PROBE);
+        &mut self, now: Time, source: (IpAddr, u32), datagram: &[u8], (request, response): (Kind, Kind),
+    ) -> Option<Reply> {
+        let probe = Message::parse(datagram).filter(|probe| probe.kind == request && datagram.len() >= MIN_PROBE);
         let is_own = |session: &&mut Session| {
             let prober = &session.prober;
             same(prober.addr.ip(), source.0) && prober.qpn == source.1
         };
         let found = probe.and_then(|probe| Some((probe, self.sessions.get_mut(&probe.session).filter(is_own)?)));
         let Some((probe, session)) = found else {
-            self.counters.strange += 1;
+            self.counters.unexpected += 1;
             return None;
         };
         for bucket in [&mut session.bucket, &mut self.total] {
             bucket.fill(now);
         }
-        if session.bucket.filled < 1_000 || self.total.filled < 1_000 {
+        if session.bucket.millitokens < 1_000 || self.total.millitokens < 1_000 {
             self.counters.limited += 1;
             return None;
         }
-        session.bucket.filled -= 1_000;
-        self.total.filled -= 1_000;
+        session.bucket.millitokens -= 1_000;
+        self.total.millitokens -= 1_000;
         self.counters.answered += 1;
         let to = session.prober.recipient();
-        Some(Answer {
+        Some(Reply {
             to: Recipient { path: AddressHandle { flow: probe.path.into(), ..to.path }, ..to },
-            response: Message { kind: answers, ..probe },
+            response: Message { kind: response, ..probe },
             len: response_len(datagram.len()),
         })
     }
@@ -203,9 +204,9 @@ mod tests {
     fn only_probes_of_a_session_are_answered() {
         let mut responder = Responder::new(Time::ZERO);
         let now = Time::from_ms(1);
-        assert_eq!(responder.answer(now, SOURCE, &probe(7, 512)), None, "no session is open");
+        assert_eq!(responder.on_probe(now, SOURCE, &probe(7, 512)), None, "no session is open");
         responder.open(7, prober(), now).unwrap();
-        let answer = responder.answer(now, SOURCE, &probe(7, 512)).unwrap();
+        let answer = responder.on_probe(now, SOURCE, &probe(7, 512)).unwrap();
         assert_eq!((answer.len, answer.to.qkey, answer.to.path.flow), (408, 5, 3));
         assert_eq!(answer.to.path.peer, prober().addr);
         assert_eq!(answer.response, Message { kind: Kind::Response, path: 3, session: 7, sequence: 11 });
@@ -214,16 +215,16 @@ mod tests {
         let mut response = response.to_vec();
         response.resize(512, 0);
         for datagram in [probe(8, 512), probe(7, MIN_PROBE - 1), response, vec![0xff; 512], Vec::new()] {
-            assert_eq!(responder.answer(now, SOURCE, &datagram), None);
+            assert_eq!(responder.on_probe(now, SOURCE, &datagram), None);
         }
         // A session of another queue pair, and of another host.
         let theirs = prober();
         responder.open(8, DatagramAddress { qpn: theirs.qpn ^ 1, ..theirs }, now).unwrap();
         responder.open(9, DatagramAddress { addr: "10.0.0.1:9".parse().unwrap(), ..theirs }, now).unwrap();
-        assert_eq!([8, 9].map(|session| responder.answer(now, SOURCE, &probe(session, 512))), [None; 2]);
+        assert_eq!([8, 9].map(|session| responder.on_probe(now, SOURCE, &probe(session, 512))), [None; 2]);
         responder.close(7);
-        assert_eq!(responder.answer(now, SOURCE, &probe(7, 512)), None);
-        assert_eq!(responder.counters(), ResponderCounters { answered: 1, limited: 0, strange: 9 });
+        assert_eq!(responder.on_probe(now, SOURCE, &probe(7, 512)), None);
+        assert_eq!(responder.counters(), ResponderCounters { answered: 1, limited: 0, unexpected: 9 });
     }
 
     #[test]
@@ -233,7 +234,7 @@ mod tests {
             responder.open(session, prober(), Time::ZERO).unwrap();
         }
         let mut answered = |session: u64, probes: u64, now: Time| {
-            let count = (0..probes).filter(|_| responder.answer(now, SOURCE, &probe(session, 136)).is_some()).count();
+            let count = (0..probes).filter(|_| responder.on_probe(now, SOURCE, &probe(session, 136)).is_some()).count();
             count as u64
         };
         assert_eq!(answered(0, 1_000, Time::ZERO), SESSION_RATE.1);

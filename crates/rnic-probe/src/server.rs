@@ -1,20 +1,21 @@
 //! The responder of a ping on devices.
 //!
 //! A thread for each TCP connection opens a session, and closes it when the connection ends. A thread for each local
-//! address at which probers reach this host answers the probes.
+//! address that probers use sends the responses.
 
-use super::connected::{Connections, GREETING, RECEIVE};
-use super::message::{Kind, MAX_PROBE, Message};
-use super::prober::since;
-use super::responder::{Answer, MAX_SESSIONS, Responder, ResponderCounters};
-use super::{Control, Outbox, PingError, VERSION, same_version, unexpected};
-use crate::perf::{Place, accept};
-use rnic_endpoint::exchange::{Channel, Credentials, Speaker};
+use crate::connections::{CONNECT_LEN, RECEIVE};
+use crate::endpoint::EndpointConnections;
+use crate::message::{Kind, MAX_PROBE, Message};
+use crate::responder::{MAX_SESSIONS, Reply, Responder, ResponderCounters};
+use crate::{Control, Outbox, PingError, VERSION, check_version, is_posted, unexpected};
+use parking_lot::Mutex;
+use rnic_endpoint::clock::ContinuousClock;
+use rnic_endpoint::exchange::{Channel, ClientLimit, Credentials, Speaker, accept};
 use rnic_endpoint::port::ROCE_PORT;
 use rnic_endpoint::{
     Access, Capacities, Completion, CompletionQueue, Config, Data, DatagramAddress, DatagramOptions, Device, Error,
     GRH_LEN, MemoryRegion, Mode, Opcode, QpOptions, QueuePair, Security, SendFlags, SendOp, SendRequest, Service,
-    Status, TimeSource, VerbsError,
+    Status, TimeSource,
 };
 use rnic_transport::Time;
 use serde::de::IgnoredAny;
@@ -22,9 +23,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// Options of [`respond`].
@@ -42,7 +43,7 @@ impl Default for RespondOptions {
     }
 }
 
-/// What [`respond`] tells while it runs.
+/// An event of [`respond`].
 #[derive(Debug)]
 pub enum RespondEvent {
     /// A prober at this address has opened a session.
@@ -53,47 +54,44 @@ pub enum RespondEvent {
     Failed(SocketAddr, PingError),
 }
 
-/// Maximum number of local addresses at which probers are answered.
-const MAX_STATIONS: usize = 16;
+/// Maximum number of local addresses that probers can use.
+const MAX_LOCAL_ADDRESSES: usize = 16;
 /// Number of receives that are posted.
 const RECEIVES: usize = 512;
 /// Maximum number of responses that have been posted and have not left.
-const ANSWERS: usize = 256;
+const MAX_RESPONSES: usize = 256;
 /// Bits in the identifier of a work request: a response, a report. Without them it is a receive.
 const RESPONSE: u64 = 1 << 32;
 const REPORT: u64 = 1 << 33;
-/// Time without a response of a prober after which a reliable connection ends. It sends nothing but ACKs.
-const SERVED: Time = Time::from_ms(60_000);
-/// Maximum time between two looks at the flag that ends the responder.
-const LOOK: Time = Time::from_ms(100);
+/// Time without a response of the prober after which a reliable connection ends. This end sends only ACKs.
+const CONNECTION_TIMEOUT: Time = Time::from_ms(60_000);
+/// Maximum time between two checks of the flag that ends the responder.
+const STOP_CHECK_INTERVAL: Time = Time::from_ms(100);
 /// Length of a receive in bytes.
 const SLOT: usize = GRH_LEN as usize + MAX_PROBE;
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Answers the probes of [`ping`](super::ping) until `stop` is set. Tells `event` what happens. Returns the counters of
-/// all probes.
+/// Sends the responses to the probes of [`ping`](crate::ping) until `stop` is set. Reports sessions to `event`. Returns
+/// the counters of all probes.
 ///
 /// # Errors
 /// An error of `listener` when it accepts a connection.
 pub fn respond(
     listener: &TcpListener, options: RespondOptions, stop: &AtomicBool, event: impl FnMut(RespondEvent),
 ) -> io::Result<ResponderCounters> {
-    let (events, told) = mpsc::channel();
-    let host = Arc::new(Host {
+    let (events, received) = mpsc::channel();
+    let server = Arc::new(Server {
         options,
-        stations: Mutex::new(BTreeMap::new()),
+        responders: Mutex::new(BTreeMap::new()),
         speakers: Mutex::new(BTreeMap::new()),
         ended: AtomicBool::new(false),
     });
-    let places = Arc::default();
+    let [of_all, of_host] = MAX_SESSIONS;
+    let limit = ClientLimit::new(of_all, of_host);
     let event = RefCell::new(event);
-    let tell = || told.try_iter().for_each(|told| (event.borrow_mut())(told));
-    // `accept` looks several times a second whether it shall end.
+    let report = || received.try_iter().for_each(|received| (event.borrow_mut())(received));
+    // `accept` calls it about ten times a second.
     let ends = || {
-        tell();
+        report();
         stop.load(Ordering::Relaxed)
     };
     let mut accepted = Ok(());
@@ -106,68 +104,69 @@ pub fn respond(
                 break;
             }
         };
-        let Some(place) = Place::take(&places, peer.ip().to_canonical(), MAX_SESSIONS) else { continue };
-        let (host, events) = (host.clone(), events.clone());
+        let Some(admission) = limit.admit(peer) else { continue };
+        let (server, events) = (server.clone(), events.clone());
         let serve = move || {
-            host.serve(stream, peer, &events);
-            drop(place);
+            server.serve(stream, peer, &events);
+            drop(admission);
         };
         // Without a thread the prober is turned away.
         let _ = std::thread::Builder::new().name("rnic-ping-peer".to_string()).spawn(serve);
     }
-    let counters = host.end();
-    tell();
+    let counters = server.end();
+    report();
     accepted.map(|()| counters)
 }
 
 /// A responder.
-struct Host {
+struct Server {
     options: RespondOptions,
-    /// What answers probes, by local address.
-    stations: Mutex<BTreeMap<IpAddr, Arc<Station>>>,
+    /// The responders, by local address.
+    responders: Mutex<BTreeMap<IpAddr, Arc<LocalResponder>>>,
     /// The connections with a session, by its number.
     speakers: Mutex<BTreeMap<u64, Speaker>>,
     ended: AtomicBool,
 }
 
-impl Host {
+impl Server {
     /// Opens a session for the prober at the other end of a TCP connection, and closes it when the connection ends.
     fn serve(&self, stream: TcpStream, peer: SocketAddr, events: &Sender<RespondEvent>) {
-        let tell = |event| {
-            // Nobody listens any more once the responder has ended.
+        let report = |event| {
+            // It fails once the responder has ended.
             let _ = events.send(event);
         };
         match self.open(stream) {
-            Err(why) => tell(RespondEvent::Failed(peer, why)),
-            Ok((mut channel, station, session)) => {
-                tell(RespondEvent::Opened(peer));
-                // The prober says nothing more; whatever it says, the session ends with it.
+            Err(why) => report(RespondEvent::Failed(peer, why)),
+            Ok((mut channel, local, session)) => {
+                report(RespondEvent::Opened(peer));
+                // The prober sends nothing more. If it does, the session ends as well.
                 let _ = channel.receive_within::<IgnoredAny>(None);
-                self.close(&station, session);
+                self.close(&local, session);
                 channel.speaker().hang_up();
-                tell(RespondEvent::Closed(peer));
+                report(RespondEvent::Closed(peer));
             }
         }
     }
 
-    fn open(&self, stream: TcpStream) -> Result<(Channel, Arc<Station>, u64), PingError> {
+    fn open(&self, stream: TcpStream) -> Result<(Channel, Arc<LocalResponder>, u64), PingError> {
         let mut channel = match &self.options.credentials {
             None => Channel::over(stream)?,
             Some(credentials) => Channel::accept_secured(stream, credentials)?,
         };
         let Control::Hello { ping, prober } = channel.receive()? else { return Err(unexpected(&channel).into()) };
-        let opened = same_version(&channel, ping).map_err(PingError::from).and_then(|()| self.enter(&channel, prober));
+        let opened =
+            check_version(&channel, ping).map_err(PingError::from).and_then(|()| self.open_session(&channel, prober));
         match opened {
-            Ok((station, session)) => {
-                let welcome = Control::Welcome { ping: VERSION, session, responder: station.address };
+            Ok((local, session)) => {
+                let welcome = Control::Welcome { ping: VERSION, session, responder: local.address };
                 if let Err(why) = channel.send(&welcome) {
-                    self.close(&station, session);
+                    self.close(&local, session);
                     return Err(why.into());
                 }
-                Ok((channel, station, session))
+                Ok((channel, local, session))
             }
             Err(why) => {
-                // The prober may have gone.
+                // It fails if the prober has ended.
                 let _ = channel.send(&Control::Refused { why: why.to_string() });
                 Err(why)
             }
@@ -176,63 +175,65 @@ impl Host {
 
     /// Opens a session for `prober`, which must be at the address from which its TCP connection comes: otherwise it
     /// could make this host send packets to a third party.
-    fn enter(&self, channel: &Channel, prober: DatagramAddress) -> Result<(Arc<Station>, u64), PingError> {
+    fn open_session(
+        &self, channel: &Channel, prober: DatagramAddress,
+    ) -> Result<(Arc<LocalResponder>, u64), PingError> {
         let refuse = |why: String| Err(PingError::Refused(why));
-        let (told, peer) = (prober.addr.ip().to_canonical(), channel.peer_addr().ip());
-        if told != peer {
-            return refuse(format!("the prober has its device on {told}; it must be on {peer}"));
+        let (address, peer) = (prober.addr.ip().to_canonical(), channel.peer_addr().ip());
+        if address != peer {
+            return refuse(format!("the prober has its device on {address}; it must be on {peer}"));
         }
         if prober.addr.port() == 0 || prober.qpn >= 0xff_ffff {
             return refuse("the prober has no UDP port or no queue pair".to_string());
         }
         let prober = DatagramAddress { addr: SocketAddr::new(peer, prober.addr.port()), ..prober };
-        let station = self.station(channel.local_addr().ip())?;
+        let local = self.local(channel.local_addr().ip())?;
         let session = random().map_err(Error::from)?;
-        let now = station.device.clock().now();
-        lock(&station.responder).open(session, prober, now).map_err(PingError::Refused)?;
-        lock(&self.speakers).insert(session, channel.speaker());
+        let now = local.clock.now();
+        local.responder.lock().open(session, prober, now).map_err(PingError::Refused)?;
+        self.speakers.lock().insert(session, channel.speaker());
         if self.ended.load(Ordering::Acquire) {
-            self.close(&station, session);
+            self.close(&local, session);
             return refuse("the responder ends".to_string());
         }
-        Ok((station, session))
+        Ok((local, session))
     }
 
-    fn close(&self, station: &Station, session: u64) {
-        lock(&station.responder).close(session);
-        if let Some(connections) = &mut *lock(&station.connections) {
+    fn close(&self, local: &LocalResponder, session: u64) {
+        local.responder.lock().close(session);
+        if let Some(connections) = &mut *local.connections.lock() {
             connections.retain(|_| true, |served| served != session);
         }
-        lock(&self.speakers).remove(&session);
+        self.speakers.lock().remove(&session);
     }
 
-    /// What answers probes at the local address `ip`.
-    fn station(&self, ip: IpAddr) -> Result<Arc<Station>, PingError> {
-        let mut stations = lock(&self.stations);
-        if let Some(station) = stations.get(&ip).filter(|station| !station.ended.load(Ordering::Acquire)) {
-            return Ok(station.clone());
+    /// The responder at the local address `ip`.
+    fn local(&self, ip: IpAddr) -> Result<Arc<LocalResponder>, PingError> {
+        let mut responders = self.responders.lock();
+        if let Some(local) = responders.get(&ip).filter(|local| !local.ended.load(Ordering::Acquire)) {
+            return Ok(local.clone());
         }
-        if stations.len() >= MAX_STATIONS {
-            let why = format!("the responder answers at {MAX_STATIONS} addresses of its host, and at no other");
+        if responders.len() >= MAX_LOCAL_ADDRESSES {
+            let why = format!("the responder answers at {MAX_LOCAL_ADDRESSES} addresses of its host, and at no other");
             return Err(PingError::Refused(why));
         }
-        let station = Station::open(SocketAddr::new(ip, self.options.roce_port))?;
-        stations.insert(ip, station.clone());
-        Ok(station)
+        let local = LocalResponder::open(SocketAddr::new(ip, self.options.roce_port))?;
+        responders.insert(ip, local.clone());
+        Ok(local)
     }
 
-    /// Ends all sessions and stations; returns the sum of the counters.
+    /// Ends all sessions and responders; returns the sum of the counters.
     fn end(&self) -> ResponderCounters {
         self.ended.store(true, Ordering::Release);
-        lock(&self.speakers).values().for_each(Speaker::hang_up);
-        let stations = std::mem::take(&mut *lock(&self.stations));
+        self.speakers.lock().values().for_each(Speaker::hang_up);
+        let responders = std::mem::take(&mut *self.responders.lock());
         let mut sum = ResponderCounters::default();
-        for station in stations.values() {
-            station.end();
-            let counters = lock(&station.responder).counters();
+        for local in responders.values() {
+            local.end();
+            let counters = local.responder.lock().counters();
             sum.answered += counters.answered;
             sum.limited += counters.limited;
-            sum.strange += counters.strange;
+            sum.unexpected += counters.unexpected;
         }
         sum
     }
@@ -245,9 +246,10 @@ fn random() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// Answers probes at one local address, in a thread of its own.
-struct Station {
+/// Sends responses from one local address, in its own thread.
+struct LocalResponder {
     device: Device,
+    clock: ContinuousClock,
     cq: CompletionQueue,
     qp: QueuePair,
     address: DatagramAddress,
@@ -255,39 +257,52 @@ struct Station {
     outbox: Outbox,
     responder: Mutex<Responder>,
     /// Reliable connections of probers, once one has asked for a connection.
-    connections: Mutex<Option<Connections>>,
+    connections: Mutex<Option<EndpointConnections>>,
     ended: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Station {
-    fn open(local: SocketAddr) -> Result<Arc<Station>, PingError> {
+impl LocalResponder {
+    fn open(local: SocketAddr) -> Result<Arc<LocalResponder>, PingError> {
         let config = Config { mode: Mode::Polled, security: Security::None, ..Config::default() };
         let device = Device::open_at(local, config)?;
-        let cq = device.completion_queue((RECEIVES + 2 * ANSWERS + Connections::COMPLETIONS) as u32 + 16)?;
+        let cq =
+            device.completion_queue((RECEIVES + 2 * MAX_RESPONSES + EndpointConnections::COMPLETIONS) as u32 + 16)?;
         let pd = device.protection_domain();
-        let (send_wr, recv_wr) = (2 * ANSWERS as u32, RECEIVES as u32);
+        let (send_wr, recv_wr) = (2 * MAX_RESPONSES as u32, RECEIVES as u32);
         let capacities = Capacities { send_wr, recv_wr, ..Capacities::default() };
         let qp = pd.queue_pair(&QpOptions { service: Service::Ud, capacities, ..QpOptions::new(&cq) })?;
         let address = qp.open_datagrams(&DatagramOptions { qkey: None, mtu: MAX_PROBE as u32 })?;
         let inbox = pd.allocate(RECEIVES * SLOT, Access::LOCAL)?;
-        let outbox = Outbox { region: pd.allocate(Outbox::len(ANSWERS), Access::LOCAL)?, slots: ANSWERS };
-        let responder = Mutex::new(Responder::new(device.clock().now()));
+        let outbox = Outbox { region: pd.allocate(Outbox::len(MAX_RESPONSES), Access::LOCAL)?, slots: MAX_RESPONSES };
+        let clock = ContinuousClock::start(device.clock());
+        let responder = Mutex::new(Responder::new(clock.now()));
         let (ended, thread, connections) = (AtomicBool::new(false), Mutex::new(None), Mutex::new(None));
-        let station =
-            Arc::new(Station { device, cq, qp, address, inbox, outbox, responder, connections, ended, thread });
+        let local = Arc::new(LocalResponder {
+            device,
+            clock,
+            cq,
+            qp,
+            address,
+            inbox,
+            outbox,
+            responder,
+            connections,
+            ended,
+            thread,
+        });
         for slot in 0..RECEIVES {
-            station.receive_into(slot)?;
+            local.receive_into(slot)?;
         }
-        let own = station.clone();
+        let own = local.clone();
         let run = move || {
             // An error means that the device has failed; a later prober gets another one.
             let _ = own.run();
             own.ended.store(true, Ordering::Release);
         };
         let started = std::thread::Builder::new().name("rnic-ping".to_string()).spawn(run);
-        *lock(&station.thread) = Some(started.map_err(Error::from)?);
-        Ok(station)
+        *local.thread.lock() = Some(started.map_err(Error::from)?);
+        Ok(local)
     }
 
     fn receive_into(&self, slot: usize) -> Result<(), Error> {
@@ -298,26 +313,26 @@ impl Station {
     fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.device.interrupt();
-        if let Some(thread) = lock(&self.thread).take() {
+        if let Some(thread) = self.thread.lock().take() {
             // A panic was reported in that thread.
             let _ = thread.join();
         }
     }
 
-    /// Answers probes until the station ends.
+    /// Sends responses until the responder ends.
     fn run(&self) -> Result<(), Error> {
         let mut found = [Completion::BLANK; 64];
-        // The responses that have not left, by slot: the answer, and when its probe arrived (T3).
-        let mut leaving: Vec<Option<(Answer, Time)>> = vec![None; ANSWERS];
-        let mut free: Vec<usize> = (0..ANSWERS).collect();
+        // The responses that have not left, by slot, and when their probes arrived (T3).
+        let mut leaving: Vec<Option<(Reply, Time)>> = vec![None; MAX_RESPONSES];
+        let mut free: Vec<usize> = (0..MAX_RESPONSES).collect();
         let mut datagram = vec![0; MAX_PROBE];
         while !self.ended.load(Ordering::Acquire) {
-            let count = self.cq.wait(&mut found, LOOK)?;
+            let count = self.cq.wait(&mut found, STOP_CHECK_INTERVAL)?;
             for completion in &found[..count] {
-                let &Completion { wr_id, status, time, .. } = completion;
+                let (wr_id, status, time) = (completion.wr_id, completion.status, self.clock.time(completion.time));
                 if wr_id & RECEIVE != 0 {
                     // A message of a prober has filled it; the NIC has acknowledged it.
-                    if let Some(connections) = &*lock(&self.connections) {
+                    if let Some(connections) = &*self.connections.lock() {
                         connections.received(wr_id)?;
                     }
                     continue;
@@ -328,17 +343,17 @@ impl Station {
                 if completion.opcode == Opcode::Recv {
                     let slot = wr_id as usize;
                     if let Some(at) = free.pop() {
-                        match self.answer(at, completion, &mut datagram)? {
-                            Some(answer) => leaving[at] = Some((answer, time)),
+                        match self.respond(at, completion, &mut datagram)? {
+                            Some(reply) => leaving[at] = Some((reply, time)),
                             None => free.push(at),
                         }
                     }
                     self.receive_into(slot)?;
                 } else if wr_id & RESPONSE != 0 {
-                    let at = (wr_id & 0xffff_ffff) as usize % ANSWERS;
-                    if let Some((answer, arrived)) = leaving[at].take() {
+                    let at = (wr_id & 0xffff_ffff) as usize % MAX_RESPONSES;
+                    if let Some((reply, arrived)) = leaving[at].take() {
                         free.push(at);
-                        self.report(&answer, since(time, arrived))?;
+                        self.report(&reply, time.saturating_sub(arrived))?;
                     }
                 }
             }
@@ -346,56 +361,47 @@ impl Station {
         Ok(())
     }
 
-    /// Posts the response to a probe in slot `at`; `None` if it gets none.
-    fn answer(&self, at: usize, probe: &Completion, datagram: &mut [u8]) -> Result<Option<Answer>, Error> {
+    /// Posts the response to a probe in slot `at`; `None` if the probe gets no response.
+    fn respond(&self, at: usize, probe: &Completion, datagram: &mut [u8]) -> Result<Option<Reply>, Error> {
         let Some(source) = probe.source.map(|source| (source.ip(), source.qpn().0)) else { return Ok(None) };
+        let arrived = self.clock.time(probe.time);
         let len = (probe.byte_len as usize).saturating_sub(GRH_LEN as usize).min(MAX_PROBE);
-        // Only the message and a greeting are read; the rest of a probe says nothing.
-        let head = len.min(GREETING);
+        // The bytes after a connect datagram's fields are zeros.
+        let head = len.min(CONNECT_LEN);
         self.inbox.read(probe.wr_id as usize * SLOT + GRH_LEN as usize, &mut datagram[..head])?;
         if let Some(message) = Message::parse(&datagram[..head]).filter(|message| message.kind == Kind::Connect) {
-            self.connect(probe.time, source, &message, &datagram[..len])?;
+            self.connect(arrived, source, &message, &datagram[..len])?;
             return Ok(None);
         }
-        let Some(answer) = lock(&self.responder).answer(probe.time, source, &datagram[..len]) else { return Ok(None) };
-        let gather = self.outbox.write(at, &answer.response.emit(), answer.len)?;
+        let Some(reply) = self.responder.lock().on_probe(arrived, source, &datagram[..len]) else { return Ok(None) };
+        let gather = self.outbox.write(at, &reply.response.emit(), reply.len)?;
         let (op, data, flags) = (SendOp::Send, Data::Gather(&gather), SendFlags::SIGNALED);
         let request = SendRequest { wr_id: RESPONSE | at as u64, op, data, flags };
-        Ok(posted(self.qp.post_datagram(&request, &answer.to))?.then_some(answer))
+        Ok(is_posted(self.qp.post_datagram(&request, &reply.to))?.then_some(reply))
     }
 
     /// Opens a reliable connection for a prober, if it has a session.
     fn connect(&self, now: Time, source: (IpAddr, u32), message: &Message, datagram: &[u8]) -> Result<(), Error> {
-        let (answer, prober) = {
-            let mut responder = lock(&self.responder);
-            (responder.connect(now, source, datagram), responder.prober(message.session))
+        let (reply, prober) = {
+            let mut responder = self.responder.lock();
+            (responder.on_connect(now, source, datagram), responder.prober(message.session))
         };
-        let (Some(answer), Some(prober)) = (answer, prober) else { return Ok(()) };
-        let mut connections = lock(&self.connections);
+        let (Some(reply), Some(prober)) = (reply, prober) else { return Ok(()) };
+        let mut connections = self.connections.lock();
         if connections.is_none() {
-            *connections = Some(Connections::new(&self.device.protection_domain(), &self.cq)?);
+            *connections = Some(EndpointConnections::new(&self.device.protection_domain(), &self.cq)?);
         }
         let Some(connections) = &mut *connections else { return Ok(()) };
-        if let Some(accept) = connections.serve(message, datagram, prober, (SERVED, 0))? {
+        if let Some(accept) = connections.serve(message, datagram, prober, (CONNECTION_TIMEOUT, 0))? {
             let (op, data, flags) = (SendOp::Send, Data::Inline(&accept), SendFlags::default());
-            posted(self.qp.post_datagram(&SendRequest { wr_id: REPORT, op, data, flags }, &answer.to))?;
+            is_posted(self.qp.post_datagram(&SendRequest { wr_id: REPORT, op, data, flags }, &reply.to))?;
         }
         Ok(())
     }
 
-    fn report(&self, answer: &Answer, delay: Time) -> Result<(), Error> {
-        let report = answer.report(delay).emit();
+    fn report(&self, reply: &Reply, delay: Time) -> Result<(), Error> {
+        let report = reply.report(delay).emit();
         let (op, data, flags) = (SendOp::Send, Data::Inline(&report), SendFlags::default());
-        posted(self.qp.post_datagram(&SendRequest { wr_id: REPORT, op, data, flags }, &answer.to)).map(drop)
-    }
-}
-
-/// Whether a datagram was posted. A full send queue and a recipient that does not exist lose the datagram, and are no
-/// failure of the responder.
-fn posted(result: Result<(), Error>) -> Result<bool, Error> {
-    match result {
-        Ok(()) => Ok(true),
-        Err(Error::Verbs(VerbsError::Full(_) | VerbsError::Unsupported(_) | VerbsError::Range { .. })) => Ok(false),
-        Err(why) => Err(why),
+        is_posted(self.qp.post_datagram(&SendRequest { wr_id: REPORT, op, data, flags }, &reply.to)).map(drop)
     }
 }

@@ -76,7 +76,7 @@ unsafe fn extended(context: *mut ibv_context, offset: usize) -> Option<*mut verb
 ///
 /// # Safety
 /// The context is open.
-pub(crate) unsafe fn clock(context: *mut ibv_context, choice: Stamps) -> Option<StampClock> {
+pub(super) unsafe fn clock(context: *mut ibv_context, choice: Stamps) -> Option<StampClock> {
     // SAFETY: by the caller; the structure lives for the call, and has the length that is passed.
     let attributes = unsafe {
         let query = (*extended(context, offset_of!(verbs_context, query_device_ex))?).query_device_ex?;
@@ -94,7 +94,7 @@ pub(crate) unsafe fn clock(context: *mut ibv_context, choice: Stamps) -> Option<
 ///
 /// # Safety
 /// The context is open, and the channel exists.
-pub(crate) unsafe fn create(
+pub(super) unsafe fn create(
     context: *mut ibv_context, channel: *mut ibv_comp_channel, cqe: u32,
 ) -> Option<*mut ibv_cq_ex> {
     let mut attributes = ibv_cq_init_attr_ex {
@@ -122,7 +122,7 @@ pub(crate) unsafe fn create(
 ///
 /// # Safety
 /// The queue was made by [`create`], and exists.
-pub(crate) unsafe fn poll(cq: *mut ibv_cq_ex, found: &mut [(ibv_wc, u64)]) -> Result<usize, i32> {
+pub(super) unsafe fn poll(cq: *mut ibv_cq_ex, found: &mut [(ibv_wc, u64)]) -> Result<usize, i32> {
     // SAFETY: by the caller. The functions of the queue are called in the order of `ibv_start_poll(3)`, those of fields
     // that were asked for only.
     unsafe {

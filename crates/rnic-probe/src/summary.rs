@@ -1,7 +1,7 @@
-//! What became of the probes of a ping, as data and as a table.
+//! The outcomes of the probes of a ping, as data and as a table.
 
-use super::connected::Carrier;
-use super::prober::{Outcome, ProbeError, Times};
+use crate::connections::Carrier;
+use crate::prober::{Outcome, ProbeError, Times};
 use hdrhistogram::Histogram;
 use rnic_transport::Time;
 use serde::Serialize;
@@ -49,7 +49,7 @@ fn histogram(digits: u8) -> Histogram<u64> {
 }
 
 fn record(times: &mut Histogram<u64>, time: Time) {
-    // No probe waits for more than a minute. A histogram that grows refuses no value of this range.
+    // No probe is outstanding for more than a minute. A histogram that grows refuses no value of this range.
     let _ = times.record((time.as_ps() / 1_000).clamp(1, 3_600_000_000_000));
 }
 
@@ -68,7 +68,7 @@ pub struct PathSummary {
     pub network_us: Option<Distribution>,
 }
 
-/// What became of all probes.
+/// The outcomes of all probes.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Summary {
     /// The host that was probed, as it was given.
@@ -77,7 +77,7 @@ pub struct Summary {
     pub responder: SocketAddr,
     /// Queue pair number of the responder.
     pub qpn: u32,
-    /// What carried the probes: `ud`, `rc-send` or `rc-write`.
+    /// Carrier of the probes: `ud`, `rc-send` or `rc-write`.
     pub transport: Carrier,
     /// Payload bytes of a probe.
     pub size: usize,
@@ -91,7 +91,7 @@ pub struct Summary {
     pub errors: BTreeMap<&'static str, u64>,
     /// Number of answered probes whose report was lost, so that the network's part of their time is not known.
     pub without_report: u64,
-    /// Received datagrams that belong to no probe that waited: late, repeated or from strangers.
+    /// Number of received datagrams that belong to no outstanding probe: late, repeated, or from other senders.
     pub stray: u64,
     /// Round-trip times of the network.
     pub network_us: Option<Distribution>,
@@ -118,7 +118,7 @@ struct Path {
 }
 
 /// Collects the outcomes of probes. Its memory does not grow with their number.
-pub(super) struct Tally {
+pub(crate) struct Tally {
     errors: BTreeMap<&'static str, u64>,
     without_report: u64,
     network: Histogram<u64>,
@@ -130,7 +130,7 @@ pub(super) struct Tally {
 
 impl Tally {
     /// `source_ports` has that of each path.
-    pub(super) fn new(source_ports: &[u16]) -> Tally {
+    pub(crate) fn new(source_ports: &[u16]) -> Tally {
         let path =
             |source_port: &u16| Path { source_port: *source_port, probes: 0, answered: 0, network: histogram(3) };
         Tally {
@@ -144,7 +144,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn add(&mut self, outcome: &Outcome) {
+    pub(crate) fn add(&mut self, outcome: &Outcome) {
         let Some(path) = self.paths.get_mut(usize::from(outcome.path)) else { return };
         path.probes += 1;
         let Times { total, prober, split } = match outcome.result {
@@ -166,7 +166,7 @@ impl Tally {
         record(&mut path.network, split.network);
     }
 
-    pub(super) fn summary(&self, about: About<'_>) -> Summary {
+    pub(crate) fn summary(&self, about: About<'_>) -> Summary {
         let paths = self.paths.iter().enumerate().map(|(at, path)| PathSummary {
             path: at as u16,
             source_port: path.source_port,
@@ -200,16 +200,16 @@ impl Tally {
     }
 }
 
-/// What a summary says besides the outcomes.
-pub(super) struct About<'a> {
-    pub(super) host: &'a str,
-    pub(super) responder: SocketAddr,
-    pub(super) qpn: u32,
-    pub(super) carrier: Carrier,
-    pub(super) size: usize,
-    pub(super) stray: u64,
-    pub(super) interrupted: bool,
-    pub(super) responder_ended: bool,
+/// The attributes of a ping that a summary repeats.
+pub(crate) struct About<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) responder: SocketAddr,
+    pub(crate) qpn: u32,
+    pub(crate) carrier: Carrier,
+    pub(crate) size: usize,
+    pub(crate) stray: u64,
+    pub(crate) interrupted: bool,
+    pub(crate) responder_ended: bool,
 }
 
 impl Summary {
@@ -290,7 +290,7 @@ pub fn write_outcome(outcome: &Outcome, source_port: u16, out: &mut dyn Write) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ping::prober::Split;
+    use crate::prober::Split;
 
     #[test]
     fn a_summary_counts_and_computes() {

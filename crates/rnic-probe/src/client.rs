@@ -1,10 +1,12 @@
 //! The prober of a ping on a device.
 
-use super::connected::{CONNECTED, Carrier, Connections, GREETING, Next, RECEIVE};
-use super::message::{Kind, MAX_PROBE, MIN_PROBE, Message};
-use super::prober::{Outcome, ProbeError, Prober, ProberConfig};
-use super::summary::{About, Summary, Tally};
-use super::{Control, Outbox, PingError, VERSION, same_version, unexpected};
+use crate::connections::{CONNECT_LEN, CONNECTED, Carrier, Posting, RECEIVE};
+use crate::endpoint::EndpointConnections;
+use crate::message::{Kind, MAX_PROBE, MIN_PROBE, Message};
+use crate::prober::{Outcome, ProbeError, Prober, ProberConfig};
+use crate::summary::{About, Summary, Tally};
+use crate::{Control, Outbox, PingError, VERSION, check_version, unexpected};
+use rnic_endpoint::clock::ContinuousClock;
 use rnic_endpoint::exchange::{Channel, Credentials, ExchangeError};
 use rnic_endpoint::port::{ROCE_PORT, UdpConfig};
 use rnic_endpoint::{
@@ -36,9 +38,9 @@ pub struct PingOptions {
     pub dscp: u8,
     /// UDP port of the prober's device; 0 stands for any free port.
     pub roce_port: u16,
-    /// What carries the probes.
+    /// The carrier of the probes.
     pub carrier: Carrier,
-    /// What both sides must show, over TLS. With `None` the exchange is plain TCP.
+    /// The credentials of both ends for TLS. With `None` the exchange is plain TCP.
     pub credentials: Option<Credentials>,
 }
 
@@ -85,12 +87,12 @@ impl PingOptions {
     }
 }
 
-/// What [`ping`] tells while it runs.
+/// An event of [`ping`].
 #[derive(Clone, Copy, Debug)]
 pub enum PingEvent<'a> {
     /// The session is open: IP address, UDP port and queue pair number of the responder.
     Open(SocketAddr, u32),
-    /// What became of a probe.
+    /// The outcome of a probe.
     Outcome(&'a Outcome),
 }
 
@@ -98,15 +100,15 @@ pub enum PingEvent<'a> {
 const SLOTS: usize = 128;
 /// Bit in the identifier of a work request that marks a probe to be sent.
 const SENT: u64 = 1 << 63;
-/// Maximum time between two looks at `stop`.
-const LOOK: Time = Time::from_ms(100);
+/// Maximum time between two checks of `stop`.
+const STOP_CHECK_INTERVAL: Time = Time::from_ms(100);
 
 /// Probes the responder at `host` ("host:port") until all probes have an outcome, the responder has ended, or `stop` is
-/// set. Tells `event` what happens; with an outcome also the UDP source port of its path, otherwise 0.
+/// set. Reports to `event`; with an outcome also the UDP source port of its path, otherwise 0.
 ///
 /// # Errors
-/// If there is no session, because nobody listens at `host` for example, or the local device fails. Lost probes are no
-/// error.
+/// If the session cannot be opened, for example because no responder listens at `host`, or if the local device fails.
+/// Lost probes are not an error.
 pub fn ping(
     host: &str, options: &PingOptions, stop: &AtomicBool, mut event: impl FnMut(PingEvent<'_>, u16),
 ) -> Result<Summary, PingError> {
@@ -115,18 +117,18 @@ pub fn ping(
         None => Channel::connect(host)?,
         Some(credentials) => Channel::connect_secured(host, credentials)?,
     };
-    let mut end = End::open(channel.local_addr().ip(), channel.peer_addr().ip(), options)?;
-    let (session, responder) = greet(&mut channel, end.address)?;
+    let mut end = ProbeDevice::open(channel.local_addr().ip(), channel.peer_addr().ip(), options)?;
+    let (session, responder) = open_session(&mut channel, end.address)?;
     event(PingEvent::Open(responder.addr, responder.qpn), 0);
     let ports: Vec<u16> = (0..options.paths).map(|path| end.device.source_port(path.into())).collect();
     let speaker = channel.speaker();
-    let gone = Arc::new(AtomicBool::new(false));
+    let has_ended = Arc::new(AtomicBool::new(false));
     let watch = {
-        let (gone, device) = (gone.clone(), end.device.clone());
+        let (has_ended, device) = (has_ended.clone(), end.device.clone());
         move || {
-            // The responder says nothing more. So this ends when one of the two sides closes the connection.
+            // The responder sends nothing more. So this ends when one of the two ends closes the connection.
             let _ = channel.receive_within::<IgnoredAny>(None);
-            gone.store(true, Ordering::Release);
+            has_ended.store(true, Ordering::Release);
             device.interrupt();
         }
     };
@@ -140,26 +142,26 @@ pub fn ping(
         count: options.count,
     };
     let mut tally = Tally::new(&ports);
-    let mut prober = Prober::new(config, end.device.clock().now());
-    let result = end.run(&mut prober, session, responder, options, (stop, &gone), |outcome| {
+    let mut prober = Prober::new(config, end.clock.now());
+    let result = end.run(&mut prober, session, responder, options, (stop, &has_ended), |outcome| {
         tally.add(outcome);
         event(PingEvent::Outcome(outcome), ports.get(usize::from(outcome.path)).copied().unwrap_or(0));
     });
-    let responder_ended = gone.load(Ordering::Acquire);
+    let responder_ended = has_ended.load(Ordering::Acquire);
     speaker.hang_up();
     result?;
     let interrupted = stop.load(Ordering::Relaxed);
-    let (size, carrier, stray) = (options.size, options.carrier, prober.stray() + end.strangers);
+    let (size, carrier, stray) = (options.size, options.carrier, prober.unexpected() + end.unexpected);
     let (qpn, responder) = (responder.qpn, responder.addr);
     Ok(tally.summary(About { host, responder, qpn, carrier, size, stray, interrupted, responder_ended }))
 }
 
 /// Opens a session with the responder.
-fn greet(channel: &mut Channel, prober: DatagramAddress) -> Result<(u64, DatagramAddress), PingError> {
+fn open_session(channel: &mut Channel, prober: DatagramAddress) -> Result<(u64, DatagramAddress), PingError> {
     channel.send(&Control::Hello { ping: VERSION, prober })?;
     match channel.receive()? {
         Control::Welcome { ping, session, responder } => {
-            same_version(channel, ping)?;
+            check_version(channel, ping)?;
             let peer = channel.peer_addr();
             if responder.addr.ip().to_canonical() != peer.ip() {
                 let why = format!("{peer} has its device on {}; it must be on {}", responder.addr.ip(), peer.ip());
@@ -175,29 +177,30 @@ fn greet(channel: &mut Channel, prober: DatagramAddress) -> Result<(u64, Datagra
 }
 
 /// The device of a prober.
-struct End {
+struct ProbeDevice {
     device: Device,
+    clock: ContinuousClock,
     cq: CompletionQueue,
     qp: QueuePair,
     address: DatagramAddress,
     outbox: Outbox,
     inbox: MemoryRegion,
     /// Reliable connections, if they carry the probes.
-    connections: Option<Connections>,
+    connections: Option<EndpointConnections>,
     /// Length of a receive in bytes.
     slot: usize,
-    /// Datagrams of others than the responder.
-    strangers: u64,
-    /// How many batches of packets the system has refused to send so far.
+    /// Number of datagrams of other senders than the responder.
+    unexpected: u64,
+    /// Number of batches of packets that the system has refused to send so far.
     unsendable: u64,
 }
 
-impl End {
-    fn open(local: IpAddr, peer: IpAddr, options: &PingOptions) -> Result<End, PingError> {
+impl ProbeDevice {
+    fn open(local: IpAddr, peer: IpAddr, options: &PingOptions) -> Result<ProbeDevice, PingError> {
         let udp = UdpConfig { source_ports: options.paths.into(), ..UdpConfig::default() };
         let config = Config { mode: Mode::Polled, security: Security::None, udp, ..Config::default() };
         let device = Device::open_at(SocketAddr::new(local, options.roce_port), config)?;
-        let cq = device.completion_queue((4 * SLOTS + Connections::COMPLETIONS) as u32)?;
+        let cq = device.completion_queue((4 * SLOTS + EndpointConnections::COMPLETIONS) as u32)?;
         let pd = device.protection_domain();
         let capacities = Capacities { send_wr: SLOTS as u32, recv_wr: SLOTS as u32, ..Capacities::default() };
         let qp = pd.queue_pair(&QpOptions { service: Service::Ud, capacities, ..QpOptions::new(&cq) })?;
@@ -214,9 +217,12 @@ impl End {
         let inbox = pd.allocate(SLOTS * slot, Access::LOCAL)?;
         let connections = match options.carrier {
             Carrier::Ud => None,
-            Carrier::RcSend | Carrier::RcWrite => Some(Connections::new(&pd, &cq)?),
+            Carrier::RcSend | Carrier::RcWrite => Some(EndpointConnections::new(&pd, &cq)?),
         };
-        let end = End { device, cq, qp, address, outbox, inbox, connections, slot, strangers: 0, unsendable: 0 };
+        let clock = ContinuousClock::start(device.clock());
+        let (unexpected, unsendable) = (0, 0);
+        let end =
+            ProbeDevice { device, clock, cq, qp, address, outbox, inbox, connections, slot, unexpected, unsendable };
         for slot in 0..SLOTS {
             end.receive_into(slot)?;
         }
@@ -227,19 +233,17 @@ impl End {
         Ok(self.qp.post_recv(slot as u64, &[self.inbox.slice(slot * self.slot, self.slot)?])?)
     }
 
-    /// Sends the probes and receives the responses. `ends` are the flags that end it: the caller's, and that of a
-    /// responder that has gone.
+    /// Sends the probes and receives the responses, until the caller sets `stop`, or the responder has ended.
     fn run(
         &mut self, prober: &mut Prober, session: u64, responder: DatagramAddress, options: &PingOptions,
-        (stop, gone): (&AtomicBool, &AtomicBool), mut tell: impl FnMut(&Outcome),
+        (stop, has_ended): (&AtomicBool, &AtomicBool), mut report: impl FnMut(&Outcome),
     ) -> Result<(), PingError> {
-        let clock = self.device.clock();
         let mut found = [Completion::BLANK; 32];
         loop {
-            let now = clock.now();
+            let now = self.clock.now();
             if stop.load(Ordering::Relaxed) {
                 prober.abandon();
-            } else if gone.load(Ordering::Acquire) {
+            } else if has_ended.load(Ordering::Acquire) {
                 prober.end(ProbeError::Gone);
             }
             prober.on_time(now);
@@ -248,10 +252,10 @@ impl End {
                 if outcome.result == Err(ProbeError::Timeout) && self.was_unsendable() {
                     outcome.result = Err(ProbeError::Unreachable);
                 }
-                tell(&outcome);
+                report(&outcome);
             }
             let Some(next) = prober.next_time() else { return Ok(()) };
-            let wait = next.saturating_sub(clock.now()).min(LOOK);
+            let wait = next.saturating_sub(self.clock.now()).min(STOP_CHECK_INTERVAL);
             let count = self.cq.wait(&mut found, wait)?;
             for completion in &found[..count] {
                 self.completed(prober, session, &responder, options, completion)?;
@@ -261,7 +265,7 @@ impl End {
 
     /// Posts the probe that is due, if there is one.
     fn send(&mut self, prober: &mut Prober, to: Recipient, options: &PingOptions) -> Result<(), PingError> {
-        let Some(probe) = prober.poll_send(self.device.clock().now()) else { return Ok(()) };
+        let Some(probe) = prober.poll_send(self.clock.now()) else { return Ok(()) };
         if options.carrier != Carrier::Ud {
             return self.send_connected(prober, &probe.message, to, options);
         }
@@ -280,18 +284,18 @@ impl End {
         }
     }
 
-    /// Posts a probe on the reliable connection of its path, or asks the responder for one.
+    /// Posts a probe on the reliable connection of its path, or sends a connect to the responder.
     fn send_connected(
         &mut self, prober: &mut Prober, message: &Message, to: Recipient, options: &PingOptions,
     ) -> Result<(), PingError> {
         let Some(connections) = &mut self.connections else { return Ok(()) };
-        let (key, now) = ((message.session, message.path), self.device.clock().now());
+        let (key, now) = ((message.session, message.path), self.clock.now());
         match connections.probe(options.carrier, key, message, options.size, now)? {
-            Next::Posted | Next::Waits => {}
-            Next::Full => prober.failed(message.sequence, ProbeError::Unreachable),
-            Next::Connect(greeting) => {
+            Posting::Posted | Posting::Waiting => {}
+            Posting::Full => prober.failed(message.sequence, ProbeError::Unreachable),
+            Posting::Connect(connect) => {
                 let mut bytes = [0; MIN_PROBE];
-                bytes[..GREETING].copy_from_slice(&greeting);
+                bytes[..CONNECT_LEN].copy_from_slice(&connect);
                 let (op, data, flags) = (SendOp::Send, Data::Inline(&bytes), SendFlags::default());
                 let path = AddressHandle { flow: message.path.into(), dscp: options.dscp, ..to.path };
                 match self.qp.post_datagram(&SendRequest { wr_id: 0, op, data, flags }, &Recipient { path, ..to }) {
@@ -304,7 +308,7 @@ impl End {
         Ok(())
     }
 
-    /// The responder has accepted a connection: the probes that have waited leave.
+    /// Posts the probes that wait for a connection, which the responder has accepted.
     fn accepted(
         &mut self, prober: &mut Prober, message: &Message, datagram: &[u8], responder: &DatagramAddress,
         options: &PingOptions,
@@ -330,12 +334,12 @@ impl End {
             && let Some(connections) = &mut self.connections
         {
             if completion.wr_id & RECEIVE != 0 {
-                // Nobody sends to a prober; a receive that failed is gone with its queue.
+                // Peers send nothing to a prober, so this receive was flushed with its queue pair.
                 return Ok(());
             }
             let ok = completion.status == Status::Success;
             if let Some(posted) = connections.completed(completion.wr_id, ok).filter(|_| ok) {
-                prober.acknowledged(posted.sequence, posted.at, completion.time, self.device.clock().now());
+                prober.acknowledged(posted.sequence, posted.at, self.clock.time(completion.time), self.clock.now());
             }
             return Ok(());
         }
@@ -344,7 +348,7 @@ impl End {
             return Err(rnic_endpoint::Error::Failed { wr_id, status }.into());
         }
         if completion.opcode == Opcode::Send {
-            prober.sent(completion.wr_id & !SENT, completion.time);
+            prober.sent(completion.wr_id & !SENT, self.clock.time(completion.time));
             return Ok(());
         }
         let slot = completion.wr_id as usize;
@@ -352,17 +356,17 @@ impl End {
             .source
             .is_some_and(|source| source.ip().to_canonical() == responder.addr.ip() && source.qpn().0 == responder.qpn);
         if is_responder {
-            let mut datagram = [0; GREETING];
-            let len = (completion.byte_len as usize).saturating_sub(GRH_LEN as usize).min(GREETING);
+            let mut datagram = [0; CONNECT_LEN];
+            let len = (completion.byte_len as usize).saturating_sub(GRH_LEN as usize).min(CONNECT_LEN);
             self.inbox.read(slot * self.slot + GRH_LEN as usize, &mut datagram[..len])?;
             match Message::parse(&datagram[..len]) {
                 Some(message) if message.kind == Kind::Accept && message.session == session => {
                     self.accepted(prober, &message, &datagram[..len], responder, options)?;
                 }
-                _ => prober.received(completion.time, self.device.clock().now(), &datagram[..len]),
+                _ => prober.received(self.clock.time(completion.time), self.clock.now(), &datagram[..len]),
             }
         } else {
-            self.strangers += 1;
+            self.unexpected += 1;
         }
         self.receive_into(slot)
     }

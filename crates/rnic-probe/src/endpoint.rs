@@ -1,10 +1,10 @@
-//! Reliable connections of the endpoint in software for probes: the queue pairs of [`Calls`].
+//! Reliable connections for probes on a device of the endpoint: the queue pairs of [`Connections`].
 
-pub use super::calls::{CONNECTED, Carrier, GREETING, Key, Next, Posted, RECEIVE};
-
-use super::Outbox;
-use super::calls::{Calls, End, PROBES, Pairs};
-use super::message::{MAX_PROBE, MESSAGE, Message};
+use crate::Outbox;
+use crate::connections::{
+    CONNECT_LEN, Carrier, ConnectionKey, Connections, PROBES, PairInfo, Posted, Posting, QueuePairs, RECEIVE,
+};
+use crate::message::{MAX_PROBE, MESSAGE_LEN, Message};
 use rnic_endpoint::{
     Access, Address, Capacities, CompletionQueue, Data, DatagramAddress, Error, MemoryRegion, PathOptions,
     ProtectionDomain, QpOptions, QueuePair, SendFlags, SendOp, SendRequest, Service, SharedReceiveQueue,
@@ -15,29 +15,29 @@ use rnic_transport::Time;
 const RECEIVES: usize = 256;
 
 /// The reliable connections of a device.
-pub struct Connections {
-    pairs: EndpointPairs,
-    calls: Calls<QueuePair>,
+pub struct EndpointConnections {
+    pairs: EndpointQueuePairs,
+    connections: Connections<QueuePair>,
 }
 
-/// What connections of the endpoint share.
-struct EndpointPairs {
+/// Objects that all connections of a device share.
+struct EndpointQueuePairs {
     pd: ProtectionDomain,
     cq: CompletionQueue,
     srq: SharedReceiveQueue,
     inbox: MemoryRegion,
-    /// Into which others write.
+    /// Memory into which peers write.
     scratch: MemoryRegion,
     outbox: Outbox,
 }
 
-impl EndpointPairs {
+impl EndpointQueuePairs {
     fn receive_into(&self, slot: usize) -> Result<(), Error> {
         self.srq.post_recv(RECEIVE | slot as u64, &[self.inbox.slice(slot * MAX_PROBE, MAX_PROBE)?])
     }
 }
 
-impl Pairs for EndpointPairs {
+impl QueuePairs for EndpointQueuePairs {
     type Pair = QueuePair;
     type Error = Error;
 
@@ -63,17 +63,17 @@ impl Pairs for EndpointPairs {
         drop(pair);
     }
 
-    fn end(&self, pair: &QueuePair) -> End {
+    fn info(&self, pair: &QueuePair) -> PairInfo {
         let own = pair.address();
-        End { qpn: own.qpn, psn: own.psn, source_port: own.source_port }
+        PairInfo { qpn: own.qpn, psn: own.psn, source_port: own.source_port }
     }
 
-    fn memory(&mut self) -> Result<(u64, u32), Error> {
+    fn writable_memory(&mut self) -> Result<(u64, u32), Error> {
         Ok((self.scratch.addr(), self.scratch.rkey()))
     }
 
     fn connect(
-        &mut self, pair: &mut QueuePair, peer: &End, at: DatagramAddress, (timeout, dscp): (Time, u8),
+        &mut self, pair: &mut QueuePair, peer: &PairInfo, at: DatagramAddress, (timeout, dscp): (Time, u8),
     ) -> Result<bool, Error> {
         let address = Address { source_port: peer.source_port, ..Address::plain(at.addr, peer.qpn, peer.psn) };
         // A timeout of 4.2 ms: a lost packet is seen as a round trip that is longer by about this.
@@ -87,7 +87,7 @@ impl Pairs for EndpointPairs {
     }
 
     fn post(
-        &mut self, pair: &QueuePair, wr_id: u64, slot: usize, write: Option<(u64, u32)>, message: &[u8; MESSAGE],
+        &mut self, pair: &QueuePair, wr_id: u64, slot: usize, write: Option<(u64, u32)>, message: &[u8; MESSAGE_LEN],
         len: usize,
     ) -> Result<bool, Error> {
         let gather = self.outbox.write(slot, message, len)?;
@@ -101,15 +101,15 @@ impl Pairs for EndpointPairs {
     }
 }
 
-impl Connections {
-    /// Completions come from `cq`: at most [`Connections::COMPLETIONS`] that are not polled. They have the bit
+impl EndpointConnections {
+    /// Completions come from `cq`: at most [`EndpointConnections::COMPLETIONS`] that are not polled. They have the bit
     /// [`RECEIVE`] or [`CONNECTED`] in their identifiers.
     ///
     /// # Errors
     /// If the device has no room.
-    pub fn new(pd: &ProtectionDomain, cq: &CompletionQueue) -> Result<Connections, Error> {
+    pub fn new(pd: &ProtectionDomain, cq: &CompletionQueue) -> Result<EndpointConnections, Error> {
         let writable = Access { remote_write: true, ..Access::LOCAL };
-        let pairs = EndpointPairs {
+        let pairs = EndpointQueuePairs {
             srq: pd.shared_receive_queue(RECEIVES as u32, 1)?,
             inbox: pd.allocate(RECEIVES * MAX_PROBE, Access::LOCAL)?,
             scratch: pd.allocate(MAX_PROBE, writable)?,
@@ -120,40 +120,40 @@ impl Connections {
         for slot in 0..RECEIVES {
             pairs.receive_into(slot)?;
         }
-        Ok(Connections { pairs, calls: Calls::default() })
+        Ok(EndpointConnections { pairs, connections: Connections::default() })
     }
 
     /// Number of completions that may wait to be polled.
     pub const COMPLETIONS: usize = RECEIVES + PROBES;
 
-    /// [`Calls::probe`].
+    /// [`Connections::probe`].
     ///
     /// # Errors
     /// If the device fails.
     pub fn probe(
-        &mut self, carrier: Carrier, key: Key, message: &Message, len: usize, now: Time,
-    ) -> Result<Next, Error> {
-        self.calls.probe(&mut self.pairs, carrier, key, message, len, now)
+        &mut self, carrier: Carrier, key: ConnectionKey, message: &Message, len: usize, now: Time,
+    ) -> Result<Posting, Error> {
+        self.connections.probe(&mut self.pairs, carrier, key, message, len, now)
     }
 
-    /// [`Calls::accepted`].
+    /// [`Connections::accepted`].
     ///
     /// # Errors
     /// If the device fails.
     pub fn accepted(
-        &mut self, key: Key, datagram: &[u8], from: DatagramAddress, path: (Time, u8),
+        &mut self, key: ConnectionKey, datagram: &[u8], from: DatagramAddress, path: (Time, u8),
     ) -> Result<Vec<u64>, Error> {
-        self.calls.accepted(&mut self.pairs, key, datagram, from, path)
+        self.connections.accepted(&mut self.pairs, key, datagram, from, path)
     }
 
-    /// [`Calls::serve`].
+    /// [`Connections::serve`].
     ///
     /// # Errors
     /// If the device fails.
     pub fn serve(
         &mut self, message: &Message, datagram: &[u8], from: DatagramAddress, path: (Time, u8),
-    ) -> Result<Option<[u8; GREETING]>, Error> {
-        self.calls.serve(&mut self.pairs, message, datagram, from, path)
+    ) -> Result<Option<[u8; CONNECT_LEN]>, Error> {
+        self.connections.serve(&mut self.pairs, message, datagram, from, path)
     }
 
     /// A work request with the bit [`RECEIVE`] has completed.
@@ -164,18 +164,18 @@ impl Connections {
         self.pairs.receive_into((wr_id & 0xffff) as usize % RECEIVES)
     }
 
-    /// [`Calls::completed`].
+    /// [`Connections::completed`].
     pub fn completed(&mut self, wr_id: u64, ok: bool) -> Option<Posted> {
-        self.calls.completed(&mut self.pairs, wr_id, ok)
+        self.connections.completed(&mut self.pairs, wr_id, ok)
     }
 
-    /// [`Calls::retain`].
-    pub fn retain(&mut self, calls: impl Fn(Key) -> bool, serves: impl Fn(u64) -> bool) {
-        self.calls.retain(&mut self.pairs, calls, serves);
+    /// [`Connections::retain`].
+    pub fn retain(&mut self, is_used: impl Fn(ConnectionKey) -> bool, is_open: impl Fn(u64) -> bool) {
+        self.connections.retain(&mut self.pairs, is_used, is_open);
     }
 
-    /// [`Calls::count`].
+    /// [`Connections::count`].
     pub fn count(&self) -> (usize, usize) {
-        self.calls.count()
+        self.connections.count()
     }
 }

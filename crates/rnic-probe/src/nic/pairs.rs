@@ -1,8 +1,8 @@
-//! Reliable queue pairs (RC) of a NIC, for probes that the NIC of the other side acknowledges by itself.
+//! Reliable queue pairs (RC) of a NIC, for probes that the peer's NIC acknowledges without its software.
 
-use crate::library::Functions;
-use crate::memory::Memory;
-use crate::{MAX_DATAGRAM, Nic, NicError, Objects, find};
+use super::library::Functions;
+use super::memory::Memory;
+use super::{MAX_DATAGRAM, Nic, NicError, Objects, find};
 use nix::errno::Errno;
 use rnic_cabi::verbs::*;
 use std::collections::BTreeMap;
@@ -13,9 +13,9 @@ use std::time::Duration;
 /// Number of slots for messages that have been posted and are not acknowledged.
 pub const SLOTS: usize = 1_024;
 /// Number of receives for all queue pairs together.
-pub(crate) const RECEIVES: usize = 256;
+pub(super) const RECEIVES: usize = 256;
 /// Bit in the identifier of a work request that marks a receive of these queue pairs.
-pub(crate) const RECEIVE: u64 = 1 << 57;
+pub(super) const RECEIVE: u64 = 1 << 57;
 /// Bit that the identifier of every posted message must have.
 pub const POSTED: u64 = 1 << 56;
 /// Maximum number of messages of a queue pair that are not acknowledged.
@@ -44,7 +44,7 @@ impl Pair {
     }
 }
 
-/// Where a queue pair of the other side is, and how packets get there.
+/// Address of a peer's queue pair, and attributes of the packets to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// IP address, of the same family as that of the NIC.
@@ -56,15 +56,15 @@ pub struct Peer {
     /// Differentiated services code point, 0 to 63.
     pub dscp: u8,
     /// Time without an acknowledgement after which the queue pair fails, roughly.
-    pub patience: Duration,
+    pub ack_timeout: Duration,
 }
 
-/// What the queue pairs share.
-pub(crate) struct Reliable {
+/// Objects that all reliable queue pairs share.
+pub(super) struct Reliable {
     srq: *mut ibv_srq,
     /// Region of the receives and of the posted messages.
     mr: *mut ibv_mr,
-    /// Region into which others may write.
+    /// Region into which peers may write.
     writable: *mut ibv_mr,
     memory: Memory,
     scratch: Memory,
@@ -108,7 +108,7 @@ impl Reliable {
     ///
     /// # Safety
     /// Objects that exist are those that [`Reliable::new`] and [`Nic::open_pair`] have made.
-    pub(crate) unsafe fn destroy(self, f: &Functions) {
+    pub(super) unsafe fn destroy(self, f: &Functions) {
         // SAFETY: by the caller; each object is destroyed once, and after the objects that use it. The memory is freed
         // afterwards.
         unsafe {
@@ -127,7 +127,7 @@ impl Reliable {
     }
 
     /// Posts a receive of a slot.
-    pub(crate) fn receive_into(&self, context: *mut ibv_context, slot: usize) -> i32 {
+    pub(super) fn receive_into(&self, context: *mut ibv_context, slot: usize) -> i32 {
         let at = slot % RECEIVES * MAX_DATAGRAM;
         // SAFETY: the context, the queue and the region exist as long as this value. The list lives for the call, and
         // the NIC writes into memory of this slot only.
@@ -147,8 +147,8 @@ impl Reliable {
 
 /// The exponent of the timeout of an acknowledgement, 4.096 us times a power of two: so that eight of them take about
 /// this time, and at least 4.2 ms each.
-fn timeout(patience: Duration) -> u8 {
-    let eighth = patience.as_nanos() / 8 / 4_096;
+fn timeout(ack_timeout: Duration) -> u8 {
+    let eighth = ack_timeout.as_nanos() / 8 / 4_096;
     (eighth.max(1).ilog2() as u8).clamp(10, 20)
 }
 
@@ -244,7 +244,7 @@ impl Nic {
         let rts = ibv_qp_attr {
             qp_state: IBV_QPS_RTS,
             sq_psn: pair.psn,
-            timeout: timeout(peer.patience),
+            timeout: timeout(peer.ack_timeout),
             retry_cnt: 7,
             rnr_retry: 7,
             max_rd_atomic: 1,
@@ -271,7 +271,7 @@ impl Nic {
     }
 
     /// Posts a message of `len` bytes, at most [`MAX_DATAGRAM`]: `bytes`, and zeros behind them. It is an RDMA Write to
-    /// an address with a remote key, or a Send. `id` is that of [`Event::Acknowledged`](crate::Event::Acknowledged),
+    /// an address with a remote key, or a Send. `id` is that of [`Event::Acknowledged`](super::Event::Acknowledged),
     /// and has the bit [`POSTED`]; the memory of `slot`, below [`SLOTS`], is in use until then. `false`: the queue pair
     /// takes no more.
     pub fn post(
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn eight_timeouts_are_the_patience() {
+    fn eight_timeouts_are_the_ack_timeout() {
         // 4.096 us * 2^14 = 67.1 ms: eight are 537 ms, and sixteen more than a second.
         assert_eq!(timeout(Duration::from_secs(1)), 14);
         assert_eq!(timeout(Duration::from_millis(500)), 13);

@@ -1,9 +1,9 @@
-//! The prober: decides when probes leave, and what became of each. It uses neither sockets nor clocks, so a simulation
-//! can drive it as well as a device.
+//! The prober: decides when probes leave, and computes the outcome of each. It uses neither sockets nor clocks, so a
+//! simulation can drive it as well as a device.
 //!
-//! The owner asks for probes to send ([`Prober::poll_send`]), and tells when they left ([`Prober::sent`]) and what
-//! arrived ([`Prober::received`]); [`Prober::poll_outcome`] returns what became of each probe. Six times belong to a
-//! probe, as in R-Pingmesh (SIGCOMM 2024):
+//! The owner takes probes to send ([`Prober::poll_send`]), reports when they left ([`Prober::sent`]) and which datagrams
+//! arrived ([`Prober::received`]), and takes the outcomes ([`Prober::poll_outcome`]). Its times must never go back. Six
+//! times belong to a probe, as in R-Pingmesh (SIGCOMM 2024):
 //!
 //! | time | event | clock |
 //! |---|---|---|
@@ -18,12 +18,12 @@
 //! prober is (T6 - T1) - (T5 - T2). A second datagram, the report, brings T4 - T3, because the response must leave
 //! before its time of departure is known.
 
-use super::message::{Kind, Message};
+use crate::message::{Kind, Message};
 use rnic_transport::Time;
 use std::collections::VecDeque;
 
-/// Maximum number of probes that wait for their responses.
-pub const MAX_WAITING: usize = 4_096;
+/// Maximum number of outstanding probes: sent, without an outcome.
+pub const MAX_OUTSTANDING: usize = 4_096;
 
 /// Settings of a [`Prober`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,23 +72,23 @@ pub struct Split {
     pub network: Time,
 }
 
-/// What became of a probe.
+/// The outcome of a probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
     /// Number of the probe, from 0.
     pub sequence: u64,
     /// Index of its path.
     pub path: u16,
-    /// The times of the probe, or why there are none.
+    /// The times of the probe, or the reason why it has none.
     pub result: Result<Times, ProbeError>,
 }
 
-/// Why a probe has no response.
+/// The reason why a probe has no response.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ProbeError {
     /// No response arrived in time.
     Timeout,
-    /// The system of the prober could not send the probe: there is no route, or the packet is too long.
+    /// The prober's system could not send the probe: it has no route, or the packet is too long.
     Unreachable,
     /// The responder ended.
     Gone,
@@ -108,7 +108,7 @@ impl ProbeError {
     }
 }
 
-struct Waiting {
+struct Outstanding {
     sequence: u64,
     path: u16,
     posted: Time,
@@ -118,18 +118,13 @@ struct Waiting {
     responder: Option<Time>,
 }
 
-impl Waiting {
+impl Outstanding {
     fn times(&self) -> Option<Times> {
         let ((arrived, seen), sent) = (self.answered?, self.sent?);
-        let (total, trip) = (since(seen, self.posted), since(arrived, sent));
+        let (total, trip) = (seen.saturating_sub(self.posted), arrived.saturating_sub(sent));
         let split = self.responder.map(|responder| Split { responder, network: trip.saturating_sub(responder) });
         Some(Times { total, prober: total.saturating_sub(trip), split })
     }
-}
-
-/// The time from `earlier` until `later`. A device's clock goes back by an epoch once in 52 days.
-pub fn since(later: Time, earlier: Time) -> Time {
-    if later < earlier { (later + rnic_verbs::Device::EPOCH).saturating_sub(earlier) } else { later - earlier }
 }
 
 /// The state of one series of probes.
@@ -141,28 +136,28 @@ pub struct Prober {
     /// When the next probe leaves.
     due: Time,
     /// Probes without an outcome, in order.
-    waiting: VecDeque<Waiting>,
+    outstanding: VecDeque<Outstanding>,
     outcomes: VecDeque<Outcome>,
-    /// Datagrams that belong to no probe that waits.
-    stray: u64,
+    /// Number of datagrams that belong to no outstanding probe.
+    unexpected: u64,
 }
 
 impl Prober {
     /// A prober whose first probe leaves at `now`.
     pub fn new(config: ProberConfig, now: Time) -> Prober {
-        let (waiting, outcomes) = (VecDeque::new(), VecDeque::new());
-        Prober { config, paths: Vec::new(), next: 0, due: now, waiting, outcomes, stray: 0 }
+        let (outstanding, outcomes) = (VecDeque::new(), VecDeque::new());
+        Prober { config, paths: Vec::new(), next: 0, due: now, outstanding, outcomes, unexpected: 0 }
     }
 
-    /// The probe to be sent at `now`, if one is due. At most [`MAX_WAITING`] probes wait: with more, the oldest counts
-    /// as lost.
+    /// The probe to be sent at `now`, if one is due. At most [`MAX_OUTSTANDING`] probes are outstanding: with
+    /// more, the oldest counts as lost.
     pub fn poll_send(&mut self, now: Time) -> Option<Probe> {
         if self.config.count.is_some_and(|count| self.next >= count) || now < self.due {
             return None;
         }
         // A prober that was late does not catch up: a burst would measure itself.
         self.due = (self.due + self.config.interval).max(now);
-        if self.waiting.len() >= MAX_WAITING {
+        if self.outstanding.len() >= MAX_OUTSTANDING {
             self.finish_first(ProbeError::Timeout);
         }
         let sequence = self.next;
@@ -171,52 +166,59 @@ impl Prober {
             0 => (sequence % u64::from(self.config.paths.max(1))) as u16,
             count => self.paths[(sequence % count as u64) as usize],
         };
-        self.waiting.push_back(Waiting { sequence, path, posted: now, sent: None, answered: None, responder: None });
+        self.outstanding.push_back(Outstanding {
+            sequence,
+            path,
+            posted: now,
+            sent: None,
+            answered: None,
+            responder: None,
+        });
         let message = Message { kind: Kind::Probe, path, session: self.config.session, sequence };
         Some(Probe { sequence, path, message })
     }
 
     /// The NIC sent probe number `sequence` at T2 = `at`.
     pub fn sent(&mut self, sequence: u64, at: Time) {
-        if let Some(waiting) = self.find(sequence) {
-            waiting.sent = Some(at);
+        if let Some(outstanding) = self.find(sequence) {
+            outstanding.sent = Some(at);
         }
     }
 
     /// The probe cannot be sent.
     pub fn failed(&mut self, sequence: u64, error: ProbeError) {
-        if let Ok(at) = self.waiting.binary_search_by_key(&sequence, |waiting| waiting.sequence) {
+        if let Ok(at) = self.outstanding.binary_search_by_key(&sequence, |outstanding| outstanding.sequence) {
             self.finish(at, Err(error));
         }
     }
 
-    /// A datagram arrived at T5 = `arrived`, and the prober sees it at T6 = `now`. Datagrams that are no response or
-    /// report to a probe that waits are ignored and counted.
+    /// A datagram arrived at T5 = `arrived`, and the prober sees it at T6 = `now`. Datagrams other than the response or
+    /// the report to an outstanding probe are ignored and counted.
     pub fn received(&mut self, arrived: Time, now: Time, datagram: &[u8]) {
         let message = Message::parse(datagram).filter(|message| message.session == self.config.session);
         let Some(message) = message else {
-            self.stray += 1;
+            self.unexpected += 1;
             return;
         };
-        let found = self.waiting.binary_search_by_key(&message.sequence, |waiting| waiting.sequence);
-        let Some((at, waiting)) = found.ok().and_then(|at| Some((at, self.waiting.get_mut(at)?))) else {
-            self.stray += 1;
+        let found = self.outstanding.binary_search_by_key(&message.sequence, |outstanding| outstanding.sequence);
+        let Some((at, outstanding)) = found.ok().and_then(|at| Some((at, self.outstanding.get_mut(at)?))) else {
+            self.unexpected += 1;
             return;
         };
         match message.kind {
-            Kind::Response if waiting.sent.is_some() && waiting.answered.is_none() => {
-                waiting.answered = Some((arrived, now));
+            Kind::Response if outstanding.sent.is_some() && outstanding.answered.is_none() => {
+                outstanding.answered = Some((arrived, now));
             }
-            Kind::Report { delay } if waiting.sent.is_some() && waiting.responder.is_none() => {
-                waiting.responder = Some(delay);
+            Kind::Report { delay } if outstanding.sent.is_some() && outstanding.responder.is_none() => {
+                outstanding.responder = Some(delay);
             }
             _ => {
-                self.stray += 1;
+                self.unexpected += 1;
                 return;
             }
         }
-        if waiting.answered.is_some() && waiting.responder.is_some() {
-            let times = waiting.times();
+        if outstanding.answered.is_some() && outstanding.responder.is_some() {
+            let times = outstanding.times();
             self.finish(at, times.ok_or(ProbeError::Timeout));
         }
     }
@@ -224,22 +226,22 @@ impl Prober {
     /// A probe on a reliable connection was posted at `posted`, and acknowledged at `arrived`; the prober sees it at
     /// `now`. The responder's software takes no part in it.
     pub fn acknowledged(&mut self, sequence: u64, posted: Time, arrived: Time, now: Time) {
-        let found = self.waiting.binary_search_by_key(&sequence, |waiting| waiting.sequence);
-        let Some((at, waiting)) = found.ok().and_then(|at| Some((at, self.waiting.get_mut(at)?))) else {
-            self.stray += 1;
+        let found = self.outstanding.binary_search_by_key(&sequence, |outstanding| outstanding.sequence);
+        let Some((at, outstanding)) = found.ok().and_then(|at| Some((at, self.outstanding.get_mut(at)?))) else {
+            self.unexpected += 1;
             return;
         };
-        waiting.sent = Some(posted);
-        waiting.answered = Some((arrived, now));
-        waiting.responder = Some(Time::ZERO);
-        let times = waiting.times();
+        outstanding.sent = Some(posted);
+        outstanding.answered = Some((arrived, now));
+        outstanding.responder = Some(Time::ZERO);
+        let times = outstanding.times();
         self.finish(at, times.ok_or(ProbeError::Timeout));
     }
 
-    /// The number of a probe's path, if the probe waits.
+    /// The number of a probe's path, if the probe is outstanding.
     pub fn path_of(&self, sequence: u64) -> Option<u16> {
-        let at = self.waiting.binary_search_by_key(&sequence, |waiting| waiting.sequence).ok()?;
-        self.waiting.get(at).map(|waiting| waiting.path)
+        let at = self.outstanding.binary_search_by_key(&sequence, |outstanding| outstanding.sequence).ok()?;
+        self.outstanding.get(at).map(|outstanding| outstanding.path)
     }
 
     /// From now on the probes take paths with these numbers in turn, instead of 0, 1, 2 and so on.
@@ -249,23 +251,23 @@ impl Prober {
 
     /// Ends the probes whose time is up at `now`. An answer without a report counts as an answer.
     pub fn on_time(&mut self, now: Time) {
-        while self.waiting.front().is_some_and(|first| since(now, first.posted) >= self.config.timeout) {
+        while self.outstanding.front().is_some_and(|first| now.saturating_sub(first.posted) >= self.config.timeout) {
             self.finish_first(ProbeError::Timeout);
         }
     }
 
-    /// Ends the series: no further probe leaves, and probes that wait have the outcome `error`.
+    /// Ends the series: no further probe leaves, and outstanding probes have the outcome `error`.
     pub fn end(&mut self, error: ProbeError) {
         self.stop();
-        while !self.waiting.is_empty() {
+        while !self.outstanding.is_empty() {
             self.finish_first(error);
         }
     }
 
-    /// Ends the series at once: no further probe leaves, and probes that wait get no outcome.
+    /// Ends the series at once: no further probe leaves, and outstanding probes get no outcome.
     pub fn abandon(&mut self) {
         self.stop();
-        self.waiting.clear();
+        self.outstanding.clear();
     }
 
     /// No further probe leaves.
@@ -276,11 +278,11 @@ impl Prober {
     /// When the owner should call [`Prober::poll_send`] and [`Prober::on_time`] next; `None` if all is done.
     pub fn next_time(&self) -> Option<Time> {
         let send = self.config.count.is_none_or(|count| self.next < count).then_some(self.due);
-        let timeout = self.waiting.front().map(|first| first.posted + self.config.timeout);
+        let timeout = self.outstanding.front().map(|first| first.posted + self.config.timeout);
         send.into_iter().chain(timeout).min()
     }
 
-    /// What became of a probe, in the order in which it was known.
+    /// The next outcome, in the order in which they were determined.
     pub fn poll_outcome(&mut self) -> Option<Outcome> {
         self.outcomes.pop_front()
     }
@@ -295,23 +297,23 @@ impl Prober {
         self.next
     }
 
-    /// Number of datagrams that belong to no probe that waited: late, repeated or from strangers.
-    pub fn stray(&self) -> u64 {
-        self.stray
+    /// Number of datagrams that belong to no outstanding probe: late, repeated, or from other senders.
+    pub fn unexpected(&self) -> u64 {
+        self.unexpected
     }
 
-    fn find(&mut self, sequence: u64) -> Option<&mut Waiting> {
-        let at = self.waiting.binary_search_by_key(&sequence, |waiting| waiting.sequence).ok()?;
-        self.waiting.get_mut(at)
+    fn find(&mut self, sequence: u64) -> Option<&mut Outstanding> {
+        let at = self.outstanding.binary_search_by_key(&sequence, |outstanding| outstanding.sequence).ok()?;
+        self.outstanding.get_mut(at)
     }
 
     fn finish_first(&mut self, error: ProbeError) {
-        let times = self.waiting.front().and_then(Waiting::times);
+        let times = self.outstanding.front().and_then(Outstanding::times);
         self.finish(0, times.ok_or(error));
     }
 
     fn finish(&mut self, at: usize, result: Result<Times, ProbeError>) {
-        if let Some(Waiting { sequence, path, .. }) = self.waiting.remove(at) {
+        if let Some(Outstanding { sequence, path, .. }) = self.outstanding.remove(at) {
             self.outcomes.push_back(Outcome { sequence, path, result });
         }
     }
@@ -360,7 +362,7 @@ mod tests {
         let times = Times { total: US(23), prober: US(5), split };
         assert_eq!(prober.poll_outcome(), Some(Outcome { sequence: 1, path: 4, result: Ok(times) }));
         prober.acknowledged(1, US(1_012), US(1_030), US(1_033));
-        assert_eq!((prober.stray(), prober.path_of(0), prober.path_of(1)), (1, Some(9), None));
+        assert_eq!((prober.unexpected(), prober.path_of(0), prober.path_of(1)), (1, Some(9), None));
     }
 
     #[test]
@@ -405,17 +407,17 @@ mod tests {
             [(1, Err(ProbeError::Unreachable)), (3, Ok(true)), (0, Err(ProbeError::Timeout)), (2, Ok(false))];
         assert_eq!(outcomes, expected);
         assert!(prober.is_done());
-        assert_eq!(prober.stray(), 6);
+        assert_eq!(prober.unexpected(), 6);
     }
 
-    /// What waits is bounded, whatever the timeout is.
+    /// The number of outstanding probes is bounded, whatever the timeout is.
     #[test]
     fn many_unanswered_probes() {
         let mut prober = prober(None);
         prober.config.timeout = Time::from_ms(1_000_000_000);
-        for round in 0..2 * MAX_WAITING as u64 {
+        for round in 0..2 * MAX_OUTSTANDING as u64 {
             prober.poll_send(US(10 + 1_000 * round)).unwrap();
-            assert!(prober.waiting.len() <= MAX_WAITING);
+            assert!(prober.outstanding.len() <= MAX_OUTSTANDING);
             while prober.poll_outcome().is_some() {}
         }
         prober.end(ProbeError::Gone);
@@ -423,15 +425,10 @@ mod tests {
         assert!(prober.is_done());
     }
 
-    #[test]
-    fn the_clock_may_go_back_by_an_epoch() {
-        assert_eq!(since(US(5), rnic_verbs::Device::EPOCH + US(3)), US(2));
-    }
-
     proptest! {
         /// Whatever arrives, each probe has one outcome, and no time is longer than the whole.
         #[test]
-        fn strangers_change_no_count(
+        fn unexpected_datagrams_change_no_count(
             datagrams in prop::collection::vec((0..6_u64, 0..4_u8, any::<u64>(), 0..3_000_u64), 0..60)
         ) {
             let mut prober = prober(Some(4));

@@ -1,19 +1,23 @@
-//! Latency probes between two hosts over unreliable datagrams or reliable connections: `rnic ping`.
+//! Latency probes between two hosts over unreliable datagrams or reliable connections, by the endpoint in software or by
+//! a real NIC: the engine of `rnic ping` and of the agents of `rnic mesh`.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`message`] | the datagrams |
-//! | [`prober`] | when probes leave, and what became of each; without sockets and clocks |
-//! | [`responder`] | which probes are answered; without sockets and clocks |
-//! | [`connected`] | reliable connections, which carry probes instead of datagrams |
+//! | [`prober`] | decides when probes leave, and computes the outcome of each; without sockets and clocks |
+//! | [`responder`] | decides which probes get a response; without sockets and clocks |
+//! | [`connections`] | reliable connections, which carry probes instead of datagrams |
+//! | [`endpoint`] | their queue pairs on a device of the endpoint |
+//! | [`nic`] | datagrams and reliable messages over a real NIC, by the libibverbs that is found at run time |
 //! | [`summary`] | statistics of the probes |
-//! | here | [`ping`] and [`respond`]: prober and responder on devices, and the exchange over TCP that opens a session |
+//! | crate root | [`ping`] and [`respond`]: prober and responder on devices of the endpoint, and the exchange over TCP that opens a session |
 //!
-//! A session begins over TCP. The prober connects to the responder and tells the queue pair at which it receives; the
-//! responder tells its own queue pair and the number of the session. The session lasts as long as the TCP connection.
+//! A session begins over TCP. The prober connects to the responder and sends the address of its queue pair; the
+//! responder sends the address of its own queue pair and the number of the session. The session lasts as long as the TCP
+//! connection.
 //!
 //! ```
-//! use rnic_perf::ping::{PingOptions, RespondOptions, ping, respond};
+//! use rnic_probe::{PingOptions, RespondOptions, ping, respond};
 //! use std::net::TcpListener;
 //! use std::sync::atomic::{AtomicBool, Ordering};
 //!
@@ -32,24 +36,27 @@
 //! });
 //! ```
 
-pub mod calls;
+#![deny(unsafe_code)]
+
 mod client;
-pub mod connected;
+pub mod connections;
+pub mod endpoint;
 pub mod message;
+pub mod nic;
 pub mod prober;
 pub mod responder;
 mod server;
 pub mod summary;
 
 pub use client::{PingEvent, PingOptions, ping};
-pub use connected::Carrier;
+pub use connections::Carrier;
 pub use prober::{Outcome, ProbeError, Split, Times};
 pub use responder::ResponderCounters;
 pub use server::{RespondEvent, RespondOptions, respond};
 pub use summary::{Distribution, PathSummary, Summary};
 
 use rnic_endpoint::exchange::{Channel, ExchangeError};
-use rnic_endpoint::{DatagramAddress, Error, MemoryRegion, Sge};
+use rnic_endpoint::{DatagramAddress, Error, MemoryRegion, Sge, VerbsError};
 use serde::{Deserialize, Serialize};
 
 /// Default TCP port of a responder.
@@ -57,7 +64,7 @@ pub const PING_PORT: u16 = 18_516;
 /// Version of the exchange over TCP and of the datagrams.
 const VERSION: u32 = 1;
 
-/// Why a ping failed as a whole, apart from probes that were lost.
+/// The reason why a ping failed as a whole. Lost probes are not an error.
 #[derive(Debug, thiserror::Error)]
 pub enum PingError {
     /// The exchange with the responder over TCP failed.
@@ -80,20 +87,20 @@ pub enum PingError {
 enum Control {
     /// The prober asks for a session.
     Hello { ping: u32, prober: DatagramAddress },
-    /// The responder opens it.
+    /// The responder opens a session.
     Welcome { ping: u32, session: u64, responder: DatagramAddress },
-    /// The responder does not.
+    /// The responder opens no session.
     Refused { why: String },
 }
 
-/// The reason for which a message of the peer is not the expected one.
+/// The error for a message of the peer that is not the expected one.
 fn unexpected(channel: &Channel) -> ExchangeError {
     let peer = channel.peer_addr();
     ExchangeError::NotUnderstood { peer, why: "it does not belong there".to_string() }
 }
 
 /// Checks the version of the peer.
-fn same_version(channel: &Channel, theirs: u32) -> Result<(), ExchangeError> {
+fn check_version(channel: &Channel, theirs: u32) -> Result<(), ExchangeError> {
     if theirs == VERSION {
         return Ok(());
     }
@@ -102,7 +109,7 @@ fn same_version(channel: &Channel, theirs: u32) -> Result<(), ExchangeError> {
     Err(ExchangeError::Disagreement(why))
 }
 
-/// The memory of datagrams to be sent: a slot for each message, and the zeros that follow it.
+/// Memory of datagrams to be sent: a slot for each message, and zeros that follow every message.
 pub struct Outbox {
     /// Memory of [`Outbox::len`] bytes, all zero.
     pub region: MemoryRegion,
@@ -113,18 +120,31 @@ pub struct Outbox {
 impl Outbox {
     /// Length in bytes of the memory for this number of slots.
     pub fn len(slots: usize) -> usize {
-        slots * message::MESSAGE + message::MAX_PROBE
+        slots * message::MESSAGE_LEN + message::MAX_PROBE
     }
 
     /// Writes a message into its slot; returns the memory of the datagram of `len` bytes.
     ///
     /// # Errors
     /// If the memory is shorter than [`Outbox::len`].
-    pub fn write(&self, slot: usize, bytes: &[u8; message::MESSAGE], len: usize) -> Result<[Sge; 2], Error> {
-        let at = slot % self.slots * message::MESSAGE;
+    pub fn write(&self, slot: usize, bytes: &[u8; message::MESSAGE_LEN], len: usize) -> Result<[Sge; 2], Error> {
+        let at = slot % self.slots * message::MESSAGE_LEN;
         self.region.write(at, bytes)?;
-        let zeros = self.slots * message::MESSAGE;
-        let rest = len.saturating_sub(message::MESSAGE);
-        Ok([self.region.slice(at, message::MESSAGE)?, self.region.slice(zeros, rest)?])
+        let zeros = self.slots * message::MESSAGE_LEN;
+        let rest = len.saturating_sub(message::MESSAGE_LEN);
+        Ok([self.region.slice(at, message::MESSAGE_LEN)?, self.region.slice(zeros, rest)?])
+    }
+}
+
+/// Returns whether a datagram was posted. If the send queue is full or the recipient cannot exist, the datagram is lost,
+/// which is not a failure of the device.
+///
+/// # Errors
+/// All other errors.
+pub fn is_posted(result: Result<(), Error>) -> Result<bool, Error> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(Error::Verbs(VerbsError::Full(_) | VerbsError::Unsupported(_) | VerbsError::Range { .. })) => Ok(false),
+        Err(why) => Err(why),
     }
 }

@@ -11,10 +11,10 @@ macro_rules! functions {
     ($($field:ident = $symbol:literal: $kind:ty;)*) => {
         /// Functions of the library, which stays in memory until the process ends.
         #[derive(Clone, Copy)]
-        pub(crate) struct Functions {
-            $(pub(crate) $field: $kind,)*
+        pub(super) struct Functions {
+            $(pub(super) $field: $kind,)*
             /// It is missing in libraries before rdma-core 32.
-            pub(crate) query_gid_ex: Option<QueryGidEx>,
+            pub(super) query_gid_ex: Option<QueryGidEx>,
         }
 
         impl Functions {
@@ -67,7 +67,7 @@ impl Functions {
     ///
     /// # Errors
     /// A sentence, if it is not there, or lacks a function.
-    pub(crate) fn load() -> Result<Functions, String> {
+    pub(super) fn load() -> Result<Functions, String> {
         // SAFETY: the start of libibverbs has no effects besides its own state; its providers are loaded later.
         let library = unsafe { libloading::Library::new(NAME) };
         let library = library.map_err(|error| format!("{NAME} is not there: {error}"))?;

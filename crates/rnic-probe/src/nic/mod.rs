@@ -1,17 +1,18 @@
 //! Datagrams (UD) and reliable messages (RC) over a real RDMA NIC, through the `libibverbs.so.1` that is found at run
-//! time. Nothing of it is needed to build or to start a program.
+//! time. A program needs no libibverbs to be built or started.
 //!
-//! [`Nic::open`] takes the device with a RoCE v2 GID of an IP address. [`Nic::send`] posts a datagram, and
-//! [`Nic::poll`] tells what was sent and received. A thread that has nothing to do calls [`Nic::arm`], polls once more,
-//! and calls [`Nic::sleep`].
+//! [`Nic::open`] opens the device with a RoCE v2 GID of an IP address. [`Nic::send`] posts a datagram, and
+//! [`Nic::poll`] reports sent and received datagrams. An idle thread calls [`Nic::arm`], polls once more, and calls
+//! [`Nic::sleep`].
 //!
 //! # Unsafe code
 //!
-//! This crate is a border to C, as `rnic-ibverbs` is on the other side of it
-//! ([decision 29](../../../docs/adr/0029-a-nic-at-run-time.md)), and nothing but this border. It relies on the contract
-//! of libibverbs: the functions have the types of the header `infiniband/verbs.h` of rdma-core; an object stays valid
+//! This module has the only `unsafe` code of the crate: it calls functions of C
+//! ([decision 29](../../../docs/adr/0029-a-nic-at-run-time.md)). It relies on the contract of libibverbs: the functions have the types of the header `infiniband/verbs.h` of rdma-core; an object stays valid
 //! until it is destroyed here; a completed work request does not touch its memory any more. Memory that the NIC may
 //! write at any time is read and written through raw pointers only.
+
+#![allow(unsafe_code)]
 
 mod find;
 mod library;
@@ -55,7 +56,7 @@ const SEND: u64 = 1 << 32;
 /// Maximum number of completions that wait to be polled.
 const COMPLETIONS: usize = RECEIVES + SENDS + pairs::RECEIVES + SLOTS;
 
-/// Why there is no NIC, or why it failed.
+/// The reason why there is no NIC, or why it failed.
 #[derive(Debug, thiserror::Error)]
 pub enum NicError {
     /// There is no NIC for the address.
@@ -103,7 +104,7 @@ pub struct Received {
     pub stamp: Option<u64>,
 }
 
-/// What has happened.
+/// A completion.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     /// The datagram with this token has left, with a time stamp of the hardware ([`Nic::clock`]), if the NIC makes
@@ -175,7 +176,7 @@ impl Drop for Objects {
 pub struct Waker(Arc<EventFd>);
 
 impl Waker {
-    /// Wakes it, now or at its next call.
+    /// Wakes the thread now, or at its next call.
     pub fn wake(&self) {
         // The counter of the file is full only if the thread is to wake anyway.
         let _ = self.0.write(1);
@@ -434,17 +435,17 @@ impl Nic {
         Some(handle)
     }
 
-    /// Tells what has completed since the last call.
+    /// Reports the completions since the last call.
     ///
     /// # Errors
     /// If the NIC fails.
-    pub fn poll(&mut self, mut tell: impl FnMut(Event)) -> Result<(), NicError> {
+    pub fn poll(&mut self, mut report: impl FnMut(Event)) -> Result<(), NicError> {
         loop {
             let mut found = [(ibv_wc::default(), 0); 32];
-            let count = self.take(&mut found)?;
+            let count = self.poll_queue(&mut found)?;
             for (wc, stamp) in &found[..count] {
                 let stamp = self.clock.filter(|_| wc.status == IBV_WC_SUCCESS).map(|_| *stamp);
-                self.completed(wc, stamp, &mut tell)?;
+                self.completed(wc, stamp, &mut report)?;
             }
             if count < found.len() {
                 return Ok(());
@@ -453,7 +454,7 @@ impl Nic {
     }
 
     /// Takes completions from the queue; returns their number.
-    fn take(&mut self, found: &mut [(ibv_wc, u64)]) -> Result<usize, NicError> {
+    fn poll_queue(&mut self, found: &mut [(ibv_wc, u64)]) -> Result<usize, NicError> {
         let Objects { context, cq, .. } = self.objects;
         if self.clock.is_some() {
             // SAFETY: a queue of a NIC with such a clock was made with time stamps.
@@ -479,7 +480,7 @@ impl Nic {
         Ok(count)
     }
 
-    fn completed(&mut self, wc: &ibv_wc, stamp: Option<u64>, tell: &mut impl FnMut(Event)) -> Result<(), NicError> {
+    fn completed(&mut self, wc: &ibv_wc, stamp: Option<u64>, report: &mut impl FnMut(Event)) -> Result<(), NicError> {
         let slot = (wc.wr_id & 0xffff_ffff) as usize;
         if wc.wr_id & pairs::RECEIVE != 0 {
             let posted = self.objects.reliable.as_ref().map(|own| own.receive_into(self.objects.context, slot));
@@ -487,13 +488,13 @@ impl Nic {
             return refused.map_or(Ok(()), |error| Err(self.failed("cannot post a receive", error)));
         }
         if wc.wr_id & POSTED != 0 {
-            tell(Event::Acknowledged(wc.wr_id, wc.status == IBV_WC_SUCCESS));
+            report(Event::Acknowledged(wc.wr_id, wc.status == IBV_WC_SUCCESS));
             return Ok(());
         }
         if wc.wr_id & SEND != 0 {
             if slot < SENDS {
                 self.free.push(slot);
-                tell(Event::Sent(self.sends[slot], wc.status == IBV_WC_SUCCESS, stamp));
+                report(Event::Sent(self.sends[slot], wc.status == IBV_WC_SUCCESS, stamp));
             }
             return Ok(());
         }
@@ -507,7 +508,7 @@ impl Nic {
             let mut head = [0; HEAD];
             self.objects.memory.read(slot * RECEIVE + GRH, &mut head[..len.min(HEAD)]);
             let source = source(&header, self.local.is_ipv4());
-            tell(Event::Received(Received { source, qpn: wc.src_qp & 0xff_ffff, len, head, stamp }));
+            report(Event::Received(Received { source, qpn: wc.src_qp & 0xff_ffff, len, head, stamp }));
         }
         self.receive_into(slot)
     }

@@ -6,8 +6,8 @@ use rnic_endpoint::{
     Access, CompletionQueue, Config, Data, DatagramAddress, DatagramOptions, Device, GRH_LEN, MemoryRegion, QpOptions,
     QueuePair, Security, SendFlags, SendOp, SendRequest, Service, Time,
 };
-use rnic_perf::ping::message::{Kind, Message, response_len};
-use rnic_perf::ping::{
+use rnic_probe::message::{Kind, Message, response_len};
+use rnic_probe::{
     Outcome, PingError, PingEvent, PingOptions, ProbeError, RespondEvent, RespondOptions, ResponderCounters, Summary,
     ping, respond,
 };
@@ -92,7 +92,7 @@ fn every_probe_is_answered_and_its_time_separated() {
         assert!(0.0 < network.min && network.min <= network.p50 && network.p50 <= network.max, "{network:?}");
         assert_eq!([side.event(), side.event()], ["opened", "closed"]);
         let counters = side.end();
-        assert_eq!(counters, ResponderCounters { answered: 50, limited: 0, strange: 0 });
+        assert_eq!(counters, ResponderCounters { answered: 50, limited: 0, unexpected: 0 });
     }
 }
 
@@ -294,7 +294,7 @@ fn strangers_get_no_answer() {
     assert_eq!([side.event(), side.event()], ["opened", "closed"]);
     stranger.send(&message(session, 512), &responder);
     assert!(stranger.answers().is_empty());
-    assert_eq!(side.end(), ResponderCounters { answered: 1, limited: 0, strange: 7 });
+    assert_eq!(side.end(), ResponderCounters { answered: 1, limited: 0, unexpected: 7 });
 }
 
 /// Nobody can direct answers at a third party, and bad first messages are refused with a reason.

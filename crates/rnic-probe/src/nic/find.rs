@@ -1,14 +1,14 @@
 //! The device, port and GID of an IP address.
 
-use crate::library::Functions;
-use crate::{MAX_DATAGRAM, NicError};
+use super::library::Functions;
+use super::{MAX_DATAGRAM, NicError};
 use rnic_cabi::verbs::*;
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::net::IpAddr;
 
 /// The GID of an IP address.
-pub(crate) fn gid(ip: IpAddr) -> ibv_gid {
+pub(super) fn gid(ip: IpAddr) -> ibv_gid {
     let raw = match ip.to_canonical() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),
@@ -17,16 +17,16 @@ pub(crate) fn gid(ip: IpAddr) -> ibv_gid {
 }
 
 /// A device, its port and its GID for an address.
-pub(crate) struct Found {
-    pub(crate) context: *mut ibv_context,
-    pub(crate) name: String,
-    pub(crate) port: u8,
-    pub(crate) gid_index: u8,
-    pub(crate) mtu: usize,
+pub(super) struct Found {
+    pub(super) context: *mut ibv_context,
+    pub(super) name: String,
+    pub(super) port: u8,
+    pub(super) gid_index: u8,
+    pub(super) mtu: usize,
 }
 
 /// Finds the device with a RoCE v2 GID of an address.
-pub(crate) fn find(functions: &Functions, ip: IpAddr) -> Result<Found, NicError> {
+pub(super) fn find(functions: &Functions, ip: IpAddr) -> Result<Found, NicError> {
     let mut count = 0;
     // SAFETY: the count lives for the call.
     let list = unsafe { (functions.get_device_list)(&raw mut count) };

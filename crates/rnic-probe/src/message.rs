@@ -6,7 +6,7 @@
 //! |---|---|
 //! | 0 to 3 | 0x726e7067, "rnpg" |
 //! | 4 | version, 1 |
-//! | 5 | kind: 1 probe, 2 response, 3 report, 4 connect, 5 accept ([`connected`](super::connected)) |
+//! | 5 | kind: 1 probe, 2 response, 3 report, 4 connect, 5 accept ([`connections`](crate::connections)) |
 //! | 6, 7 | path, which is also the flow label of the datagram |
 //! | 8 to 15 | session |
 //! | 16 to 23 | sequence number of the probe, from 0 |
@@ -15,13 +15,13 @@
 use rnic_transport::Time;
 
 /// Length of a message in bytes, and so the minimum length of a datagram.
-pub const MESSAGE: usize = 32;
+pub const MESSAGE_LEN: usize = 32;
 /// Maximum number of bytes around the payload of a datagram that count for the bound of a responder: IPv6 and UDP
 /// headers, base transport header, datagram header and ICRC.
-const AROUND: usize = 40 + 8 + 12 + 8 + 4;
+const MAX_HEADERS: usize = 40 + 8 + 12 + 8 + 4;
 /// Minimum payload bytes of a probe. A response and a report together are no longer than their probe, headers
-/// included, so that nobody gains by pings with the address of somebody else.
-pub const MIN_PROBE: usize = 2 * MESSAGE + AROUND;
+/// included, so that a forged source address does not amplify traffic.
+pub const MIN_PROBE: usize = 2 * MESSAGE_LEN + MAX_HEADERS;
 /// Maximum payload bytes of a probe: the largest path MTU of datagrams.
 pub const MAX_PROBE: usize = 4_096;
 
@@ -30,31 +30,31 @@ const VERSION: u8 = 1;
 
 /// Payload bytes of the response to a probe of `probe` bytes. The report takes the remaining bytes.
 pub const fn response_len(probe: usize) -> usize {
-    probe.saturating_sub(MESSAGE + AROUND)
+    probe.saturating_sub(MESSAGE_LEN + MAX_HEADERS)
 }
 
-/// What a datagram says.
+/// The kind of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// The prober asks.
+    /// A probe of the prober.
     Probe,
-    /// The responder answers.
+    /// The response of the responder.
     Response,
-    /// The responder tells how long the probe was with it, once the response has left.
+    /// The responder reports its delay, once the response has left.
     Report {
         /// T4 - T3: the time between arrival of the probe and departure of the response, in ns.
         delay: Time,
     },
-    /// The prober asks for a reliable connection.
+    /// The prober requests a reliable connection.
     Connect,
-    /// The responder has it ready.
+    /// The responder has connected its queue pair.
     Accept,
 }
 
 /// A datagram of a ping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// What the datagram says.
+    /// The kind of the datagram.
     pub kind: Kind,
     /// Index of the path, from 0.
     pub path: u16,
@@ -66,7 +66,7 @@ pub struct Message {
 
 impl Message {
     /// The bytes of the message; the rest of the datagram is zero.
-    pub fn emit(&self) -> [u8; MESSAGE] {
+    pub fn emit(&self) -> [u8; MESSAGE_LEN] {
         let (kind, delay) = match self.kind {
             Kind::Probe => (1, 0),
             Kind::Response => (2, 0),
@@ -74,7 +74,7 @@ impl Message {
             Kind::Connect => (4, 0),
             Kind::Accept => (5, 0),
         };
-        let mut out = [0; MESSAGE];
+        let mut out = [0; MESSAGE_LEN];
         out[..4].copy_from_slice(&MAGIC.to_be_bytes());
         out[4..6].copy_from_slice(&[VERSION, kind]);
         out[6..8].copy_from_slice(&self.path.to_be_bytes());
@@ -86,7 +86,7 @@ impl Message {
 
     /// Parses the message at the start of a datagram; `None` if there is none. A report of more than an hour is none.
     pub fn parse(datagram: &[u8]) -> Option<Message> {
-        let bytes: &[u8; MESSAGE] = datagram.first_chunk()?;
+        let bytes: &[u8; MESSAGE_LEN] = datagram.first_chunk()?;
         let word = |at: usize| bytes[at..at + 8].iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
         let start = [bytes[0], bytes[1], bytes[2], bytes[3]];
         if u32::from_be_bytes(start) != MAGIC || bytes[4] != VERSION {
@@ -130,13 +130,13 @@ mod tests {
     /// The response and the report are together no longer than the probe, with the headers of IPv4 and of IPv6.
     #[test]
     fn nothing_is_amplified() {
-        assert_eq!((MIN_PROBE, response_len(MIN_PROBE)), (136, MESSAGE));
+        assert_eq!((MIN_PROBE, response_len(MIN_PROBE)), (136, MESSAGE_LEN));
         for probe in MIN_PROBE..=MAX_PROBE {
-            for around in [AROUND - 20, AROUND] {
+            for around in [MAX_HEADERS - 20, MAX_HEADERS] {
                 // Payloads are padded to multiples of 4 bytes.
                 let padded = |len: usize| len.next_multiple_of(4) + around;
-                assert!(padded(response_len(probe)) + padded(MESSAGE) <= padded(probe), "{probe}");
-                assert!(response_len(probe) >= MESSAGE);
+                assert!(padded(response_len(probe)) + padded(MESSAGE_LEN) <= padded(probe), "{probe}");
+                assert!(response_len(probe) >= MESSAGE_LEN);
             }
         }
     }
@@ -145,7 +145,7 @@ mod tests {
         #[test]
         fn any_bytes_are_parsed(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             if let Some(message) = Message::parse(&bytes) {
-                prop_assert_eq!(&message.emit()[..], &bytes[..MESSAGE]);
+                prop_assert_eq!(&message.emit()[..], &bytes[..MESSAGE_LEN]);
             }
         }
     }
