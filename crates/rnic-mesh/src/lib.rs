@@ -19,8 +19,8 @@
 //! | [`credentials`] | certificates, and what each of them allows |
 //! | [`controller`] | the service: agents' requests over TLS, page, metrics |
 //! | [`host`] | the agent on a real host: device, traces of paths, requests to the controller |
+//! | [`state`] | the state that the page and the metrics show: of a controller, or of a recording |
 //! | [`recorded`] | the probes of a simulated run, for the page |
-//! | [`simulated`] | agents on a simulated fabric |
 
 pub mod agent;
 pub mod alarm;
@@ -39,7 +39,7 @@ pub mod recorded;
 pub mod registry;
 pub mod rotation;
 pub mod scope;
-pub mod simulated;
+pub mod state;
 pub mod store;
 pub mod verdict;
 pub mod window;

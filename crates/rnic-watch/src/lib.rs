@@ -4,10 +4,8 @@
 //!   configurations that are dangerous, and writes a scenario of the fabric for the simulator.
 //! - [`counters`] reads the counters of hosts and switches as Prometheus metrics; the simulator's counters have the
 //!   same names (crate `rnic-metrics`).
-//! - [`serve`] is the HTTP server with which both export metrics.
 
 pub mod counters;
 mod dump;
 pub mod input;
 pub mod lint;
-pub mod serve;

@@ -13,12 +13,13 @@ pub use client::{Client, ClientError};
 use crate::agent::{Agent, Limits};
 use crate::credentials::Files;
 use crate::record::{Fetched, MAX_PATHS, PROTOCOL, Registration};
+use parking_lot::{Mutex, MutexGuard};
 use rnic_endpoint::DatagramAddress;
 use rnic_transport::Time;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Options of [`run`].
@@ -173,7 +174,7 @@ struct Shared {
 
 impl Shared {
     fn agent(&self) -> MutexGuard<'_, Agent> {
-        self.agent.lock().unwrap_or_else(PoisonError::into_inner)
+        self.agent.lock()
     }
 
     fn now(&self) -> Time {
@@ -241,7 +242,7 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
                 Device::Nic(device) => nic::run(&mover, device).map_err(HostError::from),
             };
             if let Err(why) = moved {
-                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                *failed.lock() = Some(why);
             }
             mover.ended.store(true, Ordering::Release);
         }),
@@ -258,7 +259,7 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
         // A panic was reported in that thread.
         let _ = thread.join();
     }
-    let failed = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let failed = failure.lock().take();
     failed.map_or(Ok(()), Err)
 }
 

@@ -6,6 +6,7 @@
 
 use super::{NicChoice, NicTimes, SERVED, Shared, random};
 use crate::agent::{Outgoing, ProbeId};
+use parking_lot::Mutex;
 use rnic_endpoint::DatagramAddress;
 use rnic_endpoint::port::ROCE_PORT;
 use rnic_probe::Carrier;
@@ -17,7 +18,6 @@ use rnic_transport::Time;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Maximum time between two looks at the flag that ends the agent.
@@ -195,7 +195,7 @@ struct Mover<'a> {
 
 /// Moves datagrams until the agent ends.
 pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), NicError> {
-    let mut nic = device.nic.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut nic = device.nic.lock();
     let mut mover = Mover {
         shared,
         device,

@@ -1,24 +1,29 @@
-//! A mesh on a simulated fabric: the same agents, pinglists, verdicts and localisation as in reality, over the packets
-//! of the simulator. The truth about links is known there, so the localisation can be checked against it.
+//! Tests of a mesh on a simulated fabric: the same agents, pinglists, verdicts and localisation as on real hosts, over
+//! the packets of the simulator. The faults of links are known there, so the localisation can be checked against them.
 
-use crate::agent::{Agent, Limits, ProbeId};
-use crate::evaluation::evaluate;
-use crate::inventory::Inventory;
-use crate::presence::Presence;
-use crate::record::{Fetched, Health, PROTOCOL, Registration};
-use crate::registry::Registry;
-use crate::verdict::Mesh;
 use rnic_endpoint::DatagramAddress;
 use rnic_fabric::config::FabricSpec;
+use rnic_fabric::config::{LinkSpec, NamedLink, SwitchSpec, TopologySpec};
 use rnic_fabric::rng::{Purpose, mix};
 use rnic_fabric::{
     Body, Fabric, HostId, HostPartition, MIN_FRAME, Packet, PartitionedHosts, SlotId, Topology, TopologyError,
 };
+use rnic_mesh::agent::{Agent, Limits, ProbeId};
+use rnic_mesh::evaluation::evaluate;
+use rnic_mesh::inventory::Inventory;
+use rnic_mesh::inventory::Scope;
+use rnic_mesh::presence::Presence;
+use rnic_mesh::record::{Fetched, Health, PROTOCOL, Registration};
+use rnic_mesh::recorded::{host_address, switch_address};
+use rnic_mesh::registry::Registry;
+use rnic_mesh::verdict::Mesh;
+use rnic_mesh::verdict::Symptom;
+use rnic_mesh::window::Window;
 use rnic_probe::responder::Reply;
 use rnic_transport::Time;
+use rnic_transport::{BitRate, Bytes};
 use std::collections::VecDeque;
-use std::fmt::Write;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -28,21 +33,21 @@ const SOURCE_PORT: u16 = 50_000;
 const HEADERS: usize = 18 + 20 + 8 + 12 + 8 + 4;
 /// Time between two reports of an agent.
 const REPORT: Time = Time::from_ms(1_000);
-/// What the clock of the verdicts shows at simulated time 0, in ms.
+/// Reading of the verdicts' clock at simulated time 0, in ms.
 const START_MS: u64 = 7_200_000;
 
 /// A host that is slow by itself: its software answers later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SlowHost {
+struct SlowHost {
     /// The host.
-    pub host: HostId,
+    host: HostId,
     /// The time between the arrival of a probe and its response.
-    pub delay: Time,
+    delay: Time,
 }
 
 /// A datagram of a ping as the body of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Datagram {
+struct Datagram {
     message: [u8; 32],
     len: u16,
     from: u32,
@@ -50,36 +55,12 @@ pub struct Datagram {
 
 impl Body for Datagram {}
 
-/// The inventory of the hosts of a topology: each host is below the switch at its link, and all are in one podset.
-/// Switches have addresses of their own. `mesh` are lines of the table `[mesh]`.
-///
-/// # Errors
-/// A sentence, if `mesh` has a mistake.
-pub fn inventory(topology: &Topology, mesh: &str) -> Result<Inventory, String> {
-    let mut text = format!("[mesh]\n{mesh}\n");
-    for host in topology.host_ids() {
-        let (name, tor) = (&topology.names[host.index()], tor_of(topology, host));
-        let address = host_address(host.0);
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "[[host]]\nname = \"{name}\"\naddress = \"{address}\"\ntor = \"{tor}\"");
-    }
-    for node in topology.hosts..topology.nodes() {
-        let (name, address) = (&topology.names[node as usize], switch_address(node));
-        let _ = writeln!(text, "[[switch]]\nname = \"{name}\"\naddresses = [\"{address}\"]");
-    }
-    Inventory::parse(&text)
-}
-
-fn tor_of(topology: &Topology, host: HostId) -> &str {
-    &topology.names[topology.peer_node(topology.host_port(host)) as usize]
-}
-
-fn host_address(host: u32) -> IpAddr {
-    Ipv4Addr::from_bits(0x0a00_0001 + host).into()
-}
-
-fn switch_address(node: u32) -> IpAddr {
-    Ipv4Addr::from_bits(0xac10_0000 + node).into()
+/// The inventory of a topology: each host is below the switch at its link.
+fn inventory(topology: &Topology, mesh: &str) -> Inventory {
+    let name = |node: u32| topology.names[node as usize].as_str();
+    let host = |host: HostId| (name(host.0), name(topology.peer_node(topology.host_port(host))));
+    let switches = (topology.hosts..topology.nodes()).map(name);
+    rnic_mesh::recorded::inventory(topology.host_ids().map(host), switches, mesh).unwrap()
 }
 
 fn address(host: u32) -> DatagramAddress {
@@ -253,7 +234,7 @@ impl PartitionedHosts for Hosts<'_> {
 ///
 /// # Errors
 /// If the fabric is not possible.
-pub fn simulate(
+fn simulate(
     spec: &FabricSpec, inventory: &Arc<Inventory>, slow: &[SlowHost], time: Time, seed: u64,
 ) -> Result<(Mesh, u64), TopologyError> {
     let mut fabric: Fabric<Datagram> = Fabric::new(spec, seed)?;
@@ -269,7 +250,7 @@ pub fn simulate(
             Node { agent, queue: VecDeque::new(), delay }
         })
         .collect();
-    // The third fetch of an agent has all targets: everybody has confirmed that it is admitted.
+    // The third fetch of an agent has all targets: all agents have confirmed that it is admitted.
     for turn in 0..4_u64 {
         for (number, node) in (0..).zip(&mut nodes) {
             let (have, digest) = node.agent.have();
@@ -304,7 +285,10 @@ pub fn simulate(
             for path in paths {
                 let (src, dst) = (HostId(number), HostId(index(to.ip())));
                 let ports = routes.path(&topology, src, dst, flow_hash(seed, src.0, dst.0, path));
-                let hops = ports[1..].iter().map(|port| Some(switch_address(topology.port(*port).node))).collect();
+                let hops = ports[1..]
+                    .iter()
+                    .map(|port| Some(switch_address(topology.port(*port).node - topology.hosts)))
+                    .collect();
                 nodes[number as usize].agent.traced(session, path, hops);
             }
         }
@@ -327,109 +311,97 @@ pub fn simulate(
     Ok((mesh, now))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::inventory::Scope;
-    use crate::verdict::Symptom;
-    use crate::window::Window;
-    use rnic_fabric::config::{LinkSpec, NamedLink, SwitchSpec, TopologySpec};
-    use rnic_transport::{BitRate, Bytes};
+fn spec(links: Vec<NamedLink>) -> FabricSpec {
+    let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 };
+    let (uplink_rate, uplink_delay) = (None, None);
+    let shape = TopologySpec::LeafSpine { leaves: 4, spines: 4, hosts_per_leaf: 5, uplink_rate, uplink_delay };
+    FabricSpec { links, ..FabricSpec::new(shape, link, SwitchSpec::input_queued(Bytes(240_000))) }
+}
 
-    fn spec(links: Vec<NamedLink>) -> FabricSpec {
-        let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 };
-        let (uplink_rate, uplink_delay) = (None, None);
-        let shape = TopologySpec::LeafSpine { leaves: 4, spines: 4, hosts_per_leaf: 5, uplink_rate, uplink_delay };
-        FabricSpec { links, ..FabricSpec::new(shape, link, SwitchSpec::input_queued(Bytes(240_000))) }
+fn faulty(from: &str, to: &str, loss: Option<f64>, delay: Option<Time>) -> NamedLink {
+    NamedLink { from: from.to_string(), to: to.to_string(), rate: None, delay, loss }
+}
+
+fn run(links: Vec<NamedLink>, slow: &[SlowHost], seconds: u64) -> (Mesh, u64) {
+    let spec = spec(links);
+    let mesh = "tor_interval = \"200 ms\"\ninterval = \"200 ms\"\npaths = 8\ntimeout = \"100 ms\"\nevaluate = \"2 s\"";
+    let inventory = Arc::new(inventory(&Topology::build(&spec).unwrap(), mesh));
+    simulate(&spec, &inventory, slow, Time::from_ms(1_000 * seconds), 3).unwrap()
+}
+
+fn found(mesh: &Mesh) -> Vec<(Symptom, Vec<String>)> {
+    let mut found: Vec<_> = mesh.findings().iter().map(|f| (f.symptom, f.parts.clone())).collect();
+    found.sort();
+    found
+}
+
+/// The round-trip time of the network is that of the links: 2 x 2 or 2 x 4 of them, each 2 us and the time of a
+/// frame there (582 + 20 bytes of a probe, 478 + 20 of a response, at 5 bytes per ns).
+#[test]
+fn a_healthy_mesh_measures_the_fabric() {
+    let (mesh, now) = run(Vec::new(), &[], 5);
+    assert_eq!(found(&mesh), []);
+    for (scope, links) in [(Scope::Tor, 2.0), (Scope::Podset, 4.0)] {
+        let cell = mesh.scope(scope, Window::Minute, now);
+        let frames = (582.0 + 20.0 + 478.0 + 20.0) / 5.0 / 1e3;
+        let expected = links * (2.0 * 2.0 + frames);
+        let median = cell.quantile_us(0.5).unwrap();
+        assert!((median / expected - 1.0).abs() < 0.02, "{scope:?}: {median} {expected}");
+        assert!(cell.lost == 0 && cell.probes > 1_000, "{cell:?}");
     }
+}
 
-    fn faulty(from: &str, to: &str, loss: Option<f64>, delay: Option<Time>) -> NamedLink {
-        NamedLink { from: from.to_string(), to: to.to_string(), rate: None, delay, loss }
-    }
+/// The truth is found: a lossy link, a blackholed ECMP path, a slow link of a host, and a host whose software is
+/// slow, all at the same time.
+#[test]
+fn the_localisation_finds_the_truth() {
+    let links = vec![
+        faulty("leaf0", "spine1", Some(0.05), None),
+        faulty("leaf2", "spine3", Some(1.0), None),
+        faulty("h13", "leaf2", None, Some(Time::from_ms(1))),
+    ];
+    let slow = [SlowHost { host: HostId(6), delay: Time::from_ms(5) }];
+    let (mesh, _) = run(links, &slow, 25);
+    let part = |name: &str| vec![name.to_string()];
+    let expected = [
+        (Symptom::Loss, part("link leaf0 - spine1")),
+        (Symptom::Loss, part("link leaf2 - spine3")),
+        (Symptom::Delay, part("host h13")),
+        (Symptom::SlowHost, part("host h6")),
+    ];
+    assert_eq!(found(&mesh), expected);
+}
 
-    fn run(links: Vec<NamedLink>, slow: &[SlowHost], seconds: u64) -> (Mesh, u64) {
-        let spec = spec(links);
-        let mesh =
-            "tor_interval = \"200 ms\"\ninterval = \"200 ms\"\npaths = 8\ntimeout = \"100 ms\"\nevaluate = \"2 s\"";
-        let inventory = Arc::new(inventory(&Topology::build(&spec).unwrap(), mesh).unwrap());
-        simulate(&spec, &inventory, slow, Time::from_ms(1_000 * seconds), 3).unwrap()
-    }
-
-    fn found(mesh: &Mesh) -> Vec<(Symptom, Vec<String>)> {
-        let mut found: Vec<_> = mesh.findings().iter().map(|f| (f.symptom, f.parts.clone())).collect();
-        found.sort();
-        found
-    }
-
-    /// The round-trip time of the network is that of the links: 2 x 2 or 2 x 4 of them, each 2 us and the time of a
-    /// frame there (582 + 20 bytes of a probe, 478 + 20 of a response, at 5 bytes per ns).
-    #[test]
-    fn a_healthy_mesh_measures_the_fabric() {
-        let (mesh, now) = run(Vec::new(), &[], 5);
-        assert_eq!(found(&mesh), []);
-        for (scope, links) in [(Scope::Tor, 2.0), (Scope::Podset, 4.0)] {
-            let cell = mesh.scope(scope, Window::Minute, now);
-            let frames = (582.0 + 20.0 + 478.0 + 20.0) / 5.0 / 1e3;
-            let expected = links * (2.0 * 2.0 + frames);
-            let median = cell.quantile_us(0.5).unwrap();
-            assert!((median / expected - 1.0).abs() < 0.02, "{scope:?}: {median} {expected}");
-            assert!(cell.lost == 0 && cell.probes > 1_000, "{cell:?}");
-        }
-    }
-
-    /// The truth is found: a lossy link, a blackholed ECMP path, a slow link of a host, and a host whose software is
-    /// slow, all at the same time.
-    #[test]
-    fn the_localisation_finds_the_truth() {
-        let links = vec![
-            faulty("leaf0", "spine1", Some(0.05), None),
-            faulty("leaf2", "spine3", Some(1.0), None),
-            faulty("h13", "leaf2", None, Some(Time::from_ms(1))),
-        ];
-        let slow = [SlowHost { host: HostId(6), delay: Time::from_ms(5) }];
-        let (mesh, _) = run(links, &slow, 25);
-        let part = |name: &str| vec![name.to_string()];
-        let expected = [
-            (Symptom::Loss, part("link leaf0 - spine1")),
-            (Symptom::Loss, part("link leaf2 - spine3")),
-            (Symptom::Delay, part("host h13")),
-            (Symptom::SlowHost, part("host h6")),
-        ];
-        assert_eq!(found(&mesh), expected);
-    }
-
-    /// Each link and switch alone, once as a blackhole and once with a loss of 5 %: the localisation names it, and
-    /// nothing else.
-    #[test]
-    fn every_part_is_found() {
-        let mut wrong = Vec::new();
-        for (from, to) in
-            [("leaf0", "spine0"), ("leaf1", "spine2"), ("leaf3", "spine3"), ("h0", "leaf0"), ("h19", "leaf3")]
-        {
-            for loss in [1.0, 0.05] {
-                let (mesh, _) = run(vec![faulty(from, to, Some(loss), None)], &[], 12);
-                let name = if from.starts_with('h') { format!("host {from}") } else { format!("link {from} - {to}") };
-                if found(&mesh) != [(Symptom::Loss, vec![name.clone()])] {
-                    wrong.push((name, loss, found(&mesh)));
-                }
+/// Each link and switch alone, once as a blackhole and once with a loss of 5 %: the localisation names it, and
+/// nothing else.
+#[test]
+fn every_part_is_found() {
+    let mut wrong = Vec::new();
+    for (from, to) in [("leaf0", "spine0"), ("leaf1", "spine2"), ("leaf3", "spine3"), ("h0", "leaf0"), ("h19", "leaf3")]
+    {
+        for loss in [1.0, 0.05] {
+            let (mesh, _) = run(vec![faulty(from, to, Some(loss), None)], &[], 12);
+            let name = if from.starts_with('h') { format!("host {from}") } else { format!("link {from} - {to}") };
+            if found(&mesh) != [(Symptom::Loss, vec![name.clone()])] {
+                wrong.push((name, loss, found(&mesh)));
             }
         }
-        for switch in ["spine1", "spine2"] {
-            let links = ["leaf0", "leaf1", "leaf2", "leaf3"].map(|leaf| faulty(leaf, switch, Some(0.3), None)).to_vec();
-            let (mesh, _) = run(links, &[], 12);
-            if found(&mesh) != [(Symptom::Loss, vec![format!("switch {switch}")])] {
-                wrong.push((switch.to_string(), 0.3, found(&mesh)));
-            }
+    }
+    for switch in ["spine1", "spine2"] {
+        let links = ["leaf0", "leaf1", "leaf2", "leaf3"].map(|leaf| faulty(leaf, switch, Some(0.3), None)).to_vec();
+        let (mesh, _) = run(links, &[], 12);
+        if found(&mesh) != [(Symptom::Loss, vec![format!("switch {switch}")])] {
+            wrong.push((switch.to_string(), 0.3, found(&mesh)));
         }
-        assert!(wrong.is_empty(), "{wrong:#?}");
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
 
-    #[test]
-    fn the_same_seed_gives_the_same_mesh() {
-        let verdict = || {
-            let (mesh, now) = run(vec![faulty("leaf1", "spine2", Some(0.1), None)], &[], 4);
-            format!("{:?} {:?}", mesh.findings(), mesh.scope(Scope::Podset, Window::Hour, now))
-        };
-        assert_eq!(verdict(), verdict());
-    }
+#[test]
+fn the_same_seed_gives_the_same_mesh() {
+    let verdict = || {
+        let (mesh, now) = run(vec![faulty("leaf1", "spine2", Some(0.1), None)], &[], 4);
+        format!("{:?} {:?}", mesh.findings(), mesh.scope(Scope::Podset, Window::Hour, now))
+    };
+    assert_eq!(verdict(), verdict());
 }
