@@ -3,6 +3,7 @@
 use crate::arrow::Table;
 use crate::tables;
 use arrow_array::{ArrayRef, StringArray};
+use parking_lot::Mutex;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use rnic_campaign::campaign::{
@@ -20,8 +21,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Time between two looks at Python's signals while a worker simulates.
@@ -36,10 +37,6 @@ fn raised(error: CampaignError) -> PyErr {
             None => PyOSError::new_err(format!("{doing}: {error}")),
         },
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The list of a campaign's runs.
@@ -166,7 +163,7 @@ impl Coordinator {
     /// estimated. Also the estimate of its CPU time.
     fn take(&self, py: Python<'_>, count: usize, seconds: f64, scale: f64) -> PyResult<(Batch, f64)> {
         let batch = py.detach(|| {
-            let taken = lock(&self.outcomes).take(count, seconds, scale);
+            let taken = self.outcomes.lock().take(count, seconds, scale);
             let expected = taken.iter().map(|run| cost(&run.spec)).sum();
             pack(&taken).map(|batch| (batch, expected))
         });
@@ -179,16 +176,16 @@ impl Coordinator {
             "completed" => RunState::Completed,
             "failed" => RunState::Failed,
             "lost" => RunState::Lost,
-            _ => return py.detach(|| lock(&self.outcomes).lose(&self.place(), key, false)).map_err(raised),
+            _ => return py.detach(|| self.outcomes.lock().lose(&self.place(), key, false)).map_err(raised),
         };
-        py.detach(|| lock(&self.outcomes).enter(&self.place(), key, state, metric)).map_err(raised)
+        py.detach(|| self.outcomes.lock().enter(&self.place(), key, state, metric)).map_err(raised)
     }
 
     /// Notes that the worker of these runs was killed. Without `certain`, the journals tell which of them had started.
     fn lose(&self, py: Python<'_>, keys: Vec<String>, certain: bool) -> PyResult<()> {
         py.detach(|| {
             let journals = self.folder.lost();
-            let mut outcomes = lock(&self.outcomes);
+            let mut outcomes = self.outcomes.lock();
             keys.iter().try_for_each(|key| {
                 let before = outcomes.lost().get(key).copied().unwrap_or(0);
                 let was_started = certain || journals.get(key).copied().unwrap_or(0) > before;
@@ -201,20 +198,20 @@ impl Coordinator {
     /// Number of missing runs that have not been taken.
     #[getter]
     fn missing(&self) -> usize {
-        lock(&self.outcomes).missing()
+        self.outcomes.lock().missing()
     }
 
     /// The numbers of runs that are done, failed, found and wanted.
     #[getter]
     fn progress(&self) -> (usize, usize, usize, usize) {
-        let progress = lock(&self.outcomes).progress();
+        let progress = self.outcomes.lock().progress();
         (progress.done, progress.failed, progress.found, progress.wanted)
     }
 
     /// The metric that `work` has to return.
     #[getter]
     fn metric(&self) -> Option<String> {
-        lock(&self.outcomes).metric().map(str::to_string)
+        self.outcomes.lock().metric().map(str::to_string)
     }
 }
 
@@ -299,7 +296,7 @@ impl Listener for Note<'_> {
             }
             None => (self.keys[run].clone(), "interrupted".to_string(), None, 0.0),
         };
-        lock(&self.told).push(told);
+        self.told.lock().push(told);
         self.event(run, &RunEvent::Progress(rnic_run::RunProgress::default()))
     }
 }
@@ -359,7 +356,7 @@ pub(crate) fn work(
     if let Some(error) = interrupted {
         return Err(error);
     }
-    Ok(note.told.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(note.told.into_inner())
 }
 
 /// The results of campaigns in a folder.

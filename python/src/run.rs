@@ -4,13 +4,14 @@
 use crate::congestion::{self, Class};
 use crate::error;
 use crate::results::Results;
+use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use rnic_campaign::{RunListener, execute_remaining};
 use rnic_run::{RunEvent, RunProgress, RunRecord, Scenario};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Time between two looks at Python's signals. The progress is reported at every second of them.
@@ -33,7 +34,7 @@ struct Watch<'c> {
 
 impl Watch<'_> {
     fn runs(&self) -> MutexGuard<'_, Vec<Standing>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.runs.lock()
     }
 
     fn flow(&self) -> ControlFlow<()> {

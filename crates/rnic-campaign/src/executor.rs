@@ -1,5 +1,6 @@
 //! Executors, which simulate a list of runs and report each result to a [`Sink`], the receiver of results.
 
+use parking_lot::Mutex;
 use rnic_run::{RunEvent, RunRecord, RunSpec, Scenario};
 use rnic_sim::resolve::{Resolved, SetupError, resolve, resolve_all};
 use rnic_sim::run::run;
@@ -8,7 +9,6 @@ use std::any::Any;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Result of a run: its record (everything that the simulation measured), or the reason why the run cannot be set up.
 pub type Outcome = Result<RunRecord, SetupError>;
@@ -117,8 +117,7 @@ impl Threads {
     }
 
     fn resolved(&self, index: usize, spec: &RunSpec) -> Result<Resolved, SetupError> {
-        let prepared =
-            self.prepared.get(index).and_then(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let prepared = self.prepared.get(index).and_then(|slot| slot.lock().take());
         prepared.map_or_else(|| resolve(&self.catalogue, spec), Ok)
     }
 }
@@ -224,11 +223,11 @@ impl Sink for Collect<'_> {
         match outcome {
             Ok(record) => {
                 let flow = self.listener.finished(index, &record);
-                *self.records[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
+                *self.records[index].lock() = Some(record);
                 flow
             }
             Err(error) => {
-                self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((index, error));
+                self.failure.lock().get_or_insert((index, error));
                 ControlFlow::Break(())
             }
         }
@@ -253,10 +252,10 @@ pub fn execute_remaining(
     let records = found.into_iter().map(Mutex::new).collect();
     let sink = Collect { indices, records, failure: Mutex::new(None), listener };
     executor.execute(&runs, &sink);
-    if let Some((index, error)) = sink.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    if let Some((index, error)) = sink.failure.into_inner() {
         return Err((scenario.runs[index].name.clone(), error));
     }
-    let records = sink.records.into_iter().map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner));
+    let records = sink.records.into_iter().map(|slot| slot.into_inner());
     Ok(records.collect())
 }
 

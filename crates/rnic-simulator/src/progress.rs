@@ -2,13 +2,13 @@
 
 use crate::interrupt::Interruption;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 use rnic_campaign::RunListener;
 use rnic_campaign::jobs::{Listener, State};
 use rnic_results::text::{count, duration};
 use rnic_run::{RunEvent, RunProgress, RunRecord};
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Template of the progress bar of one run.
@@ -82,8 +82,8 @@ impl Bars {
     fn end(&self, run: usize) {
         // The bar of a failed run is not full, so it would stay on the terminal.
         if let Some(run) = self.runs.get(run) {
-            *lock(&run.fraction) = 1.0;
-            if let Some((bar, _)) = lock(&run.bar).take() {
+            *run.fraction.lock() = 1.0;
+            if let Some((bar, _)) = run.bar.lock().take() {
                 bar.finish_and_clear();
             }
         }
@@ -97,8 +97,8 @@ impl Bars {
     fn estimate_all(&self) {
         let Some(Overall { bar, estimate }) = &self.overall else { return };
         // Runs whose stored results are used took no time.
-        let done: f64 = self.runs.iter().map(|run| *lock(&run.fraction)).sum();
-        let mut estimate = lock(estimate);
+        let done: f64 = self.runs.iter().map(|run| *run.fraction.lock()).sum();
+        let mut estimate = estimate.lock();
         estimate.add(bar.elapsed().as_secs_f64(), done / self.runs.len().max(1) as f64);
         bar.set_message(estimate.text());
     }
@@ -196,11 +196,11 @@ impl RunListener for Bars {
             return ControlFlow::Continue(());
         };
         {
-            let mut slot = lock(&run.bar);
+            let mut slot = run.bar.lock();
             let (bar, estimate) = slot.get_or_insert_with(|| self.start(&run.name));
             let elapsed_s = bar.elapsed().as_secs_f64();
             let fraction = state.fraction().unwrap_or(0.0);
-            *lock(&run.fraction) = fraction;
+            *run.fraction.lock() = fraction;
             estimate.add(elapsed_s, fraction);
             bar.set_position((fraction * LENGTH as f64) as u64);
             bar.set_message(message(state, elapsed_s, estimate));
@@ -225,16 +225,11 @@ impl Drop for Bars {
             overall.bar.finish_and_clear();
         }
         for run in &self.runs {
-            if let Some((bar, _)) = lock(&run.bar).take() {
+            if let Some((bar, _)) = run.bar.lock().take() {
                 bar.finish_and_clear();
             }
         }
     }
-}
-
-/// Locks the mutex, even if it is poisoned: no code that can panic runs while the data is inconsistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The average speed so far in millions of packet-hops per second, as a part of a line; empty in the first 0.1 s of a
@@ -296,7 +291,7 @@ impl Listener for Jobs<'_> {
         self.bar.set_position(state.done as u64);
         self.bar.set_message(eta(state.remaining_s));
         let tenths = state.done * 10 / state.total.max(1);
-        let mut told = lock(&self.told);
+        let mut told = self.told.lock();
         if self.lines && tenths > *told && state.found < state.total {
             *told = tenths;
             let (done, total) = (state.done, state.total);
@@ -327,10 +322,10 @@ mod tests {
         let bars = Bars::drawn_on(ProgressDrawTarget::hidden(), ["a", "b"].into_iter());
         let report = |run: usize, flows_done: u64| {
             assert!(bars.event(run, &progress(flows_done, 10)).is_continue());
-            lock(&bars.runs[run.min(1)].bar).as_ref().map(|(bar, _)| (bar.position(), bar.is_finished()))
+            bars.runs[run.min(1)].bar.lock().as_ref().map(|(bar, _)| (bar.position(), bar.is_finished()))
         };
         assert_eq!(report(1, 3), Some((300, false)));
-        assert!(lock(&bars.runs[0].bar).is_none(), "the other run has not started");
+        assert!(bars.runs[0].bar.lock().is_none(), "the other run has not started");
         assert!(report(1, 10).is_some_and(|(_, finished)| finished));
         assert!(report(1, 10).is_some_and(|(_, finished)| finished), "a late event changes nothing");
         assert!(bars.event(7, &progress(0, 0)).is_continue());
@@ -344,7 +339,7 @@ mod tests {
         bars.end(3);
         bars.end(4);
         assert_eq!(bars.overall.as_ref().map(|overall| overall.bar.position()), Some(2));
-        assert!(lock(&bars.runs[3].bar).is_none(), "the bar is removed, full or not");
+        assert!(bars.runs[3].bar.lock().is_none(), "the bar is removed, full or not");
     }
 
     #[test]

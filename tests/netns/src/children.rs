@@ -2,18 +2,18 @@
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The processes of all handles: whether each is the leader of a group of its own. `None` once all were killed.
 static CHILDREN: Mutex<Option<BTreeMap<u32, bool>>> = Mutex::new(Some(BTreeMap::new()));
 
 fn children() -> MutexGuard<'static, Option<BTreeMap<u32, bool>>> {
-    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
+    CHILDREN.lock()
 }
 
 /// Kills the processes and groups of all [`KilledChild`]ren of this process. From then on no other one can be started.

@@ -7,10 +7,11 @@ use nix::sys::socket::sockopt::ReceiveTimeout;
 use nix::sys::socket::{AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType};
 use nix::sys::socket::{bind, recvfrom, send, setsockopt, socket};
 use nix::sys::time::TimeVal;
+use parking_lot::Mutex;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
@@ -54,7 +55,7 @@ impl Wire {
 
     /// Changes the fault of both directions, for the frames that arrive from now on.
     pub fn set(&self, fault: Fault) {
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+        *self.fault.lock() = fault;
     }
 }
 
@@ -97,7 +98,7 @@ fn receive(
         if from.is_some_and(|from| from.as_ref().sll_pkttype == OUTGOING) {
             continue;
         }
-        let Fault { loss, delay } = *fault.lock().unwrap_or_else(PoisonError::into_inner);
+        let Fault { loss, delay } = *fault.lock();
         // SplitMix64 (Steele, Lea, Flood, 2014).
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

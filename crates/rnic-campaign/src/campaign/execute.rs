@@ -7,11 +7,11 @@ use super::result::{Provenance, RunResult, RunState};
 use crate::executor::{Executor, Outcome, Sink};
 use crate::fingerprint::{CODE, Fingerprint};
 use crate::store::Header;
+use parking_lot::Mutex;
 use rnic_run::{RunEvent, RunSpec};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Where results go, and what their provenance says.
 #[derive(Clone, Copy, Debug)]
@@ -63,17 +63,13 @@ struct State {
 }
 
 impl Storing<'_> {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Opens a journal and writes that the run starts.
     fn start(&self, run: usize) -> io::Result<()> {
         let spec = self.runs[run];
         let fingerprint = Fingerprint::of(spec, self.place.program);
         let mut journal = Journal::open(&self.place.folder.workers(), self.place.engine)?;
         journal.start(&fingerprint.key(), &spec.name, spec.seed)?;
-        self.lock().current.insert(run, (journal, fingerprint, now_s()));
+        self.state.lock().current.insert(run, (journal, fingerprint, now_s()));
         Ok(())
     }
 
@@ -81,7 +77,9 @@ impl Storing<'_> {
     fn end(
         &self, run: usize, outcome: Option<&Outcome>, result: impl FnOnce(Provenance) -> Option<RunResult>,
     ) -> io::Result<Option<RunResult>> {
-        let Some((mut journal, fingerprint, started_s)) = self.lock().current.remove(&run) else { return Ok(None) };
+        let Some((mut journal, fingerprint, started_s)) = self.state.lock().current.remove(&run) else {
+            return Ok(None);
+        };
         let record = outcome.and_then(|outcome| outcome.as_ref().ok());
         let key = fingerprint.key();
         let spec = self.runs[run];
@@ -116,7 +114,7 @@ impl Storing<'_> {
             }
             Err(error) => {
                 let _ = self.listener.ended(run, None);
-                self.lock().error.get_or_insert(error);
+                self.state.lock().error.get_or_insert(error);
                 ControlFlow::Break(())
             }
         }
@@ -126,7 +124,7 @@ impl Storing<'_> {
 impl Sink for Storing<'_> {
     fn starting(&self, run: usize) -> ControlFlow<()> {
         if let Err(error) = self.start(run) {
-            self.lock().error.get_or_insert(error);
+            self.state.lock().error.get_or_insert(error);
             return ControlFlow::Break(());
         }
         self.listener.started(run);
@@ -163,7 +161,7 @@ pub fn execute(
 ) -> Result<(), CampaignError> {
     let sink = Storing { place, runs, lost, listener, state: Mutex::default() };
     executor.execute(runs, &sink);
-    match sink.state.into_inner().unwrap_or_else(PoisonError::into_inner).error {
+    match sink.state.into_inner().error {
         Some(error) => Err(CampaignError::Io {
             doing: format!("cannot store a result in `{}`", place.folder.path().display()),
             error,

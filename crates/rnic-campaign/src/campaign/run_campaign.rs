@@ -8,10 +8,11 @@ use super::result::{RunResult, RunState};
 use crate::executor::Executor;
 use crate::fingerprint::Fingerprint;
 use crate::jobs::cost;
+use parking_lot::Mutex;
 use rnic_run::{RunEvent, RunSpec};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Maximum number of runs whose specifications are prepared at the same time, so that memory does not grow with the
 /// number of runs.
@@ -244,13 +245,13 @@ impl Listener for Chunk<'_> {
 
     fn ended(&self, run: usize, result: Option<&RunResult>) -> ControlFlow<()> {
         let key = &self.batch[run].key;
-        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outcomes = self.outcomes.lock();
         let entered = result.map_or(Ok(()), |result| {
             let metric = outcomes.metric().and_then(|metric| result.metric(metric));
             outcomes.enter(self.place, key, result.state, metric)
         });
         let flow = self.watcher.ended(key, outcomes.progress());
-        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stopped = self.stopped.lock();
         match entered {
             Err(error) => *stopped = Some(Err(error)),
             Ok(()) if flow.is_break() && stopped.is_none() => *stopped = Some(Ok(())),
@@ -272,7 +273,7 @@ pub fn run_campaign(
     let lost = outcomes.lost().clone();
     let (outcomes, stopped) = (Mutex::new(outcomes), Mutex::new(None));
     loop {
-        let lock = || outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || outcomes.lock();
         let batch = lock().take(CHUNK, f64::INFINITY, 1.0);
         if batch.is_empty() {
             return Ok(lock().progress());
@@ -280,7 +281,7 @@ pub fn run_campaign(
         let runs: Vec<&RunSpec> = batch.iter().map(|run| &run.spec).collect();
         let chunk = Chunk { batch: &batch, outcomes: &outcomes, place, watcher, stopped: &stopped };
         execute(place, &runs, &lost, executor, &chunk)?;
-        match stopped.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match stopped.lock().take() {
             Some(Ok(())) => return Ok(lock().progress()),
             Some(Err(error)) => return Err(error),
             None => {}

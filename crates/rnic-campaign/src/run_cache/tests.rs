@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::executor::{Ignore, RunListener, execute_remaining};
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use rnic_results::{FlowFormat, fixture, summarise, write_all};
 use rnic_run::{
@@ -15,7 +16,6 @@ use rnic_transport::Time;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::Mutex;
 
 /// A sweep of three transports at two loads, with two traffic sources; the runs sample queues, flows and pauses.
 const SWEEP: &str = r#"
@@ -80,7 +80,7 @@ impl<'k> Storing<'k> {
 
 impl RunListener for Storing<'_> {
     fn finished(&self, run: usize, report: &RunRecord) -> ControlFlow<()> {
-        let mut finished = self.finished.lock().unwrap();
+        let mut finished = self.finished.lock();
         if finished.len() < self.max {
             self.cache.put(run, report).unwrap();
         }
@@ -159,7 +159,7 @@ fn an_interrupted_scenario_ends_with_the_same_files() {
     assert_eq!((cached.count(), &cached.refused), (3, &vec![]));
     let rest = Storing::of(&cache, 6);
     let resumed = run_remaining(&scenario, cached.records.clone(), &rest).unwrap();
-    let mut again = rest.finished.into_inner().unwrap();
+    let mut again = rest.finished.into_inner();
     again.sort_unstable();
     let missing: Vec<usize> = (0..6).filter(|run| cached.records[*run].is_none()).collect();
     assert_eq!(again, missing, "stored runs are not simulated again");

@@ -9,6 +9,7 @@ use super::plan::{
     congestion, too_many,
 };
 use crate::Op;
+use parking_lot::Mutex;
 use rnic_endpoint::clock::{Clock, TimeSource};
 use rnic_endpoint::config::{Acknowledge, Config, Identification};
 use rnic_endpoint::device::{Device, Error, MemoryRegion};
@@ -20,7 +21,7 @@ use rnic_transport::{BitRate, Time};
 use rnic_verbs::{Access, Completion, Service, Sge, Status};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Waker;
 
 /// The two values in the identifier (`wr_id`) of a work request.
@@ -171,7 +172,7 @@ impl End {
 
     pub(super) fn counts(&self) -> Counts {
         let counters = self.device.counters();
-        counts(&counters, &lock(&self.faults), self.lanes.counts())
+        counts(&counters, &self.faults.lock(), self.lanes.counts())
     }
 }
 
@@ -312,12 +313,6 @@ fn check_channels(setup: &Setup) -> Result<u64, PlanError> {
     Ok(paths * entries * QUEUE_ENTRY)
 }
 
-/// Locks the counters of faults, even if another thread panicked while it held the lock. The counters have no invariant
-/// that a panic could break.
-fn lock(faults: &Mutex<FaultCounters>) -> MutexGuard<'_, FaultCounters> {
-    faults.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A port with fault injection whose counters of faults can be read while the device owns the port.
 struct Watched {
     port: FaultyPort<UdpPort>,
@@ -350,7 +345,7 @@ impl Port for Watched {
         self.port.waker()
     }
     fn counters(&self) -> Counters {
-        *lock(&self.faults) = self.port.faults().1;
+        *self.faults.lock() = self.port.faults().1;
         self.port.counters()
     }
 }

@@ -2,6 +2,7 @@ use super::{RunArgs, program, store_of};
 use crate::error::CliError;
 use crate::interrupt::Interruption;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use parking_lot::{Mutex, MutexGuard};
 use rnic_campaign::campaign::{Folder, Limits, Manifest, Place, Progress, Watcher, run_campaign, status};
 use rnic_campaign::{CODE, Threads};
 use rnic_results::text::{count, duration};
@@ -10,7 +11,7 @@ use rnic_sim::Catalogue;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Failed runs that the message after a campaign names.
 const NAMED: usize = 20;
@@ -110,7 +111,7 @@ impl<'i> Shown<'i> {
     }
 
     fn workers(&self) -> MutexGuard<'_, BTreeMap<String, ProgressBar>> {
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.workers.lock()
     }
 }
 
@@ -144,7 +145,7 @@ impl Watcher for Shown<'_> {
             bar.set_position(done as u64);
             bar.set_message(failed);
         } else if self.speaks {
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut told = self.told.lock();
             let tenths = done * 10 / wanted.max(1);
             if tenths > *told {
                 *told = tenths;
