@@ -12,6 +12,7 @@ use rnic_transport::message::{
     Arrival, Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, Departure, Pipeline, RxMsgInfo, RxMsgInfoRequest,
     Verdict,
 };
+use rnic_transport::random::below;
 use rnic_transport::telemetry::{HopRecord, Telemetry};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -250,7 +251,7 @@ struct Source<'r> {
 
 impl Source<'_> {
     fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.random.next_u64()) * u128::from(bound)) >> 64) as u64
+        below(self.random.next_u64(), bound)
     }
 
     /// A number that is often small, and sometimes any number of `bits` bits.

@@ -40,6 +40,7 @@
 //! | [`transports`], [`settings`] | the transports that users can choose, and the parameters that users can set |
 //! | [`registry`] | the names of all transports and congestion controls |
 //! | [`codec`] | numbers as bytes, for simulations in several processes |
+//! | [`random`] | random bits as a number below a bound |
 //! | [`conformance`] | a test that every congestion control must pass |
 
 pub mod bitmap;
@@ -52,6 +53,7 @@ pub mod headers;
 pub mod message;
 pub mod pdu;
 pub mod psn;
+pub mod random;
 pub mod recovery;
 pub mod registry;
 pub mod rto;

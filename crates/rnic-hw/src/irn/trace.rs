@@ -6,6 +6,7 @@ use super::{Block, Parameters};
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use rnic_transport::pdu::Stamp;
+use rnic_transport::random::below;
 use rnic_transport::recovery::{IrnReceiver, ReceiveRecovery};
 use rnic_transport::{FlowConfig, Pdu, PduKind, Psn, Time};
 use std::collections::BTreeMap;
@@ -63,7 +64,7 @@ pub(super) struct Random(pub(super) Pcg64Mcg);
 
 impl Random {
     fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.0.next_u64()) * u128::from(bound.max(1))) >> 64) as u64
+        below(self.0.next_u64(), bound)
     }
     fn chance(&mut self, thousandths: u64) -> bool {
         self.below(1_000) < thousandths
