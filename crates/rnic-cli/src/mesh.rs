@@ -255,9 +255,9 @@ fn agent(arguments: &AgentArgs) -> Result<(), CliError> {
         }
         host::Event::NoNic(why) => say(&format!("the endpoint in software carries the probes: {why}")),
         host::Event::List(targets, probers) => say(&format!("pinglist: {targets} targets, {probers} probers")),
-        host::Event::Away(why) => say(&format!("error: {why}")),
+        host::Event::Unreachable(why) => say(&format!("error: {why}")),
         host::Event::Stopped => say("the controller has not answered three times; probing stops until it does"),
-        host::Event::Back => say("the controller answers again"),
+        host::Event::Reachable => say("the controller answers again"),
         host::Event::NoTraces(why) => say(&format!("paths are not traced: {why}")),
     };
     host::run(&options, interruption.flag(), event).map_err(|error| match error {

@@ -1,11 +1,11 @@
-//! RDMA Pingmesh: the hosts of a data center probe each other, and a controller says how the network feels.
+//! RDMA Pingmesh: the hosts of a data center probe each other, and a controller judges the network by the results.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`inventory`] | the file with hosts, switches, settings and alarm rules |
 //! | [`scope`] | how far apart two hosts are |
 //! | [`pinglist`] | which hosts probe each other |
-//! | [`record`] | what agents and the controller tell each other |
+//! | [`record`] | the messages between agents and the controller |
 //! | [`rotation`] | which source ports a pair uses, over time |
 //! | [`agent`] | the agent of a host, without sockets and clocks |
 //! | [`registry`] | the agents that have registered, and the pinglists they get |
@@ -13,8 +13,8 @@
 //! | [`alarm`] | rules with hysteresis |
 //! | [`localise`] | which part of the network failing paths have in common |
 //! | `parts` | hosts, switches and links, and the routes over them |
-//! | [`evaluation`] | a verdict, in steps that hold up nobody |
-//! | [`verdict`] | all that the controller knows, without sockets and clocks |
+//! | [`evaluation`] | a verdict, in steps between which other threads can use the mesh |
+//! | [`verdict`] | results, alarms and suspects, without sockets and clocks |
 //! | [`store`] | results on disk: a log, and Parquet files by hour |
 //! | [`credentials`] | certificates, and what each of them allows |
 //! | [`controller`] | the service: agents' requests over TLS, page, metrics |

@@ -95,8 +95,8 @@ pub fn record(
     for host in &inventory.hosts {
         let address = DatagramAddress { addr: (host.address, 4_791).into(), qpn: 1, qkey: 1 };
         let (host, health) = (host.name.clone(), Health::default());
-        let (protocol, incarnation, have, digest) = (PROTOCOL, 1, 0, 0);
-        registry.restore(Registration { protocol, host, incarnation, address, have, digest, health }, now);
+        let (protocol, incarnation, list_version, digest) = (PROTOCOL, 1, 0, 0);
+        registry.restore(Registration { protocol, host, incarnation, address, list_version, digest, health }, now);
     }
     MeshState::recorded(mesh, registry, now, note.to_string())
 }

@@ -220,9 +220,9 @@ fn a_target_that_was_down_at_a_restart_is_no_loss() {
     let register = |controller: &Controller, host: &str| {
         let address = if host == "a" { [127, 0, 0, 1] } else { [127, 0, 0, 2] };
         let address = DatagramAddress { addr: (address, 4_791).into(), qpn: 5, qkey: 6 };
-        let (protocol, incarnation, have, digest, health) = (PROTOCOL, 1, 0, 0, Health::default());
+        let (protocol, incarnation, list_version, digest, health) = (PROTOCOL, 1, 0, 0, Health::default());
         let registration =
-            Registration { protocol, host: host.to_string(), incarnation, address, have, digest, health };
+            Registration { protocol, host: host.to_string(), incarnation, address, list_version, digest, health };
         controller.client_of(folder, host).fetch(&registration).unwrap();
     };
     let report = |controller: &Controller, host: &str, sequence: u64, timeouts: usize| {

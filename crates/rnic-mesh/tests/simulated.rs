@@ -253,13 +253,13 @@ fn simulate(
     // The third fetch of an agent has all targets: all agents have confirmed that it is admitted.
     for turn in 0..4_u64 {
         for (number, node) in (0..).zip(&mut nodes) {
-            let (have, digest) = node.agent.have();
+            let (list_version, digest) = node.agent.current_list();
             let registration = Registration {
                 protocol: PROTOCOL,
                 host: inventory.host(number).name.clone(),
                 incarnation: 1,
                 address: address(number),
-                have,
+                list_version,
                 digest,
                 health: Health::default(),
             };

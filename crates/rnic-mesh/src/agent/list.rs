@@ -44,7 +44,7 @@ impl Agent {
             std::mem::take(&mut self.series).into_iter().partition(|(_, series)| same(series));
         self.series = kept;
         for mut series in ended.into_values() {
-            // The target may have gone; its probes that wait prove nothing.
+            // The target may have ended, so its outstanding probes say nothing about the network.
             series.prober.end(ProbeError::Gone);
             self.collect(&mut series, now);
         }

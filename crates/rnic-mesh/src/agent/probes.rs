@@ -74,7 +74,7 @@ impl Agent {
                     (address.addr.ip().to_canonical(), address.qpn) == (source.0.to_canonical(), source.1)
                 };
                 let Some(series) = self.series.get_mut(&session).filter(own) else {
-                    self.health.strange += 1;
+                    self.health.unexpected += 1;
                     return None;
                 };
                 series.prober.received(arrived, now, &datagram[..datagram.len().min(MESSAGE_LEN)]);

@@ -13,7 +13,7 @@ use axum::{Json, Router};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-type Answer<T> = Result<T, (StatusCode, String)>;
+type Response<T> = Result<T, (StatusCode, String)>;
 
 /// The routes for agents.
 pub(super) fn router(controller: Arc<Controller>) -> Router {
@@ -26,7 +26,7 @@ pub(super) fn router(controller: Arc<Controller>) -> Router {
 }
 
 /// Checks that a request about a host comes from this host.
-fn is_own(controller: &Controller, peer: &Peer, host: &str) -> Answer<()> {
+fn is_own(controller: &Controller, peer: &Peer, host: &str) -> Response<()> {
     if peer.certificate.as_ref().is_some_and(|certificate| is_for(certificate, host)) {
         return Ok(());
     }
@@ -37,7 +37,7 @@ fn is_own(controller: &Controller, peer: &Peer, host: &str) -> Answer<()> {
 async fn pinglist(
     State(controller): State<Arc<Controller>>, ConnectInfo(peer): ConnectInfo<Peer>,
     Json(registration): Json<Registration>,
-) -> Answer<Json<Fetched>> {
+) -> Response<Json<Fetched>> {
     is_own(&controller, &peer, &registration.host)?;
     let host = registration.host.clone();
     let now = controller.state.now();
@@ -55,7 +55,7 @@ async fn pinglist(
 }
 
 /// The batch of a request that comes from the host that measured it.
-fn own_batch(controller: &Controller, peer: &Peer, bytes: &Bytes) -> Answer<Arc<Batch>> {
+fn own_batch(controller: &Controller, peer: &Peer, bytes: &Bytes) -> Response<Arc<Batch>> {
     let batch = Batch::parse(bytes).map_err(|why| {
         controller.state.refused.fetch_add(1, Ordering::Relaxed);
         (StatusCode::BAD_REQUEST, why)
@@ -66,7 +66,7 @@ fn own_batch(controller: &Controller, peer: &Peer, bytes: &Bytes) -> Answer<Arc<
 
 async fn report(
     State(controller): State<Arc<Controller>>, ConnectInfo(peer): ConnectInfo<Peer>, bytes: Bytes,
-) -> Answer<&'static str> {
+) -> Response<&'static str> {
     let batch = own_batch(&controller, &peer, &bytes)?;
     // Verdicts do not need the disk: a batch counts once, even if it is written later.
     controller.count(&batch, controller.state.now());
@@ -77,7 +77,7 @@ async fn report(
 /// An agent shows a batch while an earlier one waits for room on the disk.
 async fn show(
     State(controller): State<Arc<Controller>>, ConnectInfo(peer): ConnectInfo<Peer>, bytes: Bytes,
-) -> Answer<&'static str> {
+) -> Response<&'static str> {
     let batch = own_batch(&controller, &peer, &bytes)?;
     controller.count(&batch, controller.state.now());
     Ok("seen")

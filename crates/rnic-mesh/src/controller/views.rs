@@ -1,4 +1,4 @@
-//! What the page shows, as JSON.
+//! The data of the page, as JSON.
 
 use crate::alarm::Metric;
 use crate::inventory::Scope;
@@ -70,7 +70,7 @@ pub(super) fn overview(state: &MeshState, window: Window, metric: Metric) -> Val
     })
 }
 
-/// Number of agents that are up, and of results that wait at the agents or were thrown away there.
+/// Number of agents that are up, and of results that wait at the agents or were discarded there.
 pub(super) fn agent_counts(state: &MeshState, now: u64) -> (usize, u64, u64) {
     let registry = state.registry.lock();
     let mut counts = (0, 0, 0);
@@ -173,7 +173,7 @@ fn hops(mesh: &Mesh, hops: &[Option<u32>]) -> Vec<String> {
     hops.iter().map(name).collect()
 }
 
-/// How the agents are.
+/// The agents and their counters.
 pub(super) fn agents(state: &MeshState) -> Value {
     let now = state.now();
     let registry = state.registry.lock();

@@ -1,4 +1,4 @@
-//! The thread that writes batches to the disk. It takes all that wait at a time, so that many agents share one flush.
+//! The thread that writes batches to the disk. It writes all waiting batches at once, so that many agents share a flush.
 
 use super::{Controller, Event};
 use crate::record::Batch;
@@ -22,7 +22,7 @@ pub(super) struct Job {
     done: oneshot::Sender<Result<(), String>>,
 }
 
-/// The entrance to the thread.
+/// Passes batches to the thread.
 pub(super) struct Writer {
     jobs: mpsc::Sender<Job>,
     store: Arc<Mutex<Store>>,
@@ -51,7 +51,7 @@ impl Writer {
 }
 
 /// Starts the thread that writes, and one that converts logs of hours that have passed; `passed` are those of an
-/// earlier controller. The threads end when the controller state is gone.
+/// earlier controller. The threads end when the controller is dropped.
 pub(super) fn start(
     controller: &Arc<Controller>, mut jobs: mpsc::Receiver<Job>, passed: Vec<PathBuf>,
 ) -> io::Result<[JoinHandle<()>; 2]> {
@@ -97,7 +97,7 @@ pub(super) fn start(
             let Some(controller) = weak.upgrade() else { return };
             controller.set_storage_error(result.as_ref().err().cloned());
             for job in together {
-                // The agent may have gone.
+                // It fails if the agent has closed the connection.
                 let _ = job.done.send(result.as_ref().map(|_| ()).map_err(Clone::clone));
             }
         }

@@ -1,6 +1,6 @@
 //! The device of an agent: one UD queue pair that sends probes and responses, and receives both.
 
-use super::{SERVED, Shared};
+use super::{CONNECTION_TIMEOUT, Shared};
 use crate::agent::{Outgoing, ProbeId};
 use rnic_endpoint::clock::ContinuousClock;
 use rnic_endpoint::port::UdpConfig;
@@ -29,8 +29,8 @@ const SLOT: usize = GRH_LEN as usize + MAX_PROBE;
 const PROBE: u64 = 1 << 62;
 const RESPONSE: u64 = 1 << 61;
 const REPORT: u64 = 1 << 60;
-/// Maximum time between two looks at the flag that ends the agent.
-const LOOK: Time = Time::from_ms(100);
+/// Maximum time between two checks of the flag that ends the agent.
+const STOP_CHECK_INTERVAL: Time = Time::from_ms(100);
 
 /// An open device.
 pub(super) struct Device {
@@ -38,7 +38,7 @@ pub(super) struct Device {
     clock: ContinuousClock,
     cq: CompletionQueue,
     qp: QueuePair,
-    /// Where others send to.
+    /// Address to which peers send.
     pub(super) address: DatagramAddress,
     inbox: MemoryRegion,
     /// Slots of probes, then slots of responses.
@@ -134,7 +134,7 @@ pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), Error> {
             }
         }
         let next = shared.agent().next_time();
-        let wait = next.map_or(LOOK, |next| next.saturating_sub(shared.now()).min(LOOK));
+        let wait = next.map_or(STOP_CHECK_INTERVAL, |next| next.saturating_sub(shared.now()).min(STOP_CHECK_INTERVAL));
         let count = device.cq.wait(&mut found, wait)?;
         for completion in &found[..count] {
             completed(shared, &mut leaving, completion, &mut datagram)?;
@@ -153,9 +153,9 @@ fn send(shared: &Shared, leaving: &mut Leaving<'_>, probe: &Outgoing, now: Time)
         match leaving.connections()?.probe(probe.carrier, key, &probe.message, probe.len, now)? {
             Posting::Posted | Posting::Waiting => {}
             Posting::Full => shared.agent().unsendable(probe.id, now),
-            Posting::Connect(greeting) => {
+            Posting::Connect(connect) => {
                 let mut bytes = [0; MIN_PROBE];
-                bytes[..CONNECT_LEN].copy_from_slice(&greeting);
+                bytes[..CONNECT_LEN].copy_from_slice(&connect);
                 let (op, data, flags) = (SendOp::Send, Data::Inline(&bytes), SendFlags::default());
                 // A connect that is lost is repeated with a later probe.
                 is_posted(device.qp.post_datagram(&SendRequest { wr_id: REPORT, op, data, flags }, &to))?;
@@ -180,7 +180,7 @@ fn send(shared: &Shared, leaving: &mut Leaving<'_>, probe: &Outgoing, now: Time)
 }
 
 /// A datagram about a reliable connection: another agent asks for one, or has accepted one.
-fn greeted(
+fn on_connection_message(
     shared: &Shared, leaving: &mut Leaving<'_>, (arrived, now): (Time, Time), source: (IpAddr, u32), message: &Message,
     datagram: &[u8],
 ) -> Result<(), Error> {
@@ -188,7 +188,7 @@ fn greeted(
     if message.kind == Kind::Connect {
         let admitted = shared.agent().connect(arrived, source, datagram);
         let Some((answer, prober)) = admitted else { return Ok(()) };
-        let accept = leaving.connections()?.serve(message, datagram, prober, (SERVED, 0))?;
+        let accept = leaving.connections()?.serve(message, datagram, prober, (CONNECTION_TIMEOUT, 0))?;
         if let Some(accept) = accept {
             let (op, data, flags) = (SendOp::Send, Data::Inline(&accept), SendFlags::default());
             is_posted(device.qp.post_datagram(&SendRequest { wr_id: REPORT, op, data, flags }, &answer.to))?;
@@ -236,13 +236,13 @@ fn completed(
         let source = completion.source.map(|source| (source.ip(), source.qpn().0));
         if let (Some(source), Some(&slot)) = (source, leaving.free_responses.last()) {
             let len = (completion.byte_len as usize).saturating_sub(GRH_LEN as usize).min(MAX_PROBE);
-            // Only the message and a greeting are read; the rest of a datagram says nothing.
+            // The bytes after a connect datagram's fields are zeros.
             let head = len.min(CONNECT_LEN);
             device.inbox.read(at * SLOT + GRH_LEN as usize, &mut datagram[..head])?;
             let (arrived, now) = (device.clock.time(time), shared.now());
-            let greeting = Message::parse(&datagram[..head]);
-            if let Some(message) = greeting.filter(|m| matches!(m.kind, Kind::Connect | Kind::Accept)) {
-                greeted(shared, leaving, (arrived, now), source, &message, &datagram[..len])?;
+            let message = Message::parse(&datagram[..head]);
+            if let Some(message) = message.filter(|m| matches!(m.kind, Kind::Connect | Kind::Accept)) {
+                on_connection_message(shared, leaving, (arrived, now), source, &message, &datagram[..len])?;
                 return device.receive_into(at);
             }
             let answer = shared.agent().received(arrived, now, source, &datagram[..len]);

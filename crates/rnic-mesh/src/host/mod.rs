@@ -43,8 +43,8 @@ pub struct Options {
     pub nic_times: NicTimes,
 }
 
-/// Time without a response of a prober after which a reliable connection of it ends. It sends nothing but ACKs.
-const SERVED: Time = Time::from_ms(60_000);
+/// Time without a response of the prober after which its reliable connection ends. This end sends only ACKs.
+const CONNECTION_TIMEOUT: Time = Time::from_ms(60_000);
 
 /// Whether a real NIC, of libibverbs, carries the probes, or the endpoint in software.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -70,7 +70,7 @@ pub enum NicTimes {
     Software,
 }
 
-/// What the agent tells while it runs.
+/// An event of a running agent.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
     /// The device is open: where it receives.
@@ -81,17 +81,17 @@ pub enum Event {
     NoNic(String),
     /// A new pinglist: number of targets and of admitted probers.
     List(usize, usize),
-    /// The controller does not answer, or refuses; the reason.
-    Away(String),
-    /// The agent stops probing, because the controller has not answered three times.
+    /// A request to the controller failed, or was refused; the reason.
+    Unreachable(String),
+    /// The agent stops probing, because three fetches in a row failed.
     Stopped,
-    /// The controller answers again.
-    Back,
+    /// Requests to the controller succeed again.
+    Reachable,
     /// Paths are not traced; the reason.
     NoTraces(String),
 }
 
-/// Why an agent cannot run.
+/// The reason why an agent cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The device failed.
@@ -113,7 +113,7 @@ pub enum HostError {
     },
 }
 
-/// What carries the probes.
+/// The device that carries the probes.
 enum Device {
     Endpoint(device::Device),
     Nic(Box<nic::Device>),
@@ -194,10 +194,10 @@ pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Runs the agent of this host until `stop` is set. Tells `event` what happens.
+/// Runs the agent of this host until `stop` is set. Reports to `event`.
 ///
 /// # Errors
-/// If the device cannot be opened or fails, or the certificates cannot be used. A controller that is away is no error.
+/// If the device cannot be opened or fails, or the certificates cannot be used. A controller that cannot be reached is not an error.
 pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -> Result<(), HostError> {
     let client = Client::new(&options.controller, &options.files).map_err(HostError::Setup)?;
     let system = |doing| move |error| HostError::System { doing, error };
@@ -228,7 +228,7 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
     let traces = tracer.is_some();
     let shared = Arc::new(Shared { agent: Mutex::new(agent), device, ended: AtomicBool::new(false) });
     let mut threads = Vec::new();
-    let mover = shared.clone();
+    let probe_loop = shared.clone();
     let failure: Arc<Mutex<Option<HostError>>> = Arc::new(Mutex::new(None));
     let failed = failure.clone();
     let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
@@ -237,22 +237,22 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
     threads.push(start(
         "mesh-probes",
         Box::new(move || {
-            let moved = match &mover.device {
-                Device::Endpoint(device) => device::run(&mover, device).map_err(HostError::from),
-                Device::Nic(device) => nic::run(&mover, device).map_err(HostError::from),
+            let moved = match &probe_loop.device {
+                Device::Endpoint(device) => device::run(&probe_loop, device).map_err(HostError::from),
+                Device::Nic(device) => nic::run(&probe_loop, device).map_err(HostError::from),
             };
             if let Err(why) = moved {
                 *failed.lock() = Some(why);
             }
-            mover.ended.store(true, Ordering::Release);
+            probe_loop.ended.store(true, Ordering::Release);
         }),
     )?);
     if let Some(tracer) = tracer {
         let shared = shared.clone();
         threads.push(start("mesh-traces", Box::new(move || trace::run(&shared, tracer)))?);
     }
-    let talk = Talk { client, shared: shared.clone(), options, incarnation, traces };
-    talk.run(stop, &mut event);
+    let requests = Requests { client, shared: shared.clone(), options, incarnation, traces };
+    requests.run(stop, &mut event);
     shared.ended.store(true, Ordering::Release);
     shared.device.interrupt();
     for thread in threads {
@@ -263,8 +263,8 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
     failed.map_or(Ok(()), Err)
 }
 
-/// The conversation with the controller.
-struct Talk<'a> {
+/// The requests to the controller.
+struct Requests<'a> {
     client: Client,
     shared: Arc<Shared>,
     options: &'a Options,
@@ -272,12 +272,12 @@ struct Talk<'a> {
     traces: bool,
 }
 
-impl Talk<'_> {
+impl Requests<'_> {
     fn run(&self, stop: &AtomicBool, event: &mut impl FnMut(Event)) {
         let ends = || stop.load(Ordering::Relaxed) || self.shared.ended.load(Ordering::Acquire);
         let mut fetch_at = self.shared.now();
         let mut report_at = fetch_at;
-        let mut away: Option<String> = None;
+        let mut failure: Option<String> = None;
         let mut shown = 0;
         while !ends() {
             let now = self.shared.now();
@@ -286,16 +286,16 @@ impl Talk<'_> {
                 let refresh = self.shared.agent().list().map_or(1_000, |list| list.refresh_ms.clamp(100, 600_000));
                 fetch_at = self.shared.now() + Time::from_ms(refresh);
                 match result {
-                    Ok(()) if away.take().is_some() => event(Event::Back),
+                    Ok(()) if failure.take().is_some() => event(Event::Reachable),
                     Ok(()) => {}
                     Err(why) => {
                         let why = why.to_string();
                         let before = self.shared.agent().stopped();
                         self.shared.agent().fetch_failed();
-                        if away.as_ref() != Some(&why) {
-                            event(Event::Away(why.clone()));
+                        if failure.as_ref() != Some(&why) {
+                            event(Event::Unreachable(why.clone()));
                         }
-                        away = Some(why);
+                        failure = Some(why);
                         if !before && self.shared.agent().stopped() {
                             event(Event::Stopped);
                         }
@@ -307,32 +307,32 @@ impl Talk<'_> {
                 let every = self.shared.agent().list().map_or(1_000, |list| list.report_ms.clamp(100, 600_000));
                 report_at = now + Time::from_ms(every);
                 self.close_batch();
-                if away.is_none() {
+                if failure.is_none() {
                     self.report(&mut shown, &ends);
                 }
             }
             let wait = fetch_at.min(report_at).saturating_sub(self.shared.now());
             pause(wait.min(Time::from_ms(100)));
         }
-        // What was measured is not lost with the agent, if the controller is there.
+        // If the controller can be reached, the results are not lost with the agent.
         self.close_batch();
-        if away.is_none() {
+        if failure.is_none() {
             self.report(&mut shown, &|| false);
         }
     }
 
     fn fetch(&self, event: &mut impl FnMut(Event)) -> Result<(), ClientError> {
-        let (have, digest, health) = {
+        let (list_version, digest, health) = {
             let agent = self.shared.agent();
-            let (have, digest) = agent.have();
-            (have, digest, agent.health())
+            let (list_version, digest) = agent.current_list();
+            (list_version, digest, agent.health())
         };
         let registration = Registration {
             protocol: PROTOCOL,
             host: self.options.host.clone(),
             incarnation: self.incarnation,
             address: self.shared.device.address(),
-            have,
+            list_version,
             digest,
             health: crate::record::Health {
                 traces: self.traces,

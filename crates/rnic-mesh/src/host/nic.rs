@@ -4,7 +4,7 @@
 //! Otherwise the times are those at which the software sees the completions. Only differences are used, so the clocks
 //! of hardware and software are never compared: a response arrives at the software's T2 plus the hardware's T5 - T2.
 
-use super::{NicChoice, NicTimes, SERVED, Shared, random};
+use super::{CONNECTION_TIMEOUT, NicChoice, NicTimes, Shared, random};
 use crate::agent::{Outgoing, ProbeId};
 use parking_lot::Mutex;
 use rnic_endpoint::DatagramAddress;
@@ -20,8 +20,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Maximum time between two looks at the flag that ends the agent.
-const LOOK: Time = Time::from_ms(100);
+/// Maximum time between two checks of the flag that ends the agent.
+const STOP_CHECK_INTERVAL: Time = Time::from_ms(100);
 
 /// An open NIC.
 pub(super) struct Device {
@@ -32,7 +32,7 @@ pub(super) struct Device {
     pub(super) mtu: usize,
     /// The clock of the hardware's time stamps, if there are some.
     pub(super) clock: Option<StampClock>,
-    /// Where others send to.
+    /// Address to which peers send.
     pub(super) address: DatagramAddress,
 }
 
@@ -182,7 +182,7 @@ impl QueuePairs for NicPairs<'_> {
 }
 
 /// What is under way on the NIC.
-struct Mover<'a> {
+struct ProbeLoop<'a> {
     shared: &'a Shared,
     device: &'a Device,
     leaving: BTreeMap<u64, Leaving>,
@@ -196,7 +196,7 @@ struct Mover<'a> {
 /// Moves datagrams until the agent ends.
 pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), NicError> {
     let mut nic = device.nic.lock();
-    let mut mover = Mover {
+    let mut probe_loop = ProbeLoop {
         shared,
         device,
         leaving: BTreeMap::new(),
@@ -210,22 +210,22 @@ pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), NicError> {
         let now = shared.now();
         loop {
             let Some(probe) = shared.agent().poll_send(now) else { break };
-            mover.send(&mut nic, &probe, now)?;
+            probe_loop.send(&mut nic, &probe, now)?;
         }
-        if now.saturating_sub(mover.closed) > Time::from_ms(1_000) {
-            mover.closed = now;
+        if now.saturating_sub(probe_loop.closed) > Time::from_ms(1_000) {
+            probe_loop.closed = now;
             let agent = shared.agent();
-            mover.calls.retain(&mut NicPairs(&mut nic), |key| agent.uses(key), |session| agent.serves(session));
+            probe_loop.calls.retain(&mut NicPairs(&mut nic), |key| agent.uses(key), |session| agent.serves(session));
         }
         nic.arm()?;
         nic.poll(|event| events.push((event, shared.now())))?;
         let idle = events.is_empty();
         for (event, at) in events.drain(..) {
             match event {
-                Event::Sent(token, sent, stamp) => mover.left(&mut nic, token, sent, stamp, at)?,
-                Event::Received(received) => mover.received(&mut nic, &received, at)?,
+                Event::Sent(token, sent, stamp) => probe_loop.left(&mut nic, token, sent, stamp, at)?,
+                Event::Received(received) => probe_loop.received(&mut nic, &received, at)?,
                 Event::Acknowledged(id, ok) => {
-                    let posted = mover.calls.completed(&mut NicPairs(&mut nic), id, ok);
+                    let posted = probe_loop.calls.completed(&mut NicPairs(&mut nic), id, ok);
                     if let Some(posted) = posted.filter(|_| ok) {
                         let id = ProbeId { session: posted.key.0, sequence: posted.sequence };
                         shared.agent().acknowledged(id, posted.at, at, shared.now());
@@ -235,14 +235,15 @@ pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), NicError> {
         }
         if idle {
             let next = shared.agent().next_time();
-            let wait = next.map_or(LOOK, |next| next.saturating_sub(shared.now()).min(LOOK));
+            let wait =
+                next.map_or(STOP_CHECK_INTERVAL, |next| next.saturating_sub(shared.now()).min(STOP_CHECK_INTERVAL));
             nic.sleep((wait.as_ps() / 1_000_000_000) as u16)?;
         }
     }
     Ok(())
 }
 
-impl Mover<'_> {
+impl ProbeLoop<'_> {
     /// Posts a datagram; returns whether it was posted.
     fn post(
         &mut self, nic: &mut Nic, what: Leaving, to: &Destination, bytes: &[u8], len: usize,
@@ -266,8 +267,8 @@ impl Mover<'_> {
                 Posting::Posted | Posting::Waiting => {}
                 Posting::Full => self.shared.agent().unsendable(probe.id, now),
                 // A connect that is lost is repeated with a later probe.
-                Posting::Connect(greeting) => {
-                    self.post(nic, Leaving::Report, &to, &greeting, MIN_PROBE)?;
+                Posting::Connect(connect) => {
+                    self.post(nic, Leaving::Report, &to, &connect, MIN_PROBE)?;
                 }
             }
             return Ok(());
@@ -307,9 +308,9 @@ impl Mover<'_> {
         let &Received { source, qpn, len, ref head, stamp } = received;
         let mut datagram = head.to_vec();
         datagram.resize(len, 0);
-        let greeting = Message::parse(head).filter(|m| matches!(m.kind, Kind::Connect | Kind::Accept));
-        if let Some(message) = greeting {
-            return self.greeted(nic, at, (source, qpn), &message, &datagram);
+        let message = Message::parse(head).filter(|m| matches!(m.kind, Kind::Connect | Kind::Accept));
+        if let Some(message) = message {
+            return self.on_connection_message(nic, at, (source, qpn), &message, &datagram);
         }
         let arrived = self.stamps.arrived(self.device.clock, received, at);
         let answer = self.shared.agent().received(arrived, self.shared.now(), (source, qpn), &datagram);
@@ -322,13 +323,13 @@ impl Mover<'_> {
     }
 
     /// A datagram about a reliable connection: another agent asks for one, or has accepted one.
-    fn greeted(
+    fn on_connection_message(
         &mut self, nic: &mut Nic, arrived: Time, source: (IpAddr, u32), message: &Message, datagram: &[u8],
     ) -> Result<(), NicError> {
         if message.kind == Kind::Connect {
             let admitted = self.shared.agent().connect(arrived, source, datagram);
             let Some((answer, prober)) = admitted else { return Ok(()) };
-            let accept = self.calls.serve(&mut NicPairs(nic), message, datagram, prober, (SERVED, 0))?;
+            let accept = self.calls.serve(&mut NicPairs(nic), message, datagram, prober, (CONNECTION_TIMEOUT, 0))?;
             if let Some(accept) = accept {
                 self.post(nic, Leaving::Report, &destination(&answer), &accept, CONNECT_LEN)?;
             }

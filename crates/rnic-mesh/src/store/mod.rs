@@ -471,9 +471,9 @@ mod tests {
             let earlier = earlier(folder.path(), (since, until), max, |stored| seen.push(stored)).unwrap();
             (seen, earlier)
         };
-        let (seen, told) = read(HOUR, 2 * HOUR, 1_000);
+        let (seen, earlier) = read(HOUR, 2 * HOUR, 1_000);
         let times: Vec<u64> = seen.iter().map(|stored| stored.received_us - HOUR).collect();
-        assert!(times.is_sorted() && seen.len() == 36 && told.results == 36, "{times:?}");
+        assert!(times.is_sorted() && seen.len() == 36 && earlier.results == 36, "{times:?}");
         let batch = batch("a", 1, 3);
         for (stored, probe) in seen.iter().zip(&batch.probes) {
             assert_eq!((stored.prober.data(), stored.target.data()), (&b"a"[..], &b"target"[..]));
@@ -482,12 +482,12 @@ mod tests {
                 ((probe.path, batch.source_ports[usize::from(probe.path)]), probe.result)
             );
         }
-        let (seen, told) = read(HOUR, 2 * HOUR, 7);
-        assert_eq!((seen.len(), told.left_out, seen[5].received_us), (6, 30, HOUR + times[35]));
+        let (seen, earlier) = read(HOUR, 2 * HOUR, 7);
+        assert_eq!((seen.len(), earlier.left_out, seen[5].received_us), (6, 30, HOUR + times[35]));
         fs::write(folder.path().join("probes-1970-01-01T01-3.parquet"), "PAR1").unwrap();
-        let (seen, told) = read(HOUR, 2 * HOUR, 1_000);
-        assert_eq!((seen.len(), told.unreadable.len()), (33, 1));
-        assert!(told.unreadable[0].contains("T01-3.parquet: "), "{:?}", told.unreadable);
+        let (seen, earlier) = read(HOUR, 2 * HOUR, 1_000);
+        assert_eq!((seen.len(), earlier.unreadable.len()), (33, 1));
+        assert!(earlier.unreadable[0].contains("T01-3.parquet: "), "{:?}", earlier.unreadable);
     }
 
     #[test]
