@@ -439,7 +439,15 @@ fn a_full_disk_loses_nothing() {
 fn registration(host: &str, address: &str) -> Registration {
     let address = rnic_endpoint::DatagramAddress { addr: address.parse().unwrap(), qpn: 5, qkey: 6 };
     let health = Health::default();
-    Registration { protocol: PROTOCOL, host: host.to_string(), incarnation: 1, address, list_version: 0, digest: 0, health }
+    Registration {
+        protocol: PROTOCOL,
+        host: host.to_string(),
+        incarnation: 1,
+        address,
+        list_version: 0,
+        digest: 0,
+        health,
+    }
 }
 
 fn files(folder: &Path, name: &str) -> Files {

@@ -1,4 +1,4 @@
-//! Watching RDMA in production: what an operator runs beside real hosts and switches.
+//! Operation of RDMA networks: checks of configurations, and counters of real hosts and switches.
 //!
 //! - [`lint`] compares the running configuration of switches (SONiC) and hosts (mlx5) with the desired one, finds
 //!   configurations that are dangerous, and writes a scenario of the fabric for the simulator.

@@ -16,9 +16,9 @@ pub(super) fn perftest(arguments: &MeasureArgs) -> Result<(), CliError> {
     let options = options(arguments)?;
     match &arguments.host {
         Some(host) => {
-            let patience = Duration::from_secs_f64(options.patience.as_secs());
+            let timeout = Duration::from_secs_f64(options.timeout.as_secs());
             let programs = format!("`{}` or `rnic perf --perftest`", program(&options));
-            let stream = peer::dial(host, arguments.port, patience, &programs)?;
+            let stream = peer::dial(host, arguments.port, timeout, &programs)?;
             print(&measure(arguments, options, Role::Client, stream)?, arguments)
         }
         None => serve(arguments, options),

@@ -57,8 +57,8 @@ fn needed(setup: &Setup) -> u64 {
     u64::from(setup.queue_pairs) * u64::from(setup.slots) * u64::from(setup.stride)
 }
 
-/// The memory for the messages of `setup`. It may take many seconds to get it from a busy system, so no peer that has
-/// only the patience of a message should wait meanwhile.
+/// The memory for the messages of `setup`. It may take many seconds to get it from a busy system, so no peer with the
+/// timeout of a message should wait in the meantime.
 ///
 /// # Errors
 /// If the setup is impossible, needs more than `max_memory` bytes in all, or the system has no memory.
@@ -179,7 +179,7 @@ impl End {
 /// Watches at the server whether the client is active: it sends packets or messages.
 pub(super) struct Watch<'a> {
     end: &'a End,
-    patience: Time,
+    idle_timeout: Time,
     clock: Clock,
     /// Packets that the device had accepted when it was looked at last.
     packets: u64,
@@ -192,20 +192,20 @@ impl Watch<'_> {
     /// Minimum time between two readings of the device's counters.
     const INTERVAL: Time = Time::from_ms(1_000);
 
-    /// Watches the client of `end`, which may be inactive for `patience`.
-    pub(super) fn new(end: &End, patience: Time) -> Watch<'_> {
-        Watch { end, patience, clock: Clock::start(), packets: 0, active: Time::ZERO, looked: Time::ZERO }
+    /// Watches the client of `end`, which may be inactive for `idle_timeout`.
+    pub(super) fn new(end: &End, idle_timeout: Time) -> Watch<'_> {
+        Watch { end, idle_timeout, clock: Clock::start(), packets: 0, active: Time::ZERO, looked: Time::ZERO }
     }
 
     /// Notes that a message of the client came.
-    pub(super) fn heard(&mut self) {
+    pub(super) fn message_received(&mut self) {
         self.active = self.clock.now();
     }
 
     /// Fails if the client has been inactive for too long.
     pub(super) fn look(&mut self) -> Result<(), PerfError> {
         let now = self.clock.now();
-        if now < self.looked + Watch::INTERVAL.min(self.patience) {
+        if now < self.looked + Watch::INTERVAL.min(self.idle_timeout) {
             return Ok(());
         }
         self.looked = now;
@@ -215,8 +215,8 @@ impl Watch<'_> {
         if packets != self.packets {
             (self.packets, self.active) = (packets, now);
         }
-        if now.saturating_sub(self.active) > self.patience {
-            return Err(PerfError::Idle { seconds: self.patience.as_secs() });
+        if now.saturating_sub(self.active) > self.idle_timeout {
+            return Err(PerfError::Idle { seconds: self.idle_timeout.as_secs() });
         }
         Ok(())
     }

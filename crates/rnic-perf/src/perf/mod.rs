@@ -86,7 +86,7 @@ pub enum PerfError {
         /// The timeout in seconds.
         seconds: u64,
     },
-    /// The client sent neither a packet nor a message to the server for [`ServeOptions::patience`].
+    /// The client sent neither a packet nor a message to the server for [`ServeOptions::idle_timeout`].
     #[error("the client sent neither a packet nor a message for {seconds} s")]
     Idle {
         /// The time that passed, in seconds.

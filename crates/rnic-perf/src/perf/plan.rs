@@ -407,7 +407,7 @@ impl Plan {
     }
 
     /// [`Plan::give_up_after`], or its default.
-    pub(super) fn patience(&self) -> Time {
+    pub(super) fn timeout(&self) -> Time {
         let usual = match self.service {
             Carrier::QueuePairs(_) => GIVE_UP_AFTER,
             Carrier::Channels(_) => CHANNEL_GIVE_UP_AFTER,
