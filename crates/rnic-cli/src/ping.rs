@@ -2,7 +2,7 @@
 
 use crate::perf::{endpoint, listen, parse_time};
 use crate::trust::TrustArgs;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use rnic_endpoint::exchange::ExchangeError;
 use rnic_endpoint::port::ROCE_PORT;
 use rnic_probe::summary::write_outcome;
@@ -60,8 +60,8 @@ pub(crate) struct PingArgs {
     paths: u16,
 
     /// Transport service that carries the probes
-    #[arg(long, value_enum, default_value_t = Transport::Ud)]
-    transport: Transport,
+    #[arg(long, value_enum, default_value_t = Carrier::Ud)]
+    transport: Carrier,
 
     /// Differentiated services code point of the probes, 0 to 63
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=63))]
@@ -91,17 +91,6 @@ pub(crate) struct PingArgs {
     format: Format,
 }
 
-/// What carries the probes.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum Transport {
-    /// Unreliable datagrams, which the responder's software answers
-    Ud,
-    /// Sends on a reliable connection: the time until the ACK
-    RcSend,
-    /// RDMA Writes on a reliable connection: the time until the ACK
-    RcWrite,
-}
-
 /// Probes the given host, or answers probes.
 pub(crate) fn ping(arguments: &PingArgs) -> Result<(), CliError> {
     let interruption = Interruption::listen()?;
@@ -120,11 +109,7 @@ fn probe(host: &str, arguments: &PingArgs, interruption: &Interruption) -> Resul
         paths: arguments.paths,
         dscp: arguments.dscp,
         roce_port: arguments.roce_port,
-        carrier: match arguments.transport {
-            Transport::Ud => Carrier::Ud,
-            Transport::RcSend => Carrier::RcSend,
-            Transport::RcWrite => Carrier::RcWrite,
-        },
+        carrier: arguments.transport,
         credentials: arguments.trust.credentials()?,
     };
     let table = arguments.format == Format::Table;

@@ -25,14 +25,15 @@ use std::collections::BTreeMap;
 
 /// The carrier of a probe.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Carrier {
-    /// An unreliable datagram, which the responder's software answers.
+    /// Unreliable datagrams, which the responder's software answers.
     #[default]
     Ud,
-    /// A Send on a reliable connection.
+    /// Sends on a reliable connection: the time until the ACK.
     RcSend,
-    /// An RDMA Write on a reliable connection.
+    /// RDMA Writes on a reliable connection: the time until the ACK.
     RcWrite,
 }
 

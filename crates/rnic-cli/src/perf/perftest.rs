@@ -76,7 +76,7 @@ fn options(arguments: &MeasureArgs) -> Result<Options, CliError> {
     if let Some((option, instead)) = impossible(arguments) {
         return Err(CliError::Input(format!("--perftest cannot be combined with {option}: {instead}")));
     }
-    let usual = Options::new(arguments.op.into(), arguments.latency);
+    let usual = Options::new(arguments.op, arguments.latency);
     let messages = arguments.iters.unwrap_or(u64::from(usual.messages));
     let messages = u32::try_from(messages).map_err(|_| {
         CliError::Input(format!("--perftest cannot be combined with --iters {messages}: at most {}", u32::MAX))

@@ -48,23 +48,25 @@ const CONNECTION_TIMEOUT: Time = Time::from_ms(60_000);
 
 /// Whether a real NIC, of libibverbs, carries the probes, or the endpoint in software.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum NicChoice {
-    /// The NIC with the agent's address, if there is one.
+    /// If libibverbs.so.1 and such a device are there; otherwise rnic's endpoint in software.
     #[default]
     Auto,
-    /// The endpoint.
+    /// Never: rnic's endpoint.
     Never,
-    /// The NIC; without one the agent does not start.
+    /// Always: an error without such a device.
     Require,
 }
 
 /// Which time stamps of a real NIC the times of probes are.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum NicTimes {
-    /// Those of its hardware, if it makes some; a device in software does not.
+    /// Those of its hardware, if it makes some.
     #[default]
     Hardware,
-    /// Those of its driver, whatever makes them.
+    /// Those of its driver, also if the device is software.
     Any,
     /// None: the times at which the agent sees completions.
     Software,

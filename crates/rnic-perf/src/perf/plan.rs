@@ -151,8 +151,9 @@ impl ChannelPlan {
     pub const PATHS: u32 = 32;
 }
 
-/// Which path a chunk takes.
+/// Which path a chunk of a multipath channel takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum PathSelection {
     /// The one with the shorter round-trip time of two random paths.
