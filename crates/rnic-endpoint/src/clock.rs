@@ -96,8 +96,15 @@ impl TimeSource for DeviceClock {
     }
 }
 
+/// The time from the reading `earlier` of a [`DeviceClock`] until the reading `later`, if it is less than 52 days. The
+/// device may have moved the clock's origin in between.
+pub fn since(later: Time, earlier: Time) -> Time {
+    if later < earlier { (later + Device::EPOCH).saturating_sub(earlier) } else { later - earlier }
+}
+
 /// The time since this clock was started on the clock of a device. Its readings never go back, and stop at
-/// [`Time::MAX`], after 213 days. It also converts times of completions.
+/// [`Time::MAX`], after 213 days: a program that runs for longer uses differences ([`since`]), or starts a new clock. It
+/// also converts times of completions.
 ///
 /// ```
 /// use rnic_endpoint::clock::{ContinuousClock, TimeSource};
@@ -214,6 +221,13 @@ mod tests {
             assert!(now >= DeviceClock::END.saturating_sub(Device::EPOCH), "{passed}: {now}");
             assert!(lock(&device).now() <= now);
         }
+    }
+
+    #[test]
+    fn a_difference_of_readings_ignores_a_move_of_the_origin() {
+        let us = Time::from_us;
+        assert_eq!(since(us(5), us(3)), us(2));
+        assert_eq!(since(us(5), Device::EPOCH + us(3)), us(2));
     }
 
     #[test]

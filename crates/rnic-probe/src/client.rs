@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Options of [`ping`].
 #[derive(Clone, Debug)]
 pub struct PingOptions {
-    /// Number of probes; `None`: until `stop` is set.
+    /// Number of probes; `None`: until `stop` is set, for at most 200 days.
     pub count: Option<u64>,
     /// Time between two probes, 1 ms to 1 hour.
     pub interval: Time,
@@ -100,6 +100,8 @@ pub enum PingEvent<'a> {
 const SLOTS: usize = 128;
 /// Bit in the identifier of a work request that marks a probe to be sent.
 const SENT: u64 = 1 << 63;
+/// Maximum length of a ping: its clock ends after 213 days.
+const MAX_LENGTH: Time = Time::from_ms(200 * 24 * 3_600_000);
 /// Maximum time between two checks of `stop`.
 const STOP_CHECK_INTERVAL: Time = Time::from_ms(100);
 
@@ -241,7 +243,7 @@ impl ProbeDevice {
         let mut found = [Completion::BLANK; 32];
         loop {
             let now = self.clock.now();
-            if stop.load(Ordering::Relaxed) {
+            if stop.load(Ordering::Relaxed) || now >= MAX_LENGTH {
                 prober.abandon();
             } else if has_ended.load(Ordering::Acquire) {
                 prober.end(ProbeError::Gone);

@@ -3,10 +3,12 @@
 //! It responds only to probers that have opened a session, and only at the address from which they opened it, so a prober
 //! cannot make it send to a third party. The response and the report to a probe are together no longer than the probe.
 //! Their rate is limited for each session and for all sessions together. Once the report has left, the responder has no
-//! state of the probe.
+//! state of the probe. Only differences of times are used, so the times may be readings of a device's clock, which never
+//! ends.
 
 use crate::message::{Kind, MIN_PROBE, Message, response_len};
 use rnic_endpoint::DatagramAddress;
+use rnic_endpoint::clock::since;
 use rnic_transport::Time;
 use rnic_verbs::{AddressHandle, Recipient};
 use std::collections::BTreeMap;
@@ -35,7 +37,7 @@ impl TokenBucket {
 
     /// Adds the tokens since the last call.
     fn fill(&mut self, now: Time) {
-        let passed_us = now.saturating_sub(self.at).as_ps() / 1_000_000;
+        let passed_us = since(now, self.at).as_ps() / 1_000_000;
         let gained = passed_us.saturating_mul(self.rate) / 1_000;
         if gained > 0 {
             self.millitokens = self.millitokens.saturating_add(gained).min(self.burst * 1_000);

@@ -9,7 +9,7 @@ use crate::message::{Kind, MAX_PROBE, Message};
 use crate::responder::{MAX_SESSIONS, Reply, Responder, ResponderCounters};
 use crate::{Control, Outbox, PingError, VERSION, check_version, is_posted, unexpected};
 use parking_lot::Mutex;
-use rnic_endpoint::clock::ContinuousClock;
+use rnic_endpoint::clock::since;
 use rnic_endpoint::exchange::{Channel, ClientLimit, Credentials, Speaker, accept};
 use rnic_endpoint::port::ROCE_PORT;
 use rnic_endpoint::{
@@ -189,7 +189,7 @@ impl Server {
         let prober = DatagramAddress { addr: SocketAddr::new(peer, prober.addr.port()), ..prober };
         let local = self.local(channel.local_addr().ip())?;
         let session = random().map_err(Error::from)?;
-        let now = local.clock.now();
+        let now = local.device.clock().now();
         local.responder.lock().open(session, prober, now).map_err(PingError::Refused)?;
         self.speakers.lock().insert(session, channel.speaker());
         if self.ended.load(Ordering::Acquire) {
@@ -249,7 +249,6 @@ fn random() -> io::Result<u64> {
 /// Sends responses from one local address, in its own thread.
 struct LocalResponder {
     device: Device,
-    clock: ContinuousClock,
     cq: CompletionQueue,
     qp: QueuePair,
     address: DatagramAddress,
@@ -275,22 +274,10 @@ impl LocalResponder {
         let address = qp.open_datagrams(&DatagramOptions { qkey: None, mtu: MAX_PROBE as u32 })?;
         let inbox = pd.allocate(RECEIVES * SLOT, Access::LOCAL)?;
         let outbox = Outbox { region: pd.allocate(Outbox::len(MAX_RESPONSES), Access::LOCAL)?, slots: MAX_RESPONSES };
-        let clock = ContinuousClock::start(device.clock());
-        let responder = Mutex::new(Responder::new(clock.now()));
+        let responder = Mutex::new(Responder::new(device.clock().now()));
         let (ended, thread, connections) = (AtomicBool::new(false), Mutex::new(None), Mutex::new(None));
-        let local = Arc::new(LocalResponder {
-            device,
-            clock,
-            cq,
-            qp,
-            address,
-            inbox,
-            outbox,
-            responder,
-            connections,
-            ended,
-            thread,
-        });
+        let local =
+            Arc::new(LocalResponder { device, cq, qp, address, inbox, outbox, responder, connections, ended, thread });
         for slot in 0..RECEIVES {
             local.receive_into(slot)?;
         }
@@ -329,7 +316,7 @@ impl LocalResponder {
         while !self.ended.load(Ordering::Acquire) {
             let count = self.cq.wait(&mut found, STOP_CHECK_INTERVAL)?;
             for completion in &found[..count] {
-                let (wr_id, status, time) = (completion.wr_id, completion.status, self.clock.time(completion.time));
+                let &Completion { wr_id, status, time, .. } = completion;
                 if wr_id & RECEIVE != 0 {
                     // A message of a prober has filled it; the NIC has acknowledged it.
                     if let Some(connections) = &*self.connections.lock() {
@@ -353,7 +340,7 @@ impl LocalResponder {
                     let at = (wr_id & 0xffff_ffff) as usize % MAX_RESPONSES;
                     if let Some((reply, arrived)) = leaving[at].take() {
                         free.push(at);
-                        self.report(&reply, time.saturating_sub(arrived))?;
+                        self.report(&reply, since(time, arrived))?;
                     }
                 }
             }
@@ -364,16 +351,15 @@ impl LocalResponder {
     /// Posts the response to a probe in slot `at`; `None` if the probe gets no response.
     fn respond(&self, at: usize, probe: &Completion, datagram: &mut [u8]) -> Result<Option<Reply>, Error> {
         let Some(source) = probe.source.map(|source| (source.ip(), source.qpn().0)) else { return Ok(None) };
-        let arrived = self.clock.time(probe.time);
         let len = (probe.byte_len as usize).saturating_sub(GRH_LEN as usize).min(MAX_PROBE);
         // The bytes after a connect datagram's fields are zeros.
         let head = len.min(CONNECT_LEN);
         self.inbox.read(probe.wr_id as usize * SLOT + GRH_LEN as usize, &mut datagram[..head])?;
         if let Some(message) = Message::parse(&datagram[..head]).filter(|message| message.kind == Kind::Connect) {
-            self.connect(arrived, source, &message, &datagram[..len])?;
+            self.connect(probe.time, source, &message, &datagram[..len])?;
             return Ok(None);
         }
-        let Some(reply) = self.responder.lock().on_probe(arrived, source, &datagram[..len]) else { return Ok(None) };
+        let Some(reply) = self.responder.lock().on_probe(probe.time, source, &datagram[..len]) else { return Ok(None) };
         let gather = self.outbox.write(at, &reply.response.emit(), reply.len)?;
         let (op, data, flags) = (SendOp::Send, Data::Gather(&gather), SendFlags::SIGNALED);
         let request = SendRequest { wr_id: RESPONSE | at as u64, op, data, flags };

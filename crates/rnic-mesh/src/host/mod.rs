@@ -46,6 +46,9 @@ pub struct Options {
 /// Time without a response of the prober after which its reliable connection ends. This end sends only ACKs.
 const CONNECTION_TIMEOUT: Time = Time::from_ms(60_000);
 
+/// Time after which an agent restarts, because its clock ends after 213 days.
+const LIFETIME: Time = Time::from_ms(100 * 24 * 3_600_000);
+
 /// Whether a real NIC, of libibverbs, carries the probes, or the endpoint in software.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
@@ -201,6 +204,16 @@ pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
 /// # Errors
 /// If the device cannot be opened or fails, or the certificates cannot be used. A controller that cannot be reached is not an error.
 pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -> Result<(), HostError> {
+    loop {
+        run_once(options, stop, &mut event)?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+    }
+}
+
+/// Runs the agent until `stop` is set, or for [`LIFETIME`].
+fn run_once(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -> Result<(), HostError> {
     let client = Client::new(&options.controller, &options.files).map_err(HostError::Setup)?;
     let system = |doing| move |error| HostError::System { doing, error };
     let device = match nic::Device::open(options.address, options.nic, options.nic_times)? {
@@ -276,7 +289,10 @@ struct Requests<'a> {
 
 impl Requests<'_> {
     fn run(&self, stop: &AtomicBool, event: &mut impl FnMut(Event)) {
-        let ends = || stop.load(Ordering::Relaxed) || self.shared.ended.load(Ordering::Acquire);
+        let ends = || {
+            let is_old = self.shared.now() >= LIFETIME;
+            stop.load(Ordering::Relaxed) || self.shared.ended.load(Ordering::Acquire) || is_old
+        };
         let mut fetch_at = self.shared.now();
         let mut report_at = fetch_at;
         let mut failure: Option<String> = None;
