@@ -103,8 +103,8 @@ pub fn since(later: Time, earlier: Time) -> Time {
 }
 
 /// The time since this clock was started on the clock of a device. Its readings never go back, and stop at
-/// [`Time::MAX`], after 213 days: a program that runs for longer uses differences ([`since`]), or starts a new clock. It
-/// also converts times of completions.
+/// [`Time::MAX`], after 213 days: a program that runs for longer uses differences ([`since`]), or starts a new clock.
+/// It also converts times of completions.
 ///
 /// ```
 /// use rnic_endpoint::clock::{ContinuousClock, TimeSource};

@@ -1,5 +1,6 @@
-//! The HTTP server of rnic's services: `rnic counters`, and the controller of `rnic mesh`. Clients may be hostile, so the
-//! number of connections, the size of a request's header, and the times are limited ([`Limits`]).
+//! The HTTP server of rnic's services: `rnic counters`, `rnic lint --watch`, and the controller of `rnic mesh`. Clients
+//! may be hostile, so the number of connections, the size of a request's header, and the times are limited
+//! ([`Limits`]).
 //!
 //! [`serve`] serves the connections of any [`Listener`], for example one that makes TLS handshakes; [`Server`] serves a
 //! TCP listener in threads of its own.

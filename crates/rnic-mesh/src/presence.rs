@@ -1,5 +1,5 @@
-//! Whether the agent of a target was up when a probe to it got no response. A probe to an agent that is down says nothing
-//! about the network.
+//! Whether the agent of a target was up when a probe to it got no response. A probe to an agent that is down says
+//! nothing about the network.
 //!
 //! A controller that has just started does not know which of the restored agents are up. So it holds such probes back
 //! until it has received a request of the target, or the target's timeout has passed. Results of an earlier controller,

@@ -39,8 +39,8 @@ pub fn switch_address(switch: u32) -> IpAddr {
     Ipv4Addr::from_bits(0xac10_0000 + switch).into()
 }
 
-/// The inventory of a simulated fabric, all of whose hosts are in one podset. `hosts` has the name and the ToR switch of
-/// each host, `switches` the names of all switches. `mesh` are lines of the table `[mesh]`.
+/// The inventory of a simulated fabric, all of whose hosts are in one podset. `hosts` has the name and the ToR switch
+/// of each host, `switches` the names of all switches. `mesh` are lines of the table `[mesh]`.
 ///
 /// # Errors
 /// A sentence, if `mesh` has a mistake.

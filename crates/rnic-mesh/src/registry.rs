@@ -17,7 +17,8 @@ use std::sync::Arc;
 pub struct Agent {
     /// Its latest registration.
     pub registration: Registration,
-    /// Time of its latest request in ms, on a clock that never goes back; for a restored agent, the time of the restart.
+    /// Time of its latest request in ms, on a clock that never goes back; for a restored agent, the time of the
+    /// restart.
     pub seen_ms: u64,
     /// Whether this controller has received a request of it.
     pub has_contacted: bool,
@@ -138,8 +139,8 @@ impl Registry {
         self.lists.of_host(host)
     }
 
-    /// Whether a host's agent has this incarnation and a recent request. A lost probe to any other agent is not a loss of
-    /// the network. The presence of a restored agent is unknown until its first request.
+    /// Whether a host's agent has this incarnation and a recent request. A lost probe to any other agent is not a loss
+    /// of the network. The presence of a restored agent is unknown until its first request.
     pub fn presence(&self, host: u32, incarnation: u64, now: u64) -> Presence {
         let timeout = 3 * self.inventory.settings.refresh.as_ps() / 1_000_000_000;
         let fits = |agent: &&Agent| {

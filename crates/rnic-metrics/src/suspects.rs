@@ -156,7 +156,8 @@ impl<'t> Graph<'t> {
         all
     }
 
-    /// The nodes that may be on a circle: the rest after the removal of nodes that wait for no node, or only for removed nodes.
+    /// The nodes that may be on a circle: the rest after the removal of nodes that wait for no node, or only for
+    /// removed nodes.
     fn core(&self) -> BTreeSet<&'t str> {
         let mut left: BTreeMap<&str, usize> = self.waits_for.iter().map(|(node, peers)| (*node, peers.len())).collect();
         let mut ends: Vec<&str> = left.iter().filter(|(_, count)| **count == 0).map(|(node, _)| *node).collect();

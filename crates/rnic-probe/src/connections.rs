@@ -15,8 +15,8 @@
 //! | 48 to 55 | virtual address of the responder's memory; 0 in a connect |
 //!
 //! The responder's NIC acknowledges a probe without its software, and the round-trip time is the time from posting the
-//! probe until its ACK. A lost packet is retransmitted, so it appears as a longer time; a probe without an ACK within the
-//! timeout is lost. Then the connection is aborted, and the next probe opens a new one.
+//! probe until its ACK. A lost packet is retransmitted, so it appears as a longer time; a probe without an ACK within
+//! the timeout is lost. Then the connection is aborted, and the next probe opens a new one.
 
 use crate::message::{Kind, MESSAGE_LEN, MIN_PROBE, Message};
 use rnic_endpoint::DatagramAddress;
@@ -111,8 +111,8 @@ pub trait QueuePairs {
     /// If the device fails.
     fn writable_memory(&mut self) -> Result<(u64, u32), Self::Error>;
 
-    /// Connects a queue pair with the queue pair of the peer at `at`. `path` has the time without an ACK after which the
-    /// connection is aborted, and the DSCP. `false`: no queue pair can have the peer's numbers, or no host has the
+    /// Connects a queue pair with the queue pair of the peer at `at`. `path` has the time without an ACK after which
+    /// the connection is aborted, and the DSCP. `false`: no queue pair can have the peer's numbers, or no host has the
     /// address.
     ///
     /// # Errors

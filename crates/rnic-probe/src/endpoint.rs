@@ -103,7 +103,7 @@ impl QueuePairs for EndpointQueuePairs {
 
 impl EndpointConnections {
     /// Completions come from `cq`: at most [`EndpointConnections::COMPLETIONS`] that are not polled. They have the bit
-    /// [`RECEIVE`] or [`CONNECTED`] in their identifiers.
+    /// [`RECEIVE`] or [`CONNECTED`](crate::connections::CONNECTED) in their identifiers.
     ///
     /// # Errors
     /// If the device has no room.

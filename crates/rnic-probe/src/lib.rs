@@ -1,5 +1,5 @@
-//! Latency probes between two hosts over unreliable datagrams or reliable connections, by the endpoint in software or by
-//! a real NIC: the engine of `rnic ping` and of the agents of `rnic mesh`.
+//! Latency probes between two hosts over unreliable datagrams or reliable connections, by the endpoint in software or
+//! by a real NIC: the engine of `rnic ping` and of the agents of `rnic mesh`.
 //!
 //! | module | holds |
 //! |---|---|
@@ -13,8 +13,8 @@
 //! | crate root | [`ping`] and [`respond`]: prober and responder on devices of the endpoint, and the exchange over TCP that opens a session |
 //!
 //! A session begins over TCP. The prober connects to the responder and sends the address of its queue pair; the
-//! responder sends the address of its own queue pair and the number of the session. The session lasts as long as the TCP
-//! connection.
+//! responder sends the address of its own queue pair and the number of the session. The session lasts as long as the
+//! TCP connection.
 //!
 //! ```
 //! use rnic_probe::{PingOptions, RespondOptions, ping, respond};
@@ -58,6 +58,7 @@ pub use summary::{Distribution, PathSummary, Summary};
 use rnic_endpoint::exchange::{Channel, ExchangeError};
 use rnic_endpoint::{DatagramAddress, Error, MemoryRegion, Sge, VerbsError};
 use serde::{Deserialize, Serialize};
+use std::io::{self, Read};
 
 /// Default TCP port of a responder.
 pub const PING_PORT: u16 = 18_516;
@@ -136,8 +137,18 @@ impl Outbox {
     }
 }
 
-/// Returns whether a datagram was posted. If the send queue is full or the recipient cannot exist, the datagram is lost,
-/// which is not a failure of the device.
+/// Random bytes of the system.
+///
+/// # Errors
+/// If the system's random numbers cannot be read.
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Returns whether a datagram was posted. If the send queue is full or the recipient cannot exist, the datagram is
+/// lost, which is not a failure of the device.
 ///
 /// # Errors
 /// All other errors.

@@ -1,9 +1,9 @@
 //! The prober: decides when probes leave, and computes the outcome of each. It uses neither sockets nor clocks, so a
 //! simulation can drive it as well as a device.
 //!
-//! The owner takes probes to send ([`Prober::poll_send`]), reports when they left ([`Prober::sent`]) and which datagrams
-//! arrived ([`Prober::received`]), and takes the outcomes ([`Prober::poll_outcome`]). Its times must never go back. Six
-//! times belong to a probe, as in R-Pingmesh (SIGCOMM 2024):
+//! The owner takes probes to send ([`Prober::poll_send`]), reports when they left ([`Prober::sent`]) and which
+//! datagrams arrived ([`Prober::received`]), and takes the outcomes ([`Prober::poll_outcome`]). Its times must never go
+//! back. Six times belong to a probe, as in R-Pingmesh (SIGCOMM 2024):
 //!
 //! | time | event | clock |
 //! |---|---|---|

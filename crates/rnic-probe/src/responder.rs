@@ -1,10 +1,10 @@
 //! The responder: decides which probes get a response. It uses neither sockets nor clocks.
 //!
-//! It responds only to probers that have opened a session, and only at the address from which they opened it, so a prober
-//! cannot make it send to a third party. The response and the report to a probe are together no longer than the probe.
-//! Their rate is limited for each session and for all sessions together. Once the report has left, the responder has no
-//! state of the probe. Only differences of times are used, so the times may be readings of a device's clock, which never
-//! ends.
+//! It responds only to probers that have opened a session, and only at the address from which they opened it, so a
+//! prober cannot make it send to a third party. The response and the report to a probe are together no longer than the
+//! probe. Their rate is limited for each session and for all sessions together. Once the report has left, the responder
+//! has no state of the probe. Only differences of times are used, so the times may be readings of a device's clock,
+//! which never ends.
 
 use crate::message::{Kind, MIN_PROBE, Message, response_len};
 use rnic_endpoint::DatagramAddress;

@@ -7,7 +7,7 @@ use crate::connections::{CONNECT_LEN, RECEIVE};
 use crate::endpoint::EndpointConnections;
 use crate::message::{Kind, MAX_PROBE, Message};
 use crate::responder::{MAX_SESSIONS, Reply, Responder, ResponderCounters};
-use crate::{Control, Outbox, PingError, VERSION, check_version, is_posted, unexpected};
+use crate::{Control, Outbox, PingError, VERSION, check_version, is_posted, random, unexpected};
 use parking_lot::Mutex;
 use rnic_endpoint::clock::since;
 use rnic_endpoint::exchange::{Channel, ClientLimit, Credentials, Speaker, accept};
@@ -21,7 +21,7 @@ use rnic_transport::Time;
 use serde::de::IgnoredAny;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -188,7 +188,7 @@ impl Server {
         }
         let prober = DatagramAddress { addr: SocketAddr::new(peer, prober.addr.port()), ..prober };
         let local = self.local(channel.local_addr().ip())?;
-        let session = random().map_err(Error::from)?;
+        let session = u64::from_ne_bytes(random().map_err(Error::from)?);
         let now = local.device.clock().now();
         local.responder.lock().open(session, prober, now).map_err(PingError::Refused)?;
         self.speakers.lock().insert(session, channel.speaker());
@@ -237,13 +237,6 @@ impl Server {
         }
         sum
     }
-}
-
-/// A random number from the system.
-fn random() -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// Sends responses from one local address, in its own thread.

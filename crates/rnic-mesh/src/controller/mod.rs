@@ -280,7 +280,7 @@ fn open(
     // Nothing shows whether the targets of the last results were up.
     mesh.settle(START_MS, |_| Presence::Down);
     if state.secret.len() < 32 {
-        state.secret = crate::host::random::<32>()?.to_vec();
+        state.secret = rnic_probe::random::<32>()?.to_vec();
     }
     let mut registry = Registry::new(inventory.clone(), &state.secret);
     for registration in std::mem::take(&mut state.agents) {

@@ -1,4 +1,5 @@
-//! The thread that writes batches to the disk. It writes all waiting batches at once, so that many agents share a flush.
+//! The thread that writes batches to the disk. It writes all waiting batches at once, so that many agents share a
+//! flush.
 
 use super::{Controller, Event};
 use crate::record::Batch;

@@ -15,8 +15,9 @@ use crate::credentials::Files;
 use crate::record::{Fetched, MAX_PATHS, PROTOCOL, Registration};
 use parking_lot::{Mutex, MutexGuard};
 use rnic_endpoint::DatagramAddress;
+use rnic_probe::random;
 use rnic_transport::Time;
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -192,17 +193,11 @@ fn unix_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64)
 }
 
-/// Random bytes of the system.
-pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes)
-}
-
 /// Runs the agent of this host until `stop` is set. Reports to `event`.
 ///
 /// # Errors
-/// If the device cannot be opened or fails, or the certificates cannot be used. A controller that cannot be reached is not an error.
+/// If the device cannot be opened or fails, or the certificates cannot be used. A controller that cannot be reached is
+/// not an error.
 pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -> Result<(), HostError> {
     loop {
         run_once(options, stop, &mut event)?;

@@ -4,15 +4,16 @@
 //! Otherwise the times are those at which the software sees the completions. Only differences are used, so the clocks
 //! of hardware and software are never compared: a response arrives at the software's T2 plus the hardware's T5 - T2.
 
-use super::{CONNECTION_TIMEOUT, NicChoice, NicTimes, Shared, random};
+use super::{CONNECTION_TIMEOUT, NicChoice, NicTimes, Shared};
 use crate::agent::{Outgoing, ProbeId};
 use parking_lot::Mutex;
 use rnic_endpoint::DatagramAddress;
 use rnic_endpoint::port::ROCE_PORT;
 use rnic_probe::Carrier;
-use rnic_probe::connections::{CONNECT_LEN, CONNECTED, Connections, PROBES, PairInfo, Posting, QueuePairs};
+use rnic_probe::connections::{CONNECT_LEN, Connections, Posting};
 use rnic_probe::message::{Kind, MESSAGE_LEN, MIN_PROBE, Message};
-use rnic_probe::nic::{self, Destination, Event, Nic, NicError, Pair, Received, StampClock, Stamps, Waker};
+use rnic_probe::nic::{self, Destination, Event, Nic, NicError, Pair, Received, StampClock, Stamps, Waker, flow};
+use rnic_probe::random;
 use rnic_probe::responder::Reply;
 use rnic_transport::Time;
 use std::collections::BTreeMap;
@@ -87,11 +88,6 @@ fn instant() -> Instant {
     Instant::now()
 }
 
-/// The flow label of a path. Drivers do not derive a source port from flow label 0.
-const fn flow(path: u32) -> u32 {
-    path + 1
-}
-
 /// A datagram that has been posted and has not left.
 enum Leaving {
     Probe(ProbeId),
@@ -137,58 +133,14 @@ fn time(duration: Duration) -> Time {
     Time::from_ns(duration.as_nanos() as u64)
 }
 
-/// The reliable queue pairs of the NIC.
-struct NicPairs<'a>(&'a mut Nic);
-
-// The bit that marks a posted message, and the number of slots, are the same on both sides.
-const _: () = assert!(CONNECTED == nic::POSTED && PROBES == nic::SLOTS);
-
-impl QueuePairs for NicPairs<'_> {
-    type Pair = Pair;
-    type Error = NicError;
-
-    fn open(&mut self, path: u16) -> Result<Option<Pair>, NicError> {
-        let psn = random().map_or(0, u32::from_ne_bytes);
-        self.0.open_pair(flow(path.into()), psn)
-    }
-
-    fn close(&mut self, pair: Pair) {
-        self.0.close_pair(pair);
-    }
-
-    /// The driver may derive another source port from the flow label than we think, so none is promised.
-    fn info(&self, pair: &Pair) -> PairInfo {
-        PairInfo { qpn: pair.qpn(), psn: pair.psn(), source_port: None }
-    }
-
-    fn writable_memory(&mut self) -> Result<(u64, u32), NicError> {
-        self.0.writable()
-    }
-
-    fn connect(
-        &mut self, pair: &mut Pair, peer: &PairInfo, at: DatagramAddress, (timeout, dscp): (Time, u8),
-    ) -> Result<bool, NicError> {
-        let ack_timeout = Duration::from_nanos(timeout.as_ps() / 1_000);
-        let (ip, qpn, psn) = (at.addr.ip(), peer.qpn, peer.psn);
-        Ok(self.0.connect_pair(pair, &nic::Peer { ip, qpn, psn, dscp, ack_timeout }))
-    }
-
-    fn post(
-        &mut self, pair: &Pair, wr_id: u64, slot: usize, write: Option<(u64, u32)>, message: &[u8; MESSAGE_LEN],
-        len: usize,
-    ) -> Result<bool, NicError> {
-        Ok(self.0.post(pair, wr_id, slot, write, message, len))
-    }
-}
-
-/// What is under way on the NIC.
+/// Datagrams and connections of the NIC.
 struct ProbeLoop<'a> {
     shared: &'a Shared,
     device: &'a Device,
     leaving: BTreeMap<u64, Leaving>,
     next_token: u64,
     stamps: Stamped,
-    calls: Connections<Pair>,
+    connections: Connections<Pair>,
     /// When the connections of sessions that are over were closed.
     closed: Time,
 }
@@ -202,7 +154,7 @@ pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), NicError> {
         leaving: BTreeMap::new(),
         next_token: 0,
         stamps: Stamped::default(),
-        calls: Connections::default(),
+        connections: Connections::default(),
         closed: shared.now(),
     };
     let mut events = Vec::new();
@@ -215,7 +167,7 @@ pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), NicError> {
         if now.saturating_sub(probe_loop.closed) > Time::from_ms(1_000) {
             probe_loop.closed = now;
             let agent = shared.agent();
-            probe_loop.calls.retain(&mut NicPairs(&mut nic), |key| agent.uses(key), |session| agent.serves(session));
+            probe_loop.connections.retain(&mut *nic, |key| agent.uses(key), |session| agent.serves(session));
         }
         nic.arm()?;
         nic.poll(|event| events.push((event, shared.now())))?;
@@ -225,7 +177,7 @@ pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), NicError> {
                 Event::Sent(token, sent, stamp) => probe_loop.left(&mut nic, token, sent, stamp, at)?,
                 Event::Received(received) => probe_loop.received(&mut nic, &received, at)?,
                 Event::Acknowledged(id, ok) => {
-                    let posted = probe_loop.calls.completed(&mut NicPairs(&mut nic), id, ok);
+                    let posted = probe_loop.connections.completed(&mut *nic, id, ok);
                     if let Some(posted) = posted.filter(|_| ok) {
                         let id = ProbeId { session: posted.key.0, sequence: posted.sequence };
                         shared.agent().acknowledged(id, posted.at, at, shared.now());
@@ -262,7 +214,7 @@ impl ProbeLoop<'_> {
         let to = Destination { ip, qpn, qkey, flow: flow(probe.path.into()), dscp: probe.dscp };
         if probe.carrier != Carrier::Ud {
             let key = (probe.id.session, probe.path);
-            let next = self.calls.probe(&mut NicPairs(nic), probe.carrier, key, &probe.message, probe.len, now)?;
+            let next = self.connections.probe(nic, probe.carrier, key, &probe.message, probe.len, now)?;
             match next {
                 Posting::Posted | Posting::Waiting => {}
                 Posting::Full => self.shared.agent().unsendable(probe.id, now),
@@ -329,7 +281,7 @@ impl ProbeLoop<'_> {
         if message.kind == Kind::Connect {
             let admitted = self.shared.agent().connect(arrived, source, datagram);
             let Some((answer, prober)) = admitted else { return Ok(()) };
-            let accept = self.calls.serve(&mut NicPairs(nic), message, datagram, prober, (CONNECTION_TIMEOUT, 0))?;
+            let accept = self.connections.serve(nic, message, datagram, prober, (CONNECTION_TIMEOUT, 0))?;
             if let Some(accept) = accept {
                 self.post(nic, Leaving::Report, &destination(&answer), &accept, CONNECT_LEN)?;
             }
@@ -343,7 +295,7 @@ impl ProbeLoop<'_> {
         let Some(target) = target else { return Ok(()) };
         let session = message.session;
         let key = (session, message.path);
-        for sequence in self.calls.accepted(&mut NicPairs(nic), key, datagram, target, path)? {
+        for sequence in self.connections.accepted(nic, key, datagram, target, path)? {
             let waiting = self.shared.agent().waiting(ProbeId { session, sequence });
             if let Some(probe) = waiting.filter(|probe| probe.path == message.path) {
                 self.send(nic, &probe, self.shared.now())?;

@@ -93,8 +93,8 @@ impl Control {
         }
     }
 
-    /// Receives the peer's next line like [`Control::receive_line`], but without a timeout for its start. Returns `None` if the
-    /// peer closed the connection.
+    /// Receives the peer's next line like [`Control::receive_line`], but without a timeout for its start. Returns
+    /// `None` if the peer closed the connection.
     pub(super) fn hear_whenever(&mut self) -> Result<Option<String>, RawError> {
         let failed = |error| RawError::Connection { peer: self.peer, error };
         self.reader.get_ref().set_read_timeout(None).map_err(failed)?;

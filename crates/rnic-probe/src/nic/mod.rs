@@ -8,9 +8,10 @@
 //! # Unsafe code
 //!
 //! This module has the only `unsafe` code of the crate: it calls functions of C
-//! ([decision 29](../../../docs/adr/0029-a-nic-at-run-time.md)). It relies on the contract of libibverbs: the functions have the types of the header `infiniband/verbs.h` of rdma-core; an object stays valid
-//! until it is destroyed here; a completed work request does not touch its memory any more. Memory that the NIC may
-//! write at any time is read and written through raw pointers only.
+//! ([decision 29](../../../../docs/adr/0029-a-nic-at-run-time.md)). It relies on the contract of libibverbs: the
+//! functions have the types of the header `infiniband/verbs.h` of rdma-core; an object stays valid until it is
+//! destroyed here; a completed work request does not touch its memory any more. Memory that the NIC may write at any
+//! time is read and written through raw pointers only.
 
 #![allow(unsafe_code)]
 
@@ -20,14 +21,16 @@ mod memory;
 mod pairs;
 mod stamps;
 
+use crate::connections::{self, CONNECTED, PROBES};
 use find::{Found, find, gid};
 use library::Functions;
 use memory::Memory;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+pub use pairs::Pair;
+use pairs::RECEIVES as SHARED_RECEIVES;
 use pairs::Reliable;
-pub use pairs::{POSTED, Pair, Peer, SLOTS};
 use rnic_cabi::verbs::*;
 pub use stamps::{StampClock, Stamps};
 use std::collections::BTreeMap;
@@ -54,7 +57,7 @@ const HANDLES: usize = 16_384;
 const SEND: u64 = 1 << 32;
 
 /// Maximum number of completions that wait to be polled.
-const COMPLETIONS: usize = RECEIVES + SENDS + pairs::RECEIVES + SLOTS;
+const COMPLETIONS: usize = RECEIVES + SENDS + SHARED_RECEIVES + PROBES;
 
 /// The reason why there is no NIC, or why it failed.
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +115,7 @@ pub enum Event {
     Sent(u64, bool, Option<u64>),
     /// A datagram was received.
     Received(Received),
-    /// The message with this identifier ([`Nic::post`]) was acknowledged; `false`: it was not, and its queue pair has
+    /// The message with this identifier was acknowledged; `false`: it was not, and its queue pair has
     /// failed.
     Acknowledged(u64, bool),
 }
@@ -121,6 +124,11 @@ pub enum Event {
 /// that does not use the flow label, such as `rdma_rxe`, has one port for all.
 pub const fn source_port(flow: u32) -> u16 {
     (((flow & 0x3fff) ^ ((flow & 0xf_c000) >> 14)) | 0xc000) as u16
+}
+
+/// The flow label of a path. Drivers do not derive a source port from flow label 0.
+pub const fn flow(path: u32) -> u32 {
+    path + 1
 }
 
 /// Objects of libibverbs, destroyed in reverse order of their creation.
@@ -482,12 +490,12 @@ impl Nic {
 
     fn completed(&mut self, wc: &ibv_wc, stamp: Option<u64>, report: &mut impl FnMut(Event)) -> Result<(), NicError> {
         let slot = (wc.wr_id & 0xffff_ffff) as usize;
-        if wc.wr_id & pairs::RECEIVE != 0 {
+        if wc.wr_id & connections::RECEIVE != 0 {
             let posted = self.objects.reliable.as_ref().map(|own| own.receive_into(self.objects.context, slot));
             let refused = posted.filter(|error| *error != 0);
             return refused.map_or(Ok(()), |error| Err(self.failed("cannot post a receive", error)));
         }
-        if wc.wr_id & POSTED != 0 {
+        if wc.wr_id & CONNECTED != 0 {
             report(Event::Acknowledged(wc.wr_id, wc.status == IBV_WC_SUCCESS));
             return Ok(());
         }

@@ -1,30 +1,29 @@
 //! Reliable queue pairs (RC) of a NIC, for probes that the peer's NIC acknowledges without its software.
 
+use super::flow;
 use super::library::Functions;
 use super::memory::Memory;
 use super::{MAX_DATAGRAM, Nic, NicError, Objects, find};
+use crate::connections::{PROBES, PairInfo, QueuePairs, RECEIVE};
+use crate::message::MESSAGE_LEN;
 use nix::errno::Errno;
 use rnic_cabi::verbs::*;
+use rnic_endpoint::DatagramAddress;
+use rnic_transport::Time;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ptr::null_mut;
 use std::time::Duration;
 
-/// Number of slots for messages that have been posted and are not acknowledged.
-pub const SLOTS: usize = 1_024;
 /// Number of receives for all queue pairs together.
 pub(super) const RECEIVES: usize = 256;
-/// Bit in the identifier of a work request that marks a receive of these queue pairs.
-pub(super) const RECEIVE: u64 = 1 << 57;
-/// Bit that the identifier of every posted message must have.
-pub const POSTED: u64 = 1 << 56;
 /// Maximum number of messages of a queue pair that are not acknowledged.
 const IN_FLIGHT: u32 = 128;
 /// Payload bytes of a packet: 1,024, or less if the port has less. Both sides must agree, and Ethernet of 1,500 bytes
 /// allows no more.
 const MTU: usize = 1_024;
 
-/// A queue pair of a [`Nic`], from [`Nic::open_pair`].
+/// A queue pair of a [`Nic`], from [`QueuePairs::open`].
 #[derive(Debug)]
 pub struct Pair {
     qpn: u32,
@@ -32,31 +31,19 @@ pub struct Pair {
     flow: u32,
 }
 
-impl Pair {
-    /// Queue pair number.
-    pub fn qpn(&self) -> u32 {
-        self.qpn
-    }
-
-    /// First PSN.
-    pub fn psn(&self) -> u32 {
-        self.psn
-    }
-}
-
 /// Address of a peer's queue pair, and attributes of the packets to it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peer {
+#[derive(Clone, Copy)]
+struct Peer {
     /// IP address, of the same family as that of the NIC.
-    pub ip: IpAddr,
+    ip: IpAddr,
     /// Queue pair number.
-    pub qpn: u32,
+    qpn: u32,
     /// First PSN.
-    pub psn: u32,
+    psn: u32,
     /// Differentiated services code point, 0 to 63.
-    pub dscp: u8,
+    dscp: u8,
     /// Time without an acknowledgement after which the queue pair fails, roughly.
-    pub ack_timeout: Duration,
+    ack_timeout: Duration,
 }
 
 /// Objects that all reliable queue pairs share.
@@ -78,7 +65,7 @@ impl Reliable {
     /// The protection domain exists, and the caller calls [`Reliable::destroy`] before it goes.
     unsafe fn new(f: &Functions, pd: *mut ibv_pd, device: &str) -> Result<Reliable, NicError> {
         let failed = |doing| NicError::Failed { device: device.to_string(), doing, error: Errno::last() };
-        let len = (RECEIVES + SLOTS) * MAX_DATAGRAM;
+        let len = (RECEIVES + PROBES) * MAX_DATAGRAM;
         let (Some(memory), Some(scratch)) = (Memory::new(len), Memory::new(MAX_DATAGRAM)) else {
             return Err(NicError::Absent("there is no memory for the NIC's buffers".to_string()));
         };
@@ -107,7 +94,7 @@ impl Reliable {
     /// Destroys the queue pairs and what they share.
     ///
     /// # Safety
-    /// Objects that exist are those that [`Reliable::new`] and [`Nic::open_pair`] have made.
+    /// Objects that exist are those that [`Reliable::new`] and [`QueuePairs::open`] have made.
     pub(super) unsafe fn destroy(self, f: &Functions) {
         // SAFETY: by the caller; each object is destroyed once, and after the objects that use it. The memory is freed
         // afterwards.
@@ -171,7 +158,7 @@ impl Nic {
     ///
     /// # Errors
     /// If the NIC fails.
-    pub fn open_pair(&mut self, flow: u32, psn: u32) -> Result<Option<Pair>, NicError> {
+    fn open_pair(&mut self, flow: u32, psn: u32) -> Result<Option<Pair>, NicError> {
         self.reliable()?;
         let (port, functions) = (self.port, self.objects.functions);
         let Objects { pd, cq, reliable: Some(reliable), .. } = &mut self.objects else { return Ok(None) };
@@ -205,7 +192,7 @@ impl Nic {
     }
 
     /// Destroys a queue pair. Its messages that are not acknowledged may complete nevertheless.
-    pub fn close_pair(&mut self, pair: Pair) {
+    fn close_pair(&mut self, pair: Pair) {
         let Objects { functions, reliable: Some(reliable), .. } = &mut self.objects else { return };
         if let Some(qp) = reliable.pairs.remove(&pair.qpn) {
             // SAFETY: the queue pair exists, and is not used afterwards.
@@ -215,7 +202,7 @@ impl Nic {
 
     /// Connects a queue pair with that of a peer. `false` if the driver does not accept the peer, or finds no
     /// link-layer address for it.
-    pub fn connect_pair(&mut self, pair: &Pair, peer: &Peer) -> bool {
+    fn connect_pair(&mut self, pair: &Pair, peer: &Peer) -> bool {
         if peer.ip.is_ipv4() != self.local.is_ipv4() {
             return false;
         }
@@ -263,23 +250,23 @@ impl Nic {
     ///
     /// # Errors
     /// If the NIC fails.
-    pub fn writable(&mut self) -> Result<(u64, u32), NicError> {
+    fn writable(&mut self) -> Result<(u64, u32), NicError> {
         self.reliable()?;
         let Some(reliable) = &self.objects.reliable else { return Ok((0, 0)) };
         // SAFETY: the region exists.
         Ok((reliable.scratch.address(0), unsafe { (*reliable.writable).rkey }))
     }
 
-    /// Posts a message of `len` bytes, at most [`MAX_DATAGRAM`]: `bytes`, and zeros behind them. It is an RDMA Write to
+    /// Posts a message of `len` bytes, at most [`MAX_DATAGRAM`]: `bytes`, and zeros after them. It is an RDMA Write to
     /// an address with a remote key, or a Send. `id` is that of [`Event::Acknowledged`](super::Event::Acknowledged),
-    /// and has the bit [`POSTED`]; the memory of `slot`, below [`SLOTS`], is in use until then. `false`: the queue pair
-    /// takes no more.
-    pub fn post(
-        &mut self, pair: &Pair, id: u64, slot: usize, write: Option<(u64, u32)>, bytes: &[u8], len: usize,
+    /// and has the bit [`CONNECTED`](crate::connections::CONNECTED). The memory of `slot`, below [`PROBES`], is in use
+    /// until then. `false`: the queue pair takes no more.
+    fn post_message(
+        &self, pair: &Pair, id: u64, slot: usize, write: Option<(u64, u32)>, bytes: &[u8], len: usize,
     ) -> bool {
         let Objects { context, reliable: Some(reliable), .. } = &self.objects else { return false };
         let Some(qp) = reliable.pairs.get(&pair.qpn) else { return false };
-        if len > MAX_DATAGRAM || bytes.len() > len || slot >= SLOTS {
+        if len > MAX_DATAGRAM || bytes.len() > len || slot >= PROBES {
             return false;
         }
         let at = (RECEIVES + slot) * MAX_DATAGRAM;
@@ -301,6 +288,44 @@ impl Nic {
             let mut bad = null_mut();
             (**context).ops.post_send.is_some_and(|post| post(*qp, &raw mut request, &raw mut bad) == 0)
         }
+    }
+}
+
+impl QueuePairs for Nic {
+    type Pair = Pair;
+    type Error = NicError;
+
+    fn open(&mut self, path: u16) -> Result<Option<Pair>, NicError> {
+        let psn = crate::random().map_or(0, u32::from_ne_bytes);
+        self.open_pair(flow(path.into()), psn)
+    }
+
+    fn close(&mut self, pair: Pair) {
+        self.close_pair(pair);
+    }
+
+    /// The driver may derive another source port from the flow label than Linux, so the port is unknown.
+    fn info(&self, pair: &Pair) -> PairInfo {
+        PairInfo { qpn: pair.qpn, psn: pair.psn, source_port: None }
+    }
+
+    fn writable_memory(&mut self) -> Result<(u64, u32), NicError> {
+        self.writable()
+    }
+
+    fn connect(
+        &mut self, pair: &mut Pair, peer: &PairInfo, at: DatagramAddress, (timeout, dscp): (Time, u8),
+    ) -> Result<bool, NicError> {
+        let ack_timeout = Duration::from_nanos(timeout.as_ps() / 1_000);
+        let (ip, qpn, psn) = (at.addr.ip(), peer.qpn, peer.psn);
+        Ok(self.connect_pair(pair, &Peer { ip, qpn, psn, dscp, ack_timeout }))
+    }
+
+    fn post(
+        &mut self, pair: &Pair, wr_id: u64, slot: usize, write: Option<(u64, u32)>, message: &[u8; MESSAGE_LEN],
+        len: usize,
+    ) -> Result<bool, NicError> {
+        Ok(self.post_message(pair, wr_id, slot, write, message, len))
     }
 }
 
