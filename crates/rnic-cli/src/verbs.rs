@@ -2,8 +2,8 @@
 //! rnic.
 
 use clap::{Args, Subcommand};
+use rnic_endpoint::port::shared_address::Standby;
 use rnic_ibverbs::environment::{Environment, TraceTo};
-use rnic_ibverbs::keeper::Keeper;
 use rnic_ibverbs::{files, hosts, library};
 use rnic_simulator::error::CliError;
 use rnic_simulator::output::print;
@@ -162,19 +162,19 @@ fn install(dir: &Path) -> Result<(), CliError> {
 /// Keeps the connections of programs, in one thread for each address, until this process is ended.
 fn keep() -> Result<(), CliError> {
     let environment = Environment::get().as_ref().map_err(|error| CliError::Input(error.clone()))?;
-    let mut keepers = Vec::new();
+    let mut standbys = Vec::new();
     for address in hosts::addresses(environment).map_err(CliError::Input)? {
-        let keeper =
-            Keeper::open(address.ip).map_err(|why| CliError::Failed(vec![format!("{}: {why}", address.ip)]))?;
+        let standby =
+            Standby::open(address.ip).map_err(|why| CliError::Failed(vec![format!("{}: {why}", address.ip)]))?;
         print_line(&format!("keeps the connections of programs at {}", address.ip))?;
-        keepers.push(keeper);
+        standbys.push(standby);
     }
-    let watch = |mut keeper: Keeper| -> io::Result<()> {
+    let watch = |mut standby: Standby| -> io::Result<()> {
         loop {
-            keeper.watch(Duration::from_secs(60))?;
+            standby.watch(Duration::from_secs(60))?;
         }
     };
-    let threads: Vec<_> = keepers.into_iter().map(|keeper| std::thread::spawn(move || watch(keeper))).collect();
+    let threads: Vec<_> = standbys.into_iter().map(|standby| std::thread::spawn(move || watch(standby))).collect();
     for thread in threads {
         if let Ok(Err(error)) = thread.join() {
             return Err(failed("waiting for programs".into())(error));

@@ -126,8 +126,8 @@ fn a_connection_is_set_up_and_ends() {
     assert_eq!(net.take(0), [Event::Disconnected { token: 1, connection: a, silent: false }]);
     assert_eq!(net.take(1), [Event::Disconnected { token: 2, connection: b, silent: false }]);
     assert_eq!(net.sides[0].disconnect(net.now, a), Err(ManagerError::State(a)));
-    assert!(matches!(net.expect(0), Event::Rested { token: 1, .. }));
-    assert!(matches!(net.expect(1), Event::Rested { token: 2, .. }));
+    assert!(matches!(net.expect(0), Event::TimewaitExit { token: 1, .. }));
+    assert!(matches!(net.expect(1), Event::TimewaitExit { token: 2, .. }));
     assert!(net.sides.iter().all(Manager::is_empty));
     assert_eq!(net.now, Time::from_ms(2_000));
 }

@@ -20,6 +20,7 @@ mod order;
 mod ready;
 mod reset;
 mod security;
+mod shared_address;
 mod shards;
 mod survival;
 mod udp;

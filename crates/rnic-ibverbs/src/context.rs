@@ -8,14 +8,16 @@ use crate::entry::{Unacknowledged, entry, lock, object, set_errno, status};
 use crate::environment::Environment;
 use crate::hosts::HostAddress;
 use crate::manager::Mads;
-use crate::port::{CaptureFile, CapturePort, Claims, Ledger, MadPort, MadSender, SLOTS, SharedPort, begin};
 use crate::progress::Progress;
 use crate::{cq, cq_ex, post, qp, query, srq, trace, window};
 use libc::c_int;
 use rnic_endpoint::idle::IdleConfig;
-use rnic_endpoint::port::{Faults, FaultyPort, Port};
+use rnic_endpoint::port::shared_address::{
+    Claims, ConnectionList, MadPort, MadSender, SLOTS, SharedAddressPort, TakeoverReport, observe_takeovers,
+};
+use rnic_endpoint::port::{CaptureFile, CapturePort, Faults, FaultyPort, Port};
 use rnic_endpoint::{Acknowledge, Clock, Config, DeviceClock, Mode, Security, Time, TimeSource};
-use rnic_verbs::{Completion, CqId, Event, Notify, Qpn, Shard, SrqId, Status, VerbsError};
+use rnic_verbs::{Completion, CqId, Event, Notify, Qpn, SrqId, Status, VerbsError};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::net::IpAddr;
@@ -228,7 +230,7 @@ fn capture() -> Result<Option<CaptureFile>, String> {
     static FILE: OnceLock<Result<Option<CaptureFile>, String>> = OnceLock::new();
     let begin = || match &Environment::get().as_ref().map_err(Clone::clone)?.pcap {
         None => Ok(None),
-        Some(path) => begin(path).map(Some).map_err(|why| format!("RNIC_PCAP: cannot write {}: {why}", path.display())),
+        Some(path) => CaptureFile::create(path).map(Some).map_err(|why| format!("RNIC_PCAP: cannot write {}: {why}", path.display())),
     };
     FILE.get_or_init(begin).clone()
 }
@@ -246,16 +248,24 @@ fn open(address: &HostAddress) -> Result<rnic_endpoint::Device, (c_int, String)>
     fn other(error: impl ToString) -> (c_int, String) {
         (libc::EIO, error.to_string())
     }
-    let port = SharedPort::open(address.ip).map_err(|error| (error.number(), error.to_string()))?;
+    observe_takeovers(trace_takeover);
+    let port = SharedAddressPort::open(address.ip).map_err(|error| (error.errno(), error.to_string()))?;
     let mut config = Config { mode: Mode::Polled, idle: idle(), security: Security::None, ..Config::default() };
     // The program's next poll sends the ACKs, and the reply to a message leaves before them. If there is no poll, the
     // library's thread sends them ([`crate::progress`]).
     config.acknowledge = Acknowledge::WithNextPoll;
     config.verbs.late_memory_checks = true;
-    config.verbs.shard = Shard { index: port.slot(), count: SLOTS };
-    let config = config.fitted_to(port.own()).map_err(other)?;
-    let slot = port.slot();
+    config.verbs.shard = port.shard();
+    let config = config.fitted_to(port.udp()).map_err(other)?;
+    let slot = port.shard().index;
     rnic_endpoint::Device::on_port(as_the_environment_says(port, slot).map_err(other)?, config).map_err(other)
+}
+
+fn trace_takeover(report: TakeoverReport) {
+    let TakeoverReport { ip, connections, unanswered } = report;
+    trace::line(format_args!(
+        "a process on {ip} has gone: {connections} connections were ended, {unanswered} of them without a response"
+    ));
 }
 
 /// A port with the faults and the capture that the environment asks for. Ports with another `lane` lose other packets.
@@ -275,15 +285,15 @@ fn as_the_environment_says(port: impl Port + 'static, lane: u32) -> Result<Box<d
 impl ContextState {
     /// Opens queue pair 1 of the device for the communication manager of this process.
     pub(crate) fn open_manager(&self) -> Result<Mads, String> {
-        let sender = MadSender::open(self.address.ip, capture()?)?;
+        let sender = MadSender::open(self.address.ip, capture()?).map_err(|error| error.to_string())?;
         let claims = Arc::<Claims>::default();
         // Without files in memory, peers depend on probes.
-        let ledger = Ledger::create().ok().map(Arc::new);
-        let port = MadPort::open(self.address.ip, sender.mark(), claims.clone(), ledger.clone());
+        let list = ConnectionList::create().ok().map(Arc::new);
+        let port = MadPort::open(self.address.ip, sender.manager_id(), claims.clone(), list.clone());
         let port = port.map_err(|error| error.to_string())?;
-        // The faults of the manager are others than those of the device, which has the lane of its slot.
+        // The manager and the device lose different packets: the device has the lane of its slot.
         let receiver = as_the_environment_says(port, SLOTS / 2)?;
-        Ok(Mads::new(sender, receiver, claims, ledger))
+        Ok(Mads::new(sender, receiver, claims, list))
     }
 }
 

@@ -33,7 +33,7 @@ impl HostAddress {
 
 /// Whether programs of this user share the device of the address `ip`, so that others can join them.
 pub fn is_shared(ip: IpAddr) -> bool {
-    crate::port::is_shared(ip)
+    rnic_endpoint::port::shared_address::has_broker(ip)
 }
 
 /// The addresses that are devices, in the order of the devices: by default first those by which other hosts reach this

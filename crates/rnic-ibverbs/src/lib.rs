@@ -12,14 +12,12 @@
 //! | [`files`] | files in `/dev` and `/sys`, for programs that look for devices there |
 //! | `entry`, `trace` | what each exported function begins with: panics, errors, trace |
 //! | `progress` | who moves packets: the program while it polls, or a thread |
-//! | `port` | many processes on one address; captures |
 //! | `devices`, `context` | the list of devices; an opened device and its asynchronous events |
 //! | `query` | attributes of a device and its port, GIDs |
 //! | `domain`, `window`, `ah` | protection domains and memory regions; memory windows; address handles |
 //! | `channel`, `cq`, `cq_ex` | completion channels and queues, extended completion queues |
 //! | `qp`, `states`, `srq` | queue pairs, the masks of their attributes, shared receive queues |
 //! | `post`, `qp_ex` | work requests; those of extended queue pairs (`ibv_wr_*`) |
-//! | [`keeper`] | a process that tells the peers of programs that are killed, if no other program is left |
 //! | `manager` | what rnic's librdmacm gets from this library: queue pair 1, the trace |
 //! | `names`, `absent` | names and rates; functions of which only the symbol exists |
 //!
@@ -49,11 +47,9 @@ mod entry;
 pub mod environment;
 pub mod files;
 pub mod hosts;
-pub mod keeper;
 pub mod library;
 mod manager;
 mod names;
-mod port;
 mod post;
 mod progress;
 mod qp;

@@ -1,16 +1,16 @@
 //! What rnic's librdmacm gets from this library: queue pair 1 of a device, and the trace. These functions belong to no
-//! public interface; their version (`RNIC_3`) changes with them.
+//! public interface; their version (`RNIC_4`) changes with them.
 
 use crate::abi::{ibv_context, ibv_device, ibv_gid};
 use crate::context::{self, gid, ip};
 use crate::devices::Device;
 use crate::entry::{entry, lock, object, status};
-use crate::port::{Claims, Ledger, MadSender};
 use crate::trace;
 use libc::{c_char, c_int};
 use rnic_cm::message::MadBytes;
-use rnic_cm::{ledger, packet};
+use rnic_cm::{connection_list, packet};
 use rnic_endpoint::Time;
+use rnic_endpoint::port::shared_address::{ClaimError, Claims, ConnectionList, MadSender};
 use rnic_endpoint::port::{Interest, Port};
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex};
@@ -22,15 +22,15 @@ pub struct Mads {
     receiver: Mutex<Box<dyn Port>>,
     waker: Waker,
     claims: Arc<Claims>,
-    ledger: Option<Arc<Ledger>>,
+    list: Option<Arc<ConnectionList>>,
 }
 
 impl Mads {
     pub(crate) fn new(
-        sender: MadSender, receiver: Box<dyn Port>, claims: Arc<Claims>, ledger: Option<Arc<Ledger>>,
+        sender: MadSender, receiver: Box<dyn Port>, claims: Arc<Claims>, list: Option<Arc<ConnectionList>>,
     ) -> Mads {
         let waker = receiver.waker();
-        Mads { sender: Mutex::new(sender), waker, receiver: Mutex::new(receiver), claims, ledger }
+        Mads { sender: Mutex::new(sender), waker, receiver: Mutex::new(receiver), claims, list }
     }
 
     /// The next MAD and its sender; waits for it once, at most for this time.
@@ -53,6 +53,14 @@ impl Mads {
     }
 }
 
+fn claim_errno(error: ClaimError) -> c_int {
+    match error {
+        ClaimError::InUse => libc::EADDRINUSE,
+        ClaimError::NoResponse => libc::ETIMEDOUT,
+        ClaimError::NotClaimed => libc::EINVAL,
+    }
+}
+
 /// The address of a device.
 ///
 /// # Safety
@@ -63,12 +71,13 @@ pub unsafe extern "C" fn rnic_device_gid(device: *mut ibv_device, out: *mut ibv_
     unsafe { out.write(gid(Device::of(device).address.ip)) };
 }
 
-/// Opens queue pair 1 of a device, for good. `mark` becomes the lower half of the communication IDs.
+/// Opens queue pair 1 of a device until the process ends. Writes the manager ID, the lower half of the communication
+/// IDs, to `id`.
 ///
 /// # Safety
-/// The context is one of this library that is never closed, and `mark` is valid.
+/// The context is one of this library that is never closed, and `id` is valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rnic_mads_open(context: *mut ibv_context, mark: *mut u16) -> *mut Mads {
+pub unsafe extern "C" fn rnic_mads_open(context: *mut ibv_context, id: *mut u16) -> *mut Mads {
     object(|| {
         // SAFETY: the caller's promise.
         let state = unsafe { context::state(context) };
@@ -77,7 +86,7 @@ pub unsafe extern "C" fn rnic_mads_open(context: *mut ibv_context, mark: *mut u1
             libc::EADDRNOTAVAIL
         })?;
         // SAFETY: the caller's promise.
-        unsafe { mark.write(lock(&mads.sender).mark()) };
+        unsafe { id.write(lock(&mads.sender).manager_id()) };
         Ok(Box::into_raw(Box::new(mads)))
     })
 }
@@ -98,19 +107,21 @@ pub unsafe extern "C" fn rnic_mads_send(mads: *const Mads, peer: *const ibv_gid,
     })
 }
 
-/// Writes a slot of the manager's ledger, from which another process ends the connections if this one is killed.
+/// Writes a slot of the manager's connection list, by which another process ends the connections if this one is killed.
 ///
 /// # Safety
 /// As [`rnic_mads_send`], and `entry` is valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rnic_mads_ledger(mads: *const Mads, slot: u32, entry: *const [u8; ledger::LEN]) {
+pub unsafe extern "C" fn rnic_mads_list_connection(
+    mads: *const Mads, slot: u32, entry: *const [u8; connection_list::ENTRY_LEN],
+) {
     crate::entry::entry((), || {
         // SAFETY: the caller's promise.
         let (mads, entry) = unsafe { (&*mads, &*entry) };
-        if let Some(ledger) = &mads.ledger
-            && let Err(error) = ledger.write(slot, entry)
+        if let Some(list) = &mads.list
+            && let Err(error) = list.write(slot, entry)
         {
-            trace::line(format_args!("a connection is not in the ledger, so that only probes tell its end: {error}"));
+            trace::line(format_args!("a connection is not in the connection list, so that its peer depends on probes: {error}"));
         }
     });
 }
@@ -160,7 +171,7 @@ pub unsafe extern "C" fn rnic_mads_claim(mads: *const Mads, service: u64, shared
     status(|| {
         // SAFETY: the caller's promise.
         let mads = unsafe { &*mads };
-        mads.claims.claim(service, shared != 0, &mads.waker)
+        mads.claims.claim(service, shared != 0, &mads.waker).map_err(claim_errno)
     })
 }
 
@@ -173,7 +184,7 @@ pub unsafe extern "C" fn rnic_mads_listen(mads: *const Mads, service: u64) -> c_
     status(|| {
         // SAFETY: the caller's promise.
         let mads = unsafe { &*mads };
-        mads.claims.listen(service, &mads.waker)
+        mads.claims.listen(service, &mads.waker).map_err(claim_errno)
     })
 }
 

@@ -15,7 +15,7 @@ fn exports(library: &Path) -> Option<BTreeSet<String>> {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let [.., section, symbol] = fields[..] else { return None };
         // The functions between the two libraries of rnic are nobody else's.
-        let is_public = symbol.contains('@') && !symbol.ends_with("@RNIC_3");
+        let is_public = symbol.contains('@') && !symbol.ends_with("@RNIC_4");
         (section != "UND" && is_public).then(|| symbol.to_string())
     });
     Some(symbols.collect())

@@ -120,7 +120,7 @@ pub(crate) fn deliver(device: &'static Device, event: Event) -> Option<u32> {
         | Event::Rejected { token, .. }
         | Event::Unreachable { token, .. }
         | Event::Disconnected { token, .. }
-        | Event::Rested { token, .. }
+        | Event::TimewaitExit { token, .. }
         | Event::ServiceReply { token, .. } => *token,
     };
     match lock(&REGISTRY).ids.get(&token) {

@@ -123,8 +123,8 @@ fn open((ip, device): (IpAddr, *mut ibv_device)) -> Result<&'static Device, c_in
         check(ibv_query_device(context, &mut about))?;
         let mut port = ibv_port_attr::default();
         check(ibv_query_port(context, 1, &mut port))?;
-        let mut mark = 0;
-        let mads = made(rnic_mads_open(context, &mut mark))?;
+        let mut manager_id = 0;
+        let mads = made(rnic_mads_open(context, &mut manager_id))?;
         Device {
             context,
             ip,
@@ -132,7 +132,7 @@ fn open((ip, device): (IpAddr, *mut ibv_device)) -> Result<&'static Device, c_in
             mtu: port.active_mtu as u8,
             max_reads: about.max_qp_rd_atom.clamp(0, 254) as u8,
             max_requests: about.max_qp_wr.clamp(16, 0xfffe) as u16,
-            manager: Mutex::new(Manager::new(ip, mark, Limits::default(), seed()?)),
+            manager: Mutex::new(Manager::new(ip, manager_id, Limits::default(), seed()?)),
             mads,
             pd: OnceLock::new(),
             process: std::process::id(),
@@ -188,9 +188,9 @@ impl Device {
     }
 
     fn flush(&'static self, manager: &mut Manager) {
-        while let Some((slot, entry)) = manager.poll_ledger() {
+        while let Some((slot, entry)) = manager.poll_connection_list() {
             // SAFETY: all pointers are valid.
-            unsafe { rnic_mads_ledger(self.mads, slot, &entry) };
+            unsafe { rnic_mads_list_connection(self.mads, slot, &entry) };
         }
         while let Some(message) = manager.poll_transmit() {
             let peer = ibv_gid { raw: ip::gid(message.peer) };

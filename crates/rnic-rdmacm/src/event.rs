@@ -135,7 +135,7 @@ pub(crate) unsafe fn translate(owner: *mut Id, what: What) -> Option<*mut rdma_c
         Event::Disconnected { silent, .. } => {
             About::new(RDMA_CM_EVENT_DISCONNECTED, if silent { -libc::ETIMEDOUT } else { 0 })
         }
-        Event::Rested { .. } => {
+        Event::TimewaitExit { .. } => {
             lock(&state.inner).connection = None;
             About::new(RDMA_CM_EVENT_TIMEWAIT_EXIT, 0)
         }

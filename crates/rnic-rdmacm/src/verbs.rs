@@ -3,7 +3,7 @@
 use libc::{c_char, c_int, c_uint, c_void};
 use rnic_cabi::cma::*;
 use rnic_cabi::verbs::*;
-use rnic_cm::ledger;
+use rnic_cm::connection_list;
 use rnic_cm::message::MadBytes;
 use std::ffi::CString;
 use std::fmt::Arguments;
@@ -43,12 +43,14 @@ unsafe extern "C" {
     pub(crate) fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int;
 
     pub(crate) fn rnic_device_gid(device: *mut ibv_device, out: *mut ibv_gid);
-    pub(crate) fn rnic_mads_open(context: *mut ibv_context, mark: *mut u16) -> *mut Mads;
+    pub(crate) fn rnic_mads_open(context: *mut ibv_context, id: *mut u16) -> *mut Mads;
     pub(crate) fn rnic_mads_send(mads: *const Mads, peer: *const ibv_gid, mad: *const MadBytes) -> c_int;
     pub(crate) fn rnic_mads_receive(mads: *const Mads, timeout: u64, peer: *mut ibv_gid, mad: *mut MadBytes) -> c_int;
     pub(crate) fn rnic_mads_wake(mads: *const Mads);
     pub(crate) fn rnic_mads_claim(mads: *const Mads, service: u64, shared: c_int) -> c_int;
-    pub(crate) fn rnic_mads_ledger(mads: *const Mads, slot: u32, entry: *const [u8; ledger::LEN]);
+    pub(crate) fn rnic_mads_list_connection(
+        mads: *const Mads, slot: u32, entry: *const [u8; connection_list::ENTRY_LEN],
+    );
     pub(crate) fn rnic_mads_listen(mads: *const Mads, service: u64) -> c_int;
     pub(crate) fn rnic_mads_release(mads: *const Mads, service: u64);
     pub(crate) fn rnic_trace(text: *const c_char);

@@ -3,7 +3,7 @@
 
 use crate::common::{await_port, await_text, command, has, start};
 use crate::hosts::{PORT, heard, one_host, two_hosts};
-use rnic_ibverbs::keeper::Keeper;
+use rnic_endpoint::port::shared_address::Standby;
 use rnic_netns::Pair;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -62,17 +62,17 @@ fn a_broker_without_connections_tells_the_peers() {
 
 /// The only program of a host is killed, before which somebody keeps its connections.
 #[test]
-fn a_keeper_tells_the_peers_of_the_last_program() {
+fn a_standby_tells_the_peers_of_the_last_program() {
     two_hosts(|a, b| {
         let (joined, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let server = a.serve(PORT, 4);
         std::thread::scope(|scope| {
-            let keeper = scope.spawn(|| {
+            let standby = scope.spawn(|| {
                 b.namespace.run(|| {
-                    let mut keeper = Keeper::open(Pair::B4).unwrap();
+                    let mut standby = Standby::open(Pair::B4).unwrap();
                     while !ended.load(Ordering::Relaxed) {
-                        keeper.watch(Duration::from_millis(10)).unwrap();
-                        joined.store(keeper.has_joined(), Ordering::Relaxed);
+                        standby.watch(Duration::from_millis(10)).unwrap();
+                        joined.store(standby.has_joined(), Ordering::Relaxed);
                     }
                 });
             });
@@ -83,7 +83,7 @@ fn a_keeper_tells_the_peers_of_the_last_program() {
                 while !joined.load(Ordering::Relaxed) && begin.elapsed() < Duration::from_secs(60) {
                     std::thread::sleep(Duration::from_millis(5));
                 }
-                // It has got the ledger together with the permission to join, or just after it.
+                // It has received the connection list together with the permission to join, or just after it.
                 std::thread::sleep(Duration::from_millis(200));
                 client.kill();
                 while joined.load(Ordering::Relaxed) && begin.elapsed() < Duration::from_secs(60) {
@@ -92,7 +92,7 @@ fn a_keeper_tells_the_peers_of_the_last_program() {
             }
             heard(server, 4);
             ended.store(true, Ordering::Relaxed);
-            keeper.join().unwrap();
+            standby.join().unwrap();
         });
     });
 }

@@ -9,7 +9,7 @@ use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, sendmsg, socket,
 };
 use rnic_cm::ip::{self, IpHeader};
-use rnic_cm::ledger::{Entry, LEN, MAX};
+use rnic_cm::connection_list::{ENTRY_LEN, Entry, MAX_CONNECTIONS};
 use rnic_cm::message::{MadBytes, Path, Request};
 use rnic_cm::{Message, Parsed, packet};
 use rnic_netns::Pair;
@@ -39,7 +39,7 @@ fn local() -> IpAddr {
 
 /// A REQ that is right.
 fn request(id: u32, port: u16) -> Message {
-    let mut private = [0; ip::LEN];
+    let mut private = [0; ip::ENTRY_LEN];
     IpHeader { source: SocketAddr::new(local(), 1), destination: local() }.emit(&mut private);
     let request = messages::request(0, &private);
     let path = Path { local_gid: ip::gid(local()), remote_gid: ip::gid(local()), ..request.path };
@@ -84,8 +84,8 @@ fn strangers_messages_change_nothing() {
                     }
                     let mut bytes = packet::emit(&mad, 0, source, local()).unwrap().to_vec();
                     match random.next() % 8 {
-                        0 => bytes.truncate(random.next() as usize % packet::LEN),
-                        1 => bytes[random.next() as usize % packet::LEN] ^= 1,
+                        0 => bytes.truncate(random.next() as usize % packet::ENTRY_LEN),
+                        1 => bytes[random.next() as usize % packet::ENTRY_LEN] ^= 1,
                         _ => {}
                     }
                     sent += u32::from(socket.send_to(&bytes, ("127.0.0.1", 4_791)).is_ok());
@@ -110,11 +110,11 @@ fn broker(ip: &str) -> String {
     names.into_iter().find(is_broker).expect("a broker")
 }
 
-/// The marks of the managers of an address.
+/// The manager IDs of the managers of an address.
 fn managers(broker: &str) -> Vec<u16> {
     let names = std::fs::read_to_string("/proc/thread-self/net/unix").unwrap();
     let names = names.lines().filter_map(|line| line.split_once(&format!("@{broker}/cm/")));
-    names.map(|(_, mark)| mark.parse().unwrap()).collect()
+    names.map(|(_, manager_id)| manager_id.parse().unwrap()).collect()
 }
 
 /// A connection to a broker, as a process of the same user can make it.
@@ -135,18 +135,18 @@ fn send(link: &OwnedFd, message: &[u8], files: &[i32]) {
     let _ = sendmsg::<()>(link.as_raw_fd(), &[IoSlice::new(message)], control, MsgFlags::MSG_NOSIGNAL, None);
 }
 
-/// Introduces itself as a manager: message 5, with the mark.
-fn manager(mark: u16) -> Vec<u8> {
-    [&[5][..], &mark.to_le_bytes()].concat()
+/// Introduces itself as a manager: message 5, with the manager ID.
+fn join_manager(manager_id: u16) -> Vec<u8> {
+    [&[5][..], &manager_id.to_le_bytes()].concat()
 }
 
-/// A forged ledger, with as many entries as the peer shall get DREQs.
-fn forged(mark: u16, peer: IpAddr, count: u32) -> File {
+/// A forged connection list, with as many entries as the peer shall get DREQs.
+fn forged(manager_id: u16, peer: IpAddr, count: u32) -> File {
     let file = File::from(memfd_create(c"forged", MFdFlags::MFD_CLOEXEC).unwrap());
     for at in 0..count {
-        let local_id = (at + 1) << 16 | u32::from(mark);
+        let local_id = (at + 1) << 16 | u32::from(manager_id);
         let entry = Entry { local_id, remote_id: 1, remote_qpn: 2, transaction: 3, peer };
-        file.write_all_at(&entry.bytes(), u64::from(at) * LEN as u64).unwrap();
+        file.write_all_at(&entry.bytes(), u64::from(at) * ENTRY_LEN as u64).unwrap();
     }
     file
 }
@@ -165,8 +165,8 @@ fn hostile_members_end_no_connections_of_others() {
         let files = || std::fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap().count();
         let before = files();
         let name = a.namespace.run(|| broker(&a.address));
-        let marks = a.namespace.run(|| managers(&name));
-        assert_eq!(marks.len(), 2, "{marks:?}");
+        let managers = a.namespace.run(|| managers(&name));
+        assert_eq!(managers.len(), 2, "{managers:?}");
         let peer = Pair::B4;
         a.namespace.run(|| {
             let mut random = Random(0xf00d);
@@ -175,16 +175,16 @@ fn hostile_members_end_no_connections_of_others() {
             for turn in 0..600_u32 {
                 let link = join(&name);
                 match turn % 6 {
-                    // The mark of a manager that exists, with a forged ledger.
+                    // The manager ID of a manager that exists, with a forged connection list.
                     0 => {
-                        let mark = marks[turn as usize / 6 % 2];
-                        send(&link, &manager(mark), &[forged(mark, peer, 3).as_raw_fd()]);
+                        let manager_id = managers[turn as usize / 6 % 2];
+                        send(&link, &join_manager(manager_id), &[forged(manager_id, peer, 3).as_raw_fd()]);
                     }
-                    // Descriptors that are no ledgers.
-                    1 => send(&link, &manager(random.next() as u16), &[zero.as_raw_fd()]),
-                    2 => send(&link, &manager(random.next() as u16), &[pipe.as_raw_fd()]),
+                    // Descriptors that are not connection lists.
+                    1 => send(&link, &join_manager(random.next() as u16), &[zero.as_raw_fd()]),
+                    2 => send(&link, &join_manager(random.next() as u16), &[pipe.as_raw_fd()]),
                     // Several descriptors, and descriptors with other messages.
-                    3 => send(&link, &manager(1), &[zero.as_raw_fd(); 20]),
+                    3 => send(&link, &join_manager(1), &[zero.as_raw_fd(); 20]),
                     4 => send(&link, &[(random.next() % 16) as u8, 1, 0], &[pipe.as_raw_fd(); 3]),
                     // Random bytes.
                     _ => {
@@ -193,14 +193,15 @@ fn hostile_members_end_no_connections_of_others() {
                     }
                 }
             }
-            // A ledger with more entries than it may have, of a manager that does not exist. Other entries are wrong.
+            // A connection list with more entries than the maximum, of a manager that does not exist. Other entries are
+            // wrong.
             let link = join(&name);
-            let (mark, file) = (3, forged(3, peer, 5));
+            let (manager_id, file) = (3, forged(3, peer, 5));
             let wrong = Entry { local_id: 9 << 16 | 4, remote_id: 1, remote_qpn: 2, transaction: 3, peer };
-            file.write_all_at(&wrong.bytes(), 5 * LEN as u64).unwrap();
+            file.write_all_at(&wrong.bytes(), 5 * ENTRY_LEN as u64).unwrap();
             let beyond = Entry { local_id: 10 << 16 | 3, ..wrong };
-            file.write_all_at(&beyond.bytes(), (MAX * LEN) as u64).unwrap();
-            send(&link, &manager(mark), &[file.as_raw_fd()]);
+            file.write_all_at(&beyond.bytes(), (MAX_CONNECTIONS * ENTRY_LEN) as u64).unwrap();
+            send(&link, &join_manager(manager_id), &[file.as_raw_fd()]);
             let joined = recv(link.as_raw_fd(), &mut [0; 8], MsgFlags::empty());
             assert_eq!(joined, Ok(1), "the broker still lets managers join");
         });

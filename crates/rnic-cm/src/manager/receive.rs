@@ -1,13 +1,13 @@
 //! What happens when a MAD arrives.
 
-use super::{EARLY, Event, Listener, Manager, SERVICE_TIMEOUT, Transmit};
-use crate::connection::{ABOUT_TO_LISTEN, Probe, State, time_of};
+use super::{MAX_EARLY_REQUESTS, Event, Listener, Manager, SERVICE_TIMEOUT, Transmit};
+use crate::connection::{LISTENER_WAIT, Probe, State, time_of};
 use crate::message::{About, MadBytes, Message, Parsed, Reject, Request, private, reason};
-use crate::{ip, stray};
+use crate::{ip, unmatched};
 use rnic_transport::time::Time;
 use std::net::IpAddr;
 
-/// Pauses between two retransmissions to a peer: the shortest and the longest one.
+/// Time between two retransmissions to a peer: minimum and maximum.
 const INTERVALS: (Time, Time) = (Time::from_ms(100), Time::from_ms(10_000));
 
 impl Manager {
@@ -20,14 +20,14 @@ impl Manager {
                 self.on_service_request(peer, &parsed, *request_id, *service, private);
             }
             message => {
-                // The sender of a request that waits for a listener does not wait for the response any more.
+                // The sender of a queued request no longer waits for the response.
                 if let Message::Reject(Reject { remote_id: 0, local_id, reason: reason::TIMEOUT, .. }) = message {
                     self.expected.values_mut().for_each(|expected| {
                         expected.early.retain(|(from, _, request)| *from != peer || request != local_id);
                     });
                 }
                 let Some(id) = self.connection_of(peer, message) else {
-                    self.answer_stray(peer, &parsed);
+                    self.respond_to_unmatched(peer, &parsed);
                     return;
                 };
                 self.on_message(now, id, &parsed);
@@ -35,22 +35,23 @@ impl Manager {
         }
     }
 
-    pub(super) fn answer_stray(&mut self, peer: IpAddr, parsed: &Parsed) {
-        if let Some(answer) = stray::answer(parsed) {
-            self.out.push_back(Transmit { peer, mad: answer.emit() });
+    pub(super) fn respond_to_unmatched(&mut self, peer: IpAddr, parsed: &Parsed) {
+        if let Some(response) = unmatched::response(parsed) {
+            self.out.push_back(Transmit { peer, mad: response.emit() });
         }
     }
 
-    /// A request for a service on which nobody listens waits if somebody is going to, and is refused otherwise.
-    fn nobody_listens(&mut self, peer: IpAddr, parsed: &Parsed, service: u64) {
-        let Some(expected) = self.expected.get_mut(&service) else { return self.answer_stray(peer, parsed) };
+    /// Handles a request for a service without a listener: queues it if a program is going to listen, and otherwise
+    /// refuses it.
+    fn on_unclaimed_request(&mut self, peer: IpAddr, parsed: &Parsed, service: u64) {
+        let Some(expected) = self.expected.get_mut(&service) else { return self.respond_to_unmatched(peer, parsed) };
         let early = &mut expected.early;
         let request = match parsed.message {
             Message::Request(request) => request.local_id,
             Message::ServiceRequest { request_id, .. } => request_id,
             _ => return,
         };
-        if early.len() < EARLY && !early.iter().any(|(from, _, other)| (*from, *other) == (peer, request)) {
+        if early.len() < MAX_EARLY_REQUESTS && !early.iter().any(|(from, _, other)| (*from, *other) == (peer, request)) {
             early.push((peer, parsed.emit(), request));
         }
     }
@@ -64,7 +65,7 @@ impl Manager {
             | Message::Disconnected { local_id, remote_id, .. } => (*remote_id, Some(*local_id)),
             Message::Reply(reply) => (reply.remote_id, Some(reply.local_id)),
             Message::ServiceReply(reply) => (reply.request_id, None),
-            // Who waited for a response in vain does not know the other side's ID.
+            // A peer that got no response does not know the communication ID of this end.
             Message::Reject(reject) if reject.remote_id == 0 && reject.reason == reason::TIMEOUT => {
                 return self.requests.get(&(peer, reject.local_id)).copied();
             }
@@ -87,12 +88,12 @@ impl Manager {
             return;
         }
         let reject = |manager: &mut Manager, reason| {
-            let message = Message::Reject(stray::rejection(request.local_id, reason));
+            let message = Message::Reject(unmatched::rejection(request.local_id, reason));
             let answer = Parsed { transaction: parsed.transaction, message };
             manager.out.push_back(Transmit { peer, mad: answer.emit() });
         };
         let Some((token, is_full)) = self.listeners.get(&request.service).map(Listener::state) else {
-            return self.nobody_listens(peer, parsed, request.service);
+            return self.on_unclaimed_request(peer, parsed, request.service);
         };
         if request.transport > 1 {
             return reject(self, reason::INVALID_TRANSPORT);
@@ -100,7 +101,7 @@ impl Manager {
         if !(1..=5).contains(&request.mtu) {
             return reject(self, reason::INVALID_MTU);
         }
-        // A peer must not make this side speak to somebody else.
+        // A peer must not make this end send to another host.
         if request.path.local_gid != ip::gid(peer) || request.path.remote_gid != ip::gid(self.local) || request.qpn < 2
         {
             return reject(self, reason::INVALID_GID);
@@ -115,7 +116,7 @@ impl Manager {
         connection.remote_qpn = request.qpn;
         connection.probe.responds = request.ca_guid == ip::guid(peer);
         connection.retries = request.max_cm_retries.max(1);
-        // What the peer says about itself, but for times that make no sense.
+        // The peer states its response timeout; it is limited to a useful range.
         connection.interval = time_of(request.local_response_timeout).clamp(INTERVALS.0, INTERVALS.1);
         self.asked(id, peer, request.local_id, request.service);
         let request = Box::new(*request);
@@ -127,14 +128,14 @@ impl Manager {
         private: &[u8; private::SERVICE_REQUEST],
     ) {
         if let Some(id) = self.requests.get(&(peer, request_id)) {
-            // A repeated one: the answer was lost, or the program is still at it.
+            // A retransmission: the response was lost, or the program has not responded yet.
             if let Some(mad) = self.connections.get(id).and_then(|connection| connection.response.as_deref()) {
                 self.out.push_back(Transmit { peer, mad: *mad });
             }
             return;
         }
         let Some((token, is_full)) = self.listeners.get(&service).map(Listener::state) else {
-            return self.nobody_listens(peer, parsed, service);
+            return self.on_unclaimed_request(peer, parsed, service);
         };
         if is_full {
             return;
@@ -147,7 +148,7 @@ impl Manager {
         self.events.push_back(Event::ServiceRequest { listener: token, connection: id, peer, private });
     }
 
-    /// Notes that a peer has asked for the connection.
+    /// Records the request of a peer for the connection.
     fn asked(&mut self, id: u32, peer: IpAddr, remote_id: u32, service: u64) {
         self.requests.insert((peer, remote_id), id);
         if let Some(listener) = self.listeners.get_mut(&service) {
@@ -180,7 +181,7 @@ impl Manager {
                 }
             }
             State::TimeWait | State::DisconnectSent => {
-                let message = Message::Reject(stray::rejection(request.local_id, reason::STALE_CONNECTION));
+                let message = Message::Reject(unmatched::rejection(request.local_id, reason::STALE_CONNECTION));
                 self.send(id, message);
             }
             _ => {}
@@ -200,7 +201,7 @@ impl Manager {
                 connection.remote_qpn = reply.qpn;
                 connection.probe.responds = reply.ca_guid == ip::guid(connection.peer);
                 self.stop_waiting(id);
-                self.enter(id);
+                self.list(id);
                 self.raise(id, Event::Reply { token, connection: id, reply: Box::new(*reply) });
             }
             (Message::Reply(reply), State::ReplyReceived) => {
@@ -224,40 +225,39 @@ impl Manager {
                 State::ReplySent | State::Established,
             ) => {
                 match *service_timeout {
-                    Probe::ASK => {
-                        // Who asks has an established connection: its RTU was lost.
+                    Probe::REQUEST => {
+                        // The peer that probes has an established connection, so its RTU was lost.
                         if state == State::ReplySent {
                             self.confirmed(now, id, [0; private::READY]);
                         }
-                        // And it exists.
                         self.alive(now, id);
                         let (local_id, remote_id, about) = (*remote_id, *local_id, About::Other);
-                        self.send(id, Message::Mra { local_id, remote_id, about, service_timeout: Probe::ANSWER });
+                        self.send(id, Message::Mra { local_id, remote_id, about, service_timeout: Probe::RESPONSE });
                     }
-                    Probe::ANSWER if state == State::Established => self.alive(now, id),
+                    Probe::RESPONSE if state == State::Established => self.alive(now, id),
                     _ => {}
                 }
             }
-            // The host of the peer knows nothing of the connection: the process has died.
+            // The host of the peer does not know the connection: the process has ended.
             (Message::Reject(reject), State::Established)
                 if reject.about == About::Other && reject.reason == reason::INVALID_ID =>
             {
                 self.ended(now, id, true);
             }
-            // Perhaps somebody is about to listen.
+            // A program may be about to listen.
             (Message::Reject(reject), State::RequestSent)
                 if reject.reason == reason::INVALID_SERVICE
-                    && now < connection.asked.saturating_add(ABOUT_TO_LISTEN.0)
+                    && now < connection.requested_at.saturating_add(LISTENER_WAIT.0)
                     && connection.waiting.as_ref().is_some_and(|waiting| waiting.retries > 0) =>
             {
-                self.set_deadline(id, Some(now.saturating_add(ABOUT_TO_LISTEN.1)));
+                self.set_deadline(id, Some(now.saturating_add(LISTENER_WAIT.1)));
             }
             (
                 Message::Reject(reject),
                 State::RequestSent | State::ReplyReceived | State::RequestReceived | State::ReplySent,
             ) => {
                 let private = Box::new(reject.private);
-                let event = if state == State::RequestReceived && connection.unnamed {
+                let event = if state == State::RequestReceived && connection.unadopted {
                     Event::Withdrawn { listener: token, connection: id }
                 } else {
                     Event::Rejected { token, connection: id, reason: reject.reason, private }
@@ -270,7 +270,7 @@ impl Manager {
                 }
                 self.forget(id);
             }
-            // The peer has waited for the RTU in vain.
+            // The peer has not received the RTU.
             (Message::Reject(reject), State::Established)
                 if connection.active && reject.about == About::Reply && reject.reason == reason::TIMEOUT =>
             {
@@ -289,9 +289,9 @@ impl Manager {
                 if !is_connected || *remote_qpn != connection.qpn {
                     return;
                 }
-                let answer = stray::answer(parsed).map(|answer| answer.emit());
+                let response = unmatched::response(parsed).map(|response| response.emit());
                 let peer = connection.peer;
-                self.out.extend(answer.map(|mad| Transmit { peer, mad }));
+                self.out.extend(response.map(|mad| Transmit { peer, mad }));
                 if state != State::TimeWait {
                     self.ended(now, id, false);
                 }

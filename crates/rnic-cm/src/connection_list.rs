@@ -1,28 +1,27 @@
-//! The ledger of a process: a list of its connections that outlives it, from which another process tells the peers if
-//! it was killed, by DREQs.
+//! The connection list of a process: what another process needs to send the DREQs of its connections if it is killed.
 //!
-//! A [`Manager`](crate::Manager) keeps its [`Entry`]s in numbered slots, each of [`LEN`] bytes
-//! ([`Manager::poll_ledger`](crate::Manager::poll_ledger)). Another process that has got the bytes ends the connections
-//! with [`Closing`]. It trusts none of them: an entry that no manager of this mark and address could have written is
-//! ignored.
+//! A [`Manager`](crate::Manager) keeps its [`Entry`]s in numbered slots, each of [`ENTRY_LEN`] bytes
+//! ([`Manager::poll_connection_list`](crate::Manager::poll_connection_list)). Another process that has received the
+//! bytes ends the connections with a [`Disconnector`]. It does not trust the bytes: it ignores an entry that no manager
+//! of this address with this manager ID could have written.
 
 use crate::message::{MadBytes, Message, Parsed, Transmit, private, reason};
-use crate::{ip, stray};
+use crate::{ip, unmatched};
 use rnic_transport::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 /// Bytes of an entry.
-pub const LEN: usize = 40;
+pub const ENTRY_LEN: usize = 40;
 /// Maximum number of entries, and of the connections of a manager: half of the communication IDs of a process.
-pub const MAX: usize = 1 << 15;
+pub const MAX_CONNECTIONS: usize = 1 << 15;
 
-/// Retransmissions of a DREQ to a peer that does not answer.
+/// Maximum retransmissions of a DREQ to a peer that does not respond.
 const RETRIES: u32 = 15;
-/// Pauses between two retransmissions: the first one, and the longest one. They double.
-const PAUSES: (Time, Time) = (Time::from_ms(20), Time::from_ms(540));
+/// Time between two retransmissions: the first value and the maximum. It doubles after each retransmission.
+const INTERVALS: (Time, Time) = (Time::from_ms(20), Time::from_ms(540));
 
-/// What a DREQ needs to know of a connection.
+/// The fields of a connection that a DREQ contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// Own communication ID.
@@ -38,9 +37,9 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The bytes of a slot with this entry. Those of an empty slot are 0.
-    pub fn bytes(&self) -> [u8; LEN] {
-        let mut out = [0; LEN];
+    /// The bytes of a slot with this entry. All bytes of an empty slot are 0.
+    pub fn bytes(&self) -> [u8; ENTRY_LEN] {
+        let mut out = [0; ENTRY_LEN];
         out[0] = 1;
         out[4..8].copy_from_slice(&self.local_id.to_le_bytes());
         out[8..12].copy_from_slice(&self.remote_id.to_le_bytes());
@@ -50,9 +49,9 @@ impl Entry {
         out
     }
 
-    /// Reads a slot of the manager with this address and mark; `None` if it is empty, or such a manager cannot have
-    /// such a connection.
-    pub fn read(bytes: &[u8; LEN], local: IpAddr, mark: u16) -> Option<Entry> {
+    /// Reads a slot of the manager with this address and manager ID. `None` if the slot is empty, or this manager cannot
+    /// have such a connection.
+    pub fn read(bytes: &[u8; ENTRY_LEN], local: IpAddr, manager_id: u16) -> Option<Entry> {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let entry = Entry {
             local_id: word(4),
@@ -66,7 +65,7 @@ impl Entry {
             IpAddr::V6(ip) => !ip.is_unspecified() && !ip.is_multicast(),
         };
         let is_possible = bytes[..4] == [1, 0, 0, 0]
-            && entry.local_id as u16 == mark
+            && entry.local_id as u16 == manager_id
             && (2..=rnic_wire::MAX_24).contains(&entry.remote_qpn)
             && entry.peer.is_ipv4() == local.is_ipv4()
             && is_unicast;
@@ -80,13 +79,13 @@ pub(crate) struct Slots {
     /// The connection in each slot.
     slots: Vec<Option<u32>>,
     free: Vec<u32>,
-    /// Slots that differ from what was written last.
+    /// Slots that changed since [`Slots::poll`] last returned them.
     changed: BTreeSet<u32>,
 }
 
 impl Slots {
-    /// A slot for a connection.
-    pub(crate) fn enter(&mut self, connection: u32) -> u32 {
+    /// Puts a connection into a free slot; returns the slot.
+    pub(crate) fn insert(&mut self, connection: u32) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1
@@ -96,7 +95,8 @@ impl Slots {
         slot
     }
 
-    pub(crate) fn leave(&mut self, slot: u32) {
+    /// Empties a slot.
+    pub(crate) fn remove(&mut self, slot: u32) {
         if self.slots[slot as usize].take().is_some() {
             self.free.push(slot);
             self.changed.insert(slot);
@@ -110,42 +110,51 @@ impl Slots {
     }
 }
 
-/// Ends the connections of a process that does not exist any more: a DREQ goes to each peer, and is retransmitted until
-/// the peer responds, or 15 times.
+/// Ends the connections of a process that no longer exists: it sends a DREQ to each peer, and retransmits the DREQ until
+/// the peer responds, at most 15 times.
 ///
-/// As a [`Manager`](crate::Manager), it takes MADs and the time, and yields MADs. Its maximum of state is the ledger.
-pub struct Closing {
+/// Like a [`Manager`](crate::Manager), it takes MADs and the time, and returns MADs. Its state has at most one entry for
+/// each connection of the list, and 64 responses.
+pub struct Disconnector {
     /// Connections whose peers have not responded, with their slots.
     open: BTreeMap<u32, (Entry, u32)>,
-    /// Connections whose DREQ is to be sent in this round.
+    /// Connections whose DREQ has to be sent now.
     due: VecDeque<u32>,
-    /// Answers to what has arrived.
-    answers: VecDeque<Transmit>,
+    /// Responses to received messages.
+    responses: VecDeque<Transmit>,
     /// Slots of connections whose peers have responded.
-    settled: VecDeque<u32>,
-    /// Retransmissions so far.
-    rounds: u32,
-    pause: Time,
+    disconnected: VecDeque<u32>,
+    /// Number of retransmissions so far.
+    retransmissions: u32,
+    /// Time until the next retransmission.
+    interval: Time,
     deadline: Option<Time>,
 }
 
-/// Answers that wait to be sent. Further messages get none.
-const ANSWERS: usize = 64;
+/// Maximum responses that wait to be sent. Further messages get no response.
+const MAX_RESPONSES: usize = 64;
 
-impl Closing {
-    /// Ends the connections in the bytes of a ledger, which belonged to the manager of the address `local` with this
-    /// mark.
-    pub fn new(now: Time, local: IpAddr, mark: u16, ledger: &[u8]) -> Closing {
-        let slots = ledger.chunks_exact(LEN).take(MAX).zip(0_u32..);
+impl Disconnector {
+    /// Ends the connections in the bytes of a connection list. The list belonged to the manager of the address `local`
+    /// with this manager ID.
+    pub fn new(now: Time, local: IpAddr, manager_id: u16, list: &[u8]) -> Disconnector {
+        let slots = list.chunks_exact(ENTRY_LEN).take(MAX_CONNECTIONS).zip(0_u32..);
         let entries = slots.filter_map(|(bytes, slot)| {
-            let entry = Entry::read(bytes.first_chunk()?, local, mark)?;
+            let entry = Entry::read(bytes.first_chunk()?, local, manager_id)?;
             Some((entry.local_id, (entry, slot)))
         });
         let open: BTreeMap<_, _> = entries.collect();
         let due: VecDeque<u32> = open.keys().copied().collect();
-        let deadline = (!open.is_empty()).then(|| now.saturating_add(PAUSES.0));
-        let (answers, settled) = (VecDeque::new(), VecDeque::new());
-        Closing { open, due, answers, settled, rounds: 0, pause: PAUSES.0, deadline }
+        let deadline = (!open.is_empty()).then(|| now.saturating_add(INTERVALS.0));
+        Disconnector {
+            open,
+            due,
+            responses: VecDeque::new(),
+            disconnected: VecDeque::new(),
+            retransmissions: 0,
+            interval: INTERVALS.0,
+            deadline,
+        }
     }
 
     /// Number of connections whose peers have not responded.
@@ -158,19 +167,19 @@ impl Closing {
         self.open.is_empty()
     }
 
-    /// Whether there is nothing left to do: all peers have responded, or were asked often enough.
+    /// Whether the work is done: every peer has responded, or got the maximum number of retransmissions.
     pub fn is_done(&self) -> bool {
-        self.deadline.is_none() && self.answers.is_empty()
+        self.deadline.is_none() && self.responses.is_empty()
     }
 
-    /// Handles a MAD that came from `peer` for the dead process.
+    /// Handles a MAD from `peer` for the process that no longer exists.
     pub fn handle(&mut self, peer: IpAddr, mad: &MadBytes) {
         let Some(parsed) = Parsed::parse(mad) else { return };
         let ids = match &parsed.message {
             Message::Disconnected { local_id, remote_id, .. }
             | Message::Disconnect { local_id, remote_id, .. }
             | Message::Mra { local_id, remote_id, .. } => Some((*remote_id, *local_id)),
-            // The peer's host knows nothing of the connection.
+            // The peer's host does not know the connection.
             Message::Reject(reject) if reject.reason == reason::INVALID_ID => Some((reject.remote_id, reject.local_id)),
             _ => None,
         };
@@ -179,27 +188,27 @@ impl Closing {
             && (entry.peer, entry.remote_id) == (peer, remote)
         {
             if matches!(parsed.message, Message::Mra { .. }) {
-                // The peer asks whether the connection still exists, and has not got the DREQ.
-                if stray::is_probe(&parsed.message) && !self.due.contains(&local) {
+                // The probe of a peer that has not received the DREQ.
+                if unmatched::is_probe(&parsed.message) && !self.due.contains(&local) {
                     self.due.push_front(local);
                 }
                 return;
             }
             self.open.remove(&local);
-            self.settled.push_back(slot);
+            self.disconnected.push_back(slot);
             if self.open.is_empty() {
                 self.deadline = None;
             }
         }
-        if self.answers.len() < ANSWERS {
-            self.answers.extend(stray::answer(&parsed).map(|answer| Transmit { peer, mad: answer.emit() }));
+        if self.responses.len() < MAX_RESPONSES {
+            self.responses.extend(unmatched::response(&parsed).map(|response| Transmit { peer, mad: response.emit() }));
         }
     }
 
     /// The next MAD to send.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
-        if let Some(answer) = self.answers.pop_front() {
-            return Some(answer);
+        if let Some(response) = self.responses.pop_front() {
+            return Some(response);
         }
         loop {
             let id = self.due.pop_front()?;
@@ -212,33 +221,33 @@ impl Closing {
         }
     }
 
-    /// The slot of a connection that has ended, to be emptied.
-    pub fn poll_settled(&mut self) -> Option<u32> {
-        self.settled.pop_front()
+    /// The slot of a connection whose peer has responded. The caller empties this slot of the list.
+    pub fn poll_disconnected(&mut self) -> Option<u32> {
+        self.disconnected.pop_front()
     }
 
-    /// When [`Closing::on_deadline`] has to be called.
+    /// When [`Disconnector::on_deadline`] has to be called.
     pub fn deadline(&self) -> Option<Time> {
         self.deadline
     }
 
-    /// Retransmits the DREQs whose responses have not come, or gives them up.
+    /// Retransmits the DREQs that have no response yet, or aborts them after the last retransmission.
     pub fn on_deadline(&mut self, now: Time) {
         if self.deadline.is_none_or(|deadline| deadline > now) {
             return;
         }
         if !self.due.is_empty() {
-            // The caller has not yet sent the last round.
-            self.deadline = Some(now.saturating_add(self.pause));
+            // The caller has not yet sent all DREQs of the previous retransmission.
+            self.deadline = Some(now.saturating_add(self.interval));
             return;
         }
-        if self.rounds == RETRIES {
+        if self.retransmissions == RETRIES {
             self.deadline = None;
             return;
         }
-        self.rounds += 1;
+        self.retransmissions += 1;
         self.due = self.open.keys().copied().collect();
-        self.pause = self.pause.saturating_add(self.pause).min(PAUSES.1);
-        self.deadline = Some(now.saturating_add(self.pause));
+        self.interval = self.interval.saturating_add(self.interval).min(INTERVALS.1);
+        self.deadline = Some(now.saturating_add(self.interval));
     }
 }

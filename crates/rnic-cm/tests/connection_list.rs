@@ -1,8 +1,8 @@
-//! The ledger of a process that is killed: what a manager writes, and what others do with it.
+//! The list of a process that is killed: what a manager writes, and what others do with it.
 
-use crate::common::{MARKS, SERVICE, addresses, managers, reject};
+use crate::common::{MANAGER_IDS, SERVICE, addresses, managers, reject};
 use proptest::prelude::*;
-use rnic_cm::ledger::{Closing, Entry, LEN, MAX};
+use rnic_cm::connection_list::{Disconnector, Entry, ENTRY_LEN, MAX_CONNECTIONS};
 use rnic_cm::message::{About, MadBytes, Reply, Request, private, reason};
 use rnic_cm::{Event, Manager, Message, Parsed, ip};
 use rnic_transport::Time;
@@ -16,10 +16,10 @@ fn reply(guid: u64) -> Reply {
     crate::common::reply(guid, b"")
 }
 
-/// Two managers with their ledgers, between which nothing is lost.
+/// Two managers with their lists, between which nothing is lost.
 struct Net {
     sides: [Manager; 2],
-    ledgers: [Vec<u8>; 2],
+    lists: [Vec<u8>; 2],
     now: Time,
     guids: [u64; 2],
 }
@@ -28,15 +28,15 @@ impl Net {
     fn new(guids: [u64; 2]) -> Net {
         let mut sides = managers();
         sides[1].listen(Time::ZERO, SERVICE, 9, 0).unwrap();
-        Net { sides, ledgers: [Vec::new(), Vec::new()], now: Time::ZERO, guids }
+        Net { sides, lists: [Vec::new(), Vec::new()], now: Time::ZERO, guids }
     }
 
     fn write(&mut self) {
-        for (side, ledger) in self.sides.iter_mut().zip(&mut self.ledgers) {
-            while let Some((slot, bytes)) = side.poll_ledger() {
-                let at = slot as usize * LEN;
-                ledger.resize(ledger.len().max(at + LEN), 0);
-                ledger[at..at + LEN].copy_from_slice(&bytes);
+        for (side, list) in self.sides.iter_mut().zip(&mut self.lists) {
+            while let Some((slot, bytes)) = side.poll_connection_list() {
+                let at = slot as usize * ENTRY_LEN;
+                list.resize(list.len().max(at + ENTRY_LEN), 0);
+                list[at..at + ENTRY_LEN].copy_from_slice(&bytes);
             }
         }
     }
@@ -78,18 +78,18 @@ impl Net {
     }
 
     fn entries(&self, at: usize) -> Vec<Entry> {
-        let slots = self.ledgers[at].chunks_exact(LEN);
-        slots.filter_map(|slot| Entry::read(slot.first_chunk().unwrap(), addresses()[at], MARKS[at])).collect()
+        let slots = self.lists[at].chunks_exact(ENTRY_LEN);
+        slots.filter_map(|slot| Entry::read(slot.first_chunk().unwrap(), addresses()[at], MANAGER_IDS[at])).collect()
     }
 
-    /// One side is killed, and its ledger read.
-    fn killed(&self, at: usize) -> Closing {
-        Closing::new(self.now, addresses()[at], MARKS[at], &self.ledgers[at])
+    /// One side is killed, and its list read.
+    fn killed(&self, at: usize) -> Disconnector {
+        Disconnector::new(self.now, addresses()[at], MANAGER_IDS[at], &self.lists[at])
     }
 }
 
 /// Two hosts with `count` connections, the first of which is killed. The first DREQ of each connection is lost.
-fn after_death(count: u64) -> (Net, Closing) {
+fn after_death(count: u64) -> (Net, Disconnector) {
     let mut net = Net::new([1, 2]);
     net.connect(count);
     let mut closing = net.killed(0);
@@ -123,7 +123,7 @@ fn the_ledger_has_the_connections_that_exist() {
     assert_eq!([0, 1].map(|at| net.entries(at).len()), [10; 2]);
     net.connect(10);
     assert_eq!([0, 1].map(|at| net.entries(at).len()), [20; 2]);
-    assert_eq!(net.ledgers[0].len(), 20 * LEN);
+    assert_eq!(net.lists[0].len(), 20 * ENTRY_LEN);
     net.sides[0].end_all(net.now);
     net.settle();
     assert_eq!([0, 1].map(|at| net.entries(at).len()), [0; 2]);
@@ -153,8 +153,8 @@ fn the_peers_of_a_killed_process_are_told() {
                 }
                 events.extend(std::iter::from_fn(|| net.sides[peer].poll_event()));
             }
-            while let Some(slot) = closing.poll_settled() {
-                net.ledgers[dead][slot as usize * LEN..][..LEN].fill(0);
+            while let Some(slot) = closing.poll_disconnected() {
+                net.lists[dead][slot as usize * ENTRY_LEN..][..ENTRY_LEN].fill(0);
             }
             let Some(deadline) = closing.deadline() else { break };
             net.now = deadline;
@@ -221,7 +221,7 @@ fn strangers_end_nothing() {
         (addresses()[1], unknown),
     ] {
         closing.handle(from, &Parsed { transaction: 1, message }.emit());
-        assert_eq!((closing.len(), closing.poll_settled()), (1, None));
+        assert_eq!((closing.len(), closing.poll_disconnected()), (1, None));
     }
     let ask = Message::Mra { local_id: 1, remote_id: 2, about: About::Other, service_timeout: 31 };
     (0..10_000).for_each(|_| closing.handle(stranger, &Parsed { transaction: 1, message: ask }.emit()));
@@ -232,13 +232,13 @@ fn strangers_end_nothing() {
     assert!(closing.is_done());
 }
 
-/// A forged ledger names no connections of other managers, no addresses of another family and no groups, and has no
+/// A forged list names no connections of other managers, no addresses of another family and no groups, and has no
 /// more entries than a manager can have.
 #[test]
 fn forged_entries_are_ignored() {
     let [own, peer] = addresses();
     let right = Entry { local_id: 7 << 16 | 50_000, remote_id: 1, remote_qpn: 2, transaction: 3, peer };
-    let read = |entry: Entry| Entry::read(&entry.bytes(), own, MARKS[0]);
+    let read = |entry: Entry| Entry::read(&entry.bytes(), own, MANAGER_IDS[0]);
     assert_eq!(read(right), Some(right));
     for wrong in [
         Entry { local_id: 7 << 16 | 50_001, ..right },
@@ -253,10 +253,10 @@ fn forged_entries_are_ignored() {
     }
     let mut other = right.bytes();
     other[0] = 2;
-    assert_eq!(Entry::read(&other, own, MARKS[0]), None);
+    assert_eq!(Entry::read(&other, own, MANAGER_IDS[0]), None);
     let many: Vec<u8> =
-        (0..2 * MAX as u32).flat_map(|at| Entry { local_id: at << 16 | 50_000, ..right }.bytes()).collect();
-    assert_eq!(Closing::new(Time::ZERO, own, MARKS[0], &many).len(), MAX);
+        (0..2 * MAX_CONNECTIONS as u32).flat_map(|at| Entry { local_id: at << 16 | 50_000, ..right }.bytes()).collect();
+    assert_eq!(Disconnector::new(Time::ZERO, own, MANAGER_IDS[0], &many).len(), MAX_CONNECTIONS);
 }
 
 /// A peer whose device is rnic's is known to answer probes, so that its death is noticed also if it has never done so.
@@ -290,25 +290,25 @@ fn the_silence_of_a_new_connection_of_rnic_is_noticed() {
 }
 
 proptest! {
-    /// Any bytes as a ledger, and any messages, never panic, and lead to DREQs of this manager alone.
+    /// Any bytes as a list, and any messages, never panic, and lead to DREQs of this manager alone.
     #[test]
     fn hostile_bytes_are_survived(
-        ledger in proptest::collection::vec(any::<u8>(), 0..400),
+        list in proptest::collection::vec(any::<u8>(), 0..400),
         right in proptest::collection::vec(any::<bool>(), 10),
         mads in proptest::collection::vec((0x10_u8..0x20, any::<[u8; 32]>()), 0..20),
     ) {
         let [own, peer] = addresses();
-        let mut ledger = ledger;
+        let mut list = list;
         // Some slots are right but for one byte.
-        for (slot, right) in ledger.chunks_exact_mut(LEN).zip(right) {
+        for (slot, right) in list.chunks_exact_mut(ENTRY_LEN).zip(right) {
             if right {
                 let changed = slot[0];
                 let entry = Entry { local_id: 9 << 16 | 50_000, remote_id: 1, remote_qpn: 2, transaction: 3, peer };
                 slot.copy_from_slice(&entry.bytes());
-                slot[usize::from(changed) % LEN] = changed;
+                slot[usize::from(changed) % ENTRY_LEN] = changed;
             }
         }
-        let mut closing = Closing::new(Time::ZERO, own, MARKS[0], &ledger);
+        let mut closing = Disconnector::new(Time::ZERO, own, MANAGER_IDS[0], &list);
         for (attribute, bytes) in mads {
             let mut mad: MadBytes = Parsed { transaction: 1, message: Message::Request(request(1)) }.emit();
             mad[17] = attribute;
@@ -321,7 +321,7 @@ proptest! {
         while let Some(message) = closing.poll_transmit() {
             sent += 1;
             if let Some(Parsed { message: Message::Disconnect { local_id, .. }, .. }) = Parsed::parse(&message.mad) {
-                prop_assert_eq!(local_id as u16, MARKS[0]);
+                prop_assert_eq!(local_id as u16, MANAGER_IDS[0]);
             }
         }
         prop_assert!(sent <= 10 + 64);

@@ -1,8 +1,8 @@
-//! Captures the packets of a port (`RNIC_PCAP`).
+//! Captures the packets of a port in a pcapng file.
 
-use crate::entry::lock;
-use rnic_endpoint::Time;
-use rnic_endpoint::port::{Arrival, Batch, Counters, Interest, Limits, Port, SendError};
+use super::{Arrival, Batch, Counters, Interest, Limits, Port, SendError};
+use crate::sync::lock;
+use rnic_transport::Time;
 use rnic_wire::pcapng::Writer;
 use rnic_wire::{Envelope, Ip, Ipv4, Ipv6, MacAddr, Packet};
 use std::fs::File;
@@ -13,28 +13,32 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The file into which all devices of a process capture.
-pub(crate) type CaptureFile = Arc<Mutex<Writer<File>>>;
+/// A capture file in the format pcapng, into which several ports can write.
+#[derive(Clone)]
+pub struct CaptureFile(Arc<Mutex<Writer<File>>>);
 
-/// Begins a capture file.
-///
-/// # Errors
-/// If the file cannot be written.
-pub(crate) fn begin(path: &Path) -> io::Result<CaptureFile> {
-    Ok(Arc::new(Mutex::new(Writer::new(File::create(path)?, &["rnic"])?)))
+impl CaptureFile {
+    /// Creates the file, or overwrites it.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn create(path: &Path) -> io::Result<CaptureFile> {
+        Ok(CaptureFile(Arc::new(Mutex::new(Writer::new(File::create(path)?, &["rnic"])?))))
+    }
 }
 
-/// A port that captures all packets that another port sends and receives. Bytes that are no RoCEv2 packets are left
+/// A port that captures all packets that another port sends and receives. Bytes that are not a RoCEv2 packet are left
 /// out. The ICRC in the file is computed for the identification in the file's IPv4 header, because a socket does not
-/// show that of received packets. Ethernet addresses are 0.
-pub(crate) struct CapturePort<P> {
+/// show the identification of received packets. Ethernet addresses are 0.
+pub struct CapturePort<P> {
     inner: P,
     file: CaptureFile,
     frame: Vec<u8>,
 }
 
 impl<P: Port> CapturePort<P> {
-    pub(crate) fn new(inner: P, file: CaptureFile) -> CapturePort<P> {
+    /// Captures the packets of `inner` in `file`.
+    pub fn new(inner: P, file: CaptureFile) -> CapturePort<P> {
         CapturePort { inner, file, frame: vec![0; 1 << 16] }
     }
 }
@@ -47,6 +51,7 @@ struct Route {
 }
 
 fn capture(file: &CaptureFile, frame: &mut [u8], path: &Route, packets: impl Iterator<Item = impl AsRef<[u8]>>) {
+    #[expect(clippy::disallowed_methods, reason = "a capture file has the time of day of each packet")]
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     let mut bytes = Vec::new();
     for (id, packet) in packets.enumerate() {
@@ -63,15 +68,15 @@ fn capture(file: &CaptureFile, frame: &mut [u8], path: &Route, packets: impl Ite
         let len = envelope.emit(&packet, frame);
         bytes.push(frame[..len].to_vec());
     }
-    let mut file = lock(file);
+    let mut file = lock(&file.0);
     for frame in bytes {
         // A capture that cannot be written must not stop the program.
         let _ = file.frame(0, now, &frame);
     }
 }
 
-/// Captures one packet that was sent.
-pub(super) fn sent(file: &CaptureFile, source: SocketAddr, destination: SocketAddr, packet: &[u8]) {
+/// Captures one packet that was sent without a [`CapturePort`].
+pub(super) fn record_sent(file: &CaptureFile, source: SocketAddr, destination: SocketAddr, packet: &[u8]) {
     // Ethernet, IPv6 and UDP headers are shorter than 128 bytes.
     let mut frame = vec![0; packet.len() + 128];
     capture(file, &mut frame, &Route { source, destination, class: 0 }, std::iter::once(packet));

@@ -1,66 +1,67 @@
-//! The messages between the processes that share an address, over a Unix socket that keeps their boundaries.
+//! The messages between a broker and its members, over a Unix socket of type `SOCK_SEQPACKET`, which preserves message
+//! boundaries.
 //!
-//! Both ends belong to the same user on the same host. Nevertheless a message that is too short, too long or unknown is
-//! an error, and never a panic.
+//! A message begins with a byte for its type; numbers are little-endian. Both ends belong to the same user on the same
+//! host. Nevertheless a message that is too short, too long or unknown is an error, and never a panic.
 
 use super::SLOTS;
-use rnic_endpoint::port::{Arrival, Meta, TrafficClass};
+use crate::port::{Arrival, Meta, TrafficClass};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The version of the messages, which is part of the socket's name: other versions do not meet.
+/// The version of the messages. It is part of the names of sockets, so that processes with another version use other
+/// sockets.
 pub(super) const VERSION: u32 = 4;
 
-/// Maximum bytes of a message: the head of a relayed arrival, and the datagrams that one system call can receive.
-pub(super) const LONGEST: usize = HEAD + 65_535;
-/// Bytes in front of relayed datagrams.
-const HEAD: usize = 1 + 1 + 2 * 16 + 2 + 1 + 2;
+/// Maximum bytes of a message: the header of [`Message::Packets`], and the datagrams that one system call can receive.
+pub(super) const MAX_LEN: usize = HEADER + 65_535;
+/// Bytes of the header of [`Message::Packets`], before the datagrams.
+const HEADER: usize = 1 + 1 + 2 * 16 + 2 + 1 + 2;
 
-const HELLO: u8 = 1;
+const JOIN_DEVICE: u8 = 1;
 const DIRECTORY: u8 = 2;
 const PACKETS: u8 = 3;
-const MANAGER: u8 = 5;
+const JOIN_MANAGER: u8 = 5;
 const CLAIM: u8 = 6;
 const CLAIMED: u8 = 7;
 const RELEASE: u8 = 8;
 const JOINED: u8 = 9;
-const LEDGER: u8 = 10;
-const FORGET: u8 = 11;
+const CONNECTION_LIST: u8 = 10;
+const DISCARD_LIST: u8 = 11;
 
-/// The UDP ports at which the processes of an address receive from processes of the same host, by slot; 0: the slot is
-/// free.
+/// The UDP ports at which the devices of an address receive from processes of the same host, by slot; 0 for a free slot.
 pub(super) type Directory = [u16; SLOTS as usize];
 
 /// A message, as its receiver sees it.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
-    /// To the broker: a process introduces itself by its slot, which no other process has. The port is where it
-    /// receives.
-    Hello { slot: u32, port: u16 },
-    /// From the broker: the receiver's own slot, and the ports of all.
+    /// From a new member to the broker: it is the device with this slot, and receives at this UDP port.
+    JoinDevice { slot: u32, port: u16 },
+    /// From the broker to each device, when the device has joined and after changes: the receiver's slot, and the UDP
+    /// ports of all devices.
     Directory { slot: u32, ports: Box<Directory> },
-    /// From the broker: datagrams that came to the address for the receiver.
+    /// From the broker to a device or manager: datagrams from other hosts for the receiver.
     Packets(Arrival<'a>),
-    /// To the broker: a communication manager introduces itself by the lower half of its communication IDs. Its ledger
-    /// comes with the message, if it has one.
-    Manager { mark: u16 },
-    /// From the broker: the manager has joined.
+    /// From a new member to the broker: it is the connection manager with this manager ID. The descriptor of its
+    /// connection list comes with the message, if it has one.
+    JoinManager { manager: u16 },
+    /// From the broker: it has admitted the manager.
     Joined,
-    /// To the broker: the manager wants the requests for a service ID; `shared` if other managers may have the ID as
-    /// well, as long as nobody listens.
+    /// From a manager to the broker: it claims the requests for a service ID; `shared` if other managers may have the
+    /// service ID too, as long as none of them listens.
     Claim { service: u64, shared: bool },
-    /// From the broker: whether the manager gets them.
+    /// From the broker: the response to a claim.
     Claimed { service: u64, granted: bool },
-    /// To the broker: it wants them no longer.
+    /// From a manager to the broker: it releases a service ID.
     Release { service: u64 },
-    /// From the broker: the ledger of another manager, which comes with the message, for the case that this manager
-    /// dies together with the broker.
-    Ledger { mark: u16 },
-    /// From the broker: the receiver does not need this ledger any more.
-    Forget { mark: u16 },
+    /// From the broker to a standby, with a descriptor: the connection list of another manager. The standby ends the
+    /// connections if that manager and the broker end together.
+    ConnectionList { manager: u16 },
+    /// From the broker to a standby: it discards the connection list of this manager.
+    DiscardList { manager: u16 },
 }
 
-pub(super) fn hello(slot: u32, port: u16) -> Vec<u8> {
-    let mut out = vec![HELLO];
+pub(super) fn join_device(slot: u32, port: u16) -> Vec<u8> {
+    let mut out = vec![JOIN_DEVICE];
     out.extend(slot.to_le_bytes());
     out.extend(port.to_le_bytes());
     out
@@ -73,21 +74,21 @@ pub(super) fn directory(slot: u32, ports: &Directory) -> Vec<u8> {
     out
 }
 
-pub(super) fn manager(mark: u16) -> Vec<u8> {
-    let mut out = vec![MANAGER];
-    out.extend(mark.to_le_bytes());
-    out
+pub(super) fn join_manager(manager: u16) -> Vec<u8> {
+    about_manager(JOIN_MANAGER, manager)
 }
 
-pub(super) fn ledger(mark: u16) -> Vec<u8> {
-    let mut out = vec![LEDGER];
-    out.extend(mark.to_le_bytes());
-    out
+pub(super) fn connection_list(manager: u16) -> Vec<u8> {
+    about_manager(CONNECTION_LIST, manager)
 }
 
-pub(super) fn forget(mark: u16) -> Vec<u8> {
-    let mut out = vec![FORGET];
-    out.extend(mark.to_le_bytes());
+pub(super) fn discard_list(manager: u16) -> Vec<u8> {
+    about_manager(DISCARD_LIST, manager)
+}
+
+fn about_manager(kind: u8, manager: u16) -> Vec<u8> {
+    let mut out = vec![kind];
+    out.extend(manager.to_le_bytes());
     out
 }
 
@@ -96,22 +97,22 @@ pub(super) fn joined() -> Vec<u8> {
 }
 
 pub(super) fn claim(service: u64, shared: bool) -> Vec<u8> {
-    let mut out = of_service(CLAIM, service);
+    let mut out = about_service(CLAIM, service);
     out.push(u8::from(shared));
     out
 }
 
 pub(super) fn release(service: u64) -> Vec<u8> {
-    of_service(RELEASE, service)
+    about_service(RELEASE, service)
 }
 
 pub(super) fn claimed(service: u64, granted: bool) -> Vec<u8> {
-    let mut out = of_service(CLAIMED, service);
+    let mut out = about_service(CLAIMED, service);
     out.push(u8::from(granted));
     out
 }
 
-fn of_service(kind: u8, service: u64) -> Vec<u8> {
+fn about_service(kind: u8, service: u64) -> Vec<u8> {
     let mut out = vec![kind];
     out.extend(service.to_le_bytes());
     out
@@ -123,7 +124,7 @@ pub(super) fn packets(meta: &Meta, segment: usize, data: &[u8]) -> Vec<u8> {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),
     };
-    let mut out = Vec::with_capacity(HEAD + data.len());
+    let mut out = Vec::with_capacity(HEADER + data.len());
     out.push(PACKETS);
     out.push(u8::from(meta.source.is_ipv4()));
     out.extend(octets(meta.source.ip()));
@@ -135,6 +136,11 @@ pub(super) fn packets(meta: &Meta, segment: usize, data: &[u8]) -> Vec<u8> {
     out
 }
 
+/// The datagrams of [`Message::Packets`], which have `length` bytes, in a buffer that begins with the message.
+pub(super) fn packets_in(message: &[u8], length: usize) -> &[u8] {
+    &message[HEADER..HEADER + length]
+}
+
 fn service_and_flag(bytes: &[u8]) -> Option<(u64, bool)> {
     let (service, flag) = bytes.split_first_chunk()?;
     match flag {
@@ -143,15 +149,15 @@ fn service_and_flag(bytes: &[u8]) -> Option<(u64, bool)> {
     }
 }
 
-/// Reads a message; `None` if it is none.
+/// Reads a message; `None` if the bytes are not a message.
 pub(super) fn read(bytes: &[u8]) -> Option<Message<'_>> {
     let (kind, rest) = bytes.split_first()?;
     match *kind {
-        HELLO => {
+        JOIN_DEVICE => {
             let (slot, port) = rest.split_first_chunk()?;
             let slot = u32::from_le_bytes(*slot);
             let port = u16::from_le_bytes(port.try_into().ok()?);
-            (slot < SLOTS).then_some(Message::Hello { slot, port })
+            (slot < SLOTS).then_some(Message::JoinDevice { slot, port })
         }
         DIRECTORY => {
             let (slot, ports) = rest.split_first_chunk()?;
@@ -189,9 +195,9 @@ pub(super) fn read(bytes: &[u8]) -> Option<Message<'_>> {
             Some(Message::Packets(Arrival { meta, segment, data }))
         }
         JOINED if rest.is_empty() => Some(Message::Joined),
-        MANAGER => Some(Message::Manager { mark: u16::from_le_bytes(rest.try_into().ok()?) }),
-        LEDGER => Some(Message::Ledger { mark: u16::from_le_bytes(rest.try_into().ok()?) }),
-        FORGET => Some(Message::Forget { mark: u16::from_le_bytes(rest.try_into().ok()?) }),
+        JOIN_MANAGER => Some(Message::JoinManager { manager: u16::from_le_bytes(rest.try_into().ok()?) }),
+        CONNECTION_LIST => Some(Message::ConnectionList { manager: u16::from_le_bytes(rest.try_into().ok()?) }),
+        DISCARD_LIST => Some(Message::DiscardList { manager: u16::from_le_bytes(rest.try_into().ok()?) }),
         CLAIM => {
             let (service, shared) = service_and_flag(rest)?;
             Some(Message::Claim { service, shared })
@@ -211,10 +217,10 @@ mod tests {
 
     #[test]
     fn messages_are_read_as_they_were_written() {
-        assert!(matches!(read(&hello(9, 8)), Some(Message::Hello { slot: 9, port: 8 })));
-        assert!(matches!(read(&manager(40_000)), Some(Message::Manager { mark: 40_000 })));
-        assert!(matches!(read(&ledger(40_001)), Some(Message::Ledger { mark: 40_001 })));
-        assert!(matches!(read(&forget(40_002)), Some(Message::Forget { mark: 40_002 })));
+        assert!(matches!(read(&join_device(9, 8)), Some(Message::JoinDevice { slot: 9, port: 8 })));
+        assert!(matches!(read(&join_manager(40_000)), Some(Message::JoinManager { manager: 40_000 })));
+        assert!(matches!(read(&connection_list(40_001)), Some(Message::ConnectionList { manager: 40_001 })));
+        assert!(matches!(read(&discard_list(40_002)), Some(Message::DiscardList { manager: 40_002 })));
         for shared in [false, true] {
             let bytes = claim(u64::MAX, shared);
             assert!(matches!(read(&bytes), Some(Message::Claim { service: u64::MAX, shared: read }) if read == shared));
@@ -237,7 +243,9 @@ mod tests {
                 traffic_class: TrafficClass::from_byte(0x6b),
                 identification: None,
             };
-            match read(&packets(&meta, 3, b"abcde")) {
+            let message = packets(&meta, 3, b"abcde");
+            assert_eq!(packets_in(&message, 5), b"abcde");
+            match read(&message) {
                 Some(Message::Packets(arrival)) => {
                     assert_eq!((arrival.meta, arrival.segment, arrival.data), (meta, 3, &b"abcde"[..]));
                 }
@@ -255,19 +263,19 @@ mod tests {
             identification: None,
         };
         let whole = [
-            hello(1, 7),
+            join_device(1, 7),
             directory(0, &[1; SLOTS as usize]),
             packets(&meta, 1, b""),
-            manager(7),
-            ledger(7),
-            forget(7),
+            join_manager(7),
+            connection_list(7),
+            discard_list(7),
             claim(7, true),
             release(7),
             claimed(7, true),
         ];
         assert!(read(&[]).is_none() && read(&[0]).is_none() && read(&[12, 1, 2]).is_none());
         assert!(read(&[JOINED, 1]).is_none(), "too long");
-        assert!(read(&hello(SLOTS, 1)).is_none(), "a slot that does not exist");
+        assert!(read(&join_device(SLOTS, 1)).is_none(), "a slot that does not exist");
         assert!(read(&[CLAIMED, 0, 0, 0, 0, 0, 0, 0, 0, 2]).is_none());
         for bytes in whole {
             for len in 0..bytes.len() {
