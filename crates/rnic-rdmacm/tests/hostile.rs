@@ -39,7 +39,7 @@ fn local() -> IpAddr {
 
 /// A REQ that is right.
 fn request(id: u32, port: u16) -> Message {
-    let mut private = [0; ip::ENTRY_LEN];
+    let mut private = [0; ip::LEN];
     IpHeader { source: SocketAddr::new(local(), 1), destination: local() }.emit(&mut private);
     let request = messages::request(0, &private);
     let path = Path { local_gid: ip::gid(local()), remote_gid: ip::gid(local()), ..request.path };
@@ -84,8 +84,8 @@ fn strangers_messages_change_nothing() {
                     }
                     let mut bytes = packet::emit(&mad, 0, source, local()).unwrap().to_vec();
                     match random.next() % 8 {
-                        0 => bytes.truncate(random.next() as usize % packet::ENTRY_LEN),
-                        1 => bytes[random.next() as usize % packet::ENTRY_LEN] ^= 1,
+                        0 => bytes.truncate(random.next() as usize % packet::LEN),
+                        1 => bytes[random.next() as usize % packet::LEN] ^= 1,
                         _ => {}
                     }
                     sent += u32::from(socket.send_to(&bytes, ("127.0.0.1", 4_791)).is_ok());

@@ -123,7 +123,7 @@
 //! each entry of the connection list. If the broker ended too, the standbys try the same; the name decides which of them
 //! does it. [`Standby`] is a standby without a program, for addresses on which a single program runs (`rnic verbs keep`).
 //!
-//! `docs/adr/0028-verbs-of-many-processes.md` and `docs/adr/0036-the-end-of-a-process-is-told.md` compare this design with
+//! `docs/adr/0028-verbs-of-many-processes.md` and `docs/adr/0036-disconnect-the-peers-of-killed-processes.md` compare this design with
 //! others.
 //!
 //! [`Device::open_shared`]: crate::Device::open_shared
