@@ -2,7 +2,7 @@
 
 use crate::common::{MANAGER_IDS, SERVICE, addresses, managers, reject};
 use proptest::prelude::*;
-use rnic_cm::connection_list::{Disconnector, Entry, ENTRY_LEN, MAX_CONNECTIONS};
+use rnic_cm::connection_list::{Disconnector, ENTRY_LEN, Entry, MAX_CONNECTIONS};
 use rnic_cm::message::{About, MadBytes, Reply, Request, private, reason};
 use rnic_cm::{Event, Manager, Message, Parsed, ip};
 use rnic_transport::Time;

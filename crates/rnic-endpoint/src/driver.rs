@@ -336,7 +336,9 @@ fn seed(source: SocketAddr, destination: SocketAddr) -> Option<IcrcSeed> {
 
 /// Returns the IPv4 identification for which the ICRC of `packet` is correct. It tries `expected` first. `None` if the ICRC
 /// is wrong, or `which` does not admit the identification.
-fn matching_identification(seed: &IcrcSeed, meta: &Meta, which: Identification, expected: u16, packet: &[u8]) -> Option<u16> {
+fn matching_identification(
+    seed: &IcrcSeed, meta: &Meta, which: Identification, expected: u16, packet: &[u8],
+) -> Option<u16> {
     if which == Identification::Excluded {
         return seed.check(0, packet).then_some(0);
     }
@@ -385,13 +387,21 @@ mod tests {
             (excluded, 0, 7, Some(0)),
             (excluded, 1, 1, None),
         ] {
-            assert_eq!(matching_identification(&seed, &unseen, which, expected, &packet(&seed, id)), found, "{which:?} {id}");
+            assert_eq!(
+                matching_identification(&seed, &unseen, which, expected, &packet(&seed, id)),
+                found,
+                "{which:?} {id}"
+            );
         }
         // A port that sees the identification leaves nothing to guess.
         assert_eq!(matching_identification(&seed, &meta(Some(5)), any, 5, &packet(&seed, 5)), Some(5));
         assert_eq!(matching_identification(&seed, &meta(Some(5)), any, 5, &packet(&seed, 6)), None);
         let seed = super::seed("[fd00::1]:4791".parse().unwrap(), "[fd00::2]:4791".parse().unwrap()).unwrap();
-        assert_eq!(matching_identification(&seed, &unseen, small, 1_000, &packet(&seed, 0)), Some(1_000), "IPv6 has none");
+        assert_eq!(
+            matching_identification(&seed, &unseen, small, 1_000, &packet(&seed, 0)),
+            Some(1_000),
+            "IPv6 has none"
+        );
     }
 
     /// Of 2^18 packets with random ICRCs, about 4 are correct for some identification, and none for identification 0.

@@ -6,9 +6,9 @@
 //! file systems in memory take the places of `/dev` and `/sys/class`: they have everything that was there before, and
 //! these files. Without root it enters a user namespace first, in which its user and group stay the same.
 
-use crate::context::{GIDS, gid};
 use crate::environment::Environment;
 use crate::hosts::{self, HostAddress};
+use crate::objects::context::{GIDS, gid};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};

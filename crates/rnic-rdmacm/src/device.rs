@@ -4,6 +4,7 @@ use crate::channel;
 use crate::verbs::*;
 use libc::c_int;
 use rnic_cabi::entry::{counted, entry, free_list, lock};
+use rnic_cabi::pointer::Out;
 use rnic_cabi::verbs::*;
 use rnic_cm::ip;
 use rnic_cm::manager::{Limits, Manager};
@@ -268,9 +269,8 @@ impl Device {
 /// # Safety
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut ibv_context {
-    // SAFETY: by the contract of librdmacm the pointer is null or valid.
-    unsafe { counted(|| Ok(all()?.iter().map(|device| device.context).collect()), count) }
+pub extern "C" fn rdma_get_devices(count: Out<c_int>) -> *mut *mut ibv_context {
+    counted(|| Ok(all()?.iter().map(|device| device.context).collect()), count.unless_null())
 }
 
 /// # Safety

@@ -8,8 +8,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, sendmsg, socket,
 };
-use rnic_cm::ip::{self, IpHeader};
 use rnic_cm::connection_list::{ENTRY_LEN, Entry, MAX_CONNECTIONS};
+use rnic_cm::ip::{self, IpHeader};
 use rnic_cm::message::{MadBytes, Path, Request};
 use rnic_cm::{Message, Parsed, packet};
 use rnic_netns::Pair;

@@ -1,6 +1,6 @@
 //! What happens when a MAD arrives.
 
-use super::{MAX_EARLY_REQUESTS, Event, Listener, Manager, SERVICE_TIMEOUT, Transmit};
+use super::{Event, Listener, MAX_EARLY_REQUESTS, Manager, SERVICE_TIMEOUT, Transmit};
 use crate::connection::{LISTENER_WAIT, Probe, State, time_of};
 use crate::message::{About, MadBytes, Message, Parsed, Reject, Request, private, reason};
 use crate::{ip, unmatched};
@@ -51,7 +51,8 @@ impl Manager {
             Message::ServiceRequest { request_id, .. } => request_id,
             _ => return,
         };
-        if early.len() < MAX_EARLY_REQUESTS && !early.iter().any(|(from, _, other)| (*from, *other) == (peer, request)) {
+        if early.len() < MAX_EARLY_REQUESTS && !early.iter().any(|(from, _, other)| (*from, *other) == (peer, request))
+        {
             early.push((peer, parsed.emit(), request));
         }
     }

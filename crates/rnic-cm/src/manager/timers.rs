@@ -75,7 +75,11 @@ impl Manager {
         self.send(id, ask);
         // A peer that never responds is still probed, because the REJ of its host may still come: a host that has just
         // changed its broker does not yet reject probes of unknown connections.
-        let pause = if unanswered < MAX_UNANSWERED_PROBES { interval.saturating_add(interval) } else { self.limits.probe_interval };
+        let pause = if unanswered < MAX_UNANSWERED_PROBES {
+            interval.saturating_add(interval)
+        } else {
+            self.limits.probe_interval
+        };
         self.set_deadline(id, Some(now.saturating_add(pause)));
     }
 }

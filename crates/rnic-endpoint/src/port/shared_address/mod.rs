@@ -150,9 +150,7 @@ pub use mads::{MadPort, MadSender};
 pub use standby::Standby;
 pub use takeover::{TakeoverReport, observe_takeovers};
 
-use super::{
-    Arrival, Batch, Counters, Interest, Limits, Port, ROCE_PORT, Received, SendError, UdpConfig, UdpPort,
-};
+use super::{Arrival, Batch, Counters, Interest, Limits, Port, ROCE_PORT, Received, SendError, UdpConfig, UdpPort};
 use broker::Broker;
 use message::{Directory, Message};
 use nix::errno::Errno;

@@ -28,8 +28,7 @@ impl Standby {
         let sender = MadSender::open(ip, None)?;
         let list = Arc::new(ConnectionList::create()?);
         let port = MadPort::new(ip, sender.manager_id(), Arc::default(), Some(list));
-        let port =
-            port.map_err(|error| SharedAddressError::System(error.raw_os_error().unwrap_or_default()))?;
+        let port = port.map_err(|error| SharedAddressError::System(error.raw_os_error().unwrap_or_default()))?;
         Ok(Standby { port, _sender: sender })
     }
 

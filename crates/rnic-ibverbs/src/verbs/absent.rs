@@ -2,8 +2,8 @@
 //! kernel's interface or other providers. `link/versions.c` has those of which only the symbol matters.
 
 use crate::abi::{ibv_ah_attr, ibv_context, ibv_mr, ibv_pd};
-use crate::entry::{entry, set_errno};
 use libc::{c_char, c_int, c_void, size_t};
+use rnic_cabi::entry::{entry, set_errno};
 use std::ffi::CStr;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -60,13 +60,13 @@ pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
 /// Reads a file into a buffer, and removes the end of the line; returns the length, or -1.
 ///
 /// # Safety
-/// By the contract of libibverbs: two C strings, and a buffer of `size` bytes.
+/// `dir` and `file` are C strings, and the buffer has `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_read_sysfs_file(
     dir: *const c_char, file: *const c_char, buffer: *mut c_char, size: size_t,
 ) -> c_int {
     entry(-1, || {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         let (dir, file) = unsafe { (CStr::from_ptr(dir), CStr::from_ptr(file)) };
         let path = |text: &CStr| Path::new(std::ffi::OsStr::from_bytes(text.to_bytes())).to_path_buf();
         let mut bytes = Vec::new();
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
             bytes.pop();
         }
         bytes.push(0);
-        // SAFETY: the caller's promise; there are at most `size` bytes.
+        // SAFETY: the buffer has `size` bytes, and at most as many are copied.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), buffer, bytes.len()) };
         bytes.len() as c_int - 1
     })

@@ -1,9 +1,8 @@
-//! What the functions that C calls have in common: no panic crosses the border, and errors are numbers.
+//! Errors of verbs as numbers in C.
 
+use crate::trace;
 use libc::c_int;
 use rnic_verbs::VerbsError;
-
-pub(crate) use rnic_cabi::entry::{Unacknowledged, counted, entry, free_list, lock, object, set_errno, status};
 
 /// The number of an error in C.
 pub(crate) fn number(error: &VerbsError) -> c_int {
@@ -19,7 +18,7 @@ pub(crate) fn number(error: &VerbsError) -> c_int {
 /// As [`number`], with a line in the trace that says what is wrong.
 pub(crate) fn refused(verb: &str) -> impl Fn(VerbsError) -> c_int + '_ {
     move |error| {
-        crate::trace::line(format_args!("{verb} refused: {error}"));
+        trace::line(format_args!("{verb} refused: {error}"));
         number(&error)
     }
 }

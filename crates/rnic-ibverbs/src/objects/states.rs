@@ -128,7 +128,7 @@ fn state_name(state: c_int) -> &'static str {
 }
 
 /// The number of a state in C.
-pub(crate) fn of(state: State) -> c_int {
+pub(crate) fn number(state: State) -> c_int {
     match state {
         State::Reset => IBV_QPS_RESET,
         State::Init => IBV_QPS_INIT,

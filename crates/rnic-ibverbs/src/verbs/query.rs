@@ -1,26 +1,25 @@
-//! What programs may ask of an opened device: attributes of the device and its port, GIDs, partition keys.
+//! Attributes of an opened device and its port, GIDs, partition keys.
 
 use crate::abi::*;
-use crate::context::{ContextState, GIDS, state};
-use crate::devices::text;
-use crate::entry::{entry, set_errno, status};
+use crate::objects::context::{Context, ContextState, GIDS};
+use crate::objects::device::text;
 use crate::trace;
 use libc::{c_int, size_t, ssize_t};
+use rnic_cabi::entry::{entry, set_errno, status};
+use rnic_cabi::pointer::{Handle, InOut, Out};
+use rnic_cabi::{get, set};
 
-/// The largest `max_rd_atomic` and `max_dest_rd_atomic` of a queue pair that programs see.
+/// Maximum `max_rd_atomic` and `max_dest_rd_atomic` of a queue pair that the device reports.
 const MAX_READS: u8 = 16;
 
 /// Types of queue pairs whose rate can be limited, a bit for each.
 const PACED: u32 = 1 << IBV_QPT_RC | 1 << IBV_QPT_UC | 1 << IBV_QPT_UD;
 
-/// # Safety
-/// By the contract of libibverbs.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, attributes: *mut ibv_device_attr) -> c_int {
+pub extern "C" fn ibv_query_device(context: Handle<Context>, attributes: Out<ibv_device_attr>) -> c_int {
     status(|| {
         trace::line(format_args!("ibv_query_device"));
-        // SAFETY: by the contract of libibverbs.
-        unsafe { attributes.write(device_attributes(state(context))) };
+        attributes.write(device_attributes(context.state()));
         Ok(())
     })
 }
@@ -34,7 +33,7 @@ fn device_attributes(state: &ContextState) -> ibv_device_attr {
         sys_image_guid: state.guid,
         max_mr_size: limits.bytes,
         page_size_cap: !0xfff,
-        // That of rdma_rxe, the other RoCE in software: no vendor has it.
+        // The ID of rdma_rxe, the kernel's RoCE in software, which is not the ID of a vendor.
         vendor_id: 0xff_ffff,
         vendor_part_id: 0,
         hw_ver: 0,
@@ -77,8 +76,10 @@ fn device_attributes(state: &ContextState) -> ibv_device_attr {
     }
 }
 
+/// # Safety
+/// The structure of the program has `len` bytes.
 pub(crate) unsafe extern "C" fn query_device_ex(
-    context: *mut ibv_context, _: *const u32, attributes: *mut ibv_device_attr_ex, len: size_t,
+    context: Handle<Context>, _: *const u32, attributes: *mut ibv_device_attr_ex, len: size_t,
 ) -> c_int {
     status(|| {
         trace::line(format_args!("ibv_query_device_ex"));
@@ -87,19 +88,17 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         }
         // SAFETY: all bytes 0 is a value of the structure.
         let mut all: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
-        // SAFETY: by the contract of libibverbs.
-        all.orig_attr = device_attributes(unsafe { state(context) });
+        all.orig_attr = device_attributes(context.state());
         all.completion_timestamp_mask = u64::MAX;
         // Timestamps are nanoseconds; the frequency is in kHz.
         all.hca_core_clock = 1_000_000;
         all.device_cap_flags_ex = all.orig_attr.device_cap_flags.into();
         all.phys_port_cnt_ex = 1;
-        // What `ibv_modify_qp_rate_limit` accepts, in kbit/s.
+        // The limits of `ibv_modify_qp_rate_limit`, in kbit/s.
         all.packet_pacing_caps =
             ibv_packet_pacing_caps { qp_rate_limit_min: 1, qp_rate_limit_max: u32::MAX, supported_qpts: PACED };
-        let len = len.min(size_of::<ibv_device_attr_ex>());
-        // SAFETY: by the contract of libibverbs the caller's structure has `len` bytes.
-        unsafe { std::ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), attributes.cast::<u8>(), len) };
+        // SAFETY: the caller promises it.
+        unsafe { Out::new(attributes).write_prefix(&all, len) };
         Ok(())
     })
 }
@@ -128,15 +127,15 @@ fn port_attributes(state: &ContextState, port: u8) -> Result<ibv_port_attr, c_in
     })
 }
 
+/// # Safety
+/// The structure of the program has `len` bytes.
 pub(crate) unsafe extern "C" fn query_port(
-    context: *mut ibv_context, port: u8, attributes: *mut ibv_port_attr, len: size_t,
+    context: Handle<Context>, port: u8, attributes: *mut ibv_port_attr, len: size_t,
 ) -> c_int {
     status(|| {
-        // SAFETY: by the contract of libibverbs.
-        let all = port_attributes(unsafe { state(context) }, port)?;
-        let len = len.min(size_of::<ibv_port_attr>());
-        // SAFETY: by the contract of libibverbs the caller's structure has `len` bytes.
-        unsafe { std::ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), attributes.cast::<u8>(), len) };
+        let all = port_attributes(context.state(), port)?;
+        // SAFETY: the caller promises it.
+        unsafe { Out::new(attributes).write_prefix(&all, len) };
         Ok(())
     })
 }
@@ -144,25 +143,22 @@ pub(crate) unsafe extern "C" fn query_port(
 /// The function behind programs that were built with old headers, whose structure ends before `port_cap_flags2`.
 ///
 /// # Safety
-/// By the contract of libibverbs.
+/// The structure of the program ends before `port_cap_flags2` or later.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_port(context: *mut ibv_context, port: u8, attributes: *mut ibv_port_attr) -> c_int {
-    // SAFETY: by the contract of libibverbs.
+pub unsafe extern "C" fn ibv_query_port(context: Handle<Context>, port: u8, attributes: *mut ibv_port_attr) -> c_int {
+    // SAFETY: the caller promises it.
     unsafe { query_port(context, port, attributes, std::mem::offset_of!(ibv_port_attr, port_cap_flags2)) }
 }
 
-/// # Safety
-/// By the contract of libibverbs.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_gid(context: *mut ibv_context, port: u8, index: c_int, out: *mut ibv_gid) -> c_int {
+pub extern "C" fn ibv_query_gid(context: Handle<Context>, port: u8, index: c_int, out: Out<ibv_gid>) -> c_int {
     entry(-1, || {
         trace::line(format_args!("ibv_query_gid {index} of port {port}"));
         if port != 1 || !(0..GIDS as c_int).contains(&index) {
             set_errno(libc::EINVAL);
             return -1;
         }
-        // SAFETY: by the contract of libibverbs.
-        unsafe { *out = state(context).gid() };
+        out.write(context.state().gid());
         0
     })
 }
@@ -177,11 +173,9 @@ fn gid_entry(state: &ContextState, index: u32) -> ibv_gid_entry {
     }
 }
 
-/// # Safety
-/// By the contract of libibverbs.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ibv_query_gid_ex(
-    context: *mut ibv_context, port: u32, index: u32, out: *mut ibv_gid_entry, flags: u32, len: size_t,
+pub extern "C" fn _ibv_query_gid_ex(
+    context: Handle<Context>, port: u32, index: u32, out: Out<ibv_gid_entry>, flags: u32, len: size_t,
 ) -> c_int {
     status(|| {
         trace::line(format_args!("ibv_query_gid_ex {index} of port {port}"));
@@ -191,63 +185,55 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
         if port != 1 || index >= GIDS as u32 || len != size_of::<ibv_gid_entry>() {
             return Err(libc::EINVAL);
         }
-        // SAFETY: by the contract of libibverbs.
-        unsafe { out.write(gid_entry(state(context), index)) };
+        out.write(gid_entry(context.state(), index));
         Ok(())
     })
 }
 
 /// # Safety
-/// By the contract of libibverbs.
+/// `entries` has room for `max` entries.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _ibv_query_gid_table(
-    context: *mut ibv_context, entries: *mut ibv_gid_entry, most: size_t, flags: u32, len: size_t,
+    context: Handle<Context>, entries: *mut ibv_gid_entry, max: size_t, flags: u32, len: size_t,
 ) -> ssize_t {
     entry(-(libc::EIO as ssize_t), || {
         trace::line(format_args!("ibv_query_gid_table"));
-        if flags != 0 || len != size_of::<ibv_gid_entry>() || most < GIDS {
+        if flags != 0 || len != size_of::<ibv_gid_entry>() || max < GIDS {
             return -(libc::EINVAL as ssize_t);
         }
         for index in 0..GIDS {
-            // SAFETY: by the contract of libibverbs there is room for `most` entries.
-            unsafe { entries.add(index).write(gid_entry(state(context), index as u32)) };
+            // SAFETY: `entries` has room for `max` entries, and `max` is at least `GIDS`.
+            unsafe { entries.add(index).write(gid_entry(context.state(), index as u32)) };
         }
         GIDS as ssize_t
     })
 }
 
-/// # Safety
-/// By the contract of libibverbs.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_gid_type(_: *mut ibv_context, port: u8, index: c_int, kind: *mut c_int) -> c_int {
+pub extern "C" fn ibv_query_gid_type(_: *mut ibv_context, port: u8, index: c_int, kind: Out<c_int>) -> c_int {
     trace::line(format_args!("ibv_query_gid_type {index} of port {port}"));
     if port != 1 || !(0..GIDS as c_int).contains(&index) {
         set_errno(libc::EINVAL);
         return -1;
     }
-    // 1: the value of RoCE v2 in sysfs. SAFETY: by the contract of libibverbs.
-    unsafe { *kind = 1 };
+    // 1: the value of RoCE v2 in sysfs.
+    kind.write(1);
     0
 }
 
-/// # Safety
-/// By the contract of libibverbs.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_pkey(_: *mut ibv_context, port: u8, index: c_int, pkey: *mut u16) -> c_int {
+pub extern "C" fn ibv_query_pkey(_: *mut ibv_context, port: u8, index: c_int, pkey: Out<u16>) -> c_int {
     trace::line(format_args!("ibv_query_pkey {index} of port {port}"));
     if port != 1 || index != 0 {
         set_errno(libc::EINVAL);
         return -1;
     }
-    // SAFETY: by the contract of libibverbs.
-    unsafe { *pkey = 0xffff };
+    pkey.write(0xffff);
     0
 }
 
-/// # Safety
-/// By the contract of libibverbs.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_pkey_index(_: *mut ibv_context, port: u8, pkey: u16) -> c_int {
+pub extern "C" fn ibv_get_pkey_index(_: *mut ibv_context, port: u8, pkey: u16) -> c_int {
     trace::line(format_args!("ibv_get_pkey_index {:#x} of port {port}", u16::from_be(pkey)));
     if port == 1 && pkey == 0xffff {
         return 0;
@@ -256,17 +242,14 @@ pub unsafe extern "C" fn ibv_get_pkey_index(_: *mut ibv_context, port: u8, pkey:
     -1
 }
 
-pub(crate) unsafe extern "C" fn query_rt_values(context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
+pub(crate) extern "C" fn query_rt_values(context: Handle<Context>, values: InOut<ibv_values_ex>) -> c_int {
     status(|| {
-        // SAFETY: by the contract of libibverbs.
-        unsafe {
-            let now = state(context).now().as_ps() / 1_000;
-            let known = (*values).comp_mask & 1;
-            (*values).comp_mask = known;
-            if known != 0 {
-                (*values).raw_clock.tv_sec = (now / 1_000_000_000) as libc::time_t;
-                (*values).raw_clock.tv_nsec = (now % 1_000_000_000) as libc::c_long;
-            }
+        let now = context.state().now().as_ps() / 1_000;
+        let known = get!(values.comp_mask) & 1;
+        set!(values.comp_mask = known);
+        if known != 0 {
+            set!(values.raw_clock.tv_sec = (now / 1_000_000_000) as libc::time_t);
+            set!(values.raw_clock.tv_nsec = (now % 1_000_000_000) as libc::c_long);
         }
         Ok(())
     })

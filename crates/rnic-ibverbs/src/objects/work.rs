@@ -1,15 +1,13 @@
 //! Work requests, as C posts them.
 
+use super::ah::AddressHandle;
+use super::qp::QpState;
+use super::window;
 use crate::abi::*;
-use crate::ah;
-use crate::context;
-use crate::entry::{entry, number, set_errno};
-use crate::qp;
-use crate::srq;
-use crate::trace;
-use crate::window;
+use crate::error::number;
 use libc::c_int;
-use rnic_verbs::{Data, Device, Qpn, Recipient, RecvRequest, SendFlags, SendOp, SendRequest, Sge, VerbsError};
+use rnic_cabi::pointer::Handle;
+use rnic_verbs::{Bind, Data, Device, Qpn, Recipient, RecvRequest, SendFlags, SendOp, SendRequest, Sge, VerbsError};
 use std::mem::MaybeUninit;
 
 /// Maximum number of scatter-gather elements of a request; the device has the same limit.
@@ -53,7 +51,7 @@ pub(crate) struct Sges {
 
 impl Sges {
     /// # Safety
-    /// By the contract of libibverbs there are `count` elements.
+    /// `list` has `count` elements that can be read.
     pub(crate) unsafe fn read(list: *const ibv_sge, count: impl TryInto<usize>) -> Result<Sges, Refused> {
         let len = count.try_into().unwrap_or(usize::MAX);
         if len > MAX_SGE {
@@ -61,7 +59,7 @@ impl Sges {
         }
         let mut sges = Sges { list: [Sge::default(); MAX_SGE], len };
         for (at, to) in sges.list[..len].iter_mut().enumerate() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the list has more than `at` elements.
             let sge = unsafe { list.add(at).read() };
             *to = Sge { addr: sge.addr, len: sge.length, lkey: sge.lkey };
         }
@@ -89,7 +87,7 @@ impl Inline {
     /// region that peers write.
     ///
     /// # Safety
-    /// By the contract of libibverbs the bytes are readable.
+    /// The bytes of each buffer can be read.
     pub(crate) unsafe fn gather(
         &mut self, buffers: impl Iterator<Item = (*const u8, usize)>,
     ) -> Result<&[u8], Refused> {
@@ -97,7 +95,7 @@ impl Inline {
             let Some(room) = self.bytes[self.len..].get_mut(..len) else {
                 return Err(VerbsError::Limit { what: "bytes of inline data", limit: MAX_INLINE }.into());
             };
-            // SAFETY: there is room for `len` bytes, which are readable by the caller's promise.
+            // SAFETY: there is room for `len` bytes, which the caller promises to be readable.
             unsafe { std::ptr::copy_nonoverlapping(from, room.as_mut_ptr().cast(), len) };
             self.len += len;
         }
@@ -118,9 +116,9 @@ pub(crate) fn flags(flags: u32) -> SendFlags {
 /// Posts one send request.
 ///
 /// # Safety
-/// By the contract of libibverbs the request is valid.
-unsafe fn send(verbs: &mut Device, qp: &qp::QpState, wr: *const ibv_send_wr) -> Result<(), Refused> {
-    // SAFETY: the caller's promise. Which part of a union is valid depends on the operation and the type of the queue
+/// The request can be read, and so can its lists and inline data; the objects in it exist.
+unsafe fn post_send(verbs: &mut Device, qp: &QpState, wr: *const ibv_send_wr) -> Result<(), Refused> {
+    // SAFETY: the request can be read. Which part of a union is valid depends on the operation and the type of the queue
     // pair, and any bytes are values of all parts.
     let (wr, rdma, atomic, ud) = unsafe { (&*wr, (*wr).wr.rdma, (*wr).wr.atomic, (*wr).wr.ud) };
     let (addr, rkey, imm) = (rdma.remote_addr, rdma.rkey, u32::from_be(wr.imm_data));
@@ -141,15 +139,15 @@ unsafe fn send(verbs: &mut Device, qp: &qp::QpState, wr: *const ibv_send_wr) -> 
         IBV_WR_LOCAL_INV => SendOp::LocalInv(wr.imm_data),
         IBV_WR_BIND_MW if qp.kind != IBV_QPT_UD => {
             let wr_bind_mw { mw, rkey, bind_info } = wr.bind_mw;
-            // SAFETY: the caller's promise.
-            let bind = unsafe { window::second_kind(mw, rkey, &bind_info) }?;
+            // SAFETY: the objects in the request exist.
+            let bind = unsafe { window::bind_type_2(mw, rkey, &bind_info) }?;
             let (wr_id, flags) = (wr.wr_id, flags(wr.send_flags));
             let request = SendRequest { wr_id, op: SendOp::Bind, data: Data::Bind(&bind), flags };
             return Ok(verbs.post_send(qp.qpn, &request)?);
         }
         _ => return Err(Refused::Number(libc::EOPNOTSUPP, "there is no such operation")),
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the list of the request can be read.
     let sges = unsafe { Sges::read(wr.sg_list, wr.num_sge) }?;
     let mut inline = Inline::EMPTY;
     let data = if op.is_local() {
@@ -157,119 +155,121 @@ unsafe fn send(verbs: &mut Device, qp: &qp::QpState, wr: *const ibv_send_wr) -> 
     } else if wr.send_flags & IBV_SEND_INLINE != 0 && !op.is_fetching() {
         let buffers = sges.list().iter();
         let buffers = buffers.map(|sge| (std::ptr::with_exposed_provenance(sge.addr as usize), sge.len as usize));
-        // SAFETY: the caller's promise.
+        // SAFETY: the inline data can be read.
         Data::Inline(unsafe { inline.gather(buffers) }?)
     } else {
         Data::Gather(sges.list())
     };
     let request = SendRequest { wr_id: wr.wr_id, op, data, flags: flags(wr.send_flags) };
     if qp.kind == IBV_QPT_UD {
-        if ud.ah.is_null() {
+        // SAFETY: the objects in the request exist.
+        let ah: Option<Handle<AddressHandle>> = unsafe { Handle::new_unless_null(ud.ah) };
+        let Some(ah) = ah else {
             return Err(Refused::Number(libc::EINVAL, "a datagram needs an address handle"));
-        }
-        // SAFETY: the caller's promise.
-        let path = unsafe { ah::path(ud.ah) };
-        let to = Recipient { path, qpn: Qpn(ud.remote_qpn), qkey: ud.remote_qkey };
+        };
+        let to = Recipient { path: ah.state().path, qpn: Qpn(ud.remote_qpn), qkey: ud.remote_qkey };
         return Ok(verbs.post_datagram(qp.qpn, &request, &to)?);
     }
     Ok(verbs.post_send(qp.qpn, &request)?)
 }
 
-/// Reports the first request of a list that was refused.
+/// Posts a list of send requests. Returns the first request that is refused.
 ///
 /// # Safety
-/// By the contract of libibverbs `bad` is valid.
-unsafe fn report<T>(verb: &str, refused: Option<(*mut T, Refused)>, bad: *mut *mut T) -> c_int {
-    let Some((request, why)) = refused else { return 0 };
-    trace::line(format_args!("{verb} refused: {why}"));
-    // SAFETY: the caller's promise.
-    unsafe { *bad = request };
-    set_errno(why.number());
-    why.number()
-}
-
-/// # Safety
-/// By the contract of libibverbs.
-pub(crate) unsafe extern "C" fn post_send(
-    qp: *mut ibv_qp, first: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr,
-) -> c_int {
-    entry(libc::EIO, || {
-        // SAFETY: by the contract of libibverbs, for the requests too.
-        unsafe {
-            let (context, qp) = (context::state((*qp).context), qp::state(qp));
-            let refused = context.device.with_verbs(|verbs| {
-                let mut wr = first;
-                while !wr.is_null() {
-                    if let Err(why) = send(verbs, qp, wr) {
-                        return Some((wr, why));
-                    }
-                    wr = (*wr).next;
-                }
-                None
-            });
-            if trace::is_on() {
-                trace::line(format_args!("ibv_post_send to QP {:#x}", qp.qpn.0));
-            }
-            report("ibv_post_send", refused, bad)
+/// Each request of the list can be read, and so can its lists and inline data; the objects in the requests exist.
+pub(crate) unsafe fn post_sends(
+    verbs: &mut Device, qp: &QpState, first: *mut ibv_send_wr,
+) -> Option<(*mut ibv_send_wr, Refused)> {
+    let mut wr = first;
+    while !wr.is_null() {
+        // SAFETY: the caller promises it for each request.
+        if let Err(why) = unsafe { post_send(verbs, qp, wr) } {
+            return Some((wr, why));
         }
-    })
+        // SAFETY: the request can be read.
+        wr = unsafe { (*wr).next };
+    }
+    None
 }
 
-/// Posts a list of receives by `post`, which gets each.
+/// Posts a list of receives, each by `post`. Returns the first request that is refused.
 ///
 /// # Safety
-/// By the contract of libibverbs.
-unsafe fn post_list(
-    context: &context::ContextState, first: *mut ibv_recv_wr,
-    post: impl Fn(&mut Device, &RecvRequest<'_>) -> Result<(), VerbsError>,
+/// Each request of the list can be read, and so can its scatter list.
+pub(crate) unsafe fn post_receives(
+    verbs: &mut Device, first: *mut ibv_recv_wr, post: impl Fn(&mut Device, &RecvRequest<'_>) -> Result<(), VerbsError>,
 ) -> Option<(*mut ibv_recv_wr, Refused)> {
-    context.device.with_verbs_quietly(|verbs| {
-        let mut wr = first;
-        while !wr.is_null() {
-            // SAFETY: the caller's promise.
-            let (wr_id, sges, next) = unsafe { ((*wr).wr_id, Sges::read((*wr).sg_list, (*wr).num_sge), (*wr).next) };
-            let posted = sges.and_then(|sges| Ok(post(verbs, &RecvRequest { wr_id, scatter: sges.list() })?));
-            if let Err(why) = posted {
-                return Some((wr, why));
-            }
-            wr = next;
+    let mut wr = first;
+    while !wr.is_null() {
+        // SAFETY: the request and its list can be read.
+        let (wr_id, sges, next) = unsafe { ((*wr).wr_id, Sges::read((*wr).sg_list, (*wr).num_sge), (*wr).next) };
+        let posted = sges.and_then(|sges| Ok(post(verbs, &RecvRequest { wr_id, scatter: sges.list() })?));
+        if let Err(why) = posted {
+            return Some((wr, why));
         }
-        None
-    })
+        wr = next;
+    }
+    None
 }
 
-/// # Safety
-/// By the contract of libibverbs.
-pub(crate) unsafe extern "C" fn post_recv(
-    qp: *mut ibv_qp, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr,
-) -> c_int {
-    entry(libc::EIO, || {
-        // SAFETY: by the contract of libibverbs.
-        unsafe {
-            let (context, qp) = (context::state((*qp).context), qp::state(qp));
-            if trace::is_on() {
-                trace::line(format_args!("ibv_post_recv to QP {:#x}", qp.qpn.0));
-            }
-            let refused = post_list(context, first, |verbs, request| verbs.post_recv(qp.qpn, request));
-            report("ibv_post_recv", refused, bad)
-        }
-    })
+/// The send requests that a program builds by the functions `ibv_wr_*`, between `ibv_wr_start` and `ibv_wr_complete`.
+#[derive(Default)]
+pub(crate) struct Requests {
+    list: Vec<Request>,
+    /// The first error, which `ibv_wr_complete` returns.
+    error: Option<Refused>,
 }
 
-/// # Safety
-/// By the contract of libibverbs.
-pub(crate) unsafe extern "C" fn post_srq_recv(
-    srq: *mut ibv_srq, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr,
-) -> c_int {
-    entry(libc::EIO, || {
-        // SAFETY: by the contract of libibverbs.
-        unsafe {
-            if trace::is_on() {
-                trace::line(format_args!("ibv_post_srq_recv to SRQ {:x}", srq.addr()));
-            }
-            let (context, srq) = (context::state((*srq).context), srq::state(srq));
-            let refused = post_list(context, first, |verbs, request| verbs.post_srq_recv(srq.id, request));
-            report("ibv_post_srq_recv", refused, bad)
+/// A send request that is being built.
+pub(crate) struct Request {
+    wr_id: u64,
+    op: SendOp,
+    flags: SendFlags,
+    pub(crate) sges: Vec<Sge>,
+    pub(crate) inline: Option<Vec<u8>>,
+    pub(crate) to: Option<Recipient>,
+    pub(crate) bind: Option<Bind>,
+}
+
+impl Requests {
+    /// Begins a request.
+    pub(crate) fn begin(&mut self, wr_id: u64, flags: SendFlags, op: SendOp) {
+        self.list.push(Request { wr_id, op, flags, sges: Vec::new(), inline: None, to: None, bind: None });
+    }
+
+    /// Changes the request that was begun last.
+    pub(crate) fn change_last(&mut self, change: impl FnOnce(&mut Request) -> Result<(), Refused>) {
+        let changed = match self.list.last_mut() {
+            Some(request) => change(request),
+            None => Err(Refused::Number(libc::EINVAL, "data or an address come after an operation")),
+        };
+        if let Err(why) = changed {
+            self.error.get_or_insert(why);
         }
-    })
+    }
+
+    /// Posts the requests; returns their number. If the queue has no room for all of them, or building one has failed,
+    /// none is posted.
+    pub(crate) fn post(self, verbs: &mut Device, qpn: Qpn) -> Result<usize, Refused> {
+        if let Some(why) = self.error {
+            return Err(why);
+        }
+        let info = verbs.query_qp(qpn)?;
+        if info.sends as usize + self.list.len() > info.capacities.send_wr as usize {
+            return Err(VerbsError::Full("send queue").into());
+        }
+        for request in &self.list {
+            let data = match (&request.inline, &request.bind) {
+                (_, Some(bind)) => Data::Bind(bind),
+                (Some(bytes), None) => Data::Inline(bytes),
+                (None, None) => Data::Gather(&request.sges),
+            };
+            let send = SendRequest { wr_id: request.wr_id, op: request.op, data, flags: request.flags };
+            match &request.to {
+                Some(to) => verbs.post_datagram(qpn, &send, to)?,
+                None => verbs.post_send(qpn, &send)?,
+            }
+        }
+        Ok(self.list.len())
+    }
 }
