@@ -1,13 +1,11 @@
-//! Opened devices. Each has a communication manager, and a thread that receives its messages and keeps its times.
+//! Opened devices. Each has a communication manager, and a thread that receives its messages and handles its timeouts.
 
-use crate::channel;
 use crate::verbs::*;
 use libc::c_int;
-use rnic_cabi::entry::{counted, entry, free_list, lock};
-use rnic_cabi::pointer::Out;
+use rnic_cabi::entry::{entry, lock};
 use rnic_cabi::verbs::*;
-use rnic_cm::ip;
 use rnic_cm::manager::{Limits, Manager};
+use rnic_cm::{Event, ip};
 use rnic_transport::Time;
 use std::fs::File;
 use std::io::Read;
@@ -16,8 +14,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-/// How long the thread sleeps at most while nothing happens.
-const SLEEP: Time = Time::from_ms(10_000);
+/// Maximum time for which the thread sleeps while nothing happens.
+const MAX_SLEEP: Time = Time::from_ms(10_000);
+
+/// Delivers an event of a communication manager. Returns the connection if the event is a request that has no listener any
+/// more.
+pub(super) type Deliver = fn(&'static Device, Event) -> Option<u32>;
 
 /// A device that this library has opened. It stays open until the process ends, as programs expect.
 pub(crate) struct Device {
@@ -27,28 +29,29 @@ pub(crate) struct Device {
     pub(crate) guid: u64,
     /// Path MTU of the port: 1 (256 bytes) to 5 (4096 bytes).
     pub(crate) mtu: u8,
-    /// Maximum of outstanding reads and atomics.
+    /// Maximum number of outstanding reads and atomics.
     pub(crate) max_reads: u8,
-    /// Maximum of requests in a queue, and of 65,534.
+    /// Maximum number of requests in a queue, at most 65,534.
     pub(crate) max_requests: u16,
     manager: Mutex<Manager>,
-    mads: *mut Mads,
-    /// The protection domain of queue pairs for which the program gives none.
-    pd: OnceLock<Result<Address, c_int>>,
-    /// The process that has opened it.
+    mads: &'static Mads,
+    deliver: Deliver,
+    /// The protection domain of queue pairs for which the program passes none.
+    pd: OnceLock<Result<DomainPtr, c_int>>,
+    /// The process that has opened the device.
     process: u32,
 }
 
-/// A pointer of libibverbs, which threads can share. Only handed back to libibverbs or C.
+/// A protection domain of libibverbs.
 #[derive(Clone, Copy)]
-struct Address(*mut ibv_pd);
+struct DomainPtr(*mut ibv_pd);
 
-// SAFETY: the pointer is only handed over.
-unsafe impl Send for Address {}
+// SAFETY: the pointer is only passed on to libibverbs, whose functions may be called from all threads.
+unsafe impl Send for DomainPtr {}
 // SAFETY: as above.
-unsafe impl Sync for Address {}
+unsafe impl Sync for DomainPtr {}
 
-// SAFETY: the pointers are those of libibverbs, whose functions may be called from all threads.
+// SAFETY: the context is only passed on to libibverbs, whose functions may be called from all threads.
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
@@ -70,7 +73,7 @@ fn seed() -> Result<[u8; 32], c_int> {
 }
 
 /// The addresses of all devices, with the devices of libibverbs, which stay until the process ends.
-fn listed() -> Result<Vec<(IpAddr, *mut ibv_device)>, c_int> {
+pub(super) fn list() -> Result<Vec<(IpAddr, *mut ibv_device)>, c_int> {
     let mut count = 0;
     // SAFETY: the list has `count` devices, and is freed once.
     unsafe {
@@ -87,37 +90,16 @@ fn listed() -> Result<Vec<(IpAddr, *mut ibv_device)>, c_int> {
     }
 }
 
-/// The device of an address.
-///
-/// # Errors
-/// `ENODEV` if there is none; the error of opening it.
-pub(crate) fn of(ip: IpAddr) -> Result<&'static Device, c_int> {
-    let device = listed()?.into_iter().find(|(own, _)| *own == ip).ok_or(libc::ENODEV)?;
-    open(device)
-}
-
-/// All devices that can be opened.
-///
-/// # Errors
-/// `ENODEV` if there is none.
-pub(crate) fn all() -> Result<Vec<&'static Device>, c_int> {
-    let devices: Vec<_> = listed()?.into_iter().filter_map(|device| open(device).ok()).collect();
-    if devices.is_empty() { Err(libc::ENODEV) } else { Ok(devices) }
-}
-
-/// The addresses of all devices, whether opened or not.
-pub(crate) fn addresses() -> Vec<IpAddr> {
-    listed().unwrap_or_default().into_iter().map(|(ip, _)| ip).collect()
-}
-
-fn open((ip, device): (IpAddr, *mut ibv_device)) -> Result<&'static Device, c_int> {
+/// Opens a device of [`list`], unless it is open.
+pub(super) fn open((ip, device): (IpAddr, *mut ibv_device), deliver: Deliver) -> Result<&'static Device, c_int> {
     let mut opened = lock(&OPENED);
-    // Those of the parent have no threads in a child that `fork` made.
+    // A child made by `fork` does not have the threads of its parent's devices.
     opened.retain(|device| !device.is_of_parent());
     if let Some(device) = opened.iter().find(|device| device.ip == ip) {
         return Ok(device);
     }
-    // SAFETY: the device is one of libibverbs, and the results are valid.
+    // SAFETY: the device is one of libibverbs, and the results can be written. The queue pair 1 exists until the process
+    // ends.
     let new = unsafe {
         let context = made(ibv_open_device(device))?;
         let mut about: ibv_device_attr = std::mem::zeroed();
@@ -125,7 +107,7 @@ fn open((ip, device): (IpAddr, *mut ibv_device)) -> Result<&'static Device, c_in
         let mut port = ibv_port_attr::default();
         check(ibv_query_port(context, 1, &mut port))?;
         let mut manager_id = 0;
-        let mads = made(rnic_mads_open(context, &mut manager_id))?;
+        let mads = &*made(rnic_mads_open(context, &mut manager_id))?;
         Device {
             context,
             ip,
@@ -135,6 +117,7 @@ fn open((ip, device): (IpAddr, *mut ibv_device)) -> Result<&'static Device, c_in
             max_requests: about.max_qp_wr.clamp(16, 0xfffe) as u16,
             manager: Mutex::new(Manager::new(ip, manager_id, Limits::default(), seed()?)),
             mads,
+            deliver,
             pd: OnceLock::new(),
             process: std::process::id(),
         }
@@ -145,7 +128,7 @@ fn open((ip, device): (IpAddr, *mut ibv_device)) -> Result<&'static Device, c_in
     // A child has the exit handlers of its parent.
     if PROCESS.swap(std::process::id(), Ordering::Relaxed) == 0 {
         // SAFETY: the function has the right type, and stays.
-        unsafe { libc::atexit(end) };
+        unsafe { libc::atexit(at_exit) };
     }
     opened.push(new);
     Ok(new)
@@ -154,9 +137,9 @@ fn open((ip, device): (IpAddr, *mut ibv_device)) -> Result<&'static Device, c_in
 /// The process that has opened the devices.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// The process ends: its peers are told, as the kernel does for its programs. A child that `fork` made may end; the
-/// connections are those of its parent.
-extern "C" fn end() {
+/// Ends the connections before the process ends, as the kernel does for its programs. The connections of a child made by
+/// `fork` are its parent's.
+extern "C" fn at_exit() {
     if PROCESS.load(Ordering::Relaxed) != std::process::id() {
         return;
     }
@@ -173,7 +156,7 @@ impl Device {
         self.process != std::process::id()
     }
 
-    /// Changes the state of the communication manager; sends what it wants to send, and hands out its events.
+    /// Changes the state of the communication manager. Then sends its messages, and delivers its events.
     pub(crate) fn with<R>(&'static self, change: impl FnOnce(&mut Manager, Time) -> R) -> R {
         let mut manager = lock(&self.manager);
         let before = manager.deadline();
@@ -182,62 +165,57 @@ impl Device {
         let after = manager.deadline();
         drop(manager);
         if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
-            // SAFETY: it is open.
-            unsafe { rnic_mads_wake(self.mads) };
+            rnic_mads_wake(self.mads);
         }
         result
     }
 
-    fn flush(&'static self, manager: &mut Manager) {
-        while let Some((slot, entry)) = manager.poll_connection_list() {
-            // SAFETY: all pointers are valid.
-            unsafe { rnic_mads_list_connection(self.mads, slot, &entry) };
-        }
+    fn send_messages(&self, manager: &mut Manager) {
         while let Some(message) = manager.poll_transmit() {
-            let peer = ibv_gid { raw: ip::gid(message.peer) };
-            // SAFETY: all pointers are valid. A message that cannot be sent is as good as lost.
-            unsafe { rnic_mads_send(self.mads, &peer, &message.mad) };
-        }
-        while let Some(event) = manager.poll_event() {
-            if let Some(unwanted) = channel::deliver(self, event) {
-                manager.destroy(now(), unwanted);
-            }
-        }
-        // What the destroyed connections want to say.
-        while let Some(message) = manager.poll_transmit() {
-            let peer = ibv_gid { raw: ip::gid(message.peer) };
-            // SAFETY: as above.
-            unsafe { rnic_mads_send(self.mads, &peer, &message.mad) };
+            // A message that cannot be sent is handled like a lost one.
+            rnic_mads_send(self.mads, &ibv_gid { raw: ip::gid(message.peer) }, &message.mad);
         }
     }
 
+    fn flush(&'static self, manager: &mut Manager) {
+        while let Some((slot, list_entry)) = manager.poll_connection_list() {
+            rnic_mads_list_connection(self.mads, slot, &list_entry);
+        }
+        self.send_messages(manager);
+        while let Some(event) = manager.poll_event() {
+            if let Some(unwanted) = (self.deliver)(self, event) {
+                manager.destroy(now(), unwanted);
+            }
+        }
+        // The messages of destroyed connections.
+        self.send_messages(manager);
+    }
+
     fn run(&'static self) {
-        let mut next = SLEEP;
+        let mut next = MAX_SLEEP;
         loop {
             let (mut peer, mut mad) = (ibv_gid::default(), [0; 256]);
             let timeout = next.as_ps() / Time::from_ns(1).as_ps() + 1;
-            // SAFETY: all pointers are valid.
-            let got = unsafe { rnic_mads_receive(self.mads, timeout, &mut peer, &mut mad) };
-            if got < 0 {
+            let received = rnic_mads_receive(self.mads, timeout, &mut peer, &mut mad);
+            if received < 0 {
                 return;
             }
             let mut manager = lock(&self.manager);
-            if got > 0 {
+            if received > 0 {
                 manager.handle(now(), ip::address(peer.raw), &mad);
             }
             manager.on_deadline(now());
             self.flush(&mut manager);
-            next = manager.deadline().map_or(SLEEP, |at| at.saturating_sub(now()).min(SLEEP));
+            next = manager.deadline().map_or(MAX_SLEEP, |at| at.saturating_sub(now()).min(MAX_SLEEP));
         }
     }
 
-    /// Claims a service ID for an identifier, `shared` with others that say so.
+    /// Claims a service ID for an identifier, `shared` with others that claim it as shared.
     ///
     /// # Errors
     /// `EADDRINUSE` if another identifier has it, of this process or of another one.
     pub(crate) fn claim(&self, service: u64, shared: bool) -> Result<(), c_int> {
-        // SAFETY: it is open.
-        check(unsafe { rnic_mads_claim(self.mads, service, shared.into()) })
+        check(rnic_mads_claim(self.mads, service, shared.into()))
     }
 
     /// Makes a claimed service ID exclusive.
@@ -245,38 +223,21 @@ impl Device {
     /// # Errors
     /// `EADDRINUSE` if others share it.
     pub(crate) fn listen(&self, service: u64) -> Result<(), c_int> {
-        // SAFETY: it is open.
-        check(unsafe { rnic_mads_listen(self.mads, service) })
+        check(rnic_mads_listen(self.mads, service))
     }
 
-    /// Gives a service ID back.
+    /// Releases a service ID.
     pub(crate) fn release(&self, service: u64) {
-        // SAFETY: it is open.
-        unsafe { rnic_mads_release(self.mads, service) };
+        rnic_mads_release(self.mads, service);
     }
 
-    /// The protection domain of queue pairs for which the program gives none.
+    /// The protection domain of queue pairs for which the program passes none.
     pub(crate) fn pd(&self) -> Result<*mut ibv_pd, c_int> {
         // SAFETY: the context is open.
-        let alloc = || made(unsafe { ibv_alloc_pd(self.context) }).map(Address);
+        let alloc = || made(unsafe { ibv_alloc_pd(self.context) }).map(DomainPtr);
         match self.pd.get_or_init(alloc) {
-            Ok(Address(pd)) => Ok(*pd),
+            Ok(DomainPtr(pd)) => Ok(*pd),
             Err(error) => Err(*error),
         }
     }
-}
-
-/// # Safety
-/// By the contract of librdmacm.
-#[unsafe(no_mangle)]
-pub extern "C" fn rdma_get_devices(count: Out<c_int>) -> *mut *mut ibv_context {
-    counted(|| Ok(all()?.iter().map(|device| device.context).collect()), count.unless_null())
-}
-
-/// # Safety
-/// By the contract of librdmacm.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
-    // SAFETY: by the contract of librdmacm the list is one of `rdma_get_devices`.
-    unsafe { free_list(list) }
 }

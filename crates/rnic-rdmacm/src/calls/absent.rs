@@ -1,8 +1,10 @@
-//! What this library does not have: multicast, and options of some vendors.
+//! Functions that this library refuses: multicast, and options of some vendors.
 
 use crate::verbs::{fail, trace};
 use libc::{c_int, c_void, sockaddr};
 use rnic_cabi::cma::rdma_cm_id;
+use rnic_cabi::get;
+use rnic_cabi::pointer::{In, Out};
 use rnic_cabi::verbs::ibv_ece;
 
 fn no_multicast(verb: &str) -> c_int {
@@ -25,31 +27,24 @@ pub extern "C" fn rdma_leave_multicast(_: *mut rdma_cm_id, _: *mut sockaddr) -> 
     no_multicast("rdma_leave_multicast")
 }
 
-/// There are no options.
-///
-/// # Safety
-/// By the contract of librdmacm.
+/// Refuses options of some vendors: this device has none.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_set_local_ece(_: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
-    // SAFETY: by the contract of librdmacm.
-    if unsafe { (*ece).vendor_id } == 0 { 0 } else { fail(libc::EOPNOTSUPP) }
+pub extern "C" fn rdma_set_local_ece(_: *mut rdma_cm_id, ece: In<ibv_ece>) -> c_int {
+    if get!(ece.vendor_id) == 0 { 0 } else { fail(libc::EOPNOTSUPP) }
 }
 
-/// # Safety
-/// By the contract of librdmacm.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rdma_get_remote_ece(_: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
-    // SAFETY: by the contract of librdmacm.
-    unsafe { ece.write(ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 }) };
+pub extern "C" fn rdma_get_remote_ece(_: *mut rdma_cm_id, ece: Out<ibv_ece>) -> c_int {
+    ece.write(ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 });
     0
 }
 
-/// As `rdma_reject`: the reason that some vendors have for it goes nowhere.
+/// Rejects like `rdma_reject`. The reason that some vendors have is not sent.
 ///
 /// # Safety
-/// By the contract of librdmacm.
+/// The data is null, or has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_reject_ece(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int {
-    // SAFETY: by the contract of librdmacm.
-    unsafe { crate::connect::rdma_reject(id, data, len) }
+    // SAFETY: the caller promises it.
+    unsafe { super::connect::rdma_reject(id, data, len) }
 }
