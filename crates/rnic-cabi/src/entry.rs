@@ -47,8 +47,8 @@ fn list<T>(items: impl Iterator<Item = *mut T>) -> *mut *mut T {
     Box::into_raw(list).cast()
 }
 
-/// Runs the body of a function that returns a list of pointers, and writes the length of the list to `count`. Returns the
-/// list, which [`free_list`] frees, or null and an error in `errno`.
+/// Runs the body of a function that returns a list of pointers, and writes the length of the list to `count`. Returns
+/// the list, which [`free_list`] frees, or null and an error in `errno`.
 pub fn counted<T>(items: impl FnOnce() -> Result<Vec<*mut T>, c_int>, count: Option<Out<c_int>>) -> *mut *mut T {
     entry(std::ptr::null_mut(), || match items() {
         Ok(items) => {

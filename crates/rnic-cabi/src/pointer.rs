@@ -1,8 +1,9 @@
 //! Typed pointers of C programs, so that the functions that a library exports need little `unsafe` code.
 //!
-//! C programs pass pointers, and the libraries must trust them, as every implementation of libibverbs does. A typed pointer
-//! states once what the program promises: an exported function takes a [`Handle`], an [`In`], an [`Out`] or an [`InOut`]
-//! instead of a raw pointer, in memory the same. Only C programs, and code that is marked `unsafe`, can make one.
+//! C programs pass pointers, and the libraries must trust them, as every implementation of libibverbs does. A typed
+//! pointer states once what the program promises: an exported function takes a [`Handle`], an [`In`], an [`Out`] or an
+//! [`InOut`] instead of a raw pointer, in memory the same. Only C programs, and code that is marked `unsafe`, can make
+//! one.
 //!
 //! | type | the program promises |
 //! |---|---|
@@ -11,10 +12,10 @@
 //! | [`Out`] | the memory can be written, and no other thread accesses it during the call |
 //! | [`InOut`] | both |
 //!
-//! An object of a library begins with the structure that C sees, and continues with the library's state
-//! ([`Object`]). C programs may write the structure at any time, so that no reference to it exists: the macros
-//! [`get!`](crate::get) and [`set!`](crate::set) read and write its fields through the raw pointer. References exist to the
-//! state only, which C does not know, and which threads share by locks and atomics.
+//! An object of a library begins with the structure that C sees, and continues with the library's state ([`Object`]). C
+//! programs may write the structure at any time, so that no reference to it exists: the macros [`get!`](crate::get) and
+//! [`set!`](crate::set) read and write its fields through the raw pointer. References exist to the state only, which C
+//! does not know, and which threads share by locks and atomics.
 
 /// A kind of object that a library makes: the structure that C sees, and the state of the library.
 ///
@@ -31,8 +32,8 @@ pub unsafe trait Object: Sized {
     const STATE_OFFSET: usize;
 }
 
-/// Implements [`Object`] for a structure: `object!(Queue { c: ibv_cq, state: QueueState })`. A C structure that is nested in
-/// the field `c` is named by its path: `object!(Context { c.context: ibv_context, state: ContextState })`.
+/// Implements [`Object`] for a structure: `object!(Queue { c: ibv_cq, state: QueueState })`. A C structure that is
+/// nested in the field `c` is named by its path: `object!(Context { c.context: ibv_context, state: ContextState })`.
 #[macro_export]
 macro_rules! object {
     ($object:ty { $($c:ident).+ : $type:ty, $($state:ident).+ : $state_type:ty }) => {
@@ -66,8 +67,8 @@ impl<T: Object> Handle<T> {
     }
 
     /// # Safety
-    /// The pointer is the pointer of an object of this kind, and the object is not destroyed as long as the handle, or a
-    /// copy of it, is used.
+    /// The pointer is the pointer of an object of this kind, and the object is not destroyed as long as the handle, or
+    /// a copy of it, is used.
     pub unsafe fn new(pointer: *mut T::C) -> Handle<T> {
         Handle(pointer)
     }
@@ -87,7 +88,8 @@ impl<T: Object> Handle<T> {
 
     /// The state of the library.
     pub fn state(&self) -> &T::State {
-        // SAFETY: a handle points at an object that exists; the reference does not cover the structure that C may write.
+        // SAFETY: a handle points at an object that exists; the reference does not cover the structure that C may
+        // write.
         unsafe { &*self.0.wrapping_byte_sub(T::C_OFFSET).wrapping_byte_add(T::STATE_OFFSET).cast() }
     }
 

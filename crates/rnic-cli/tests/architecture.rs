@@ -427,32 +427,16 @@ fn crates_depend_on_each_other_one_way() {
     assert!(upward.is_empty(), "crates use crates below them in the table of ARCHITECTURE.md: {upward:?}");
 }
 
-/// Crates whose top-level modules still use each other in cycles, with the number of arrows inside these cycles on the
-/// stated day. The number may only fall: whoever removes an arrow writes the new number here, and whoever removes the
-/// last one removes the line. Other crates have none.
-const KNOWN_CYCLES: [(&str, usize); 2] = [
-    ("rnic-ibverbs", 47), // 2026-11-26: 11 modules around `context`, and `entry` and `trace`
-    ("rnic-rdmacm", 12),  // 2026-11-26: `channel`, `device`, `event`, `id`, `qp`
-];
-
 #[test]
 fn top_level_modules_use_each_other_one_way() {
-    let packages = packages();
-    let absent = KNOWN_CYCLES.iter().find(|(name, _)| packages.iter().all(|package| package.name != *name));
-    assert_eq!(absent, None, "KNOWN_CYCLES names a crate that does not exist");
     let mut faults = Vec::new();
-    for package in packages {
+    for package in packages() {
         let modules = Modules::of_crate(&package.root);
-        let keys: Vec<&(String, String)> = modules.arrows.keys().collect();
-        let found = in_cycles(&keys);
-        let known = KNOWN_CYCLES.iter().find(|(name, _)| package.name == *name).map_or(0, |(_, count)| *count);
-        if found.len() < known {
-            faults.push(format!("{}: {} arrows, write this number into KNOWN_CYCLES", package.name, found.len()));
-        } else if found.len() > known {
-            faults.push(format!("{}: {} arrows, at most {known} are accepted:", package.name, found.len()));
-            let line = |arrow: &&(String, String)| format!("  {} -> {} ({})", arrow.0, arrow.1, modules.arrows[*arrow]);
-            faults.extend(found.iter().map(line));
-        }
+        let arrows: Vec<&(String, String)> = modules.arrows.keys().collect();
+        let line = |arrow: &(String, String)| {
+            format!("{}: {} -> {} ({})", package.name, arrow.0, arrow.1, modules.arrows[arrow])
+        };
+        faults.extend(in_cycles(&arrows).into_iter().map(line));
     }
     assert!(
         faults.is_empty(),

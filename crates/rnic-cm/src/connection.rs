@@ -38,10 +38,11 @@ pub(crate) struct Waiting {
 }
 
 /// State of the probes of an established connection. The communication manager of InfiniBand has no message by which an
-/// end asks whether its peer still exists, and a process that is killed sends no message. So each end periodically sends
-/// an MRA that names no message. Managers of this crate respond with an MRA, and their hosts with a REJ if the connection
-/// is unknown. Linux ignores such an MRA, because it ends the connections of killed processes itself: a peer that has
-/// never responded stays connected, and is still probed, because its host may later report that the connection is unknown.
+/// end asks whether its peer still exists, and a process that is killed sends no message. So each end periodically
+/// sends an MRA that names no message. Managers of this crate respond with an MRA, and their hosts with a REJ if the
+/// connection is unknown. Linux ignores such an MRA, because it ends the connections of killed processes itself: a peer
+/// that has never responded stays connected, and is still probed, because its host may later report that the connection
+/// is unknown.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Probe {
     /// Whether the peer is known to respond: it has done so, or its device is one of rnic's libibverbs.
@@ -102,8 +103,8 @@ pub(crate) struct Connection {
 /// Linux refuses it immediately. Over a NIC the server has started to listen by then; here the REQ arrives earlier.
 pub(crate) const LISTENER_WAIT: (Time, Time) = (Time::from_ms(1_000), Time::from_ms(100));
 
-/// Decodes a time of 5 bits: 4.096 us times 2 to the power of the code; at most 275 s, so that no peer can make this end
-/// wait for hours.
+/// Decodes a time of 5 bits: 4.096 us times 2 to the power of the code; at most 275 s, so that no peer can make this
+/// end wait for hours.
 pub(crate) fn time_of(code: u8) -> Time {
     Time::from_ns(4_096 << u32::from(code.min(26)))
 }

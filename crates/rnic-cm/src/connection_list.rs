@@ -49,8 +49,8 @@ impl Entry {
         out
     }
 
-    /// Reads a slot of the manager with this address and manager ID. `None` if the slot is empty, or this manager cannot
-    /// have such a connection.
+    /// Reads a slot of the manager with this address and manager ID. `None` if the slot is empty, or this manager
+    /// cannot have such a connection.
     pub fn read(bytes: &[u8; ENTRY_LEN], local: IpAddr, manager_id: u16) -> Option<Entry> {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let entry = Entry {
@@ -110,11 +110,11 @@ impl Slots {
     }
 }
 
-/// Ends the connections of a process that no longer exists: it sends a DREQ to each peer, and retransmits the DREQ until
-/// the peer responds, at most 15 times.
+/// Ends the connections of a process that no longer exists: it sends a DREQ to each peer, and retransmits the DREQ
+/// until the peer responds, at most 15 times.
 ///
-/// Like a [`Manager`](crate::Manager), it takes MADs and the time, and returns MADs. Its state has at most one entry for
-/// each connection of the list, and 64 responses.
+/// Like a [`Manager`](crate::Manager), it takes MADs and the time, and returns MADs. Its state has at most one entry
+/// for each connection of the list, and 64 responses.
 pub struct Disconnector {
     /// Connections whose peers have not responded, with their slots.
     open: BTreeMap<u32, (Entry, u32)>,

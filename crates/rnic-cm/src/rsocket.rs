@@ -307,7 +307,7 @@ fn ranges(size: u32, at: u32, len: u32) -> [(u32, u32); 2] {
     [(at, first), (0, len - first)]
 }
 
-/// The sending end: the send buffer, a ring as well, and the credits.
+/// The sending end: the send buffer, which is a ring too, and the credits.
 #[derive(Debug)]
 pub struct Outbox {
     size: u32,

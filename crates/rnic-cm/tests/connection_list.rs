@@ -1,4 +1,4 @@
-//! The list of a process that is killed: what a manager writes, and what others do with it.
+//! The connection list of a process that is killed: its entries, and the DREQs of another process.
 
 use crate::common::{MANAGER_IDS, SERVICE, addresses, managers, reject};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ fn reply(guid: u64) -> Reply {
     crate::common::reply(guid, b"")
 }
 
-/// Two managers with their lists, between which nothing is lost.
+/// Two managers with their connection lists, on a network without loss.
 struct Net {
     sides: [Manager; 2],
     lists: [Vec<u8>; 2],
@@ -41,7 +41,7 @@ impl Net {
         }
     }
 
-    /// Moves all messages, and answers the requests of the managers; returns the connections that have ended.
+    /// Moves all messages, and responds to the requests of the managers; returns the connections that have ended.
     fn settle(&mut self) -> Vec<(usize, Event)> {
         let (ips, mut ended) = (addresses(), Vec::new());
         loop {
@@ -82,7 +82,7 @@ impl Net {
         slots.filter_map(|slot| Entry::read(slot.first_chunk().unwrap(), addresses()[at], MANAGER_IDS[at])).collect()
     }
 
-    /// One side is killed, and its list read.
+    /// Kills one end, and reads its connection list.
     fn killed(&self, at: usize) -> Disconnector {
         Disconnector::new(self.now, addresses()[at], MANAGER_IDS[at], &self.lists[at])
     }
@@ -92,14 +92,15 @@ impl Net {
 fn after_death(count: u64) -> (Net, Disconnector) {
     let mut net = Net::new([1, 2]);
     net.connect(count);
-    let mut closing = net.killed(0);
-    while closing.poll_transmit().is_some() {}
-    (net, closing)
+    let mut disconnector = net.killed(0);
+    while disconnector.poll_transmit().is_some() {}
+    (net, disconnector)
 }
 
-/// Entries exist while a peer has to be told: not before it has answered, and not after it knows.
+/// An entry exists as long as the peer needs a DREQ: from its first response until it knows that the connection has
+/// ended.
 #[test]
-fn the_ledger_has_the_connections_that_exist() {
+fn the_list_has_the_connections_that_exist() {
     let mut net = Net::new([1, 2]);
     let request = net.sides[0].connect(Time::ZERO, 7, "10.0.0.3".parse().unwrap(), request(1)).unwrap();
     net.sides[0].poll_transmit();
@@ -129,19 +130,20 @@ fn the_ledger_has_the_connections_that_exist() {
     assert_eq!([0, 1].map(|at| net.entries(at).len()), [0; 2]);
 }
 
-/// The peers of a killed process get a DREQ for each connection, whichever side it was; lost ones are retransmitted.
+/// The peers of a killed process get a DREQ for each connection, whichever end requested it; lost ones are
+/// retransmitted.
 #[test]
-fn the_peers_of_a_killed_process_are_told() {
+fn the_peers_of_a_killed_process_are_disconnected() {
     for dead in [0, 1] {
         let mut net = Net::new([1, 2]);
         net.connect(100);
-        let mut closing = net.killed(dead);
-        assert_eq!(closing.len(), 100);
+        let mut disconnector = net.killed(dead);
+        assert_eq!(disconnector.len(), 100);
         let (ips, peer) = (addresses(), 1 - dead);
         let mut events = Vec::new();
         let mut count = 0;
-        while !closing.is_done() {
-            while let Some(message) = closing.poll_transmit() {
+        while !disconnector.is_done() {
+            while let Some(message) = disconnector.poll_transmit() {
                 assert_eq!(message.peer, ips[peer]);
                 count += 1;
                 // Two of three are lost.
@@ -149,66 +151,66 @@ fn the_peers_of_a_killed_process_are_told() {
                     net.sides[peer].handle(net.now, ips[dead], &message.mad);
                 }
                 while let Some(answer) = net.sides[peer].poll_transmit() {
-                    closing.handle(ips[peer], &answer.mad);
+                    disconnector.handle(ips[peer], &answer.mad);
                 }
                 events.extend(std::iter::from_fn(|| net.sides[peer].poll_event()));
             }
-            while let Some(slot) = closing.poll_disconnected() {
+            while let Some(slot) = disconnector.poll_disconnected() {
                 net.lists[dead][slot as usize * ENTRY_LEN..][..ENTRY_LEN].fill(0);
             }
-            let Some(deadline) = closing.deadline() else { break };
+            let Some(deadline) = disconnector.deadline() else { break };
             net.now = deadline;
-            closing.on_deadline(net.now);
+            disconnector.on_deadline(net.now);
         }
-        assert!(closing.is_empty() && net.entries(dead).is_empty());
+        assert!(disconnector.is_empty() && net.entries(dead).is_empty());
         assert_eq!(events.len(), 100);
         assert!(events.iter().all(|event| matches!(event, Event::Disconnected { silent: false, .. })));
-        // Nobody who reads it again says it twice.
+        // A process that reads the list again sends no second DREQ.
         assert!(net.killed(dead).is_done());
     }
 }
 
-/// A peer that is silent gets 16 DREQs in about 7 s, and no more.
+/// A peer that does not respond gets 16 DREQs in about 7 s, and no more.
 #[test]
-fn silent_peers_are_told_a_limited_number_of_times() {
+fn silent_peers_get_a_limited_number_of_requests() {
     let mut net = Net::new([1, 2]);
     net.connect(1);
-    let mut closing = net.killed(0);
+    let mut disconnector = net.killed(0);
     let mut count = 0;
-    // Who is late with the first DREQ does not send fewer.
+    // A process that sends the first DREQ late does not send fewer.
     let mut now = Time::from_ms(300);
-    closing.on_deadline(now);
-    while !closing.is_done() {
-        count += std::iter::from_fn(|| closing.poll_transmit()).count();
-        now = closing.deadline().unwrap();
-        closing.on_deadline(now);
+    disconnector.on_deadline(now);
+    while !disconnector.is_done() {
+        count += std::iter::from_fn(|| disconnector.poll_transmit()).count();
+        now = disconnector.deadline().unwrap();
+        disconnector.on_deadline(now);
     }
-    assert_eq!((count, closing.len(), closing.poll_transmit()), (16, 1, None));
+    assert_eq!((count, disconnector.len(), disconnector.poll_transmit()), (16, 1, None));
     assert!(now < Time::from_ms(9_000), "{now}");
 }
 
-/// A peer that asks whether the connection still exists gets the DREQ, and one that ends it a DREP.
+/// A peer that sends a probe gets the DREQ, and a peer that sends a DREQ gets a DREP.
 #[test]
-fn peers_that_ask_are_answered() {
-    let (net, mut closing) = after_death(2);
+fn probes_get_a_response() {
+    let (net, mut disconnector) = after_death(2);
     let entries = net.entries(0);
     let [(a, b), (c, d)] = [0, 1].map(|at| (entries[at].local_id, entries[at].remote_id));
     let peer = addresses()[1];
     let ask = Message::Mra { local_id: b, remote_id: a, about: About::Other, service_timeout: 31 };
-    closing.handle(peer, &Parsed { transaction: 5, message: ask }.emit());
-    let sent = Parsed::parse(&closing.poll_transmit().unwrap().mad).unwrap().message;
+    disconnector.handle(peer, &Parsed { transaction: 5, message: ask }.emit());
+    let sent = Parsed::parse(&disconnector.poll_transmit().unwrap().mad).unwrap().message;
     assert!(matches!(sent, Message::Disconnect { local_id, remote_id, .. } if (local_id, remote_id) == (a, b)));
     let end = Message::Disconnect { local_id: d, remote_id: c, remote_qpn: 0x111, private: [0; private::DISCONNECT] };
-    closing.handle(peer, &Parsed { transaction: 5, message: end }.emit());
-    let sent = Parsed::parse(&closing.poll_transmit().unwrap().mad).unwrap().message;
+    disconnector.handle(peer, &Parsed { transaction: 5, message: end }.emit());
+    let sent = Parsed::parse(&disconnector.poll_transmit().unwrap().mad).unwrap().message;
     assert!(matches!(sent, Message::Disconnected { .. }));
-    assert_eq!((closing.len(), closing.poll_transmit()), (1, None));
+    assert_eq!((disconnector.len(), disconnector.poll_transmit()), (1, None));
 }
 
-/// Only the peer of a connection can say that it has ended, and a flood gets few answers.
+/// Only the peer of a connection can end it, and a flood gets few responses.
 #[test]
-fn strangers_end_nothing() {
-    let (net, mut closing) = after_death(1);
+fn messages_of_other_hosts_are_ignored() {
+    let (net, mut disconnector) = after_death(1);
     let Entry { local_id, remote_id, .. } = net.entries(0)[0];
     let done =
         |from: u32, to: u32| Message::Disconnected { local_id: from, remote_id: to, private: [0; private::READY] };
@@ -220,16 +222,16 @@ fn strangers_end_nothing() {
         (addresses()[1], done(remote_id, local_id ^ 1 << 16)),
         (addresses()[1], unknown),
     ] {
-        closing.handle(from, &Parsed { transaction: 1, message }.emit());
-        assert_eq!((closing.len(), closing.poll_disconnected()), (1, None));
+        disconnector.handle(from, &Parsed { transaction: 1, message }.emit());
+        assert_eq!((disconnector.len(), disconnector.poll_disconnected()), (1, None));
     }
     let ask = Message::Mra { local_id: 1, remote_id: 2, about: About::Other, service_timeout: 31 };
-    (0..10_000).for_each(|_| closing.handle(stranger, &Parsed { transaction: 1, message: ask }.emit()));
-    assert!(std::iter::from_fn(|| closing.poll_transmit()).count() <= 64);
+    (0..10_000).for_each(|_| disconnector.handle(stranger, &Parsed { transaction: 1, message: ask }.emit()));
+    assert!(std::iter::from_fn(|| disconnector.poll_transmit()).count() <= 64);
     // The peer's host knows nothing of it.
     let reject = reject(remote_id, local_id, About::Other, reason::INVALID_ID);
-    closing.handle(addresses()[1], &Parsed { transaction: 1, message: reject }.emit());
-    assert!(closing.is_done());
+    disconnector.handle(addresses()[1], &Parsed { transaction: 1, message: reject }.emit());
+    assert!(disconnector.is_done());
 }
 
 /// A forged list names no connections of other managers, no addresses of another family and no groups, and has no
@@ -259,7 +261,7 @@ fn forged_entries_are_ignored() {
     assert_eq!(Disconnector::new(Time::ZERO, own, MANAGER_IDS[0], &many).len(), MAX_CONNECTIONS);
 }
 
-/// A peer whose device is rnic's is known to answer probes, so that its death is noticed also if it has never done so.
+/// A peer whose device has rnic's GUID responds to probes, so that its end is detected also if it has never responded.
 #[test]
 fn the_silence_of_a_new_connection_of_rnic_is_noticed() {
     let ips = addresses();
@@ -290,7 +292,7 @@ fn the_silence_of_a_new_connection_of_rnic_is_noticed() {
 }
 
 proptest! {
-    /// Any bytes as a list, and any messages, never panic, and lead to DREQs of this manager alone.
+    /// Any bytes as a connection list, and any messages, never panic, and lead to DREQs of this manager alone.
     #[test]
     fn hostile_bytes_are_survived(
         list in proptest::collection::vec(any::<u8>(), 0..400),
@@ -308,17 +310,17 @@ proptest! {
                 slot[usize::from(changed) % ENTRY_LEN] = changed;
             }
         }
-        let mut closing = Disconnector::new(Time::ZERO, own, MANAGER_IDS[0], &list);
+        let mut disconnector = Disconnector::new(Time::ZERO, own, MANAGER_IDS[0], &list);
         for (attribute, bytes) in mads {
             let mut mad: MadBytes = Parsed { transaction: 1, message: Message::Request(request(1)) }.emit();
             mad[17] = attribute;
             mad[24..56].copy_from_slice(&bytes);
-            closing.handle(peer, &mad);
+            disconnector.handle(peer, &mad);
         }
-        let count = closing.len();
+        let count = disconnector.len();
         prop_assert!(count <= 10);
         let mut sent = 0;
-        while let Some(message) = closing.poll_transmit() {
+        while let Some(message) = disconnector.poll_transmit() {
             sent += 1;
             if let Some(Parsed { message: Message::Disconnect { local_id, .. }, .. }) = Parsed::parse(&message.mad) {
                 prop_assert_eq!(local_id as u16, MANAGER_IDS[0]);

@@ -334,8 +334,8 @@ fn seed(source: SocketAddr, destination: SocketAddr) -> Option<IcrcSeed> {
     }
 }
 
-/// Returns the IPv4 identification for which the ICRC of `packet` is correct. It tries `expected` first. `None` if the ICRC
-/// is wrong, or `which` does not admit the identification.
+/// Returns the IPv4 identification for which the ICRC of `packet` is correct. It tries `expected` first. `None` if the
+/// ICRC is wrong, or `which` does not admit the identification.
 fn matching_identification(
     seed: &IcrcSeed, meta: &Meta, which: Identification, expected: u16, packet: &[u8],
 ) -> Option<u16> {

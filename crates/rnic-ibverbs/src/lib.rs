@@ -25,9 +25,9 @@
 //! # Unsafe code
 //!
 //! This crate is the border to C. Its functions get pointers from C programs, and trust them as every implementation of
-//! libibverbs does. [`rnic_cabi::pointer`] states once, for each kind of pointer, what the program promises. A comment at
-//! an `unsafe` block says what else is promised, and by whom. Numbers, flags, masks, lists that end early, and all bytes
-//! from the network are checked.
+//! libibverbs does. [`rnic_cabi::pointer`] states once, for each kind of pointer, what the program promises. A comment
+//! at an `unsafe` block says what else is promised, and by whom. Numbers, flags, masks, lists that end early, and all
+//! bytes from the network are checked.
 
 #![allow(unreachable_pub, reason = "the exported functions are public in C")]
 

@@ -1,5 +1,5 @@
-//! The table of functions of a context, which the inline functions of the header call, and the opening of devices, which
-//! makes it. The module is above all functions, so that no object knows the table.
+//! The table of functions of a context, which the inline functions of the header call, and the opening of devices,
+//! which makes it. The module is above all functions, so that no object knows the table.
 
 use crate::abi::*;
 use crate::objects::context::Context;

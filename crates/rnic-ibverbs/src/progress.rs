@@ -1,10 +1,10 @@
 //! Which thread sends and receives the packets of a device (the *leader*): a thread of the program while it polls
 //! completion queues, and otherwise a thread of this library.
 //!
-//! Programs wait in three ways. A program that *polls a completion queue* in a loop has the lowest latency if it moves the
-//! packets itself; a second thread that does so would use a core and compete for the device's lock. A program that *sleeps*
-//! until an event, or that *polls memory* until a peer has written it, makes no call, so that a thread of the library must
-//! move the packets.
+//! Programs wait in three ways. A program that *polls a completion queue* in a loop has the lowest latency if it moves
+//! the packets itself; a second thread that does so would use a core and compete for the device's lock. A program that
+//! *sleeps* until an event, or that *polls memory* until a peer has written it, makes no call, so that a thread of the
+//! library must move the packets.
 //!
 //! ```text
 //!                    packets moved for 20 µs
@@ -23,13 +23,13 @@
 //!
 //! - *Sleeping*: the library's thread leads, and sleeps in the kernel until a packet arrives.
 //! - *Spinning*: the library's thread leads, and polls. It has earned spin credit by moving packets.
-//! - *Program leads*: each poll of the program moves packets if it finds no completion. The library's thread only checks, at
-//!   an interval, whether the program still polls.
+//! - *Program leads*: each poll of the program moves packets if it finds no completion. The library's thread only
+//!   checks, at an interval, whether the program still polls.
 //!
-//! The *poll limit* is the number of empty polls, which find no completion, after which the program becomes the leader. If
-//! the library's thread finds packets when the program has stopped polling, the program does not only poll completion
-//! queues, and the poll limit grows. It is reset after the program has led for a while. On a busy host the program may have
-//! lost its processor, nearly always inside a poll: such a poll counts as polling.
+//! The *poll limit* is the number of empty polls, which find no completion, after which the program becomes the leader.
+//! If the library's thread finds packets when the program has stopped polling, the program does not only poll
+//! completion queues, and the poll limit grows. It is reset after the program has led for a while. On a busy host the
+//! program may have lost its processor, nearly always inside a poll: such a poll counts as polling.
 
 use rnic_endpoint::{Clock, Device, Time, TimeSource};
 use rnic_verbs::{Completion, CqId, VerbsError};
@@ -43,15 +43,15 @@ const POLL_LIMIT: (u32, u32) = (16, 1 << 16);
 /// Interval at which the library's thread checks whether the program still polls: the first value and the maximum. The
 /// program has stopped if it has not polled between two checks.
 const CHECK_INTERVAL: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(1));
-/// Number of consecutive checks that find the same unfinished poll, after which it no longer counts as polling: its thread
-/// may have left it by `longjmp`.
+/// Number of consecutive checks that find the same unfinished poll, after which it no longer counts as polling: its
+/// thread may have left it by `longjmp`.
 const MAX_CHECKS_OF_A_POLL: u32 = 100;
 /// After the program has driven the device for this long, the poll limit is reset to its initial value.
 const LIMIT_RESET: Time = Time::from_ms(10);
-/// Time of moving packets after which the library's thread spins before it sleeps, and the maximum of the spin credit. So
-/// the thread is awake for a stream of packets, and need not be woken for each burst, which costs more than the burst on a
-/// host without other work. For single messages the thread sleeps immediately: on a host with few cores a program that
-/// polls memory needs the core on which the thread would spin.
+/// Time of moving packets after which the library's thread spins before it sleeps, and the maximum of the spin credit.
+/// So the thread is awake for a stream of packets, and need not be woken for each burst, which costs more than the
+/// burst on a host without other work. For single messages the thread sleeps immediately: on a host with few cores a
+/// program that polls memory needs the core on which the thread would spin.
 const SPIN_CREDIT: (Time, Time) = (Time::from_us(20), Time::from_us(100));
 /// Maximum time for which the thread sleeps while no packets arrive.
 const MAX_SLEEP: Time = Time::from_ms(1_000);
@@ -70,8 +70,8 @@ struct State {
 
 /// Counts empty polls while the library's thread leads, and decides when the program becomes the leader.
 struct PollLimit {
-    /// Number of empty polls. Each poll that finds a completion subtracts the initial poll limit: a program that polls in a
-    /// loop becomes the leader also if the limit is high.
+    /// Number of empty polls. Each poll that finds a completion subtracts the initial poll limit: a program that polls
+    /// in a loop becomes the leader also if the limit is high.
     empty_polls: AtomicU32,
     /// The poll limit.
     limit: AtomicU32,
@@ -97,8 +97,8 @@ impl PollLimit {
         self.empty_polls.store(0, Ordering::Relaxed);
     }
 
-    /// The program has stopped polling, after it has led for the time `led`. `packets_waited` if packets have arrived that
-    /// it has not received.
+    /// The program has stopped polling, after it has led for the time `led`. `packets_waited` if packets have arrived
+    /// that it has not received.
     fn on_stop(&self, led: Time, packets_waited: bool) {
         if led > LIMIT_RESET {
             self.limit.store(POLL_LIMIT.0, Ordering::Relaxed);
@@ -125,8 +125,8 @@ impl PollMonitor {
     }
 }
 
-/// The open devices of a process, for [`at_exit`], and the process: a child made by `fork` has copies of the devices, but
-/// not their threads.
+/// The open devices of a process, for [`at_exit`], and the process: a child made by `fork` has copies of the devices,
+/// but not their threads.
 static OPEN_DEVICES: Mutex<(u32, Vec<Weak<State>>)> = Mutex::new((0, Vec::new()));
 
 /// Registers a device for [`at_exit`].
@@ -144,8 +144,8 @@ fn register(state: &Arc<State>) {
     open.1.push(Arc::downgrade(state));
 }
 
-/// Sends the ACKs of received packets before the process ends, as a NIC would. The process may not have destroyed its queue
-/// pairs.
+/// Sends the ACKs of received packets before the process ends, as a NIC would. The process may not have destroyed its
+/// queue pairs.
 extern "C" fn at_exit() {
     // A thread that is opening a device, or a thread of the parent at the time of a fork, may have the lock.
     let Ok(open) = OPEN_DEVICES.try_lock() else { return };

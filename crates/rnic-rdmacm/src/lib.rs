@@ -1,9 +1,9 @@
 //! The C interface of librdmacm on top of rnic's libibverbs, so that programs that connect by `rdma_cm` run without an
 //! RDMA NIC. The messages of the communication manager go over queue pair 1, so that they interoperate with Linux.
 //!
-//! The crate is compiled to a static library. `rnic verbs` links it to `librdmacm.so.1`, which needs `libibverbs.so.1` of
-//! `rnic-ibverbs`: queue pairs are made by the public functions of that library, and queue pair 1 is used by a few private
-//! ones.
+//! The crate is compiled to a static library. `rnic verbs` links it to `librdmacm.so.1`, which needs `libibverbs.so.1`
+//! of `rnic-ibverbs`: queue pairs are made by the public functions of that library, and queue pair 1 is used by a few
+//! private ones.
 //!
 //! The modules are layers: a module uses only modules above it in this table.
 //!
@@ -20,8 +20,8 @@
 //!
 //! The functions get pointers from C programs, and trust them as every implementation of librdmacm does.
 //! [`rnic_cabi::pointer`] states once, for each kind of pointer, what the program promises. Pointers of identifiers,
-//! channels and events are looked up before they are used ([`rnic_cabi::live`]). A comment at an `unsafe` block says what
-//! else is promised, and by whom. Numbers, flags, lengths, and all bytes from the network are checked.
+//! channels and events are looked up before they are used ([`rnic_cabi::live`]). A comment at an `unsafe` block says
+//! what else is promised, and by whom. Numbers, flags, lengths, and all bytes from the network are checked.
 
 #![allow(unreachable_pub, reason = "the exported functions are public in C")]
 

@@ -126,7 +126,8 @@ unsafe fn resolve(
         if info.ai_flags & RAI_NUMERICHOST != 0 {
             hints.ai_flags |= libc::AI_NUMERICHOST;
         }
-        // As in rdma-core, the family counts without `RAI_FAMILY` too, unless it is the family of InfiniBand's addresses.
+        // As in rdma-core, the family counts without `RAI_FAMILY` too, unless it is the family of InfiniBand's
+        // addresses.
         let counts = info.ai_flags & RAI_FAMILY != 0 || info.ai_family != AF_IB;
         hints.ai_family = if counts { info.ai_family } else { libc::AF_UNSPEC };
         let datagrams = info.ai_qp_type == IBV_QPT_UD;

@@ -169,8 +169,8 @@ pub fn padded<const N: usize>(data: &[u8]) -> Result<[u8; N], ManagerError> {
 
 impl Manager {
     /// Makes the manager of the address `local`. The lower half of all its communication IDs is `manager_id`, by which
-    /// processes that share the address find the manager of a message. The upper half is random, from `seed`, which must
-    /// be unpredictable.
+    /// processes that share the address find the manager of a message. The upper half is random, from `seed`, which
+    /// must be unpredictable.
     pub fn new(local: IpAddr, manager_id: u16, limits: Limits, seed: [u8; 32]) -> Manager {
         Manager {
             local,
@@ -246,8 +246,8 @@ impl Manager {
         self.connections.is_empty()
     }
 
-    /// Requests a connection with `peer`. `request` is complete but for its communication ID and the numbers of retries and
-    /// the timeouts of the communication manager, which the manager sets. Returns the communication ID.
+    /// Requests a connection with `peer`. `request` is complete but for its communication ID and the numbers of retries
+    /// and the timeouts of the communication manager, which the manager sets. Returns the communication ID.
     ///
     /// # Errors
     /// [`ManagerError::Full`].
@@ -320,7 +320,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Records that the queue pair of an accepted connection has received a message: the peer's RTU is in flight or lost.
+    /// Records that the queue pair of an accepted connection has received a message: the peer's RTU is in flight or
+    /// lost.
     ///
     /// # Errors
     /// [`ManagerError::Unknown`], [`ManagerError::State`].

@@ -2,7 +2,7 @@
 
 use super::{Event, Listener, MAX_EARLY_REQUESTS, Manager, SERVICE_TIMEOUT, Transmit};
 use crate::connection::{LISTENER_WAIT, Probe, State, time_of};
-use crate::message::{About, MadBytes, Message, Parsed, Reject, Request, private, reason};
+use crate::message::{About, MadBytes, Message, Parsed, Reject, Reply, Request, private, reason};
 use crate::{ip, unmatched};
 use rnic_transport::time::Time;
 use std::net::IpAddr;
@@ -189,78 +189,108 @@ impl Manager {
         }
     }
 
+    /// Handles a message of an existing connection.
     fn on_message(&mut self, now: Time, id: u32, parsed: &Parsed) {
+        let state = self.entry(id).state;
+        match &parsed.message {
+            Message::Reply(reply) => self.on_reply(id, state, reply),
+            Message::ReadyToUse { private, .. } if state == State::ReplySent => self.confirmed(now, id, *private),
+            Message::Mra { about: About::Other, service_timeout, remote_id, local_id } => {
+                self.on_probe(now, id, *service_timeout, (*remote_id, *local_id));
+            }
+            Message::Mra { about, service_timeout, .. }
+                if matches!(
+                    (about, state),
+                    (About::Request, State::RequestSent) | (About::Reply, State::ReplySent)
+                ) =>
+            {
+                let pause = time_of(*service_timeout).saturating_add(self.entry(id).interval);
+                self.set_deadline(id, Some(now.saturating_add(pause)));
+            }
+            Message::Reject(reject) => self.on_reject(now, id, reject),
+            Message::Disconnect { remote_qpn, .. } => self.on_disconnect(now, id, *remote_qpn, parsed),
+            Message::Disconnected { .. } if state == State::DisconnectSent => self.ended(now, id, false),
+            Message::ServiceReply(reply) if state == State::ServiceSent => {
+                let token = self.entry(id).token;
+                self.raise(id, Event::ServiceReply { token, connection: id, reply: Box::new(*reply) });
+                self.forget(id);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_reply(&mut self, id: u32, state: State, reply: &Reply) {
         let connection = self.entry(id);
-        let (state, token) = (connection.state, connection.token);
-        match (&parsed.message, state) {
-            (Message::Reply(reply), State::RequestSent) => {
-                if reply.qpn < 2 {
-                    return;
-                }
+        match state {
+            State::RequestSent if reply.qpn >= 2 => {
                 connection.state = State::ReplyReceived;
                 connection.remote_id = Some(reply.local_id);
                 connection.remote_qpn = reply.qpn;
                 connection.probe.responds = reply.ca_guid == ip::guid(connection.peer);
+                let token = connection.token;
                 self.stop_waiting(id);
                 self.list(id);
                 self.raise(id, Event::Reply { token, connection: id, reply: Box::new(*reply) });
             }
-            (Message::Reply(reply), State::ReplyReceived) => {
+            State::ReplyReceived => {
                 let (remote_id, about) = (reply.local_id, About::Reply);
                 self.send(id, Message::Mra { local_id: id, remote_id, about, service_timeout: SERVICE_TIMEOUT });
             }
-            (Message::Reply(_), State::Established) if connection.active => {
+            State::Established if connection.active => {
                 if let Some(mad) = connection.response.as_deref().copied() {
                     let peer = connection.peer;
                     self.out.push_back(Transmit { peer, mad });
                 }
             }
-            (Message::ReadyToUse { private, .. }, State::ReplySent) => self.confirmed(now, id, *private),
-            (Message::Mra { about: About::Request, service_timeout, .. }, State::RequestSent)
-            | (Message::Mra { about: About::Reply, service_timeout, .. }, State::ReplySent) => {
-                let pause = time_of(*service_timeout).saturating_add(connection.interval);
-                self.set_deadline(id, Some(now.saturating_add(pause)));
-            }
-            (
-                Message::Mra { about: About::Other, service_timeout, remote_id, local_id },
-                State::ReplySent | State::Established,
-            ) => {
-                match *service_timeout {
-                    Probe::REQUEST => {
-                        // The peer that probes has an established connection, so its RTU was lost.
-                        if state == State::ReplySent {
-                            self.confirmed(now, id, [0; private::READY]);
-                        }
-                        self.alive(now, id);
-                        let (local_id, remote_id, about) = (*remote_id, *local_id, About::Other);
-                        self.send(id, Message::Mra { local_id, remote_id, about, service_timeout: Probe::RESPONSE });
-                    }
-                    Probe::RESPONSE if state == State::Established => self.alive(now, id),
-                    _ => {}
+            _ => {}
+        }
+    }
+
+    /// Handles a probe or its response. `ids` are the communication IDs of this end and of the peer.
+    fn on_probe(&mut self, now: Time, id: u32, service_timeout: u8, ids: (u32, u32)) {
+        let state = self.entry(id).state;
+        match (service_timeout, state) {
+            (Probe::REQUEST, State::ReplySent | State::Established) => {
+                // The peer that probes has an established connection, so its RTU was lost.
+                if state == State::ReplySent {
+                    self.confirmed(now, id, [0; private::READY]);
                 }
+                self.alive(now, id);
+                let ((local_id, remote_id), about) = (ids, About::Other);
+                self.send(id, Message::Mra { local_id, remote_id, about, service_timeout: Probe::RESPONSE });
             }
+            (Probe::RESPONSE, State::Established) => self.alive(now, id),
+            _ => {}
+        }
+    }
+
+    fn on_reject(&mut self, now: Time, id: u32, reject: &Reject) {
+        let connection = self.entry(id);
+        match connection.state {
             // The host of the peer does not know the connection: the process has ended.
-            (Message::Reject(reject), State::Established)
-                if reject.about == About::Other && reject.reason == reason::INVALID_ID =>
-            {
+            State::Established if reject.about == About::Other && reject.reason == reason::INVALID_ID => {
                 self.ended(now, id, true);
             }
+            // The peer has not received the RTU.
+            State::Established
+                if connection.active && reject.about == About::Reply && reject.reason == reason::TIMEOUT =>
+            {
+                self.ended(now, id, false);
+            }
             // A program may be about to listen.
-            (Message::Reject(reject), State::RequestSent)
+            State::RequestSent
                 if reject.reason == reason::INVALID_SERVICE
                     && now < connection.requested_at.saturating_add(LISTENER_WAIT.0)
                     && connection.waiting.as_ref().is_some_and(|waiting| waiting.retries > 0) =>
             {
                 self.set_deadline(id, Some(now.saturating_add(LISTENER_WAIT.1)));
             }
-            (
-                Message::Reject(reject),
-                State::RequestSent | State::ReplyReceived | State::RequestReceived | State::ReplySent,
-            ) => {
-                let private = Box::new(reject.private);
-                let event = if state == State::RequestReceived && connection.unadopted {
+            State::RequestSent | State::ReplyReceived | State::RequestReceived | State::ReplySent => {
+                let token = connection.token;
+                let event = if connection.state == State::RequestReceived && connection.unadopted {
                     Event::Withdrawn { listener: token, connection: id }
                 } else {
+                    let private = Box::new(reject.private);
                     Event::Rejected { token, connection: id, reason: reject.reason, private }
                 };
                 // If the program has not seen the request yet, it should not see it at all.
@@ -271,38 +301,26 @@ impl Manager {
                 }
                 self.forget(id);
             }
-            // The peer has not received the RTU.
-            (Message::Reject(reject), State::Established)
-                if connection.active && reject.about == About::Reply && reject.reason == reason::TIMEOUT =>
-            {
-                self.ended(now, id, false);
-            }
-            (Message::Disconnect { remote_qpn, .. }, _) => {
-                // Of a connection that was never established, or with the QPN of an older one.
-                let is_connected = matches!(
-                    state,
-                    State::ReplyReceived
-                        | State::ReplySent
-                        | State::Established
-                        | State::DisconnectSent
-                        | State::TimeWait
-                );
-                if !is_connected || *remote_qpn != connection.qpn {
-                    return;
-                }
-                let response = unmatched::response(parsed).map(|response| response.emit());
-                let peer = connection.peer;
-                self.out.extend(response.map(|mad| Transmit { peer, mad }));
-                if state != State::TimeWait {
-                    self.ended(now, id, false);
-                }
-            }
-            (Message::Disconnected { .. }, State::DisconnectSent) => self.ended(now, id, false),
-            (Message::ServiceReply(reply), State::ServiceSent) => {
-                self.raise(id, Event::ServiceReply { token, connection: id, reply: Box::new(*reply) });
-                self.forget(id);
-            }
             _ => {}
+        }
+    }
+
+    fn on_disconnect(&mut self, now: Time, id: u32, remote_qpn: u32, parsed: &Parsed) {
+        let connection = self.entry(id);
+        let state = connection.state;
+        let is_connected = matches!(
+            state,
+            State::ReplyReceived | State::ReplySent | State::Established | State::DisconnectSent | State::TimeWait
+        );
+        // A DREQ of a connection that was never established, or with the QPN of an older one.
+        if !is_connected || remote_qpn != connection.qpn {
+            return;
+        }
+        let peer = connection.peer;
+        let response = unmatched::response(parsed).map(|response| response.emit());
+        self.out.extend(response.map(|mad| Transmit { peer, mad }));
+        if state != State::TimeWait {
+            self.ended(now, id, false);
         }
     }
 }

@@ -55,8 +55,8 @@ impl Manager {
         self.set_deadline(id, Some(now.saturating_add(self.limits.probe_interval)));
     }
 
-    /// Sends a probe to the peer of an established connection, or ends the connection if the peer did not respond to the
-    /// maximum number of probes.
+    /// Sends a probe to the peer of an established connection, or ends the connection if the peer did not respond to
+    /// the maximum number of probes.
     fn probe(&mut self, now: Time, id: u32) {
         let interval = self.entry(id).interval;
         let connection = self.entry(id);

@@ -187,12 +187,12 @@ impl Device {
         Ok(devices)
     }
 
-    /// Opens a device like [`Device::open`], but shares UDP port 4791 of the address with other devices that were opened
-    /// by this function, also in other processes of the same user. [`port::shared_address`] explains how.
+    /// Opens a device like [`Device::open`], but shares UDP port 4791 of the address with other devices that were
+    /// opened by this function, also in other processes of the same user. [`port::shared_address`] explains how.
     ///
     /// # Errors
-    /// As [`Device::open`]. Also if the process that receives for the address belongs to another user or does not respond,
-    /// or 1,024 devices are open on the address.
+    /// As [`Device::open`]. Also if the process that receives for the address belongs to another user or does not
+    /// respond, or 1,024 devices are open on the address.
     pub fn open_shared(address: IpAddr, config: Config) -> Result<Device, Error> {
         refuse_unspecified(SocketAddr::new(address, port::ROCE_PORT))?;
         let port = SharedAddressPort::open(address).map_err(io::Error::other)?;

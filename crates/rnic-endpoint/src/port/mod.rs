@@ -2,9 +2,9 @@
 //!
 //! [`Port`] is the trait through which the endpoint's [driver](crate::driver) sends and receives packets. [`UdpPort`]
 //! implements it on Linux UDP sockets and [`loopback::pair`] in memory; [`FaultyPort`] loses, duplicates, corrupts,
-//! reorders and delays the datagrams of another port, and [`CapturePort`] captures them in a file.
-//! [`shared_address`] has a port that shares its IP address with ports of other processes. The trait does not assume a socket: a port that writes whole
-//! Ethernet frames can implement it as well.
+//! reorders and delays the datagrams of another port, and [`CapturePort`] captures them in a file. [`shared_address`]
+//! has a port that shares its IP address with ports of other processes. The trait does not assume a socket: a port that
+//! writes whole Ethernet frames can implement it as well.
 //!
 //! # Batches
 //!

@@ -26,8 +26,8 @@ fn capture() -> Result<Option<CaptureFile>, String> {
     FILE.get_or_init(create).clone()
 }
 
-/// The thread that moves packets sleeps as soon as no packets arrive. If it spun on a host with few cores, it would take
-/// them from the programs.
+/// The thread that moves packets sleeps as soon as no packets arrive. If it spun on a host with few cores, it would
+/// take them from the programs.
 fn idle() -> IdleConfig {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if cores > 4 { IdleConfig::default() } else { IdleConfig { spin: Time::ZERO, slack: Time::ZERO } }
@@ -76,7 +76,8 @@ fn with_faults_and_capture(port: impl Port + 'static, lane: u32) -> Result<Box<d
 /// Opens queue pair 1 of an address for the communication manager of this process.
 ///
 /// # Errors
-/// A sentence: the system lacks a UDP port or descriptors, or the process that receives for the address does not respond.
+/// A sentence: the system lacks a UDP port or descriptors, or the process that receives for the address does not
+/// respond.
 pub(crate) fn open_manager(ip: IpAddr) -> Result<Mads, String> {
     let sender = MadSender::open(ip, capture()?).map_err(|error| error.to_string())?;
     let claims = Arc::<Claims>::default();

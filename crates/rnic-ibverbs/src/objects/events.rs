@@ -31,7 +31,7 @@ struct EventWaker(Weak<Events>);
 impl Wake for EventWaker {
     fn wake(self: Arc<Self>) {
         if let Some(events) = self.0.upgrade() {
-            events.mailbox.ring();
+            events.mailbox.make_readable();
         }
     }
 }

@@ -160,8 +160,8 @@ impl Qp {
 
 /// Minimum bytes of inline data of a UD queue pair. UCX asks for 64, and its request for a connection has 68: it then
 /// leaves the request in the send buffer, and uses the buffer again as soon as the peer's own request arrives, although
-/// the send has not completed. A NIC has read the buffer long before. Here the queue pair may have to wait for a core, and
-/// would send the later content of the buffer to the wrong peer. Inline data is copied when it is posted.
+/// the send has not completed. A NIC has read the buffer long before. Here the queue pair may have to wait for a core,
+/// and would send the later content of the buffer to the wrong peer. Inline data is copied when it is posted.
 const MIN_INLINE_UD: u32 = 128;
 
 /// Increases the capacities in `cap` to those that the queue pair has, and returns them.
@@ -280,8 +280,8 @@ fn merge(known: &ibv_qp_attr, attr: &ibv_qp_attr, mask: c_int) -> ibv_qp_attr {
     all
 }
 
-/// Time without a response after which a reliable connection fails: the timeouts and retries of the program together, but
-/// at least two seconds.
+/// Time without a response after which a reliable connection fails: the timeouts and retries of the program together,
+/// but at least two seconds.
 fn give_up_after(kind: c_int, all: &ibv_qp_attr) -> Option<Time> {
     /// NICs respond whatever their host does. Here the peer is a program, which a busy host, such as one that runs
     /// tests, may not run for a second.
@@ -414,8 +414,8 @@ impl QpState {
     /// Runs `work` on the requests that are being built.
     ///
     /// # Safety
-    /// The calling thread is between [`QpState::start_building`] and [`QpState::stop_building`], so that no other thread
-    /// uses the requests.
+    /// The calling thread is between [`QpState::start_building`] and [`QpState::stop_building`], so that no other
+    /// thread uses the requests.
     pub(crate) unsafe fn requests<R>(&self, work: impl FnOnce(&mut Requests) -> R) -> R {
         // SAFETY: the caller promises it.
         work(unsafe { &mut *self.requests.get() })

@@ -118,8 +118,8 @@ pub(crate) fn flags(flags: u32) -> SendFlags {
 /// # Safety
 /// The request can be read, and so can its lists and inline data; the objects in it exist.
 unsafe fn post_send(verbs: &mut Device, qp: &QpState, wr: *const ibv_send_wr) -> Result<(), Refused> {
-    // SAFETY: the request can be read. Which part of a union is valid depends on the operation and the type of the queue
-    // pair, and any bytes are values of all parts.
+    // SAFETY: the request can be read. Which part of a union is valid depends on the operation and the type of the
+    // queue pair, and any bytes are values of all parts.
     let (wr, rdma, atomic, ud) = unsafe { (&*wr, (*wr).wr.rdma, (*wr).wr.atomic, (*wr).wr.ud) };
     let (addr, rkey, imm) = (rdma.remote_addr, rdma.rkey, u32::from_be(wr.imm_data));
     let op = match wr.opcode {

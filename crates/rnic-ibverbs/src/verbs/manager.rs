@@ -69,8 +69,9 @@ pub extern "C" fn rnic_mads_wake(mads: &Mads) {
     entry((), || mads.wake());
 }
 
-/// Claims the requests for a service ID, among all processes of the address. If `shared` is not 0, others that say so may
-/// have it too, as long as none of them listens. Another thread must be in [`rnic_mads_receive`], which gets the response.
+/// Claims the requests for a service ID, among all processes of the address. If `shared` is not 0, others that say so
+/// may have it too, as long as none of them listens. Another thread must be in [`rnic_mads_receive`], which gets the
+/// response.
 #[unsafe(no_mangle)]
 pub extern "C" fn rnic_mads_claim(mads: &Mads, service: u64, shared: c_int) -> c_int {
     status(|| mads.claim(service, shared != 0))

@@ -49,8 +49,8 @@ unsafe fn set_up(
 }
 
 /// # Safety
-/// The addresses and the private data in `info` are null, or have their lengths. The attributes are null, or can be read
-/// and written; the domain, and the queues in the attributes, are null or exist.
+/// The addresses and the private data in `info` are null, or have their lengths. The attributes are null, or can be
+/// read and written; the domain, and the queues in the attributes, are null or exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_create_ep(
     out: Out<*mut rdma_cm_id>, info: In<rdma_addrinfo>, pd: *mut ibv_pd, attributes: *mut ibv_qp_init_attr,

@@ -69,8 +69,8 @@ pub(super) fn register(token: u64, id: *mut rdma_cm_id, events: Arc<Unacknowledg
     lock(&REGISTRY).ids.insert(token, Entry { id: id.expose_provenance(), events, channel });
 }
 
-/// Removes an identifier: no further event has this token. Returns the requests for connections that the program has not
-/// seen.
+/// Removes an identifier: no further event has this token. Returns the requests for connections that the program has
+/// not seen.
 pub(super) fn unregister(token: u64) -> Vec<(&'static Device, u32)> {
     let Some(entry) = lock(&REGISTRY).ids.remove(&token) else { return Vec::new() };
     let unseen = RefCell::new(Vec::new());
@@ -114,8 +114,8 @@ pub(crate) fn done(token: u64, event: c_int, status: c_int) {
     }
 }
 
-/// Puts an event of a communication manager into the channel of its identifier. Returns the connection if the event is a
-/// request that has no listener any more.
+/// Puts an event of a communication manager into the channel of its identifier. Returns the connection if the event is
+/// a request that has no listener any more.
 pub(super) fn deliver(device: &'static Device, event: Event) -> Option<u32> {
     let token = match &event {
         Event::Request { listener, .. }
@@ -146,8 +146,8 @@ pub(super) fn deliver(device: &'static Device, event: Event) -> Option<u32> {
     None
 }
 
-/// The identifier with this token, and the counter of its events, which counts one more: the identifier is not destroyed
-/// before this event is acknowledged.
+/// The identifier with this token, and the counter of its events, which counts one more: the identifier is not
+/// destroyed before this event is acknowledged.
 pub(crate) fn hold(token: u64) -> Option<(*mut rdma_cm_id, Arc<Unacknowledged>)> {
     let registry = lock(&REGISTRY);
     // Identifiers are freed after they have left the registry.

@@ -17,8 +17,8 @@ use std::time::Instant;
 /// Maximum time for which the thread sleeps while nothing happens.
 const MAX_SLEEP: Time = Time::from_ms(10_000);
 
-/// Delivers an event of a communication manager. Returns the connection if the event is a request that has no listener any
-/// more.
+/// Delivers an event of a communication manager. Returns the connection if the event is a request that has no listener
+/// any more.
 pub(super) type Deliver = fn(&'static Device, Event) -> Option<u32>;
 
 /// A device that this library has opened. It stays open until the process ends, as programs expect.
@@ -98,8 +98,8 @@ pub(super) fn open((ip, device): (IpAddr, *mut ibv_device), deliver: Deliver) ->
     if let Some(device) = opened.iter().find(|device| device.ip == ip) {
         return Ok(device);
     }
-    // SAFETY: the device is one of libibverbs, and the results can be written. The queue pair 1 exists until the process
-    // ends.
+    // SAFETY: the device is one of libibverbs, and the results can be written. The queue pair 1 exists until the
+    // process ends.
     let new = unsafe {
         let context = made(ibv_open_device(device))?;
         let mut about: ibv_device_attr = std::mem::zeroed();
@@ -137,8 +137,8 @@ pub(super) fn open((ip, device): (IpAddr, *mut ibv_device), deliver: Deliver) ->
 /// The process that has opened the devices.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// Ends the connections before the process ends, as the kernel does for its programs. The connections of a child made by
-/// `fork` are its parent's.
+/// Ends the connections before the process ends, as the kernel does for its programs. The connections of a child made
+/// by `fork` are its parent's.
 extern "C" fn at_exit() {
     if PROCESS.load(Ordering::Relaxed) != std::process::id() {
         return;

@@ -107,8 +107,8 @@ fn make_queue_pair(
     Ok(())
 }
 
-/// Makes the queue pair of an identifier with `make`, and the queues that the program does not pass. After an error, the
-/// identifier has neither.
+/// Makes the queue pair of an identifier with `make`, and the queues that the program does not pass. After an error,
+/// the identifier has neither.
 pub(crate) fn create(
     id: Handle<Id>, pd: *mut ibv_pd, given: Queues, cap: &ibv_qp_cap, kind: c_int,
     make: impl FnOnce(Queues) -> *mut ibv_qp,
@@ -250,8 +250,8 @@ pub(crate) fn connect(id: Handle<Id>, inner: &Inner) -> Result<(), c_int> {
     [IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS].iter().try_for_each(|next| unsafe { modify(qp, id, inner, *next) })
 }
 
-/// Brings the queue pair of an identifier, if it has one, into the error state. `_inner` is the identifier's: its lock keeps
-/// the queue pair.
+/// Brings the queue pair of an identifier, if it has one, into the error state. `_inner` is the identifier's: its lock
+/// keeps the queue pair.
 pub(crate) fn fail(id: Handle<Id>, _inner: &Inner) {
     let qp = get!(id.qp);
     if !qp.is_null() {

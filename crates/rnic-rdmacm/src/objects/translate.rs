@@ -17,8 +17,8 @@ use rnic_cm::message::{Reply, Request, ServiceReply, private, reason, service_st
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Changes the identifier `owner` as an event demands, and makes the event for the program; `None` if the program gets no
-/// event. `events` is the counter of the identifier's events, which counts this one already.
+/// Changes the identifier `owner` as an event demands, and makes the event for the program; `None` if the program gets
+/// no event. `events` is the counter of the identifier's events, which counts this one already.
 pub(crate) fn translate(owner: Handle<Id>, events: Arc<Unacknowledged>, what: What) -> Option<Handle<Delivered>> {
     let (device, event) = match what {
         What::Done { event, status } => {

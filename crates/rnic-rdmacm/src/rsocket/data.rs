@@ -144,7 +144,8 @@ impl From<i8> for Count {
     }
 }
 
-/// Receives by an rsocket of either kind. `sender` gets the address of a datagram, and whether the datagram was truncated.
+/// Receives by an rsocket of either kind. `sender` gets the address of a datagram, and whether the datagram was
+/// truncated.
 ///
 /// # Safety
 /// The buffers are memory of the program.
@@ -193,8 +194,8 @@ pub unsafe extern "C" fn rrecv(socket: c_int, buf: *mut c_void, len: size_t, fla
 }
 
 /// # Safety
-/// The buffer has `len` bytes. The address of the source and its length are null; otherwise the memory of the address has
-/// the length.
+/// The buffer has `len` bytes. The address of the source and its length are null; otherwise the memory of the address
+/// has the length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrecvfrom(
     socket: c_int, buf: *mut c_void, len: size_t, flags: c_int, source: *mut sockaddr, source_len: *mut socklen_t,

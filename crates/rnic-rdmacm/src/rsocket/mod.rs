@@ -1,5 +1,5 @@
-//! rsockets: sockets of streams and of datagrams over RDMA, with the calls of `rdma/rsocket.h`. They connect to the rsockets
-//! of rdma-core ([`rnic_cm::rsocket`] has the protocol).
+//! rsockets: sockets of streams and of datagrams over RDMA, with the calls of `rdma/rsocket.h`. They connect to the
+//! rsockets of rdma-core ([`rnic_cm::rsocket`] has the protocol).
 //!
 //! | module | contents |
 //! |---|---|
@@ -126,8 +126,8 @@ fn either<R: From<i8>>(
     })
 }
 
-/// Adds an rsocket with an identifier that has its own channel, and belongs to the rsocket from now on. Returns the number
-/// of the rsocket.
+/// Adds an rsocket with an identifier that has its own channel, and belongs to the rsocket from now on. Returns the
+/// number of the rsocket.
 fn add(id: Handle<Id>, options: Options, state: State, stream: Option<Stream>) -> c_int {
     let number = channel_fd(id);
     let is_open = state != State::New;

@@ -34,8 +34,8 @@ pub(super) struct Options {
     pub(super) sizes: Sizes,
     reuse_address: bool,
     /// This option and those below, apart from `v6_only`, are kept for the program, and have no effect: data departs
-    /// immediately, an rsocket has no urgent data, `rclose` waits until the sent bytes have arrived, and peers are always
-    /// probed.
+    /// immediately, an rsocket has no urgent data, `rclose` waits until the sent bytes have arrived, and peers are
+    /// always probed.
     keep_alive: bool,
     keep_idle: c_int,
     no_delay: bool,

@@ -160,8 +160,8 @@ struct QueuePair {
 }
 
 impl QueuePair {
-    /// Makes the queue pair of an identifier, which has none and exists longer. Sets `sizes.inline` to the size that the
-    /// queue pair has.
+    /// Makes the queue pair of an identifier, which has none and exists longer. Sets `sizes.inline` to the size that
+    /// the queue pair has.
     fn new(id: Handle<Id>, pd: *mut ibv_pd, completions: &Completions, sizes: &mut Sizes) -> Result<QueuePair, c_int> {
         let mut attributes = ibv_qp_init_attr {
             qp_context: std::ptr::null_mut(),
@@ -191,8 +191,8 @@ impl Drop for QueuePair {
     }
 }
 
-/// The data path of a connection. The fields are dropped in their order: the queue pair before its completion queue and the
-/// memory.
+/// The data path of a connection. The fields are dropped in their order: the queue pair before its completion queue and
+/// the memory.
 pub(super) struct Stream {
     qp: QueuePair,
     context: *mut ibv_context,
@@ -227,8 +227,8 @@ pub(super) struct Stream {
 unsafe impl Send for Stream {}
 
 impl Stream {
-    /// Makes the queue pair of an identifier, and the memory. The identifier has no queue pair, and exists longer than the
-    /// stream.
+    /// Makes the queue pair of an identifier, and the memory. The identifier has no queue pair, and exists longer than
+    /// the stream.
     ///
     /// # Errors
     /// The errors of libibverbs.
@@ -343,16 +343,16 @@ impl Stream {
         request.wr.rdma = wr_rdma { remote_addr: to.address, rkey: to.key };
         (request.sg_list, request.num_sge) = (from.parts.as_mut_ptr(), from.count);
         let mut bad = std::ptr::null_mut();
-        // SAFETY: the queue pair exists, and the request and the result are local variables. The bytes of `from` are in the
-        // memory of the stream, or inline data that exists.
+        // SAFETY: the queue pair exists, and the request and the result are local variables. The bytes of `from` are in
+        // the memory of the stream, or inline data that exists.
         unsafe {
             let post = (*self.context).ops.post_send.ok_or(libc::EOPNOTSUPP)?;
             check(post(self.qp.qp, &mut request, &mut bad))
         }
     }
 
-    /// Takes the next target when the current one is full. The peer writes targets into the target list. An entry is read
-    /// only after the completion of its Write, because it may be half written before.
+    /// Takes the next target when the current one is full. The peer writes targets into the target list. An entry is
+    /// read only after the completion of its Write, because it may be half written before.
     fn take_target(&mut self) {
         while self.target.len == 0 && self.new_targets > 0 {
             self.new_targets -= 1;
@@ -440,7 +440,8 @@ impl Stream {
         self.post_write(from, to, Immediate::Mapping(index), true)
     }
 
-    /// The address of the byte `offset` in the mappings of the peer, and the number of bytes of its mapping from there on.
+    /// The address of the byte `offset` in the mappings of the peer, and the number of bytes of its mapping from there
+    /// on.
     pub(super) fn mapped(&self, offset: u64) -> Option<Target> {
         self.mappings.iter().find_map(|bytes| {
             let (first, target) = bytes.split_first_chunk().expect("24 bytes");

@@ -23,11 +23,11 @@ pub(super) trait Source {
 }
 
 /// An rsocket's state behind one lock, which is not held while a thread waits. One thread, the leader, waits for the
-/// descriptors, and the other threads that wait for the same rsocket (the followers) wait for the leader. Threads in `rpoll`
-/// wait for the descriptors too.
+/// descriptors, and the other threads that wait for the same rsocket (the followers) wait for the leader. Threads in
+/// `rpoll` wait for the descriptors too.
 ///
-/// A thread that takes an event of a descriptor makes it unreadable, and the kernel does not wake the other threads that
-/// wait for it. So the thread makes the *wake descriptor* readable, for which all of them wait.
+/// A thread that takes an event of a descriptor makes it unreadable, and the kernel does not wake the other threads
+/// that wait for it. So the thread makes the *wake descriptor* readable, for which all of them wait.
 pub(super) struct Watched<T> {
     watch: Mutex<Watch<T>>,
     /// Notified when the state may have changed for the followers.

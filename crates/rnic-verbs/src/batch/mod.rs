@@ -258,13 +258,13 @@ pub fn acknowledges(packet: &[u8]) -> bool {
     matches!(operation, Some(Operation::Acknowledge | Operation::ReadAcknowledge))
 }
 
-/// Splits the packets of a received batch into the ACK that longer packets have overtaken, with its index, and the others
-/// in their order. The receiver processes the ACK first.
+/// Splits the packets of a received batch into the ACK that longer packets have overtaken, with its index, and the
+/// others in their order. The receiver processes the ACK first.
 ///
-/// A sender lets longer packets overtake an ACK in a batch ([`Batch::overtaking`]). Over a NIC a request never overtakes
-/// the ACK before it, and programs rely on it: tgt refuses the response to a message whose Send has not completed. An ACK
-/// behind a response to an RDMA Read or an atomic has not been overtaken: before the response it would mean that the
-/// response is lost.
+/// A sender lets longer packets overtake an ACK in a batch ([`Batch::overtaking`]). Over a NIC a request never
+/// overtakes the ACK before it, and programs rely on it: tgt refuses the response to a message whose Send has not
+/// completed. An ACK behind a response to an RDMA Read or an atomic has not been overtaken: before the response it
+/// would mean that the response is lost.
 pub fn split_overtaken_ack<'a>(mut packets: Chunks<'a, u8>) -> (Option<(usize, &'a [u8])>, Chunks<'a, u8>) {
     let index = packets.len().saturating_sub(1);
     let last = packets.clone().last().filter(|packet| acknowledges(packet));

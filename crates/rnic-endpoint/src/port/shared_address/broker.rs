@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 /// How long a new broker reserves the slots in the directory of its predecessor for devices that have not joined yet.
 /// For the same time it does not reject probes of unknown connections.
 const RESERVATION: Duration = Duration::from_secs(10);
-/// Time after its start from which on a broker responds to unmatched messages. Before, managers that the previous broker
-/// served may not have joined yet; the messages are retransmitted.
+/// Time after its start from which on a broker responds to unmatched messages. Before, managers that the previous
+/// broker served may not have joined yet; the messages are retransmitted.
 const FIRST_RESPONSE: Duration = Duration::from_secs(1);
 /// Maximum number of responses to unmatched messages that wait to be sent. Further messages get no response.
 const MAX_RESPONSES: usize = 64;
-/// How long a request for an unclaimed service ID is queued before it is refused. A server that has just started may not
-/// have claimed the service ID yet, and programs that exchange a port by other means do not wait for the listener:
+/// How long a request for an unclaimed service ID is queued before it is refused. A server that has just started may
+/// not have claimed the service ID yet, and programs that exchange a port by other means do not wait for the listener:
 /// perftest exchanges it over its control connection.
 const REQUEST_WAIT: Duration = Duration::from_secs(1);
 /// Maximum number of queued requests. Further ones are refused immediately.

@@ -1,7 +1,7 @@
 //! Queue pair 1: the packets of a process's connection manager on one address.
 //!
-//! The manager sends from its own UDP port ([`MadSender`]), whose number is its manager ID. It receives from the broker of
-//! the address over a Unix socket ([`MadPort`]): the broker finds the manager by the service IDs that it has claimed
+//! The manager sends from its own UDP port ([`MadSender`]), whose number is its manager ID. It receives from the broker
+//! of the address over a Unix socket ([`MadPort`]): the broker finds the manager by the service IDs that it has claimed
 //! ([`Claims`]), and by its manager ID in communication IDs.
 
 use super::claims::Claims;

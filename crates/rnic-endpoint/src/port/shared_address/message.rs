@@ -28,7 +28,8 @@ const JOINED: u8 = 9;
 const CONNECTION_LIST: u8 = 10;
 const DISCARD_LIST: u8 = 11;
 
-/// The UDP ports at which the devices of an address receive from processes of the same host, by slot; 0 for a free slot.
+/// The UDP ports at which the devices of an address receive from processes of the same host, by slot; 0 for a free
+/// slot.
 pub(super) type Directory = [u16; SLOTS as usize];
 
 /// A message, as its receiver sees it.

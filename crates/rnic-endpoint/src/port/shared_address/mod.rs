@@ -1,9 +1,9 @@
-//! Many processes on one IP address: a port that shares UDP port 4791 of its address with ports of other processes of the
-//! same user.
+//! Many processes on one IP address: a port that shares UDP port 4791 of its address with ports of other processes of
+//! the same user.
 //!
-//! RoCEv2 peers send to UDP port 4791 only. [`SharedAddressPort`] lets several processes, and several devices of a process,
-//! use one address nevertheless. rnic's libibverbs uses it for every device. [`Device::open_shared`] opens a device on
-//! such a port:
+//! RoCEv2 peers send to UDP port 4791 only. [`SharedAddressPort`] lets several processes, and several devices of a
+//! process, use one address nevertheless. rnic's libibverbs uses it for every device. [`Device::open_shared`] opens a
+//! device on such a port:
 //!
 //! ```
 //! use rnic_endpoint::{Config, Device};
@@ -18,8 +18,8 @@
 //! # }
 //! ```
 //!
-//! A program that wraps the port, for example in a [`FaultyPort`](super::FaultyPort), sets the device's queue pair numbers
-//! itself:
+//! A program that wraps the port, for example in a [`FaultyPort`](super::FaultyPort), sets the device's queue pair
+//! numbers itself:
 //!
 //! ```
 //! use rnic_endpoint::port::shared_address::SharedAddressPort;
@@ -56,16 +56,17 @@
 //!
 //! # Packets
 //!
-//! - Every device receives at its own UDP port, and at UDP port 4791 if it is the broker. It sends from its own UDP ports.
-//! - A packet between two devices of the address goes directly to the receiver's own port, which the sender knows from the
-//!   directory. The ICRC is computed as if the packet went to UDP port 4791.
-//! - A packet from another address arrives at the broker. The broker handles its own packets, and passes the others on to
-//!   the device with the slot of their QPN, in a message over the Unix socket.
+//! - Every device receives at its own UDP port, and at UDP port 4791 if it is the broker. It sends from its own UDP
+//!   ports.
+//! - A packet between two devices of the address goes directly to the receiver's own port, which the sender knows from
+//!   the directory. The ICRC is computed as if the packet went to UDP port 4791.
+//! - A packet from another address arrives at the broker. The broker handles its own packets, and passes the others on
+//!   to the device with the slot of their QPN, in a message over the Unix socket.
 //! - A packet to queue pair 1 goes to the broker, which passes it on to the manager that has claimed the service ID, or
 //!   whose manager ID is in the communication ID of the receiver.
-//! - A request for a service ID without a claim is queued for a second, because the server may be about to claim it. The
-//!   broker responds to other unmatched messages itself ([`rnic_cm::unmatched`]), but not in its first second, because
-//!   managers may not have joined yet.
+//! - A request for a service ID without a claim is queued for a second, because the server may be about to claim it.
+//!   The broker responds to other unmatched messages itself ([`rnic_cm::unmatched`]), but not in its first second,
+//!   because managers may not have joined yet.
 //!
 //! # States of a device
 //!
@@ -82,10 +83,11 @@
 //!      └──────┴───────────────────────────────────┘  the broker closes the socket
 //! ```
 //!
-//! A device searches every 5 ms. When the broker ends, the system closes its sockets, the members see it immediately, and
-//! the first device that claims the name is the next broker. Packets that arrive in between are lost, and loss recovery
-//! retransmits them. The new broker reserves the slots of the previous directory for 10 s, so that their devices can join.
-//! A manager has the same states without *Broker*: it connects, sends `JoinManager`, and waits for `Joined`.
+//! A device searches every 5 ms. When the broker ends, the system closes its sockets, the members see it immediately,
+//! and the first device that claims the name is the next broker. Packets that arrive in between are lost, and loss
+//! recovery retransmits them. The new broker reserves the slots of the previous directory for 10 s, so that their
+//! devices can join. A manager has the same states without *Broker*: it connects, sends `JoinManager`, and waits for
+//! `Joined`.
 //!
 //! # Messages
 //!
@@ -105,8 +107,8 @@
 //!
 //! # Owners
 //!
-//! The system releases a name in the abstract namespace of Unix sockets when its owner ends, so that a name proves that its
-//! owner exists:
+//! The system releases a name in the abstract namespace of Unix sockets when its owner ends, so that a name proves that
+//! its owner exists:
 //!
 //! | resource | owner | until |
 //! |---|---|---|
@@ -119,12 +121,13 @@
 //!
 //! # A process is killed
 //!
-//! The socket of its manager closes. If the manager ended, the broker takes over its name within 10 s, and sends a DREQ for
-//! each entry of the connection list. If the broker ended too, the standbys try the same; the name decides which of them
-//! does it. [`Standby`] is a standby without a program, for addresses on which a single program runs (`rnic verbs keep`).
+//! The socket of its manager closes. If the manager ended, the broker takes over its name within 10 s, and sends a DREQ
+//! for each entry of the connection list. If the broker ended too, the standbys try the same; the name decides which of
+//! them does it. [`Standby`] is a standby without a program, for addresses on which a single program runs (`rnic verbs
+//! keep`).
 //!
-//! `docs/adr/0028-verbs-of-many-processes.md` and `docs/adr/0036-disconnect-the-peers-of-killed-processes.md` compare this design with
-//! others.
+//! `docs/adr/0028-verbs-of-many-processes.md` and `docs/adr/0036-disconnect-the-peers-of-killed-processes.md` compare
+//! this design with others.
 //!
 //! [`Device::open_shared`]: crate::Device::open_shared
 
@@ -174,8 +177,8 @@ const MANAGER_TIMEOUT: Duration = Duration::from_secs(3);
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// While packets keep arriving, the port handles the messages of its Unix sockets after this number of receive calls.
 const SERVE_INTERVAL: u32 = 64;
-/// Maximum number of consecutive receive calls that poll only the source of the latest packet. Each poll of a source is a
-/// system call, and a program that waits for a message would make two of them at each poll.
+/// Maximum number of consecutive receive calls that poll only the source of the latest packet. Each poll of a source is
+/// a system call, and a program that waits for a message would make two of them at each poll.
 const SINGLE_SOURCE_POLLS: u32 = 7;
 
 /// Stands for the slot of packets to queue pair 1, whose manager the broker finds.
@@ -190,8 +193,8 @@ fn slot_of(packet: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes([0, qpn[0], qpn[1], qpn[2]]) % SLOTS)
 }
 
-/// Claims a free slot. The search begins at a slot that depends on the UDP port, so that a new device rarely gets the slot
-/// of a device that was just closed, whose packets may still be in flight.
+/// Claims a free slot. The search begins at a slot that depends on the UDP port, so that a new device rarely gets the
+/// slot of a device that was just closed, whose packets may still be in flight.
 fn claim_slot(ip: IpAddr, port: u16) -> Result<(u32, OwnedFd), SharedAddressError> {
     for step in 0..SLOTS {
         let slot = (u32::from(port) * 7 + step) % SLOTS;
@@ -271,8 +274,8 @@ impl SharedAddressPort {
     /// Opens a port on the address `ip`: joins the broker of the address, or becomes the broker.
     ///
     /// # Errors
-    /// UDP port 4791 or another UDP port cannot be opened, the broker belongs to another user or does not respond within
-    /// 10 s, 1,024 devices are open on the address, or a system call fails.
+    /// UDP port 4791 or another UDP port cannot be opened, the broker belongs to another user or does not respond
+    /// within 10 s, 1,024 devices are open on the address, or a system call fails.
     pub fn open(ip: IpAddr) -> Result<SharedAddressPort, SharedAddressError> {
         let config = UdpConfig { source_ports: 4, ..UdpConfig::default() };
         let own = UdpPort::bind(SocketAddr::new(ip, 0), &config)?;
@@ -431,7 +434,8 @@ impl SharedAddressPort {
         }
     }
 
-    /// Receives from the sources that are due: the source of the latest packet, and in some calls before it the other one.
+    /// Receives from the sources that are due: the source of the latest packet, and in some calls before it the other
+    /// one.
     fn receive_next(&mut self) -> io::Result<Option<(Buffer, Received)>> {
         self.receive_calls = self.receive_calls.wrapping_add(1);
         if self.receive_calls.is_multiple_of(SERVE_INTERVAL) {
@@ -473,8 +477,8 @@ impl Port for SharedAddressPort {
         if batch.destination != self.address {
             return self.own.send(batch);
         }
-        // The driver passes a batch in one slice. The port sends the datagrams up to the first one for another device, and
-        // the driver calls again for the others.
+        // The driver passes a batch in one slice. The port sends the datagrams up to the first one for another device,
+        // and the driver calls again for the others.
         let data = batch.data.first().map_or(&[][..], |slice| &slice[..]);
         let slot = slot_of(data);
         let segment = batch.segment.max(1);

@@ -1,5 +1,6 @@
-//! The Unix sockets between the processes that share an address, and the names that they claim. Names are in the abstract
-//! namespace, which belongs to the network namespace, as the address does: no file remains, and containers are separate.
+//! The Unix sockets between the processes that share an address, and the names that they claim. Names are in the
+//! abstract namespace, which belongs to the network namespace, as the address does: no file remains, and containers are
+//! separate.
 //!
 //! | name | its owner is |
 //! |---|---|

@@ -1,9 +1,10 @@
 //! Ends the connections of managers whose process was killed: a thread of another process, which has their connection
 //! lists, takes over their manager IDs and sends the DREQs.
 //!
-//! A process may lose its connection to the broker, or get no processor time, and still exist. So the thread first claims
-//! the manager's name. If it gets the name, the manager no longer exists, and no other process ends its connections at
-//! the same time. The thread joins the broker with the manager ID, so that the responses of the peers arrive.
+//! A process may lose its connection to the broker, or get no processor time, and still exist. So the thread first
+//! claims the manager's name. If it gets the name, the manager no longer exists, and no other process ends its
+//! connections at the same time. The thread joins the broker with the manager ID, so that the responses of the peers
+//! arrive.
 //!
 //! ```text
 //!                name claimed                     all peers responded,

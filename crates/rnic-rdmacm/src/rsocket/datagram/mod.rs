@@ -22,8 +22,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
 
-/// Maximum number of peers of an rsocket. Any host can become a peer by a message over UDP. Beyond the maximum another peer
-/// is removed, and datagrams to it begin over UDP again.
+/// Maximum number of peers of an rsocket. Any host can become a peer by a message over UDP. Beyond the maximum another
+/// peer is removed, and datagrams to it begin over UDP again.
 const MAX_PEERS: usize = 4_096;
 /// Maximum number of datagrams over UDP that wait for the program.
 const MAX_OVER_UDP: usize = 64;
@@ -89,7 +89,7 @@ fn plain(address: SocketAddr) -> SocketAddr {
 /// # Errors
 /// Those of `socket`.
 pub(super) fn open(domain: c_int) -> Result<c_int, c_int> {
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: the descriptor is new, and nothing else owns it.
     let udp = unsafe {
         let fd = libc::socket(domain, SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0);
         if fd < 0 {
@@ -213,7 +213,7 @@ impl Source for Inner {
                         let place = Place::Slot { queue: at, slot, head: head as u32 };
                         self.inbox.push_back(Arrived { source: plain(source), place, len: len - head as u32 });
                     }
-                    // It is from somebody who does not speak the protocol. A slot that is lost so is one of many.
+                    // The sender does not follow the protocol. If the slot cannot be posted, the queue has one less.
                     None => drop(self.queues[at].post_receive(slot)),
                 }
             }
@@ -344,7 +344,7 @@ impl Datagrams {
             at += len;
         }
         let is_truncated = at < arrived.len;
-        let told = if flags & MSG_TRUNC != 0 { arrived.len } else { at };
+        let reported = if flags & MSG_TRUNC != 0 { arrived.len } else { at };
         let source = arrived.source;
         if flags & MSG_PEEK != 0 {
             inner.inbox.push_front(arrived);
@@ -354,7 +354,7 @@ impl Datagrams {
                 Place::Bytes(_) => inner.over_udp -= 1,
             }
         }
-        Ok(Some((told as isize, source, is_truncated)))
+        Ok(Some((reported as isize, source, is_truncated)))
     }
 
     pub(super) fn shut_down(&self, how: c_int) {

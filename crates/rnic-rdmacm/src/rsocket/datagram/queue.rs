@@ -31,8 +31,8 @@ unsafe impl Send for Path {}
 
 impl Drop for Path {
     fn drop(&mut self) {
-        // SAFETY: `Queue::path` made the address handle, and no request with it is outstanding in the library: posting copies
-        // the path.
+        // SAFETY: `Queue::path` made the address handle, and no request with it is outstanding in the library: posting
+        // copies the path.
         unsafe { ibv_destroy_ah(self.ah) };
     }
 }
