@@ -5,7 +5,7 @@
 //! | [`device`] | the safe interface: devices, memory regions, completion queues, queue pairs; the trait [`Verbs`], for code that works with any NIC |
 //! | [`config`] | settings with which an RDMA device is opened |
 //! | [`driver`] | moves packets between a port and the queue pairs, checks and writes their ICRC |
-//! | [`port`] | ports that send and receive datagrams in batches: UDP sockets, a pair of ports in memory for tests, fault injection |
+//! | [`port`] | ports that send and receive datagrams in batches: UDP sockets, also shared by many processes, a pair of ports in memory for tests, fault injection, captures |
 //! | [`clock`] | clocks: monotonic time, and the CPU time of a thread |
 //! | [`idle`] | whether a thread that moves packets spins or sleeps while it has no work |
 //! | `sessions` | the keys of protected connections |
