@@ -25,7 +25,7 @@ pub(crate) enum State {
     ServiceSent,
     /// A SIDR_REQ has come; the program has not responded yet.
     ServiceReceived,
-    /// The SIDR_REP is kept for a while, to be sent again if it was lost.
+    /// The SIDR_REP is kept for a while, to be retransmitted if it was lost.
     ServiceAnswered,
 }
 
@@ -93,12 +93,12 @@ pub(crate) struct Connection {
     /// Slot in the connection list, while another process has to send the DREQ if this one is killed.
     pub(crate) slot: Option<u32>,
     pub(crate) waiting: Option<Waiting>,
-    /// The response to the peer's latest message, to be sent again if it was lost.
+    /// The response to the peer's latest message, to be retransmitted if it was lost.
     pub(crate) response: Option<Box<MadBytes>>,
     pub(crate) deadline: Option<Time>,
 }
 
-/// How long a REQ is sent again to a peer without a listener, and the time between two REQs. Servers let their clients
+/// How long a REQ is retransmitted to a peer without a listener, and the time between two REQs. Servers let their clients
 /// connect when they are about to listen. Managers of this crate queue such a request, and refuse it after this time.
 /// Linux refuses it immediately. Over a NIC the server has started to listen by then; here the REQ arrives earlier.
 pub(crate) const LISTENER_WAIT: (Time, Time) = (Time::from_ms(1_000), Time::from_ms(100));

@@ -22,3 +22,33 @@ pub(crate) fn refused(verb: &str) -> impl Fn(VerbsError) -> c_int + '_ {
         number(&error)
     }
 }
+
+/// Why a work request is not posted.
+pub(crate) enum Refused {
+    Verbs(VerbsError),
+    Number(c_int, &'static str),
+}
+
+impl From<VerbsError> for Refused {
+    fn from(error: VerbsError) -> Refused {
+        Refused::Verbs(error)
+    }
+}
+
+impl Refused {
+    pub(crate) fn number(&self) -> c_int {
+        match self {
+            Refused::Verbs(error) => number(error),
+            Refused::Number(number, _) => *number,
+        }
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refused::Verbs(error) => write!(f, "{error}"),
+            Refused::Number(_, text) => f.write_str(text),
+        }
+    }
+}

@@ -22,7 +22,7 @@
 //! ```
 //!
 //! - *Sleeping*: the library's thread leads, and sleeps in the kernel until a packet arrives.
-//! - *Spinning*: the library's thread leads, and polls. It has earned spin credit by moving packets.
+//! - *Spinning*: the library's thread leads, and polls. It has collected spin credit by moving packets.
 //! - *Program leads*: each poll of the program moves packets if it finds no completion. The library's thread only
 //!   checks, at an interval, whether the program still polls.
 //!

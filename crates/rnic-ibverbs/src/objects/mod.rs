@@ -1,6 +1,6 @@
 //! The objects that C programs make. Each has the structure that C sees, which begins it, and the state of this crate
 //! ([`rnic_cabi::pointer`]). No object knows the functions that C calls: the tables of functions are arguments of the
-//! functions that make objects.
+//! functions that make objects. The modules use each other one way.
 
 pub(crate) mod ah;
 pub(crate) mod channel;

@@ -2,9 +2,8 @@
 
 use super::InContext;
 use super::domain::{Domain, Region};
-use super::work::Refused;
 use crate::abi::*;
-use crate::error::refused;
+use crate::error::{Refused, refused};
 use crate::trace;
 use libc::{c_int, c_uint};
 use rnic_cabi::entry::lock;

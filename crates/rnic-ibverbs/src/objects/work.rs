@@ -1,10 +1,9 @@
 //! Work requests, as C posts them.
 
 use super::ah::AddressHandle;
-use super::qp::QpState;
 use super::window;
 use crate::abi::*;
-use crate::error::number;
+use crate::error::Refused;
 use libc::c_int;
 use rnic_cabi::pointer::Handle;
 use rnic_verbs::{Bind, Data, Device, Qpn, Recipient, RecvRequest, SendFlags, SendOp, SendRequest, Sge, VerbsError};
@@ -12,36 +11,6 @@ use std::mem::MaybeUninit;
 
 /// Maximum number of scatter-gather elements of a request; the device has the same limit.
 const MAX_SGE: usize = 32;
-
-/// Why a request is not posted.
-pub(crate) enum Refused {
-    Verbs(VerbsError),
-    Number(c_int, &'static str),
-}
-
-impl From<VerbsError> for Refused {
-    fn from(error: VerbsError) -> Refused {
-        Refused::Verbs(error)
-    }
-}
-
-impl Refused {
-    pub(crate) fn number(&self) -> c_int {
-        match self {
-            Refused::Verbs(error) => number(error),
-            Refused::Number(number, _) => *number,
-        }
-    }
-}
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Refused::Verbs(error) => write!(f, "{error}"),
-            Refused::Number(_, text) => f.write_str(text),
-        }
-    }
-}
 
 /// The scatter-gather elements of a request.
 pub(crate) struct Sges {
@@ -113,11 +82,11 @@ pub(crate) fn flags(flags: u32) -> SendFlags {
     }
 }
 
-/// Posts one send request.
+/// Posts one send request to a queue pair of the type `kind`.
 ///
 /// # Safety
 /// The request can be read, and so can its lists and inline data; the objects in it exist.
-unsafe fn post_send(verbs: &mut Device, qp: &QpState, wr: *const ibv_send_wr) -> Result<(), Refused> {
+unsafe fn post_send(verbs: &mut Device, qpn: Qpn, kind: c_int, wr: *const ibv_send_wr) -> Result<(), Refused> {
     // SAFETY: the request can be read. Which part of a union is valid depends on the operation and the type of the
     // queue pair, and any bytes are values of all parts.
     let (wr, rdma, atomic, ud) = unsafe { (&*wr, (*wr).wr.rdma, (*wr).wr.atomic, (*wr).wr.ud) };
@@ -137,13 +106,13 @@ unsafe fn post_send(verbs: &mut Device, qp: &QpState, wr: *const ibv_send_wr) ->
         }
         IBV_WR_SEND_WITH_INV => SendOp::SendInv(wr.imm_data),
         IBV_WR_LOCAL_INV => SendOp::LocalInv(wr.imm_data),
-        IBV_WR_BIND_MW if qp.kind != IBV_QPT_UD => {
+        IBV_WR_BIND_MW if kind != IBV_QPT_UD => {
             let wr_bind_mw { mw, rkey, bind_info } = wr.bind_mw;
             // SAFETY: the objects in the request exist.
             let bind = unsafe { window::bind_type_2(mw, rkey, &bind_info) }?;
             let (wr_id, flags) = (wr.wr_id, flags(wr.send_flags));
             let request = SendRequest { wr_id, op: SendOp::Bind, data: Data::Bind(&bind), flags };
-            return Ok(verbs.post_send(qp.qpn, &request)?);
+            return Ok(verbs.post_send(qpn, &request)?);
         }
         _ => return Err(Refused::Number(libc::EOPNOTSUPP, "there is no such operation")),
     };
@@ -161,29 +130,29 @@ unsafe fn post_send(verbs: &mut Device, qp: &QpState, wr: *const ibv_send_wr) ->
         Data::Gather(sges.list())
     };
     let request = SendRequest { wr_id: wr.wr_id, op, data, flags: flags(wr.send_flags) };
-    if qp.kind == IBV_QPT_UD {
+    if kind == IBV_QPT_UD {
         // SAFETY: the objects in the request exist.
         let ah: Option<Handle<AddressHandle>> = unsafe { Handle::new_unless_null(ud.ah) };
         let Some(ah) = ah else {
             return Err(Refused::Number(libc::EINVAL, "a datagram needs an address handle"));
         };
         let to = Recipient { path: ah.state().path, qpn: Qpn(ud.remote_qpn), qkey: ud.remote_qkey };
-        return Ok(verbs.post_datagram(qp.qpn, &request, &to)?);
+        return Ok(verbs.post_datagram(qpn, &request, &to)?);
     }
-    Ok(verbs.post_send(qp.qpn, &request)?)
+    Ok(verbs.post_send(qpn, &request)?)
 }
 
-/// Posts a list of send requests. Returns the first request that is refused.
+/// Posts a list of send requests to a queue pair of the type `kind`. Returns the first request that is refused.
 ///
 /// # Safety
 /// Each request of the list can be read, and so can its lists and inline data; the objects in the requests exist.
 pub(crate) unsafe fn post_sends(
-    verbs: &mut Device, qp: &QpState, first: *mut ibv_send_wr,
+    verbs: &mut Device, qpn: Qpn, kind: c_int, first: *mut ibv_send_wr,
 ) -> Option<(*mut ibv_send_wr, Refused)> {
     let mut wr = first;
     while !wr.is_null() {
         // SAFETY: the caller promises it for each request.
-        if let Err(why) = unsafe { post_send(verbs, qp, wr) } {
+        if let Err(why) = unsafe { post_send(verbs, qpn, kind, wr) } {
             return Some((wr, why));
         }
         // SAFETY: the request can be read.

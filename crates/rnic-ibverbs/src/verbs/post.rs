@@ -1,10 +1,11 @@
 //! Posting of work requests.
 
 use crate::abi::*;
+use crate::error::Refused;
 use crate::objects::InContext;
 use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
-use crate::objects::work::{self, Refused};
+use crate::objects::work;
 use crate::trace;
 use libc::c_int;
 use rnic_cabi::entry::{entry, set_errno};
@@ -27,7 +28,8 @@ pub(crate) unsafe extern "C" fn post_send(
     entry(libc::EIO, || {
         let state = qp.state();
         // SAFETY: the caller promises it.
-        let refused = qp.context().device.with_verbs(|verbs| unsafe { work::post_sends(verbs, state, first) });
+        let refused =
+            qp.context().device.with_verbs(|verbs| unsafe { work::post_sends(verbs, state.qpn, state.kind, first) });
         if trace::is_on() {
             trace::line(format_args!("ibv_post_send to QP {:#x}", state.qpn.0));
         }

@@ -2,11 +2,12 @@
 //! them together.
 
 use crate::abi::*;
+use crate::error::Refused;
 use crate::objects::InContext;
 use crate::objects::ah::AddressHandle;
 use crate::objects::qp::ExtendedQp;
 use crate::objects::window;
-use crate::objects::work::{self, Inline, Refused, Request, Requests, Sges};
+use crate::objects::work::{self, Inline, Request, Requests, Sges};
 use crate::trace;
 use libc::{c_int, c_void, size_t};
 use rnic_cabi::entry::{entry, set_errno};
