@@ -92,13 +92,10 @@ impl Qp {
             }
         };
         // SAFETY: the caller promises it.
-        let (send_cq, recv_cq, srq): (Option<Handle<Cq>>, Option<Handle<Cq>>, Option<Handle<Srq>>) = unsafe {
-            (
-                Handle::new_unless_null(attr.send_cq),
-                Handle::new_unless_null(attr.recv_cq),
-                Handle::new_unless_null(attr.srq),
-            )
-        };
+        let cq = |cq: *mut ibv_cq| -> Option<Handle<Cq>> { unsafe { Handle::new_unless_null(cq) } };
+        let (send_cq, recv_cq) = (cq(attr.send_cq), cq(attr.recv_cq));
+        // SAFETY: as above.
+        let srq: Option<Handle<Srq>> = unsafe { Handle::new_unless_null(attr.srq) };
         let (Some(pd), Some(send_cq), Some(recv_cq)) = (pd, send_cq, recv_cq) else {
             trace::line(format_args!("{verb} refused: a queue pair needs a protection domain and completion queues"));
             return Err(libc::EINVAL);

@@ -74,24 +74,24 @@ impl Options {
     }
 }
 
+type Getter = fn(&mut Inner) -> c_int;
+type Setter = fn(&mut Inner, c_int) -> Result<(), c_int>;
+
 /// An option of rsockets of streams, of type `int`: it is read and changed in the state of the rsocket.
 struct StreamOption {
     level: c_int,
     name: c_int,
-    /// `None` for an option that cannot be read.
-    get: Option<fn(&mut Inner) -> c_int>,
+    get: Getter,
     /// `None` for an option that cannot be changed.
-    set: Option<fn(&mut Inner, c_int) -> Result<(), c_int>>,
+    set: Option<Setter>,
 }
 
-const fn option(
-    level: c_int, name: c_int, get: fn(&mut Inner) -> c_int, set: fn(&mut Inner, c_int) -> Result<(), c_int>,
-) -> StreamOption {
-    StreamOption { level, name, get: Some(get), set: Some(set) }
+const fn option(level: c_int, name: c_int, get: Getter, set: Setter) -> StreamOption {
+    StreamOption { level, name, get, set: Some(set) }
 }
 
-const fn read_only(level: c_int, name: c_int, get: fn(&mut Inner) -> c_int) -> StreamOption {
-    StreamOption { level, name, get: Some(get), set: None }
+const fn read_only(level: c_int, name: c_int, get: Getter) -> StreamOption {
+    StreamOption { level, name, get, set: None }
 }
 
 /// Accepts any value without an effect.
@@ -408,7 +408,7 @@ fn get_of_stream(inner: &mut Inner, level: c_int, option: c_int) -> Result<Vec<u
         return Ok([l_onoff.to_ne_bytes(), l_linger.to_ne_bytes()].concat());
     }
     let known = STREAM_OPTIONS.iter().find(|known| (known.level, known.name) == (level, option));
-    let get = known.and_then(|known| known.get).ok_or(libc::ENOTSUP)?;
+    let get = known.ok_or(libc::ENOTSUP)?.get;
     Ok(get(inner).to_ne_bytes().to_vec())
 }
 
