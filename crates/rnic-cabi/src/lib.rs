@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`verbs`] | the structures and constants of `infiniband/verbs.h` |
 //! | [`cma`] | the structures and constants of `rdma/rdma_cma.h` |
-//! | [`pointer`] | typed pointers of C programs, and the objects that a library makes |
+//! | [`mod@pointer`] | typed pointers of C programs, and the objects that a library makes |
 //! | [`entry`] | panics, errors, unacknowledged events |
 //! | [`live`] | the objects that exist, so that pointers of freed objects are refused |
 //! | [`mailbox`] | queues with a file descriptor by which programs wait |
