@@ -98,9 +98,10 @@ pub(crate) struct Connection {
     pub(crate) deadline: Option<Time>,
 }
 
-/// How long a REQ is retransmitted to a peer without a listener, and the time between two REQs. Servers let their clients
-/// connect when they are about to listen. Managers of this crate queue such a request, and refuse it after this time.
-/// Linux refuses it immediately. Over a NIC the server has started to listen by then; here the REQ arrives earlier.
+/// How long a REQ is retransmitted to a peer without a listener, and the time between two REQs. Servers let their
+/// clients connect when they are about to listen. Managers of this crate queue such a request, and refuse it after this
+/// time. Linux refuses it immediately. Over a NIC the server has started to listen by then; here the REQ arrives
+/// earlier.
 pub(crate) const LISTENER_WAIT: (Time, Time) = (Time::from_ms(1_000), Time::from_ms(100));
 
 /// Decodes a time of 5 bits: 4.096 us times 2 to the power of the code; at most 275 s, so that no peer can make this
