@@ -427,6 +427,30 @@ fn crates_depend_on_each_other_one_way() {
     assert!(upward.is_empty(), "crates use crates below them in the table of ARCHITECTURE.md: {upward:?}");
 }
 
+/// The data of runs and the readers of scenarios compile no engine: no P4 compiler, no verbs, no transports in host
+/// software, no simulator. Only the simulator and the commands use the P4 compiler, and it can be left out.
+#[test]
+fn the_data_of_runs_knows_no_engine() {
+    let packages = packages();
+    let dependencies = |name: &str| &packages.iter().find(|package| package.name == name).unwrap().dependencies;
+    for name in ["rnic-run", "rnic-workload", "rnic-scenario", "rnic-metrics", "rnic-watch"] {
+        let mut all: BTreeSet<&str> = BTreeSet::new();
+        let mut next = vec![name];
+        while let Some(name) = next.pop().filter(|_| all.len() < packages.len()) {
+            next.extend(dependencies(name).iter().map(String::as_str).filter(|name| all.insert(*name)));
+        }
+        let engines = ["rnic-nano", "rnic-hw", "rnic-verbs", "rnic-host", "rnic-wire", "rnic-sim"];
+        let used: Vec<&&str> = engines.iter().filter(|engine| all.contains(*engine)).collect();
+        assert!(used.is_empty(), "{name} uses {used:?}");
+    }
+    let users = |engine: &str| {
+        let users = packages.iter().filter(|package| package.dependencies.contains(engine));
+        users.map(|package| package.name.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(users("rnic-nano"), ["rnic-cli", "rnic-hw", "rnic-sim", "rnic-simulator"]);
+    assert_eq!(users("rnic-hw"), ["rnic-cli", "rnic-simulator"]);
+}
+
 /// Crates whose top-level modules still use each other in cycles, with the number of arrows inside these cycles on the
 /// stated day. The number may only fall: whoever removes an arrow writes the new number here, and whoever removes the
 /// last one removes the line. Other crates have none.

@@ -2,7 +2,7 @@
 
 use crate::check::check;
 use crate::congestion::CongestionSpec;
-use crate::p4::{P4Program, P4Source};
+use crate::p4::P4Source;
 use crate::spec::{Beside, RunSpec};
 use crate::transport::TransportSpec;
 use crate::vocabulary::Vocabulary;
@@ -208,7 +208,11 @@ fn transport(at: &str, document: &TransportDocument, vocabulary: &Vocabulary) ->
         set.map_err(|error| SpecError(format!("{at}.settings: {error}")))?;
     }
     spec.program = match (&document.program, declaration.name == "p4") {
-        (Some(source), true) => Some(P4Program::compile(source).map_err(SpecError)?),
+        (Some(source), true) => {
+            let include = |path: &str| source.includes.get(path).cloned();
+            let compiled = vocabulary.compile_p4(source.clone(), &include);
+            Some(compiled.map_err(|error| SpecError(error.to_string()))?)
+        }
         (None, false) => None,
         (None, true) => {
             return Err(SpecError(format!("{at}.program is missing: \"{}\" needs one", document.name)));

@@ -143,7 +143,7 @@ pub(super) fn read(
     if let Some(file) = file {
         spec.name = format!("{P4_PREFIX}{file}");
         let constants = layers.get("constants").map_or(Ok(BTreeMap::new()), |item| constants(&item))?;
-        spec.program = Some(super::p4::read(&named, file, constants, files)?);
+        spec.program = Some(super::p4::read(&named, file, constants, vocabulary, files)?);
     }
     for table in [defaults, Some(run)].into_iter().flatten() {
         read_parameters(&spec.cc.declaration, table.get(spec.cc.name()), &mut spec.cc.settings)?;

@@ -4,11 +4,12 @@
 //! An entry of the catalogue contains the parameters of an algorithm and the simulator compiled for this algorithm.
 
 use crate::in_band::InBand;
+use crate::p4;
 use crate::resolve::{CongestionNeeds, Demands, SetupError};
 use crate::run::{
     BuildStack, Job, Simulator, build_stack, simulate_captured, simulate_host, simulate_messages, simulate_several,
 };
-use rnic_host::{Control, RogueDelay};
+use rnic_host::Control;
 use rnic_run::{CongestionDeclaration, CongestionSpec, RunOutput, Vocabulary};
 use rnic_transport::FlowConfig;
 use rnic_transport::congestion::{CongestionControl, Settings};
@@ -147,7 +148,6 @@ impl Catalogue {
     pub fn standard() -> Catalogue {
         let mut catalogue = Catalogue { congestion: Vec::new(), extended: false };
         visit_congestion_controls(&mut catalogue);
-        catalogue.congestion.push(CongestionEntry::of_host::<RogueDelay>());
         catalogue
     }
 
@@ -184,10 +184,15 @@ impl Catalogue {
         self.extended
     }
 
-    /// The vocabulary of scenarios for this catalogue: the transports and congestion controls that a scenario can name.
+    /// The vocabulary of scenarios for this catalogue: the transports and congestion controls that a scenario can name,
+    /// and the compiler of transports in P4 unless the cargo feature `p4` is off.
     pub fn vocabulary(&self) -> Vocabulary {
         let declarations = self.congestion.iter().map(|entry| entry.declaration);
-        declarations.fold(Vocabulary::standard(), Vocabulary::with)
+        let vocabulary = declarations.fold(Vocabulary::standard(), Vocabulary::with);
+        match p4::COMPILER {
+            Some(compiler) => vocabulary.with_p4(compiler),
+            None => vocabulary,
+        }
     }
 }
 
@@ -227,5 +232,8 @@ impl Visitor for Catalogue {
     }
     fn visit_with_telemetry<C: CongestionControl>(&mut self) {
         self.congestion.push(CongestionEntry::with_telemetry::<C>());
+    }
+    fn visit_in_host<C: CongestionControl>(&mut self) {
+        self.congestion.push(CongestionEntry::of_host::<C>());
     }
 }

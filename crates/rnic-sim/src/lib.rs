@@ -34,6 +34,11 @@ pub mod host;
 mod in_band;
 mod link;
 mod mesh;
+#[cfg(feature = "p4")]
+mod p4;
+#[cfg(not(feature = "p4"))]
+#[path = "no_p4.rs"]
+mod p4;
 pub mod pauses;
 pub mod resolve;
 pub mod run;

@@ -20,11 +20,11 @@ use rnic_fabric::config::{FabricSpec, SEGMENT, SwitchSpec, TopologySpec};
 use rnic_fabric::{
     MIN_FRAME, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path, lossless_headroom,
 };
-use rnic_run::{CongestionSpec, EcnSetup, RunSpec, Storm, TransportSpec};
+use rnic_run::{CongestionSpec, EcnSetup, P4Error, RunSpec, Storm, TransportSpec};
 use rnic_transport::congestion::Marking;
 use rnic_transport::headers::ROCE_DATA;
 use rnic_transport::settings::{Settings, Value};
-use rnic_transport::transports::FabricFacts;
+use rnic_transport::transports::{FabricFacts, IRN_PIPELINE_CYCLES};
 use rnic_transport::{Bytes, FlowConfig, Psn, Time};
 use rnic_workload::Network;
 pub(crate) use stacks::StackPlan;
@@ -39,6 +39,9 @@ pub enum SetupError {
     /// The traffic cannot be generated on this fabric, or the settings of the run contradict each other.
     #[error("{0}")]
     Impossible(String),
+    /// The P4 program of the transport cannot be compiled.
+    #[error(transparent)]
+    Program(#[from] P4Error),
 }
 
 /// What a congestion control requires of the switches and of the receiving NICs of a run, and the values of its
@@ -245,12 +248,16 @@ fn resolve_own(
     switch::warn_of_trimming(run, &fabric.switch, &mut warnings);
     switch::warn_of_scheduler(&fabric.switch, &mut warnings);
     warn_of_many_paths(run, &fabric, &mut warnings);
-    let messages = run.transport.is_message().then(|| {
-        // The timeout of a message is at least 40/3 round-trip times, the ratio in the NanoTransport paper: a timeout
-        // of 7 us at a round-trip time of 525 ns.
-        let least = Time::from_ps(base_rtt.as_ps() * 40 / 3);
-        message::plan(run, &flow, &frames, congested_rtt.max(least))
-    });
+    let messages = run
+        .transport
+        .is_message()
+        .then(|| {
+            // The timeout of a message is at least 40/3 round-trip times, the ratio in the NanoTransport paper: a timeout
+            // of 7 us at a round-trip time of 525 ns.
+            let least = Time::from_ps(base_rtt.as_ps() * 40 / 3);
+            message::plan(run, &flow, &frames, congested_rtt.max(least))
+        })
+        .transpose()?;
     if let Some(plan) = &messages {
         message::check_sizes(plan, rnic_workload::largest(&run.traffic))?;
     }
@@ -473,15 +480,11 @@ fn warn_of_storms(run: &RunSpec, priorities: u8, warnings: &mut Vec<String>) {
 }
 
 /// What takes time for packets in the hosts: the kernel's network stack of a transport that has one, or with
-/// `nic_pipeline = "rtl:irn"` the blocks `irn_sender` and `irn_receiver` in `hw/irn`, whose latency a test of rnic-hw
-/// measures.
+/// `nic_pipeline = "rtl:irn"` the blocks `irn_sender` and `irn_receiver` in `hw/irn`.
 fn processing(settings: &Settings) -> Option<ProcessingConfig> {
-    use rnic_hw::irn::Block::{Receivers, Senders};
-    const CYCLES: u64 = Senders.latency() as u64;
-    const { assert!(Receivers.latency() as u64 == CYCLES) };
     let pipeline = || {
         let cycle = settings.is("nic_pipeline", "rtl:irn").then(|| settings.time("nic_cycle").ok()).flatten()?;
-        let latency = Time::from_ps(cycle.as_ps().saturating_mul(CYCLES));
+        let latency = Time::from_ps(cycle.as_ps().saturating_mul(IRN_PIPELINE_CYCLES.into()));
         Some(ProcessingConfig::Pipeline(PipelineConfig { cycle, latency }))
     };
     StackConfig::of(settings).map(ProcessingConfig::Kernel).or_else(pipeline)

@@ -8,14 +8,17 @@ mod completion_times;
 mod deadlock;
 mod determinism;
 mod duration;
+#[cfg(feature = "p4")]
 mod explicit_settings;
 mod flow_state;
 mod host_stack;
 mod host_transports;
 mod hpcc;
 mod loss_recovery;
+#[cfg(feature = "p4")]
 mod messages;
 mod output_queues;
+#[cfg(feature = "p4")]
 mod p4_twins;
 mod partitions;
 mod pathologies;

@@ -1,12 +1,12 @@
 //! The output of a run is the same on any number of threads and with any partition of the fabric. Random scenarios
 //! cover every transport, congestion control and switch, with samples, pause storms and random loss.
 
+use crate::common::read_scenario;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rnic_fabric::{PartitionPlan, RankGroup, Topology, local_ranks};
 use rnic_run::RunOutput;
 use rnic_run::Scenario;
-use rnic_scenario::from_str;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::{Sharing, check_ranks, simulate_run_shared};
@@ -77,6 +77,7 @@ fn runs() -> Vec<String> {
     ]
     .map(String::from)
     .into();
+    runs.retain(|run: &String| cfg!(feature = "p4") || !run.contains("p4:"));
     for cc in rnic_run::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only) {
         runs.push(format!("transport = \"irn\"\ncc = \"{}\"", cc.name));
         runs.push(format!("transport = \"roce\"\npfc = true\ncc = \"{}\"", cc.name));
@@ -118,7 +119,7 @@ prop_compose! {
 
 fn load(text: &str) -> Result<Scenario, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    from_str(text, "test.toml", folder, &[], None).map_err(|error| error.to_string())
+    read_scenario(text, folder)
 }
 
 fn output(scenario: &Scenario, sharing: &Sharing<'_>) -> Option<RunOutput> {

@@ -50,7 +50,9 @@ fn transports(catalogue: &Catalogue) -> Vec<(String, String)> {
         lines.push((transport.name.to_string(), transport.about.to_string()));
         lines.extend(transport.own_parameters.iter().map(|parameter| line(transport.name, parameter)));
     }
-    lines.push((P4.0.to_string(), P4.1.to_string()));
+    if cfg!(feature = "p4") {
+        lines.push((P4.0.to_string(), P4.1.to_string()));
+    }
     for (whose, shared) in [
         ("all transports", COMMON_PARAMETERS),
         ("all flow transports", FLOW_PARAMETERS),

@@ -44,7 +44,8 @@ pub use verdict::{Outcome, Row, Verdict};
 use rnic_campaign::jobs::Job;
 use rnic_campaign::{Fingerprint, Measurement};
 use rnic_run::RunSpec;
-use rnic_scenario::from_embedded;
+use rnic_scenario::{Origin, read_with};
+use rnic_sim::Catalogue;
 use std::collections::BTreeMap;
 
 /// All studies that `rnic reproduce` can execute.
@@ -328,7 +329,9 @@ impl Source {
         let quick =
             self.quick.iter().filter(|_| request.quick).map(|(key, value)| (key.to_string(), value.to_string()));
         let set: Vec<(String, String)> = quick.chain(request.set.iter().cloned()).collect();
-        let scenario = from_embedded(study.files, self.file, &set, Some(seed)).map_err(|error| error.to_string())?;
+        let origin = Origin::Embedded { files: study.files, name: self.file };
+        let vocabulary = Catalogue::standard().vocabulary();
+        let scenario = read_with(&vocabulary, &origin, &set, Some(seed)).map_err(|error| error.to_string())?;
         let wanted = |run: &RunSpec| {
             (self.runs.is_empty() || self.runs.contains(&run.base.as_str()))
                 && (self.ccs.is_empty() || self.ccs.contains(&run.transport.cc.name()))

@@ -9,6 +9,10 @@ use crate::headers::{IRN_DATA, IRN_NACK, ROCE_ACK};
 use crate::recovery::{GoBackN, Irn as Selective};
 use crate::settings::{Kind, Parameter, Settings};
 
+/// Latency of the blocks `irn_sender` and `irn_receiver` in `hw/irn`, with which `nic_pipeline = "rtl:irn"` processes
+/// packets: cycles from a step to its result. The co-simulation of rnic-hw checks it.
+pub const IRN_PIPELINE_CYCLES: u32 = 6;
+
 /// The IRN transport: selective retransmission and BDP-FC, combined with a separate congestion control.
 #[derive(Clone, Copy, Debug)]
 pub struct Irn;

@@ -22,7 +22,7 @@ pub use flow::SAFETY_TIMEOUT;
 pub use homa::{Homa, HomaTr};
 pub use host::HOST_PARAMETERS;
 pub use hpcc::Hpcc;
-pub use irn::Irn;
+pub use irn::{IRN_PIPELINE_CYCLES, Irn};
 pub use iwarp::Iwarp;
 pub use message::nic_config;
 pub use ndp::Ndp;

@@ -1,4 +1,5 @@
-//! RoGUE's response to round-trip times, as a congestion control like every other one. It is a reconstruction.
+//! RoGUE's response to round-trip times, a congestion control for transports in host software. It is a
+//! reconstruction.
 //!
 //! The source says only that the response is like TCP Vegas and TIMELY, that a window of 64 KB or more is enforced as a
 //! window and by the rate limiter, and a smaller one by the rate limiter only. Thresholds and constants are not stated.
@@ -25,8 +26,8 @@
 //! The window is in bytes with a fraction, so that it can fall below one packet. [`CongestionControl::window`] then
 //! returns one packet, and the rate alone limits the flow.
 
-use rnic_transport::congestion::{AckSample, CongestionControl, Kind, LossSignal, Parameter, Settings, ceiling};
-use rnic_transport::{BitRate, FlowConfig, Time};
+use super::{AckSample, CongestionControl, Kind, LossSignal, Parameter, Settings, ceiling};
+use crate::{BitRate, FlowConfig, Time};
 
 /// The parameters of RoGUE's response in a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -49,8 +50,7 @@ pub struct RogueParams {
 /// A trace for known round-trip times, at 10 Gbps with the default parameters:
 ///
 /// ```
-/// use rnic_host::RogueDelay;
-/// use rnic_transport::congestion::{AckSample, CongestionControl, Settings};
+/// use rnic_transport::congestion::{AckSample, CongestionControl, RogueDelay, Settings};
 /// use rnic_transport::{BitRate, FlowConfig, Time};
 ///
 /// let (line_rate, base_rtt) = (BitRate::from_gbps(10), Time::from_us(80));
@@ -184,7 +184,7 @@ impl CongestionControl for RogueDelay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rnic_transport::Bytes;
+    use crate::Bytes;
 
     fn flow() -> FlowConfig {
         FlowConfig {
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn it_conforms() {
-        rnic_transport::conformance::check::<RogueDelay>().unwrap();
+        crate::conformance::check::<RogueDelay>().unwrap();
     }
 
     /// The window and rate for a sequence of round-trip times, computed by hand, with a target of 60 KB.
