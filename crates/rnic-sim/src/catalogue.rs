@@ -5,18 +5,19 @@
 
 use crate::in_band::InBand;
 use crate::p4;
-use crate::resolve::{CongestionNeeds, Demands, SetupError};
+use crate::resolve::{CongestionError, CongestionNeeds, Demands};
 use crate::run::{
-    BuildStack, Job, Simulator, build_stack, simulate_captured, simulate_host, simulate_messages, simulate_several,
+    BuildStack, Job, Simulator, build_stack, select_recovery, simulate_captured, simulate_host, simulate_messages,
+    simulate_several,
 };
 use rnic_host::Control;
 use rnic_run::{CongestionDeclaration, CongestionSpec, RunOutput, Vocabulary};
 use rnic_transport::FlowConfig;
 use rnic_transport::congestion::{CongestionControl, Settings};
 use rnic_transport::recovery::Protocol;
-use rnic_transport::registry::{Visitor, visit_congestion_controls, visit_transports};
+use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_transport::telemetry::Telemetry;
-use rnic_transport::transports::{FlowTransport, MessageTransport, ProtocolVisitor, TransportVisitor};
+use rnic_transport::transports::ProtocolVisitor;
 use std::marker::PhantomData;
 
 /// One entry of the [`Catalogue`]: a congestion control, and the simulator compiled for it.
@@ -94,10 +95,10 @@ fn simulate_named<C: CongestionControl, T: InBand>(job: Job<'_, '_>) -> RunOutpu
         Ok(params) => params,
         Err(reason) => return RunOutput::not_started(reason),
     };
-    let name = job.resolved.transport.declaration.name;
-    let mut choice = Choice { flows: Some(Flows::<C, T> { job, params, in_band: PhantomData }), output: None };
-    visit_transports(&mut choice);
-    choice.output.unwrap_or_else(|| RunOutput::not_started(format!("there is no transport \"{name}\"")))
+    let (resolved, name) = (job.resolved, job.resolved.transport.declaration.name);
+    let flows = Flows::<C, T> { job, params, in_band: PhantomData };
+    select_recovery(name, &resolved.transport.settings, flows)
+        .unwrap_or_else(|| RunOutput::not_started(format!("there is no transport \"{name}\"")))
 }
 
 /// A run of a flow transport, before the code for its loss recovery has been selected.
@@ -115,24 +116,6 @@ impl<C: CongestionControl, T: InBand> ProtocolVisitor for Flows<'_, '_, C, T> {
         let (flows, how) = ((flows, loops), (seed, sharing));
         simulate_captured::<P, C, _, T>(resolved, self.params, how, flows, events, capture)
     }
-}
-
-/// A visitor that is shown all transports, and simulates a run when it is shown the run's transport.
-struct Choice<'a, 'o, C: CongestionControl, T> {
-    /// The run; `None` after the visitor has been shown the run's transport.
-    flows: Option<Flows<'a, 'o, C, T>>,
-    output: Option<RunOutput>,
-}
-
-impl<C: CongestionControl, T: InBand> TransportVisitor for Choice<'_, '_, C, T> {
-    fn flow_transport<F: FlowTransport>(&mut self) {
-        if let Some(flows) = self.flows.take_if(|flows| flows.job.resolved.transport.declaration.name == F::NAME) {
-            let settings = &flows.job.resolved.transport.settings;
-            self.output = Some(F::select(settings, flows));
-        }
-    }
-
-    fn message_transport<M: MessageTransport>(&mut self) {}
 }
 
 /// The congestion controls that scenarios can name, each with the simulator compiled for it.
@@ -197,13 +180,13 @@ impl Catalogue {
 }
 
 impl CongestionNeeds for Catalogue {
-    fn demands(&self, cc: &CongestionSpec, flow: &FlowConfig) -> Result<Demands, SetupError> {
-        let entry = self.congestion_control(cc.name()).ok_or_else(|| {
-            let known: Vec<&str> = self.congestion.iter().map(|entry| entry.declaration.name).collect();
-            SetupError::Impossible(format!("there is no cc \"{}\"; there are: {}", cc.name(), known.join(", ")))
+    fn demands(&self, cc: &CongestionSpec, flow: &FlowConfig) -> Result<Demands, CongestionError> {
+        let name = cc.name();
+        let entry = self.congestion_control(name).ok_or_else(|| {
+            let known = self.congestion.iter().map(|entry| entry.declaration.name).collect();
+            CongestionError::Unknown { name, known }
         })?;
-        let demands = (entry.demands)(&cc.settings, flow);
-        demands.map_err(|reason| SetupError::Impossible(format!("cc \"{}\": {reason}", cc.name())))
+        (entry.demands)(&cc.settings, flow).map_err(|reason| CongestionError::Settings { name, reason })
     }
 }
 

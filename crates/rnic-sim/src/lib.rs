@@ -27,10 +27,10 @@
 //! ```
 
 pub mod capture;
-pub mod catalogue;
-pub mod dead;
+mod catalogue;
+mod dead;
 mod events;
-pub mod host;
+mod host;
 mod in_band;
 mod link;
 mod mesh;
@@ -39,14 +39,14 @@ mod p4;
 #[cfg(not(feature = "p4"))]
 #[path = "no_p4.rs"]
 mod p4;
-pub mod pauses;
+mod pauses;
 pub mod resolve;
 pub mod run;
-pub mod storm;
-pub mod watch;
+mod storm;
+mod watch;
 mod watchdog;
 
-pub use catalogue::Catalogue;
+pub use catalogue::{Catalogue, CongestionEntry};
 pub use events::{Events, MeshProbe};
-pub use host::{FlowHashes, flow_hashes};
+pub use host::{FlowHashes, Segment, flow_hashes};
 pub use run::Sharing;

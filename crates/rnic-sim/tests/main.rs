@@ -24,6 +24,8 @@ mod partitions;
 mod pathologies;
 mod random_scenarios;
 mod ranks;
+#[cfg(feature = "p4")]
+mod resolved;
 mod settings;
 mod several;
 mod stages;

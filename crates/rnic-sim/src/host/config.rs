@@ -100,7 +100,7 @@ pub struct PipelineConfig {
 
 /// Counters of packets, timeouts and aborted messages, summed over all hosts of a run or of a fabric partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct HostTotals {
+pub(crate) struct HostTotals {
     /// Data packets that hosts sent.
     pub data: u64,
     /// Control packets (such as ACKs) that hosts sent.

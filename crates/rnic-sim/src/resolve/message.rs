@@ -1,9 +1,10 @@
 //! Configuration of a run's message transport, derived from the run's settings and its fabric.
 
-use super::{Frames, SetupError};
+use super::TransportError;
+use super::links::Frames;
 use crate::host::Framing;
 use crate::p4::P4Plan;
-use rnic_run::RunSpec;
+use rnic_run::{P4Error, RunSpec};
 use rnic_transport::message::nic::{NicConfig, Order};
 use rnic_transport::transports::{MessageFacts, nic_config};
 use rnic_transport::{FlowConfig, Time};
@@ -19,9 +20,7 @@ pub(crate) struct MessagePlan {
 }
 
 /// The configuration of a run's message transport; `timeout` is the retransmission timeout derived from the fabric.
-pub(super) fn plan(
-    run: &RunSpec, flow: &FlowConfig, frames: &Frames, timeout: Time,
-) -> Result<MessagePlan, SetupError> {
+pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, timeout: Time) -> Result<MessagePlan, P4Error> {
     let transport = &run.transport;
     let frame = frames.data + frames.gap;
     let frame_time = flow.line_rate.time_for(u64::from(frame));
@@ -40,17 +39,14 @@ pub(super) fn plan(
 
 /// Checks that a NIC has a buffer for the longest message of the traffic (`largest` bytes), and that the message's
 /// length fits into 32 bits.
-pub(super) fn check_sizes(plan: &MessagePlan, largest: u64) -> Result<(), SetupError> {
+pub(super) fn check_sizes(plan: &MessagePlan, largest: u64) -> Result<(), TransportError> {
     if largest > u64::from(u32::MAX) {
-        let message = format!("a flow of {largest} bytes; a message transport takes up to {} bytes", u32::MAX);
-        return Err(SetupError::Impossible(message));
+        return Err(TransportError::Message(largest));
     }
     for (key, classes) in [("tx_buffers", &plan.nic.tx_buffers), ("rx_buffers", &plan.nic.rx_buffers)] {
         let Some(max) = classes.iter().map(|class| u64::from(class.bytes)).max() else { continue };
         if largest > max {
-            return Err(SetupError::Impossible(format!(
-                "a flow of {largest} bytes has no buffer: the largest of `{key}` has {max} bytes"
-            )));
+            return Err(TransportError::MessageBuffer { bytes: largest, key, max });
         }
     }
     Ok(())

@@ -71,14 +71,14 @@ impl<'r> Observers<'r> {
         if pauses.is_some() {
             fabric.log_pauses(MAX_PAUSES);
         }
-        let faults = &resolved.faults;
+        let (faults, meshes) = (&resolved.faults, &resolved.meshes);
         if faults.guards_switches() {
             fabric.guard_switches();
             faults.drops.iter().for_each(|(port, every)| fabric.drop_every(*port, *every));
         }
         faults.receivers.iter().for_each(|(host, spec)| fabric.set_receiver(*host, *spec));
-        if !faults.probes.is_empty() {
-            fabric.set_probes(faults.probes.clone());
+        if !meshes.probes.is_empty() {
+            fabric.set_probes(meshes.probes.clone());
         }
         let watchdog =
             faults.watchdog.as_ref().map(|settings| Watchdog::new(settings, &resolved.topology, fabric.priorities()));
@@ -91,7 +91,8 @@ impl<'r> Observers<'r> {
         self, fabric: &mut Fabric<B>, resolved: &Resolved, outcome: Outcome, events: &dyn Listener,
     ) -> RunOutput {
         let Observers { watchdog, pauses, mut recorder, .. } = self;
-        let (end, faults) = (fabric.now(), &resolved.faults);
+        let end = fabric.now();
+        let (faults, meshes) = (&resolved.faults, &resolved.meshes);
         if let Some(recorder) = &mut recorder {
             recorder.tell_drops(end, fabric);
         }
@@ -132,12 +133,12 @@ impl<'r> Observers<'r> {
             samples,
             watchdog: in_order_of_detection(found.collect()),
             meshes: crate::mesh::records(
-                &faults.meshes.0,
-                &faults.meshes.1,
+                &meshes.meshes,
+                &meshes.pairs,
                 &fabric.probe_results(),
                 resolved.host_config.seed,
                 &mut |mesh, ProbeResult { pair, at, rtt }| {
-                    let spec = &faults.probes[pair as usize];
+                    let spec = &meshes.probes[pair as usize];
                     events.probe(MeshProbe { mesh, ends: (spec.src.0, spec.dst.0), at, rtt });
                 },
             ),
