@@ -52,7 +52,7 @@ pub struct P4Rejected {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum P4Error {
     /// The vocabulary has no P4 compiler.
-    #[error("the P4 program `{file}` needs the P4 compiler, which this build does not have; {REMEDY}")]
+    #[error("the P4 program `{file}` needs the P4 compiler, which this build does not have; {}", P4Error::REMEDY)]
     NoCompiler {
         /// Name of the program's file.
         file: String,
@@ -74,10 +74,8 @@ pub enum P4Error {
 
 impl P4Error {
     /// What a user can do if a build has no P4 compiler.
-    pub const REMEDY: &'static str = REMEDY;
+    pub const REMEDY: &'static str = "build rnic with the cargo feature `p4`, which is on by default";
 }
-
-const REMEDY: &str = "build rnic with the cargo feature `p4`, which is on by default";
 
 /// A P4 program of a transport, and what its annotations state about NIC and network.
 #[derive(Clone, Debug)]

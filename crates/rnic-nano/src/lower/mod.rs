@@ -6,7 +6,7 @@
 //! the virtual machine.
 
 mod allocate;
-pub mod code;
+pub(crate) mod code;
 mod constants;
 mod expression;
 mod optimise;
@@ -19,7 +19,7 @@ use crate::diagnostic::Diagnostic;
 use crate::hir;
 use crate::runtime::Binding;
 use crate::source::Span;
-pub use allocate::Executable;
+pub(crate) use allocate::Executable;
 pub(crate) use allocate::REGISTERS;
 use code::{Code, Op, Pair};
 use std::collections::BTreeMap;
