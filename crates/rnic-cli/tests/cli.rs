@@ -99,7 +99,7 @@ fn each_kind_of_bad_input_is_one_line_with_its_position() {
         (
             "load = 0.5",
             "load = 1.5",
-            "error: a.toml:9:8: `load` is out of range: 1.5; accepted: a fraction of the host links' rate, more than 0 and at most 1",
+            "error: a.toml:9:8: `load` is out of range: 1.5; accepted: more than 0, at most 1, for example 0.7",
         ),
         ("hosts = 4\n", "", "error: a.toml:2:1: `hosts` is missing in [fabric]; write for example `hosts = 4`"),
         (

@@ -3,6 +3,7 @@
 use crate::check::check;
 use crate::congestion::CongestionSpec;
 use crate::p4::{P4Program, P4Source};
+use crate::settings;
 use crate::spec::{Beside, RunSpec};
 use crate::transport::TransportSpec;
 use crate::vocabulary::Vocabulary;
@@ -177,9 +178,11 @@ impl RunSpec {
         Ok(run)
     }
 
-    /// The JSON Schema of a run's JSON document.
+    /// The JSON Schema of a run's JSON document, with the ranges of the settings.
     pub fn json_schema() -> serde_json::Value {
-        schema_for!(Document).to_value()
+        let mut schema = schema_for!(Document).to_value();
+        settings::schema::add_ranges(&mut schema);
+        schema
     }
 }
 

@@ -110,10 +110,6 @@ pub struct NicWatchdog {
     pub detection: Time,
 }
 
-/// Default time after which a NIC's watchdog stops the NIC's pauses, as in the NICs of "RDMA over Commodity Ethernet at
-/// Scale" (section 4.3).
-pub const NIC_DETECTION: Time = Time::from_ms(100);
-
 /// PFC watchdog of a switch, like that of SONiC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -128,19 +124,6 @@ pub struct SwitchWatchdog {
     pub action: WatchdogAction,
     /// The ports that the watchdog watches.
     pub ports: WatchedPorts,
-}
-
-/// The times of SONiC's `pfcwd start_default`, on the ports to hosts.
-impl Default for SwitchWatchdog {
-    fn default() -> SwitchWatchdog {
-        SwitchWatchdog {
-            detection: Time::from_ms(200),
-            restoration: Time::from_ms(200),
-            interval: Time::from_ms(200),
-            action: WatchdogAction::Drop,
-            ports: WatchedPorts::Hosts,
-        }
-    }
 }
 
 /// What a switch's PFC watchdog does about a storm.
