@@ -36,7 +36,7 @@ impl<'a> Layers<'_, 'a> {
 
 /// The keys of a run that exist with every transport, because no transport declares them. The names of the congestion
 /// controls are further such keys.
-fn undeclared() -> impl Iterator<Item = &'static str> {
+fn of_every_transport() -> impl Iterator<Item = &'static str> {
     let keys = settings::section("transport").map_or(Vec::new(), |section| section.all_keys());
     keys.into_iter().filter(|key| *key != CONSTANTS)
 }
@@ -60,7 +60,7 @@ pub(super) fn keys(declaration: &TransportDeclaration) -> Vec<&'static str> {
 
 /// The keys that every run has, whatever its transport.
 pub(super) fn common_keys() -> Vec<&'static str> {
-    undeclared().chain(COMMON_PARAMETERS.iter().map(|parameter| parameter.name)).collect()
+    of_every_transport().chain(COMMON_PARAMETERS.iter().map(|parameter| parameter.name)).collect()
 }
 
 /// Checks every key and value of the `[transport]` table (defaults for all runs), whatever transports the runs use.
@@ -75,7 +75,7 @@ pub(super) fn check_defaults(table: &Table<'_>, vocabulary: &Vocabulary) -> Resu
     }
     table.accept(&known.iter().copied().chain(parameter_tables(vocabulary)).collect::<Vec<_>>())?;
     let mut given: Vec<(&str, Value)> = Vec::new();
-    for key in known.iter().filter(|key| !undeclared().any(|own| own == **key) && **key != CONSTANTS) {
+    for key in known.iter().filter(|key| !of_every_transport().any(|own| own == **key) && **key != CONSTANTS) {
         let Some(item) = table.get(key) else { continue };
         let declared: Vec<&Parameter> = vocabulary.transports().iter().filter_map(|t| t.parameter(key)).collect();
         given.push((key, read_any(&declared, &item)?));
