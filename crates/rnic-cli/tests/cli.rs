@@ -155,7 +155,7 @@ fn check_reports_every_mistake_on_its_own_line() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         stderr(&output),
-        "error: a.toml:4:9: `hosts` must be an integer, not a decimal number; write for example `hosts = 1`\n\
+        "error: a.toml:4:9: `hosts` must be an integer, not a decimal number; write for example `hosts = 4`\n\
          error: a.toml:9:8: `load` must be a number, not a string; write for example `load = 0.7`\n"
     );
     assert_eq!(stdout(&output), "");

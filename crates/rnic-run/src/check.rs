@@ -1,6 +1,6 @@
-//! Checks the rules of a run specification ([`RunSpec`]) that connect several of its values, if it is read from JSON. The
-//! ranges of single values are in [`settings`](crate::settings). For runs of scenario files, the crate `rnic-scenario`
-//! checks these rules, because its errors point at the text.
+//! Checks the rules of a run specification ([`RunSpec`]) that connect several of its values, if it is read from JSON.
+//! The ranges of single values are in [`settings`](crate::settings). For runs of scenario files, the crate
+//! `rnic-scenario` checks these rules, because its errors point at the text.
 
 use crate::mesh::MeshPairs;
 use crate::settings::{self, MAX_HOSTS, MAX_MESH_PAIRS, MAX_UPLINKS, document};

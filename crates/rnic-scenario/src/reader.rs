@@ -1,6 +1,6 @@
-//! A typed reader over a scenario's tree of TOML values. The declarations of settings ([`rnic_run::settings`]) say which
-//! keys a table has, and which values a key takes. A value that is missing or invalid becomes an error that points at its
-//! position in the text.
+//! A typed reader over a scenario's tree of TOML values. The declarations of settings ([`rnic_run::settings`]) say
+//! which keys a table has, and which values a key takes. A value that is missing or invalid becomes an error that
+//! points at its position in the text.
 
 use super::error::ScenarioError;
 use super::renamed;
@@ -228,8 +228,8 @@ impl<'a> Table<'a> {
         self.get(key).map(|item| item.typed()).transpose()
     }
 
-    /// The value of a setting that is one of several words, or the declared default, as the type that has these words in
-    /// documents.
+    /// The value of a setting that is one of several words, or the declared default, as the type that has these words
+    /// in documents.
     pub(super) fn word<T: DeserializeOwned>(&self, key: &str) -> Result<T> {
         let word: String = self.value(key)?;
         serde_json::from_value(word.into())

@@ -1,7 +1,7 @@
 //! A JSON Schema of scenario files, for editors that complete and check TOML.
 //!
-//! Keys, kinds, ranges, defaults and descriptions come from the declarations of settings ([`rnic_run::settings`]) and of
-//! transports and congestion controls.
+//! Keys, kinds, ranges, defaults and descriptions come from the declarations of settings ([`rnic_run::settings`]) and
+//! of transports and congestion controls.
 
 use super::{overrides, transport};
 use rnic_run::settings::{self, CONSTANT, Preset, SECTIONS, Section, Setting};

@@ -49,7 +49,8 @@ fn selector(section: &Section) -> &'static str {
     section.selector.map_or("", |selector| selector.key)
 }
 
-/// The table of the settings for which `is` holds; with a column `variant`, which names the variants that have a setting.
+/// The table of the settings for which `is` holds; with a column `variant`, which names the variants that have a
+/// setting.
 fn rows(section: &Section, variant: Option<&str>, is: &dyn Fn(&Setting) -> bool) -> String {
     let row = |setting: &Setting| {
         let only: Vec<String> = setting.only.iter().map(|name| format!("`{name}`")).collect();

@@ -3,7 +3,7 @@
 //!
 //! A [`Section`] is a table of a scenario file, and a [`Setting`] is a key of it: its name, kind, range, default and
 //! description, and where the JSON document of a run has its value. These declarations are the only place for all of
-//! this. The reader of scenario files (`rnic-scenario`), the check of documents ([`check`](document::check)), both JSON
+//! this. The reader of scenario files (`rnic-scenario`), the check of documents, both JSON
 //! Schemas, `rnic list` and the tables of the reference (`rnic-pages`) come from them.
 //!
 //! ```
@@ -49,8 +49,8 @@ pub struct Section {
 pub struct Selector {
     /// Name of the setting, such as `topology`.
     pub key: &'static str,
-    /// The values of the setting, one for each variant of the table; empty if they are not known at compile time, as the
-    /// names of transports.
+    /// The values of the setting, one for each variant of the table; empty if they are not known at compile time, as
+    /// the names of transports.
     pub variants: &'static [Variant],
 }
 

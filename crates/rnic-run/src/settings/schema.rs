@@ -55,6 +55,10 @@ fn alternatives(schema: &Value, pointer: String) -> Vec<String> {
 
 /// Adds the range of `kind` to the schema of a field.
 fn add(field: &mut Value, kind: &Kind) {
+    // One variant of a type may have a list where another has a number of the same name.
+    if field["type"] == "array" && !matches!(kind, Kind::List(_) | Kind::Either(_)) {
+        return;
+    }
     match kind {
         Kind::Count { min, max } => {
             field["minimum"] = json!(min);

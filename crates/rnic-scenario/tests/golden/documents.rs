@@ -1,10 +1,11 @@
 //! The JSON document of every run of the scenarios in `scenarios/` and `p4/`, byte for byte: the document determines
-//! fingerprints and results.
+//! fingerprints and results. Each document can be read again.
 //!
 //! `documents.txt` has a digest of each document. If a digest differs, `rnic run FILE --print-spec` of both versions of
 //! rnic prints the documents to compare.
 
 use expect_test::expect_file;
+use rnic_run::{RunSpec, Vocabulary};
 use std::path::{Path, PathBuf};
 
 fn toml_files(folder: &Path, files: &mut Vec<PathBuf>) {
@@ -24,7 +25,7 @@ fn digest(text: &str) -> u64 {
 
 #[test]
 fn the_documents_of_all_scenarios_keep_their_bytes() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (root, vocabulary) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), Vocabulary::standard());
     let mut files = Vec::new();
     ["scenarios", "p4"].iter().for_each(|folder| toml_files(&root.join(folder), &mut files));
     files.sort();
@@ -33,7 +34,10 @@ fn the_documents_of_all_scenarios_keep_their_bytes() {
         let scenario = rnic_scenario::load(&file, &[], None).unwrap();
         text += &format!("{}\n", file.strip_prefix(&root).unwrap().display());
         for run in &scenario.runs {
-            text += &format!("    {:016x} {}\n", digest(&run.to_json(false).unwrap()), run.name);
+            let document = run.to_json(false).unwrap();
+            let read = RunSpec::from_json(&document, &vocabulary);
+            assert!(read.as_ref() == Ok(run), "{}, {}: {:?}", file.display(), run.name, read.err());
+            text += &format!("    {:016x} {}\n", digest(&document), run.name);
         }
     }
     expect_file!["documents.txt"].assert_eq(&text);

@@ -1,8 +1,8 @@
 //! The error texts of wrong scenarios and of wrong documents of runs.
 //!
-//! `inputs.txt` has scenarios without mistakes, and then a line for each case: the name of such a scenario and a change.
-//! `[fabric] mtu = 3` writes this key into the first table `[fabric]` or `[[fabric]]` of the scenario, as its only
-//! assignment of the key. `$.run.fabric.mtu = 3` changes a value of the document of the scenario's first run.
+//! `inputs.txt` has scenarios without mistakes, and then a line for each case: the name of such a scenario and a
+//! change. `[fabric] mtu = 3` writes this key into the first table `[fabric]` or `[[fabric]]` of the scenario, as its
+//! only assignment of the key. `$.run.fabric.mtu = 3` changes a value of the document of the scenario's first run.
 //! `expected.txt` has the error text of each case.
 
 use expect_test::expect_file;

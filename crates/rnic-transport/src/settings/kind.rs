@@ -1,5 +1,5 @@
-//! Kinds of values, with their ranges: what a setting of a run accepts, from a scenario file, a JSON document, Python or
-//! the command line.
+//! Kinds of values, with their ranges: what a setting of a run accepts, from a scenario file, a JSON document, Python
+//! or the command line.
 
 use super::{Parameter, Value};
 use crate::{BitRate, Bytes, Time};

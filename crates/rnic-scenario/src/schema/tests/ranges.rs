@@ -1,5 +1,5 @@
-//! A value that is out of a setting's range is refused in a scenario file and in a document of a run; a value in range is
-//! refused by neither for its range. Python gives scenarios to the reader as the text of a file.
+//! A value that is out of a setting's range is refused in a scenario file and in a document of a run; a value in range
+//! is refused by neither for its range. Python gives scenarios to the reader as the text of a file.
 
 use super::*;
 use rnic_run::RunSpec;
@@ -88,8 +88,8 @@ fn places<'v>(value: &'v mut Value, path: &str) -> Vec<&'v mut Value> {
     }
 }
 
-/// A value of a scenario file as the document has it: a size is a number where `like` is one, and a list has the length of
-/// `like`.
+/// A value of a scenario file as the document has it: a size is a number where `like` is one, and a list has the
+/// length of `like`.
 fn in_document(value: &Toml, like: &Value) -> Value {
     match (value, like) {
         (Toml::String(text), Value::Number(_)) => {
