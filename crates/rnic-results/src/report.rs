@@ -17,6 +17,7 @@ mod overview;
 mod page;
 mod pauses;
 mod runs;
+mod scale;
 mod settings;
 mod study;
 pub mod svg;
