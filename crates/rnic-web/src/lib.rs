@@ -1,8 +1,8 @@
 //! Components of rnic's pages: charts, tables, tooltips, colours.
 //!
-//! The components are ES modules and style sheets in the folder `components` of this crate. A page has its own script, which
-//! imports what it needs from them. [`script`] makes one text of that script and its modules, so that a page can be a
-//! single file that works offline, and needs no build tool. [`style`] does the same for style sheets.
+//! The components are ES modules and style sheets in the folder `components` of this crate. A page has its own script,
+//! which imports what it needs from them. [`script`] makes one text of that script and its modules, so that a page can
+//! be a single file that works offline, and needs no build tool. [`style`] does the same for style sheets.
 //!
 //! ```
 //! let script = rnic_web::script("import { brief } from \"./numbers.js\";\nconsole.log(brief(\"time\", 1234));\n");
@@ -89,8 +89,8 @@ fn exports(source: &str) -> impl Iterator<Item = &str> {
     source.lines().filter_map(name)
 }
 
-/// The source of a module as the body of a function: without comment lines and `export`; an import reads the object that
-/// the function of the other module returned.
+/// The source of a module as the body of a function: without comment lines and `export`. An import reads the object
+/// that the function of the other module returned.
 fn body(source: &str) -> String {
     let mut text = String::with_capacity(source.len());
     for line in source.lines().filter(|line| !line.trim_start().starts_with("//") && !line.is_empty()) {

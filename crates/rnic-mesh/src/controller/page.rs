@@ -13,12 +13,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::Deserialize;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
 
 const HTML: &str = include_str!("../../page/index.html");
-const SCRIPT: &str = include_str!("../../page/page.js");
-const STYLE: &str = include_str!("../../page/page.css");
+static SCRIPT: LazyLock<String> = LazyLock::new(|| rnic_web::script(include_str!("../../page/page.js")));
+static STYLE: LazyLock<String> = LazyLock::new(|| rnic_web::style(include_str!("../../page/page.css")));
 
 /// The routes for browsers and for Prometheus. `local` says that the address is a loopback address: requests without a
 /// certificate are admitted then, if they name this machine.
@@ -26,8 +26,8 @@ pub(super) fn router(shared: Arc<View>, local: bool) -> Router {
     let guard = middleware::from_fn_with_state((shared.clone(), local), admit);
     Router::new()
         .route("/", get(|| async { asset("text/html; charset=utf-8", HTML) }))
-        .route("/page.js", get(|| async { asset("text/javascript; charset=utf-8", SCRIPT) }))
-        .route("/page.css", get(|| async { asset("text/css; charset=utf-8", STYLE) }))
+        .route("/page.js", get(|| async { asset("text/javascript; charset=utf-8", &SCRIPT) }))
+        .route("/page.css", get(|| async { asset("text/css; charset=utf-8", &STYLE) }))
         .route("/api/overview", get(overview))
         .route("/api/tors", get(tor_pair))
         .route("/api/pair", get(pair))
@@ -111,4 +111,18 @@ async fn agents(State(shared): State<Arc<View>>) -> Result<impl IntoResponse, St
 async fn text(State(shared): State<Arc<View>>) -> Result<impl IntoResponse, StatusCode> {
     let text = view(shared, |shared| metrics::metrics(shared).prometheus()).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names of agents and files are input, so the script must not parse them as markup or as a script.
+    #[test]
+    fn the_script_parses_no_markup() {
+        for way in ["innerHTML", "outerHTML", "insertAdjacent", "document.write", "DOMParser", "eval(", "Function("] {
+            assert!(!SCRIPT.contains(way), "{way}");
+        }
+        assert!(SCRIPT.contains("const element = "), "the script has its components");
+    }
 }

@@ -1,7 +1,8 @@
 //! Figures as plain data, without any drawing code.
 //!
 //! A [`Board`] is a legend and the figures that share it. Rust decides what a figure shows and writes it as JSON
-//! (`to_json`); the scripts of the crate `rnic-web` draw it. Reports of scenarios and reports of studies both draw their figures this way.
+//! (`to_json`); the scripts of the crate `rnic-web` draw it. Reports of scenarios and reports of studies both draw
+//! their figures this way.
 
 use super::super::text::{self, round6};
 use serde_json::{Value, json};
