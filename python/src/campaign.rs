@@ -9,8 +9,7 @@ use rnic_campaign::campaign::{
     self, CampaignError, Folder, Limits, Listener, METRICS, Manifest, MissingRun, Outcomes, Place, RunResult, RunState,
     Shard, Until,
 };
-use rnic_campaign::jobs::cost;
-use rnic_campaign::{CODE, Fingerprint, Threads};
+use rnic_campaign::{CODE, Fingerprint, Threads, cost};
 use rnic_results::dataset::{Columns, write_csv, write_parquet};
 use rnic_results::files::write_atomically;
 use rnic_run::{RunEvent, RunRecord, RunSpec, Scenario, SpecError};

@@ -3,7 +3,7 @@
 
 pub(crate) mod file;
 
-pub use file::{read_record, write_record};
+pub use file::{read_record, read_value, write_record, write_value};
 
 use crate::fingerprint::Fingerprint;
 use rnic_results::files::write_and_rename;

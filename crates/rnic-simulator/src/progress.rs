@@ -1,11 +1,10 @@
 //! Progress bars on the terminal: one bar for each running simulation, or one bar for many simulations.
 
-use crate::interrupt::Interruption;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rnic_campaign::RunListener;
-use rnic_campaign::jobs::{Listener, State};
 use rnic_results::text::{count, duration};
 use rnic_run::{RunEvent, RunProgress, RunRecord};
+use rnic_studies::jobs::JobProgress;
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -247,62 +246,49 @@ fn speed(hops: u64, seconds: f64) -> String {
 }
 
 /// Progress of the simulations of a study: one bar, or a line per 10 % if standard error is not a terminal.
-pub(crate) struct Jobs<'i> {
-    interruption: &'i Interruption,
+pub(crate) struct JobBar {
     /// Progress bar; hidden if standard error is not a terminal.
     bar: ProgressBar,
     /// Whether lines are printed instead of the progress bar.
     lines: bool,
     /// Number of tenths of all simulations that the last printed line reported as done.
-    told: Mutex<usize>,
+    printed_tenths: Mutex<usize>,
 }
 
-impl Jobs<'_> {
-    /// Shows progress on standard error, as a bar or as lines; shows nothing if `speak` is false. Ends the simulations
-    /// after an interruption.
-    pub(crate) fn new(speak: bool, interruption: &Interruption) -> Jobs<'_> {
-        let drawn = speak && std::io::stderr().is_terminal();
+/// Template of the progress bar of many simulations.
+const JOBS: &str = "{wide_bar} {pos}/{len} simulations  {elapsed}  ETA {msg}";
+
+impl JobBar {
+    /// Shows progress on standard error, as a bar or as lines; shows nothing if `visible` is false.
+    pub(crate) fn new(visible: bool) -> JobBar {
+        let drawn = visible && std::io::stderr().is_terminal();
         let bar = if drawn { ProgressBar::new(0) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template(JOBS).unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.set_style(style);
         if drawn {
             bar.enable_steady_tick(Duration::from_secs(1));
         }
-        Jobs { interruption, bar, lines: speak && !drawn, told: Mutex::new(0) }
+        JobBar { bar, lines: visible && !drawn, printed_tenths: Mutex::new(0) }
+    }
+
+    /// Shows the progress; may be called from any thread.
+    pub(crate) fn show(&self, progress: JobProgress) {
+        let JobProgress { done, found, total, remaining_s } = progress;
+        self.bar.set_length(total as u64);
+        self.bar.set_position(done as u64);
+        self.bar.set_message(eta(remaining_s));
+        let tenths = done * 10 / total.max(1);
+        let mut printed_tenths = lock(&self.printed_tenths);
+        if self.lines && tenths > *printed_tenths && found < total {
+            *printed_tenths = tenths;
+            // If standard error is closed, the line is lost.
+            let _ = writeln!(std::io::stderr(), "{done} of {total} simulations done, ETA {}", eta(remaining_s));
+        }
     }
 
     /// Removes the progress bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
-    }
-}
-
-/// Template of the progress bar of many simulations.
-const JOBS: &str = "{wide_bar} {pos}/{len} simulations  {elapsed}  ETA {msg}";
-
-impl RunListener for Jobs<'_> {
-    fn event(&self, _run: usize, _event: &RunEvent) -> ControlFlow<()> {
-        self.interruption.flow()
-    }
-
-    fn finished(&self, _run: usize, _record: &RunRecord) -> ControlFlow<()> {
-        self.interruption.flow()
-    }
-}
-
-impl Listener for Jobs<'_> {
-    fn state(&self, state: State) {
-        self.bar.set_length(state.total as u64);
-        self.bar.set_position(state.done as u64);
-        self.bar.set_message(eta(state.remaining_s));
-        let tenths = state.done * 10 / state.total.max(1);
-        let mut told = lock(&self.told);
-        if self.lines && tenths > *told && state.found < state.total {
-            *told = tenths;
-            let (done, total) = (state.done, state.total);
-            // If standard error is closed, the line is lost.
-            let _ = writeln!(std::io::stderr(), "{done} of {total} simulations done, ETA {}", eta(state.remaining_s));
-        }
     }
 }
 
@@ -356,9 +342,8 @@ mod tests {
 
     #[test]
     fn many_simulations_are_one_bar() {
-        let interruption = Interruption::listen().unwrap();
-        let jobs = Jobs::new(false, &interruption);
-        jobs.state(State { done: 3, found: 1, total: 10, remaining_s: 75.2 });
+        let jobs = JobBar::new(false);
+        jobs.show(JobProgress { done: 3, found: 1, total: 10, remaining_s: 75.2 });
         assert_eq!((jobs.bar.position(), jobs.bar.length(), jobs.bar.message().as_str()), (3, Some(10), "1:15"));
         jobs.finish();
     }

@@ -3,7 +3,7 @@
 //! A [`Study`] is one paper: its scenario files, which are embedded in the program, and its [`Experiment`]s. Each
 //! experiment names its runs and the claims of the paper about them. [`Plan::new`] turns a [`Request`] (the experiments
 //! to reproduce) into jobs. A job is one simulation, which several experiments may share.
-//! [`rnic_campaign::jobs::execute`] executes the jobs that have no stored result. [`Plan::conclude`] compares the
+//! [`jobs::execute`] executes the jobs that have no stored result. [`Plan::conclude`] compares the
 //! results with the claims. To add a paper, add a module like [`irn`] and its entry in [`STUDIES`].
 //!
 //! ```
@@ -22,7 +22,10 @@ pub mod figures;
 mod files;
 pub mod hostcc;
 pub mod irn;
+pub mod jobs;
 pub mod measured;
+pub mod measurement;
+pub mod metric;
 pub mod nanotransport;
 mod record;
 pub mod rogue;
@@ -36,13 +39,15 @@ mod tests;
 pub use figures::Chart;
 pub use files::write_all;
 pub use measured::Measured;
+pub use measurement::Measurement;
+pub use metric::Metric;
 pub use record::record;
 pub use state::{BEHAVIOUR, State};
 pub use table::{table, tally};
 pub use verdict::{Outcome, Row, Verdict};
 
-use rnic_campaign::jobs::Job;
-use rnic_campaign::{Fingerprint, Measurement};
+use jobs::Job;
+use rnic_campaign::Fingerprint;
 use rnic_run::RunSpec;
 use rnic_scenario::from_embedded;
 use std::collections::BTreeMap;

@@ -1,7 +1,6 @@
 //! The state of an experiment's definition: hashes that say whether recorded data are older than the study.
 
-use super::{Measured, Plan, Planned};
-use rnic_campaign::Measurement;
+use super::{Measured, Measurement, Plan, Planned};
 use rnic_record::Digest;
 use std::collections::BTreeSet;
 

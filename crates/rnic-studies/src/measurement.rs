@@ -1,15 +1,15 @@
 //! The metrics that a study (the reproduction of a paper's experiments) stores for each simulation.
 
-use crate::fluid::compare_with_fluid;
-use crate::operations::Operations;
+pub mod fluid;
+pub mod operations;
+
+use fluid::compare_with_fluid;
+use operations::Operations;
 use rnic_results::ranks::ranked;
 use rnic_results::stats::{Distribution, Goodput, fct_us};
 use rnic_results::summary::{Group, RunSummary};
 use rnic_results::text::round6;
-use rnic_run::FlowLog;
-use rnic_run::RunRecord;
-use rnic_run::RunSpec;
-use rnic_run::{FlowRecord, FlowSamples, RunOutput, Samples};
+use rnic_run::{FlowLog, FlowRecord, FlowSamples, RunOutput, RunRecord, RunSpec, Samples};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_transport::Time;
@@ -197,7 +197,7 @@ pub struct Course {
     pub gbps: Vec<Vec<f64>>,
 }
 
-/// Comparison of a DCQCN run with the fluid model ([`crate::fluid`]).
+/// Comparison of a DCQCN run with the fluid model ([`fluid`]).
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Fluid {
     /// For the flow that starts last: the mean absolute difference between its goodput in the run and in the model,
@@ -252,7 +252,7 @@ impl Measurement {
     }
 
     /// The measurement of a run from its record `report` and the statistics `summary`.
-    pub(super) fn of(run: &RunSpec, summary: &RunSummary, report: &RunRecord) -> Measurement {
+    pub(crate) fn of(run: &RunSpec, summary: &RunSummary, report: &RunRecord) -> Measurement {
         let whole = Group { flows: summary.flows.measured, slowdown: summary.slowdown, fct_us: summary.fct_us };
         let totals = summary.totals;
         let ok = summary.failure.is_none();

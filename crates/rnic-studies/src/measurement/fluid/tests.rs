@@ -1,11 +1,11 @@
 //! Compares the fluid model of DCQCN with packet-level runs.
 
-use rnic_campaign::fluid::{FluidComparison, compare_with_fluid};
+use super::*;
+use rnic_model::series::FlowSeries;
 use rnic_scenario::from_str;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::simulate_run;
-use rnic_transport::{BitRate, Bytes, Time};
 use std::path::Path;
 
 const SWITCH: &str = r#"fabric = { topology = "single-switch", hosts = 5, rate = "40 Gbps", delay = "500 ns", mtu = "1438 B", switch = { queueing = "shared", ecn = { mark_on = "dequeue" } } }"#;
@@ -152,4 +152,29 @@ fn runs_outside_the_model_are_refused() {
     );
     let permutation = r#"traffic = { pattern = "permutation", sizes = "fixed 10 GB" }"#;
     assert_eq!(reason(SWITCH, permutation, WATCH, DCQCN), "the flows have no common output of a switch");
+}
+
+#[test]
+fn means_of_a_broken_line_by_hand() {
+    let (time, values) = ([0.0, 1.0, 3.0], [0.0, 4.0, 2.0]);
+    // From 0.5 to 1 the value rises from 2 to 4, which is an area of 1.5. From 1 to 2 it falls from 4 to 3, which
+    // is an area of 3.5.
+    assert_eq!(mean_between(&time, &values, 0.5, 2.0), 5.0 / 1.5);
+    // From 2 to 3 the area is 2.5. From 3 to 5 the value is constant, which is an area of 4.
+    assert_eq!(mean_between(&time, &values, 2.0, 5.0), (2.5 + 4.0) / 3.0);
+    assert_eq!(mean_between(&time, &values, 1.0, 3.0), 3.0);
+}
+
+#[test]
+fn the_bottleneck_is_shared_in_proportion_to_arrivals() {
+    let flow = |count, rate: [f64; 3]| FlowSeries { count, rate: rate.to_vec(), state: Vec::new() };
+    let series = Series {
+        time: vec![0.0, 1.0, 2.0],
+        queue: vec![0.0, 0.0, 5.0],
+        marking: Vec::new(),
+        flows: vec![flow(1, [4.0, 10.0, 2.0]), flow(2, [1.0, 5.0, 3.0])],
+    };
+    // At the first time, packets arrive at a rate of 6, below the capacity of 10; at the second time, at 20, above
+    // the capacity; at the third time, at 8, but a queue is being drained, so packets leave at 10.
+    assert_eq!(delivered(&series, 10.0), [[4.0, 5.0, 2.5], [1.0, 2.5, 3.75]]);
 }

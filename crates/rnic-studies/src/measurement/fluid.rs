@@ -24,9 +24,7 @@ use rnic_model::dcqcn::{Dcqcn, FixedPoint};
 use rnic_model::series::{Group, Run, Series};
 use rnic_results::samples::goodput;
 use rnic_results::stats::mean;
-use rnic_run::FlowSpec;
-use rnic_run::RunSpec;
-use rnic_run::Samples;
+use rnic_run::{FlowSpec, RunSpec, Samples};
 use rnic_sim::flow_hashes;
 use rnic_sim::resolve::Resolved;
 use rnic_transport::congestion::{CongestionControl, Dcqcn as Algorithm};
@@ -362,32 +360,4 @@ fn mean_between(time: &[f64], values: &[f64], from: f64, to: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rnic_model::series::FlowSeries;
-
-    #[test]
-    fn means_of_a_broken_line_by_hand() {
-        let (time, values) = ([0.0, 1.0, 3.0], [0.0, 4.0, 2.0]);
-        // From 0.5 to 1 the value rises from 2 to 4, which is an area of 1.5. From 1 to 2 it falls from 4 to 3, which
-        // is an area of 3.5.
-        assert_eq!(mean_between(&time, &values, 0.5, 2.0), 5.0 / 1.5);
-        // From 2 to 3 the area is 2.5. From 3 to 5 the value is constant, which is an area of 4.
-        assert_eq!(mean_between(&time, &values, 2.0, 5.0), (2.5 + 4.0) / 3.0);
-        assert_eq!(mean_between(&time, &values, 1.0, 3.0), 3.0);
-    }
-
-    #[test]
-    fn the_bottleneck_is_shared_in_proportion_to_arrivals() {
-        let flow = |count, rate: [f64; 3]| FlowSeries { count, rate: rate.to_vec(), state: Vec::new() };
-        let series = Series {
-            time: vec![0.0, 1.0, 2.0],
-            queue: vec![0.0, 0.0, 5.0],
-            marking: Vec::new(),
-            flows: vec![flow(1, [4.0, 10.0, 2.0]), flow(2, [1.0, 5.0, 3.0])],
-        };
-        // At the first time, packets arrive at a rate of 6, below the capacity of 10; at the second time, at 20, above
-        // the capacity; at the third time, at 8, but a queue is being drained, so packets leave at 10.
-        assert_eq!(delivered(&series, 10.0), [[4.0, 5.0, 2.5], [1.0, 2.5, 3.75]]);
-    }
-}
+mod tests;

@@ -4,19 +4,21 @@
 //! A result is stored under its [`Fingerprint`], which covers everything that determines the result. So no old result
 //! is used after a change of a setting, the seed or the program.
 
-use crate::executor::{Executor, Ignore, Outcome, RunListener, Sink};
-use crate::fingerprint::Fingerprint;
 use crate::measurement::Measurement;
-use crate::store::file::{read_value, write_value};
-use crate::store::{Header, Store, Stored};
-use rnic_fabric::config::TopologySpec;
+use rnic_campaign::{
+    Executor, Fingerprint, Header, Outcome, RunListener, Sink, Store, Stored, cost, read_value, write_value,
+};
 use rnic_results::summary::summarise;
-use rnic_run::{RunEvent, RunRecord, RunSpec, RunStatus, Scenario, TrafficPattern};
+use rnic_run::{RunEvent, RunSpec, RunStatus, Scenario};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::reset_idle_settings;
 use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Hash of the code that turns the record of a run into its [`Measurement`]; part of the fingerprint of every stored
+/// measurement, in addition to the simulator's code. The build script computes it.
+const MEASUREMENT_CODE: &str = env!("RNIC_MEASUREMENT_CODE");
 
 /// One simulation of a study (the reproduction of a paper's experiments).
 #[derive(Clone, PartialEq, Debug)]
@@ -34,64 +36,7 @@ impl Job {
     pub fn new(run: RunSpec) -> Job {
         let mut effective = run.clone();
         reset_idle_settings(&Catalogue::standard(), &mut effective);
-        Job { fingerprint: Fingerprint::of(&effective, ""), cost: cost(&run), run }
-    }
-}
-
-/// CPU seconds that the simulator takes for one packet-hop (one packet on one link).
-const SECONDS_PER_HOP: f64 = 80e-9;
-
-/// Estimates the CPU seconds of a run. The estimate is proportional to the number of packets times the number of links
-/// on a path. It is twice as large if packets are acknowledged, and larger still if go-back-N has to recover from loss.
-/// Jobs are executed in order of their estimates, the longest first. The estimates also predict the remaining time,
-/// after they have been scaled by the CPU time that finished jobs took.
-pub fn cost(run: &RunSpec) -> f64 {
-    let mtu = run.fabric.mtu.0 as f64;
-    let mut packets: f64 = run.traffic.iter().map(|traffic| packets(&traffic.pattern, &run.fabric.topology, mtu)).sum();
-    if let Some(duration) = run.limits.duration {
-        // An upper bound: half of the hosts receive at line rate for the whole duration.
-        let hosts = f64::from(rnic_run::hosts(&run.fabric.topology));
-        packets = packets.min(run.fabric.link.rate.bytes_in(duration) as f64 / mtu * hosts / 2.0);
-    }
-    let links = match run.fabric.topology {
-        TopologySpec::FatTree { .. } | TopologySpec::LeafSpineCore { .. } => 5.6,
-        TopologySpec::SingleSwitch { .. } => 2.0,
-        _ => 4.0,
-    };
-    let transport = &run.transport;
-    let acks = transport.acknowledged();
-    let roce = transport.name == "roce";
-    let go_back_n = roce || transport.settings.is("recovery", "go-back-n");
-    let repeated = match (transport.pfc, go_back_n, transport.cc.name()) {
-        (true, ..) => 1.0,
-        (_, true, "none") if roce => 30.0,
-        (_, true, "none") => 5.0,
-        (_, true, "timely") => 2.5,
-        _ => 1.1,
-    };
-    packets * links * if acks { 2.0 } else { 1.0 } * repeated * SECONDS_PER_HOP
-}
-
-fn packets(pattern: &TrafficPattern, topology: &TopologySpec, mtu: f64) -> f64 {
-    let hosts = f64::from(rnic_run::hosts(topology));
-    match pattern {
-        TrafficPattern::Poisson { sizes, flows, .. } => *flows as f64 * sizes.mean_packets(mtu as u32),
-        // Incasts have few flows at a time, whose state stays in the CPU caches, so a packet takes half the time.
-        TrafficPattern::Incast { total, repeats, .. } => total.0 as f64 / mtu * f64::from(*repeats) * 0.5,
-        TrafficPattern::Permutation { sizes, repeats, .. } => {
-            hosts * f64::from(*repeats) * sizes.mean_packets(mtu as u32)
-        }
-        TrafficPattern::AllToAll { sizes, repeats, .. } | TrafficPattern::AllToAllLoop { sizes, repeats, .. } => {
-            hosts * hosts * f64::from(*repeats) * sizes.mean_packets(mtu as u32)
-        }
-        // Traffic without a number of rounds repeats until the run's `duration` ends it: assume a thousand rounds.
-        TrafficPattern::Pairs { pairs, sizes, messages, .. } => {
-            f64::from(*pairs) * f64::from(messages.unwrap_or(1_000)) * sizes.mean_packets(mtu as u32)
-        }
-        TrafficPattern::IncastLoop { incast, repeats, .. } => {
-            incast.total.0 as f64 / mtu * f64::from(repeats.unwrap_or(1_000)) * 0.5
-        }
-        TrafficPattern::List { flows } => flows.iter().map(|flow| (flow.bytes as f64 / mtu).ceil()).sum(),
+        Job { fingerprint: Fingerprint::of(&effective, MEASUREMENT_CODE), cost: cost(&run), run }
     }
 }
 
@@ -109,7 +54,7 @@ impl Stored for Measurement {
 
 /// Progress of a list of jobs (simulations).
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct State {
+pub struct JobProgress {
     /// Number of jobs with a result.
     pub done: usize,
     /// Number of jobs whose result was already stored, part of `done`.
@@ -120,19 +65,8 @@ pub struct State {
     pub remaining_s: f64,
 }
 
-/// Receives the progress of jobs (simulations); its methods may be called from any thread.
-pub trait Listener: RunListener {
-    /// Called once before the first job starts, and after each job.
-    fn state(&self, state: State);
-}
-
-/// Ignores the progress of jobs.
-impl Listener for Ignore {
-    fn state(&self, _state: State) {}
-}
-
 /// Results of the finished jobs (simulations), and the CPU time that these jobs took.
-struct Ledger {
+struct FinishedJobs {
     results: Vec<Option<Measurement>>,
     found: usize,
     done: usize,
@@ -140,32 +74,32 @@ struct Ledger {
     expected_s: f64,
     real_s: f64,
     /// Expected CPU seconds of the jobs that are not done.
-    left_s: f64,
+    remaining_s: f64,
     /// Error of the first result that could not be stored.
     error: Option<io::Error>,
 }
 
-impl Ledger {
-    fn state(&self, width: usize) -> State {
+impl FinishedJobs {
+    fn progress(&self, width: usize) -> JobProgress {
         let width = width.clamp(1, (self.results.len() - self.done).max(1));
-        State {
+        JobProgress {
             done: self.done,
             found: self.found,
             total: self.results.len(),
-            remaining_s: self.left_s * scale(self.expected_s, self.real_s) / width as f64,
+            remaining_s: self.remaining_s * scale(self.expected_s, self.real_s) / width as f64,
         }
     }
 
-    /// Adds the result and the CPU time of a job that was just simulated to this ledger.
-    fn finish(&mut self, index: usize, cost: f64, result: Measurement, cpu_s: f64, stored: io::Result<()>) {
-        self.left_s = (self.left_s - cost).max(0.0);
-        self.enter(index, cost, result, cpu_s);
+    /// Adds the result and the CPU time of a job that was just simulated.
+    fn add_simulated(&mut self, index: usize, cost: f64, result: Measurement, cpu_s: f64, stored: io::Result<()>) {
+        self.remaining_s = (self.remaining_s - cost).max(0.0);
+        self.add(index, cost, result, cpu_s);
         if let Err(error) = stored {
             self.error.get_or_insert(error);
         }
     }
 
-    fn enter(&mut self, index: usize, cost: f64, result: Measurement, cpu_s: f64) {
+    fn add(&mut self, index: usize, cost: f64, result: Measurement, cpu_s: f64) {
         self.results[index] = Some(result);
         self.done += 1;
         self.expected_s += cost;
@@ -188,18 +122,27 @@ fn stored(store: &Store<Measurement>, job: &Job) -> Option<(Measurement, f64)> {
 /// jobs are those without a stored result, or all jobs if `fresh`. The CPU times of stored results calibrate the
 /// estimate for this machine. `width` is the number of jobs that are executed at the same time.
 pub fn outlook(jobs: &[Job], store: Option<&Store<Measurement>>, width: usize, fresh: bool) -> (f64, usize) {
-    let (mut expected, mut real, mut left, mut longest, mut count) = (0.0, 0.0, 0.0, 0.0_f64, 0);
+    // Sums over the jobs with a stored result, whose CPU time is known.
+    let mut expected_s = 0.0;
+    let mut real_s = 0.0;
+    // Over the jobs to execute.
+    let mut remaining_s = 0.0;
+    let mut longest_s = 0.0_f64;
+    let mut count = 0;
     for job in jobs {
         let found = store.and_then(|store| stored(store, job));
         if let Some((_, cpu_s)) = &found {
-            (expected, real) = (expected + job.cost, real + cpu_s);
+            expected_s += job.cost;
+            real_s += cpu_s;
         }
         if found.is_none() || fresh {
-            (left, longest, count) = (left + job.cost, longest.max(job.cost), count + 1);
+            remaining_s += job.cost;
+            longest_s = longest_s.max(job.cost);
+            count += 1;
         }
     }
     let width = width.clamp(1, count.max(1)) as f64;
-    ((left / width).max(longest) * scale(expected, real), count)
+    ((remaining_s / width).max(longest_s) * scale(expected_s, real_s), count)
 }
 
 /// Minimum expected CPU seconds of the job with which [`calibrate`] measures the speed of the machine.
@@ -220,39 +163,22 @@ pub fn calibrate(
     let long_enough = |job: &&Job| job.cost >= CALIBRATION_S;
     let shortest = jobs.iter().filter(long_enough).min_by(|a, b| a.cost.total_cmp(&b.cost));
     let job = shortest.or_else(|| jobs.iter().max_by(|a, b| a.cost.total_cmp(&b.cost)));
-    job.map_or(Ok(()), |job| {
-        execute(std::slice::from_ref(job), store, executor, false, &WithoutState(listener)).map(|_| ())
-    })
-}
-
-/// A [`Listener`] that forwards the events of runs and ignores the progress of the jobs.
-struct WithoutState<'l>(&'l dyn RunListener);
-
-impl RunListener for WithoutState<'_> {
-    fn event(&self, run: usize, event: &RunEvent) -> ControlFlow<()> {
-        self.0.event(run, event)
-    }
-    fn finished(&self, run: usize, record: &RunRecord) -> ControlFlow<()> {
-        self.0.finished(run, record)
-    }
-}
-
-impl Listener for WithoutState<'_> {
-    fn state(&self, _state: State) {}
+    job.map_or(Ok(()), |job| execute(std::slice::from_ref(job), store, executor, false, listener, &|_| {}).map(|_| ()))
 }
 
 /// A sink that stores the result of each job when it is done.
-struct Storing<'s> {
+struct MeasurementSink<'s> {
     jobs: &'s [Job],
     /// For each executed run, the index of its job in `jobs`.
     indices: Vec<usize>,
     store: &'s Store<Measurement>,
-    ledger: Mutex<Ledger>,
-    listener: &'s dyn Listener,
+    finished: Mutex<FinishedJobs>,
+    listener: &'s dyn RunListener,
+    progress: &'s (dyn Fn(JobProgress) + Sync),
     width: usize,
 }
 
-impl Sink for Storing<'_> {
+impl Sink for MeasurementSink<'_> {
     fn event(&self, run: usize, event: RunEvent) -> ControlFlow<()> {
         self.listener.event(self.indices[run], &event)
     }
@@ -269,15 +195,16 @@ impl Sink for Storing<'_> {
         let header =
             Header { run: job.run.name.clone(), seed: job.run.seed, cpu_s, fingerprint: job.fingerprint.clone() };
         let stored = self.store.put(&header, &result);
-        let mut ledger = lock(&self.ledger);
-        ledger.finish(index, job.cost, result, cpu_s, stored);
-        self.listener.state(ledger.state(self.width));
-        if ledger.error.is_some() { ControlFlow::Break(()) } else { flow }
+        let mut finished = lock(&self.finished);
+        finished.add_simulated(index, job.cost, result, cpu_s, stored);
+        (self.progress)(finished.progress(self.width));
+        if finished.error.is_some() { ControlFlow::Break(()) } else { flow }
     }
 }
 
 /// Executes every job that has no stored result (with `fresh`, every job) and returns all results in the order of the
 /// jobs; `None` for a job that `listener` interrupted or kept from starting. No two jobs may have the same fingerprint.
+/// `progress` is called once before the first job starts, and after each job, from any thread.
 ///
 /// ```
 /// # let text = r#"
@@ -296,14 +223,14 @@ impl Sink for Storing<'_> {
 /// # let scenario = rnic_scenario::from_str(text, "example.toml", "".as_ref(), &[], None).unwrap();
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let folder = folder.path();
-/// use rnic_campaign::jobs::{Job, execute};
+/// use rnic_studies::jobs::{Job, execute};
 /// use rnic_campaign::{Ignore, Store, Threads};
 /// use rnic_sim::Catalogue;
 ///
 /// let jobs: Vec<Job> = scenario.runs.into_iter().map(Job::new).collect();
 /// let store = Store::at(folder);
 /// let executor = Threads::new(&Catalogue::standard(), 2);
-/// let measurements = execute(&jobs, &store, &executor, false, &Ignore)?;
+/// let measurements = execute(&jobs, &store, &executor, false, &Ignore, &|_| {})?;
 /// let first = measurements[0].as_ref().unwrap();
 /// assert_eq!(first.flows.map(|flows| flows.count), Some(4));
 /// # Ok::<(), std::io::Error>(())
@@ -312,47 +239,48 @@ impl Sink for Storing<'_> {
 /// # Errors
 /// A result cannot be stored. Jobs that are running at that moment finish first.
 pub fn execute(
-    jobs: &[Job], store: &Store<Measurement>, executor: &dyn Executor, fresh: bool, listener: &dyn Listener,
+    jobs: &[Job], store: &Store<Measurement>, executor: &dyn Executor, fresh: bool, listener: &dyn RunListener,
+    progress: &(dyn Fn(JobProgress) + Sync),
 ) -> io::Result<Vec<Option<Measurement>>> {
     let width = executor.width();
-    let mut ledger = Ledger {
+    let mut finished = FinishedJobs {
         results: vec![None; jobs.len()],
         found: 0,
         done: 0,
         expected_s: 0.0,
         real_s: 0.0,
-        left_s: 0.0,
+        remaining_s: 0.0,
         error: None,
     };
     let mut indices = Vec::new();
     for (index, job) in jobs.iter().enumerate() {
         match stored(store, job).filter(|_| !fresh) {
             Some((result, cpu_s)) => {
-                ledger.enter(index, job.cost, result, cpu_s);
-                ledger.found += 1;
+                finished.add(index, job.cost, result, cpu_s);
+                finished.found += 1;
             }
             None => {
-                ledger.left_s += job.cost;
+                finished.remaining_s += job.cost;
                 indices.push(index);
             }
         }
     }
     // The sort is stable: jobs of equal cost keep their order.
     indices.sort_by(|a, b| jobs[*b].cost.total_cmp(&jobs[*a].cost));
-    listener.state(ledger.state(width));
+    progress(finished.progress(width));
     let runs: Vec<RunSpec> =
         indices.iter().map(|index| RunSpec { name: String::new(), ..jobs[*index].run.clone() }).collect();
-    let sink = Storing { jobs, indices, store, ledger: Mutex::new(ledger), listener, width };
+    let sink = MeasurementSink { jobs, indices, store, finished: Mutex::new(finished), listener, progress, width };
     executor.execute(&runs.iter().collect::<Vec<_>>(), &sink);
-    let ledger = sink.ledger.into_inner().unwrap_or_else(PoisonError::into_inner);
-    match ledger.error {
+    let finished = sink.finished.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match finished.error {
         Some(error) => Err(error),
-        None => Ok(ledger.results),
+        None => Ok(finished.results),
     }
 }
 
 /// Locks the mutex even if it is poisoned. This is safe because no code that can panic runs in the middle of a change
-/// of the ledger.
+/// of the finished jobs.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -378,7 +306,7 @@ fn measure(run: &RunSpec, outcome: Outcome) -> (Measurement, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::executor::Threads;
+    use rnic_campaign::{Ignore, Threads};
     use rnic_scenario::from_str;
     use rnic_sim::Catalogue;
     use std::path::Path;
@@ -416,22 +344,12 @@ mod tests {
         Threads::new(&Catalogue::standard(), threads)
     }
 
-    /// Counts the jobs that were simulated.
-    #[derive(Default)]
-    struct Count(AtomicUsize);
-
-    impl RunListener for Count {}
-
-    impl Listener for Count {
-        fn state(&self, state: State) {
-            self.0.store(state.done - state.found, Ordering::Relaxed);
-        }
-    }
-
+    /// The results of the jobs, and the number of jobs that were simulated.
     fn simulated(jobs: &[Job], store: &Store<Measurement>, threads: usize, fresh: bool) -> (Vec<Measurement>, usize) {
-        let count = Count::default();
-        let results = execute(jobs, store, &threaded(threads), fresh, &count).unwrap();
-        (results.into_iter().flatten().collect(), count.0.into_inner())
+        let count = AtomicUsize::new(0);
+        let progress = |progress: JobProgress| count.store(progress.done - progress.found, Ordering::Relaxed);
+        let results = execute(jobs, store, &threaded(threads), fresh, &Ignore, &progress).unwrap();
+        (results.into_iter().flatten().collect(), count.into_inner())
     }
 
     #[test]
@@ -521,7 +439,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("runs"), "a file where the folder should be").unwrap();
         let store = Store::at(&folder.path().join("runs"));
-        assert!(execute(&jobs(), &store, &threaded(2), false, &Ignore).is_err());
+        assert!(execute(&jobs(), &store, &threaded(2), false, &Ignore, &|_| {}).is_err());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Metrics about running a network: what watchdogs and probes saw, which hosts were paused, and how much of the traffic
-//! was useful.
+//! Metrics about running a network: storms that watchdogs detected, latencies of probes, paused hosts, and the useful
+//! share of the traffic.
 
 use rnic_results::text::round6;
 use rnic_run::{FlowRecord, MeshRow, RunOutput, RunSpec};
@@ -73,7 +73,7 @@ pub struct Rtt {
 }
 
 impl Operations {
-    pub(crate) fn of(run: &RunSpec, output: &RunOutput) -> Operations {
+    pub(super) fn of(run: &RunSpec, output: &RunOutput) -> Operations {
         let hosts = rnic_run::hosts(&run.fabric.topology);
         let end = output.end.as_ps().max(1);
         let mut finished = vec![0; INTERVALS];
