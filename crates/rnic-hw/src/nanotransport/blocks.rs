@@ -124,7 +124,7 @@ fn check_design(
         }
         checked.cycles += u64::from(cycles + 1 - checked.latency);
     }
-    checked.seen = source.seen();
+    checked.seen = source.counts();
     Ok(checked)
 }
 
