@@ -11,9 +11,10 @@ use crate::rng::{Purpose, Stream};
 use crate::topology::{PortInfo, Topology};
 use rnic_transport::telemetry::HopRecord;
 use rnic_transport::{BitRate, Time};
+use serde::{Deserialize, Serialize};
 
 /// Counters of one port in one priority.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PriorityCounters {
     /// Frames transmitted, pause frames not included.
     pub tx_packets: u64,

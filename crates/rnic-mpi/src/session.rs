@@ -8,7 +8,7 @@ use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives, Destination, Source};
 use rnic_fabric::{RankError, RankGroup, Ranks};
 
-/// Bytes of a block that every rank sends to every other in a round. A longer message continues in a second step.
+/// Bytes of a block that every rank sends to every other at a barrier. A longer message continues in a second step.
 const BLOCK: usize = 512;
 
 /// Bytes of a block for the message, after its length.
@@ -82,8 +82,8 @@ impl Ranks for MpiRanks {
             lengths.iter().map(|length| i32::try_from(length.saturating_sub(ROOM)).unwrap_or(i32::MAX)).collect();
         let total: usize = counts.iter().map(|count| *count as usize).sum();
         if total > i32::MAX as usize {
-            return Err(RankError(format!(
-                "the ranks have {total} bytes to tell in a round; the limit is {}",
+            return Err(RankError::Connection(format!(
+                "the ranks have {total} bytes for a barrier; the limit is {}",
                 i32::MAX
             )));
         }

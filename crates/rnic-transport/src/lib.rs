@@ -39,11 +39,9 @@
 //! | [`telemetry`] | in-band network telemetry: the records that switches write into data packets |
 //! | [`transports`], [`settings`] | the transports that users can choose, and the parameters that users can set |
 //! | [`registry`] | the names of all transports and congestion controls |
-//! | [`codec`] | numbers as bytes, for simulations in several processes |
 //! | [`conformance`] | a test that every congestion control must pass |
 
 pub mod bitmap;
-pub mod codec;
 pub mod config;
 pub mod conformance;
 pub mod congestion;

@@ -54,8 +54,8 @@ impl<B: Body> Fabric<B> {
     /// Whether the peer of a switch port pauses a priority, whether or not the switch obeys; and since when it does, or
     /// does not.
     pub fn peer_pauses(&mut self, port: PortId, priority: u8) -> (bool, Time) {
-        let told = self.guard_at(port, |guard, number| guard.told(number, priority as usize));
-        let (pauses, since) = told.unwrap_or_default();
+        let pause = self.guard_at(port, |guard, number| guard.peer_pause(number, priority as usize));
+        let (pauses, since) = pause.unwrap_or_default();
         (pauses, Time::from_ps(since))
     }
 

@@ -11,6 +11,7 @@
 //! many threads as the fabric has. Frames from one partition to another wait in a mailbox until all partitions have
 //! reached the end of the window.
 
+mod collection;
 mod faults;
 mod ranks;
 mod watcher;
@@ -174,7 +175,7 @@ impl<B: Body> Fabric<B> {
         E::Partition: HostPartition<Body = B>,
     {
         let mut next_observation = watcher.next().as_ps();
-        self.meet(hosts, None, false);
+        self.synchronise(hosts, None, false);
         loop {
             if self.has_lost_a_rank() {
                 return Ending::RankLost;
@@ -209,13 +210,13 @@ impl<B: Body> Fabric<B> {
             while next_observation < end {
                 let began = self.begin_work();
                 self.run_partitions(hosts, leader, start, next_observation);
-                self.meet(hosts, began, false);
+                self.synchronise(hosts, began, false);
                 next_observation = self.watch(hosts, watcher, next_observation);
             }
             let began = self.begin_work();
             self.run_partitions(hosts, leader, start, end);
             self.now = end;
-            self.meet(hosts, began, true);
+            self.synchronise(hosts, began, true);
             if hosts.close_window(Time::from_ps(end), self.hops()).is_break() {
                 return Ending::Stopped;
             }
@@ -238,7 +239,7 @@ impl<B: Body> Fabric<B> {
         self.now = at;
         watcher.observe(Time::from_ps(at), self, hosts);
         // The watcher may have caused events on one of several ranks.
-        self.meet(hosts, None, false);
+        self.synchronise(hosts, None, false);
         watcher.next().as_ps().max(at + 1)
     }
 
@@ -436,7 +437,7 @@ impl<B: Body> Fabric<B> {
     /// Bitmap of the priorities in which a port's transmitter is paused by the port's peer.
     pub fn paused(&self, port: PortId) -> u8 {
         if let Some(collected) = self.collected() {
-            return collected.pause(port).paused;
+            return collected.pauses(port).paused;
         }
         let (partition, port) = self.at(port);
         partition.links.ports[port].paused
@@ -488,7 +489,7 @@ impl<B: Body> Fabric<B> {
     /// Bitmap of the priorities in which a port wants its peer to pause, whether or not the pause frame has left.
     pub fn pauses_peer(&self, port: PortId) -> u8 {
         if let Some(collected) = self.collected() {
-            return collected.pause(port).wanted;
+            return collected.pauses(port).wanted;
         }
         let (partition, port) = self.at(port);
         partition.links.ports[port].pause_wanted
