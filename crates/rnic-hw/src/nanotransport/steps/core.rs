@@ -9,6 +9,7 @@ use rnic_transport::message::{
     NicConfig, NicEvent, PacketHeader, Pipeline, Received, RxMsgInfo, RxMsgInfoRequest, Verdict,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Packets of the longest message.
 pub(super) const SEGMENTS: u32 = 38;
@@ -60,19 +61,21 @@ pub(super) struct Script {
     pub(super) verdict: Option<Stores>,
     /// Receptions that have expired or were superseded.
     pub(super) expired: Vec<u16>,
-    departed: Option<Departure>,
+    /// What the blocks passed to the egress pipeline, by the header of the packet.
+    departures: BTreeMap<DepartureId, Departure>,
+    next_departure: u32,
 }
 
-/// The header of packets, of which the blocks see nothing.
-#[derive(Clone, Copy, Default, Serialize, Deserialize)]
-pub(super) struct NoHeader;
+/// The header of packets: for a departing packet, its entry in [`Script::departures`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub(super) struct DepartureId(u32);
 
-impl PacketHeader for NoHeader {}
+impl PacketHeader for DepartureId {}
 
 impl Pipeline for Script {
-    type Header = NoHeader;
+    type Header = DepartureId;
 
-    fn ingress<B: Blocks>(&mut self, blocks: &mut B, _: &NoHeader, _: &Arrival<'_>) -> Verdict {
+    fn ingress<B: Blocks>(&mut self, blocks: &mut B, _: &DepartureId, _: &Arrival<'_>) -> Verdict {
         self.verdict = None;
         match std::mem::take(&mut self.call) {
             Call::Nothing => {}
@@ -94,9 +97,11 @@ impl Pipeline for Script {
         Verdict::Consumed
     }
 
-    fn egress(&mut self, departure: &Departure) -> Framed<NoHeader> {
-        self.departed = Some(*departure);
-        Framed { header: NoHeader, priority: 0 }
+    fn egress(&mut self, departure: &Departure) -> Framed<DepartureId> {
+        self.next_departure += 1;
+        let header = DepartureId(self.next_departure);
+        self.departures.insert(header, *departure);
+        Framed { header, priority: 0 }
     }
 
     fn expired(&mut self, rx_msg_id: u16) {
@@ -142,13 +147,13 @@ impl Core {
         let now = Time::from_ns(self.now);
         let arrival = Arrival { now, frame_bytes: 64, trimmed: false, returned: false, marked: false, telemetry: None };
         self.nic.program_mut().call = call;
-        self.nic.receive(&self.cfg, &NoHeader, &arrival)
+        self.nic.receive(&self.cfg, &DepartureId::default(), &arrival)
     }
 
     /// The next packet that the NIC sends now.
     pub(super) fn transmit(&mut self) -> Option<Departure> {
-        self.nic.poll_transmit(&self.cfg, Time::from_ns(self.now))?;
-        self.nic.program_mut().departed.take()
+        let packet = self.nic.poll_transmit(&self.cfg, Time::from_ns(self.now))?;
+        self.nic.program_mut().departures.remove(&packet.header)
     }
 
     /// Takes the events of the NIC.

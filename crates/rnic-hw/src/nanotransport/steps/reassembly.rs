@@ -187,8 +187,8 @@ impl ReassemblySteps {
             ip: self.core.random.below(if few_hosts { 3 } else { 16 }) as u32,
             slot: self.core.random.below(if few_slots { 2 } else { 16 }) as u16,
         };
-        // Another sender, or another slot, can take over a row whose message has ended. The earlier one does not return,
-        // because only the core would still know it.
+        // Another sender, or another slot, can take over a row whose message has ended. The earlier one does not
+        // return, because only the core would still know it.
         let is_taken_over = self.core.random.one_in(ROW_TAKEN_OVER);
         let takeovers = self.takeovers.get(&row).copied().unwrap_or(0);
         let sender = row.sender(takeovers);
@@ -215,8 +215,9 @@ impl ReassemblySteps {
             2 => random.below(5_000) as u32,
             _ => random.below(u64::from(SEGMENTS * MTU)) as u32,
         };
+        let first_generation = random.bits32() as u16;
         let generation = match known {
-            None => random.bits32() as u16,
+            None => first_generation,
             Some(known) => {
                 let skipped = if random.one_in(GENERATIONS_SKIPPED) { random.below(40_000) as u16 } else { 0 };
                 known.generation.wrapping_add(1 + skipped)
