@@ -57,7 +57,8 @@ impl Corpus {
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        let (path, kind) = (entry.path(), entry.file_type()?);
+        let path = entry.path();
+        let kind = entry.file_type()?;
         if kind.is_dir() {
             collect(&path, files)?;
         } else if kind.is_file() && path.extension().is_some_and(|end| end == "p4") {

@@ -220,7 +220,8 @@ impl<const N: usize> P4Pipeline<N> {
     fn arrive_with_telemetry<B: Blocks>(&mut self, blocks: &mut B, header: &[u8], arrival: &Arrival<'_>) -> Verdict {
         let mut packet = [0; 256 + TELEMETRY_BYTES as usize];
         packet[..header.len()].copy_from_slice(header);
-        let (mut len, hops) = (header.len(), arrival.telemetry.map_or(&[][..], |telemetry| telemetry.hops()));
+        let mut len = header.len();
+        let hops = arrival.telemetry.map_or(&[][..], |telemetry| telemetry.hops());
         for hop in hops {
             for word in [hop.timestamp_ns, hop.tx_bytes, hop.queue_bytes, hop.rate_mbps] {
                 packet[len..len + 4].copy_from_slice(&word.to_be_bytes());

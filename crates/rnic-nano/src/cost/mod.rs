@@ -136,7 +136,8 @@ impl Cost {
 /// ```
 pub fn analyse(program: &Program, hardware: &Hardware) -> Cost {
     let hir = program.hir();
-    let (ingress, egress) = (stages(hir, &hir.ingress), stages(hir, &hir.egress));
+    let ingress = stages(hir, &hir.ingress);
+    let egress = stages(hir, &hir.egress);
     let picoseconds =
         |cycles: u64| (u128::from(cycles) * 1_000_000_000_000 / u128::from(hardware.clock_hz.max(1))) as u64;
     let word_bits = hardware.rate_bps.div_ceil(hardware.clock_hz.max(1)).max(8).next_power_of_two();
@@ -230,10 +231,12 @@ impl fmt::Display for Cost {
                 writeln!(f, "{name} stage {}: {what}", number + 1)?;
             }
         }
-        let (link, pipelines) = (ns(self.link_interval), ns(self.pipeline_interval));
+        let link = ns(self.link_interval);
+        let pipelines = ns(self.pipeline_interval);
         writeln!(f, "\nminimum interval between packets: {}", ns(self.interval()))?;
         writeln!(f, "  link: {link}, {} bytes at {gbps} Gbps; pipelines: {pipelines}", self.header_bytes + 1)?;
-        let (count, bytes) = (hardware.messages, hardware.message_bytes);
+        let count = hardware.messages;
+        let bytes = hardware.message_bytes;
         writeln!(f, "\nmemory for {count} messages of {bytes} bytes each way: {} bytes", self.memory.total())?;
         for (name, bytes) in self.memory.by_component() {
             writeln!(f, "  {name:<18}{bytes:>12}")?;

@@ -403,7 +403,8 @@ impl<R: Copy> Store<R> {
 
 impl<R: Copy> Wide<R> {
     pub(crate) fn map<S>(&self, f: &mut impl FnMut(R, Role) -> S) -> Wide<S> {
-        let (a, b) = (self.a.map(Role::Use, f), self.b.map(Role::Use, f));
+        let a = self.a.map(Role::Use, f);
+        let b = self.b.map(Role::Use, f);
         Wide { op: self.op, width: self.width, second: self.second, a, b, d: self.d.map(Role::Def, f) }
     }
 }

@@ -230,7 +230,8 @@ impl<'a> Lowering<'a> {
 
     /// Returns the value of a pair of registers if both registers hold constants.
     fn value_of(&self, pair: Pair<u32>) -> Option<u128> {
-        let (lo, hi) = (self.values.get(&pair.lo)?, self.values.get(&pair.hi)?);
+        let lo = self.values.get(&pair.lo)?;
+        let hi = self.values.get(&pair.hi)?;
         Some(u128::from(*hi) << 64 | u128::from(*lo))
     }
 
