@@ -155,7 +155,8 @@ impl Model {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(HwError::io(format!("cannot start the model of {}", self.name)))?;
-        let (input, output) = (child.stdin.take(), child.stdout.take().map(BufReader::new));
+        let input = child.stdin.take();
+        let output = child.stdout.take().map(BufReader::new);
         Ok(Bench { child, input, output, words: self.words, name: self.name })
     }
 }

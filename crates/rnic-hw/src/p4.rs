@@ -370,7 +370,8 @@ impl Source<'_> {
             header.len = self.below(u64::from(header.len) + 3).min(64) as u16;
         }
         if self.below(6) == 0 && header.len > 0 {
-            let (at, byte) = (self.below(header.len.into()) as usize, self.random.next_u64() as u8);
+            let at = self.below(header.len.into()) as usize;
+            let byte = self.random.next_u64() as u8;
             header.bytes[at] = byte;
         }
         header.bytes[usize::from(header.len)..].fill(0);

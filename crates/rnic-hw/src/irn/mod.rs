@@ -12,7 +12,7 @@ mod cost;
 mod mutants;
 mod published;
 mod record;
-mod side;
+mod sender;
 mod trace;
 
 pub use check::{Checked, Coverage, Trace, check};

@@ -56,20 +56,20 @@ trait BlockSteps {
 }
 
 /// The steps of one block, with statistics.
-pub(super) struct Source {
+pub(super) struct StepSource {
     block: Box<dyn BlockSteps>,
     counts: BTreeMap<&'static str, u64>,
 }
 
-impl Source {
-    pub(super) fn new(block: Block, rtx_needs_credit: bool, seed: u64) -> Source {
+impl StepSource {
+    pub(super) fn new(block: Block, rtx_needs_credit: bool, seed: u64) -> StepSource {
         let block: Box<dyn BlockSteps> = match block {
             Block::Packetization => Box::new(PacketizationSteps::new(rtx_needs_credit, seed)),
             Block::Reassembly => Box::new(ReassemblySteps::new(rtx_needs_credit, seed)),
             Block::Generator => Box::new(GeneratorSteps::new(rtx_needs_credit, seed)),
             Block::Arbiter => Box::new(ArbiterSteps::new(seed)),
         };
-        Source { block, counts: BTreeMap::new() }
+        StepSource { block, counts: BTreeMap::new() }
     }
 
     /// Adds the next steps.

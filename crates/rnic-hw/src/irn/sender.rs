@@ -1,4 +1,4 @@
-//! The sender of a trace: the core's, or the model of the published logic.
+//! The sender of a trace: the sender of the core, or the model of the published logic.
 
 use super::{Logic, Parameters, Published, record};
 use rnic_transport::pdu::Stamp;
@@ -7,18 +7,23 @@ use rnic_transport::{FlowConfig, Pdu, Psn, Time};
 
 /// A sender with one of the two logics. Times are in nanoseconds.
 #[derive(Clone, Debug)]
-pub(super) enum Side {
+pub(super) enum TracedSender {
     Core(Box<IrnSender>),
     Published(Box<Published>),
 }
 
-impl Side {
-    pub(super) fn new(parameters: Parameters, cfg: &FlowConfig) -> Side {
+impl TracedSender {
+    pub(super) fn new(parameters: Parameters, cfg: &FlowConfig) -> TracedSender {
         match parameters.logic {
-            Logic::Core => Side::Core(Box::new(IrnSender::new(cfg, 0))),
+            Logic::Core => TracedSender::Core(Box::new(IrnSender::new(cfg, 0))),
             Logic::Published => {
                 let (low, high, packets) = timeouts(cfg);
-                Side::Published(Box::new(Published::new(cfg.first_psn, cfg.bdp_cap, packets.into(), (low, high))))
+                TracedSender::Published(Box::new(Published::new(
+                    cfg.first_psn,
+                    cfg.bdp_cap,
+                    packets.into(),
+                    (low, high),
+                )))
             }
         }
     }
@@ -26,15 +31,15 @@ impl Side {
     /// The first packet that is not acknowledged, and the number of packets in flight.
     pub(super) fn window(&self) -> (Psn, u32) {
         match self {
-            Side::Core(sender) => (sender.registers().first_missing, sender.in_flight()),
-            Side::Published(sender) => (sender.first_missing, sender.in_flight()),
+            TracedSender::Core(sender) => (sender.registers().first_missing, sender.in_flight()),
+            TracedSender::Published(sender) => (sender.first_missing, sender.in_flight()),
         }
     }
 
     pub(super) fn registers(&self, bits: u32) -> record::Sender {
         match self {
-            Side::Core(sender) => record::Sender::of(&sender.registers()),
-            Side::Published(sender) => {
+            TracedSender::Core(sender) => record::Sender::of(&sender.registers()),
+            TracedSender::Published(sender) => {
                 let mut sacked = vec![0_u64; bits as usize / 64];
                 for (offset, _) in sender.sacked.iter().enumerate().filter(|(_, sacked)| **sacked) {
                     let bit = sender.first_missing.plus(offset as u32).value() & (bits - 1);
@@ -59,34 +64,34 @@ impl Side {
 
     /// Adds packets to the send queue. The published logic learns its end with each request for a packet.
     pub(super) fn extend(&mut self, packets: u32) {
-        if let Side::Core(sender) = self {
+        if let TracedSender::Core(sender) = self {
             sender.extend(packets.into());
         }
     }
 
-    pub(super) fn receive_ack(&mut self, cfg: &FlowConfig, now: u64, reply: Reply) -> (u32, bool) {
+    pub(super) fn receive_ack(&mut self, cfg: &FlowConfig, now: u64, response: Response) -> (u32, bool) {
         match self {
-            Side::Core(sender) => {
-                let stamp = Stamp::at(Time::from_ns(reply.stamp.into()));
-                let pdu = match reply.trigger {
-                    Some(trigger) => Pdu::nack(reply.expected, trigger, stamp),
-                    None => Pdu::ack(reply.expected, stamp),
+            TracedSender::Core(sender) => {
+                let stamp = Stamp::at(Time::from_ns(response.stamp.into()));
+                let pdu = match response.trigger {
+                    Some(trigger) => Pdu::nack(response.expected, trigger, stamp),
+                    None => Pdu::ack(response.expected, stamp),
                 };
                 let progress = sender.on_reply(cfg, Time::from_ns(now), pdu);
                 (progress.acked, progress.loss.is_some())
             }
-            Side::Published(sender) => sender.receive_ack(now as u32, reply.expected, reply.trigger),
+            TracedSender::Published(sender) => sender.receive_ack(now as u32, response.expected, response.trigger),
         }
     }
 
     /// The packet to send: its PSN, whether it is the last, whether it is a retransmission.
     pub(super) fn tx_free(&mut self, cfg: &FlowConfig, now: u64, window: u32, end: Psn) -> Option<(Psn, bool, bool)> {
         match self {
-            Side::Core(sender) => {
+            TracedSender::Core(sender) => {
                 let pick = sender.poll(cfg, Time::from_ns(now), window)?;
                 Some((pick.psn, pick.last, pick.retransmission))
             }
-            Side::Published(sender) => {
+            TracedSender::Published(sender) => {
                 let (psn, retransmission) = sender.tx_free(now as u32, window, end)?;
                 Some((psn, psn.plus(1) == end, retransmission))
             }
@@ -96,7 +101,7 @@ impl Side {
     /// Whether the timer has expired, and whether it was extended.
     pub(super) fn timeout(&mut self, cfg: &FlowConfig, now: u64) -> (bool, bool) {
         match self {
-            Side::Core(sender) => {
+            TracedSender::Core(sender) => {
                 let now = Time::from_ns(now);
                 let expired = sender.deadline(cfg).is_some_and(|deadline| deadline <= now);
                 if expired {
@@ -104,7 +109,7 @@ impl Side {
                 }
                 (expired, false)
             }
-            Side::Published(sender) => sender.timeout(now as u32),
+            TracedSender::Published(sender) => sender.timeout(now as u32),
         }
     }
 }
@@ -115,9 +120,9 @@ pub(super) fn timeouts(cfg: &FlowConfig) -> (u32, u32, u8) {
     cfg.timeouts.map_or((0, 0, 0), |timeouts| (ns(timeouts.low), ns(timeouts.high), timeouts.low_packets as u8))
 }
 
-/// A response on its way.
+/// A response in flight.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reply {
+pub(super) struct Response {
     pub(super) expected: Psn,
     /// NACK: the packet that caused it.
     pub(super) trigger: Option<Psn>,
