@@ -2,6 +2,7 @@
 
 use rnic_fabric::config::TopologySpec;
 use rnic_run::{RunSpec, TrafficPattern};
+use rnic_transport::congestion::{CongestionControl, NoCongestionControl, Timely};
 
 /// CPU seconds that the simulator takes for one packet-hop (one packet on one link).
 const SECONDS_PER_HOP: f64 = 80e-9;
@@ -25,16 +26,18 @@ pub fn cost(run: &RunSpec) -> f64 {
     };
     let transport = &run.transport;
     let acks = transport.acknowledged();
-    let roce = transport.name == "roce";
-    let go_back_n = roce || transport.settings.is("recovery", "go-back-n");
-    let repeated = match (transport.pfc, go_back_n, transport.cc.name()) {
-        (true, ..) => 1.0,
-        (_, true, "none") if roce => 30.0,
-        (_, true, "none") => 5.0,
-        (_, true, "timely") => 2.5,
+    let go_back_n = transport.declaration.is_go_back_n(&transport.settings);
+    let capped = transport.declaration.is_capped(&transport.settings);
+    // Transmissions of a packet. Without congestion control, go-back-N retransmits most packets several times, and more
+    // often without a cap on packets in flight.
+    let transmissions = match transport.cc.name() {
+        _ if transport.pfc => 1.0,
+        NoCongestionControl::NAME if go_back_n && !capped => 30.0,
+        NoCongestionControl::NAME if go_back_n => 5.0,
+        Timely::NAME if go_back_n => 2.5,
         _ => 1.1,
     };
-    packets * links * if acks { 2.0 } else { 1.0 } * repeated * SECONDS_PER_HOP
+    packets * links * if acks { 2.0 } else { 1.0 } * transmissions * SECONDS_PER_HOP
 }
 
 fn packets(pattern: &TrafficPattern, topology: &TopologySpec, mtu: f64) -> f64 {

@@ -284,7 +284,7 @@ fn check_acks(layers: &Layers<'_, '_>, spec: &TransportSpec) -> Result<()> {
 
 /// Checks that the `[[run]]` table has no setting that other settings of the run make ineffective.
 fn check_idle(run: &Table<'_>, spec: &TransportSpec) -> Result<()> {
-    for (key, why) in spec.declaration.idle(&spec.settings) {
+    for (key, why) in spec.declaration.unused_settings(&spec.settings) {
         if let Some(item) = run.get(key) {
             return Err(item.error(format!("`{key}` has no effect in {}", run.label()), why));
         }

@@ -125,7 +125,9 @@ struct Choice<'a, 'o, C: CongestionControl, T> {
 
 impl<C: CongestionControl, T: InBand> TransportVisitor for Choice<'_, '_, C, T> {
     fn flow_transport<F: FlowTransport>(&mut self) {
-        if let Some(flows) = self.flows.take_if(|flows| flows.job.resolved.transport.declaration.name == F::NAME) {
+        if let Some(flows) =
+            self.flows.take_if(|flows| flows.job.resolved.transport.declaration.name == F::DECLARATION.name)
+        {
             let settings = &flows.job.resolved.transport.settings;
             self.output = Some(F::select(settings, flows));
         }

@@ -46,7 +46,7 @@ fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
 fn transports(catalogue: &Catalogue) -> Vec<(String, String)> {
     let vocabulary = catalogue.vocabulary();
     let mut lines = Vec::new();
-    for transport in vocabulary.transports().iter().filter(|transport| transport.name != "p4") {
+    for transport in vocabulary.transports().iter().filter(|transport| !transport.reads_program) {
         lines.push((transport.name.to_string(), transport.about.to_string()));
         lines.extend(transport.own_parameters.iter().map(|parameter| line(transport.name, parameter)));
     }

@@ -4,6 +4,7 @@ use super::RunKey;
 use super::verdict::Sample;
 use crate::measurement::Measurement;
 use crate::metric::Metric;
+use rnic_transport::congestion::{CongestionControl, NoCongestionControl};
 use std::collections::BTreeMap;
 
 /// One case of an experiment: a run with its congestion control at one point of the sweep. A case has a result per
@@ -41,8 +42,7 @@ impl<'c> Case<'c> {
 /// Name of a congestion control for tables and figures, for example `no cc`.
 pub fn cc_text(cc: &str) -> String {
     match cc {
-        "none" => "no cc".to_string(),
-        "timely" => "TIMELY".to_string(),
+        NoCongestionControl::NAME => "no cc".to_string(),
         name => name.to_uppercase(),
     }
 }

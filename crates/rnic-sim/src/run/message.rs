@@ -40,7 +40,7 @@ impl TransportVisitor for Choice<'_, '_> {
     fn flow_transport<F: FlowTransport>(&mut self) {}
 
     fn message_transport<M: MessageTransport>(&mut self) {
-        if let Some(job) = self.job.take_if(|job| job.resolved.transport.declaration.name == M::NAME) {
+        if let Some(job) = self.job.take_if(|job| job.resolved.transport.declaration.name == M::DECLARATION.name) {
             let settings = &job.resolved.transport.settings;
             self.output = Some(M::select(settings, &self.plan.facts, Messages { plan: self.plan, job }));
         }

@@ -131,7 +131,9 @@ struct Choice<'a, 'f, C: CongestionControl> {
 
 impl<C: CongestionControl> TransportVisitor for Choice<'_, '_, C> {
     fn flow_transport<F: FlowTransport>(&mut self) {
-        if let Some(build) = self.build.take_if(|build| build.job.plan.transport.declaration.name == F::NAME) {
+        if let Some(build) =
+            self.build.take_if(|build| build.job.plan.transport.declaration.name == F::DECLARATION.name)
+        {
             let settings = &build.job.plan.transport.settings;
             self.hosts = Some(F::select(settings, build));
         }
