@@ -13,8 +13,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Time between two looks at Python's signals. The progress is reported at every second of them.
-const TICK: Duration = Duration::from_millis(50);
+/// Interval at which Python's signals are checked. The progress is reported at every second check.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What is known of a run while it goes on.
 #[derive(Clone, Copy, Default)]
@@ -98,7 +98,7 @@ pub(crate) fn run(
                 records
             });
             let (mut raised, mut ticks) = (None, 0_u64);
-            while end.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+            while end.recv_timeout(SIGNAL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 ticks += 1;
                 let shows = ticks.is_multiple_of(2);
                 if raised.is_none()

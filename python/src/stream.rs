@@ -17,8 +17,8 @@ use std::time::Duration;
 /// Number of events that the simulation may be ahead of the program that reads them.
 const AHEAD: usize = 256;
 
-/// Time between two looks at Python's signals while the next event is awaited.
-const TICK: Duration = Duration::from_millis(50);
+/// Interval at which Python's signals are checked while the next event is awaited.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What remains of a run while it is simulated.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Stream {
         loop {
             let received = py.detach(|| {
                 let running = lock(&self.running);
-                running.as_ref().map(|running| running.events.recv_timeout(TICK))
+                running.as_ref().map(|running| running.events.recv_timeout(SIGNAL_INTERVAL))
             });
             match received {
                 Some(Ok(event)) => {

@@ -120,7 +120,8 @@ fn case<'c>(file: &'c str, point: &'c str, run: &'c str) -> Case<'c> {
 
 /// Rows of verdicts for all points of a sweep over the granularity of arbitration, the number of packets in one turn.
 fn map(m: &Measured<'_>, file: &str) -> Vec<Row> {
-    let (irn_run, irn_pfc) = ("IRN", "IRN + PFC");
+    let irn_run = "IRN";
+    let irn_pfc = "IRN + PFC";
     let mut rows = Vec::new();
     for point in m.points(file) {
         let plain = Runs { roce_pfc: "RoCE + PFC", roce: "RoCE, no PFC", irn: irn_run, irn_pfc };

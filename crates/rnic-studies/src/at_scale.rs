@@ -166,7 +166,9 @@ fn probes(m: &Measured<'_>, cases: &[Case<'_>]) -> Vec<Row> {
 
 fn livelock(m: &Measured<'_>) -> Vec<Row> {
     let run = |run| case("livelock.toml", run);
-    let (zero, n, irn) = (run("go-back-0"), run("go-back-N"), run("IRN"));
+    let zero = run("go-back-0");
+    let n = run("go-back-N");
+    let irn = run("IRN");
     let full = Claim::Above(0.95);
     let mut rows = vec![
         row(
@@ -204,7 +206,8 @@ fn livelock(m: &Measured<'_>) -> Vec<Row> {
 
 fn deadlock(m: &Measured<'_>) -> Vec<Row> {
     let run = |run| case("deadlock.toml", run);
-    let (flood, drop) = (run("flooding"), run("drop"));
+    let flood = run("flooding");
+    let drop = run("drop");
     let cycle = "the four switches T0, La, T1, Lb pause each other, also after the server is back";
     let exactly = |count| Claim::Within { low: count, high: count };
     let mut rows = vec![
@@ -249,8 +252,10 @@ fn storm(m: &Measured<'_>) -> Vec<Row> {
 
 fn slow_receiver(m: &Measured<'_>) -> Vec<Row> {
     let run = |run| dcqcn("slow-receiver.toml", run);
-    let (small, small_static) = (run("4 KB pages, dynamic buffers"), run("4 KB pages, static buffers"));
-    let (large, large_static) = (run("2 MB pages, dynamic buffers"), run("2 MB pages, static buffers"));
+    let small = run("4 KB pages, dynamic buffers");
+    let small_static = run("4 KB pages, static buffers");
+    let large = run("2 MB pages, dynamic buffers");
+    let large_static = run("2 MB pages, static buffers");
     let thousands = Claim::Above(1_000.0);
     let fewer = "larger pages reduce the pauses";
     let mut rows = vec![
@@ -322,7 +327,8 @@ fn fig7(m: &Measured<'_>) -> Vec<Row> {
 }
 
 fn fig8(m: &Measured<'_>) -> Vec<Row> {
-    let (idle, load) = (dcqcn("fig8.toml", "idle"), dcqcn("fig8.toml", "load"));
+    let idle = dcqcn("fig8.toml", "idle");
+    let load = dcqcn("fig8.toml", "load");
     let us_of = |value| Claim::size(value, 1.0);
     let us = Unit::Microseconds;
     let mut rows = vec![
@@ -349,7 +355,8 @@ fn fig8(m: &Measured<'_>) -> Vec<Row> {
             .note("the delay of TCP's software is declared"),
     );
     for case in [idle, load] {
-        let (label, messages) = (format!("{}: 99th percentile FCT of TCP's messages", case.run), Metric::FCT_P99);
+        let label = format!("{}: 99th percentile FCT of TCP's messages", case.run);
+        let messages = Metric::FCT_P99;
         rows.push(Row::new(label, "", Claim::Open, us, m.values_of(case, "TCP", messages)));
     }
     let messages = m.ratio_of(load, idle, "TCP", Metric::FCT_P99);
@@ -363,7 +370,8 @@ fn fig8(m: &Measured<'_>) -> Vec<Row> {
 
 fn alpha(m: &Measured<'_>) -> Vec<Row> {
     let run = |run| case("alpha.toml", run);
-    let (small, large) = (run("alpha 1/64"), run("alpha 1/16"));
+    let small = run("alpha 1/64");
+    let large = run("alpha 1/16");
     // 20 requests, or 4 with `--quick`; one every 2 ms.
     let in_five_minutes = |sample: super::verdict::Sample| each(sample, |per_second| per_second * 300.0);
     let more = m.values(small, Metric::PAUSES).and_then(|small| {

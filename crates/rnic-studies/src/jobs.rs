@@ -8,8 +8,7 @@ use crate::measurement::Measurement;
 use rnic_campaign::{
     Executor, Fingerprint, Header, Outcome, RunListener, Sink, Store, Stored, cost, read_value, write_value,
 };
-use rnic_results::summary::summarise;
-use rnic_run::{RunEvent, RunSpec, RunStatus, Scenario};
+use rnic_run::{RunEvent, RunSpec, RunStatus};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::reset_idle_settings;
 use std::io::{self, Read, Write};
@@ -191,7 +190,7 @@ impl Sink for MeasurementSink<'_> {
             return ControlFlow::Break(());
         }
         let flow = outcome.as_ref().map_or(ControlFlow::Continue(()), |record| self.listener.finished(index, record));
-        let (result, cpu_s) = measure(&job.run, outcome);
+        let (result, cpu_s) = Measurement::of_outcome(&job.run, outcome);
         let header =
             Header { run: job.run.name.clone(), seed: job.run.seed, cpu_s, fingerprint: job.fingerprint.clone() };
         let stored = self.store.put(&header, &result);
@@ -283,24 +282,6 @@ pub fn execute(
 /// of the finished jobs.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The measurement of a run and the CPU seconds that the run took. A run that cannot be set up yields a failed
-/// measurement.
-fn measure(run: &RunSpec, outcome: Outcome) -> (Measurement, f64) {
-    let record = match outcome {
-        Ok(record) => record,
-        Err(error) => return (Measurement::failed(format!("cannot be set up: {error}")), 0.0),
-    };
-    let runs = vec![RunSpec { name: String::new(), ..run.clone() }];
-    let scenario = Scenario { title: String::new(), name: String::new(), seed: run.seed, runs };
-    let cpu_s = record.cpu_s;
-    let records = [record];
-    let measurement = match summarise(&scenario, &records).runs.first() {
-        Some(summary) => Measurement::of(run, summary, &records[0]),
-        None => Measurement::failed("the run has no result".to_string()),
-    };
-    (measurement, cpu_s)
 }
 
 #[cfg(test)]

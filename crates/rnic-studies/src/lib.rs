@@ -42,7 +42,7 @@ pub use measured::Measured;
 pub use measurement::Measurement;
 pub use metric::Metric;
 pub use record::record;
-pub use state::{BEHAVIOUR, State};
+pub use state::{BEHAVIOUR, ExperimentState};
 pub use table::{table, tally};
 pub use verdict::{Outcome, Row, Verdict};
 
@@ -238,7 +238,8 @@ impl Plan {
                     if !planned.points.iter().any(|(file, known)| (*file, known) == (source.file, &point)) {
                         planned.points.push((source.file, point.clone()));
                     }
-                    let (name, cc) = (run.base.clone(), run.transport.cc.name());
+                    let name = run.base.clone();
+                    let cc = run.transport.cc.name();
                     let job = Job::new(run);
                     let number = *known.entry(job.fingerprint.clone()).or_insert_with(|| {
                         self.jobs.push(job);
@@ -272,7 +273,8 @@ impl Plan {
 
     /// The sentence that the results are partial, without a full stop; `None` if they are complete.
     pub fn partial(&self) -> Option<String> {
-        let (total, done) = (self.jobs.len(), self.jobs.len() - self.missing);
+        let total = self.jobs.len();
+        let done = self.jobs.len() - self.missing;
         (self.missing > 0).then(|| {
             format!("PARTIAL RESULTS: the reproduction was interrupted; {done} of {total} simulations have a result")
         })

@@ -5,11 +5,12 @@ pub mod operations;
 
 use fluid::compare_with_fluid;
 use operations::Operations;
+use rnic_campaign::Outcome;
 use rnic_results::ranks::ranked;
 use rnic_results::stats::{Distribution, Goodput, fct_us};
-use rnic_results::summary::{Group, RunSummary};
+use rnic_results::summary::{Group, RunSummary, summarise};
 use rnic_results::text::round6;
-use rnic_run::{FlowLog, FlowRecord, FlowSamples, RunOutput, RunRecord, RunSpec, Samples};
+use rnic_run::{FlowLog, FlowRecord, FlowSamples, RunOutput, RunRecord, RunSpec, Samples, Scenario};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_transport::Time;
@@ -167,7 +168,8 @@ impl QueueCourse {
         let at = |index: usize| samples.at(index as u32);
         let mut bursts: Vec<[Time; 2]> = Vec::new();
         for (index, _) in queue.bytes.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
-            let (from, to) = (at(index), at(index + 1));
+            let from = at(index);
+            let to = at(index + 1);
             match bursts.last_mut() {
                 Some([_, end]) if from - *end < BURST_GAP => *end = to,
                 _ => bursts.push([from, to]),
@@ -251,8 +253,26 @@ impl Measurement {
         Measurement { failure: Some(reason), ..Measurement::default() }
     }
 
+    /// The measurement of a run and the CPU seconds that the run took. A run that cannot be set up yields a failed
+    /// measurement.
+    pub(crate) fn of_outcome(run: &RunSpec, outcome: Outcome) -> (Measurement, f64) {
+        let record = match outcome {
+            Ok(record) => record,
+            Err(error) => return (Measurement::failed(format!("cannot be set up: {error}")), 0.0),
+        };
+        let runs = vec![RunSpec { name: String::new(), ..run.clone() }];
+        let scenario = Scenario { title: String::new(), name: String::new(), seed: run.seed, runs };
+        let cpu_s = record.cpu_s;
+        let records = [record];
+        let measurement = match summarise(&scenario, &records).runs.first() {
+            Some(summary) => Measurement::of(run, summary, &records[0]),
+            None => Measurement::failed("the run has no result".to_string()),
+        };
+        (measurement, cpu_s)
+    }
+
     /// The measurement of a run from its record `report` and the statistics `summary`.
-    pub(crate) fn of(run: &RunSpec, summary: &RunSummary, report: &RunRecord) -> Measurement {
+    fn of(run: &RunSpec, summary: &RunSummary, report: &RunRecord) -> Measurement {
         let whole = Group { flows: summary.flows.measured, slowdown: summary.slowdown, fct_us: summary.fct_us };
         let totals = summary.totals;
         let ok = summary.failure.is_none();
@@ -346,7 +366,9 @@ fn each_us(output: &RunOutput) -> Vec<(u64, f64)> {
 }
 
 fn millions_per_s(output: &RunOutput) -> Option<f64> {
-    let (mut first, mut last, mut finished) = (Time::MAX, Time::ZERO, 0_u64);
+    let mut first = Time::MAX;
+    let mut last = Time::ZERO;
+    let mut finished = 0_u64;
     for flow in &output.flows {
         first = first.min(flow.start);
         if let Some(finish) = flow.finish {
@@ -370,7 +392,8 @@ fn course(samples: &Samples) -> Option<Course> {
     };
     let gbps = |flow: &FlowSamples| {
         let rate = |end: u32| {
-            let (now, before) = (at(flow, end)?, at(flow, end - step).unwrap_or(0));
+            let now = at(flow, end)?;
+            let before = at(flow, end - step).unwrap_or(0);
             Some(round6((now - before) as f64 * 8_000.0 / (samples.interval.as_ps() as f64 * f64::from(step))))
         };
         ends.clone().filter_map(rate).collect()
@@ -393,7 +416,8 @@ fn pauses_at(output: &RunOutput) -> BTreeMap<String, u64> {
 }
 
 fn flows(group: &Group) -> Option<Flows> {
-    let (slowdown, fct) = (group.slowdown?, group.fct_us?);
+    let slowdown = group.slowdown?;
+    let fct = group.fct_us?;
     Some(Flows {
         count: group.flows,
         slowdown: round6(slowdown.mean),

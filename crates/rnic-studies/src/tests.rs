@@ -96,7 +96,8 @@ fn every_scenario_reads_and_every_row_and_figure_finds_its_runs() {
             let results = vec![anything(); plan.jobs.len()];
             for verdict in plan.conclude(&results) {
                 let values = verdict.row.sample.as_ref();
-                let (name, metric) = (&verdict.experiment, &verdict.row.metric);
+                let name = &verdict.experiment;
+                let metric = &verdict.row.metric;
                 let seeds =
                     plan.experiments.iter().find(|e| e.experiment.name == *name).map_or(2, |e| e.seeds as usize);
                 let min = if verdict.row.note.starts_with("one value over all seeds") { 1 } else { seeds.min(2) };

@@ -1,7 +1,7 @@
 //! The journal of a worker: a file to which it appends a line when it starts and when it ends a run.
 //!
-//! While the worker lives, its process holds a lock on the file. So the others can tell a run that goes on from a run
-//! whose worker was killed, also if the worker could not write anything any more.
+//! While the worker lives, its process holds a lock on the file. So other processes can distinguish a run that is being
+//! simulated from a run whose worker was killed, even if the worker could not write anything before.
 
 use super::result::RunState;
 use same_file::Handle;

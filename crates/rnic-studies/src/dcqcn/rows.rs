@@ -81,7 +81,8 @@ pub(super) fn unfairness(m: &Measured<'_>) -> Vec<Row> {
     let near = |case| m.values(case, Metric::flow_gbps(3));
     let far = |case| m.values(case, Metric::max_gbps(3));
     let spread = |case| difference(m.values(case, Metric::max_gbps(4)), m.values(case, Metric::min_gbps(4)));
-    let (pfc, dcqcn) = (pfc("unfairness.toml", ""), dcqcn("unfairness.toml", ""));
+    let pfc = pfc("unfairness.toml", "");
+    let dcqcn = dcqcn("unfairness.toml", "");
     let narrower = spread(pfc).and_then(|pfc| divide(pfc, &spread(dcqcn)?));
     let share = m.values(dcqcn, Metric::min_gbps(4)).and_then(|l| divide(l, &m.values(dcqcn, Metric::max_gbps(4))?));
     vec![
@@ -284,7 +285,8 @@ pub(super) fn validation(m: &Measured<'_>) -> Vec<Row> {
 }
 
 pub(super) fn benchmark(m: &Measured<'_>) -> Vec<Row> {
-    let (pfc, dcqcn) = (|point| pfc("benchmark.toml", point), |point| dcqcn("benchmark.toml", point));
+    let pfc = |point| pfc("benchmark.toml", point);
+    let dcqcn = |point| dcqcn("benchmark.toml", point);
     let low = |case| on_the_link(m.values_of(case, RECOVERY, Metric::LOW_GBPS));
     let users = |metric: Metric, stated: &str| {
         let sample = ratio(m, dcqcn("10"), pfc("10"), USERS, metric);
@@ -338,7 +340,8 @@ pub(super) fn benchmark(m: &Measured<'_>) -> Vec<Row> {
 }
 
 pub(super) fn pairs(m: &Measured<'_>) -> Vec<Row> {
-    let (many, few) = (dcqcn("benchmark-pairs.toml", "80"), pfc("benchmark-pairs.toml", "5"));
+    let many = dcqcn("benchmark-pairs.toml", "80");
+    let few = pfc("benchmark-pairs.toml", "5");
     let of = |case, metric| over_seeds(m.values_of(case, USERS, metric), median);
     let row = |metric: Metric| {
         Row::new(
@@ -367,7 +370,8 @@ pub(super) fn pairs(m: &Measured<'_>) -> Vec<Row> {
 
 pub(super) fn need(m: &Measured<'_>) -> Vec<Row> {
     let low = |case, traffic| m.values_of(case, traffic, Metric::LOW_GBPS);
-    let (pfc, dcqcn) = (pfc("benchmark-need.toml", ""), dcqcn("benchmark-need.toml", ""));
+    let pfc = pfc("benchmark-need.toml", "");
+    let dcqcn = dcqcn("benchmark-need.toml", "");
     let mut rows = vec![Row::new(
         "recovery's 10th percentile: DCQCN without PFC",
         "0 Gbps",

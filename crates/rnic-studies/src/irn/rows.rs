@@ -216,7 +216,8 @@ pub(super) fn robustness(m: &Measured<'_>, file: &str) -> Vec<Row> {
 pub(super) fn with_trend(m: &Measured<'_>, file: &str, stated: &str, grows: bool) -> Vec<Row> {
     let mut rows = robustness(m, file);
     let points = m.points(file);
-    let (first, last) = (points.first().copied().unwrap_or(""), points.last().copied().unwrap_or(""));
+    let first = points.first().copied().unwrap_or("");
+    let last = points.last().copied().unwrap_or("");
     for metric in THREE {
         let cost = |point| {
             let at = |run| Case { file, run, cc: "none", point };

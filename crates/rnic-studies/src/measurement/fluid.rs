@@ -154,7 +154,8 @@ pub fn compare_with_fluid(run: &RunSpec, resolved: &Resolved, samples: &Samples)
             }
         }
         let model: Vec<f64> = courses[group_of[number]].iter().map(|rate| rate * payload).collect();
-        let (packets_steady, model_steady) = (steady(&packets), steady(&model));
+        let packets_steady = steady(&packets);
+        let model_steady = steady(&model);
         compared.push(FlowComparison {
             flow: number as u32,
             start: flow.start,
@@ -350,7 +351,8 @@ fn mean_between(time: &[f64], values: &[f64], from: f64, to: f64) -> f64 {
         let part = (at - time[after - 1]) / (end - time[after - 1]);
         values[after - 1] + part * (values[after] - values[after - 1])
     };
-    let (mut area, mut last) = (0.0, (from, value(from)));
+    let mut area = 0.0;
+    let mut last = (from, value(from));
     let inner = time.partition_point(|time| *time <= from)..time.partition_point(|time| *time < to);
     for point in inner.map(|i| (time[i], values[i])).chain([(to, value(to))]) {
         area += (point.0 - last.0) * (point.1 + last.1) / 2.0;

@@ -77,7 +77,8 @@ impl Operations {
         let hosts = rnic_run::hosts(&run.fabric.topology);
         let end = output.end.as_ps().max(1);
         let mut finished = vec![0; INTERVALS];
-        let (mut delivered_bytes, mut finished_bytes) = (0, 0);
+        let mut delivered_bytes = 0;
+        let mut finished_bytes = 0;
         let mut delivered_of = vec![0; run.traffic.len()];
         for flow in &output.flows {
             let FlowRecord { finish, bytes, delivered, .. } = flow;

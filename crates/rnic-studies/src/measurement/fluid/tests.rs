@@ -156,7 +156,8 @@ fn runs_outside_the_model_are_refused() {
 
 #[test]
 fn means_of_a_broken_line_by_hand() {
-    let (time, values) = ([0.0, 1.0, 3.0], [0.0, 4.0, 2.0]);
+    let time = [0.0, 1.0, 3.0];
+    let values = [0.0, 4.0, 2.0];
     // From 0.5 to 1 the value rises from 2 to 4, which is an area of 1.5. From 1 to 2 it falls from 4 to 3, which
     // is an area of 3.5.
     assert_eq!(mean_between(&time, &values, 0.5, 2.0), 5.0 / 1.5);
