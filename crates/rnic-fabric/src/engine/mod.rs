@@ -16,6 +16,7 @@ mod faults;
 mod ranks;
 mod watcher;
 
+pub use faults::LinkState;
 pub use watcher::Watcher;
 
 use crate::buffer::Buffer;
@@ -65,6 +66,7 @@ struct PauseLog {
 struct Task<B, H> {
     partition: Partition<B>,
     hosts: H,
+    routes: Arc<Routes>,
     start: u64,
     end: u64,
 }
@@ -83,6 +85,8 @@ pub struct Fabric<B> {
     pause_log: Option<PauseLog>,
     /// Minimum time that a frame needs from one node to another, in picoseconds.
     lookahead: u64,
+    /// The clocks of the nodes, and the seed from which they are drawn.
+    clocks: (ClockSpec, u64),
     now: u64,
     workers_cpu_s: f64,
     /// The other ranks that simulate partitions of the fabric; `None` for a fabric of one process.
@@ -123,6 +127,7 @@ impl<B: Body> Fabric<B> {
             worth_sharing: WORTH_SHARING,
             pause_log: None,
             lookahead: lookahead.max(1),
+            clocks: (spec.clocks, seed),
             now: 0,
             workers_cpu_s: 0.0,
             ranks: None,
@@ -154,12 +159,11 @@ impl<B: Body> Fabric<B> {
             return self.run_windows(hosts, watcher, until.as_ps(), None);
         }
         let pool = WorkerPool::new(threads, self.partitions.len());
-        let routes = self.routes.clone();
         let ending = std::thread::scope(|scope| {
             let leader = Leader::new(&pool);
             for number in 1..threads {
-                let (pool, routes) = (&pool, &routes);
-                scope.spawn(move || pool.follow(number, |task| work(task, routes)));
+                let pool = &pool;
+                scope.spawn(move || pool.follow(number, work));
             }
             self.run_windows(hosts, watcher, until.as_ps(), Some(&leader))
         });
@@ -258,16 +262,13 @@ impl<B: Body> Fabric<B> {
             }
             Some(leader) => {
                 let (given, given_hosts) = (std::mem::take(partitions), std::mem::take(hosts));
-                let task = |(partition, hosts)| Task { partition, hosts, start, end };
+                let routes = &self.routes;
+                let task = |(partition, hosts)| Task { partition, hosts, routes: routes.clone(), start, end };
                 let tasks = given.into_iter().zip(given_hosts).map(task);
-                leader.share(
-                    tasks,
-                    &|task| work(task, &self.routes),
-                    |Task { partition, hosts: its_hosts, .. }| {
-                        partitions.push(partition);
-                        hosts.push(its_hosts);
-                    },
-                );
+                leader.share(tasks, &work, |Task { partition, hosts: its_hosts, .. }| {
+                    partitions.push(partition);
+                    hosts.push(its_hosts);
+                });
             }
         }
         self.exchange();
@@ -322,8 +323,8 @@ fn is_worth_sharing<B>(partitions: &[Partition<B>], end: u64, worth: u64) -> boo
 }
 
 /// Simulates a partition with its hosts through the window of simulated time that the task states.
-fn work<E: HostPartition>(task: &mut Task<E::Body, E>, routes: &Routes) {
-    task.partition.run(&mut task.hosts, routes, task.start, task.end);
+fn work<E: HostPartition>(task: &mut Task<E::Body, E>) {
+    task.partition.run(&mut task.hosts, &task.routes, task.start, task.end);
 }
 
 /// Access to the state and the settings of a fabric, for watchers during a run and for callers before and after.
