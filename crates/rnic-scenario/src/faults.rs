@@ -150,6 +150,7 @@ pub(super) fn read_faults(table: &Table<'_>, topology: &TopologySpec) -> Result<
             .into_iter()
             .map(|table| read_receiver(&table, topology))
             .collect::<Result<_>>()?,
+        ..Faults::default()
     })
 }
 

@@ -33,6 +33,7 @@ mod events;
 pub mod host;
 mod in_band;
 mod link;
+mod link_faults;
 mod mesh;
 pub mod pauses;
 pub mod resolve;

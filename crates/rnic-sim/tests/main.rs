@@ -13,6 +13,7 @@ mod flow_state;
 mod host_stack;
 mod host_transports;
 mod hpcc;
+mod link_faults;
 mod loss_recovery;
 mod messages;
 mod output_queues;

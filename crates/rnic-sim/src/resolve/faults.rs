@@ -3,9 +3,12 @@
 
 use super::SetupError;
 use crate::dead::{self, DeadStep};
+use crate::link_faults::LinkPlan;
 use crate::{mesh, storm};
 use rnic_fabric::{HostId, PortId, ProbeSpec, ReceiverSpec, Topology, required_headroom};
-use rnic_run::{Mesh, RunSpec, Storm, SwitchWatchdog, UnknownMacAction, WatchdogAction, WatchdogRecord, WatchedPorts};
+use rnic_run::{
+    Faults, Mesh, RunSpec, Storm, SwitchWatchdog, UnknownMacAction, WatchdogAction, WatchdogRecord, WatchedPorts,
+};
 use rnic_transport::headers::ROCE_DATA;
 
 /// The faults of a run apart from replaced routes, and its watchdogs.
@@ -29,6 +32,8 @@ pub struct ResolvedFaults {
     pub(crate) meshes: (Vec<Mesh>, Vec<usize>),
     /// The probes of all meshes.
     pub probes: Vec<ProbeSpec>,
+    /// Faults of links, and when switches learn of them.
+    pub links: LinkPlan,
 }
 
 impl ResolvedFaults {
@@ -37,11 +42,12 @@ impl ResolvedFaults {
         !self.drops.is_empty() || !self.dead.is_empty() || self.watchdog.is_some()
     }
 
-    /// Whether switches may drop packets for another reason than a full buffer.
+    /// Whether packets may get lost for another reason than a full buffer.
     pub(crate) fn drop_packets(&self) -> bool {
         let drops = |watchdog: &SwitchWatchdog| watchdog.action == WatchdogAction::Drop;
         !self.drops.is_empty()
             || !self.dead.is_empty()
+            || !self.links.is_empty()
             || !self.receivers_have_headroom
             || self.watchdog.as_ref().is_some_and(drops)
     }
@@ -80,6 +86,8 @@ pub(super) fn resolve(
         warnings.push("the watchdog of the NICs never acts: every storm is shorter than its `detection`".to_string());
     }
     let (receivers, receivers_have_headroom) = receivers(run, topology, has_pfc, (frame, gap), warnings)?;
+    let links = LinkPlan::resolve(faults, &run.fabric.routes, topology)?;
+    warnings.extend(links.warnings(topology));
     let meshes = &run.fabric.meshes;
     // A frame of a probe has the headers of a RoCE packet.
     let pairs_of = |mesh: &Mesh| mesh::probes(std::slice::from_ref(mesh), topology.hosts, ROCE_DATA, run.seed).len();
@@ -89,6 +97,7 @@ pub(super) fn resolve(
         meshes: (meshes.clone(), meshes.iter().map(pairs_of).collect()),
         probes: mesh::probes(meshes, topology.hosts, ROCE_DATA, run.seed),
         drops,
+        links,
         dead: dead::steps(&faults.dead, &run.fabric.storms, detection),
         storms,
         nic_watchdogs,
@@ -154,6 +163,19 @@ pub(super) fn put(run: &RunSpec, topology: &Topology, put: &mut impl FnMut(&str,
         };
         let name = &topology.names[dead.host as usize];
         put("dead host", format!("{name} from {} on {until}; packets for it are {what}", dead.start));
+    }
+    for fault in &faults.links {
+        let what = fault.rate.map_or("down".to_string(), |rate| format!("at {rate}"));
+        let until = fault.duration.map_or("on, for ever".to_string(), |duration| format!("on for {duration}"));
+        let again = fault.every.map_or(String::new(), |every| format!(", every {every}"));
+        let (from, to) = (&fault.from, &fault.to);
+        put("link fault", format!("{from} to {to} is {what} from {} {until}{again}", fault.start));
+    }
+    if !faults.links.is_empty() {
+        put("convergence", faults.convergence.unwrap_or(Faults::CONVERGENCE).to_string());
+    }
+    if let Some(delay) = faults.local_repair.filter(|_| !faults.links.is_empty()) {
+        put("local_repair", delay.to_string());
     }
     for slow in faults.receivers.iter().filter(|_| run.transport.pfc) {
         put(
