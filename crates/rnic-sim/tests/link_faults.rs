@@ -36,7 +36,7 @@ fn roce_with_pfc_waits_for_the_safety_timeout() {
     let finish = output.flows.iter().next().unwrap().finish.unwrap();
     assert_eq!(finish, SAFETY_TIMEOUT + Time::from_ps(5 * (17_200 + D) + 5 * (ROCE + D)));
     let cost =
-        "1 packets were lost on the links with faults; 1 of 1 flows waited for a retransmission timeout of 67.109 ms";
+        "packets lost on links with faults: 1; flows that waited for a retransmission timeout of 67.108864 ms: 1 of 1";
     assert!(output.warnings.iter().any(|warning| warning == cost), "{:?}", output.warnings);
 }
 

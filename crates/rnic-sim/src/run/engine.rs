@@ -180,7 +180,7 @@ fn cost_of_link_faults(resolved: &Resolved, ports: &[PortRecord], flows: &FlowLo
     let waited = flows.iter().filter(|flow| flow.timeouts > 0).count();
     let timeout = resolved.flow.timeouts.map_or(String::new(), |timeouts| format!(" of {}", timeouts.high));
     Some(format!(
-        "{lost} packets were lost on the links with faults; {waited} of {} flows waited for a retransmission timeout{timeout}",
+        "packets lost on links with faults: {lost}; flows that waited for a retransmission timeout{timeout}: {waited} of {}",
         flows.len()
     ))
 }
