@@ -15,7 +15,7 @@ pub struct Faults {
     pub dead: Vec<DeadHost>,
     /// `[[fabric.receiver]]`: hosts whose NICs process received packets slowly.
     pub receivers: Vec<SlowReceiver>,
-    /// `[[fabric.link_fault]]`: links that fail or lose a part of their rate.
+    /// Keys of `[[fabric.link]]`: links that fail or lose a part of their rate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinkFault>,
     /// Time from a failure or return of a link to new routes in all switches; `None`: 10 ms
@@ -28,7 +28,7 @@ pub struct Faults {
     pub local_repair: Option<Time>,
 }
 
-/// A fault of the links between two nodes (`[[fabric.link_fault]]`).
+/// A fault of the links between two nodes (`down`, `down_at`, `slow_rate` and related keys of `[[fabric.link]]`).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkFault {

@@ -1,4 +1,4 @@
-//! Links that fail, return or lose a part of their rate (`[[fabric.link_fault]]`), and what routing does about it.
+//! Links that fail, return or lose a part of their rate (keys of `[[fabric.link]]`), and what routing does about it.
 //!
 //! A change of a link takes effect at once. Frames that are on the link arrive, and every later frame is lost until the
 //! link returns. Switches learn of a failure, and of the return, in two steps: those at its ends after `local_repair`,
@@ -31,7 +31,7 @@ impl LinkPlan {
     /// # Errors
     /// No such link; a rate above the link's; named routes that make a routing loop once routing avoids a failed link.
     pub(crate) fn resolve(faults: &Faults, routes: &[NamedRoute], topology: &Topology) -> Result<LinkPlan, SetupError> {
-        let refused = |reason: String| SetupError::Impossible(format!("[[fabric.link_fault]]: {reason}"));
+        let refused = |reason: String| SetupError::Impossible(format!("[[fabric.link]]: {reason}"));
         let mut plan = LinkPlan {
             routes: routes.to_vec(),
             convergence: faults.convergence.unwrap_or(Faults::CONVERGENCE),
@@ -43,7 +43,7 @@ impl LinkPlan {
             let link_rate = ports.iter().map(|port| topology.port(*port).link.rate).min().unwrap_or_default();
             if fault.rate.is_some_and(|rate| rate > link_rate) {
                 return Err(refused(format!(
-                    "`rate` of the link from {} to {} is {}; accepted: at most the link's own rate, {link_rate}",
+                    "`slow_rate` of the link from {} to {} is {}; accepted: at most the link's own rate, {link_rate}",
                     fault.from,
                     fault.to,
                     fault.rate.unwrap_or_default()

@@ -121,10 +121,10 @@ fn separated_hosts_and_wrong_links_are_named() {
         resolve(&Catalogue::standard(), &run).unwrap_err().to_string()
     };
     let unknown = error(LinkFault { to: "s2".into(), ..fault(None) });
-    assert_eq!(unknown, "[[fabric.link_fault]]: no link joins s0 and s2; s0 has links to h0, s1, s3");
+    assert_eq!(unknown, "[[fabric.link]]: no link joins s0 and s2; s0 has links to h0, s1, s3");
     let fast = error(LinkFault { rate: Some(BitRate::from_gbps(100)), ..fault(None) });
     assert_eq!(
         fast,
-        "[[fabric.link_fault]]: `rate` of the link from s0 to s1 is 100 Gbps; accepted: at most the link's own rate, 40 Gbps"
+        "[[fabric.link]]: `slow_rate` of the link from s0 to s1 is 100 Gbps; accepted: at most the link's own rate, 40 Gbps"
     );
 }
