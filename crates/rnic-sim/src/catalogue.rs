@@ -64,7 +64,7 @@ impl CongestionEntry {
 }
 
 /// What the congestion control `C` demands with these settings.
-fn demands<C: CongestionControl>(settings: &Settings, flow: &FlowConfig) -> Result<Demands, String> {
+pub(crate) fn demands<C: CongestionControl>(settings: &Settings, flow: &FlowConfig) -> Result<Demands, String> {
     let params = C::params(settings, flow)?;
     let unset = C::PARAMETERS.iter().filter(|parameter| settings.value(parameter.name).is_none());
     let derived = unset.filter_map(|p| Some((p.name, C::derived(&params, p.name)?))).collect();

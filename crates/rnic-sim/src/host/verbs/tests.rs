@@ -1,14 +1,39 @@
 //! Round-trip times that the channels measure on a simulated fabric, and traces of what channels decide there.
 
 use super::*;
+use crate::Events;
+use crate::catalogue::demands;
 use crate::resolve::host::HostPlan;
-use crate::resolve::resolve;
-use crate::{Catalogue, Events};
+use crate::resolve::{CongestionNeeds, Demands, SetupError, resolve};
 use rnic_fabric::{Fabric, PartitionPlan};
 use rnic_host::record::{Recordable, Recorded};
-use rnic_host::{Control, Failure, Link, multipath, rogue};
-use rnic_run::FlowSpec;
+use rnic_host::{Control, Failure, Link, RogueDelay, multipath, rogue};
+use rnic_run::{CongestionSpec, FlowSpec};
+use rnic_transport::FlowConfig;
+use rnic_transport::congestion::CongestionControl;
+use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_verbs::{Completion, MrInfo, Pd, SendRequest, Verbs};
+
+/// What congestion controls require, as the catalogue says it. The catalogue also has the simulator of each of them,
+/// which would be compiled a second time for these tests.
+struct Needs;
+
+impl CongestionNeeds for Needs {
+    fn demands(&self, cc: &CongestionSpec, flow: &FlowConfig) -> Result<Demands, SetupError> {
+        struct Search<'a>(&'a CongestionSpec, &'a FlowConfig, Option<Result<Demands, String>>);
+        impl Visitor for Search<'_> {
+            fn visit<C: CongestionControl>(&mut self) {
+                if C::NAME == self.0.name() {
+                    self.2 = Some(demands::<C>(&self.0.settings, self.1));
+                }
+            }
+        }
+        let mut search = Search(cc, flow, None);
+        visit_congestion_controls(&mut search);
+        search.visit::<RogueDelay>();
+        search.2.expect("a congestion control of rnic").map_err(SetupError::Impossible)
+    }
+}
 
 /// One chunk of 64 packets crosses a bottleneck of half the rate. The NIC sends it in 56,643 ns, which the formula
 /// subtracts. A frame with its gap takes 884.8 ns at 10 Gbps, and twice as long at 5 Gbps. The first has a RETH, so
@@ -39,7 +64,7 @@ fn the_rtt_of_a_chunk_is_the_queue_that_it_has_built() {
         chunk_cost = "0 ns"
     "#;
     let scenario = rnic_scenario::from_str(text, "test.toml", "".as_ref(), &[], None).unwrap();
-    let resolved = resolve(&Catalogue::standard(), &scenario.runs[0]).unwrap();
+    let resolved = resolve(&Needs, &scenario.runs[0]).unwrap();
     let config = resolved.software.as_ref().unwrap().rogue(Control::default(), 1).unwrap();
     let plan = |topology: &rnic_fabric::Topology| PartitionPlan::whole(topology);
     let mut fabric = Fabric::partitioned(resolved.topology.clone(), &resolved.fabric, 1, 1, plan).unwrap();
@@ -126,7 +151,7 @@ where
     <C as HostChannel>::Address: Clone + Send,
 {
     let scenario = rnic_scenario::from_str(text, "test.toml", "".as_ref(), &[], None).unwrap();
-    let resolved = resolve(&Catalogue::standard(), &scenario.runs[0]).unwrap();
+    let resolved = resolve(&Needs, &scenario.runs[0]).unwrap();
     let VerbsConfig { settings, timing, device, header, ack, receives, mtu, seed, chunk, cores, small, credit, trim } =
         config(resolved.software.as_ref().unwrap());
     let config: VerbsConfig<Recorded<C>> =
