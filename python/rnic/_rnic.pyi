@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 __version__: str
 
@@ -113,14 +113,15 @@ class Campaign:
     ) -> Coordinator: ...
 
 Batch = tuple[list[str], list[tuple[str, int, int]]]
+RunEnd = Literal["completed", "failed", "lost", "interrupted"]
 
 class Coordinator:
     missing: int
     progress: tuple[int, int, int, int]
     metric: str | None
-    def take(self, count: int, seconds: float, scale: float) -> tuple[Batch, float]: ...
-    def enter(self, key: str, state: str, metric: float | None) -> None: ...
-    def lose(self, keys: list[str], certain: bool) -> None: ...
+    def next_batch(self, count: int, seconds: float, scale: float) -> tuple[Batch, float]: ...
+    def add_result(self, key: str, end: RunEnd, metric: float | None) -> None: ...
+    def add_losses(self, keys: list[str], certain: bool) -> None: ...
 
 class CampaignFolder:
     names: list[str]
@@ -142,7 +143,7 @@ def work(
     metric: str | None,
     code: str,
     stop: Stop | None = None,
-) -> list[tuple[str, str, float | None, float]]: ...
+) -> list[tuple[str, RunEnd, float | None, float]]: ...
 
 class Stop:
     def __init__(self) -> None: ...

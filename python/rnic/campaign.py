@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from . import _rnic
 from .engines import Engine, engine_of
@@ -24,11 +24,11 @@ BATCH_S = 0.2
 #: Maximum number of runs of a batch.
 BATCH = 256
 #: Batches that are submitted for each worker, so that none waits for the coordinator.
-AHEAD = 3
-#: Seconds between two looks at batches that go on.
-TICK_S = 0.5
-#: How often an engine may lose a run of a store without journals, before the run counts as started.
-UNCERTAIN = 3
+BATCHES_PER_WORKER = 3
+#: Interval in seconds at which the coordinator checks running batches and updates the bar.
+POLL_S = 0.5
+#: Number of losses of a run of a store without journals after which the run counts as started.
+MAX_UNCERTAIN_LOSSES = 3
 
 
 class Campaign:
@@ -153,7 +153,7 @@ class Campaign:
             self._campaign.register(where.path, replace)
             where.push([f"manifests/{self.name}.jsonl"])
             coordinator = self._campaign.coordinate(where.path, chosen.name, retries, retry_failed)
-            _Drive(self, coordinator, chosen, where, progress, retries).run()
+            _Submitter(self, coordinator, chosen, where, progress, retries).run()
         results = load_campaign(store, self.name)
         failed = results.failures
         if check and len(failed):
@@ -265,7 +265,10 @@ def push(url: str, folder: str, names: list[str]) -> None:
 
 #: JSON documents, and for each run its key, the index of its document, and its seed.
 Batch = tuple[list[str], list[tuple[str, int, int]]]
-Told = list[tuple[str, str, "float | None", float]]
+#: How a run ended on a worker. A run that was interrupted has no result.
+RunEnd = Literal["completed", "failed", "lost", "interrupted"]
+#: The runs that a worker has ended: key, end, value of the metric, and CPU seconds.
+Reports = list[tuple[str, RunEnd, "float | None", float]]
 
 
 def work(
@@ -278,19 +281,19 @@ def work(
     metric: str | None,
     code: str,
     stop: _rnic.Stop | None = None,
-) -> Told:
+) -> Reports:
     """Simulates a batch of runs on a worker. It is the function that engines execute. `stop` ends it in threads of
     this process."""
     if url is None:
         return _rnic.work(store, name, engine, records, batch, metric, code, stop)
     with tempfile.TemporaryDirectory(prefix="rnic-worker-") as folder:
-        told = _rnic.work(folder, name, engine, records, batch, metric, code, stop)
+        reports = _rnic.work(folder, name, engine, records, batch, metric, code, stop)
         # Records come before results, so that a result without its record cannot be found.
         push(url, folder, [file for key, *_ in batch[1] for file in _rnic.result_files(key, records)])
-        return told
+        return reports
 
 
-class _Drive:
+class _Submitter:
     """Submits batches of missing runs to an engine until no run is missing."""
 
     def __init__(
@@ -306,27 +309,27 @@ class _Drive:
         self._coordinator = coordinator
         self._engine = engine
         self._store = store
-        self._going: dict[Future[Told], tuple[Batch, float]] = {}
+        self._running: dict[Future[Reports], tuple[Batch, float]] = {}
         self._expected = 0.0
         self._real = 0.0
         self._losses: dict[str, int] = {}
         self._alone: set[str] = set()
         self._bar = _Bar(campaign.name) if progress else None
-        self._limit = retries + UNCERTAIN
+        self._limit = retries + MAX_UNCERTAIN_LOSSES
 
     def run(self) -> None:
         try:
             self._show()
             while True:
                 self._submit()
-                if not self._going:
+                if not self._running:
                     return
-                done, _ = wait(self._going, timeout=TICK_S, return_when=FIRST_COMPLETED)
+                done, _ = wait(self._running, timeout=POLL_S, return_when=FIRST_COMPLETED)
                 for future in done:
-                    self._enter(future)
+                    self._add_results(future)
                 self._show()
         except BaseException:
-            for future in self._going:
+            for future in self._running:
                 future.cancel()
             self._engine.interrupt()
             raise
@@ -336,14 +339,14 @@ class _Drive:
                 self._bar.close()
 
     def _submit(self) -> None:
-        ahead = self._engine.workers * AHEAD
-        while len(self._going) < ahead and self._coordinator.missing:
+        maximum = self._engine.workers * BATCHES_PER_WORKER
+        while len(self._running) < maximum and self._coordinator.missing:
             # At the end, batches become smaller, so that all workers end at about the same time. After a loss, runs are
             # alone in their batches, so that the one that kills its worker is found.
-            share = max(1, self._coordinator.missing // ahead)
+            share = max(1, self._coordinator.missing // maximum)
             count = 1 if self._alone else min(BATCH, share)
             scale = self._real / self._expected if self._expected > 0 else 1.0
-            batch, expected = self._coordinator.take(count, BATCH_S, scale)
+            batch, expected = self._coordinator.next_batch(count, BATCH_S, scale)
             if not batch[1]:
                 return
             arguments = (
@@ -359,40 +362,40 @@ class _Drive:
             try:
                 future = self._engine.submit(work, *arguments)
             except BrokenExecutor as error:
-                self._coordinator.lose([key for key, *_ in batch[1]], False)
+                self._coordinator.add_losses([key for key, *_ in batch[1]], False)
                 self._restart(error)
                 continue
-            self._going[future] = (batch, expected)
+            self._running[future] = (batch, expected)
 
-    def _enter(self, future: Future[Told]) -> None:
-        batch, expected = self._going.pop(future)
+    def _add_results(self, future: Future[Reports]) -> None:
+        batch, expected = self._running.pop(future)
         try:
-            told = future.result()
+            reports = future.result()
         except Exception as error:
             if not self._engine.is_lost(error):
                 raise
-            self._lose(batch)
+            self._add_losses(batch)
             self._restart(error)
             return
-        for key, state, metric, seconds in told:
+        for key, end, metric, seconds in reports:
             self._real += seconds
             self._alone.discard(key)
-            self._coordinator.enter(key, state, metric)
+            self._coordinator.add_result(key, end, metric)
         self._expected += expected
-        if len(told) < len(batch[1]):
-            ended = {key for key, *_ in told}
+        if len(reports) < len(batch[1]):
+            ended = {key for key, *_ in reports}
             for key, *_ in batch[1]:
                 if key not in ended:
-                    self._coordinator.enter(key, "interrupted", None)
+                    self._coordinator.add_result(key, "interrupted", None)
 
-    def _lose(self, batch: Batch) -> None:
+    def _add_losses(self, batch: Batch) -> None:
         keys = [key for key, *_ in batch[1]]
         self._alone.update(keys)
         for key in keys:
             self._losses[key] = self._losses.get(key, 0) + 1
             # Journals tell which run of a batch had started. Without them, a run that is lost again and again counts.
             certain = len(keys) == 1 and (self._store.url is not None or self._losses[key] > self._limit)
-            self._coordinator.lose([key], certain)
+            self._coordinator.add_losses([key], certain)
             # A run that was lost too often has a result now.
             self._store.push([f"runs/{key}.result"])
 

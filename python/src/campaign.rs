@@ -3,14 +3,14 @@
 use crate::arrow::Table;
 use crate::tables;
 use arrow_array::{ArrayRef, StringArray};
+use parking_lot::Mutex;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use rnic_campaign::campaign::{
-    self, CampaignError, Folder, Limits, Listener, METRICS, Manifest, MissingRun, Outcomes, Place, RunResult, RunState,
-    Shard, Until,
+    self, CampaignError, CampaignListener, Folder, Limits, METRICS, Manifest, MissingRun, Outcomes, Place, RunResult,
+    RunState, Shard, Until,
 };
-use rnic_campaign::jobs::cost;
-use rnic_campaign::{CODE, Fingerprint, Threads};
+use rnic_campaign::{CODE, Fingerprint, Threads, cost};
 use rnic_results::dataset::{Columns, write_csv, write_parquet};
 use rnic_results::files::write_atomically;
 use rnic_run::{RunEvent, RunRecord, RunSpec, Scenario, SpecError};
@@ -20,12 +20,12 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Time between two looks at Python's signals while a worker simulates.
-const TICK: Duration = Duration::from_millis(50);
+/// Interval at which a worker checks Python's signals while it simulates.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The exception for an error of a campaign.
 fn raised(error: CampaignError) -> PyErr {
@@ -36,10 +36,6 @@ fn raised(error: CampaignError) -> PyErr {
             None => PyOSError::new_err(format!("{doing}: {error}")),
         },
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The list of a campaign's runs.
@@ -132,7 +128,7 @@ impl Campaign {
     }
 }
 
-/// The missing runs of a campaign. Engines take batches of them and enter the results.
+/// The missing runs of a campaign. Engines take batches of them and add the results.
 #[pyclass(frozen, module = "rnic._rnic")]
 pub(crate) struct Coordinator {
     manifest: Arc<Manifest>,
@@ -162,37 +158,39 @@ fn place<'p>(folder: &'p Folder, manifest: &'p Manifest, engine: &'p str) -> Pla
 
 #[pymethods]
 impl Coordinator {
-    /// The next batch of missing runs. It takes about `seconds` of CPU time, if runs take `scale` times as long as
-    /// estimated. Also the estimate of its CPU time.
-    fn take(&self, py: Python<'_>, count: usize, seconds: f64, scale: f64) -> PyResult<(Batch, f64)> {
+    /// The next batch of missing runs, and the estimate of its CPU time. The batch takes about `seconds` of CPU time,
+    /// if runs take `scale` times as long as estimated.
+    fn next_batch(&self, py: Python<'_>, count: usize, seconds: f64, scale: f64) -> PyResult<(Batch, f64)> {
         let batch = py.detach(|| {
-            let taken = lock(&self.outcomes).take(count, seconds, scale);
-            let expected = taken.iter().map(|run| cost(&run.spec)).sum();
-            pack(&taken).map(|batch| (batch, expected))
+            let runs = self.outcomes.lock().next_batch(count, seconds, scale);
+            let expected = runs.iter().map(|run| cost(&run.spec)).sum();
+            pack(&runs).map(|batch| (batch, expected))
         });
         batch.map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
-    /// Enters what `work` returned for one run. If it was interrupted, the run is missing again.
-    fn enter(&self, py: Python<'_>, key: &str, state: &str, metric: Option<f64>) -> PyResult<()> {
-        let state = match state {
-            "completed" => RunState::Completed,
-            "failed" => RunState::Failed,
-            "lost" => RunState::Lost,
-            _ => return py.detach(|| lock(&self.outcomes).lose(&self.place(), key, false)).map_err(raised),
-        };
-        py.detach(|| lock(&self.outcomes).enter(&self.place(), key, state, metric)).map_err(raised)
+    /// Adds the result that `work` returned for one run. If the run was interrupted, it is missing again.
+    fn add_result(&self, py: Python<'_>, key: &str, end: &str, metric: Option<f64>) -> PyResult<()> {
+        let end = RunEnd::of_word(end)?;
+        py.detach(|| {
+            let mut outcomes = self.outcomes.lock();
+            match end {
+                RunEnd::Ended(state) => outcomes.add_result(&self.place(), key, state, metric),
+                RunEnd::Interrupted => outcomes.add_loss(&self.place(), key, false),
+            }
+        })
+        .map_err(raised)
     }
 
-    /// Notes that the worker of these runs was killed. Without `certain`, the journals tell which of them had started.
-    fn lose(&self, py: Python<'_>, keys: Vec<String>, certain: bool) -> PyResult<()> {
+    /// Adds losses: the worker of these runs was killed. Without `certain`, the journals say which of them had started.
+    fn add_losses(&self, py: Python<'_>, keys: Vec<String>, certain: bool) -> PyResult<()> {
         py.detach(|| {
             let journals = self.folder.lost();
-            let mut outcomes = lock(&self.outcomes);
+            let mut outcomes = self.outcomes.lock();
             keys.iter().try_for_each(|key| {
                 let before = outcomes.lost().get(key).copied().unwrap_or(0);
                 let was_started = certain || journals.get(key).copied().unwrap_or(0) > before;
-                outcomes.lose(&self.place(), key, was_started)
+                outcomes.add_loss(&self.place(), key, was_started)
             })
         })
         .map_err(raised)
@@ -201,20 +199,20 @@ impl Coordinator {
     /// Number of missing runs that have not been taken.
     #[getter]
     fn missing(&self) -> usize {
-        lock(&self.outcomes).missing()
+        self.outcomes.lock().missing()
     }
 
     /// The numbers of runs that are done, failed, found and wanted.
     #[getter]
     fn progress(&self) -> (usize, usize, usize, usize) {
-        let progress = lock(&self.outcomes).progress();
+        let progress = self.outcomes.lock().progress();
         (progress.done, progress.failed, progress.found, progress.wanted)
     }
 
     /// The metric that `work` has to return.
     #[getter]
     fn metric(&self) -> Option<String> {
-        lock(&self.outcomes).metric().map(str::to_string)
+        self.outcomes.lock().metric().map(str::to_string)
     }
 }
 
@@ -253,9 +251,9 @@ fn unpack(documents: &[String], runs: &[(String, usize, u64)], catalogue: &Catal
     runs.iter().map(run).collect()
 }
 
-/// Ends the batches that threads of this process simulate for one call of `Campaign.run`: Python tells only its main
-/// thread of Ctrl-C. It stays set, because the executor does not know a thread that Ctrl-C met at its start, and cannot
-/// wait for it.
+/// Ends the batches that threads of this process simulate for one call of `Campaign.run`: Python raises
+/// KeyboardInterrupt only in its main thread. It stays set, because the executor does not know a thread that Ctrl-C
+/// interrupted at its start, and cannot wait for it.
 #[pyclass(frozen, module = "rnic._rnic")]
 #[derive(Debug, Default)]
 pub(crate) struct Stop(AtomicBool);
@@ -267,40 +265,71 @@ impl Stop {
         Stop::default()
     }
 
-    /// Ends the batches that go on, and every further one.
+    /// Ends the batches that are being simulated, and every further one.
     fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// What a worker tells its coordinator about a run: key, state, metric, CPU seconds.
-type Told = (String, String, Option<f64>, f64);
+/// How a run ended on a worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum RunEnd {
+    /// The run has a result.
+    Ended(RunState),
+    /// The run was interrupted and has no result.
+    Interrupted,
+}
 
-struct Note<'n> {
-    keys: &'n [String],
+impl RunEnd {
+    const INTERRUPTED: &'static str = "interrupted";
+
+    /// The word for Python, which engines can send to other processes and machines.
+    fn word(self) -> &'static str {
+        match self {
+            RunEnd::Ended(state) => state.word(),
+            RunEnd::Interrupted => RunEnd::INTERRUPTED,
+        }
+    }
+
+    fn of_word(word: &str) -> PyResult<RunEnd> {
+        if word == RunEnd::INTERRUPTED {
+            return Ok(RunEnd::Interrupted);
+        }
+        let state = RunState::of_word(word);
+        state.map(RunEnd::Ended).ok_or_else(|| PyValueError::new_err(format!("`{word}` is not the end of a run")))
+    }
+}
+
+/// A run that a worker has ended: key, [`RunEnd`] as a word, value of the metric, CPU seconds.
+type RunReport = (String, &'static str, Option<f64>, f64);
+
+/// Collects the reports of a batch's runs, and ends the batch after an interruption.
+struct BatchListener<'n> {
     metric: Option<&'n str>,
     cancelled: &'n AtomicBool,
     stop: Option<&'n Stop>,
-    told: Mutex<Vec<Told>>,
+    reports: Mutex<Vec<RunReport>>,
 }
 
-impl Listener for Note<'_> {
-    fn event(&self, _run: usize, _event: &RunEvent) -> ControlFlow<()> {
+impl BatchListener<'_> {
+    fn flow(&self) -> ControlFlow<()> {
         let stopped = self.stop.is_some_and(|stop| stop.0.load(Ordering::Relaxed));
         let ends = stopped || self.cancelled.load(Ordering::Relaxed);
         if ends { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
+}
 
-    fn ended(&self, run: usize, result: Option<&RunResult>) -> ControlFlow<()> {
-        let told = match result {
-            Some(result) => {
-                let metric = self.metric.and_then(|metric| result.metric(metric));
-                (self.keys[run].clone(), result.state.word().to_string(), metric, result.provenance.cpu_s)
-            }
-            None => (self.keys[run].clone(), "interrupted".to_string(), None, 0.0),
-        };
-        lock(&self.told).push(told);
-        self.event(run, &RunEvent::Progress(rnic_run::RunProgress::default()))
+impl CampaignListener for BatchListener<'_> {
+    fn event(&self, _key: &str, _event: &RunEvent) -> ControlFlow<()> {
+        self.flow()
+    }
+
+    fn ended(&self, key: &str, result: Option<&RunResult>) -> ControlFlow<()> {
+        let end = result.map_or(RunEnd::Interrupted, |result| RunEnd::Ended(result.state));
+        let metric = self.metric.zip(result).and_then(|(metric, result)| result.metric(metric));
+        let cpu_s = result.map_or(0.0, |result| result.provenance.cpu_s);
+        self.reports.lock().push((key.to_string(), end.word(), metric, cpu_s));
+        self.flow()
     }
 }
 
@@ -312,7 +341,7 @@ impl Listener for Note<'_> {
 pub(crate) fn work(
     py: Python<'_>, store: PathBuf, campaign: &str, engine: &str, records: bool, batch: Batch, metric: Option<&str>,
     code: &str, stop: Option<Py<Stop>>,
-) -> PyResult<Vec<Told>> {
+) -> PyResult<Vec<RunReport>> {
     if code != CODE {
         return Err(PyRuntimeError::new_err(format!(
             "a worker has the version {CODE} of rnic, and the program that sends it runs has {code}: their results \
@@ -322,25 +351,24 @@ pub(crate) fn work(
     let (documents, runs) = batch;
     let catalogue = Catalogue::standard();
     let specs = unpack(&documents, &runs, &catalogue).map_err(PyValueError::new_err)?;
-    let keys: Vec<String> = runs.into_iter().map(|(key, ..)| key).collect();
     let folder = Folder::at(&store);
     let place = Place { folder: &folder, campaign, engine, records, program: "" };
     let cancelled = AtomicBool::new(false);
     let stop = stop.as_ref().map(Py::get);
-    let note = Note { keys: &keys, metric, cancelled: &cancelled, stop, told: Mutex::default() };
+    let listener = BatchListener { metric, cancelled: &cancelled, stop, reports: Mutex::default() };
     let mut interrupted = None;
     let ended = py.detach(|| {
         std::thread::scope(|scope| {
             let (sender, end) = std::sync::mpsc::channel();
-            let (place, note, catalogue, specs) = (&place, &note, &catalogue, &specs);
+            let (place, listener, catalogue, specs) = (&place, &listener, &catalogue, &specs);
             let worker = scope.spawn(move || {
                 let refs: Vec<&RunSpec> = specs.iter().collect();
-                let ended = campaign::execute(place, &refs, &BTreeMap::new(), &Threads::new(catalogue, 1), note);
+                let ended = campaign::execute(place, &refs, &BTreeMap::new(), &Threads::new(catalogue, 1), listener);
                 // The other end exists until this thread has ended.
                 let _ = sender.send(());
                 ended
             });
-            while end.recv_timeout(TICK) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            while end.recv_timeout(SIGNAL_INTERVAL) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
                 if interrupted.is_none()
                     && let Err(error) = Python::attach(|py| py.check_signals())
                 {
@@ -359,7 +387,7 @@ pub(crate) fn work(
     if let Some(error) = interrupted {
         return Err(error);
     }
-    Ok(note.told.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(listener.reports.into_inner())
 }
 
 /// The results of campaigns in a folder.

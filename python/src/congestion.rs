@@ -4,6 +4,7 @@
 //! instance for each flow. Rate, window and timer are copied from the object after each call, because the simulator
 //! reads them more often than they change.
 
+use parking_lot::Mutex;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -11,8 +12,8 @@ use pyo3::types::{PyString, PyTuple};
 use rnic_sim::Catalogue;
 use rnic_transport::congestion::{self, CongestionControl, LossSignal, Marking, Settings};
 use rnic_transport::{BitRate, Bytes, FlowConfig, Time};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Value of `cc` for runs with a congestion control in Python.
 pub(crate) const NAME: &str = "python";
@@ -23,10 +24,6 @@ const MIN_RATE: f64 = 1_000.0;
 /// The class of the simulation that runs at the moment. There is at most one: the trait that the simulator uses gets
 /// its parameters from scenarios, which cannot hold a class.
 static CURRENT: Mutex<Option<Arc<Class>>> = Mutex::new(None);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// All congestion controls that scenarios may name.
 pub(crate) fn catalogue() -> Catalogue {
@@ -83,7 +80,7 @@ impl Class {
             failed: AtomicBool::new(false),
             error: Mutex::new(None),
         });
-        let mut current = lock(&CURRENT);
+        let mut current = CURRENT.lock();
         if current.is_some() {
             let message = "another simulation with a congestion control in Python is running; wait for its end";
             return Err(PyRuntimeError::new_err(message));
@@ -98,12 +95,12 @@ impl Class {
 
     /// The exception that a method has raised.
     pub(crate) fn error(&self) -> Option<PyErr> {
-        lock(&self.error).take()
+        self.error.lock().take()
     }
 
     /// Keeps the first exception, and ends the simulation.
     fn fail(&self, error: PyErr) {
-        lock(&self.error).get_or_insert(error);
+        self.error.lock().get_or_insert(error);
         self.failed.store(true, Ordering::Relaxed);
     }
 }
@@ -113,7 +110,7 @@ pub(crate) struct Current(pub(crate) Arc<Class>);
 
 impl Drop for Current {
     fn drop(&mut self) {
-        *lock(&CURRENT) = None;
+        *CURRENT.lock() = None;
     }
 }
 
@@ -235,7 +232,7 @@ impl CongestionControl for InPython {
     const ABOUT: &'static str = "a class in Python: Scenario.run(congestion=...)";
 
     fn params(_: &Settings, _: &FlowConfig) -> Result<Arc<Class>, String> {
-        lock(&CURRENT).clone().ok_or_else(|| {
+        CURRENT.lock().clone().ok_or_else(|| {
             "there is no class; accepted in Python only, with a class as in `run(congestion=MyControl)`".to_string()
         })
     }

@@ -4,17 +4,18 @@
 use crate::congestion::{self, Class};
 use crate::error;
 use crate::results::Results;
+use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use rnic_campaign::{RunListener, execute_remaining};
 use rnic_run::{RunEvent, RunProgress, RunRecord, Scenario};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Time between two looks at Python's signals. The progress is reported at every second of them.
-const TICK: Duration = Duration::from_millis(50);
+/// Interval at which Python's signals are checked. The progress is reported at every second check.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What is known of a run while it goes on.
 #[derive(Clone, Copy, Default)]
@@ -33,7 +34,7 @@ struct Watch<'c> {
 
 impl Watch<'_> {
     fn runs(&self) -> MutexGuard<'_, Vec<Standing>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.runs.lock()
     }
 
     fn flow(&self) -> ControlFlow<()> {
@@ -98,7 +99,7 @@ pub(crate) fn run(
                 records
             });
             let (mut raised, mut ticks) = (None, 0_u64);
-            while end.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+            while end.recv_timeout(SIGNAL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 ticks += 1;
                 let shows = ticks.is_multiple_of(2);
                 if raised.is_none()

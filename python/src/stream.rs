@@ -2,6 +2,7 @@
 
 use crate::results::Results;
 use crate::{congestion, error};
+use parking_lot::Mutex;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use rnic_run::{RunEvent, RunRecord, Scenario};
@@ -9,16 +10,16 @@ use rnic_sim::resolve::resolve;
 use rnic_sim::{Events, Sharing};
 use rnic_transport::Time;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Number of events that the simulation may be ahead of the program that reads them.
 const AHEAD: usize = 256;
 
-/// Time between two looks at Python's signals while the next event is awaited.
-const TICK: Duration = Duration::from_millis(50);
+/// Interval at which Python's signals are checked while the next event is awaited.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What remains of a run while it is simulated.
 #[derive(Debug)]
@@ -34,10 +35,6 @@ pub(crate) struct Stream {
     scenario: Arc<Scenario>,
     running: Mutex<Option<Running>>,
     record: Mutex<Option<RunRecord>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Stream {
@@ -81,8 +78,8 @@ impl Stream {
     fn next(&self, py: Python<'_>) -> PyResult<Option<String>> {
         loop {
             let received = py.detach(|| {
-                let running = lock(&self.running);
-                running.as_ref().map(|running| running.events.recv_timeout(TICK))
+                let running = self.running.lock();
+                running.as_ref().map(|running| running.events.recv_timeout(SIGNAL_INTERVAL))
             });
             match received {
                 Some(Ok(event)) => {
@@ -91,9 +88,9 @@ impl Stream {
                 }
                 Some(Err(RecvTimeoutError::Timeout)) => py.check_signals()?,
                 Some(Err(RecvTimeoutError::Disconnected)) => {
-                    let thread = lock(&self.running).take().map(|running| running.thread);
+                    let thread = self.running.lock().take().map(|running| running.thread);
                     match thread.map(|thread| py.detach(|| thread.join())) {
-                        Some(Ok(record)) => *lock(&self.record) = Some(record),
+                        Some(Ok(record)) => *self.record.lock() = Some(record),
                         Some(Err(panic)) => std::panic::resume_unwind(panic),
                         None => {}
                     }
@@ -106,12 +103,12 @@ impl Stream {
 
     /// Ends the run.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| *lock(&self.running) = None);
+        py.detach(|| *self.running.lock() = None);
     }
 
     /// The results of the run. `None` before its end.
     fn results(&self, py: Python<'_>) -> Option<Results> {
-        let record = lock(&self.record).clone()?;
+        let record = self.record.lock().clone()?;
         Some(Results::of(py, self.scenario.clone(), vec![record]))
     }
 }

@@ -45,6 +45,22 @@ def test_toml_keeps_the_meaning(small):
             assert rnic.Scenario.from_toml(scenario.to_toml()).runs == scenario.runs, name
 
 
+@pytest.mark.parametrize(
+    ("path", "maximum", "beyond", "accepted"),
+    [
+        ("fabric.rate", "10 Tbps", "10001 Gbps", "more than zero, at most 10 Tbps"),
+        ("fabric.mtu", "9 KB", "9001 B", "64 B to 9 KB"),
+        ("fabric.clock_skew_ppm", 100_000, 100_001, "0 to 100000"),
+        ("traffic.load", 1.0, 1.0001, "more than 0, at most 1"),
+        ("limits.max_time", "2592000 s", "2592001 s", "at most 30 days"),
+    ],
+)
+def test_values_have_the_ranges_of_scenario_files(small, path, maximum, beyond, accepted):
+    assert small.with_({path: maximum}).runs == small.runs
+    with pytest.raises(rnic.ScenarioError, match=f"accepted: {accepted}"):
+        small.with_({path: beyond})
+
+
 def test_values_of_numpy_are_values(small):
     numpy = pytest.importorskip("numpy")
     changed = small.with_({"traffic.load": numpy.float64(0.25), "traffic.flows": numpy.int32(70)})

@@ -1,6 +1,5 @@
-//! The C structures and constants of `rdma/rdma_cma.h`, with the names that the header gives them. The layouts are
-//! those
-//! of rdma-core 44 on 64-bit systems; a test compares them with the header.
+//! The C structures and constants of `rdma/rdma_cma.h`, with the names that the header gives them. The layouts are the
+//! layouts of rdma-core 44 on 64-bit systems; a test compares them with the header.
 #![allow(non_camel_case_types, missing_docs, reason = "the header documents them")]
 
 use crate::verbs::*;
@@ -154,6 +153,7 @@ pub struct rdma_cm_event {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct rdma_addrinfo {
     pub ai_flags: c_int,
     pub ai_family: c_int,

@@ -1,5 +1,6 @@
-//! What the functions that C calls have in common: no panic crosses the border, and errors are numbers.
+//! The beginning and the end of functions that C calls: no panic crosses the border, and errors are numbers.
 
+use crate::pointer::Out;
 use libc::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -46,17 +47,13 @@ fn list<T>(items: impl Iterator<Item = *mut T>) -> *mut *mut T {
     Box::into_raw(list).cast()
 }
 
-/// The result of a function that returns a list of pointers, and writes its length to `count` if that is not null: the
-/// list, which [`free_list`] frees, or null and an error in `errno`.
-///
-/// # Safety
-/// The pointer to the count is null or valid.
-pub unsafe fn counted<T>(items: impl FnOnce() -> Result<Vec<*mut T>, c_int>, count: *mut c_int) -> *mut *mut T {
+/// Runs the body of a function that returns a list of pointers, and writes the length of the list to `count`. Returns
+/// the list, which [`free_list`] frees, or null and an error in `errno`.
+pub fn counted<T>(items: impl FnOnce() -> Result<Vec<*mut T>, c_int>, count: Option<Out<c_int>>) -> *mut *mut T {
     entry(std::ptr::null_mut(), || match items() {
         Ok(items) => {
-            if !count.is_null() {
-                // SAFETY: the caller's promise.
-                unsafe { count.write(items.len() as c_int) };
+            if let Some(count) = count {
+                count.write(items.len() as c_int);
             }
             list(items.into_iter())
         }
@@ -67,7 +64,7 @@ pub unsafe fn counted<T>(items: impl FnOnce() -> Result<Vec<*mut T>, c_int>, cou
     })
 }
 
-/// Frees a list that [`counted`] has made; null is no list.
+/// Frees a list that [`counted`] has made. Null is ignored.
 ///
 /// # Safety
 /// The list is null, or was made by [`counted`], still ends with null, and was not freed.
@@ -90,8 +87,8 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts the events of an object that the program has got and not acknowledged. An object is destroyed only after they
-/// are acknowledged.
+/// Counts the events of an object that the program has received and not acknowledged. An object is destroyed only after
+/// they are acknowledged.
 #[derive(Default)]
 pub struct Unacknowledged {
     count: Mutex<u32>,

@@ -1,12 +1,13 @@
-//! The border to C that `rnic-ibverbs` and `rnic-rdmacm` share: the structures of the headers, what each exported
-//! function begins with, queues with a file descriptor, and threads.
+//! The border to C that `rnic-ibverbs` and `rnic-rdmacm` share: the structures of the headers, typed pointers, the
+//! beginning and the end of exported functions, queues with a file descriptor, and threads.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`verbs`] | the structures and constants of `infiniband/verbs.h` |
-//! | [`cma`] | those of `rdma/rdma_cma.h` |
-//! | [`entry`] | panics, errors, events that are not acknowledged |
-//! | [`live`] | the objects that exist, so that freed pointers are found |
+//! | [`cma`] | the structures and constants of `rdma/rdma_cma.h` |
+//! | [`mod@pointer`] | typed pointers of C programs, and the objects that a library makes |
+//! | [`entry`] | panics, errors, unacknowledged events |
+//! | [`live`] | the objects that exist, so that pointers of freed objects are refused |
 //! | [`mailbox`] | queues with a file descriptor by which programs wait |
 //! | [`thread`] | threads of the libraries, which receive no signals |
 
@@ -14,5 +15,6 @@ pub mod cma;
 pub mod entry;
 pub mod live;
 pub mod mailbox;
+pub mod pointer;
 pub mod thread;
 pub mod verbs;

@@ -1,5 +1,5 @@
-//! The objects of one kind that exist. A pointer from C is looked up here before it is read, so that one which was
-//! freed, or never was an object, is an error and no crash.
+//! The objects of one kind that exist. A pointer from C is looked up here before it is used, so that the pointer of a
+//! freed object, or a pointer that never was an object, is an error and not a crash.
 
 use crate::entry::lock;
 use std::collections::BTreeSet;
@@ -9,23 +9,23 @@ use std::sync::Mutex;
 pub struct Live(Mutex<BTreeSet<usize>>);
 
 impl Live {
-    /// No object.
+    /// Makes an empty set.
     pub const fn new() -> Live {
         Live(Mutex::new(BTreeSet::new()))
     }
 
-    /// An object was made.
+    /// Adds a new object.
     pub fn add<T>(&self, object: *mut T) {
         lock(&self.0).insert(object.addr());
     }
 
-    /// An object is going to be freed; `false` if there is none at this address. Of several threads that free an
-    /// object, one gets `true`.
+    /// Removes an object that is going to be freed. Returns `false` if no object exists at this address: of several
+    /// threads that free an object, one gets `true`.
     pub fn remove<T>(&self, object: *mut T) -> bool {
         lock(&self.0).remove(&object.addr())
     }
 
-    /// Whether there is an object at this address.
+    /// Whether an object exists at this address.
     pub fn has<T>(&self, object: *mut T) -> bool {
         lock(&self.0).contains(&object.addr())
     }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A queue of things that wait for the program, with a file descriptor that is readable as long as it is not empty. The
+/// A queue of items for the program, with a file descriptor that is readable as long as the queue is not empty. The
 /// program may make the descriptor non-blocking.
 pub struct Mailbox<T> {
     fd: EventFd,
@@ -33,13 +33,13 @@ impl<T> Mailbox<T> {
     }
 
     /// Makes the descriptor readable.
-    pub fn ring(&self) {
-        // It fails only if the counter is at its maximum; then the descriptor is readable already.
+    pub fn make_readable(&self) {
+        // The call fails only if the counter is at its maximum; then the descriptor is readable already.
         let _ = self.fd.write(1);
     }
 
     /// Makes the descriptor unreadable; returns whether it was readable.
-    fn silence(&self) -> bool {
+    fn make_unreadable(&self) -> bool {
         let mut fd = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
         poll(&mut fd, PollTimeout::ZERO) == Ok(1) && self.fd.read().is_ok()
     }
@@ -48,67 +48,67 @@ impl<T> Mailbox<T> {
     pub fn push(&self, item: T) {
         let mut queue = lock(&self.queue);
         queue.push_back(item);
-        self.ring();
+        self.make_readable();
     }
 
-    /// Whether there is no item, apart from those that wait elsewhere.
+    /// Whether the queue is empty. Items that `refill` would add do not count.
     pub fn is_empty(&self) -> bool {
         lock(&self.queue).is_empty()
     }
 
-    /// Removes what `unwanted` names. If nothing is left, the descriptor is no longer readable, unless `refill` adds
-    /// items that wait elsewhere, as in [`Mailbox::take`]: the descriptor may have been readable because of these.
+    /// Removes the `unwanted` items. If the queue is empty then, the descriptor becomes unreadable, unless `refill`
+    /// adds items, as in [`Mailbox::take`]: the descriptor may have been readable because of these.
     pub fn remove(&self, unwanted: impl Fn(&T) -> bool, refill: impl Fn(&mut VecDeque<T>)) {
         let mut queue = lock(&self.queue);
         queue.retain(|item| !unwanted(item));
-        if queue.is_empty() && self.silence() {
+        if queue.is_empty() && self.make_unreadable() {
             refill(&mut queue);
             if !queue.is_empty() || self.closed.load(Ordering::Relaxed) {
-                self.ring();
+                self.make_readable();
             }
         }
     }
 
-    /// Nothing more comes: threads that wait for an item get an error.
+    /// Closes the queue: threads that wait for an item get an error.
     pub fn close(&self) {
         let _queue = lock(&self.queue);
         self.closed.store(true, Ordering::Relaxed);
-        self.ring();
+        self.make_readable();
     }
 
-    /// Takes the oldest item. `refill` first adds items to the queue that wait elsewhere, and makes sure that the
-    /// descriptor becomes readable for further ones. If there is none, waits for one, unless the descriptor is
-    /// non-blocking. `taken` sees the item before another thread can call [`Mailbox::remove`]: an item that a thread
-    /// does not remove was seen.
+    /// Takes the oldest item. `refill` first adds items from another source to the queue, and ensures that the
+    /// descriptor becomes readable for further ones. If the queue is empty, waits for an item, unless the descriptor is
+    /// non-blocking. `taken` gets the item before another thread can call [`Mailbox::remove`]: if [`Mailbox::remove`]
+    /// does not find an item, `taken` has got it.
     ///
     /// # Errors
-    /// `EAGAIN` if there is none and the descriptor is non-blocking; `EINTR` after a signal; `EIO` if there is none and
-    /// the queue is closed.
+    /// `EAGAIN` if the queue is empty and the descriptor is non-blocking; `EINTR` after a signal; `EIO` if the queue is
+    /// empty and closed.
     pub fn take(&self, refill: impl Fn(&mut VecDeque<T>), taken: impl Fn(&T)) -> Result<T, c_int> {
         loop {
             {
                 let mut queue = lock(&self.queue);
                 if queue.len() <= 1 {
-                    self.silence();
+                    self.make_unreadable();
                 }
                 refill(&mut queue);
                 if let Some(item) = queue.pop_front() {
                     if !queue.is_empty() || self.closed.load(Ordering::Relaxed) {
-                        self.ring();
+                        self.make_readable();
                     }
                     taken(&item);
                     return Ok(item);
                 }
                 if self.closed.load(Ordering::Relaxed) {
                     // For the next thread that waits.
-                    self.ring();
+                    self.make_readable();
                     return Err(libc::EIO);
                 }
             }
             let mut count = [0; 8];
             nix::unistd::read(&self.fd, &mut count).map_err(|error| error as c_int)?;
-            // Another thread may take the item; if not, the descriptor must not be silent while it is there.
-            self.ring();
+            // Another thread may take the item. If not, the descriptor must stay readable.
+            self.make_readable();
         }
     }
 }
@@ -124,7 +124,7 @@ mod tests {
     /// A thread takes an item, and counts it for the owner, while the owner removes its items: afterwards the item is
     /// removed or counted.
     #[test]
-    fn what_is_not_removed_was_counted() {
+    fn an_item_is_removed_or_counted() {
         let mailbox = Mailbox::new().unwrap();
         let counted = AtomicBool::new(false);
         let (taking, is_taken) = mpsc::channel();
@@ -144,14 +144,15 @@ mod tests {
         });
     }
 
-    /// The descriptor rings for an item that waits elsewhere. The removal of another item does not end that.
+    /// The descriptor is readable because of an item of another source. The removal of another item does not change
+    /// that.
     #[test]
-    fn removal_leaves_what_waits_elsewhere() {
+    fn removal_keeps_the_items_of_another_source() {
         let mailbox = Mailbox::new().unwrap();
         let is_readable =
             || poll(&mut [PollFd::new(mailbox.fd.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(1);
         mailbox.push(1);
-        mailbox.ring();
+        mailbox.make_readable();
         mailbox.remove(|item| *item == 1, |queue| queue.push_back(2));
         assert!(is_readable());
         assert_eq!(mailbox.take(|_| (), |_| ()), Ok(2));

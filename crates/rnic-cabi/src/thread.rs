@@ -4,7 +4,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use std::io;
 use std::thread::JoinHandle;
 
-/// Signals that a thread causes itself, by an instruction. Their handlers are the program's, as in its own threads; the
+/// Signals that an instruction of a thread causes. The program's handlers handle them, as in its own threads; the
 /// system ends a process that has blocked such a signal.
 const OWN: [Signal; 5] = [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGFPE, Signal::SIGILL, Signal::SIGTRAP];
 

@@ -26,10 +26,10 @@ pub use qp::*;
 pub use queue::*;
 pub use work::*;
 
-/// A pointer to a function that rnic does not provide; always null, which tells programs so.
+/// A pointer to a function that rnic does not provide: always null, by which programs see it.
 pub type Absent = usize;
 
-/// The value of `ibv_context::abi_compat` that tells the header that the context is part of a [`verbs_context`].
+/// The value of `ibv_context::abi_compat` by which the header sees that the context is part of a [`verbs_context`].
 pub const VERBS_ABI_IS_EXTENDED: usize = usize::MAX;
 
 // The sizes and offsets that C compilers for x86-64 and aarch64 compute from the headers of rdma-core.

@@ -23,13 +23,13 @@ mod status;
 mod until;
 
 pub use error::CampaignError;
-pub use execute::{Listener, Place, execute};
+pub use execute::{CampaignListener, Place, Progress, execute};
 pub use folder::{Folder, Removed, used};
 pub use journal::{Current, Worker};
 pub use manifest::{Manifest, is_name};
 pub use replication::{Replica, Replication, Shard, Verdict};
 pub use result::{Provenance, RunResult, RunState};
 pub use rows::{Row, estimates, rows};
-pub use run_campaign::{Limits, MissingRun, Outcomes, Progress, Watcher, run_campaign};
+pub use run_campaign::{Limits, MissingRun, Outcomes, run_campaign};
 pub use status::{Failure, Standing, status};
 pub use until::{METRICS, Until};

@@ -1,5 +1,6 @@
 //! Executors, which simulate a list of runs and report each result to a [`Sink`], the receiver of results.
 
+use parking_lot::Mutex;
 use rnic_run::{RunEvent, RunRecord, RunSpec, Scenario};
 use rnic_sim::resolve::{Resolved, SetupError, resolve, resolve_all};
 use rnic_sim::run::run;
@@ -8,7 +9,6 @@ use std::any::Any;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Result of a run: its record (everything that the simulation measured), or the reason why the run cannot be set up.
 pub type Outcome = Result<RunRecord, SetupError>;
@@ -32,7 +32,7 @@ pub trait Sink: Sync {
     fn done(&self, run: usize, outcome: Outcome) -> ControlFlow<()>;
 
     /// Called instead of [`Sink::done`] when the code of a run has panicked. Unless a sink implements it, the panic
-    /// goes on. If it returns `Break`, the executor starts no further runs.
+    /// continues. If it returns `Break`, the executor starts no further runs.
     fn panicked(&self, _run: usize, message: &str) -> ControlFlow<()> {
         std::panic::resume_unwind(Box::new(message.to_string()))
     }
@@ -117,15 +117,16 @@ impl Threads {
     }
 
     fn resolved(&self, index: usize, spec: &RunSpec) -> Result<Resolved, SetupError> {
-        let prepared =
-            self.prepared.get(index).and_then(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let prepared = self.prepared.get(index).and_then(|slot| slot.lock().take());
         prepared.map_or_else(|| resolve(&self.catalogue, spec), Ok)
     }
 }
 
 impl Executor for Threads {
     fn execute(&self, runs: &[&RunSpec], sink: &dyn Sink) {
-        let (next, unfinished, stopped) = (AtomicUsize::new(0), AtomicUsize::new(runs.len()), AtomicBool::new(false));
+        let next = AtomicUsize::new(0);
+        let unfinished = AtomicUsize::new(runs.len());
+        let stopped = AtomicBool::new(false);
         let worker = || {
             while !stopped.load(Ordering::Relaxed) {
                 let index = next.fetch_add(1, Ordering::Relaxed);
@@ -179,18 +180,8 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-/// A [`Sink`] and [`RunListener`] that ignores all events and results of runs.
-#[derive(Clone, Copy, Debug)]
-pub struct Ignore;
-
-impl Sink for Ignore {
-    fn done(&self, _run: usize, _outcome: Outcome) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-}
-
 /// A sink that collects the records of runs and forwards their events and records to a listener.
-struct Collect<'s> {
+struct RecordSink<'s> {
     /// For each executed run, its index in the scenario.
     indices: Vec<usize>,
     records: Vec<Mutex<Option<RunRecord>>>,
@@ -212,9 +203,13 @@ pub trait RunListener: Sync {
     }
 }
 
+/// A listener that ignores all events and results of runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Ignore;
+
 impl RunListener for Ignore {}
 
-impl Sink for Collect<'_> {
+impl Sink for RecordSink<'_> {
     fn event(&self, run: usize, event: RunEvent) -> ControlFlow<()> {
         self.listener.event(self.indices[run], &event)
     }
@@ -224,11 +219,11 @@ impl Sink for Collect<'_> {
         match outcome {
             Ok(record) => {
                 let flow = self.listener.finished(index, &record);
-                *self.records[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
+                *self.records[index].lock() = Some(record);
                 flow
             }
             Err(error) => {
-                self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((index, error));
+                self.failure.lock().get_or_insert((index, error));
                 ControlFlow::Break(())
             }
         }
@@ -251,12 +246,12 @@ pub fn execute_remaining(
     let runs: Vec<&RunSpec> = indices.iter().map(|index| &scenario.runs[*index]).collect();
     let executor = Threads::checked(catalogue, threads, &runs)?;
     let records = found.into_iter().map(Mutex::new).collect();
-    let sink = Collect { indices, records, failure: Mutex::new(None), listener };
+    let sink = RecordSink { indices, records, failure: Mutex::new(None), listener };
     executor.execute(&runs, &sink);
-    if let Some((index, error)) = sink.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    if let Some((index, error)) = sink.failure.into_inner() {
         return Err((scenario.runs[index].name.clone(), error));
     }
-    let records = sink.records.into_iter().map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner));
+    let records = sink.records.into_iter().map(|slot| slot.into_inner());
     Ok(records.collect())
 }
 

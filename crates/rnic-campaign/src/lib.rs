@@ -7,24 +7,21 @@
 //!   threads of this process; other executors may use other processes or machines.
 //! - A [`campaign`] is a list of runs, which workers on any number of machines share.
 //!
-//! `rnic run --resume` ([`RunCache`]) and the studies, which reproduce the experiments of papers ([`jobs`]), use these
-//! types.
+//! `rnic run --resume` ([`RunCache`]) and the crate `rnic-studies`, which reproduces the experiments of papers, use
+//! these types.
 
 pub mod campaign;
+mod cost;
 mod executor;
 mod fingerprint;
-pub mod fluid;
 mod hash;
-pub mod jobs;
-pub mod measurement;
-pub mod operations;
 pub mod ranks;
 mod run_cache;
 pub mod statistics;
 mod store;
 
+pub use cost::cost;
 pub use executor::{Executor, Ignore, Outcome, RunListener, Sink, Threads, execute_remaining, run_scenario};
 pub use fingerprint::{CODE, Fingerprint};
-pub use measurement::Measurement;
 pub use run_cache::{CachedRuns, RunCache};
-pub use store::{Header, Store, Stored, read_record, write_record};
+pub use store::{Header, Store, Stored, read_record, read_value, write_record, write_value};

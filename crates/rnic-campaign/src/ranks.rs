@@ -82,7 +82,8 @@ mod tests {
         let usual = scenario(TEXT);
         let last = last.map(|text| scenario(&text));
         std::thread::scope(|scope| {
-            let (usual, last) = (&usual, &last);
+            let usual = &usual;
+            let last = &last;
             let rank = |(rank, ranks)| {
                 scope.spawn(move || {
                     let group = RankGroup::new(ranks);

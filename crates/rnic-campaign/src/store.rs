@@ -3,16 +3,16 @@
 
 pub(crate) mod file;
 
-pub use file::{read_record, write_record};
+pub use file::{read_record, read_value, write_record, write_value};
 
 use crate::fingerprint::Fingerprint;
+use parking_lot::Mutex;
 use rnic_results::files::write_and_rename;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 /// The header of a result file: the run to which the result belongs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -107,7 +107,7 @@ impl<V: Stored> Store<V> {
     /// # Errors
     /// The file cannot be written, or a part of the result cannot be read.
     pub fn put(&self, header: &Header, value: &V) -> io::Result<()> {
-        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.writing.lock();
         fs::create_dir_all(&self.folder)?;
         let path = self.path(&header.fingerprint);
         // No fsync: a file that a power failure damages is detected, and its run is simulated again.

@@ -1,8 +1,8 @@
 //! Campaigns: manifests, shards, journals, failures, and the folder of results.
 
 use rnic_campaign::campaign::{
-    CampaignError, Folder, Limits, METRICS, Manifest, Place, Progress, RunState, Shard, Until, Watcher, execute, rows,
-    run_campaign, status, used,
+    CampaignError, CampaignListener, Folder, Limits, METRICS, Manifest, Place, Progress, RunState, Shard, Until,
+    execute, rows, run_campaign, status, used,
 };
 use rnic_campaign::{Fingerprint, Ignore, Threads};
 use rnic_run::{RunEvent, RunSpec};
@@ -54,12 +54,8 @@ fn place<'p>(folder: &'p Folder, manifest: &'p Manifest) -> Place<'p> {
 
 fn simulate(manifest: &Arc<Manifest>, folder: &Folder, limits: Limits) -> Progress {
     let executor = Threads::new(&Catalogue::standard(), 2);
-    run_campaign(manifest, &place(folder, manifest), limits, &executor, &Silent).unwrap()
+    run_campaign(manifest, &place(folder, manifest), limits, &executor, &Ignore).unwrap()
 }
-
-struct Silent;
-
-impl Watcher for Silent {}
 
 fn until() -> Until {
     Until { max_seeds: 12, .."slowdown.mean ± 3 %".parse().unwrap() }
@@ -183,7 +179,7 @@ fn a_panic_is_the_failure_of_its_run_alone() {
 /// Ends the campaign during its second run.
 struct Stop(AtomicUsize);
 
-impl Watcher for Stop {
+impl CampaignListener for Stop {
     fn event(&self, _key: &str, event: &RunEvent) -> ControlFlow<()> {
         let before = self.0.fetch_add(usize::from(matches!(event, RunEvent::Started { .. })), Ordering::Relaxed);
         if before >= 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -213,7 +209,7 @@ fn a_folder_that_cannot_be_written_is_an_error() {
     std::fs::write(&path, "").unwrap();
     let (folder, manifest) = (Folder::at(&path), manifest("full", 1, 1, None));
     let executor = Threads::new(&Catalogue::standard(), 1);
-    let error = run_campaign(&manifest, &place(&folder, &manifest), Limits::default(), &executor, &Silent).unwrap_err();
+    let error = run_campaign(&manifest, &place(&folder, &manifest), Limits::default(), &executor, &Ignore).unwrap_err();
     assert!(error.to_string().starts_with("cannot store a result in `"), "{error}");
     assert!(matches!(folder.register(&manifest, false), Err(CampaignError::Io { .. })));
 }

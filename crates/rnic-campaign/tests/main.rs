@@ -2,4 +2,3 @@
 
 mod campaign;
 mod code;
-mod fluid;

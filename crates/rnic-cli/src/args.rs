@@ -1,5 +1,6 @@
 //! The arguments of the command. Parsing, help texts and errors follow from these definitions.
 
+#[cfg(feature = "p4")]
 mod p4;
 
 use crate::counters::CountersArgs;
@@ -11,8 +12,11 @@ use crate::ping::PingArgs;
 use crate::pingpong::PingpongArgs;
 use crate::verbs::VerbsArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+#[cfg(not(feature = "p4"))]
+use rnic_simulator::absent::Ignored as P4Args;
 use std::path::PathBuf;
 
+#[cfg(feature = "p4")]
 pub(crate) use p4::{P4Args, P4BuildArgs, P4CheckArgs, P4Command};
 
 /// An RDMA NIC in software: simulation of RDMA transports, and a RoCEv2 endpoint.

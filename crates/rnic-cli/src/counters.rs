@@ -1,17 +1,15 @@
 //! The command `rnic counters`, which exports counters as Prometheus metrics.
 
-use crate::service;
+use crate::service::{self, MetricsPage};
 use clap::Args;
 use rnic_metrics::exposition::Metrics;
 use rnic_simulator::error::CliError;
 use rnic_simulator::interrupt::Interruption;
 use rnic_simulator::output;
 use rnic_watch::counters::{Host, Reading, Recorder, Sonic, pause_metrics, suspects};
-use rnic_watch::serve::{Limits, Page, Server};
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 #[derive(Args, Debug)]
@@ -98,16 +96,7 @@ pub(crate) fn counters(arguments: &CountersArgs) -> Result<(), CliError> {
     if arguments.once {
         return once(arguments, &mut source, &mut recorder, &interruption, &clock);
     }
-    let listener = TcpListener::bind(arguments.listen)
-        .map_err(|error| CliError::Io { doing: format!("cannot listen at {}", arguments.listen), error })?;
-    let latest = Arc::new(Mutex::new(String::new()));
-    let served = latest.clone();
-    let page = move |path: &str| {
-        (path == "/metrics").then(|| Page::metrics(served.lock().unwrap_or_else(PoisonError::into_inner).clone()))
-    };
-    let server = Server::start(listener, Limits::default(), page)
-        .map_err(|error| CliError::Io { doing: "cannot serve metrics".to_string(), error })?;
-    let _ = writeln!(io::stderr(), "metrics at http://{}/metrics", server.address());
+    let page = MetricsPage::serve(arguments.listen)?;
     let mut failure = None;
     while interruption.exit_code().is_none() {
         let mut metrics = Metrics::new();
@@ -121,7 +110,7 @@ pub(crate) fn counters(arguments: &CountersArgs) -> Result<(), CliError> {
         // A source that is away has no values, so that no old value is taken for a new one.
         let reading = reading.unwrap_or_else(|_| Reading { sources: vec![("redis", false)], ..Reading::default() });
         recorder.record(&reading, clock.nanoseconds(), &mut metrics);
-        *latest.lock().unwrap_or_else(PoisonError::into_inner) = metrics.prometheus();
+        page.set(&metrics);
         service::wait(arguments.every, &interruption);
     }
     Ok(())

@@ -14,6 +14,7 @@ mod mesh;
 mod model;
 #[cfg(any(test, not(all(feature = "endpoint", target_os = "linux"))))]
 mod no_endpoint;
+#[cfg(feature = "p4")]
 mod p4;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod peer;
@@ -62,7 +63,10 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::Model(arguments) => model::model(&arguments),
         Command::Lint(arguments) => lint::lint(&arguments),
         Command::Counters(arguments) => counters::counters(&arguments),
+        #[cfg(feature = "p4")]
         Command::P4(arguments) => p4::p4(&arguments),
+        #[cfg(not(feature = "p4"))]
+        Command::P4(_) => Err(rnic_simulator::absent::without_feature("p4", "p4")),
         Command::Completions(arguments) => documents::completions(&arguments),
         Command::Man(arguments) => documents::man(&arguments),
     }

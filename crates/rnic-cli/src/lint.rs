@@ -1,6 +1,6 @@
 //! The command `rnic lint`, which checks the running configuration of a fleet.
 
-use crate::service;
+use crate::service::{self, MetricsPage};
 use clap::Args;
 use rnic_metrics::exposition::Kind;
 use rnic_simulator::error::CliError;
@@ -9,13 +9,11 @@ use rnic_simulator::interrupt::Interruption;
 use rnic_simulator::output;
 use rnic_watch::input::{InputError, read_file};
 use rnic_watch::lint::{Desired, Finding, Fleet, Report, Severity, State, check, scenario};
-use rnic_watch::serve::{Limits, Page, Server};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Unknown keys that the table lists.
@@ -193,27 +191,11 @@ fn describe(finding: &Finding) -> String {
     text
 }
 
-/// What `--watch` serves, and what it remembers between two checks.
-#[derive(Default)]
-struct Latest {
-    metrics: String,
-}
-
 fn watch(arguments: &LintArgs) -> Result<(), CliError> {
     let mut desired = read_desired(arguments).map_err(refused)?;
     let mut state = Some(read_state(arguments)?.unwrap_or_default());
     let interruption = Interruption::listen()?;
-    let listener = TcpListener::bind(arguments.listen)
-        .map_err(|error| CliError::Io { doing: format!("cannot listen at {}", arguments.listen), error })?;
-    let latest = Arc::new(Mutex::new(Latest::default()));
-    let served = latest.clone();
-    let page = move |path: &str| {
-        let latest = served.lock().unwrap_or_else(PoisonError::into_inner);
-        (path == "/metrics").then(|| Page::metrics(latest.metrics.clone()))
-    };
-    let server = Server::start(listener, Limits::default(), page)
-        .map_err(|error| CliError::Io { doing: "cannot serve metrics".to_string(), error })?;
-    let _ = writeln!(io::stderr(), "metrics at http://{}/metrics", server.address());
+    let page = MetricsPage::serve(arguments.listen)?;
     let mut before = BTreeSet::new();
     while interruption.exit_code().is_none() {
         let begin = service::unix_seconds();
@@ -230,7 +212,7 @@ fn watch(arguments: &LintArgs) -> Result<(), CliError> {
         let mut metrics = report.metrics();
         let time = "Time of the last check, in seconds since 1970.";
         metrics.add("rnic_lint_last_check_timestamp_seconds", Kind::Gauge, time, &[], begin);
-        latest.lock().unwrap_or_else(PoisonError::into_inner).metrics = metrics.prometheus();
+        page.set(&metrics);
         let now: BTreeSet<String> = lines(&report).collect();
         output::print(|out| {
             for line in now.difference(&before) {

@@ -3,7 +3,7 @@
 mod show;
 
 use crate::service;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use rnic_endpoint::port::ROCE_PORT;
 use rnic_mesh::agent::Limits;
 use rnic_mesh::controller::{self, ControllerError};
@@ -72,12 +72,12 @@ struct AgentArgs {
     max_rate: u32,
 
     /// Whether a real NIC carries the probes: the RDMA device of libibverbs with this address
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = NicArg::Auto)]
-    nic: NicArg,
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = NicChoice::Auto)]
+    nic: NicChoice,
 
     /// Which time stamps of a real NIC are the times of probes
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t = TimesArg::Hardware)]
-    nic_times: TimesArg,
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = NicTimes::Hardware)]
+    nic_times: NicTimes,
 
     /// Do not trace the paths of probes
     #[arg(long)]
@@ -85,28 +85,6 @@ struct AgentArgs {
 
     #[command(flatten)]
     files: FileArgs,
-}
-
-/// When a real NIC carries the probes.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum NicArg {
-    /// If libibverbs.so.1 and such a device are there; otherwise rnic's endpoint in software
-    Auto,
-    /// Never: rnic's endpoint
-    Never,
-    /// Always: an error without such a device
-    Require,
-}
-
-/// Which time stamps of a real NIC are used.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum TimesArg {
-    /// Those of its hardware, if it makes some
-    Hardware,
-    /// Those of its driver, also if the device is software
-    Any,
-    /// None: the times at which the agent sees completions
-    Software,
 }
 
 #[derive(Args, Debug)]
@@ -222,7 +200,7 @@ fn agent(arguments: &AgentArgs) -> Result<(), CliError> {
             found.ok_or_else(unknown)?.ip()
         }
     };
-    if arguments.nic == NicArg::Never && arguments.nic_times != TimesArg::Hardware {
+    if arguments.nic == NicChoice::Never && arguments.nic_times != NicTimes::Hardware {
         return Err(CliError::Input("--nic-times has no effect with --nic never".to_string()));
     }
     let options = host::Options {
@@ -232,32 +210,24 @@ fn agent(arguments: &AgentArgs) -> Result<(), CliError> {
         files: arguments.files.files(),
         limits: Limits { rate: arguments.max_rate.into(), ..Limits::default() },
         trace: !arguments.no_traces,
-        nic_times: match arguments.nic_times {
-            TimesArg::Hardware => NicTimes::Hardware,
-            TimesArg::Any => NicTimes::Any,
-            TimesArg::Software => NicTimes::Software,
-        },
-        nic: match arguments.nic {
-            NicArg::Auto => NicChoice::Auto,
-            NicArg::Never => NicChoice::Never,
-            NicArg::Require => NicChoice::Require,
-        },
+        nic_times: arguments.nic_times,
+        nic: arguments.nic,
     };
     let event = |event: host::Event| match event {
         host::Event::Open(address) => say(&format!("probes at {address}")),
         host::Event::Nic(name, stamps) => {
             let times = match (stamps, arguments.nic_times) {
                 (false, _) => "of the software that sees its completions",
-                (true, TimesArg::Any) => "of its driver",
+                (true, NicTimes::Any) => "of its driver",
                 (true, _) => "of its hardware",
             };
             say(&format!("the NIC {name} carries the probes, with time stamps {times}"));
         }
         host::Event::NoNic(why) => say(&format!("the endpoint in software carries the probes: {why}")),
         host::Event::List(targets, probers) => say(&format!("pinglist: {targets} targets, {probers} probers")),
-        host::Event::Away(why) => say(&format!("error: {why}")),
+        host::Event::Unreachable(why) => say(&format!("error: {why}")),
         host::Event::Stopped => say("the controller has not answered three times; probing stops until it does"),
-        host::Event::Back => say("the controller answers again"),
+        host::Event::Reachable => say("the controller answers again"),
         host::Event::NoTraces(why) => say(&format!("paths are not traced: {why}")),
     };
     host::run(&options, interruption.flag(), event).map_err(|error| match error {

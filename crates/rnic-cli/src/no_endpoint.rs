@@ -1,26 +1,14 @@
 //! The commands of the endpoint, in a build without the endpoint: each of them says why it is missing.
 
-use clap::Args;
+use rnic_simulator::absent::{self, Ignored};
 use rnic_simulator::error::CliError;
-use std::ffi::OsString;
-
-/// The arguments of a command that this build does not have. It accepts everything, so that its answer is always the
-/// sentence of [`absent`].
-#[derive(Args, Debug)]
-#[command(disable_help_flag = true)]
-pub(crate) struct Ignored {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-    _arguments: Vec<OsString>,
-}
 
 /// The error of a command that this build does not have.
 fn absent(command: &str) -> CliError {
-    let remedy = if cfg!(target_os = "linux") {
-        "this rnic was built without the feature `endpoint`: build it with `cargo build --release`"
-    } else {
-        "rnic's endpoint runs on Linux only; the other commands are here"
-    };
-    CliError::Input(format!("`rnic {command}` is not in this build: {remedy}"))
+    match cfg!(target_os = "linux") {
+        true => absent::without_feature(command, "endpoint"),
+        false => absent::absent(command, "rnic's endpoint runs on Linux only; the other commands are here"),
+    }
 }
 
 /// Stands in for the module of `rnic perf`.

@@ -7,7 +7,7 @@ use rnic_nano::diagnostic::Diagnostic;
 use rnic_nano::hir::{self, MatchKind, Pipeline};
 use rnic_nano::source::Span;
 use rnic_nano::{CompileError, Program, Rejected, compile_file, rtl};
-use rnic_run::{P4Program, P4Source};
+use rnic_run::{P4Error, P4Program, P4Source};
 use rnic_simulator::error::{CliError, no_hardware};
 use rnic_simulator::format::Format;
 use rnic_simulator::output;
@@ -40,13 +40,7 @@ fn build(arguments: &P4BuildArgs) -> Result<(), CliError> {
             .and_then(|()| files.into_iter().try_for_each(write))
             .map_err(|error| CliError::Io { doing: format!("cannot write into `{}`", folder.display()), error })?;
     }
-    let verified = if arguments.verify {
-        let (packets, seed) = (arguments.packets.unwrap_or(100_000), arguments.seed.unwrap_or(1));
-        let design = rnic_hw::p4::bench(&rtl, None);
-        Some(rnic_hw::p4::verify(&program, &rtl, &design, packets, seed, arguments.vcd.as_deref())?)
-    } else {
-        None
-    };
+    let verified = arguments.verify.then(|| verify(&program, &rtl, arguments)).transpose()?;
     output::print(|out| {
         for pipeline in [&rtl.ingress, &rtl.egress] {
             let (name, stages, distance) = (pipeline.name, pipeline.stages, pipeline.distance);
@@ -56,15 +50,28 @@ fn build(arguments: &P4BuildArgs) -> Result<(), CliError> {
                 "{name}: {stages} stages, a packet every {distance} cycles, {calls} calls of the NIC's blocks"
             )?;
         }
-        let Some(verified) = &verified else { return Ok(()) };
-        let (ingress, egress) = verified.packets;
-        let (accepted, calls, cycles) = (verified.accepted, verified.calls, verified.cycles);
-        writeln!(
-            out,
-            "no difference in {ingress} arriving packets ({accepted} accepted by the parser, {calls} calls) and {egress} \
-             departing packets, in {cycles} cycles"
-        )
+        verified.iter().try_for_each(|sentence| writeln!(out, "{sentence}"))
     })
+}
+
+/// Compares the Verilog of a program with the virtual machine, and returns a sentence about the packets compared.
+#[cfg(feature = "hardware")]
+fn verify(program: &Program, rtl: &rtl::Rtl, arguments: &P4BuildArgs) -> Result<String, CliError> {
+    let (packets, seed) = (arguments.packets.unwrap_or(100_000), arguments.seed.unwrap_or(1));
+    let design = rnic_hw::p4::bench(rtl, None);
+    let verified = rnic_hw::p4::verify(program, rtl, &design, packets, seed, arguments.vcd.as_deref())?;
+    let (ingress, egress) = verified.packets;
+    let (accepted, calls, cycles) = (verified.accepted, verified.calls, verified.cycles);
+    Ok(format!(
+        "no difference in {ingress} arriving packets ({accepted} accepted by the parser, {calls} calls) and {egress} \
+         departing packets, in {cycles} cycles"
+    ))
+}
+
+/// The error that this build cannot compare hardware.
+#[cfg(not(feature = "hardware"))]
+fn verify(_: &Program, _: &rtl::Rtl, _: &P4BuildArgs) -> Result<String, CliError> {
+    Err(rnic_simulator::absent::without_feature("p4 build --verify", "hardware"))
 }
 
 /// Compiles a P4 program and prints a summary of the program, or its errors.
@@ -83,7 +90,8 @@ fn check(arguments: &P4CheckArgs) -> Result<(), CliError> {
         Err(CompileError::Rejected(rejected)) => return Err(CliError::Program(Box::new(rejected))),
         Err(unreadable) => return Err(CliError::Input(unreadable.to_string())),
     };
-    if let Err((annotation, accepted)) = P4Program::of(P4Source::default(), program.clone()) {
+    let program_of_run = P4Program::of(P4Source::default(), &program.hir().annotations);
+    if let Err(P4Error::Annotation { annotation, accepted, .. }) = program_of_run {
         return Err(CliError::Input(format!("{file}: the annotation {annotation} of `main`; accepted: {accepted}")));
     }
     let cost = arguments.cost.then(|| analyse(&program, &Hardware::default()));

@@ -5,15 +5,15 @@ use rnic_simulator::error::CliError;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// Connects to a server at TCP port `port` of `host`, and waits up to `patience` for each address of the host.
+/// Connects to a server at TCP port `port` of `host`, and waits up to `timeout` for each address of the host.
 /// `programs` names the programs that can be the server, for the error message.
-pub(crate) fn dial(host: &str, port: u16, patience: Duration, programs: &str) -> Result<TcpStream, CliError> {
+pub(crate) fn dial(host: &str, port: u16, timeout: Duration, programs: &str) -> Result<TcpStream, CliError> {
     let addresses = (host, port)
         .to_socket_addrs()
         .map_err(|error| CliError::Input(format!("there is no host \"{host}\": {error}")))?;
     let mut last = None;
     for address in addresses {
-        match TcpStream::connect_timeout(&address, patience) {
+        match TcpStream::connect_timeout(&address, timeout) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = Some((address, error)),
         }

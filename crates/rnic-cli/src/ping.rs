@@ -2,13 +2,11 @@
 
 use crate::perf::{endpoint, listen, parse_time};
 use crate::trust::TrustArgs;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use rnic_endpoint::exchange::ExchangeError;
 use rnic_endpoint::port::ROCE_PORT;
-use rnic_perf::ping::summary::write_outcome;
-use rnic_perf::ping::{
-    self, Carrier, PING_PORT, PingError, PingEvent, PingOptions, RespondEvent, RespondOptions, Summary,
-};
+use rnic_probe::summary::write_outcome;
+use rnic_probe::{Carrier, PING_PORT, PingError, PingEvent, PingOptions, RespondEvent, RespondOptions, Summary};
 use rnic_simulator::error::CliError;
 use rnic_simulator::format::Format;
 use rnic_simulator::interrupt::Interruption;
@@ -62,8 +60,8 @@ pub(crate) struct PingArgs {
     paths: u16,
 
     /// Transport service that carries the probes
-    #[arg(long, value_enum, default_value_t = Transport::Ud)]
-    transport: Transport,
+    #[arg(long, value_enum, default_value_t = Carrier::Ud)]
+    transport: Carrier,
 
     /// Differentiated services code point of the probes, 0 to 63
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=63))]
@@ -93,17 +91,6 @@ pub(crate) struct PingArgs {
     format: Format,
 }
 
-/// What carries the probes.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum Transport {
-    /// Unreliable datagrams, which the responder's software answers
-    Ud,
-    /// Sends on a reliable connection: the time until the ACK
-    RcSend,
-    /// RDMA Writes on a reliable connection: the time until the ACK
-    RcWrite,
-}
-
 /// Probes the given host, or answers probes.
 pub(crate) fn ping(arguments: &PingArgs) -> Result<(), CliError> {
     let interruption = Interruption::listen()?;
@@ -122,11 +109,7 @@ fn probe(host: &str, arguments: &PingArgs, interruption: &Interruption) -> Resul
         paths: arguments.paths,
         dscp: arguments.dscp,
         roce_port: arguments.roce_port,
-        carrier: match arguments.transport {
-            Transport::Ud => Carrier::Ud,
-            Transport::RcSend => Carrier::RcSend,
-            Transport::RcWrite => Carrier::RcWrite,
-        },
+        carrier: arguments.transport,
         credentials: arguments.trust.credentials()?,
     };
     let table = arguments.format == Format::Table;
@@ -150,7 +133,8 @@ fn probe(host: &str, arguments: &PingArgs, interruption: &Interruption) -> Resul
             interruption.flag().store(true, std::sync::atomic::Ordering::Relaxed);
         }
     };
-    let summary = ping::ping(&endpoint(host, arguments.port), &options, interruption.flag(), event).map_err(failure)?;
+    let summary =
+        rnic_probe::ping(&endpoint(host, arguments.port), &options, interruption.flag(), event).map_err(failure)?;
     printed?;
     let summary = Summary { host: host.to_string(), ..summary };
     match arguments.format {
@@ -202,14 +186,14 @@ fn respond(arguments: &PingArgs, interruption: &Interruption) -> Result<(), CliE
             RespondEvent::Failed(peer, why) => writeln!(io::stderr(), "{peer}: {why}"),
         };
     };
-    let counters = ping::respond(&listener, options, interruption.flag(), event)
+    let counters = rnic_probe::respond(&listener, options, interruption.flag(), event)
         .map_err(|error| CliError::Io { doing: "cannot accept connections".to_string(), error })?;
     let _ = writeln!(
         io::stderr(),
         "{} probes answered, {} beyond the rate, {} datagrams of strangers",
         counters.answered,
         counters.limited,
-        counters.strange
+        counters.unexpected
     );
     Ok(())
 }

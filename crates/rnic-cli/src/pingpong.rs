@@ -92,13 +92,13 @@ pub(crate) fn pingpong(arguments: &PingpongArgs) -> Result<(), CliError> {
         mtu: arguments.mtu,
         receives: arguments.rx_depth,
         check: arguments.check,
-        patience: Time::from_ms(u64::from(arguments.timeout) * 1_000),
+        timeout: Time::from_ms(u64::from(arguments.timeout) * 1_000),
         ..Options::default()
     };
-    let patience = Duration::from_secs(u64::from(arguments.timeout));
+    let timeout = Duration::from_secs(u64::from(arguments.timeout));
     let outcome = match &arguments.host {
         Some(host) => {
-            let stream = peer::dial(host, arguments.port, patience, "`rnic pingpong` or `ibv_rc_pingpong -g INDEX`")?;
+            let stream = peer::dial(host, arguments.port, timeout, "`rnic pingpong` or `ibv_rc_pingpong -g INDEX`")?;
             side(&stream, arguments, options)?.dial(stream)
         }
         None => {

@@ -1,9 +1,50 @@
-//! What commands that run as a service share: the clock and waiting.
+//! Common parts of commands that run as a service: the page of metrics, the clock, and waiting.
 
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::routing::get;
+use parking_lot::Mutex;
+use rnic_http::{Limits, Server};
+use rnic_metrics::exposition::{CONTENT_TYPE, Metrics};
+use rnic_simulator::error::CliError;
 use rnic_simulator::interrupt::Interruption;
 use rnic_transport::Time;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;
+
+/// Serves metrics at the path `/metrics`, until it is dropped.
+pub(crate) struct MetricsPage {
+    latest: Arc<Mutex<String>>,
+    _server: Server,
+}
+
+impl MetricsPage {
+    /// Serves no metrics yet. Prints the address of the page on standard error.
+    ///
+    /// # Errors
+    /// If the address cannot be used.
+    pub(crate) fn serve(listen: SocketAddr) -> Result<MetricsPage, CliError> {
+        let listener = TcpListener::bind(listen)
+            .map_err(|error| CliError::Io { doing: format!("cannot listen at {listen}"), error })?;
+        let latest = Arc::new(Mutex::new(String::new()));
+        let served = latest.clone();
+        let metrics = get(|| async move { ([(header::CONTENT_TYPE, CONTENT_TYPE)], served.lock().clone()) });
+        let no_page = || async { (StatusCode::NOT_FOUND, "no such page; try /metrics\n") };
+        let router = Router::new().route("/metrics", metrics).fallback(no_page);
+        let server = Server::start(listener, router, Limits::default())
+            .map_err(|error| CliError::Io { doing: "cannot serve metrics".to_string(), error })?;
+        let _ = writeln!(io::stderr(), "metrics at http://{}/metrics", server.address());
+        Ok(MetricsPage { latest, _server: server })
+    }
+
+    /// Serves these metrics from now on.
+    pub(crate) fn set(&self, metrics: &Metrics) {
+        *self.latest.lock() = metrics.prometheus();
+    }
+}
 
 /// Reads the time between two rounds of a service.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {

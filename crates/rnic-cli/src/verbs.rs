@@ -2,8 +2,8 @@
 //! rnic.
 
 use clap::{Args, Subcommand};
+use rnic_endpoint::port::shared_address::Standby;
 use rnic_ibverbs::environment::{Environment, TraceTo};
-use rnic_ibverbs::keeper::Keeper;
 use rnic_ibverbs::{files, hosts, library};
 use rnic_simulator::error::CliError;
 use rnic_simulator::output::print;
@@ -32,7 +32,7 @@ use std::time::Duration;
     rnic verbs run ibv_devinfo -v\n  \
     UCX_TLS=rc_verbs,ud_verbs,self rnic verbs run --files ucx_info -d\n  \
     RNIC_FAULTS=loss=1%,seed=7 rnic verbs run ./my_program\n  \
-    rnic verbs keep &                                         # peers hear of programs that are killed\n  \
+    rnic verbs keep &                                         # disconnects the peers of programs that are killed\n  \
     rnic verbs doctor"
 )]
 pub(crate) struct VerbsArgs {
@@ -66,11 +66,11 @@ enum VerbsCommand {
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
-    /// Tell the peers of programs that are killed, until this command is ended
+    /// Disconnect the peers of programs that are killed, until this command is ended
     ///
-    /// If a program is killed, another program at the same address tells the peers of its connections. This command
-    /// does so too. A host on which one program runs needs it, if the peers do not use rnic's library: other peers
-    /// notice the end by themselves, after 10 s at most. It keeps the addresses of RNIC_DEVICES.
+    /// If a program is killed, another program at the same address disconnects the peers of its connections. This
+    /// command does so too. A host on which one program runs needs it, if the peers do not use rnic's library: peers
+    /// with rnic's library detect the end themselves, after 10 s at most. It serves the addresses of RNIC_DEVICES.
     Keep,
     /// Say what programs will see, and why something is missing
     Doctor,
@@ -159,22 +159,22 @@ fn install(dir: &Path) -> Result<(), CliError> {
     print_line(&format!("start programs with LD_LIBRARY_PATH={}", dir.display()))
 }
 
-/// Keeps the connections of programs, in one thread for each address, until this process is ended.
+/// Has a standby for the programs of each address, each in its thread, until this process is ended.
 fn keep() -> Result<(), CliError> {
     let environment = Environment::get().as_ref().map_err(|error| CliError::Input(error.clone()))?;
-    let mut keepers = Vec::new();
+    let mut standbys = Vec::new();
     for address in hosts::addresses(environment).map_err(CliError::Input)? {
-        let keeper =
-            Keeper::open(address.ip).map_err(|why| CliError::Failed(vec![format!("{}: {why}", address.ip)]))?;
+        let standby =
+            Standby::open(address.ip).map_err(|why| CliError::Failed(vec![format!("{}: {why}", address.ip)]))?;
         print_line(&format!("keeps the connections of programs at {}", address.ip))?;
-        keepers.push(keeper);
+        standbys.push(standby);
     }
-    let watch = |mut keeper: Keeper| -> io::Result<()> {
+    let watch = |mut standby: Standby| -> io::Result<()> {
         loop {
-            keeper.watch(Duration::from_secs(60))?;
+            standby.watch(Duration::from_secs(60))?;
         }
     };
-    let threads: Vec<_> = keepers.into_iter().map(|keeper| std::thread::spawn(move || watch(keeper))).collect();
+    let threads: Vec<_> = standbys.into_iter().map(|standby| std::thread::spawn(move || watch(standby))).collect();
     for thread in threads {
         if let Ok(Err(error)) = thread.join() {
             return Err(failed("waiting for programs".into())(error));

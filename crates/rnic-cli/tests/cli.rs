@@ -84,7 +84,7 @@ fn each_kind_of_bad_input_is_one_line_with_its_position() {
         (
             "rate =",
             "rat =",
-            "error: a.toml:5:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, hosts",
+            "error: a.toml:5:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, convergence, local_repair, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, hosts",
         ),
         (
             "\"40 Gbps\"",
@@ -99,7 +99,7 @@ fn each_kind_of_bad_input_is_one_line_with_its_position() {
         (
             "load = 0.5",
             "load = 1.5",
-            "error: a.toml:9:8: `load` is out of range: 1.5; accepted: a fraction of the host links' rate, more than 0 and at most 1",
+            "error: a.toml:9:8: `load` is out of range: 1.5; accepted: more than 0, at most 1, for example 0.7",
         ),
         ("hosts = 4\n", "", "error: a.toml:2:1: `hosts` is missing in [fabric]; write for example `hosts = 4`"),
         (
@@ -155,7 +155,7 @@ fn check_reports_every_mistake_on_its_own_line() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         stderr(&output),
-        "error: a.toml:4:9: `hosts` must be an integer, not a decimal number; write for example `hosts = 1`\n\
+        "error: a.toml:4:9: `hosts` must be an integer, not a decimal number; write for example `hosts = 4`\n\
          error: a.toml:9:8: `load` must be a number, not a string; write for example `load = 0.7`\n"
     );
     assert_eq!(stdout(&output), "");

@@ -142,9 +142,13 @@ fn a_document_that_is_wrong_is_refused_in_a_sentence() {
             "\"rto_low\":\"90\"",
             "`rto_low` cannot be \"90\"; it takes a time of at least 100 ns",
         ),
-        ("\"rate\":\"40 Gbps\"", "\"rate\":\"0 bps\"", "run.fabric.link.rate is out of range; accepted: 1 Kbps to"),
-        ("\"hosts\":4", "\"hosts\":0", "run.fabric.topology: number of hosts is 0; accepted: 1 to 1048576"),
-        ("\"load\":0.5", "\"load\":-1.0", "run.traffic[0].load is out of range"),
+        (
+            "\"rate\":\"40 Gbps\"",
+            "\"rate\":\"0 bps\"",
+            "run.fabric.link.rate is 0 bps; accepted: more than zero, at most 10 Tbps",
+        ),
+        ("\"hosts\":4", "\"hosts\":0", "run.fabric.topology.hosts is 0; accepted: 1 to 1000000"),
+        ("\"load\":0.5", "\"load\":-1.0", "run.traffic[0].pattern.load is -1.0; accepted: more than 0, at most 1"),
         ("\"seed\":1", "\"seeds\":1", "unknown field `seeds`"),
         (
             "\"name\":\"none\"",
@@ -164,6 +168,7 @@ fn a_document_that_is_wrong_is_refused_in_a_sentence() {
 }
 
 /// Every scenario of this project can be written as documents and read back without a change.
+#[cfg(feature = "p4")]
 #[test]
 fn every_scenario_can_be_printed_and_read() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -172,9 +177,9 @@ fn every_scenario_can_be_printed_and_read() {
         collect(&root.join(folder), &mut files);
     }
     assert!(files.len() > 20);
-    let vocabulary = rnic_run::Vocabulary::standard();
+    let vocabulary = rnic_sim::Catalogue::standard().vocabulary();
     for file in files {
-        let scenario = rnic_scenario::load(&file, &[], None).unwrap();
+        let scenario = rnic_scenario::load_with(&vocabulary, &file, &[], None).unwrap();
         for run in &scenario.runs {
             let read = rnic_run::RunSpec::from_json(&run.to_json(true).unwrap(), &vocabulary);
             assert_eq!(read.as_ref(), Ok(run), "{} {}", file.display(), run.name);
@@ -182,6 +187,7 @@ fn every_scenario_can_be_printed_and_read() {
     }
 }
 
+#[cfg(feature = "p4")]
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -21,6 +21,7 @@ mod mesh;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod mesh_in_namespaces;
 mod model;
+#[cfg(feature = "p4")]
 mod p4;
 mod pcap;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
@@ -31,6 +32,7 @@ mod perftest;
 mod ping;
 #[cfg(unix)]
 mod report_in_browser;
+#[cfg(feature = "p4")]
 mod resume;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod verbs;

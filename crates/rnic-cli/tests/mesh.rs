@@ -1,5 +1,6 @@
 //! Tests of `rnic mesh` on the loopback interface: probes, results on disk, a controller that is killed, strangers.
 
+use crate::browser::Browser;
 use crate::mesh_processes::{Folder, Process, addresses, get, json, mesh, names, wait_for};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
@@ -374,11 +375,12 @@ fn a_simulated_incident_is_shown() {
     let page =
         Process::new(show(&["at-scale/deadlock", "--run", "flooding", "--page", "127.0.0.1:0"]).spawn().unwrap());
     let line = page.line("page at http://");
-    let view =
-        json(line.rsplit(' ').next().unwrap().trim_end_matches('/'), "/api/overview?window=1m&metric=loss").unwrap();
+    let url = line.rsplit(' ').next().unwrap().trim_end_matches('/');
+    let view = json(url, "/api/overview?window=1m&metric=loss").unwrap();
     assert!(view["note"].as_str().unwrap().starts_with("Simulated: A PFC deadlock"), "{view}");
     assert_eq!(view["agents"]["up"], 7, "{view}");
     assert!(!view["alarms"].as_array().unwrap().is_empty(), "{view}");
+    in_browser(url);
     for (arguments, sentence) in [
         (&["irn/default", "--print"][..], "has no probes; add [[fabric.mesh]]"),
         (&["at-scale/deadlock", "--mesh", "x"], "unknown mesh \"x\"; accepted: \"probes\""),
@@ -389,6 +391,28 @@ fn a_simulated_incident_is_shown() {
         let text = String::from_utf8_lossy(&output.stderr).to_string();
         assert!(output.status.code() == Some(2) && text.contains(sentence), "{text}");
     }
+}
+
+/// The charts of a pair of ToR switches: all probes were lost from some minute on.
+fn in_browser(url: &str) {
+    let Some(browser) = Browser::start() else { return };
+    browser.visit(&format!("{url}/"), 1200);
+    let count = |selector: &str| browser.js(&format!("return document.querySelectorAll('{selector}').length;"));
+    wait_for("the page", 30, || (count("#agents tbody tr") == 7).then_some(()));
+    browser.js("document.querySelector('#window [data-value=\"10m\"]').click();");
+    wait_for("the map", 30, || (count("#map button") == 2).then_some(()));
+    browser.js("document.querySelector('#map button').click();");
+    let share = "#series [data-figure=\"1\"] circle.dot";
+    wait_for("the charts", 30, || (count(share).as_u64() > Some(3)).then_some(()));
+    let last = browser.js(&format!("return [...document.querySelectorAll('{share}')].pop().dataset.y;"));
+    assert_eq!(last, "100");
+    // The exact value of a point, by keys.
+    browser.js("document.querySelector('#series [data-figure=\"1\"] svg').focus();");
+    let tip = browser
+        .js("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'End', bubbles: true}));
+         return document.querySelector('#tip.on').textContent;");
+    assert!(tip.as_str().unwrap().starts_with("lost\n100\u{a0}% at -"), "{tip}");
+    assert_eq!(browser.problems(), Vec::<String>::new());
 }
 
 /// The disk is full: verdicts go on, agents keep their results, and all are stored once there is room again.
@@ -439,7 +463,15 @@ fn a_full_disk_loses_nothing() {
 fn registration(host: &str, address: &str) -> Registration {
     let address = rnic_endpoint::DatagramAddress { addr: address.parse().unwrap(), qpn: 5, qkey: 6 };
     let health = Health::default();
-    Registration { protocol: PROTOCOL, host: host.to_string(), incarnation: 1, address, have: 0, digest: 0, health }
+    Registration {
+        protocol: PROTOCOL,
+        host: host.to_string(),
+        incarnation: 1,
+        address,
+        list_version: 0,
+        digest: 0,
+        health,
+    }
 }
 
 fn files(folder: &Path, name: &str) -> Files {

@@ -253,13 +253,17 @@ fn in_browser(page: &str, expected: &[(&str, &str)]) {
     // Another metric; then a pair of ToR switches, a pair of hosts, its paths.
     browser.js("document.querySelector('#metric [data-value=loss]').click();");
     wait_for("loss in the map", 20, || text("#legend").as_str().unwrap().contains("nothing lost").then_some(()));
-    let shown = browser.js("return [...document.querySelectorAll('#map button')].some((b) => b.textContent.includes('%') && b.textContent !== '0 %');");
+    let shown = browser.js("return [...document.querySelectorAll('#map button')].some((b) => b.textContent.includes('%') && b.textContent !== '0\u{a0}%');");
     assert_eq!(shown, json!(true));
     browser.js("document.querySelector('#map button[data-key=\"tor2 tor0\"]').click();");
     wait_for("pairs", 20, || {
         (browser.js("return document.querySelectorAll('#pairs tbody tr').length;").as_u64()? > 2).then_some(())
     });
-    assert_eq!(browser.js("return document.querySelectorAll('#series svg polyline').length;"), json!(2));
+    let curves = |figure: u32| {
+        let selector = format!("#series [data-figure=\"{figure}\"] path.series");
+        browser.js(&format!("return document.querySelectorAll({}).length;", json!(selector)))
+    };
+    assert_eq!((curves(0), curves(1)), (json!(2), json!(1)));
     browser.js("document.querySelector('#pairs tbody button').click();");
     wait_for("paths", 20, || {
         text("#paths").as_str().unwrap_or_default().contains("tor2 \u{2192} spine1 \u{2192} tor0").then_some(())

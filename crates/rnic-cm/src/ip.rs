@@ -17,7 +17,7 @@ pub const fn port(service: u64) -> u16 {
     service as u16
 }
 
-/// The GUID of the device of an address, as rnic's libibverbs tells it, with the bit of locally administered
+/// The GUID of the device of an address, as rnic's libibverbs reports it, with the bit of locally administered
 /// identifiers. A peer whose messages have the GUID of its own address runs this library too: no other device makes
 /// GUIDs so.
 pub fn guid(ip: IpAddr) -> u64 {

@@ -1,9 +1,7 @@
 //! The communication manager (CM) of InfiniBand: it sets up and ends the connections of queue pairs, by management
 //! datagrams (MADs) to queue pair 1 (InfiniBand volume 1, chapter 12), with the private header of the RDMA IP CM
-//! service
-//! (annex A11). The crate has no sockets and no clocks: [`Manager`] takes received MADs and the time, and yields MADs
-//! to
-//! send and events.
+//! service (annex A11). The crate has no sockets and no clocks: [`Manager`] takes received MADs and the time, and
+//! returns MADs to send and events.
 //!
 //! | module | contents |
 //! |---|---|
@@ -12,22 +10,22 @@
 //! | [`packet`] | the RoCEv2 packet that carries a MAD |
 //! | [`manager`] | the state machine of all connections of an address |
 //! | [`rsocket`], [`datagram`] | the protocols of rsockets: streams, datagrams |
-//! | [`stray`] | what a host answers to messages that belong to no connection |
-//! | [`ledger`] | the connections of a process, for another process that ends them if it was killed |
+//! | [`unmatched`] | responses to messages that match no connection and no listener |
+//! | [`connection_list`] | the connections of a process, for another process that ends them if it is killed |
 //!
 //! A peer may send anything. All state that it can create is bounded ([`manager::Limits`]); messages of a connection
 //! must come from the address of its peer, and with both communication IDs, of which half the bits of each are random.
 #![forbid(unsafe_code)]
 
 mod connection;
+pub mod connection_list;
 pub mod datagram;
 pub mod ip;
-pub mod ledger;
 pub mod manager;
 pub mod message;
 pub mod packet;
 pub mod rsocket;
-pub mod stray;
+pub mod unmatched;
 
 pub use manager::{Event, Manager, ManagerError};
 pub use message::Transmit;

@@ -45,15 +45,15 @@ pub mod private {
 pub mod reason {
     /// There are no resources.
     pub const NO_RESOURCES: u16 = 3;
-    /// The sender waited for a message in vain.
+    /// The sender got no response in time.
     pub const TIMEOUT: u16 = 4;
-    /// Nobody knows the communication ID.
+    /// No connection has the communication ID.
     pub const INVALID_ID: u16 = 6;
-    /// Nobody listens on the service ID.
+    /// The service ID has no listener.
     pub const INVALID_SERVICE: u16 = 8;
     /// The transport service type is not supported.
     pub const INVALID_TRANSPORT: u16 = 9;
-    /// The connection is of the past.
+    /// The connection is stale.
     pub const STALE_CONNECTION: u16 = 10;
     /// The GID of the receiver is not one of its own.
     pub const INVALID_GID: u16 = 12;
@@ -67,7 +67,7 @@ pub mod reason {
 pub mod service_status {
     /// The QPN and the Q_Key are valid.
     pub const VALID: u8 = 0;
-    /// Nobody listens on the service ID.
+    /// The service ID has no listener.
     pub const UNSUPPORTED: u8 = 1;
     /// The program refuses.
     pub const REJECT: u8 = 2;
@@ -161,7 +161,7 @@ pub struct Request {
     pub mtu: u8,
     /// RNR retries of the receiver's queue pair, 3 bits.
     pub rnr_retry_count: u8,
-    /// How often each side may retransmit a message, 4 bits.
+    /// How often each end may retransmit a message, 4 bits.
     pub max_cm_retries: u8,
     /// Whether the sender's queue pair has a shared receive queue.
     pub srq: bool,

@@ -184,7 +184,7 @@ impl Immediate {
 #[error("the peer has written more than its credits admit")]
 pub struct Violation;
 
-/// What a receiver tells its peer.
+/// A grant of credits, which a receiver sends to its peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
     /// Offset of the half of the ring to which the peer may write next, if there is a new one.
@@ -193,7 +193,7 @@ pub struct Grant {
     pub credits: u16,
 }
 
-/// The receiving side: the ring, and the Writes in it that the program has not read.
+/// The receiving end: the ring, and the Writes in it that the program has not read.
 #[derive(Debug)]
 pub struct Inbox {
     /// Bytes of the ring, an even number.
@@ -213,7 +213,7 @@ pub struct Inbox {
     granted: u32,
     /// Number of Writes that the program has read.
     sequence: u16,
-    /// The peer is told the number at the latest when it is this one.
+    /// The peer gets the number at the latest when it has this value.
     report_at: u16,
 }
 
@@ -281,7 +281,7 @@ impl Inbox {
         }
     }
 
-    /// What the peer should be told now, if anything; the caller tells it.
+    /// The grant that has to be sent to the peer now, if any; the caller sends it.
     pub fn grant(&mut self) -> Option<Grant> {
         let half = self.size / 2;
         let is_due = self.sequence.wrapping_sub(self.report_at) as i16 >= 0;
@@ -307,7 +307,7 @@ fn ranges(size: u32, at: u32, len: u32) -> [(u32, u32); 2] {
     [(at, first), (0, len - first)]
 }
 
-/// The sending side: the send buffer, a ring as well, and the credits.
+/// The sending end: the send buffer, which is a ring too, and the credits.
 #[derive(Debug)]
 pub struct Outbox {
     size: u32,

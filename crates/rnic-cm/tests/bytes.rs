@@ -164,7 +164,7 @@ fn messages_are_read_as_they_were_written() {
     assert!(Parsed::parse(&other).is_some());
 }
 
-/// The messages of Linux's `rdma_cm` are read in full: written anew they have the same bytes.
+/// The messages of Linux's `rdma_cm` are read in full: written again they have the same bytes.
 #[test]
 fn messages_of_linux_are_understood() {
     let mut seen = Vec::new();
@@ -204,7 +204,7 @@ fn only_mads_to_queue_pair_1_are_taken() {
     let over_v6 = packet::emit(&mad, 7, v6, address("fd00::2")).unwrap();
     assert_eq!(packet::parse(&over_v6, v6, address("fd00::2")), Some(mad));
     assert!(packet::parse(&good[..packet::LEN - 4], source, address(B)).is_none());
-    // A bit anywhere: opcode, partition, destination, Q_Key, MAD, ICRC. Bytes 4 and 8 have bits that nobody checks.
+    // A bit anywhere: opcode, partition, destination, Q_Key, MAD, ICRC. Bytes 4 and 8 have bits that are not checked.
     for at in (0..packet::LEN).filter(|at| ![4, 8].contains(at)) {
         let mut bad = good;
         bad[at] ^= 0x10;

@@ -3,6 +3,6 @@
 mod common;
 
 mod bytes;
-mod ledger;
+mod connection_list;
 mod manager;
 mod rsocket;

@@ -116,7 +116,7 @@ impl Net {
 fn a_connection_is_set_up_and_ends() {
     let mut net = Net::new(|_| false);
     let [a, b] = net.established();
-    assert_eq!((a as u16, b as u16), (50_000, 50_001), "the lower half of an ID tells the process");
+    assert_eq!((a as u16, b as u16), (50_000, 50_001), "the lower half of an ID is the manager ID");
     assert!(net.sides[0].is_established(a) && net.sides[1].is_established(b));
     assert_eq!(net.messages, 3, "REQ, REP, RTU");
     // 4.096 us times 2^17.
@@ -126,8 +126,8 @@ fn a_connection_is_set_up_and_ends() {
     assert_eq!(net.take(0), [Event::Disconnected { token: 1, connection: a, silent: false }]);
     assert_eq!(net.take(1), [Event::Disconnected { token: 2, connection: b, silent: false }]);
     assert_eq!(net.sides[0].disconnect(net.now, a), Err(ManagerError::State(a)));
-    assert!(matches!(net.expect(0), Event::Rested { token: 1, .. }));
-    assert!(matches!(net.expect(1), Event::Rested { token: 2, .. }));
+    assert!(matches!(net.expect(0), Event::TimewaitExit { token: 1, .. }));
+    assert!(matches!(net.expect(1), Event::TimewaitExit { token: 2, .. }));
     assert!(net.sides.iter().all(Manager::is_empty));
     assert_eq!(net.now, Time::from_ms(2_000));
 }
@@ -163,7 +163,7 @@ fn silent_peers_are_unreachable() {
     let mut net = Net::new(|_| true);
     let a = net.connect();
     assert_eq!(net.expect(0), Event::Unreachable { token: 1, connection: a });
-    // 16 REQs, each after 4.096 us * 2^17, and a REJ that nobody gets.
+    // 16 REQs, each after 4.096 us * 2^17, and a REJ that is lost.
     assert_eq!((net.messages, net.now), (17, Time::from_ns(16 * (4_096 << 17))));
     assert!(net.sides[0].is_empty());
     // The peer dies when the connection is established.
@@ -210,7 +210,7 @@ fn requests_are_refused() {
     let mut net = Net::new(|_| false);
     let a = net.connect();
     let refused = |event, why| matches!(event, Event::Rejected { token: 1, reason, .. } if reason == why);
-    assert!(refused(net.expect(0), reason::INVALID_SERVICE), "nobody listens");
+    assert!(refused(net.expect(0), reason::INVALID_SERVICE), "no listener");
     assert_eq!(net.sides[0].establish(net.now, a), Err(ManagerError::Unknown(a)));
     // A program that has the port, but does not listen yet: the request comes again.
     net.sides[1].expect_listener(SERVICE, true);
@@ -345,7 +345,7 @@ fn the_death_of_a_process_is_noticed() {
     assert_eq!(net.expect(0), Event::Disconnected { token: 1, connection: a, silent: true });
     assert!(net.now <= begin.saturating_add(Time::from_ms(5_000)));
 
-    // Nobody is left.
+    // No listener is left.
     let mut net = Net::new(|_| false);
     let [a, b] = net.established();
     assert!(net.wait());
@@ -357,8 +357,8 @@ fn the_death_of_a_process_is_noticed() {
     assert!(net.now <= begin.saturating_add(Time::from_ms(10_000)), "{}", net.now);
 }
 
-/// A manager that knows no probes, as that of Linux, hears them and stays connected, until its host says that the
-/// connection is unknown.
+/// A manager that does not know probes, such as Linux's, ignores them and stays connected, until its host reports that
+/// the connection is unknown.
 #[test]
 fn peers_that_never_respond_to_probes_stay_connected() {
     let end = Time::from_ms(18_000);
@@ -439,7 +439,7 @@ fn a_peer_that_does_not_listen_yet_is_asked_again() {
     assert_eq!(net.now, Time::from_ms(400));
     net.sides[0].destroy(net.now, a);
     net.settle();
-    // Nobody ever listens.
+    // The service never gets a listener.
     let mut net = Net::new(|_| false);
     net.connect();
     assert!(matches!(net.expect(0), Event::Rejected { reason: reason::INVALID_SERVICE, .. }));
@@ -539,7 +539,7 @@ proptest! {
         }
     }
 
-    /// Whatever is lost, nobody believes in a connection of which the other side does not know; and in the end both
+    /// Whatever is lost, no end keeps a connection that its peer does not know; and in the end both
     /// sides are without state. If all RTUs and the last REJ are lost, the side that has sent the REQ learns from its
     /// queue pair that the other one has ended.
     #[test]

@@ -121,7 +121,7 @@ fn the_send_buffer_is_a_ring() {
 }
 
 proptest! {
-    /// All bytes arrive in order, whatever the sizes of the calls; and nobody waits for ever.
+    /// All bytes arrive in order, whatever the sizes of the calls; and no end waits for ever.
     #[test]
     fn bytes_arrive_in_order(
         half in 1_u32..40, queue in 2_u16..20, calls in proptest::collection::vec((1_usize..9_000, 1_usize..9_000), 1..40)

@@ -45,7 +45,8 @@ impl TimeSource for Clock {
 }
 
 /// The clock of a device ([`Device::clock`](crate::Device::clock)), which never ends: before its reading becomes too
-/// large for a [`Time`], the device moves the clock's origin, by 2^52 ns (52 days). Copies share the origin.
+/// large for a [`Time`], the device moves the clock's origin, by 2^52 ns (52 days), and the reading goes back. Copies
+/// share the origin. A [`ContinuousClock`] has readings that never go back.
 ///
 /// A thread that passes a reading to the device takes it while it has locked the device or its driver, so that no
 /// reading from before a rebase reaches the device after it.
@@ -92,6 +93,65 @@ impl DeviceClock {
 impl TimeSource for DeviceClock {
     fn now(&self) -> Time {
         from_ns(read_ns(ClockId::CLOCK_MONOTONIC).wrapping_sub(self.origin_ns.load(Ordering::Relaxed)))
+    }
+}
+
+/// The time from the reading `earlier` of a [`DeviceClock`] until the reading `later`, if it is less than 52 days. The
+/// device may have moved the clock's origin in between.
+pub fn since(later: Time, earlier: Time) -> Time {
+    if later < earlier { (later + Device::EPOCH).saturating_sub(earlier) } else { later - earlier }
+}
+
+/// The time since this clock was started on the clock of a device. Its readings never go back, and stop at
+/// [`Time::MAX`], after 213 days: a program that runs for longer uses differences ([`since`]), or starts a new clock.
+/// It also converts times of completions.
+///
+/// ```
+/// use rnic_endpoint::clock::{ContinuousClock, TimeSource};
+/// use rnic_endpoint::{Config, Device};
+///
+/// # fn main() -> Result<(), rnic_endpoint::Error> {
+/// let device = Device::open_at("127.0.0.1:0".parse().unwrap(), Config::default())?;
+/// let clock = ContinuousClock::start(device.clock());
+/// let first = clock.now();
+/// assert!(clock.now() >= first);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ContinuousClock {
+    clock: DeviceClock,
+    /// Reading of the device's clock at the start, in ps.
+    origin_ps: u64,
+    /// The latest time, in ps, counted like the device's clock at the start.
+    latest_ps: AtomicU64,
+}
+
+impl ContinuousClock {
+    /// Returns a clock that reads zero now.
+    pub fn start(clock: DeviceClock) -> ContinuousClock {
+        let origin_ps = clock.now().as_ps();
+        ContinuousClock { clock, origin_ps, latest_ps: AtomicU64::new(origin_ps) }
+    }
+
+    /// Converts a reading of the device's clock, or the time of a completion, to the time since the start. The reading
+    /// must be less than 26 days older or newer than the latest one.
+    pub fn time(&self, reading: Time) -> Time {
+        let epoch = Device::EPOCH.as_ps();
+        let latest = self.latest_ps.load(Ordering::Relaxed);
+        let ahead = (reading.as_ps() % epoch + epoch - latest % epoch) % epoch;
+        let time = match ahead < epoch / 2 {
+            true => latest.saturating_add(ahead),
+            false => latest.saturating_sub(epoch - ahead),
+        };
+        self.latest_ps.fetch_max(time, Ordering::Relaxed);
+        Time::from_ps(time.saturating_sub(self.origin_ps))
+    }
+}
+
+impl TimeSource for ContinuousClock {
+    fn now(&self) -> Time {
+        self.time(self.clock.now())
     }
 }
 
@@ -161,6 +221,40 @@ mod tests {
             assert!(now >= DeviceClock::END.saturating_sub(Device::EPOCH), "{passed}: {now}");
             assert!(lock(&device).now() <= now);
         }
+    }
+
+    #[test]
+    fn a_difference_of_readings_ignores_a_move_of_the_origin() {
+        let us = Time::from_us;
+        assert_eq!(since(us(5), us(3)), us(2));
+        assert_eq!(since(us(5), Device::EPOCH + us(3)), us(2));
+    }
+
+    #[test]
+    fn a_continuous_clock_never_goes_back() {
+        let (epoch, us) = (Device::EPOCH, Time::from_us(1));
+        let clock =
+            ContinuousClock { clock: DeviceClock::start(), origin_ps: us.as_ps(), latest_ps: us.as_ps().into() };
+        let weeks = Time::from_ms(14 * 24 * 3_600_000);
+        for n in 1..=5 {
+            assert_eq!(clock.time(weeks * n + us), weeks * n);
+        }
+        // The device moves its origin; a completion is from before.
+        assert_eq!(clock.time(weeks * 5 + us * 2 - epoch), weeks * 5 + us);
+        assert_eq!(clock.time(weeks * 5), weeks * 5 - us);
+        for n in 6..=15 {
+            let reading = Time::from_ps((weeks * n + us).as_ps() % epoch.as_ps());
+            assert_eq!(clock.time(reading), weeks * n);
+        }
+    }
+
+    #[test]
+    fn a_continuous_clock_stops_at_its_end() {
+        let late = u64::MAX - 1_000_000;
+        let clock = ContinuousClock { clock: DeviceClock::start(), origin_ps: 0, latest_ps: late.into() };
+        let reading = |ps: u64| Time::from_ps((late % Device::EPOCH.as_ps() + ps) % Device::EPOCH.as_ps());
+        assert_eq!(clock.time(reading(1_000)), Time::from_ps(late + 1_000));
+        assert_eq!(clock.time(reading(5_000_000)), Time::MAX);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::idle::IdleConfig;
 use crate::port::{UdpConfig, UdpPort};
-use rnic_secure::Protection;
+use crate::secure::Protection;
 use rnic_transport::{Time, Timeouts};
 use rnic_verbs::DeviceConfig;
 use std::io;

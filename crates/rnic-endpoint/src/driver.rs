@@ -6,10 +6,10 @@
 use crate::clock::DeviceClock;
 use crate::config::{Acknowledge, Config, Identification, Mode};
 use crate::idle::{Idle, Plan};
-use crate::port::{Batch as Datagrams, Ecn, Interest, Meta, Port, TrafficClass};
+use crate::port::{Arrival, Batch as Datagrams, Ecn, Interest, Meta, Port, TrafficClass};
+use crate::secure::OpenError;
 use crate::sessions::Sessions;
 use crate::sync::lock;
-use rnic_secure::OpenError;
 use rnic_transport::Time;
 use rnic_verbs::{Batch, Device, MAX_MTU, NetworkHeader};
 use rnic_wire::{ICRC_LEN, IcrcSeed, ProtectedHeader};
@@ -43,15 +43,13 @@ pub(crate) struct Driver {
     /// Whether packets of `batch` wait for room in the send buffer.
     waiting: bool,
     idle: Idle,
-    identification: Identification,
     /// Whether each round sends before it receives ([`Acknowledge::WithNextPoll`]).
     send_first: bool,
     /// Number of batches that the latest call of [`Driver::send`] has written.
     sent: usize,
-    counters: DriverCounters,
-    sessions: Arc<Sessions>,
-    /// Buffer for a decrypted packet.
-    plain: Vec<u8>,
+    /// Number of batches that could not be sent ([`DriverCounters::unsendable`]).
+    unsendable: u64,
+    receiver: Receiver,
 }
 
 impl Driver {
@@ -77,12 +75,15 @@ impl Driver {
             taken: 0,
             waiting: false,
             idle: Idle::new(config.idle),
-            identification: config.identification,
             send_first: config.mode == Mode::Polled && config.acknowledge == Acknowledge::WithNextPoll,
             sent: 0,
-            counters: DriverCounters::default(),
-            sessions: Arc::default(),
-            plain: Vec::with_capacity(MAX_MTU as usize + 128),
+            unsendable: 0,
+            receiver: Receiver {
+                identification: config.identification,
+                sessions: Arc::default(),
+                plain: Vec::with_capacity(MAX_MTU as usize + 128),
+                counters: DriverCounters::default(),
+            },
         }
     }
 
@@ -92,11 +93,11 @@ impl Driver {
 
     /// The keys of the device's protected connections.
     pub(crate) fn sessions(&self) -> Arc<Sessions> {
-        self.sessions.clone()
+        self.receiver.sessions.clone()
     }
 
     pub(crate) fn counters(&self) -> DriverCounters {
-        self.counters
+        DriverCounters { unsendable: self.unsendable, ..self.receiver.counters }
     }
 
     /// Does one round: receives packets, fires timers and sends packets. Returns whether there was any work.
@@ -142,8 +143,9 @@ impl Driver {
         Ok(())
     }
 
+    /// Receives packets. Returns whether any arrived.
     fn receive(&mut self, device: &Mutex<Device>) -> io::Result<bool> {
-        let local = self.port.local_addr();
+        let local_port = self.port.local_addr().port();
         let mut worked = false;
         let mut bytes = 0;
         for arrivals in 1..=Driver::ARRIVALS {
@@ -153,63 +155,17 @@ impl Driver {
             let Some(arrival) = self.port.receive()? else { break };
             worked = true;
             bytes += arrival.data.len();
-            let few = arrival.data.len() <= arrival.segment * Driver::LONE;
-            let mut only_acks = true;
-            let meta = arrival.meta;
-            let marked = meta.traffic_class.ecn() == Ecn::Congestion;
-            let (source, destination) = (meta.source, meta.destination);
-            let network = NetworkHeader { source, destination, traffic_class: meta.traffic_class.byte() };
-            let Some(seed) = seed(meta.source, SocketAddr::new(meta.destination, local.port())) else { continue };
+            let is_lone = arrival.data.len() <= arrival.segment * Driver::LONE;
+            let destination = SocketAddr::new(arrival.meta.destination, local_port);
+            let Some(seed) = seed(arrival.meta.source, destination) else { continue };
             let now = self.clock.now_for(device);
-            let mut device = lock(device);
-            let mut openers = None;
-            let first = meta.identification.unwrap_or(0);
-            let mut expected = first;
-            // A sender lets longer packets overtake an ACK, so that one system call sends all of them. Over a NIC a
-            // request never overtakes the ACK before it: a program that waits for the completion of its Send and gets
-            // the answer first may refuse it, as tgt does. So an ACK behind requests comes first again.
-            let mut packets = arrival.segments();
-            let behind = packets.len().saturating_sub(1);
-            let is_behind_requests = || behind > 0 && !packets.clone().any(rnic_verbs::responds);
-            let overtaken = packets.clone().last().filter(|packet| rnic_verbs::acknowledges(packet));
-            let overtaken = overtaken.filter(|_| is_behind_requests());
-            if overtaken.is_some() {
-                packets.next_back();
-            }
-            let ack = overtaken.map(|packet| (packet, Some(first.wrapping_add(behind as u16))));
-            // An error of the device means that it dropped the packet, which its own counters show.
-            for (packet, its_own) in ack.into_iter().chain(packets.map(|packet| (packet, None))) {
-                if ProtectedHeader::begins(packet) {
-                    let openers = openers.get_or_insert_with(|| self.sessions.openers());
-                    match openers.open(packet, &mut self.plain) {
-                        Ok(packets) => {
-                            for packet in packets {
-                                only_acks &= rnic_verbs::acknowledges(packet);
-                                let _ = device.receive_protected(now, meta.source, marked, packet);
-                            }
-                        }
-                        Err(OpenError::Replayed) => self.counters.replayed += 1,
-                        Err(OpenError::Forged | OpenError::NotProtected) => self.counters.forged += 1,
-                    }
-                    continue;
-                }
-                only_acks &= rnic_verbs::acknowledges(packet);
-                match check(&seed, &meta, self.identification, its_own.unwrap_or(expected), packet) {
-                    Some(found) => {
-                        if its_own.is_none() {
-                            expected = found.wrapping_add(1);
-                        }
-                        let _ = device.receive_from(now, network, packet);
-                    }
-                    None => self.counters.bad_icrc += 1,
-                }
-            }
+            let only_acks = self.receiver.handle(now, &mut lock(device), &seed, &arrival);
             // With `send_first` the round ends after a lone message, so that the application, which may wait for this
             // message, sees it soon. After an arrival that holds only ACKs the round goes on: several ACKs together
             // allow more packets to be sent in one batch. It also goes on until it has received as much as it has sent:
             // while many queue pairs have something to send, arrivals would otherwise wait longer and longer, until
             // their senders retransmit, which are more arrivals.
-            if self.send_first && few && !only_acks && arrivals >= self.sent {
+            if self.send_first && is_lone && !only_acks && arrivals >= self.sent {
                 break;
             }
         }
@@ -259,7 +215,7 @@ impl Driver {
                         }
                     }
                     None => {
-                        self.counters.unsendable += 1;
+                        self.unsendable += 1;
                         self.taken = self.batch.count();
                     }
                 }
@@ -274,8 +230,8 @@ impl Driver {
     fn seal(&mut self, first: usize) {
         let Some(to) = self.batch.destination() else { return };
         if to.protected {
-            if first == 0 && self.sessions.seal(to.qpn, self.batch.datagrams_mut()).is_err() {
-                self.counters.unsendable += 1;
+            if first == 0 && self.receiver.sessions.seal(to.qpn, self.batch.datagrams_mut()).is_err() {
+                self.unsendable += 1;
                 self.taken = self.batch.count();
             }
             return;
@@ -283,7 +239,7 @@ impl Driver {
         let local = self.port.local_addr();
         let source = SocketAddr::new(local.ip(), self.port.source_port(to.flow));
         let Some(seed) = seed(source, to.peer) else { return };
-        let counts = self.identification != Identification::Excluded;
+        let counts = self.receiver.identification != Identification::Excluded;
         for (id, packet) in self.batch.datagrams_mut().skip(first).enumerate() {
             let end = packet.len().saturating_sub(ICRC_LEN);
             let icrc = seed.icrc(if counts { id as u16 } else { 0 }, &packet[..end]);
@@ -313,6 +269,61 @@ impl Driver {
     }
 }
 
+/// Checks received packets, and passes them to the device.
+struct Receiver {
+    identification: Identification,
+    /// The keys of the device's protected connections.
+    sessions: Arc<Sessions>,
+    /// Buffer for a decrypted packet.
+    plain: Vec<u8>,
+    /// The counters of received packets.
+    counters: DriverCounters,
+}
+
+impl Receiver {
+    /// Handles the packets of an arrival. Returns whether all of them are ACKs. The counters of the device show packets
+    /// that it drops.
+    fn handle(&mut self, now: Time, device: &mut Device, seed: &IcrcSeed, arrival: &Arrival<'_>) -> bool {
+        let Meta { source, destination, traffic_class, identification } = arrival.meta;
+        let network = NetworkHeader { source, destination, traffic_class: traffic_class.byte() };
+        let marked = traffic_class.ecn() == Ecn::Congestion;
+        let mut openers = None;
+        let mut only_acks = true;
+        let first = identification.unwrap_or(0);
+        let mut expected = first;
+        let (overtaken_ack, packets) = rnic_verbs::split_overtaken_ack(arrival.segments());
+        let ack = overtaken_ack.map(|(index, packet)| (packet, Some(first.wrapping_add(index as u16))));
+        for (packet, ack_identification) in ack.into_iter().chain(packets.map(|packet| (packet, None))) {
+            if ProtectedHeader::begins(packet) {
+                let openers = openers.get_or_insert_with(|| self.sessions.openers());
+                match openers.open(packet, &mut self.plain) {
+                    Ok(packets) => {
+                        for packet in packets {
+                            only_acks &= rnic_verbs::acknowledges(packet);
+                            let _ = device.receive_protected(now, source, marked, packet);
+                        }
+                    }
+                    Err(OpenError::Replayed) => self.counters.replayed += 1,
+                    Err(OpenError::Forged | OpenError::NotProtected) => self.counters.forged += 1,
+                }
+                continue;
+            }
+            only_acks &= rnic_verbs::acknowledges(packet);
+            let presumed = ack_identification.unwrap_or(expected);
+            match matching_identification(seed, &arrival.meta, self.identification, presumed, packet) {
+                Some(found) => {
+                    if ack_identification.is_none() {
+                        expected = found.wrapping_add(1);
+                    }
+                    let _ = device.receive_from(now, network, packet);
+                }
+                None => self.counters.bad_icrc += 1,
+            }
+        }
+        only_acks
+    }
+}
+
 /// Returns the start of an ICRC computation for packets from `source` to `destination`: the state after the IP and UDP
 /// headers. `None` if one address is IPv4 and the other IPv6.
 fn seed(source: SocketAddr, destination: SocketAddr) -> Option<IcrcSeed> {
@@ -323,9 +334,11 @@ fn seed(source: SocketAddr, destination: SocketAddr) -> Option<IcrcSeed> {
     }
 }
 
-/// Checks the ICRC of `packet`, and returns the IPv4 identification for which the ICRC is correct. It tries `expected`
-/// first. `None` if the ICRC is wrong, or `which` does not admit the identification.
-fn check(seed: &IcrcSeed, meta: &Meta, which: Identification, expected: u16, packet: &[u8]) -> Option<u16> {
+/// Returns the IPv4 identification for which the ICRC of `packet` is correct. It tries `expected` first. `None` if the
+/// ICRC is wrong, or `which` does not admit the identification.
+fn matching_identification(
+    seed: &IcrcSeed, meta: &Meta, which: Identification, expected: u16, packet: &[u8],
+) -> Option<u16> {
     if which == Identification::Excluded {
         return seed.check(0, packet).then_some(0);
     }
@@ -374,13 +387,21 @@ mod tests {
             (excluded, 0, 7, Some(0)),
             (excluded, 1, 1, None),
         ] {
-            assert_eq!(check(&seed, &unseen, which, expected, &packet(&seed, id)), found, "{which:?} {id}");
+            assert_eq!(
+                matching_identification(&seed, &unseen, which, expected, &packet(&seed, id)),
+                found,
+                "{which:?} {id}"
+            );
         }
         // A port that sees the identification leaves nothing to guess.
-        assert_eq!(check(&seed, &meta(Some(5)), any, 5, &packet(&seed, 5)), Some(5));
-        assert_eq!(check(&seed, &meta(Some(5)), any, 5, &packet(&seed, 6)), None);
+        assert_eq!(matching_identification(&seed, &meta(Some(5)), any, 5, &packet(&seed, 5)), Some(5));
+        assert_eq!(matching_identification(&seed, &meta(Some(5)), any, 5, &packet(&seed, 6)), None);
         let seed = super::seed("[fd00::1]:4791".parse().unwrap(), "[fd00::2]:4791".parse().unwrap()).unwrap();
-        assert_eq!(check(&seed, &unseen, small, 1_000, &packet(&seed, 0)), Some(1_000), "IPv6 has none");
+        assert_eq!(
+            matching_identification(&seed, &unseen, small, 1_000, &packet(&seed, 0)),
+            Some(1_000),
+            "IPv6 has none"
+        );
     }
 
     /// Of 2^18 packets with random ICRCs, about 4 are correct for some identification, and none for identification 0.
@@ -393,7 +414,7 @@ mod tests {
             let icrc = number.wrapping_mul(0x9e37_79b1);
             packet[28..].copy_from_slice(&icrc.to_le_bytes());
             for (passed, which) in passed.iter_mut().zip([Identification::Any, Identification::Excluded]) {
-                *passed += u32::from(check(&seed, &meta(None), which, 0, &packet).is_some());
+                *passed += u32::from(matching_identification(&seed, &meta(None), which, 0, &packet).is_some());
             }
         }
         assert!((1..=12).contains(&passed[0]) && passed[1] == 0, "{passed:?}");

@@ -5,9 +5,11 @@
 //! | [`device`] | the safe interface: devices, memory regions, completion queues, queue pairs; the trait [`Verbs`], for code that works with any NIC |
 //! | [`config`] | settings with which an RDMA device is opened |
 //! | [`driver`] | moves packets between a port and the queue pairs, checks and writes their ICRC |
-//! | [`port`] | ports that send and receive datagrams in batches: UDP sockets, a pair of ports in memory for tests, fault injection |
+//! | [`port`] | ports that send and receive datagrams in batches: UDP sockets, also shared by many processes, a pair of ports in memory for tests, fault injection, captures |
 //! | [`clock`] | clocks: monotonic time, and the CPU time of a thread |
 //! | [`idle`] | whether a thread that moves packets spins or sleeps while it has no work |
+//! | [`memory`] | memory that several processes share, with huge pages, for registration |
+//! | [`secure`] | protection of packets: key agreement, sealing and opening of packets, replay window |
 //! | `sessions` | the keys of protected connections |
 //! | [`exchange`] | the out-of-band exchange over TCP that connects two queue pairs |
 //!
@@ -42,7 +44,7 @@
 //! The programs in `examples` are complete: `pingpong`, `key_value`, `atomic_counter` and `epoll`.
 //! `docs/concepts/endpoint.md` explains how a packet passes through the crate.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("rnic-endpoint needs Linux: it uses UDP_SEGMENT, UDP_GRO and control messages of Linux sockets");
@@ -54,7 +56,9 @@ pub mod driver;
 pub mod exchange;
 pub mod host;
 pub mod idle;
+pub mod memory;
 pub mod port;
+pub mod secure;
 mod sessions;
 mod sync;
 
@@ -64,8 +68,8 @@ pub use device::{
     Address, CompletionQueue, Counters, DatagramAddress, DatagramOptions, Device, Error, MemoryRegion, MemoryWindow,
     PathOptions, ProtectionDomain, QpOptions, QueuePair, ReadyFd, SharedReceiveQueue,
 };
+pub use memory::{MemoryError, Pages, SharedMemory};
 pub use port::{Arrival, Batch, FaultyPort, Port, UdpPort};
-pub use rnic_memory::{MemoryError, Pages, SharedMemory};
 pub use rnic_transport::{BitRate, Time, Timeouts};
 pub use rnic_verbs::{
     Access, AddressHandle, Buffer, Capacities, Completion, Congestion, Data, DeviceConfig, Event, ForeignMemory,

@@ -1,7 +1,7 @@
 //! The keys of a device's protected connections.
 
+use crate::secure::{CryptoError, OpenError, Session};
 use crate::sync::lock;
-use rnic_secure::{CryptoError, OpenError, Session};
 use rnic_verbs::{Qpn, QpnMap};
 use rnic_wire::ProtectedHeader;
 use std::sync::{Mutex, MutexGuard};
@@ -41,7 +41,7 @@ impl Sessions {
 }
 
 impl Openers<'_> {
-    /// Authenticates a received datagram and returns the packets inside; see [`rnic_secure::Opener::open`].
+    /// Authenticates a received datagram and returns the packets inside; see [`crate::secure::Opener::open`].
     pub(crate) fn open<'a>(
         &mut self, packet: &'a [u8], plain: &'a mut Vec<u8>,
     ) -> Result<impl Iterator<Item = &'a [u8]> + use<'a>, OpenError> {

@@ -21,6 +21,7 @@ mod ready;
 mod reset;
 mod security;
 mod shards;
+mod shared_address;
 mod survival;
 mod udp;
 mod verbs;

@@ -4,7 +4,7 @@
 use crate::config::NamedRoute;
 use crate::cycles::find_cycle;
 use crate::ids::{HostId, PortId};
-use crate::shortest_paths::{Distances, next_hops};
+use crate::shortest_paths::{Distances, DownPorts, next_hops};
 use crate::topology::{NodeId, Topology, TopologyError};
 use std::collections::BTreeMap;
 
@@ -61,23 +61,23 @@ pub(crate) fn detours(topology: &Topology, named: &[NamedRoute]) -> Result<BTree
     Ok(found)
 }
 
-/// The next-hop ports of every switch towards `host`: the ports on shortest paths, except at switches with a detour (a
-/// route configured by hand).
+/// The next-hop ports of every switch towards `host`: the ports on shortest paths without the links in `down`, except
+/// at switches with a detour (a route configured by hand).
 ///
 /// The result is an error if packets from a switch in `host_switches`, the switches with hosts, would loop.
 pub(crate) fn detoured(
-    topology: &Topology, host_switches: &[NodeId], host: HostId, detours: &Detours,
+    topology: &Topology, host_switches: &[NodeId], host: HostId, detours: &Detours, down: DownPorts<'_>,
 ) -> Result<Vec<Vec<u16>>, TopologyError> {
     let last = topology.peer_node(topology.host_port(host));
-    let distances = Distances::to(topology, last);
+    let distances = Distances::to(topology, last, down);
     let mut sets: Vec<Vec<u16>> =
-        (topology.hosts..topology.nodes()).map(|node| next_hops(topology, node, &distances)).collect();
+        (topology.hosts..topology.nodes()).map(|node| next_hops(topology, node, &distances, down)).collect();
     let own = topology.port_in_node(topology.port(topology.host_port(host)).peer);
     sets[(last - topology.hosts) as usize] = vec![own as u16];
     for (at, (ports, _)) in detours {
         sets[(at - topology.hosts) as usize] = ports.clone();
     }
-    // Every switch has a next hop. So a packet that never arrives must be in a loop.
+    // Every switch with a path to the host has a next hop. So a packet that never arrives must be in a loop.
     let next = |node: u32| -> Vec<usize> {
         let first = topology.first_port[node as usize];
         let set = sets.get((node.wrapping_sub(topology.hosts)) as usize).map_or(&[][..], Vec::as_slice);

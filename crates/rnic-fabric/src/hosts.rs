@@ -2,6 +2,7 @@
 
 use crate::ids::{HostId, SlotId};
 use crate::packet::{Body, Packet};
+use crate::ranks::RankError;
 use rnic_transport::Time;
 use std::ops::ControlFlow;
 
@@ -48,13 +49,21 @@ pub trait PartitionedHosts {
     /// Called after each window of simulated time, when every event before its end, `end`, has been processed. `hops`
     /// is the number of packets that all ports have transmitted so far. `Break` ends the run.
     fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()>;
-    /// On several ranks, called before [`PartitionedHosts::close_window`]: appends to `out` what all ranks must know of
-    /// this rank's hosts. Every rank has hosts in its own partitions only; its other partitions are empty.
-    fn tell(&mut self, _out: &mut Vec<u8>) {}
-    /// On several ranks, called after [`PartitionedHosts::tell`] for every rank, its own included, in order of rank:
-    /// takes what rank `rank` has told. Returns false if the message is damaged.
-    fn hear(&mut self, _rank: usize, _message: &[u8]) -> bool {
-        true
+    /// On several ranks, called before [`PartitionedHosts::close_window`]: appends to `message` the notices of this
+    /// rank's hosts for all ranks. Every rank has hosts in its own partitions only; its other partitions are empty.
+    ///
+    /// # Errors
+    /// A notice cannot be encoded.
+    fn send_notices(&mut self, _message: &mut Vec<u8>) -> Result<(), RankError> {
+        Ok(())
+    }
+    /// On several ranks, called after [`PartitionedHosts::send_notices`] for every rank, its own included, in order of
+    /// rank: processes the notices of rank `rank`.
+    ///
+    /// # Errors
+    /// The message is damaged.
+    fn receive_notices(&mut self, _rank: usize, _message: &[u8]) -> Result<(), RankError> {
+        Ok(())
     }
 }
 

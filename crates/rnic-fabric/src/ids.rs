@@ -1,10 +1,11 @@
 //! Identifiers of hosts and ports.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Number of a host of a fabric, from 0. Hosts are the first nodes of a topology, so a host's number is also its node
 /// number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[repr(transparent)]
 pub struct HostId(pub u32);
 

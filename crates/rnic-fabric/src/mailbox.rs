@@ -2,7 +2,9 @@
 
 use crate::ids::HostId;
 use crate::packet::{Body, Packet};
-use rnic_transport::codec::{Reader, put_u16, put_u32, put_u64};
+use crate::rank_message::{append, take};
+use crate::ranks::RankError;
+use serde::{Deserialize, Serialize};
 
 /// A packet that goes from one partition of the fabric to another.
 pub(crate) struct Crossing<B> {
@@ -38,37 +40,46 @@ impl<B> Mailbox<B> {
 }
 
 impl<B: Body> Mailbox<B> {
-    /// Moves all frames from this mailbox, which belongs to a partition of another rank, to the message `out`. Returns
-    /// the arrival time of the first frame, `u64::MAX` if there is none.
-    pub(crate) fn write(&mut self, out: &mut Vec<u8>) -> u64 {
-        put_u32(out, self.frames.len() as u32);
+    /// Moves all frames from this mailbox, which belongs to a partition of another rank, to the end of `message`.
+    /// Returns the arrival time of the first frame, `u64::MAX` if there is none.
+    pub(crate) fn append_to(&mut self, message: &mut Vec<u8>) -> Result<u64, RankError> {
+        let codec = B::RANK_CODEC.ok_or(RankError::NotEncodable)?;
+        append(&self.frames.len(), message)?;
         for Crossing { port, at, packet } in self.frames.drain(..) {
-            put_u32(out, port);
-            put_u64(out, at);
-            put_u32(out, packet.dst.0);
-            put_u32(out, packet.flow_hash);
-            put_u16(out, packet.bytes);
-            out.extend([packet.priority, packet.flags]);
-            packet.body.write(out);
+            let Packet { dst: HostId(dst), flow_hash, bytes, priority, flags, body } = packet;
+            append(&FrameHeader { port, at, dst, flow_hash, bytes, priority, flags }, message)?;
+            codec.append(&body, message)?;
         }
-        std::mem::replace(&mut self.first_at, u64::MAX)
+        Ok(std::mem::replace(&mut self.first_at, u64::MAX))
     }
 
-    /// Appends the frames of a message that [`Mailbox::write`] has made. `None`: the message is damaged, or names a
-    /// port beyond the `ports` ports of the partition.
-    pub(crate) fn read(&mut self, message: &mut Reader<'_>, ports: usize, priorities: usize) -> Option<()> {
-        for _ in 0..message.u32()? {
-            let (port, at, dst, flow_hash) = (message.u32()?, message.u64()?, HostId(message.u32()?), message.u32()?);
-            let (bytes, priority, flags) = (message.u16()?, message.u8()?, message.u8()?);
-            let packet = Packet { dst, flow_hash, bytes, priority, flags, body: B::read(message)? };
+    /// Takes the frames that [`Mailbox::append_to`] has appended from the front of a message into this mailbox. `ports`
+    /// and `priorities` are the numbers of ports of the partition, and of priorities.
+    pub(crate) fn take_from(&mut self, message: &mut &[u8], ports: usize, priorities: usize) -> Result<(), RankError> {
+        let codec = B::RANK_CODEC.ok_or(RankError::NotEncodable)?;
+        for _ in 0..take::<usize>(message, "the number of frames")? {
+            let FrameHeader { port, at, dst, flow_hash, bytes, priority, flags } = take(message, "a frame")?;
+            let packet = Packet { dst: HostId(dst), flow_hash, bytes, priority, flags, body: codec.take(message)? };
             if port as usize >= ports || usize::from(priority) >= priorities {
-                return None;
+                return Err(RankError::Damaged("the port or priority of a frame"));
             }
             self.first_at = self.first_at.min(at);
             self.frames.push(Crossing { port, at, packet });
         }
-        Some(())
+        Ok(())
     }
+}
+
+/// A frame in a message between ranks; the body of its packet follows.
+#[derive(Serialize, Deserialize)]
+struct FrameHeader {
+    port: u32,
+    at: u64,
+    dst: u32,
+    flow_hash: u32,
+    bytes: u16,
+    priority: u8,
+    flags: u8,
 }
 
 #[cfg(test)]
@@ -92,15 +103,20 @@ mod tests {
         sent.first_at = 498;
         let frames: Vec<_> = sent.frames.iter().map(|crossing| (crossing.port, crossing.at, crossing.packet)).collect();
         let mut message = Vec::new();
-        assert_eq!(sent.write(&mut message), 498);
+        assert_eq!(sent.append_to(&mut message), Ok(498));
         assert!(sent.frames.is_empty() && sent.first_at == u64::MAX);
         let mut received = Mailbox::<u32>::new();
-        assert_eq!(received.read(&mut Reader::new(&message), 3, 2), Some(()));
+        let mut rest = &message[..];
+        assert_eq!(received.take_from(&mut rest, 3, 2), Ok(()));
+        assert!(rest.is_empty());
         assert_eq!(received.first_at, 498);
         assert!(received.frames.iter().map(|crossing| (crossing.port, crossing.at, crossing.packet)).eq(frames));
-        // A message that ends early, a port beyond the last one, a priority beyond the last one.
-        assert_eq!(Mailbox::<u32>::new().read(&mut Reader::new(&message[..message.len() - 1]), 3, 2), None);
-        assert_eq!(Mailbox::<u32>::new().read(&mut Reader::new(&message), 2, 2), None);
-        assert_eq!(Mailbox::<u32>::new().read(&mut Reader::new(&message), 3, 1), None);
+        let error = |mut message: &[u8], ports, priorities| {
+            Mailbox::<u32>::new().take_from(&mut message, ports, priorities).unwrap_err()
+        };
+        let beyond = RankError::Damaged("the port or priority of a frame");
+        assert_eq!(error(&message[..message.len() - 1], 3, 2), RankError::Damaged("the body of a packet"));
+        assert_eq!(error(&message, 2, 2), beyond);
+        assert_eq!(error(&message, 3, 1), beyond);
     }
 }

@@ -1,7 +1,7 @@
 //! A packet in the fabric.
 
 use crate::ids::HostId;
-use rnic_transport::codec::{Reader, put_u32};
+use crate::rank_message::RankCodec;
 use rnic_transport::telemetry::HopRecord;
 
 /// The part of a packet that only hosts understand. Switches use it in two ways only: to write in-band telemetry into
@@ -22,25 +22,13 @@ pub trait Body: Copy + Default + Send {
     fn place(&self) -> Option<(u32, u64)> {
         None
     }
-    /// Appends the body to a message for another rank, if bodies of this type [cross ranks](Body::CROSSES_RANKS).
-    fn write(&self, _out: &mut Vec<u8>) {}
-    /// The body that [`Body::write`] has written; `None` if the message is damaged.
-    fn read(_message: &mut Reader<'_>) -> Option<Self> {
-        None
-    }
-    /// Whether packets with this body can go from one rank to another.
-    const CROSSES_RANKS: bool = false;
+    /// How packets with this body go from one rank to another; `None` if they cannot.
+    const RANK_CODEC: Option<RankCodec<Self>> = None;
 }
 
 /// A body of one number, whose meaning the hosts choose.
 impl Body for u32 {
-    const CROSSES_RANKS: bool = true;
-    fn write(&self, out: &mut Vec<u8>) {
-        put_u32(out, *self);
-    }
-    fn read(message: &mut Reader<'_>) -> Option<u32> {
-        message.u32()
-    }
+    const RANK_CODEC: Option<RankCodec<u32>> = Some(RankCodec::SERDE);
 }
 
 /// A packet: the fields that the fabric reads, around a body that only hosts understand. It is small because every hop

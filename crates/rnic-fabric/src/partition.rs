@@ -13,7 +13,7 @@ use crate::routing::Routes;
 use crate::stage::Stage;
 use crate::switch::{Guard, Mitigation, Switches};
 use crate::topology::Topology;
-use rnic_transport::Time;
+use rnic_transport::{BitRate, Time};
 
 /// A partition of a fabric: the state of its hosts' ports and of its switches, and its events.
 pub(crate) struct Partition<B, L = EventTree> {
@@ -78,6 +78,27 @@ impl<B: Body, L: EventList> Partition<B, L> {
         self.switches.settle(node - self.armed.len(), &mut self.links, now);
         self.links.apply_pause(number, now, paused);
         self.wake(SlotId::new(node), now);
+    }
+
+    /// Changes the link of a port, which has `number` in the partition and `in_node` in its node: whether it is up, and
+    /// its rate in the direction from the port.
+    pub(crate) fn restart_link(
+        &mut self, node: SlotId, (number, in_node): (usize, usize), now: u64, (is_up, rate): (bool, BitRate),
+    ) {
+        match node.index().checked_sub(self.armed.len()) {
+            Some(switch) => {
+                self.switches.settle(switch, &mut self.links, now);
+                self.switches.forget_pauses(switch, in_node, now);
+                self.links.restart_link(number, now, is_up, rate);
+            }
+            None => {
+                self.links.restart_link(number, now, is_up, rate);
+                self.armed[node.index()] = true;
+                let wanted = self.links.ports[number].pause_wanted;
+                self.links.pause_from_host(number, now, wanted);
+            }
+        }
+        self.wake(node, now);
     }
 
     /// Number of copies made of flooded packets, minus the number of flooded packets.

@@ -11,9 +11,10 @@ use crate::rng::{Purpose, Stream};
 use crate::topology::{PortInfo, Topology};
 use rnic_transport::telemetry::HopRecord;
 use rnic_transport::{BitRate, Time};
+use serde::{Deserialize, Serialize};
 
 /// Counters of one port in one priority.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PriorityCounters {
     /// Frames transmitted, pause frames not included.
     pub tx_packets: u64,
@@ -186,13 +187,23 @@ pub struct Pause {
     pub to: Time,
 }
 
-/// Frame loss, jitter (random additional delay) and frame recording (tap) of one port. Most ports have none of these,
-/// so the state is not part of [`Port`], and packets of those ports skip its code.
+/// Faults of the link, frame loss, jitter (random additional delay) and frame recording (tap) of one port. Most ports
+/// have none of these, so the state is not part of [`Port`], and packets of those ports skip its code.
 struct Special<B> {
+    /// Whether the link is down.
+    is_down: bool,
+    /// Transmission time and bytes (frame gaps included) up to the latest change of the link's rate.
+    before: (u64, u64),
     loss: Option<Loss>,
     jitter: Option<Jitter>,
     /// Every frame that the port has transmitted, if it is tapped.
     tap: Option<Vec<Tapped<B>>>,
+}
+
+impl<B> Default for Special<B> {
+    fn default() -> Special<B> {
+        Special { is_down: false, before: (0, 0), loss: None, jitter: None, tap: None }
+    }
 }
 
 impl<B: Copy> Special<B> {
@@ -248,11 +259,11 @@ impl<B> Port<B> {
         remote: &mut Vec<Location>,
     ) -> Port<B> {
         let PortInfo { node, peer, link } = *topology.port(number);
-        let rate_bps = clocks.rate(link.rate, seed, node);
-        let exact = 8_000_000_000_000 % rate_bps == 0;
+        let rate = BitRate::from_bps(clocks.rate(link.rate, seed, node));
         let loss = (link.loss > 0.0).then(|| Loss::random(link.loss, seed, number.index()));
         let jitter = Jitter::new(clocks, seed, number.index());
-        let special = (loss.is_some() || jitter.is_some()).then(|| Box::new(Special { loss, jitter, tap: None }));
+        let special =
+            (loss.is_some() || jitter.is_some()).then(|| Box::new(Special { loss, jitter, ..Special::default() }));
         let far = plan.port(peer);
         let to = if far.partition as usize == partition {
             far.slot.0
@@ -260,10 +271,10 @@ impl<B> Port<B> {
             remote.push(far);
             REMOTE | (remote.len() as u32 - 1)
         };
-        Port {
+        let mut port = Port {
             busy_until: 0,
-            ps_per_byte: if exact { 8_000_000_000_000 / rate_bps } else { 0 },
-            rate_bps,
+            ps_per_byte: 0,
+            rate_bps: 0,
             delay: link.delay.as_ps(),
             to,
             to_node: plan.node(topology.peer_node(number)).slot.0,
@@ -272,7 +283,15 @@ impl<B> Port<B> {
             pause_wanted: 0,
             pause_told: 0,
             special,
-        }
+        };
+        port.set_rate(rate);
+        port
+    }
+
+    fn set_rate(&mut self, rate: BitRate) {
+        self.rate_bps = rate.as_bps();
+        let is_exact = 8_000_000_000_000 % self.rate_bps == 0;
+        self.ps_per_byte = if is_exact { 8_000_000_000_000 / self.rate_bps } else { 0 };
     }
 
     #[inline]
@@ -283,6 +302,12 @@ impl<B> Port<B> {
             (bytes * 8_000_000_000_000 + self.rate_bps / 2) / self.rate_bps
         }
     }
+
+    /// Whether the link is down.
+    fn is_down(&self) -> bool {
+        self.special.as_ref().is_some_and(|special| special.is_down)
+    }
+
     /// Whether a pause frame to the peer waits to be sent.
     #[inline]
     pub(crate) fn must_tell_pause(&self) -> bool {
@@ -417,6 +442,9 @@ impl<B: Body> Ports<B> {
         let mask = port.pause_wanted;
         let new = mask & !port.pause_told;
         port.pause_told = mask;
+        if port.is_down() {
+            return; // `restart_link` clears `pause_told`
+        }
         for priority in (0..self.priorities).filter(|p| new & (1 << p) != 0) {
             self.counters[number * self.priorities + priority].pause_sent += 1;
         }
@@ -465,6 +493,9 @@ impl<B: Body> Ports<B> {
     #[inline(never)]
     fn send_special(&mut self, number: usize, now: u64, mut at: u64, packet: Packet<B>) -> bool {
         if let Some(special) = &mut self.ports[number].special {
+            if special.is_down {
+                return false;
+            }
             special.record(now, &packet);
             if special.loss.as_mut().is_some_and(Loss::takes_next) {
                 return false;
@@ -503,8 +534,9 @@ impl<B: Body> Ports<B> {
     }
 
     /// Applies a pause frame that arrived at port `number`: pauses exactly the priorities in `mask`, and resumes the
-    /// others.
+    /// others. A port whose link is down is not paused: the frame that resumes it would be lost.
     pub(crate) fn apply_pause(&mut self, number: usize, now: u64, mask: u8) {
+        let mask = if self.ports[number].is_down() { 0 } else { mask };
         let before = std::mem::replace(&mut self.ports[number].paused, mask);
         let changed = before ^ mask;
         self.paused_ports = self.paused_ports + usize::from(mask != 0) - usize::from(before != 0);
@@ -568,16 +600,36 @@ impl<B: Body> Ports<B> {
         self.ports[number].special.as_ref().and_then(|special| special.tap.as_deref()).unwrap_or_default()
     }
 
-    fn special(&mut self, number: usize) -> &mut Special<B> {
-        self.ports[number].special.get_or_insert_with(|| Box::new(Special { loss: None, jitter: None, tap: None }))
+    /// Changes the link of port `number`, in the direction from this port: whether it is down, and its rate. Both ends
+    /// forget the pauses of the past, as after a restart of the link. A transmitter that is idle becomes free at `now`,
+    /// because it may have something to send from now on.
+    pub(crate) fn restart_link(&mut self, number: usize, now: u64, is_up: bool, rate: BitRate) {
+        let before = (self.busy_ps(number), self.transmitted(number));
+        let special = self.special(number);
+        (special.is_down, special.before) = (!is_up, before);
+        let port = &mut self.ports[number];
+        port.set_rate(rate);
+        port.pause_told = 0;
+        port.busy_until = port.busy_until.max(now);
+        self.apply_pause(number, now, 0);
     }
 
-    /// Time for which the port's transmitter was sending frames other than pauses, in picoseconds.
+    fn special(&mut self, number: usize) -> &mut Special<B> {
+        self.ports[number].special.get_or_insert_default()
+    }
+
+    /// Time for which the port's transmitter was sending frames other than pauses, in picoseconds. Frames that the port
+    /// transmitted while its link was down count.
     pub(crate) fn busy_ps(&self, number: usize) -> u64 {
         let port = &self.ports[number];
+        let (time, bytes) = port.special.as_ref().map_or((0, 0), |special| special.before);
+        time + BitRate::from_bps(port.rate_bps).time_for(self.transmitted(number) - bytes).as_ps()
+    }
+
+    /// Bytes that the port has transmitted with their frame gaps, pause frames not included.
+    fn transmitted(&self, number: usize) -> u64 {
         let cells = &self.counters[number * self.priorities..(number + 1) * self.priorities];
-        let bytes: u64 = cells.iter().map(|c| c.tx_bytes + c.tx_packets * self.gap).sum();
-        BitRate::from_bps(port.rate_bps).time_for(bytes).as_ps()
+        cells.iter().map(|cell| cell.tx_bytes + cell.tx_packets * self.gap).sum()
     }
 }
 

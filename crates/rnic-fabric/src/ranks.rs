@@ -4,14 +4,27 @@
 //! same order (SPMD). What carries the messages is an implementation of [`Ranks`]: [`local_ranks`] are threads of one
 //! process; another crate has an implementation for MPI.
 
+use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Another rank cannot be reached, or has sent something that this rank does not understand. The text is one sentence.
+/// Why ranks cannot continue a run together. The text is one sentence.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct RankError(pub String);
+pub enum RankError {
+    /// A rank has ended.
+    #[error("rank {0} has ended before the run")]
+    Ended(usize),
+    /// A message of another rank cannot be decoded, or contradicts what this rank knows. The text names the part.
+    #[error("a message between ranks is damaged: {0}")]
+    Damaged(&'static str),
+    /// The bodies of packets have no [`RankCodec`](crate::RankCodec).
+    #[error("the packets of this transport cannot go from one rank to another")]
+    NotEncodable,
+    /// The connection between the ranks has failed, for a reason that its implementation knows.
+    #[error("{0}")]
+    Connection(String),
+}
 
 /// Messages between the ranks of a run. All ranks call the methods in the same order; a call returns when this rank has
 /// the messages of the others.
@@ -60,15 +73,11 @@ pub fn local_ranks(count: usize) -> Vec<Box<dyn Ranks>> {
 
 impl LocalRank {
     fn send(&self, to: usize, message: &[u8]) -> Result<(), RankError> {
-        self.to[to].send(message.to_vec()).map_err(|_| ended(to))
+        self.to[to].send(message.to_vec()).map_err(|_| RankError::Ended(to))
     }
     fn receive(&self, from: usize) -> Result<Vec<u8>, RankError> {
-        self.from[from].recv().map_err(|_| ended(from))
+        self.from[from].recv().map_err(|_| RankError::Ended(from))
     }
-}
-
-fn ended(rank: usize) -> RankError {
-    RankError(format!("rank {rank} has ended before the run"))
 }
 
 impl Ranks for LocalRank {
@@ -97,30 +106,30 @@ impl Ranks for LocalRank {
     }
 }
 
-/// What a rank has spent on a run.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+/// The costs of a run on one rank.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RankCosts {
     /// Windows of simulated time.
     pub windows: u64,
-    /// Rounds of messages in which all ranks took part.
-    pub rounds: u64,
+    /// Barriers at which all ranks exchanged messages.
+    pub barriers: u64,
     /// Bytes of frames that the rank has sent to others.
     pub frame_bytes: u64,
     /// Time in which the rank simulated its partitions, in seconds.
     pub work_s: f64,
-    /// Time in rounds, which includes waiting for slower ranks, in seconds.
-    pub rounds_s: f64,
+    /// Time at barriers, which includes waiting for slower ranks, in seconds.
+    pub barriers_s: f64,
     /// Time from the first to the last window, in seconds.
     pub wall_s: f64,
-    /// Median time of a round without work, in seconds, measured before the run.
-    pub round_s: f64,
+    /// Median time of a barrier without work, in seconds, measured before the run.
+    pub barrier_s: f64,
 }
 
 struct Inner {
     ranks: Box<dyn Ranks>,
     /// The first error; every later call fails with it.
     error: Option<RankError>,
-    rounds: u64,
+    barriers: u64,
     spent: Duration,
 }
 
@@ -136,7 +145,7 @@ impl RankGroup {
     /// A group for this connection.
     pub fn new(ranks: Box<dyn Ranks>) -> RankGroup {
         let (rank, size) = (ranks.rank(), ranks.size());
-        let inner = Inner { ranks, error: None, rounds: 0, spent: Duration::ZERO };
+        let inner = Inner { ranks, error: None, barriers: 0, spent: Duration::ZERO };
         RankGroup { rank, size, inner: Arc::new(Mutex::new(inner)) }
     }
 
@@ -156,15 +165,15 @@ impl RankGroup {
     pub fn error(&self) -> Option<RankError> {
         self.lock().error.clone()
     }
-    /// Makes all later calls fail, because a message of another rank makes no sense.
-    pub fn fail(&self, what: &str) -> RankError {
-        let error = RankError(format!("a message between ranks is damaged: {what}"));
+    /// Makes all later calls fail with `error`, for example because a message of another rank is damaged. Returns the
+    /// first error of the group.
+    pub fn fail(&self, error: RankError) -> RankError {
         self.lock().error.get_or_insert(error).clone()
     }
-    /// Number of rounds so far, and the time spent in them.
+    /// Number of barriers so far, and the time spent in them.
     pub(crate) fn spent(&self) -> (u64, Duration) {
         let inner = self.lock();
-        (inner.rounds, inner.spent)
+        (inner.barriers, inner.spent)
     }
 
     /// See [`Ranks::gather`].
@@ -180,7 +189,7 @@ impl RankGroup {
     /// # Errors
     /// Another rank cannot be reached.
     pub fn exchange(&self, out: &[Vec<u8>], lengths: &[usize], into: &mut Vec<Vec<u8>>) -> Result<(), RankError> {
-        // An exchange belongs to the round of the gather before it.
+        // An exchange belongs to the barrier of the gather before it.
         self.timed(0, |ranks| ranks.exchange(out, lengths, into))
     }
 
@@ -193,7 +202,7 @@ impl RankGroup {
         self.gather(&(own.len() as u64).to_le_bytes(), &mut all)?;
         let length = |message: &Vec<u8>| Some(u64::from_le_bytes(message.as_slice().try_into().ok()?) as usize);
         let lengths: Option<Vec<usize>> = all.iter().map(length).collect();
-        let mut lengths = lengths.ok_or_else(|| self.fail("a length"))?;
+        let mut lengths = lengths.ok_or_else(|| self.fail(RankError::Damaged("a length")))?;
         lengths[0] = 0;
         let mut out = vec![Vec::new(); self.size];
         if self.is_root() {
@@ -218,7 +227,7 @@ impl RankGroup {
         numbers.fill(0);
         for message in &all {
             if message.len() != own.len() {
-                return Err(self.fail("numbers to add"));
+                return Err(self.fail(RankError::Damaged("numbers to add")));
             }
             for (sum, bytes) in numbers.iter_mut().zip(message.chunks_exact(8)) {
                 *sum = sum.wrapping_add(u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
@@ -227,11 +236,11 @@ impl RankGroup {
         Ok(())
     }
 
-    /// The median time of a round with short messages, in seconds.
+    /// The median time of a barrier with short messages, in seconds.
     ///
     /// # Errors
     /// Another rank cannot be reached.
-    pub fn measure_round(&self) -> Result<f64, RankError> {
+    pub fn measure_barrier(&self) -> Result<f64, RankError> {
         let (mut all, mut times) = (Vec::new(), Vec::new());
         for _ in 0..51 {
             let before = self.spent().1;
@@ -240,12 +249,15 @@ impl RankGroup {
         }
         times.sort_unstable();
         let mut inner = self.lock();
-        (inner.rounds, inner.spent) = (0, Duration::ZERO);
+        inner.barriers = 0;
+        inner.spent = Duration::ZERO;
         Ok(times[times.len() / 2].as_secs_f64())
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the cost of rounds is measured here, and in no result of a run")]
-    fn timed(&self, rounds: u64, call: impl FnOnce(&mut dyn Ranks) -> Result<(), RankError>) -> Result<(), RankError> {
+    #[expect(clippy::disallowed_methods, reason = "the cost of barriers is measured here, and in no result of a run")]
+    fn timed(
+        &self, barriers: u64, call: impl FnOnce(&mut dyn Ranks) -> Result<(), RankError>,
+    ) -> Result<(), RankError> {
         let mut inner = self.lock();
         if let Some(error) = &inner.error {
             return Err(error.clone());
@@ -253,7 +265,7 @@ impl RankGroup {
         let before = Instant::now();
         let result = call(&mut *inner.ranks);
         inner.spent += before.elapsed();
-        inner.rounds += rounds;
+        inner.barriers += barriers;
         if let Err(error) = &result {
             inner.error = Some(error.clone());
         }

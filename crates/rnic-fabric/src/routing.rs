@@ -19,7 +19,7 @@ use crate::detours::{detoured, detours};
 use crate::ids::{HostId, PortId};
 use crate::path::Candidates;
 use crate::rng::{Purpose, mix};
-use crate::shortest_paths::{Distances, first_host_of, next_hops, switches_with_hosts};
+use crate::shortest_paths::{Distances, DownPorts, first_host_of, next_hops, switch_of, switches_with_hosts};
 use crate::topology::{NodeId, Topology, TopologyError, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -126,7 +126,9 @@ impl Routes {
             let sources = switches_with_hosts(topology);
             for (host, detours) in detours {
                 let group = builders[0].sets.set_of_group.len() as u64;
-                for (builder, set) in builders.iter_mut().zip(detoured(topology, &sources, host, &detours)?) {
+                for (builder, set) in
+                    builders.iter_mut().zip(detoured(topology, &sources, host, &detours, DownPorts::NONE)?)
+                {
                     builder.add(set);
                 }
                 let port = routes.addresses[host.index()] & ((1 << DIGIT) - 1);
@@ -160,7 +162,7 @@ impl Routes {
         let mut builders: Vec<SetBuilder> = Vec::new();
         builders.resize_with(self.switches.len(), SetBuilder::default);
         for (group, switch) in (0u64..).zip(switches_with_hosts(topology)) {
-            let distances = Distances::to(topology, switch);
+            let distances = Distances::to(topology, switch, DownPorts::NONE);
             let reached = |host: &HostId| distances.of(topology.peer_node(topology.host_port(*host))) != u32::MAX;
             if let Some(host) = topology.host_ids().find(|host| !reached(host)) {
                 let from = first_host_of(topology, switch);
@@ -170,7 +172,7 @@ impl Routes {
                 });
             }
             for (builder, node) in builders.iter_mut().zip(topology.hosts..) {
-                builder.add(next_hops(topology, node, &distances));
+                builder.add(next_hops(topology, node, &distances, DownPorts::NONE));
             }
             self.switches[(switch - topology.hosts) as usize].below = STORED | group << DIGIT;
         }
@@ -183,6 +185,86 @@ impl Routes {
         Ok(builders)
     }
 
+    /// These routes after switches have stopped using their own ports in `down` wherever another port of equal cost is
+    /// left (local repair), before any switch has learned of a link that is not its own. `down` has an entry for each
+    /// port of the topology, `true` at both ends of a link that is down.
+    pub fn repaired(&self, topology: &Topology, down: &[bool]) -> Routes {
+        self.in_sets(topology, |_, _, first, set| {
+            let up = |port: &u16| !DownPorts(down).is_down(PortId(first.0 + u32::from(*port)));
+            let left: Vec<u16> = set.iter().copied().filter(up).collect();
+            if left.is_empty() { set } else { left }
+        })
+    }
+
+    /// The routes that all switches have once routing has converged on the failure of links: shortest paths without the
+    /// links in `down` (as in [`Routes::repaired`]), and the routes `named`. A switch without a path to a host keeps
+    /// the ports of these routes, where its packets get lost.
+    ///
+    /// # Errors
+    /// Together with the new shortest paths a named route makes a routing loop.
+    pub fn around(&self, topology: &Topology, named: &[NamedRoute], down: &[bool]) -> Result<Routes, TopologyError> {
+        let down = DownPorts(down);
+        let sources = switches_with_hosts(topology);
+        let detours = detours(topology, named)?;
+        let mut by_hand: BTreeMap<HostId, Vec<Vec<u16>>> = BTreeMap::new();
+        for (host, detours) in detours {
+            by_hand.insert(host, detoured(topology, &sources, host, &detours, down)?);
+        }
+        // Groups come in order, and each switch asks for the same one: the distances of one group are enough.
+        let mut latest: Option<(HostId, Distances)> = None;
+        Ok(self.in_sets(topology, |node, host, _, set| {
+            let new = if let Some(sets) = by_hand.get(&host) {
+                sets[(node - topology.hosts) as usize].clone()
+            } else {
+                let (_, distances) = match &mut latest {
+                    Some(of_group) if of_group.0 == host => of_group,
+                    other => other.insert((host, Distances::to(topology, switch_of(topology, host), down))),
+                };
+                next_hops(topology, node, distances, down)
+            };
+            if new.is_empty() { set } else { new }
+        }))
+    }
+
+    /// A copy of the routes with stored sets for all groups of hosts. `change(switch, host, first, set)` returns the
+    /// equal-cost ports (numbered within the switch, whose first port is `first`) that replace `set`, for the group of
+    /// `host`; it is called for all switches of a group before the next group.
+    fn in_sets(
+        &self, topology: &Topology, mut change: impl FnMut(NodeId, HostId, PortId, Vec<u16>) -> Vec<u16>,
+    ) -> Routes {
+        let mut groups: BTreeMap<u64, (u64, HostId)> = BTreeMap::new();
+        for (address, host) in self.addresses.iter().zip(topology.host_ids()) {
+            groups.entry(address >> DIGIT).or_insert((*address, host));
+        }
+        let numbers: BTreeMap<u64, u64> = groups.keys().copied().zip(0..).collect();
+        let mut builders: Vec<SetBuilder> = Vec::new();
+        builders.resize_with(self.switches.len(), SetBuilder::default);
+        let mut switches = self.switches.clone();
+        for switch in &mut switches {
+            (switch.below, switch.shift, switch.up) = (u64::MAX, 0, (0, 0));
+        }
+        for ((key, (address, host)), group) in groups.into_iter().zip(0u64..) {
+            for (index, (builder, node)) in builders.iter_mut().zip(topology.hosts..).enumerate() {
+                let set = self.ports_of_set(index, self.set(index, address));
+                let set = set.into_iter().map(|port| port as u16).collect();
+                builder.add(change(node, host, topology.first_port[node as usize], set));
+            }
+            let leaf = (switch_of(topology, host) - topology.hosts) as usize;
+            // The hosts of a switch, but for those that have a group of their own.
+            if self.switches[leaf].below >> DIGIT == key {
+                switches[leaf].below = STORED | group << DIGIT;
+            }
+        }
+        let port = |address: u64| address & ((1 << DIGIT) - 1);
+        let addresses = self.addresses.iter();
+        Routes {
+            addresses: addresses.map(|a| STORED | numbers[&(a >> DIGIT)] << DIGIT | port(*a)).collect(),
+            switches,
+            stored: builders.into_iter().map(|builder| builder.sets).collect(),
+            hosts: self.hosts,
+        }
+    }
+
     /// Checks that [`Routes::with`] accepts these routes.
     ///
     /// # Errors
@@ -190,7 +272,7 @@ impl Routes {
     pub fn check(topology: &Topology, named: &[NamedRoute]) -> Result<(), TopologyError> {
         let sources = switches_with_hosts(topology);
         for (host, detours) in detours(topology, named)? {
-            detoured(topology, &sources, host, &detours)?;
+            detoured(topology, &sources, host, &detours, DownPorts::NONE)?;
         }
         Ok(())
     }

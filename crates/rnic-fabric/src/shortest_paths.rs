@@ -39,15 +39,28 @@ pub(crate) struct Distances {
     order: Vec<NodeId>,
 }
 
+/// Ports whose links are down, by port number; an empty list if all links are up.
+#[derive(Clone, Copy)]
+pub(crate) struct DownPorts<'a>(pub(crate) &'a [bool]);
+
+impl DownPorts<'_> {
+    pub(crate) const NONE: DownPorts<'static> = DownPorts(&[]);
+
+    pub(crate) fn is_down(self, port: PortId) -> bool {
+        self.0.get(port.index()).is_some_and(|down| *down)
+    }
+}
+
 impl Distances {
-    pub(crate) fn to(topology: &Topology, target: NodeId) -> Distances {
+    pub(crate) fn to(topology: &Topology, target: NodeId, down: DownPorts<'_>) -> Distances {
         let mut links = vec![u32::MAX; topology.nodes() as usize];
         let mut order = vec![target];
         links[target as usize] = 0;
         let mut next = 0;
         while let Some(node) = order.get(next).copied() {
             next += 1;
-            for peer in topology.ports_of(node).map(|port| topology.peer_node(port)) {
+            let up = topology.ports_of(node).filter(|port| !down.is_down(*port));
+            for peer in up.map(|port| topology.peer_node(port)) {
                 if !topology.is_host(peer) && links[peer as usize] == u32::MAX {
                     links[peer as usize] = links[node as usize] + 1;
                     order.push(peer);
@@ -68,9 +81,11 @@ impl Distances {
     }
 }
 
-/// The ports of a switch (numbered within it) that lead to switches closer to the target of `distances`.
-pub(crate) fn next_hops(topology: &Topology, node: NodeId, distances: &Distances) -> Vec<u16> {
-    let closer = topology.ports_of(node).filter(|port| distances.is_closer(topology, node, *port));
+/// The ports of a switch (numbered within it) that lead to switches closer to the target of `distances`, without the
+/// ports in `down`.
+pub(crate) fn next_hops(topology: &Topology, node: NodeId, distances: &Distances, down: DownPorts<'_>) -> Vec<u16> {
+    let up = topology.ports_of(node).filter(|port| !down.is_down(*port));
+    let closer = up.filter(|port| distances.is_closer(topology, node, *port));
     closer.map(|port| topology.port_in_node(port) as u16).collect()
 }
 
@@ -87,7 +102,7 @@ pub(crate) fn first_host_of(topology: &Topology, switch: NodeId) -> HostId {
     topology.host_ids().find(|host| switch_of(topology, *host) == switch).unwrap_or_default()
 }
 
-fn switch_of(topology: &Topology, host: HostId) -> NodeId {
+pub(crate) fn switch_of(topology: &Topology, host: HostId) -> NodeId {
     topology.peer_node(topology.host_port(host))
 }
 
@@ -199,7 +214,7 @@ fn farthest_to(topology: &Topology, switch: NodeId) -> [Option<(HostId, PathFact
 /// Per node: facts about the path with the most delay among the node's shortest paths to `switch`; `None` for hosts,
 /// and for switches without a path.
 fn facts_to(topology: &Topology, switch: NodeId) -> Vec<Option<PathFacts>> {
-    let distances = Distances::to(topology, switch);
+    let distances = Distances::to(topology, switch, DownPorts::NONE);
     let mut facts: Vec<Option<PathFacts>> = vec![None; topology.nodes() as usize];
     facts[switch as usize] = Some(PathFacts::NONE);
     for node in distances.order[1..].iter().copied() {

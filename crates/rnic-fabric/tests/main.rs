@@ -7,6 +7,7 @@ mod computed_routes;
 mod diagnose;
 mod ecmp;
 mod input;
+mod link_faults;
 mod loss;
 mod output;
 mod pfc;

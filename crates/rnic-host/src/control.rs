@@ -3,8 +3,7 @@
 
 use crate::chunk::Frames;
 use crate::error::HostError;
-use crate::response::RogueDelay;
-use rnic_transport::congestion::{AckSample, CongestionControl, LossSignal, Settings, Value};
+use rnic_transport::congestion::{AckSample, CongestionControl, LossSignal, RogueDelay, Settings, Value};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_transport::{BitRate, FlowConfig, Time};
 use std::fmt;

@@ -28,7 +28,6 @@
 //! | [`rogue`] | RoGUE: chunks, pacing, recovery by a shadow queue pair, the rules of what may be replayed |
 //! | [`multipath`] | chunks over many paths; eight hooks ([`multipath::Hooks`]) for a transport of one's own |
 //! | `rtt` | round-trip times from completion timestamps: [`Departures`] |
-//! | `response` | RoGUE's response to round-trip times: [`RogueDelay`] |
 //! | `control` | congestion controls by name: [`Control`]; what a channel may have outstanding: [`Allowance`] |
 //! | `chunk` | slices of a request's memory; lengths on the wire: [`Frames`] |
 //! | `link` | connects queue pairs: [`Link`] |
@@ -49,7 +48,6 @@ mod mailbox;
 pub mod multipath;
 mod objects;
 pub mod record;
-mod response;
 pub mod rogue;
 mod rtt;
 pub mod trace;
@@ -58,5 +56,4 @@ pub use chunk::Frames;
 pub use control::{Allowance, Control};
 pub use error::{Failure, HostError};
 pub use link::Link;
-pub use response::{RogueDelay, RogueParams};
 pub use rtt::{Departure, Departures};

@@ -53,7 +53,7 @@ fn settings_out_of_range_are_refused() {
 #[test]
 fn rates_and_windows_of_0_are_refused() {
     let error = Control::named("rogue", &[("min_rate", BitRate::from_bps(0).into())]).unwrap_err().to_string();
-    assert_eq!(error, "`min_rate` cannot be 0 bps; it takes a rate above 0, for example \"40 Gbps\"");
+    assert_eq!(error, "`min_rate` cannot be 0 bps; it takes a rate above 0, at most 10 Tbps, for example \"40 Gbps\"");
     let error = Control::named("timely", &[("t_high", Time::ZERO.into())]).unwrap_err().to_string();
     assert!(error.starts_with("`t_high` cannot be 0 ps; it takes a time above 0"), "{error}");
     let values = [("t_low", Time::from_us(3).into()), ("t_high", Time::from_us(2).into())];

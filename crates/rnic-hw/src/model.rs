@@ -1,13 +1,13 @@
 //! Verilog as a running program: Verilator translates a bench into C++, and a child process executes it.
 
 use crate::tools::{HwError, Tool, run};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs;
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 
 /// The C++ program around a bench.
@@ -61,7 +61,7 @@ impl Compiler {
         let include = Path::new(root.trim()).join("include");
         let mut compiler = Compiler { program, include, vcd, library: Vec::new() };
         // After a panic in another thread the map still has complete entries only.
-        let mut libraries = LIBRARIES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut libraries = LIBRARIES.lock();
         let parts: &[&str] = if vcd {
             &["verilated", "verilated_threads", "verilated_vcd_c"]
         } else {
@@ -157,7 +157,8 @@ impl Model {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(HwError::io(format!("cannot start the model of {}", self.name)))?;
-        let (input, output) = (child.stdin.take(), child.stdout.take().map(BufReader::new));
+        let input = child.stdin.take();
+        let output = child.stdout.take().map(BufReader::new);
         Ok(Bench { child, input, output, words: self.words, name: self.name })
     }
 }

@@ -12,6 +12,7 @@ use rnic_transport::message::{
     Arrival, Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, Departure, Pipeline, RxMsgInfo, RxMsgInfoRequest,
     Verdict,
 };
+use rnic_transport::random::below;
 use rnic_transport::telemetry::{HopRecord, Telemetry};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -250,7 +251,7 @@ struct Source<'r> {
 
 impl Source<'_> {
     fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.random.next_u64()) * u128::from(bound)) >> 64) as u64
+        below(self.random.next_u64(), bound)
     }
 
     /// A number that is often small, and sometimes any number of `bits` bits.
@@ -370,7 +371,8 @@ impl Source<'_> {
             header.len = self.below(u64::from(header.len) + 3).min(64) as u16;
         }
         if self.below(6) == 0 && header.len > 0 {
-            let (at, byte) = (self.below(header.len.into()) as usize, self.random.next_u64() as u8);
+            let at = self.below(header.len.into()) as usize;
+            let byte = self.random.next_u64() as u8;
             header.bytes[at] = byte;
         }
         header.bytes[usize::from(header.len)..].fill(0);

@@ -1,14 +1,13 @@
-//! The files that a host with RDMA devices has in `/dev/infiniband` and `/sys/class/infiniband`, for programs that look
-//! there besides asking libibverbs. UCX does: it wants a character device for each RDMA device, and reads from sysfs
-//! what type the GIDs have.
+//! The files of RDMA devices in `/dev/infiniband` and `/sys/class/infiniband`, for programs that need them in addition
+//! to libibverbs. UCX needs a character device for each RDMA device, and reads the type of GIDs from sysfs.
 //!
-//! Neither folder can get such files without a kernel module. So the process enters a mount namespace, where other
-//! file systems in memory take the places of `/dev` and `/sys/class`: they have everything that was there before, and
-//! these files. Without root it enters a user namespace first, in which its user and group stay the same.
+//! Neither folder can get such files without a kernel module. So the process enters a mount namespace, in which file
+//! systems in memory replace `/dev` and `/sys/class`: they have all previous entries, and these files. Without root it
+//! enters a user namespace first, in which its user and group stay the same.
 
-use crate::context::{GIDS, gid};
 use crate::environment::Environment;
 use crate::hosts::{self, HostAddress};
+use crate::objects::context::{GIDS, gid};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -65,7 +64,7 @@ pub fn show() -> Result<(), String> {
     Ok(())
 }
 
-/// Enters a mount namespace whose mounts others do not see. An error comes with what was refused.
+/// Enters a mount namespace whose mounts other processes do not see. An error has the name of the refused namespace.
 fn enter() -> Result<(), (&'static str, Errno)> {
     match unshare(CloneFlags::CLONE_NEWNS) {
         Err(Errno::EPERM) => {

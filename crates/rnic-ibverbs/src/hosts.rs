@@ -18,7 +18,7 @@ pub struct HostAddress {
     pub index: u32,
     /// MTU of the network interface, in bytes of IP packets.
     pub mtu: u32,
-    /// Whether the interface is that of the host itself.
+    /// Whether the interface is the loopback interface.
     pub is_loopback: bool,
 }
 
@@ -33,12 +33,12 @@ impl HostAddress {
 
 /// Whether programs of this user share the device of the address `ip`, so that others can join them.
 pub fn is_shared(ip: IpAddr) -> bool {
-    crate::port::is_shared(ip)
+    rnic_endpoint::port::shared_address::has_broker(ip)
 }
 
 /// The addresses that are devices, in the order of the devices: by default first those by which other hosts reach this
 /// one, IPv4 before IPv6, and then 127.0.0.1. `::1` is a device only if the environment names it. Link-local addresses
-/// are no devices: a GID does not say on which interface they are.
+/// are not devices: a GID does not contain the interface.
 ///
 /// # Errors
 /// A sentence, if the system cannot list the addresses, or the environment names something that does not exist.
@@ -96,10 +96,10 @@ fn is_usual(address: &HostAddress) -> bool {
     }
 }
 
-/// The MTU of a network interface in the network namespace of this process; `None` if it has just gone. sysfs is no
-/// source for it, because a process that has entered a namespace may still see the sysfs of another one.
+/// The MTU of a network interface in the network namespace of this process; `None` if the interface was just removed.
+/// It is not read from sysfs, because a process that has entered a namespace may still see the sysfs of another one.
 fn mtu(socket: &impl AsRawFd, interface: &str) -> Option<u32> {
-    // SAFETY: all bytes 0 are a value of this structure of C.
+    // SAFETY: all zeros are a valid value of this structure.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // The name ends with a byte 0.
     let room = request.ifr_name.len() - 1;

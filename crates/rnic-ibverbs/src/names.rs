@@ -1,4 +1,4 @@
-//! The names that libibverbs gives to numbers, rates, and what it tells about fork.
+//! The names that libibverbs gives to numbers, rates, and the state of fork support.
 
 use libc::{c_char, c_int};
 use std::ffi::CStr;

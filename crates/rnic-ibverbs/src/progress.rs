@@ -1,16 +1,35 @@
-//! Who sends and receives the packets of a device: the program's threads while they poll completion queues, and
-//! otherwise a thread of this library.
+//! Which thread sends and receives the packets of a device (the *leader*): a thread of the program while it polls
+//! completion queues, and otherwise a thread of this library.
 //!
-//! Programs wait in three ways. A program that *polls a completion queue* without a pause has the lowest latency if it
-//! moves the packets itself; a second thread that does so would take a core and fight for the device's lock. A program
-//! that *sleeps* until there is an event, or that *polls memory* until a peer has written it, makes no call, so that a
-//! thread of the library must move the packets.
+//! Programs wait in three ways. A program that *polls a completion queue* in a loop has the lowest latency if it moves
+//! the packets itself; a second thread that does so would use a core and compete for the device's lock. A program that
+//! *sleeps* until an event, or that *polls memory* until a peer has written it, makes no call, so that a thread of the
+//! library must move the packets.
 //!
-//! So the library's thread sleeps in the kernel until a packet arrives. When a program has polled queues in vain
-//! several times, the thread leaves the work to it, and looks now and then whether the program still polls. If not,
-//! it takes the work back. If it finds packets then that nobody has handled, the program does not only poll queues,
-//! and has to poll more often in vain the next time. On a busy host the program may have lost its processor
-//! meanwhile, nearly always inside of a poll: it has not stopped polling then.
+//! ```text
+//!                    packets moved for 20 µs
+//!   ┌──────────┐ ──────────────────────────────▶ ┌──────────┐
+//!   │ Sleeping │                                 │ Spinning │
+//!   └──────────┘ ◀────────────────────────────── └──────────┘
+//!      │    ▲          spin credit used up            │
+//!      │    │                                         │
+//!      │    │ the program goes to sleep,              │
+//!      │    │ or has stopped polling                  │
+//!      ▼    │                                         │
+//!   ┌───────────────┐                                 │
+//!   │ Program leads │ ◀───────────────────────────────┘
+//!   └───────────────┘    from both states: more empty polls than the poll limit
+//! ```
+//!
+//! - *Sleeping*: the library's thread leads, and sleeps in the kernel until a packet arrives.
+//! - *Spinning*: the library's thread leads, and polls. It has collected spin credit by moving packets.
+//! - *Program leads*: each poll of the program moves packets if it finds no completion. The library's thread only
+//!   checks, at an interval, whether the program still polls.
+//!
+//! The *poll limit* is the number of empty polls, which find no completion, after which the program becomes the leader.
+//! If the library's thread finds packets when the program has stopped polling, the program does not only poll
+//! completion queues, and the poll limit grows. It is reset after the program has led for a while. On a busy host the
+//! program may have lost its processor, nearly always inside a poll: such a poll counts as polling.
 
 use rnic_endpoint::{Clock, Device, Time, TimeSource};
 use rnic_verbs::{Completion, CqId, VerbsError};
@@ -19,104 +38,105 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Polls in vain after which the program gets the work: at first, and at most.
-const PATIENCE: (u32, u32) = (16, 1 << 16);
-/// Pauses between two looks at a program that polls: at first, and at most. It has stopped polling if it has not polled
-/// between two looks.
-const NAP: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(1));
-/// Looks in a row at the same poll that has not ended, after which it counts as no poll: its thread may have left it by
-/// `longjmp`.
-const LOST: u32 = 100;
-/// How long the program must have moved the packets for the patience to be that of the beginning again.
-const STEADY: Time = Time::from_ms(10);
-/// Work in one spell after which the thread spins before it sleeps, and how much of it counts at most. So a stream of
-/// packets meets a thread that is awake, whose peer need not wake it for each burst; on a host without other work that
-/// costs more than the burst. For messages that come one by one the thread sleeps at once: on a host with few cores a
-/// program that polls memory needs the core on which it would spin.
-const SPELL: (Time, Time) = (Time::from_us(20), Time::from_us(100));
-/// How long the thread sleeps at most while there are no packets.
-const SLEEP: Time = Time::from_ms(1_000);
+/// The poll limit: its initial value and its maximum.
+const POLL_LIMIT: (u32, u32) = (16, 1 << 16);
+/// Interval at which the library's thread checks whether the program still polls: the first value and the maximum. The
+/// program has stopped if it has not polled between two checks.
+const CHECK_INTERVAL: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(1));
+/// Number of consecutive checks that find the same unfinished poll, after which it no longer counts as polling: its
+/// thread may have left it by `longjmp`.
+const MAX_CHECKS_OF_A_POLL: u32 = 100;
+/// After the program has driven the device for this long, the poll limit is reset to its initial value.
+const LIMIT_RESET: Time = Time::from_ms(10);
+/// Time of moving packets after which the library's thread spins before it sleeps, and the maximum of the spin credit.
+/// So the thread is awake for a stream of packets, and need not be woken for each burst, which costs more than the
+/// burst on a host without other work. For single messages the thread sleeps immediately: on a host with few cores a
+/// program that polls memory needs the core on which the thread would spin.
+const SPIN_CREDIT: (Time, Time) = (Time::from_us(20), Time::from_us(100));
+/// Maximum time for which the thread sleeps while no packets arrive.
+const MAX_SLEEP: Time = Time::from_ms(1_000);
 
 struct State {
     device: Device,
     clock: Clock,
     /// Whether the program's threads move the packets while they poll.
     program_leads: AtomicBool,
-    /// Changes with each of the program's polls while it leads, and is odd while a thread is inside of one. Threads
-    /// that poll at the same time may count as one; the last one that ends makes it even.
+    /// Changes with each of the program's polls while it leads, and is odd while a thread is inside a poll. Concurrent
+    /// polls may count as one; the last one that ends makes it even.
     polls: AtomicU64,
-    patience: Patience,
+    poll_limit: PollLimit,
     closing: AtomicBool,
 }
 
-/// Decides when a program that polls gets the work.
-struct Patience {
-    /// Polls that found nothing, while the library has the work. Each poll that found something takes away
-    /// [`PATIENCE`]'s first number: a program that polls all the time gets the work also if it has lost it often.
-    vain: AtomicU32,
-    /// Polls in vain after which the program gets the work.
+/// Counts empty polls while the library's thread leads, and decides when the program becomes the leader.
+struct PollLimit {
+    /// Number of empty polls. Each poll that finds a completion subtracts the initial poll limit: a program that polls
+    /// in a loop becomes the leader also if the limit is high.
+    empty_polls: AtomicU32,
+    /// The poll limit.
     limit: AtomicU32,
 }
 
-impl Patience {
-    fn new() -> Patience {
-        Patience { vain: AtomicU32::new(0), limit: AtomicU32::new(PATIENCE.0) }
+impl PollLimit {
+    fn new() -> PollLimit {
+        PollLimit { empty_polls: AtomicU32::new(0), limit: AtomicU32::new(POLL_LIMIT.0) }
     }
 
-    /// Notes a poll that found something or nothing; returns whether the program gets the work.
-    fn polled(&self, found: bool) -> bool {
-        // Threads that poll at the same time may count as one.
-        let vain = self.vain.load(Ordering::Relaxed);
-        let vain = if found { vain.saturating_sub(PATIENCE.0) } else { vain + 1 };
-        let gets = vain > self.limit.load(Ordering::Relaxed);
-        self.vain.store(if gets { 0 } else { vain }, Ordering::Relaxed);
-        gets
+    /// Counts a poll. Returns whether the program becomes the leader.
+    fn on_poll(&self, found: bool) -> bool {
+        // Concurrent polls may count as one.
+        let empty = self.empty_polls.load(Ordering::Relaxed);
+        let empty = if found { empty.saturating_sub(POLL_LIMIT.0) } else { empty + 1 };
+        let exceeded = empty > self.limit.load(Ordering::Relaxed);
+        self.empty_polls.store(if exceeded { 0 } else { empty }, Ordering::Relaxed);
+        exceeded
     }
 
     /// The program is going to sleep.
-    fn sleeps(&self) {
-        self.vain.store(0, Ordering::Relaxed);
+    fn on_sleep(&self) {
+        self.empty_polls.store(0, Ordering::Relaxed);
     }
 
-    /// The program has stopped polling, after it has had the work for the time `led`. If packets were `neglected`
-    /// since, it does not only poll queues.
-    fn stopped(&self, led: Time, neglected: bool) {
-        if led > STEADY {
-            self.limit.store(PATIENCE.0, Ordering::Relaxed);
-        } else if neglected {
-            self.limit.store((self.limit.load(Ordering::Relaxed) * 4).min(PATIENCE.1), Ordering::Relaxed);
+    /// The program has stopped polling, after it has led for the time `led`. `packets_waited` if packets have arrived
+    /// that it has not received.
+    fn on_stop(&self, led: Time, packets_waited: bool) {
+        if led > LIMIT_RESET {
+            self.limit.store(POLL_LIMIT.0, Ordering::Relaxed);
+        } else if packets_waited {
+            self.limit.store((self.limit.load(Ordering::Relaxed) * 4).min(POLL_LIMIT.1), Ordering::Relaxed);
         }
     }
 }
 
-/// Sees whether a program polls, from [`State::polls`] at times.
+/// Checks whether the program polls, by samples of [`State::polls`].
 #[derive(Default)]
-struct Looks {
+struct PollMonitor {
     last: u64,
-    same: u32,
+    /// Number of consecutive checks with the same sample.
+    unchanged: u32,
 }
 
-impl Looks {
+impl PollMonitor {
     /// Returns whether the program polls.
-    fn look(&mut self, polls: u64) -> bool {
-        self.same = if polls == self.last { self.same + 1 } else { 0 };
+    fn check(&mut self, polls: u64) -> bool {
+        self.unchanged = if polls == self.last { self.unchanged + 1 } else { 0 };
         self.last = polls;
-        self.same == 0 || (polls % 2 == 1 && self.same < LOST)
+        self.unchanged == 0 || (polls % 2 == 1 && self.unchanged < MAX_CHECKS_OF_A_POLL)
     }
 }
 
-/// The devices of a process that are open, for [`end`], and the process: a child that `fork` made has copies of them,
+/// The open devices of a process, for [`at_exit`], and the process: a child made by `fork` has copies of the devices,
 /// but not their threads.
-static OPEN: Mutex<(u32, Vec<Weak<State>>)> = Mutex::new((0, Vec::new()));
+static OPEN_DEVICES: Mutex<(u32, Vec<Weak<State>>)> = Mutex::new((0, Vec::new()));
 
-/// Notes a device for [`end`].
-fn note(state: &Arc<State>) {
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+/// Registers a device for [`at_exit`].
+fn register(state: &Arc<State>) {
+    let mut open = OPEN_DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
     if open.0 != process {
         if open.0 == 0 {
             // SAFETY: the function has the right type, and stays.
-            unsafe { libc::atexit(end) };
+            unsafe { libc::atexit(at_exit) };
         }
         *open = (process, Vec::new());
     }
@@ -124,27 +144,27 @@ fn note(state: &Arc<State>) {
     open.1.push(Arc::downgrade(state));
 }
 
-/// The process ends, perhaps without destroying its queue pairs. The ACKs of what it has received leave before, as they
-/// would from a NIC.
-extern "C" fn end() {
-    // A thread that opens a device meanwhile, or a thread of the parent at the time of a fork, may have the lock.
-    let Ok(open) = OPEN.try_lock() else { return };
+/// Sends the ACKs of received packets before the process ends, as a NIC would. The process may not have destroyed its
+/// queue pairs.
+extern "C" fn at_exit() {
+    // A thread that is opening a device, or a thread of the parent at the time of a fork, may have the lock.
+    let Ok(open) = OPEN_DEVICES.try_lock() else { return };
     if open.0 == std::process::id() {
         open.1.iter().filter_map(Weak::upgrade).for_each(|state| state.device.settle());
     }
 }
 
-/// How long the thread may still spin: as long as it has worked since it woke.
+/// Spin credit: time for which the library's thread may spin, at most as long as it has moved packets since it woke.
 #[derive(Default)]
-struct Credit {
+struct SpinCredit {
     left: Time,
     spinning: bool,
 }
 
-impl Credit {
+impl SpinCredit {
     fn add(&mut self, time: Time, worked: bool) {
-        self.left = if worked { (self.left + time).min(SPELL.1) } else { self.left.saturating_sub(time) };
-        self.spinning = self.left >= if self.spinning { Time::from_ps(1) } else { SPELL.0 };
+        self.left = if worked { (self.left + time).min(SPIN_CREDIT.1) } else { self.left.saturating_sub(time) };
+        self.spinning = self.left >= if self.spinning { Time::from_ps(1) } else { SPIN_CREDIT.0 };
     }
 
     fn admits_spinning(&self) -> bool {
@@ -166,10 +186,10 @@ impl Progress {
             clock: Clock::start(),
             program_leads: AtomicBool::new(false),
             polls: AtomicU64::new(0),
-            patience: Patience::new(),
+            poll_limit: PollLimit::new(),
             closing: AtomicBool::new(false),
         });
-        note(&state);
+        register(&state);
         let theirs = state.clone();
         let thread = rnic_cabi::thread::spawn("rnic", move || theirs.run())?;
         Ok(Progress { state, thread: Some(thread) })
@@ -186,7 +206,7 @@ impl Progress {
             return polled;
         }
         let count = state.device.poll_number(cq, out)?;
-        if state.patience.polled(count > 0) {
+        if state.poll_limit.on_poll(count > 0) {
             state.program_leads.store(true, Ordering::Release);
             // The thread sleeps with the lock of the port.
             state.device.interrupt();
@@ -194,9 +214,9 @@ impl Progress {
         Ok(count)
     }
 
-    /// The program is going to sleep until there is an event, so the thread has to move the packets.
+    /// The program is going to sleep until an event, so that the library's thread becomes the leader.
     pub(crate) fn program_sleeps(&self) {
-        self.state.patience.sleeps();
+        self.state.poll_limit.on_sleep();
         if self.state.program_leads.swap(false, Ordering::AcqRel)
             && let Some(thread) = &self.thread
         {
@@ -221,8 +241,8 @@ impl Drop for Progress {
 impl State {
     /// Moves packets if there is no completion.
     fn poll_as_leader(&self, cq: CqId, out: &mut [Completion]) -> Result<usize, VerbsError> {
-        // Completions that are there come before the ACKs that are due: the program may answer a message at once, and
-        // then one system call sends the answer and the ACK.
+        // Existing completions come before the ACKs that are due: the program may respond to a message immediately, and
+        // then one system call sends the response and the ACK.
         let count = self.device.poll_number(cq, out)?;
         if count > 0 {
             return Ok(count);
@@ -238,19 +258,19 @@ impl State {
             if self.program_leads.load(Ordering::Acquire) {
                 self.watch_program();
             } else if self.serve().is_err() {
-                // The device is closed; those who poll it get the error.
+                // The device is closed; threads that poll it get the error.
                 return;
             }
         }
     }
 
-    /// Moves packets until there have been none for a while, and sleeps then until there are some.
+    /// Moves packets until none have arrived for a while, and then sleeps until one arrives.
     fn serve(&self) -> Result<(), rnic_endpoint::Error> {
-        let mut credit = Credit::default();
+        let mut credit = SpinCredit::default();
         let mut before = self.clock.now();
         while !self.program_leads.load(Ordering::Acquire) && !self.closing.load(Ordering::Acquire) {
             let spins = credit.admits_spinning();
-            let worked = if spins { self.device.progress()? } else { self.device.wait(SLEEP)? };
+            let worked = if spins { self.device.progress()? } else { self.device.wait(MAX_SLEEP)? };
             let now = self.clock.now();
             if !worked && !spins {
                 return Ok(());
@@ -264,24 +284,24 @@ impl State {
         Ok(())
     }
 
-    /// Waits until the program has stopped polling.
+    /// Checks whether the program still polls, until it has stopped.
     fn watch_program(&self) {
         let since = self.clock.now();
-        let mut nap = NAP.0;
-        let mut looks = Looks::default();
-        looks.look(self.polls.load(Ordering::Relaxed));
+        let mut interval = CHECK_INTERVAL.0;
+        let mut monitor = PollMonitor::default();
+        monitor.check(self.polls.load(Ordering::Relaxed));
         while self.program_leads.load(Ordering::Acquire) && !self.closing.load(Ordering::Acquire) {
-            std::thread::park_timeout(nap);
-            if looks.look(self.polls.load(Ordering::Relaxed)) {
-                nap = (nap * 2).min(NAP.1);
+            std::thread::park_timeout(interval);
+            if monitor.check(self.polls.load(Ordering::Relaxed)) {
+                interval = (interval * 2).min(CHECK_INTERVAL.1);
                 continue;
             }
             if !self.program_leads.swap(false, Ordering::AcqRel) {
                 return;
             }
             let led = self.clock.now().saturating_sub(since);
-            let neglected = matches!(self.device.progress(), Ok(true));
-            self.patience.stopped(led, neglected);
+            let packets_waited = matches!(self.device.progress(), Ok(true));
+            self.poll_limit.on_stop(led, packets_waited);
         }
     }
 }
@@ -290,49 +310,49 @@ impl State {
 mod tests {
     use super::*;
 
-    /// Polls until the program gets the work; returns the number of polls.
-    fn polls_until_it_leads(patience: &Patience, found_after: Option<u32>) -> u32 {
-        (1..1 << 24).find(|poll| patience.polled(found_after.is_some_and(|every| poll % every == 0))).unwrap()
+    /// Polls until the program becomes the leader; returns the number of polls.
+    fn polls_until_it_leads(limit: &PollLimit, found_after: Option<u32>) -> u32 {
+        (1..1 << 24).find(|poll| limit.on_poll(found_after.is_some_and(|every| poll % every == 0))).unwrap()
     }
 
     #[test]
-    fn a_program_that_also_sleeps_gets_the_work_later_and_later() {
-        let patience = Patience::new();
+    fn a_program_that_also_sleeps_becomes_the_leader_later_and_later() {
+        let limit = PollLimit::new();
         let soon = Time::from_us(200);
         for expected in [17, 65, 257, 1_025, 4_097, 16_385, 65_537, 65_537] {
-            assert_eq!(polls_until_it_leads(&patience, None), expected);
-            patience.stopped(soon, true);
+            assert_eq!(polls_until_it_leads(&limit, None), expected);
+            limit.on_stop(soon, true);
         }
-        patience.stopped(soon, false);
-        assert_eq!(polls_until_it_leads(&patience, None), 65_537, "nothing was neglected, but it led for a short time");
-        patience.stopped(STEADY * 2, true);
-        assert_eq!(polls_until_it_leads(&patience, None), 17, "it led for long before it stopped");
+        limit.on_stop(soon, false);
+        assert_eq!(polls_until_it_leads(&limit, None), 65_537, "no packets waited, but it led for a short time");
+        limit.on_stop(LIMIT_RESET * 2, true);
+        assert_eq!(polls_until_it_leads(&limit, None), 17, "it led for long before it stopped");
         for _ in 0..16 {
-            assert!(!patience.polled(false));
+            assert!(!limit.on_poll(false));
         }
-        patience.sleeps();
-        assert_eq!(polls_until_it_leads(&patience, None), 17);
+        limit.on_sleep();
+        assert_eq!(polls_until_it_leads(&limit, None), 17);
     }
 
     #[test]
-    fn a_program_that_finds_messages_gets_the_work_too() {
-        let patience = Patience::new();
-        assert!((0..1 << 20).all(|_| !patience.polled(true)));
+    fn a_program_that_finds_messages_becomes_the_leader_too() {
+        let limit = PollLimit::new();
+        assert!((0..1 << 20).all(|_| !limit.on_poll(true)));
         for _ in 0..8 {
-            patience.stopped(Time::ZERO, true);
+            limit.on_stop(Time::ZERO, true);
         }
-        // A ping-pong: each message takes 100 polls, 99 of them in vain.
-        let polls = polls_until_it_leads(&patience, Some(100));
+        // A ping-pong: each message takes 100 polls, 99 of them empty.
+        let polls = polls_until_it_leads(&limit, Some(100));
         assert_eq!(polls, 78_950);
     }
 
     #[test]
-    fn a_program_that_lost_its_processor_inside_of_a_poll_still_polls() {
-        let mut looks = Looks::default();
-        assert!(looks.look(3));
-        assert!((1..LOST).all(|_| looks.look(3)), "inside of a poll");
-        assert!(!looks.look(3), "the poll does not end");
-        assert!(looks.look(4) && !looks.look(4), "outside");
-        assert!(looks.look(7) && looks.look(7));
+    fn a_program_that_lost_its_processor_inside_a_poll_still_polls() {
+        let mut monitor = PollMonitor::default();
+        assert!(monitor.check(3));
+        assert!((1..MAX_CHECKS_OF_A_POLL).all(|_| monitor.check(3)), "inside a poll");
+        assert!(!monitor.check(3), "the poll does not end");
+        assert!(monitor.check(4) && !monitor.check(4), "outside");
+        assert!(monitor.check(7) && monitor.check(7));
     }
 }

@@ -1,7 +1,7 @@
 //! The trace of the verbs that a program calls (`RNIC_TRACE`), line by line.
 
-use crate::entry::lock;
 use crate::environment::{Environment, TraceTo};
+use rnic_cabi::entry::lock;
 use std::fmt::Arguments;
 use std::fs::{File, OpenOptions};
 use std::io::Write;

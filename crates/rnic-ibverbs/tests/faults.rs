@@ -47,7 +47,7 @@ fn write(transports: [&str; 2]) -> (f64, [String; 2]) {
 }
 
 /// Two ends that have IRN agree on it, and repair lost packets. An end that has it uses RC with one that has not. The
-/// page of results tells what it gains; a busy machine changes the ratio.
+/// page of results has the gain; a busy machine changes the ratio.
 #[test]
 fn irn_is_agreed_on_and_withstands_loss() {
     if !has("ib_write_bw") {

@@ -1,4 +1,4 @@
-//! Strangers: packets that nobody asked for, and processes that speak to the broker what they like.
+//! Hostile hosts and processes: packets without a request, and arbitrary messages to the broker.
 
 use crate::common::{alone, await_port, both, command, has, start};
 use std::fs;

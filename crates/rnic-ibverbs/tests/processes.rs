@@ -71,8 +71,8 @@ fn sent(namespace: &Namespace) -> u64 {
     line.split(' ').nth(4).unwrap().parse().unwrap()
 }
 
-/// A peer that dies leaves an error within the timeout, and nobody waits for ever. The client always has requests
-/// without an ACK; that of a ping-pong may only wait for a message, and then no NIC tells it anything.
+/// If a peer is killed, the program gets an error within the timeout. The client always has requests without an ACK;
+/// the client of a ping-pong may only wait for a message, and then no NIC reports an error.
 #[test]
 fn the_death_of_a_peer_is_an_error() {
     if !has("ib_write_bw") || !has("ibv_rc_pingpong") {

@@ -90,7 +90,15 @@ fn timed<T>(what: &str, work: impl FnOnce() -> T) -> (T, f64) {
 fn registration(host: &str, address: std::net::IpAddr) -> Registration {
     let address = DatagramAddress { addr: (address, 4_791).into(), qpn: 5, qkey: 6 };
     let health = Health::default();
-    Registration { protocol: PROTOCOL, host: host.to_string(), incarnation: 1, address, have: 0, digest: 0, health }
+    Registration {
+        protocol: PROTOCOL,
+        host: host.to_string(),
+        incarnation: 1,
+        address,
+        list_version: 0,
+        digest: 0,
+        health,
+    }
 }
 
 fn main() {

@@ -1,8 +1,8 @@
 //! A verdict in the making: alarms and suspects, in steps.
 //!
 //! A verdict about 10,000 hosts looks at millions of paths. A controller that made it while it holds the state of the
-//! mesh would take no reports meanwhile. So each [`Evaluation::step`] needs the state for some milliseconds only, and
-//! copies the counts of some paths; [`Evaluation::localise`], which takes most of the time, works on the copy.
+//! mesh would take no reports in the meantime. So each [`Evaluation::step`] needs the state for some milliseconds only,
+//! and copies the counts of some paths; [`Evaluation::localise`], which takes most of the time, works on the copy.
 
 use crate::alarm::{About, Subject};
 use crate::inventory::Scope;
@@ -228,7 +228,7 @@ impl Evaluation {
         found.map_or(UNTRACED, |at| of_target[at].route)
     }
 
-    /// Tells the mesh the findings.
+    /// Stores the findings in the mesh.
     pub fn conclude(mut self, mesh: &mut Mesh) {
         if self.suspects.is_none() {
             self.localise();

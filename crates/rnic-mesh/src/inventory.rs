@@ -4,8 +4,8 @@
 use crate::alarm::Rule;
 use crate::credentials::{CONTROLLER, OPERATOR};
 pub use crate::scope::Scope;
-use rnic_perf::ping::Carrier;
-use rnic_perf::ping::message::{MAX_PROBE, MIN_PROBE};
+use rnic_probe::Carrier;
+use rnic_probe::message::{MAX_PROBE, MIN_PROBE};
 use rnic_transport::Time;
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -1,11 +1,11 @@
-//! RDMA Pingmesh: the hosts of a data center probe each other, and a controller says how the network feels.
+//! RDMA Pingmesh: the hosts of a data center probe each other, and a controller judges the network by the results.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`inventory`] | the file with hosts, switches, settings and alarm rules |
 //! | [`scope`] | how far apart two hosts are |
 //! | [`pinglist`] | which hosts probe each other |
-//! | [`record`] | what agents and the controller tell each other |
+//! | [`record`] | the messages between agents and the controller |
 //! | [`rotation`] | which source ports a pair uses, over time |
 //! | [`agent`] | the agent of a host, without sockets and clocks |
 //! | [`registry`] | the agents that have registered, and the pinglists they get |
@@ -13,14 +13,14 @@
 //! | [`alarm`] | rules with hysteresis |
 //! | [`localise`] | which part of the network failing paths have in common |
 //! | `parts` | hosts, switches and links, and the routes over them |
-//! | [`evaluation`] | a verdict, in steps that hold up nobody |
-//! | [`verdict`] | all that the controller knows, without sockets and clocks |
+//! | [`evaluation`] | a verdict, in steps between which other threads can use the mesh |
+//! | [`verdict`] | results, alarms and suspects, without sockets and clocks |
 //! | [`store`] | results on disk: a log, and Parquet files by hour |
 //! | [`credentials`] | certificates, and what each of them allows |
 //! | [`controller`] | the service: agents' requests over TLS, page, metrics |
 //! | [`host`] | the agent on a real host: device, traces of paths, requests to the controller |
+//! | [`state`] | the state that the page and the metrics show: of a controller, or of a recording |
 //! | [`recorded`] | the probes of a simulated run, for the page |
-//! | [`simulated`] | agents on a simulated fabric |
 
 pub mod agent;
 pub mod alarm;
@@ -39,7 +39,7 @@ pub mod recorded;
 pub mod registry;
 pub mod rotation;
 pub mod scope;
-pub mod simulated;
+pub mod state;
 pub mod store;
 pub mod verdict;
 pub mod window;

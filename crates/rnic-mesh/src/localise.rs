@@ -70,7 +70,7 @@ impl Rules {
 /// A part of the network that explains bad probes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Suspect {
-    /// The part, and others that the observations cannot tell from it.
+    /// The part, and others that the observations cannot distinguish from it.
     pub parts: Vec<u32>,
     /// Number of probes through it, without those that earlier suspects explain.
     pub probes: u64,
@@ -134,7 +134,7 @@ pub fn localise(seen: &Seen, rules: Rules) -> Vec<Suspect> {
 }
 
 /// Removes the paths through `suspect` from the sums. Returns the parts that are on exactly these paths, which the
-/// observations cannot tell from the suspect.
+/// observations cannot distinguish from the suspect.
 fn explain(
     seen: &Seen, suspect: u32, through: &mut [Through], explained: &mut [bool], visited: &mut Visited,
 ) -> Vec<u32> {
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(found(&Seen::default()), Vec::<Vec<u32>>::new());
     }
 
-    /// Parts that all probes cross together cannot be told apart, and all are named.
+    /// Parts that all probes cross together cannot be distinguished, and all are named.
     #[test]
     fn what_cannot_be_told_apart_is_named_together() {
         let lossy = (vec![1, 2, 3], 50, 25);

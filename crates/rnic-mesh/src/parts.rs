@@ -1,6 +1,6 @@
 //! The parts of the network: hosts, switches and links with their names, and the routes that probes take over them.
 //!
-//! Agents tell the addresses of the routers on a path, so both tables are bounded: an agent that invents addresses
+//! Agents report the addresses of the routers on a path, so both tables are bounded: an agent that invents addresses
 //! fills a table, and its further traces are ignored.
 
 use crate::inventory::Inventory;

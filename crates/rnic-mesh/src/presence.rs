@@ -1,9 +1,9 @@
-//! Whether the agent of a target was up when a probe to it got no response. The silence of an agent that is down says
+//! Whether the agent of a target was up when a probe to it got no response. A probe to an agent that is down says
 //! nothing about the network.
 //!
-//! A controller that has just started does not know which agents are up: those that it restored have not spoken to it
-//! yet. So it holds such probes back until the target speaks, or has been silent for too long. The same holds for
-//! results of an earlier controller that are read from the disk: there an agent counts as up while its reports came.
+//! A controller that has just started does not know which of the restored agents are up. So it holds such probes back
+//! until it has received a request of the target, or the target's timeout has passed. Results of an earlier controller,
+//! which are read from the disk, are treated in the same way: an agent counts as up while the disk has its reports.
 
 use std::collections::VecDeque;
 
@@ -13,11 +13,11 @@ const MAX_HELD: usize = 100_000;
 /// What is known about an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Presence {
-    /// It has spoken lately.
+    /// Its latest request is recent.
     Up,
-    /// It is silent, or has started anew.
+    /// Its latest request is too old, or it has restarted.
     Down,
-    /// It has not spoken to this controller, which has not waited for long enough.
+    /// This controller has received no request of it, and has not waited for long enough.
     Unknown,
 }
 
@@ -39,13 +39,13 @@ pub struct Held {
 pub(crate) struct Waiting(VecDeque<Held>);
 
 impl Waiting {
-    /// Holds a probe back. Returns one that has to go.
+    /// Holds a probe back. Returns the oldest one if too many are held back.
     pub(crate) fn hold(&mut self, held: Held) -> Option<Held> {
         self.0.push_back(held);
         if self.0.len() > MAX_HELD { self.0.pop_front() } else { None }
     }
 
-    /// Takes the probes about whose targets something is known now.
+    /// Takes the probes whose targets' presence is known now.
     pub(crate) fn settled(&mut self, presence: impl Fn(&Held) -> Presence) -> Vec<(Held, Presence)> {
         let mut known = Vec::new();
         self.0.retain(|held| match presence(held) {
@@ -64,29 +64,36 @@ impl Waiting {
     }
 }
 
-/// When the agents were heard of, as far as results on the disk tell.
-pub(crate) struct Heard {
-    last: Vec<Option<u64>>,
-    /// Time in ms for which an agent that reported counts as up.
-    patience: u64,
+/// The time of the latest report of each agent, while results are read from the disk.
+pub(crate) struct ReportTimes {
+    latest: Vec<Option<u64>>,
+    /// Time in ms after a report for which an agent counts as up.
+    timeout: u64,
+    /// When the probes that are held back were judged last.
+    settled: u64,
 }
 
-impl Heard {
-    /// Nothing was heard of this many hosts.
-    pub(crate) fn new(hosts: usize, patience: u64) -> Heard {
-        Heard { last: vec![None; hosts], patience }
+impl ReportTimes {
+    /// No reports of this many hosts.
+    pub(crate) fn new(hosts: usize, timeout: u64) -> ReportTimes {
+        ReportTimes { latest: vec![None; hosts], timeout, settled: 0 }
     }
 
-    /// A report of a host arrived.
-    pub(crate) fn note(&mut self, host: u32, at: u64) {
-        self.last[host as usize] = Some(at);
+    /// A report of a host arrived. Returns whether the probes that are held back should be judged now: once a second.
+    pub(crate) fn reported(&mut self, host: u32, at: u64) -> bool {
+        self.latest[host as usize] = Some(at);
+        let is_due = at >= self.settled + 1_000;
+        if is_due {
+            self.settled = at;
+        }
+        is_due
     }
 
-    /// What is known at `now` about a target whose silence was reported at `since`.
+    /// The presence of a target at `now`, for a lost probe that was reported at `since`.
     pub(crate) fn presence(&self, host: u32, since: u64, now: u64) -> Presence {
-        match self.last[host as usize] {
-            Some(last) if last.saturating_add(self.patience) >= since => Presence::Up,
-            _ if now.saturating_sub(since) > self.patience => Presence::Down,
+        match self.latest[host as usize] {
+            Some(latest) if latest.saturating_add(self.timeout) >= since => Presence::Up,
+            _ if now.saturating_sub(since) > self.timeout => Presence::Down,
             _ => Presence::Unknown,
         }
     }
@@ -98,16 +105,16 @@ mod tests {
 
     #[test]
     fn reports_show_who_was_up() {
-        let mut heard = Heard::new(2, 15);
-        heard.note(0, 100);
-        assert_eq!(heard.presence(0, 115, 115), Presence::Up);
-        assert_eq!([116, 131, 132].map(|now| heard.presence(0, 116, now)), {
+        let mut reports = ReportTimes::new(2, 15);
+        reports.reported(0, 100);
+        assert_eq!(reports.presence(0, 115, 115), Presence::Up);
+        assert_eq!([116, 131, 132].map(|now| reports.presence(0, 116, now)), {
             [Presence::Unknown, Presence::Unknown, Presence::Down]
         });
         // It reports again in time: it was up.
-        heard.note(0, 120);
-        assert_eq!(heard.presence(0, 116, 120), Presence::Up);
-        assert_eq!(heard.presence(1, 100, 110), Presence::Unknown);
+        reports.reported(0, 120);
+        assert_eq!(reports.presence(0, 116, 120), Presence::Up);
+        assert_eq!(reports.presence(1, 100, 110), Presence::Unknown);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! What agents and the controller tell each other, as plain data. Lists and registrations travel as JSON, reports as
+//! The messages between agents and the controller, as plain data. Lists and registrations travel as JSON, reports as
 //! postcard, a compact binary format, because there are many.
 
 use rnic_endpoint::DatagramAddress;
-use rnic_perf::ping::Carrier;
+use rnic_probe::Carrier;
 use rnic_transport::Time;
 use serde::{Deserialize, Serialize};
 
@@ -29,10 +29,11 @@ pub struct Registration {
     /// Where the agent receives probes.
     pub address: DatagramAddress,
     /// [`Pinglist::version`] of the list that the agent has; 0 without a list.
-    pub have: u64,
+    #[serde(rename = "have")]
+    pub list_version: u64,
     /// [`Pinglist::digest`] of the list that the agent has; 0 without a list.
     pub digest: u64,
-    /// How the agent is.
+    /// Counters of the agent.
     pub health: Health,
 }
 
@@ -41,16 +42,17 @@ pub struct Registration {
 pub struct Health {
     /// Probes with a result.
     pub probes: u64,
-    /// Results that were thrown away because the controller did not take them in time.
+    /// Results that the agent discarded because the controller did not take them in time.
     pub discarded: u64,
-    /// Results that wait to be taken by the controller.
+    /// Results that wait for the controller.
     pub waiting: u64,
-    /// Probes of others that were answered.
+    /// Probes of other agents that got a response.
     pub answered: u64,
-    /// Probes of others beyond the rate, which were not answered.
+    /// Probes of other agents beyond the rate, which got no response.
     pub limited: u64,
-    /// Datagrams of strangers.
-    pub strange: u64,
+    /// Unexpected datagrams; see [`rnic_probe::ResponderCounters::unexpected`].
+    #[serde(rename = "strange")]
+    pub unexpected: u64,
     /// Probes that were delayed or left out, because the list asked for more than the agent's own limits.
     pub throttled: u64,
     /// Whether the agent can trace the paths of its probes.
@@ -60,7 +62,7 @@ pub struct Health {
     pub hardware_times: bool,
 }
 
-/// The answer to a registration.
+/// The response to a registration.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fetched {
@@ -178,7 +180,7 @@ pub enum ProbeResult {
     Timeout,
     /// The prober's system could not send it.
     Unreachable,
-    /// The target's agent had ended or started anew, which is no failure of the network.
+    /// The target's agent had ended or restarted, which is not a failure of the network.
     Gone,
 }
 

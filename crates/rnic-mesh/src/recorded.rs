@@ -8,9 +8,12 @@ use crate::inventory::Inventory;
 use crate::presence::Presence;
 use crate::record::{Health, PROTOCOL, ProbeResult, Registration};
 use crate::registry::Registry;
+use crate::state::{MeshState, START_MS};
 use crate::verdict::Mesh;
 use rnic_endpoint::DatagramAddress;
 use rnic_transport::Time;
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 /// A probe of a run.
@@ -26,27 +29,43 @@ pub struct Probe {
     pub rtt: Option<Time>,
 }
 
-/// A mesh and the time to which it belongs, for [`controller::show`](crate::controller::show).
-pub struct Recording {
-    /// The state after the last verdict.
-    pub mesh: Mesh,
-    /// Agents, all of which are up.
-    pub registry: Registry,
-    /// Time of the page at the end of the run, in ms.
-    pub now: u64,
-    /// What the page says about it.
-    pub note: String,
+/// The address of a simulated host in [`inventory`].
+pub fn host_address(host: u32) -> IpAddr {
+    Ipv4Addr::from_bits(0x0a00_0001 + host).into()
 }
 
-/// What the clock of the verdicts shows at simulated time 0, in ms.
-const START_MS: u64 = 7_200_000;
+/// The address of a simulated switch in [`inventory`].
+pub fn switch_address(switch: u32) -> IpAddr {
+    Ipv4Addr::from_bits(0xac10_0000 + switch).into()
+}
+
+/// The inventory of a simulated fabric, all of whose hosts are in one podset. `hosts` has the name and the ToR switch
+/// of each host, `switches` the names of all switches. `mesh` are lines of the table `[mesh]`.
+///
+/// # Errors
+/// A sentence, if `mesh` has a mistake.
+pub fn inventory<'a>(
+    hosts: impl IntoIterator<Item = (&'a str, &'a str)>, switches: impl IntoIterator<Item = &'a str>, mesh: &str,
+) -> Result<Inventory, String> {
+    let mut text = format!("[mesh]\n{mesh}\n");
+    for (number, (name, tor)) in (0..).zip(hosts) {
+        let address = host_address(number);
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "[[host]]\nname = \"{name}\"\naddress = \"{address}\"\ntor = \"{tor}\"");
+    }
+    for (number, name) in (0..).zip(switches) {
+        let address = switch_address(number);
+        let _ = writeln!(text, "[[switch]]\nname = \"{name}\"\naddresses = [\"{address}\"]");
+    }
+    Inventory::parse(&text)
+}
 
 /// Judges the probes of a run of length `end`, each second of which takes `stretch` seconds on the page. Verdicts are
 /// made as often as the inventory says, in the time of the page. A probe without a response counts as lost, unless it
-/// was posted less than `patience` before the end.
+/// was posted less than `timeout` before the end.
 pub fn record(
-    inventory: &Arc<Inventory>, mut probes: Vec<Probe>, (end, patience): (Time, Time), stretch: f64, note: &str,
-) -> Recording {
+    inventory: &Arc<Inventory>, mut probes: Vec<Probe>, (end, timeout): (Time, Time), stretch: f64, note: &str,
+) -> MeshState {
     probes.sort_by_key(|probe| probe.at);
     let ms = |at: Time| START_MS + (at.as_ps() as f64 * stretch / 1e9) as u64;
     let mut mesh = Mesh::new(inventory.clone());
@@ -61,7 +80,7 @@ pub fn record(
         let ns = |time: Time| time.as_ps() / 1_000;
         let result = match probe.rtt {
             Some(rtt) => ProbeResult::Answered { total_ns: ns(rtt), prober_ns: 0, split_ns: Some((0, ns(rtt))) },
-            None if probe.at + patience > end => continue,
+            None if probe.at + timeout > end => continue,
             None => ProbeResult::Timeout,
         };
         mesh.restore((probe.prober, probe.target), (0, 0), result, at, Presence::Up);
@@ -76,10 +95,10 @@ pub fn record(
     for host in &inventory.hosts {
         let address = DatagramAddress { addr: (host.address, 4_791).into(), qpn: 1, qkey: 1 };
         let (host, health) = (host.name.clone(), Health::default());
-        let (protocol, incarnation, have, digest) = (PROTOCOL, 1, 0, 0);
-        registry.restore(Registration { protocol, host, incarnation, address, have, digest, health }, now);
+        let (protocol, incarnation, list_version, digest) = (PROTOCOL, 1, 0, 0);
+        registry.restore(Registration { protocol, host, incarnation, address, list_version, digest, health }, now);
     }
-    Recording { mesh, registry, now, note: note.to_string() }
+    MeshState::recorded(mesh, registry, now, note.to_string())
 }
 
 #[cfg(test)]
@@ -105,13 +124,13 @@ mod tests {
             }
         }
         // 20 ms become 20 minutes.
-        let recording = record(&inventory, probes, (ms(20), ms(0)), 60_000.0, "a test");
-        let (mesh, now) = (recording.mesh, recording.now);
+        let state = record(&inventory, probes, (ms(20), ms(0)), 60_000.0, "a test");
+        let (mesh, now) = (state.mesh.lock(), state.now());
         assert_eq!(now, START_MS + 20 * 60_000);
         assert_eq!(mesh.findings()[0].parts, ["host h3"]);
         let sum = |window| Scope::ALL.map(|scope| mesh.scope(scope, window, now)).iter().map(|c| c.lost).sum::<u64>();
         assert!(sum(Window::Minute) > 50 && sum(Window::Hour) == 1_000, "{}", sum(Window::Hour));
         assert!(mesh.alarms().on().count() > 0);
-        assert!(recording.registry.is_up(2, 1, now));
+        assert!(state.registry.lock().is_up(2, 1, now));
     }
 }

@@ -15,12 +15,13 @@ use std::sync::Arc;
 /// An agent that has registered.
 #[derive(Clone, Debug)]
 pub struct Agent {
-    /// What it said last.
+    /// Its latest registration.
     pub registration: Registration,
-    /// When it spoke last, in ms of a clock that does not go back; of an agent that was restored, when it was restored.
+    /// Time of its latest request in ms, on a clock that never goes back; for a restored agent, the time of the
+    /// restart.
     pub seen_ms: u64,
-    /// Whether it has spoken to this controller.
-    pub heard: bool,
+    /// Whether this controller has received a request of it.
+    pub has_contacted: bool,
     /// [`Registry::version`] when it registered with its present address.
     version: u64,
 }
@@ -54,9 +55,9 @@ impl Registry {
         if let Some(index) = index.filter(fits) {
             self.version += 1;
             let version = self.version;
-            // It admits everybody that the earlier controller knew.
-            let registration = Registration { have: u64::MAX, ..registration };
-            self.agents[index as usize] = Some(Agent { registration, seen_ms: now, heard: false, version });
+            // It admits all agents that the earlier controller knew.
+            let registration = Registration { list_version: u64::MAX, ..registration };
+            self.agents[index as usize] = Some(Agent { registration, seen_ms: now, has_contacted: false, version });
         }
     }
 
@@ -71,9 +72,9 @@ impl Registry {
         }
         let host = &registration.host;
         let index = self.inventory.index(host).ok_or_else(|| format!("the inventory has no host {host}"))?;
-        let (told, known) = (registration.address.addr.ip().to_canonical(), self.inventory.host(index).address);
-        if told != known {
-            return Err(format!("the inventory has {host} at {known}, and its agent probes from {told}"));
+        let (address, known) = (registration.address.addr.ip().to_canonical(), self.inventory.host(index).address);
+        if address != known {
+            return Err(format!("the inventory has {host} at {known}, and its agent probes from {address}"));
         }
         if registration.address.addr.port() == 0 || registration.address.qpn >= 0xff_ffff {
             return Err("the agent has no UDP port or no queue pair".to_string());
@@ -83,32 +84,33 @@ impl Registry {
             let old = &agent.registration;
             (old.incarnation, old.address) == (registration.incarnation, registration.address)
         };
-        let old = slot.as_ref().filter(|agent| same(agent)).map(|agent| (agent.version, agent.registration.have));
+        let old =
+            slot.as_ref().filter(|agent| same(agent)).map(|agent| (agent.version, agent.registration.list_version));
         let is_new = old.is_none();
         if is_new {
             self.version += 1;
         }
         let version = old.map_or(self.version, |(version, _)| version);
         let digest = registration.digest;
-        // The versions of an earlier controller mean nothing to this one: its lists are those that it restored.
-        let have = match old {
-            Some((_, u64::MAX)) if registration.have != 0 => u64::MAX,
-            _ => registration.have.min(self.version),
+        // The versions of an earlier controller have no meaning for this one, which has only the restored lists.
+        let list_version = match old {
+            Some((_, u64::MAX)) if registration.list_version != 0 => u64::MAX,
+            _ => registration.list_version.min(self.version),
         };
-        let registration = Registration { have, ..registration };
-        *slot = Some(Agent { registration, seen_ms: now, heard: true, version });
+        let registration = Registration { list_version, ..registration };
+        *slot = Some(Agent { registration, seen_ms: now, has_contacted: true, version });
         let list = self.list(index, now);
         if list.digest == digest {
             if let Some(agent) = &mut self.agents[index as usize] {
-                agent.registration.have = agent.registration.have.max(self.version);
+                agent.registration.list_version = agent.registration.list_version.max(self.version);
             }
             return Ok((Fetched::Unchanged(self.version), is_new));
         }
         if let Some(agent) = &mut self.agents[index as usize]
-            && agent.registration.have == u64::MAX
+            && agent.registration.list_version == u64::MAX
         {
             // It gets a list of this controller now, and confirms it in the next fetch.
-            agent.registration.have = 0;
+            agent.registration.list_version = 0;
         }
         Ok((Fetched::List(Box::new(list)), is_new))
     }
@@ -137,15 +139,15 @@ impl Registry {
         self.lists.of_host(host)
     }
 
-    /// Whether a host's agent has this incarnation and was heard of lately. Otherwise its silence is no loss of the
-    /// network. Of an agent that was restored this is not known until it speaks.
+    /// Whether a host's agent has this incarnation and a recent request. A lost probe to any other agent is not a loss
+    /// of the network. The presence of a restored agent is unknown until its first request.
     pub fn presence(&self, host: u32, incarnation: u64, now: u64) -> Presence {
-        let patience = 3 * self.inventory.settings.refresh.as_ps() / 1_000_000_000;
+        let timeout = 3 * self.inventory.settings.refresh.as_ps() / 1_000_000_000;
         let fits = |agent: &&Agent| {
-            agent.registration.incarnation == incarnation && now.saturating_sub(agent.seen_ms) <= patience
+            agent.registration.incarnation == incarnation && now.saturating_sub(agent.seen_ms) <= timeout
         };
         match self.agent(host).filter(fits) {
-            Some(agent) if agent.heard => Presence::Up,
+            Some(agent) if agent.has_contacted => Presence::Up,
             Some(_) => Presence::Unknown,
             None => Presence::Down,
         }
@@ -181,15 +183,15 @@ impl Registry {
             admit: Vec::new(),
         };
         let Some(own) = self.agent(host) else { return list };
-        // An agent that has been silent for long is down. Probes would say nothing.
-        let patience = 10 * list.refresh_ms;
+        // An agent without a request for a long time is down, and its probes would say nothing about the network.
+        let timeout = 10 * list.refresh_ms;
         for peer in self.lists.of_host(host) {
             let Some(other) = self.agent(peer.host) else { continue };
             list.admit.push(Admit {
                 session: self.session(&other.registration, &own.registration),
                 prober: other.registration.address,
             });
-            if other.registration.have >= own.version && now.saturating_sub(other.seen_ms) <= patience {
+            if other.registration.list_version >= own.version && now.saturating_sub(other.seen_ms) <= timeout {
                 list.targets.push(Target {
                     host: other.registration.host.clone(),
                     incarnation: other.registration.incarnation,
@@ -225,14 +227,14 @@ mod tests {
         Arc::new(Inventory::parse(&[1, 2, 3].map(host).concat()).unwrap())
     }
 
-    fn registration(n: u8, incarnation: u64, have: (u64, u64)) -> Registration {
+    fn registration(n: u8, incarnation: u64, list: (u64, u64)) -> Registration {
         Registration {
             protocol: PROTOCOL,
             host: format!("h{n}"),
             incarnation,
             address: DatagramAddress { addr: ([10, 0, 0, n], 4_791).into(), qpn: 5, qkey: 6 },
-            have: have.0,
-            digest: have.1,
+            list_version: list.0,
+            digest: list.1,
             health: Health::default(),
         }
     }
@@ -248,7 +250,7 @@ mod tests {
         list.as_ref().map_or((0, 0), |list| (list.targets.len(), list.admit.len()))
     }
 
-    /// Nobody is told to probe a target that does not admit him yet.
+    /// No agent gets a target that does not admit it yet.
     #[test]
     fn targets_follow_admission() {
         let mut registry = Registry::new(inventory(), &[1; 32]);
@@ -262,7 +264,7 @@ mod tests {
         assert_eq!(fetch(&mut registry, 2, 20, &mut two), (1, 1));
         let (target, admitted) = (one.as_ref().unwrap().targets[0].session, two.as_ref().unwrap().admit[0].session);
         assert_eq!(target, admitted);
-        // h2 starts anew: h1 stops probing the old one, and probes the new one once it admits h1.
+        // h2 restarts: h1 stops probing the old one, and probes the new one once it admits h1.
         let mut again = None;
         fetch(&mut registry, 2, 21, &mut again);
         assert_eq!(fetch(&mut registry, 1, 10, &mut one), (0, 1));

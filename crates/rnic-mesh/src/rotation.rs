@@ -1,7 +1,7 @@
 //! Which UDP source ports a pair of hosts uses, and how they change over time.
 //!
 //! An agent has [`MAX_PATHS`] source ports, and a pair uses some of them. A hash of ECMP that is bad for one port is
-//! not noticed as long as nobody uses this port. So the ports of a pair change: at each rotation a fifth of all paths
+//! not noticed as long as no pair uses this port. So the ports of a pair change: at each rotation a fifth of all paths
 //! take another port, as in R-Pingmesh (20 % per hour). Both hosts of a pair use the same numbers at any time, because
 //! the path of a response has the number of its probe, and the localisation joins the traces of both.
 

@@ -173,7 +173,7 @@ pub enum Symptom {
 pub struct Finding {
     /// What is wrong.
     pub symptom: Symptom,
-    /// The part of the network, and others that the probes cannot tell from it.
+    /// The part of the network, and others that the probes cannot distinguish from it.
     pub parts: Vec<String>,
     /// Number of probes through it.
     pub probes: u64,
@@ -261,7 +261,7 @@ impl Mesh {
         };
         let targets: Vec<Option<(u32, u64, Presence)>> = batch.targets.iter().map(known).collect();
         for probe in &batch.probes {
-            // A target that has left the inventory tells nothing any more.
+            // Results of a target that has left the inventory are left out.
             let Some((target, incarnation, presence)) = targets[usize::from(probe.target)] else { continue };
             let path = (probe.path, batch.source_ports[usize::from(probe.path)]);
             self.judge(Held { ends: (prober, target), incarnation, path, at: now }, probe.result, presence);
@@ -286,7 +286,7 @@ impl Mesh {
         self.judge(Held { ends, incarnation: 0, path, at: now }, result, presence);
     }
 
-    /// Counts a result, or holds it back if only the presence of the target can tell what it means.
+    /// Counts a result, or holds it back until the presence of the target is known.
     fn judge(&mut self, probe: Held, result: ProbeResult, presence: Presence) {
         let Held { ends, path, at, .. } = probe;
         match (result, presence) {

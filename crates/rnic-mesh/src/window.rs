@@ -41,7 +41,7 @@ impl Window {
 /// Counts and round-trip times of some probes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Cell {
-    /// Number of probes that tell something about the network.
+    /// Number of probes whose results concern the network.
     pub probes: u64,
     /// Number of them that were lost.
     pub lost: u64,

@@ -175,8 +175,9 @@ fn clock_steps_lose_nothing() {
     assert_eq!((controller.probes("1m"), controller.probes("1h")), (150, 150), "{}", controller.view("1m"));
     let expected =
         ["probes-2026-01-01T08-0.parquet", "probes-2026-01-01T10-0.parquet", "probes-2026-01-01T13-0.parquet"];
-    wait_for("the files of three hours", || (files_of(&data, ".parquet") == expected).then_some(()));
-    assert_eq!(files_of(&data, ".log"), ["probes-2026-01-01T10-1.log"]);
+    let converted =
+        || files_of(&data, ".parquet") == expected && files_of(&data, ".log") == ["probes-2026-01-01T10-1.log"];
+    wait_for("the files of three hours and the log of the last reports", || converted().then_some(()));
     controller.end();
 
     // Five minutes later: the first report is 6 minutes old, the last one 5; the others are not of the last hour.
@@ -219,9 +220,9 @@ fn a_target_that_was_down_at_a_restart_is_no_loss() {
     let register = |controller: &Controller, host: &str| {
         let address = if host == "a" { [127, 0, 0, 1] } else { [127, 0, 0, 2] };
         let address = DatagramAddress { addr: (address, 4_791).into(), qpn: 5, qkey: 6 };
-        let (protocol, incarnation, have, digest, health) = (PROTOCOL, 1, 0, 0, Health::default());
+        let (protocol, incarnation, list_version, digest, health) = (PROTOCOL, 1, 0, 0, Health::default());
         let registration =
-            Registration { protocol, host: host.to_string(), incarnation, address, have, digest, health };
+            Registration { protocol, host: host.to_string(), incarnation, address, list_version, digest, health };
         controller.client_of(folder, host).fetch(&registration).unwrap();
     };
     let report = |controller: &Controller, host: &str, sequence: u64, timeouts: usize| {

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+/// Content type of the text format of Prometheus ([`Metrics::prometheus`]).
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 /// The kind of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {

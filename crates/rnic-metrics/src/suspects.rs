@@ -6,7 +6,7 @@
 //! links are the edges of a graph of nodes, in which each node waits for others:
 //!
 //! - nodes that wait for each other in a circle are a **deadlock**: it does not dissolve by itself;
-//! - a node that others wait for and that waits for nobody is an **origin**: a host whose NIC pauses without end (a
+//! - a node that others wait for and that waits for no node is an **origin**: a host whose NIC pauses without end (a
 //!   storm), or a switch whose packets do not leave in time.
 //!
 //! Counters do not say for which output the packets of an input wait. So a circle is an inference: each of its links
@@ -156,7 +156,8 @@ impl<'t> Graph<'t> {
         all
     }
 
-    /// The nodes that may be on a circle: what is left after those that wait for nobody, or only for such, are removed.
+    /// The nodes that may be on a circle: the rest after the removal of nodes that wait for no node, or only for
+    /// removed nodes.
     fn core(&self) -> BTreeSet<&'t str> {
         let mut left: BTreeMap<&str, usize> = self.waits_for.iter().map(|(node, peers)| (*node, peers.len())).collect();
         let mut ends: Vec<&str> = left.iter().filter(|(_, count)| **count == 0).map(|(node, _)| *node).collect();

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of programs in a folder that are checked.
-pub const MAX_PROGRAMS: usize = 100_000;
+pub(crate) const MAX_PROGRAMS: usize = 100_000;
 
 /// The programs of a folder and its subfolders, in groups.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -57,7 +57,8 @@ impl Corpus {
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        let (path, kind) = (entry.path(), entry.file_type()?);
+        let path = entry.path();
+        let kind = entry.file_type()?;
         if kind.is_dir() {
             collect(&path, files)?;
         } else if kind.is_file() && path.extension().is_some_and(|end| end == "p4") {

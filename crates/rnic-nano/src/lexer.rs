@@ -138,7 +138,8 @@ impl<'a> Lexer<'a> {
         let line_at = self.at;
         self.at += line.len();
         let start = line_at + line.len() - line.trim_start().len();
-        let (file, end) = (self.file, line_at + line.trim_end().len());
+        let file = self.file;
+        let end = line_at + line.trim_end().len();
         (line.trim(), Span { file, start: start as u32, end: end.max(start) as u32 })
     }
 
@@ -146,7 +147,8 @@ impl<'a> Lexer<'a> {
     pub(crate) fn line_tokens(&mut self, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
         let mut tokens = Vec::new();
         loop {
-            let (before, errors_before) = (self.clone(), errors.len());
+            let before = self.clone();
+            let errors_before = errors.len();
             let token = self.next(errors);
             if token.first_on_line || token.kind == TokenKind::End {
                 *self = before;
@@ -191,7 +193,8 @@ impl<'a> Lexer<'a> {
     }
 
     fn skip_comment(&mut self, errors: &mut Vec<Diagnostic>) {
-        let (start, rest) = (self.at, self.rest());
+        let start = self.at;
+        let rest = self.rest();
         let len = rest[2..].find("*/").map(|end| end + 4);
         self.at += len.unwrap_or(rest.len());
         self.line_start |= rest[..len.unwrap_or(rest.len())].contains('\n');

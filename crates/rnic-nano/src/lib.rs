@@ -6,16 +6,16 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`compile`](mod@compile) | the compiler driver: source text to executable program |
+//! | `compile` | the compiler driver: source text to executable program |
 //! | [`source`] | source files and positions |
 //! | [`diagnostic`] | error messages with positions |
 //! | [`parser`] | the front end: preprocessor, lexer, parser |
 //! | [`ast`] | the abstract syntax tree that the parser returns |
 //! | [`sema`] | semantic analysis: name resolution, type checking, constant folding, translation to HIR |
 //! | [`hir`] | the high-level intermediate representation (HIR): a checked program with scalar variables |
-//! | [`lower`] | code generation: instructions, optimisation, register allocation |
-//! | [`program`] | a compiled program, which can run on any number of NICs |
-//! | [`pipeline`] | a compiled program loaded into one NIC |
+//! | `lower` | code generation: instructions, optimisation, register allocation |
+//! | `program` | a compiled program, which can run on any number of NICs: [`Program`] |
+//! | `pipeline` | a compiled program loaded into one NIC: [`P4Pipeline`] |
 //! | [`runtime`] | registers, schedulers, tables and the control plane's access to tables |
 //! | [`cost`] | a model of the program's cost in hardware |
 //!
@@ -39,17 +39,17 @@
 
 mod arithmetic;
 pub mod ast;
-pub mod compile;
+mod compile;
 pub mod corpus;
 pub mod cost;
 pub mod diagnostic;
 pub mod hir;
 mod lexer;
-pub mod lower;
+mod lower;
 pub mod parser;
-pub mod pipeline;
+mod pipeline;
 mod preprocess;
-pub mod program;
+mod program;
 pub mod rtl;
 pub mod runtime;
 pub mod sema;

@@ -228,7 +228,8 @@ impl Parser {
         if self.eat(";").is_some() {
             return Ok(());
         }
-        let (last, next) = (self.last_span(), self.peek());
+        let last = self.last_span();
+        let next = self.peek();
         let goes_on = !next.first_on_line && !is_punctuation(next, "}") && next.kind != TokenKind::End;
         let place = Span { start: last.end, ..last };
         let message = format!("expected `;` after {after}, found {}", describe(next));
@@ -315,7 +316,8 @@ impl Parser {
                 }
             }
         }
-        let (first_on_line, close_indent) = (self.peek().first_on_line, self.peek().indent);
+        let first_on_line = self.peek().first_on_line;
+        let close_indent = self.peek().indent;
         if let Some(close) = self.eat("}") {
             if first_on_line && close_indent != indent {
                 self.misindented.get_or_insert(open);
@@ -394,7 +396,8 @@ impl Parser {
     fn skip_block(&mut self) {
         let mut open = 0usize;
         while !self.at_end() && !self.begins_item() {
-            let (opens, closes) = (self.is("{"), self.is("}"));
+            let opens = self.is("{");
+            let closes = self.is("}");
             self.bump();
             open = open + usize::from(opens) - usize::from(closes);
             if open == 0 {

@@ -7,12 +7,15 @@ use crate::runtime::{State, Table, TableError, TableHandle};
 use crate::vm::{self, Context, Frame, Outcome};
 
 use rnic_transport::Time;
-use rnic_transport::codec::{Reader, put_u16};
 use rnic_transport::message::PacketHeader;
 use rnic_transport::message::{
     Arrival, Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, Departure, Framed, Pipeline, RxMsgInfo,
     RxMsgInfoRequest, Verdict,
 };
+use serde::de::{Deserializer, Error, Visitor};
+use serde::ser::Serializer;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::Arc;
 
 /// The headers of one packet: the bytes that the program's deparser emitted.
@@ -24,15 +27,30 @@ pub struct P4Header<const N: usize> {
     pub len: u16,
 }
 
-impl<const N: usize> PacketHeader for P4Header<N> {
-    fn write(&self, out: &mut Vec<u8>) {
-        put_u16(out, self.len);
-        out.extend_from_slice(&self.bytes[..usize::from(self.len).min(N)]);
+impl<const N: usize> PacketHeader for P4Header<N> {}
+
+impl<const N: usize> Serialize for P4Header<N> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.bytes[..usize::from(self.len).min(N)])
     }
-    fn read(message: &mut Reader<'_>) -> Option<P4Header<N>> {
-        let mut header = P4Header { len: message.u16()?, ..P4Header::default() };
-        header.bytes.get_mut(..usize::from(header.len))?.copy_from_slice(message.bytes(usize::from(header.len))?);
-        Some(header)
+}
+
+impl<'de, const N: usize> Deserialize<'de> for P4Header<N> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<P4Header<N>, D::Error> {
+        struct Headers<const N: usize>;
+        impl<const N: usize> Visitor<'_> for Headers<N> {
+            type Value = P4Header<N>;
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(formatter, "at most {N} bytes of headers")
+            }
+            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<P4Header<N>, E> {
+                let mut header = P4Header { len: bytes.len() as u16, ..P4Header::default() };
+                let room = header.bytes.get_mut(..bytes.len());
+                room.ok_or_else(|| E::invalid_length(bytes.len(), &self))?.copy_from_slice(bytes);
+                Ok(header)
+            }
+        }
+        deserializer.deserialize_bytes(Headers)
     }
 }
 
@@ -202,7 +220,8 @@ impl<const N: usize> P4Pipeline<N> {
     fn arrive_with_telemetry<B: Blocks>(&mut self, blocks: &mut B, header: &[u8], arrival: &Arrival<'_>) -> Verdict {
         let mut packet = [0; 256 + TELEMETRY_BYTES as usize];
         packet[..header.len()].copy_from_slice(header);
-        let (mut len, hops) = (header.len(), arrival.telemetry.map_or(&[][..], |telemetry| telemetry.hops()));
+        let mut len = header.len();
+        let hops = arrival.telemetry.map_or(&[][..], |telemetry| telemetry.hops());
         for hop in hops {
             for word in [hop.timestamp_ns, hop.tx_bytes, hop.queue_bytes, hop.rate_mbps] {
                 packet[len..len + 4].copy_from_slice(&word.to_be_bytes());

@@ -127,7 +127,8 @@ impl Preprocessor<'_> {
     /// Preprocesses a file. `asked` is the span of the `#include` directive that includes it.
     fn file(&mut self, name: String, path: String, text: String, asked: Span) {
         self.bytes += text.len();
-        let (too_long, too_many) = (self.bytes > MAX_BYTES, self.sources.files.len() >= MAX_FILES);
+        let too_long = self.bytes > MAX_BYTES;
+        let too_many = self.sources.files.len() >= MAX_FILES;
         let index = self.sources.files.len() as u16;
         let kept = if too_long { String::new() } else { text };
         if !too_many {

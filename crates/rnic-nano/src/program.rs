@@ -149,7 +149,8 @@ impl Program {
             header_room: room,
         };
         let (ingress, _) = lower::lower(&hir.ingress, &ingress)?;
-        let (ingress_tables, egress_tables) = (tables(&hir.ingress), tables(&hir.egress));
+        let ingress_tables = tables(&hir.ingress);
+        let egress_tables = tables(&hir.egress);
         let room = room as usize;
         Ok(Program(Arc::new(Compiled {
             hir,

@@ -79,7 +79,9 @@ macro_rules! jump {
 
 fn execute<B: Blocks>(executable: &Executable, frame: &mut Frame, context: &mut Context<'_, B>) -> Outcome {
     let code = &executable.code;
-    let (mut next, mut base, mut budget) = (0, 0, MAX_REPEATED_INSTRUCTIONS);
+    let mut next = 0;
+    let mut base = 0;
+    let mut budget = MAX_REPEATED_INSTRUCTIONS;
     macro_rules! r {
         ($register:expr) => {
             frame[usize::from($register)]
@@ -297,7 +299,8 @@ fn if_else(call: &Call<u8>, frame: &mut Frame, state: &mut State, index: usize) 
     let [at, predicate, op_true, operand_true, op_false, operand_false] = arguments(call, frame);
     let registers = &mut state.if_else[index];
     let value = if at < registers.size {
-        let (yes, no) = ((register_op(op_true), operand_true), (register_op(op_false), operand_false));
+        let yes = (register_op(op_true), operand_true);
+        let no = (register_op(op_false), operand_false);
         registers.cells.apply(at as usize, predicate != 0, yes, no) & registers.mask
     } else {
         state.beyond += 1;
@@ -340,7 +343,8 @@ fn write(call: &Call<u8>, frame: &mut Frame, state: &mut State, index: usize) {
 
 fn schedule(call: &Call<u8>, frame: &mut Frame, state: &mut State, index: usize) {
     let [id, remove, rank, granted, grantable, levels] = arguments(call, frame);
-    let (scheduler, id) = (&mut state.schedulers[index], id as u16);
+    let scheduler = &mut state.schedulers[index];
+    let id = id as u16;
     if remove != 0 {
         scheduler.remove(id);
     } else {

@@ -5,7 +5,6 @@
 //! |---|---|
 //! | crate root | [`run`] and [`serve`], the two sides of `rnic perf`; [`run_perftest`], with a perftest program as the peer |
 //! | [`ibverbs`] | the out-of-band exchanges and the traffic of `ibv_rc_pingpong` and of perftest |
-//! | [`ping`] | latency probes over unreliable datagrams: `rnic ping` |
 //! | [`raw`] | throughput and round-trip time of plain UDP datagrams: the upper bound for every transport above UDP |
 //!
 //! The client's [`Plan`] has all settings of a measurement, and the client sends it to the server. The server needs
@@ -35,7 +34,6 @@ pub mod ibverbs;
 mod op;
 mod peak;
 mod perf;
-pub mod ping;
 pub mod raw;
 
 pub use op::Op;

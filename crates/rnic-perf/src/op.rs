@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!(Op::CompareSwap.name(), "compare-swap");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Op {
     /// RDMA Write.

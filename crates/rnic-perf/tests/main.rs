@@ -2,6 +2,5 @@
 
 mod perf;
 mod perftest;
-mod ping;
 mod pingpong;
 mod raw;

@@ -534,7 +534,7 @@ fn a_dripping_client_does_not_keep_another_one_waiting() {
 #[test]
 fn an_idle_client_does_not_hold_the_server_for_ever() {
     for latency in [false, true] {
-        let options = ServeOptions { patience: Time::from_ms(300), ..ServeOptions::default() };
+        let options = ServeOptions { idle_timeout: Time::from_ms(300), ..ServeOptions::default() };
         let server = server_with(Ipv4Addr::LOCALHOST.into(), options);
         let mut stream = TcpStream::connect(server.address).unwrap();
         let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -565,11 +565,11 @@ fn an_idle_client_does_not_hold_the_server_for_ever() {
     }
 }
 
-/// A measurement may take longer than the server's patience, also one in which the server posts nothing.
+/// A measurement may take longer than the server's idle timeout, also one in which the server posts nothing.
 #[test]
 fn an_active_client_is_served_as_long_as_it_likes() {
     for (op, latency) in [(Op::Read, false), (Op::Write, true)] {
-        let options = ServeOptions { patience: Time::from_ms(1_500), ..ServeOptions::default() };
+        let options = ServeOptions { idle_timeout: Time::from_ms(1_500), ..ServeOptions::default() };
         let server = server_with(Ipv4Addr::LOCALHOST.into(), options);
         let plan = Plan { latency, amount: Amount::Duration(Time::from_ms(2_000)), ..plan(op) };
         let report = run(server.address, &plan, &AtomicBool::new(false), |_, _| {}).unwrap();

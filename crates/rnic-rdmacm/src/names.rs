@@ -44,7 +44,7 @@ unsafe fn copy<T>(from: *const T, len: usize) -> *mut T {
     if from.is_null() || len == 0 {
         return std::ptr::null_mut();
     }
-    // SAFETY: the caller's promise; the memory of `malloc` is large enough for any alignment.
+    // SAFETY: the caller promises it; the memory of `malloc` has any alignment.
     unsafe {
         let to = libc::malloc(len);
         if !to.is_null() {
@@ -55,12 +55,12 @@ unsafe fn copy<T>(from: *const T, len: usize) -> *mut T {
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The texts are C strings or null. The hints are null, or their addresses have the lengths.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_getaddrinfo(
     node: *const c_char, service: *const c_char, hints: *const rdma_addrinfo, out: *mut *mut rdma_addrinfo,
 ) -> c_int {
-    // SAFETY: by the contract of librdmacm.
+    // SAFETY: the caller promises it.
     call(|| unsafe {
         let hints = hints.as_ref();
         if out.is_null() || node.is_null() && service.is_null() && hints.is_none() {
@@ -109,24 +109,25 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
 /// The family of InfiniBand's addresses.
 const AF_IB: c_int = 27;
 
-/// Looks a host and a service up.
+/// Resolves a host and a service.
 ///
 /// # Errors
-/// `ENODEV` if there are none, as librdmacm has it.
+/// `ENODEV` if they are unknown, as in librdmacm.
 ///
 /// # Safety
 /// The texts are C strings or null.
 unsafe fn resolve(
     node: *const c_char, service: *const c_char, passive: bool, info: &mut rdma_addrinfo,
 ) -> Result<(), c_int> {
-    // SAFETY: the caller's promise; the list is freed once.
+    // SAFETY: the caller promises it; the list is freed once.
     unsafe {
         let mut hints: libc::addrinfo = std::mem::zeroed();
         hints.ai_flags = if passive { libc::AI_PASSIVE } else { 0 };
         if info.ai_flags & RAI_NUMERICHOST != 0 {
             hints.ai_flags |= libc::AI_NUMERICHOST;
         }
-        // As rdma-core has it, the family counts without `RAI_FAMILY` too, unless it is that of InfiniBand's addresses.
+        // As in rdma-core, the family counts without `RAI_FAMILY` too, unless it is the family of InfiniBand's
+        // addresses.
         let counts = info.ai_flags & RAI_FAMILY != 0 || info.ai_family != AF_IB;
         hints.ai_family = if counts { info.ai_family } else { libc::AF_UNSPEC };
         let datagrams = info.ai_qp_type == IBV_QPT_UD;
@@ -152,13 +153,13 @@ unsafe fn resolve(
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The list is null, or one of [`rdma_getaddrinfo`] that was not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_freeaddrinfo(info: *mut rdma_addrinfo) {
     entry((), || {
         let mut next = info;
         while !next.is_null() {
-            // SAFETY: by the contract of librdmacm the list is one of `rdma_getaddrinfo`.
+            // SAFETY: the caller promises it.
             unsafe {
                 let info = Box::from_raw(next);
                 let parts: [*mut c_void; 6] = [

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// # Safety
 /// The pointer is that of an address whose length is that of its family.
 pub(crate) unsafe fn read(address: *const sockaddr) -> Result<SocketAddr, c_int> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     unsafe {
         match c_int::from((*address).sa_family) {
             AF_INET => {

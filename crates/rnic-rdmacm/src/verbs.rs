@@ -3,12 +3,12 @@
 use libc::{c_char, c_int, c_uint, c_void};
 use rnic_cabi::cma::*;
 use rnic_cabi::verbs::*;
-use rnic_cm::ledger;
+use rnic_cm::connection_list::ENTRY_LEN;
 use rnic_cm::message::MadBytes;
 use std::ffi::CString;
 use std::fmt::Arguments;
 
-/// Queue pair 1 of a device; a type of the other library.
+/// Queue pair 1 of a device, a type of the other library. Its functions may be called from all threads.
 #[repr(C)]
 pub(crate) struct Mads {
     _private: [u8; 0],
@@ -43,14 +43,14 @@ unsafe extern "C" {
     pub(crate) fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int;
 
     pub(crate) fn rnic_device_gid(device: *mut ibv_device, out: *mut ibv_gid);
-    pub(crate) fn rnic_mads_open(context: *mut ibv_context, mark: *mut u16) -> *mut Mads;
-    pub(crate) fn rnic_mads_send(mads: *const Mads, peer: *const ibv_gid, mad: *const MadBytes) -> c_int;
-    pub(crate) fn rnic_mads_receive(mads: *const Mads, timeout: u64, peer: *mut ibv_gid, mad: *mut MadBytes) -> c_int;
-    pub(crate) fn rnic_mads_wake(mads: *const Mads);
-    pub(crate) fn rnic_mads_claim(mads: *const Mads, service: u64, shared: c_int) -> c_int;
-    pub(crate) fn rnic_mads_ledger(mads: *const Mads, slot: u32, entry: *const [u8; ledger::LEN]);
-    pub(crate) fn rnic_mads_listen(mads: *const Mads, service: u64) -> c_int;
-    pub(crate) fn rnic_mads_release(mads: *const Mads, service: u64);
+    pub(crate) fn rnic_mads_open(context: *mut ibv_context, id: *mut u16) -> *mut Mads;
+    pub(crate) safe fn rnic_mads_send(mads: &Mads, peer: &ibv_gid, mad: &MadBytes) -> c_int;
+    pub(crate) safe fn rnic_mads_receive(mads: &Mads, timeout: u64, peer: &mut ibv_gid, mad: &mut MadBytes) -> c_int;
+    pub(crate) safe fn rnic_mads_wake(mads: &Mads);
+    pub(crate) safe fn rnic_mads_claim(mads: &Mads, service: u64, shared: c_int) -> c_int;
+    pub(crate) safe fn rnic_mads_list_connection(mads: &Mads, slot: u32, list_entry: &[u8; ENTRY_LEN]);
+    pub(crate) safe fn rnic_mads_listen(mads: &Mads, service: u64) -> c_int;
+    pub(crate) safe fn rnic_mads_release(mads: &Mads, service: u64);
     pub(crate) fn rnic_trace(text: *const c_char);
 }
 
@@ -106,5 +106,5 @@ pub(crate) fn type_of(space: c_int) -> c_int {
     if matches!(space, RDMA_PS_UDP | RDMA_PS_IPOIB) { IBV_QPT_UD } else { IBV_QPT_RC }
 }
 
-/// Access that a peer may get, as a number of flags.
+/// Access flags of a queue pair for its peer.
 pub(crate) const REMOTE: c_uint = IBV_ACCESS_REMOTE_WRITE;

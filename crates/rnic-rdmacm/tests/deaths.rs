@@ -1,16 +1,17 @@
-//! Processes that are killed, end, or have children that end: what their peers hear. A peer that hears a DREQ gets the
+//! Events of peers when a process is killed, ends, or has children that end. A peer that receives a DREQ gets the
 //! event with the status 0; one that notices the death by its probes gets it with the status `-ETIMEDOUT`.
 
 use crate::common::{await_port, await_text, command, has, start};
-use crate::hosts::{PORT, heard, one_host, two_hosts};
-use rnic_ibverbs::keeper::Keeper;
+use crate::hosts::{PORT, expect_disconnects, one_host, two_hosts};
+use rnic_endpoint::port::shared_address::Standby;
 use rnic_netns::Pair;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A process of another host is killed. Another process of that host tells its peers, whoever of them is the broker.
+/// A process of another host is killed. Another process of that host disconnects its peers, whichever of them is the
+/// broker.
 #[test]
-fn a_survivor_tells_the_peers_of_a_killed_process() {
+fn a_survivor_disconnects_the_peers_of_a_killed_process() {
     two_hosts(|a, b| {
         for survivor_first in [true, false] {
             let server = a.serve(PORT, 3);
@@ -18,7 +19,7 @@ fn a_survivor_tells_the_peers_of_a_killed_process() {
             let client = b.connect(a, 3);
             let survivor = survivor.unwrap_or_else(|| b.listen(PORT));
             client.kill();
-            heard(server, 3);
+            expect_disconnects(server, 3);
             await_text(&survivor, "has gone: 3 connections were ended, 0 of them without a response");
             survivor.kill();
         }
@@ -27,19 +28,19 @@ fn a_survivor_tells_the_peers_of_a_killed_process() {
 
 /// The processes of one address: the peer itself survives, as the broker or as its successor.
 #[test]
-fn a_peer_of_the_same_host_hears_at_once() {
+fn a_peer_of_the_same_host_is_disconnected_immediately() {
     one_host(|host| {
         // The server is the broker.
         let server = host.serve(PORT, 2);
         host.connect(host, 2).kill();
-        heard(server, 2);
+        expect_disconnects(server, 2);
         // A process that is killed together with the client is the broker.
         let broker = host.listen(PORT + 1);
         let server = host.serve(PORT, 2);
         let client = host.connect(host, 2);
         broker.kill();
         client.kill();
-        heard(server, 2);
+        expect_disconnects(server, 2);
     });
 }
 
@@ -55,24 +56,24 @@ fn a_broker_without_connections_tells_the_peers() {
         await_port(b.namespace, 30_000, &mut broker);
         let server = a.serve(PORT, 1);
         b.connect(a, 1).kill();
-        heard(server, 1);
+        expect_disconnects(server, 1);
         broker.kill();
     });
 }
 
-/// The only program of a host is killed, before which somebody keeps its connections.
+/// The only program of a host is killed. A standby has its connection list.
 #[test]
-fn a_keeper_tells_the_peers_of_the_last_program() {
+fn a_standby_disconnects_the_peers_of_the_last_program() {
     two_hosts(|a, b| {
         let (joined, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let server = a.serve(PORT, 4);
         std::thread::scope(|scope| {
-            let keeper = scope.spawn(|| {
+            let standby = scope.spawn(|| {
                 b.namespace.run(|| {
-                    let mut keeper = Keeper::open(Pair::B4).unwrap();
+                    let mut standby = Standby::open(Pair::B4).unwrap();
                     while !ended.load(Ordering::Relaxed) {
-                        keeper.watch(Duration::from_millis(10)).unwrap();
-                        joined.store(keeper.has_joined(), Ordering::Relaxed);
+                        standby.watch(Duration::from_millis(10)).unwrap();
+                        joined.store(standby.has_joined(), Ordering::Relaxed);
                     }
                 });
             });
@@ -83,16 +84,16 @@ fn a_keeper_tells_the_peers_of_the_last_program() {
                 while !joined.load(Ordering::Relaxed) && begin.elapsed() < Duration::from_secs(60) {
                     std::thread::sleep(Duration::from_millis(5));
                 }
-                // It has got the ledger together with the permission to join, or just after it.
+                // It has received the connection list together with the permission to join, or just after it.
                 std::thread::sleep(Duration::from_millis(200));
                 client.kill();
                 while joined.load(Ordering::Relaxed) && begin.elapsed() < Duration::from_secs(60) {
                     std::thread::sleep(Duration::from_millis(5));
                 }
             }
-            heard(server, 4);
+            expect_disconnects(server, 4);
             ended.store(true, Ordering::Relaxed);
-            keeper.join().unwrap();
+            standby.join().unwrap();
         });
     });
 }
@@ -106,16 +107,16 @@ fn connections_that_live_on_are_not_ended() {
         let other = host.serve(PORT + 1, 2);
         let client = host.run(&format!("client {} {PORT} 1 fork", host.address), "the children have ended");
         host.run(&format!("client {} {} 2 exit", host.address, PORT + 1), "connected").end().success();
-        heard(other, 2);
+        expect_disconnects(other, 2);
         await_text(&server, "message, status 0");
         assert!(!server.output().contains("disconnected"), "{}", server.output());
         client.kill();
-        heard(server, 1);
+        expect_disconnects(server, 1);
     });
 }
 
-/// The only process of a host is killed soon after its connection was established: nobody is left who would tell its
-/// peer, which notices it by its probes.
+/// The only process of a host is killed soon after its connection was established: no process is left to disconnect its
+/// peer, which detects it by its probes.
 #[test]
 fn the_last_process_of_a_host_is_missed() {
     two_hosts(|a, b| {

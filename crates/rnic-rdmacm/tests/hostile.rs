@@ -8,8 +8,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, sendmsg, socket,
 };
+use rnic_cm::connection_list::{ENTRY_LEN, Entry, MAX_CONNECTIONS};
 use rnic_cm::ip::{self, IpHeader};
-use rnic_cm::ledger::{Entry, LEN, MAX};
 use rnic_cm::message::{MadBytes, Path, Request};
 use rnic_cm::{Message, Parsed, packet};
 use rnic_netns::Pair;
@@ -73,7 +73,7 @@ fn strangers_messages_change_nothing() {
             let begin = Instant::now();
             while begin.elapsed() < Duration::from_millis(1_500) || sent <= 1_000 {
                 for _ in 0..40 {
-                    // The server's port is 7174; 7175 is nobody's.
+                    // The server's port is 7174; 7175 has no listener.
                     let message = request(random.next() as u32, 7_175);
                     let mut mad: MadBytes = Parsed { transaction: random.next(), message }.emit();
                     // Other messages, other IDs, and random bytes.
@@ -110,11 +110,11 @@ fn broker(ip: &str) -> String {
     names.into_iter().find(is_broker).expect("a broker")
 }
 
-/// The marks of the managers of an address.
+/// The manager IDs of the managers of an address.
 fn managers(broker: &str) -> Vec<u16> {
     let names = std::fs::read_to_string("/proc/thread-self/net/unix").unwrap();
     let names = names.lines().filter_map(|line| line.split_once(&format!("@{broker}/cm/")));
-    names.map(|(_, mark)| mark.parse().unwrap()).collect()
+    names.map(|(_, manager_id)| manager_id.parse().unwrap()).collect()
 }
 
 /// A connection to a broker, as a process of the same user can make it.
@@ -135,25 +135,25 @@ fn send(link: &OwnedFd, message: &[u8], files: &[i32]) {
     let _ = sendmsg::<()>(link.as_raw_fd(), &[IoSlice::new(message)], control, MsgFlags::MSG_NOSIGNAL, None);
 }
 
-/// Introduces itself as a manager: message 5, with the mark.
-fn manager(mark: u16) -> Vec<u8> {
-    [&[5][..], &mark.to_le_bytes()].concat()
+/// Introduces itself as a manager: message 5, with the manager ID.
+fn join_manager(manager_id: u16) -> Vec<u8> {
+    [&[5][..], &manager_id.to_le_bytes()].concat()
 }
 
-/// A forged ledger, with as many entries as the peer shall get DREQs.
-fn forged(mark: u16, peer: IpAddr, count: u32) -> File {
+/// A forged connection list, with as many entries as the peer shall get DREQs.
+fn forged(manager_id: u16, peer: IpAddr, count: u32) -> File {
     let file = File::from(memfd_create(c"forged", MFdFlags::MFD_CLOEXEC).unwrap());
     for at in 0..count {
-        let local_id = (at + 1) << 16 | u32::from(mark);
+        let local_id = (at + 1) << 16 | u32::from(manager_id);
         let entry = Entry { local_id, remote_id: 1, remote_qpn: 2, transaction: 3, peer };
-        file.write_all_at(&entry.bytes(), u64::from(at) * LEN as u64).unwrap();
+        file.write_all_at(&entry.bytes(), u64::from(at) * ENTRY_LEN as u64).unwrap();
     }
     file
 }
 
-/// A process of the same user speaks to the broker as it likes. It makes nobody speak for a manager that exists, and
-/// for itself no more often than it is bounded; it leaves nothing behind in the broker; connections live on, and their
-/// ends are told.
+/// A process of the same user sends arbitrary messages to the broker. No process sends DREQs for a manager that exists,
+/// and at most a bounded number for the hostile process; the broker keeps no state of it; connections continue, and
+/// their peers are disconnected when they end.
 #[test]
 fn hostile_members_end_no_connections_of_others() {
     two_hosts(|a, b| {
@@ -165,8 +165,8 @@ fn hostile_members_end_no_connections_of_others() {
         let files = || std::fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap().count();
         let before = files();
         let name = a.namespace.run(|| broker(&a.address));
-        let marks = a.namespace.run(|| managers(&name));
-        assert_eq!(marks.len(), 2, "{marks:?}");
+        let managers = a.namespace.run(|| managers(&name));
+        assert_eq!(managers.len(), 2, "{managers:?}");
         let peer = Pair::B4;
         a.namespace.run(|| {
             let mut random = Random(0xf00d);
@@ -175,16 +175,16 @@ fn hostile_members_end_no_connections_of_others() {
             for turn in 0..600_u32 {
                 let link = join(&name);
                 match turn % 6 {
-                    // The mark of a manager that exists, with a forged ledger.
+                    // The manager ID of a manager that exists, with a forged connection list.
                     0 => {
-                        let mark = marks[turn as usize / 6 % 2];
-                        send(&link, &manager(mark), &[forged(mark, peer, 3).as_raw_fd()]);
+                        let manager_id = managers[turn as usize / 6 % 2];
+                        send(&link, &join_manager(manager_id), &[forged(manager_id, peer, 3).as_raw_fd()]);
                     }
-                    // Descriptors that are no ledgers.
-                    1 => send(&link, &manager(random.next() as u16), &[zero.as_raw_fd()]),
-                    2 => send(&link, &manager(random.next() as u16), &[pipe.as_raw_fd()]),
+                    // Descriptors that are not connection lists.
+                    1 => send(&link, &join_manager(random.next() as u16), &[zero.as_raw_fd()]),
+                    2 => send(&link, &join_manager(random.next() as u16), &[pipe.as_raw_fd()]),
                     // Several descriptors, and descriptors with other messages.
-                    3 => send(&link, &manager(1), &[zero.as_raw_fd(); 20]),
+                    3 => send(&link, &join_manager(1), &[zero.as_raw_fd(); 20]),
                     4 => send(&link, &[(random.next() % 16) as u8, 1, 0], &[pipe.as_raw_fd(); 3]),
                     // Random bytes.
                     _ => {
@@ -193,36 +193,37 @@ fn hostile_members_end_no_connections_of_others() {
                     }
                 }
             }
-            // A ledger with more entries than it may have, of a manager that does not exist. Other entries are wrong.
+            // A connection list with more entries than the maximum, of a manager that does not exist. Other entries are
+            // wrong.
             let link = join(&name);
-            let (mark, file) = (3, forged(3, peer, 5));
+            let (manager_id, file) = (3, forged(3, peer, 5));
             let wrong = Entry { local_id: 9 << 16 | 4, remote_id: 1, remote_qpn: 2, transaction: 3, peer };
-            file.write_all_at(&wrong.bytes(), 5 * LEN as u64).unwrap();
+            file.write_all_at(&wrong.bytes(), 5 * ENTRY_LEN as u64).unwrap();
             let beyond = Entry { local_id: 10 << 16 | 3, ..wrong };
-            file.write_all_at(&beyond.bytes(), (MAX * LEN) as u64).unwrap();
-            send(&link, &manager(mark), &[file.as_raw_fd()]);
+            file.write_all_at(&beyond.bytes(), (MAX_CONNECTIONS * ENTRY_LEN) as u64).unwrap();
+            send(&link, &join_manager(manager_id), &[file.as_raw_fd()]);
             let joined = recv(link.as_raw_fd(), &mut [0; 8], MsgFlags::empty());
             assert_eq!(joined, Ok(1), "the broker still lets managers join");
         });
         // What the last one has left is sent as often as DREQs are: 16 times.
-        let mut heard = BTreeMap::<u32, u32>::new();
+        let mut received = BTreeMap::<u32, u32>::new();
         let begin = Instant::now();
-        while heard.len() < 5 || heard.values().any(|count| *count < 16) {
+        while received.len() < 5 || received.values().any(|count| *count < 16) {
             let mut bytes = [0; 2_048];
             if let Ok((len, source)) = victim.recv_from(&mut bytes) {
                 let mad = packet::parse(&bytes[..len], source, peer).expect("a MAD");
                 let Some(Parsed { message: Message::Disconnect { local_id, .. }, .. }) = Parsed::parse(&mad) else {
                     panic!("another message");
                 };
-                *heard.entry(local_id).or_default() += 1;
+                *received.entry(local_id).or_default() += 1;
             } else {
-                assert!(begin.elapsed() < Duration::from_secs(60), "{heard:?}");
+                assert!(begin.elapsed() < Duration::from_secs(60), "{received:?}");
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
         let expected: BTreeMap<u32, u32> = (1..=5).map(|at| (at << 16 | 3, 16)).collect();
-        assert_eq!(heard, expected);
-        // The broker forgets what it tried in vain.
+        assert_eq!(received, expected);
+        // The broker discards the candidates that it could not take over.
         let begin = Instant::now();
         while files() > before {
             assert!(begin.elapsed() < Duration::from_secs(60), "{} descriptors instead of {before}", files());
@@ -230,6 +231,6 @@ fn hostile_members_end_no_connections_of_others() {
         }
         assert!(!server.output().contains("disconnected"), "{}", server.output());
         client.kill();
-        hosts::heard(server, 2);
+        hosts::expect_disconnects(server, 2);
     });
 }

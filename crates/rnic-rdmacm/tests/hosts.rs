@@ -64,15 +64,15 @@ impl Host<'_> {
         self.run(&format!("client {} {PORT} {count} wait", server.address), "connected")
     }
 
-    /// A process that listens, and to which nobody connects.
+    /// A process that listens, and to which no client connects.
     pub(crate) fn listen(&self, port: u16) -> Running {
         self.run(&format!("listen {} {port}", self.address), "listens")
     }
 }
 
-/// Checks that a server has heard the end of all its connections by DREQs.
+/// Checks that a server has received a DREQ for each of its connections.
 #[track_caller]
-pub(crate) fn heard(server: Running, count: usize) {
+pub(crate) fn expect_disconnects(server: Running, count: usize) {
     let output = server.end().success();
     assert_eq!(output.matches("\ndisconnected, status 0\n").count(), count, "{output}");
 }

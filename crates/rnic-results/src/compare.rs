@@ -5,7 +5,7 @@ use std::fmt;
 
 /// How a quantity for which smaller values are better differs between a reference run and another run.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Change {
+pub(crate) enum Change {
     /// The two values differ by less than 0.5 %.
     Same,
     /// The value is smaller than the reference value. The field is reference / value, above 1.
@@ -16,7 +16,7 @@ pub enum Change {
 
 impl Change {
     /// The change from `reference` to `value`. `None` unless both values are positive and finite.
-    pub fn of(reference: f64, value: f64) -> Option<Change> {
+    pub(crate) fn of(reference: f64, value: f64) -> Option<Change> {
         let ratio = value / reference;
         if !(reference > 0.0 && value > 0.0 && ratio.is_finite() && ratio > 0.0) {
             return None;
@@ -48,7 +48,7 @@ impl fmt::Display for Change {
 
 /// A quantity by which runs are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Metric {
+pub(crate) enum Metric {
     /// Mean slowdown over measured flows.
     AverageSlowdown,
     /// Mean flow completion time over measured flows, in microseconds.
@@ -61,10 +61,10 @@ pub enum Metric {
 
 impl Metric {
     /// The three metrics of flows, without the request completion time, in the order of the IRN paper's figures.
-    pub const OF_FLOWS: [Metric; 3] = [Metric::AverageSlowdown, Metric::AverageFct, Metric::P99Fct];
+    pub(crate) const OF_FLOWS: [Metric; 3] = [Metric::AverageSlowdown, Metric::AverageFct, Metric::P99Fct];
 
     /// The name of the metric for use within a sentence, for example `average FCT`.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Metric::AverageSlowdown => "average slowdown",
             Metric::AverageFct => "average FCT",
@@ -74,7 +74,7 @@ impl Metric {
     }
 
     /// Value of the metric in `run`; `None` for failed runs and for runs without measured flows.
-    pub fn value(self, run: &RunSummary) -> Option<f64> {
+    pub(crate) fn value(self, run: &RunSummary) -> Option<f64> {
         match self {
             Metric::AverageSlowdown => run.slowdown.map(|d| d.mean),
             Metric::AverageFct => run.fct_us.map(|d| d.mean),
@@ -84,14 +84,14 @@ impl Metric {
     }
 
     /// Change of the metric from `reference` to `run`.
-    pub fn change(self, reference: &RunSummary, run: &RunSummary) -> Option<Change> {
+    pub(crate) fn change(self, reference: &RunSummary, run: &RunSummary) -> Option<Change> {
         Change::of(self.value(reference)?, self.value(run)?)
     }
 }
 
 /// One sentence that compares the metrics of `run` with those of `reference`. `None` if the two runs have no metric in
 /// common, for example because one of them failed.
-pub fn sentence(reference: &RunSummary, run: &RunSummary) -> Option<String> {
+pub(crate) fn sentence(reference: &RunSummary, run: &RunSummary) -> Option<String> {
     let changes: Vec<(Change, &str)> = Metric::OF_FLOWS
         .iter()
         .chain(&[Metric::AverageRct])

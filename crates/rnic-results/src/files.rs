@@ -26,7 +26,7 @@ pub enum FlowFormat {
 /// Columns of `ports.csv`, which has one row per run, port and priority. `utilisation` is the fraction of the run for
 /// which the port was sending; it covers all priorities, so all rows of a port in a run have the same value. Names of
 /// columns end in their unit; columns without a unit are counts.
-pub const PORT_COLUMNS: [&str; 17] = [
+pub(crate) const PORT_COLUMNS: [&str; 17] = [
     "run",
     "node",
     "port",

@@ -20,7 +20,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-pub mod compare;
+mod compare;
 pub mod dataset;
 pub mod files;
 pub mod flow_files;
@@ -28,16 +28,16 @@ mod groups;
 mod json;
 mod mesh;
 mod notes;
-pub mod pauses;
+mod pauses;
 pub mod ranks;
 pub mod report;
 pub mod samples;
 pub mod stats;
 pub mod summary;
-pub mod sweep_files;
+mod sweep_files;
 pub mod table;
 pub mod text;
-pub mod watchdog;
+mod watchdog;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;

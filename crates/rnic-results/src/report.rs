@@ -17,13 +17,14 @@ mod overview;
 mod page;
 mod pauses;
 mod runs;
+mod scale;
 mod settings;
 mod study;
 pub mod svg;
 mod sweep;
 mod verdict;
 
-pub use runs::{boards, fct_distribution, slowdown_by_size, tails};
+pub use runs::{boards, tails};
 pub use study::{Experiment, Study, render_study};
 pub use verdict::{Verdict, Within};
 
@@ -39,7 +40,7 @@ pub fn render(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunReco
 }
 
 /// Does the same as [`render`], and puts a table of verdicts (a paper's statements compared with results) at the top.
-pub fn render_with(
+pub(crate) fn render_with(
     scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord], verdicts: &[Verdict],
 ) -> String {
     let mut boards = pauses::boards(scenario, summary, reports);

@@ -46,7 +46,7 @@ impl Distribution {
 
     /// Builds a distribution from the percentiles [`Distribution::PER_MILLE`]; `None` if `ranked` has other
     /// percentiles.
-    pub fn of_ranked(ranked: &Ranked) -> Option<Distribution> {
+    pub(crate) fn of_ranked(ranked: &Ranked) -> Option<Distribution> {
         let [p50, p95, p99, p999, max] = *ranked.at.as_slice() else { return None };
         Some(Distribution { count: ranked.count, mean: ranked.mean, p50, p95, p99, p999, max })
     }
@@ -96,7 +96,7 @@ impl Goodput {
     }
 
     /// Builds a distribution from the percentiles [`Goodput::PER_MILLE`]; `None` if `ranked` has other percentiles.
-    pub fn of_ranked(ranked: &Ranked) -> Option<Goodput> {
+    pub(crate) fn of_ranked(ranked: &Ranked) -> Option<Goodput> {
         let [min, p10, p50, max] = *ranked.at.as_slice() else { return None };
         Some(Goodput { flows: ranked.count, mean: ranked.mean, min, p10, p50, max })
     }

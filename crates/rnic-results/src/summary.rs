@@ -37,7 +37,7 @@ impl ScenarioSummary {
     }
 
     /// Whether the scenario was interrupted, so that the results are partial.
-    pub fn is_partial(&self) -> bool {
+    pub(crate) fn is_partial(&self) -> bool {
         !self.not_started.is_empty() || self.runs.iter().any(|run| run.interrupted)
     }
 
@@ -123,7 +123,7 @@ impl RunSummary {
     /// Packets that links lost, as a fraction of all packets that hosts sent, control packets included. `None` for a
     /// failed run, and for a run without packets. A packet that crosses several lossy links may be lost on each of
     /// them.
-    pub fn loss_rate(&self) -> Option<f64> {
+    pub(crate) fn loss_rate(&self) -> Option<f64> {
         let sent = self.totals.data + self.totals.control;
         (self.failure.is_none() && sent > 0).then(|| self.totals.lost as f64 / sent as f64)
     }
@@ -281,7 +281,7 @@ fn is_host(topology: &TopologySpec, node: &str) -> bool {
 }
 
 /// The fraction of the run for which the transmitter of `port` was sending; `None` if the run lasted no time.
-pub fn port_utilisation(port: &PortRecord, duration: Time) -> Option<f64> {
+pub(crate) fn port_utilisation(port: &PortRecord, duration: Time) -> Option<f64> {
     (duration > Time::ZERO).then(|| port.busy.as_ps() as f64 / duration.as_ps() as f64)
 }
 

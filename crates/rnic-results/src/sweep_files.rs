@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 /// The columns of `sweep.csv` and `sweep.parquet` that follow the columns of the swept keys, in order.
-pub const COLUMNS: [&str; 34] = [
+pub(crate) const COLUMNS: [&str; 34] = [
     "run",
     "base",
     "transport",
@@ -164,7 +164,7 @@ fn swept_cells(runs: &[RunSummary], axis: usize) -> Cells {
 }
 
 /// Writes the table of the sweep as `sweep.csv`.
-pub fn write_csv(out: impl Write, summary: &ScenarioSummary) -> io::Result<()> {
+pub(crate) fn write_csv(out: impl Write, summary: &ScenarioSummary) -> io::Result<()> {
     let columns = columns(summary);
     let mut csv = csv::Writer::from_writer(out);
     csv.write_record(columns.iter().map(|(name, _)| name))?;
@@ -175,7 +175,7 @@ pub fn write_csv(out: impl Write, summary: &ScenarioSummary) -> io::Result<()> {
 }
 
 /// Writes the table of the sweep as `sweep.parquet` with Snappy compression. The values equal those of `sweep.csv`.
-pub fn write_parquet<W: Write + Send>(out: W, summary: &ScenarioSummary) -> io::Result<()> {
+pub(crate) fn write_parquet<W: Write + Send>(out: W, summary: &ScenarioSummary) -> io::Result<()> {
     let columns = columns(summary);
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)

@@ -13,12 +13,12 @@ pub fn round6(value: f64) -> f64 {
 }
 
 /// A time as an exact decimal number of microseconds: `0.0875` for 87,500 ps.
-pub fn exact_us(time: Time) -> String {
+pub(crate) fn exact_us(time: Time) -> String {
     decimal(time.as_ps(), 6)
 }
 
 /// A bit rate, given in bit/s, as an exact decimal number of Gbps: `40` or `0.0000005`.
-pub fn exact_gbps(bps: u64) -> String {
+pub(crate) fn exact_gbps(bps: u64) -> String {
     decimal(bps, 9)
 }
 
@@ -43,7 +43,7 @@ pub fn count(value: u64) -> String {
 }
 
 /// Three significant digits, never in exponent form: `3.42`, `34.2`, `342`, `34,200`.
-pub fn three_digits(value: f64) -> String {
+pub(crate) fn three_digits(value: f64) -> String {
     let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
     match rounded {
         v if v >= 100.0 => count(v as u64),

@@ -2,7 +2,8 @@
 
 use crate::check::check;
 use crate::congestion::CongestionSpec;
-use crate::p4::{P4Program, P4Source};
+use crate::p4::P4Source;
+use crate::settings;
 use crate::spec::{Beside, RunSpec};
 use crate::transport::TransportSpec;
 use crate::vocabulary::Vocabulary;
@@ -177,9 +178,11 @@ impl RunSpec {
         Ok(run)
     }
 
-    /// The JSON Schema of a run's JSON document.
+    /// The JSON Schema of a run's JSON document, with the ranges of the settings.
     pub fn json_schema() -> serde_json::Value {
-        schema_for!(Document).to_value()
+        let mut schema = schema_for!(Document).to_value();
+        settings::schema::add_ranges(&mut schema);
+        schema
     }
 }
 
@@ -208,7 +211,11 @@ fn transport(at: &str, document: &TransportDocument, vocabulary: &Vocabulary) ->
         set.map_err(|error| SpecError(format!("{at}.settings: {error}")))?;
     }
     spec.program = match (&document.program, declaration.name == "p4") {
-        (Some(source), true) => Some(P4Program::compile(source).map_err(SpecError)?),
+        (Some(source), true) => {
+            let include = |path: &str| source.includes.get(path).cloned();
+            let compiled = vocabulary.compile_p4(source.clone(), &include);
+            Some(compiled.map_err(|error| SpecError(error.to_string()))?)
+        }
         (None, false) => None,
         (None, true) => {
             return Err(SpecError(format!("{at}.program is missing: \"{}\" needs one", document.name)));

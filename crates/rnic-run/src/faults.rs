@@ -1,7 +1,7 @@
 //! Faults of a run's fabric and its hosts, and the watchdogs against pause storms, as plain data. Pause storms
 //! themselves are in [`crate::Storm`].
 
-use rnic_transport::{Bytes, Time};
+use rnic_transport::{BitRate, Bytes, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,9 +15,77 @@ pub struct Faults {
     pub dead: Vec<DeadHost>,
     /// `[[fabric.receiver]]`: hosts whose NICs process received packets slowly.
     pub receivers: Vec<SlowReceiver>,
+    /// Keys of `[[fabric.link]]`: links that fail or lose a part of their rate.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinkFault>,
+    /// Time from a failure or return of a link to new routes in all switches; `None`: 10 ms
+    /// ([`Faults::CONVERGENCE`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub convergence: Option<Time>,
+    /// Time after which the switches at both ends of a failed link stop using it where another port of equal cost is
+    /// left; `None`: they learn of it with all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_repair: Option<Time>,
+}
+
+/// A fault of the links between two nodes (`down`, `down_at`, `slow_rate` and related keys of `[[fabric.link]]`).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkFault {
+    /// Name of one node.
+    pub from: String,
+    /// Name of the other node.
+    pub to: String,
+    /// Rate of both directions during the fault, at most the link's own; `None`: the link is down.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate: Option<BitRate>,
+    /// Simulated time at which the fault begins. A fault that begins at 0 is known to routing from the start.
+    pub start: Time,
+    /// Time after `start` at which the link is as before; `None`: never.
+    pub duration: Option<Time>,
+    /// The fault comes again each time this interval has passed, more than `duration`; `None`: it occurs once.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub every: Option<Time>,
+}
+
+impl LinkFault {
+    /// Whether the fault is present at `now`.
+    pub fn is_active(&self, now: Time) -> bool {
+        if now < self.start {
+            return false;
+        }
+        let since = now - self.start;
+        match (self.duration, self.every) {
+            (None, _) => true,
+            (Some(duration), None) => since < duration,
+            (Some(duration), Some(every)) => since.as_ps() % every.as_ps().max(1) < duration.as_ps(),
+        }
+    }
+
+    /// The first instant after `now` at which the fault begins or ends; [`Time::MAX`] if it does neither any more.
+    pub fn next_change(&self, now: Time) -> Time {
+        if now < self.start {
+            return self.start;
+        }
+        let since = now - self.start;
+        match (self.duration, self.every) {
+            (None, _) => Time::MAX,
+            (Some(duration), None) if since < duration => self.start + duration,
+            (Some(_), None) => Time::MAX,
+            (Some(duration), Some(every)) => {
+                let every = every.as_ps().max(1);
+                let (turns, phase) = (since.as_ps() / every, since.as_ps() % every);
+                let begun = self.start + Time::from_ps(turns * every);
+                if phase < duration.as_ps() { begun + duration } else { begun + Time::from_ps(every) }
+            }
+        }
+    }
 }
 
 impl Faults {
+    /// Default of [`Faults::convergence`].
+    pub const CONVERGENCE: Time = Time::from_ms(10);
+
     /// Whether there is no fault.
     pub fn is_empty(&self) -> bool {
         *self == Faults::default()
@@ -110,10 +178,6 @@ pub struct NicWatchdog {
     pub detection: Time,
 }
 
-/// Default time after which a NIC's watchdog stops the NIC's pauses, as in the NICs of "RDMA over Commodity Ethernet at
-/// Scale" (section 4.3).
-pub const NIC_DETECTION: Time = Time::from_ms(100);
-
 /// PFC watchdog of a switch, like that of SONiC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -128,19 +192,6 @@ pub struct SwitchWatchdog {
     pub action: WatchdogAction,
     /// The ports that the watchdog watches.
     pub ports: WatchedPorts,
-}
-
-/// The times of SONiC's `pfcwd start_default`, on the ports to hosts.
-impl Default for SwitchWatchdog {
-    fn default() -> SwitchWatchdog {
-        SwitchWatchdog {
-            detection: Time::from_ms(200),
-            restoration: Time::from_ms(200),
-            interval: Time::from_ms(200),
-            action: WatchdogAction::Drop,
-            ports: WatchedPorts::Hosts,
-        }
-    }
 }
 
 /// What a switch's PFC watchdog does about a storm.

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 /// Maximum number of flow records that a [`FlowLog`] keeps in memory (16 MB). A log with more records keeps all of them
 /// in a file.
-pub const IN_MEMORY: usize = 200_000;
+pub(crate) const IN_MEMORY: usize = 200_000;
 
 /// The records of all flows of a run. They are read in order of flow id. The record of each flow id, from 0 on, is put
 /// into the log once, in any order.

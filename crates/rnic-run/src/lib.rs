@@ -16,13 +16,13 @@ mod keys;
 mod mesh;
 mod p4;
 mod record;
+pub mod settings;
 mod sizes;
 mod spec;
 mod stored;
 mod transport;
 mod vocabulary;
 
-pub use check::{MAX_JITTER, MAX_PAIRS, MAX_SKEW_PPM};
 pub use congestion::*;
 pub use document::*;
 pub use event::*;

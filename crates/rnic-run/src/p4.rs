@@ -11,12 +11,9 @@
 //! | `@telemetry` | switches write in-band telemetry into data packets | no telemetry |
 
 use rnic_fabric::config::Paths;
-use rnic_nano::source::SourceFile;
-use rnic_nano::{Program, Rejected, compile};
 use rnic_transport::message::Order;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// Source text of a P4 program, with the texts of all files that it includes.
@@ -35,35 +32,56 @@ pub struct P4Source {
     pub constants: BTreeMap<String, u64>,
 }
 
-impl P4Source {
-    /// Compiles the program `text`, which error messages call `file`. `include` returns the text of a file that the
-    /// program includes; the returned [`P4Source`] contains these texts.
-    ///
-    /// # Errors
-    /// The program does not compile. [`Rejected`] has all errors with their positions.
-    pub fn compile(
-        file: &str, text: String, include: &dyn Fn(&str) -> Option<String>, constants: BTreeMap<String, u64>,
-    ) -> Result<(P4Source, Program), Rejected> {
-        let includes = RefCell::new(BTreeMap::new());
-        let keep = |path: &str| {
-            let text = include(path)?;
-            includes.borrow_mut().insert(path.to_string(), text.clone());
-            Some(text)
-        };
-        let given: Vec<(String, u128)> =
-            constants.iter().map(|(name, value)| (name.clone(), (*value).into())).collect();
-        let program = compile(SourceFile { name: file.to_string(), text: text.clone() }, &keep, &given)?;
-        Ok((P4Source { file: file.to_string(), text, includes: includes.into_inner(), constants }, program))
-    }
+/// A P4 compiler, which readers of runs call to check a program: see
+/// [`Vocabulary::with_p4`](crate::Vocabulary::with_p4).
+///
+/// It compiles the program's text; the second argument returns the text of a file that the program includes with
+/// `#include "PATH"`. The result has the annotations of the package instance `main`, as (name, argument).
+pub type P4Compiler = fn(&P4Source, &dyn Fn(&str) -> Option<String>) -> Result<Vec<(String, String)>, P4Rejected>;
+
+/// The errors of a P4 program that does not compile.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct P4Rejected {
+    /// Number of errors.
+    pub count: usize,
+    /// All errors with their positions, on several lines.
+    pub text: String,
 }
 
-/// A compiled P4 program of a transport, and what its annotations state about NIC and network.
+/// Why a P4 program cannot be the transport of a run.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum P4Error {
+    /// The vocabulary has no P4 compiler.
+    #[error("the P4 program `{file}` needs the P4 compiler, which this build does not have; {}", P4Error::REMEDY)]
+    NoCompiler {
+        /// Name of the program's file.
+        file: String,
+    },
+    /// The program does not compile.
+    #[error("{}", .0.text)]
+    Rejected(P4Rejected),
+    /// One of the program's annotations is invalid.
+    #[error("the P4 program `{file}` has the annotation {annotation}; accepted: {accepted}")]
+    Annotation {
+        /// Name of the program's file.
+        file: String,
+        /// The annotation with its argument.
+        annotation: String,
+        /// What would be accepted.
+        accepted: &'static str,
+    },
+}
+
+impl P4Error {
+    /// What a user can do if a build has no P4 compiler.
+    pub const REMEDY: &'static str = "build rnic with the cargo feature `p4`, which is on by default";
+}
+
+/// A P4 program of a transport, and what its annotations state about NIC and network.
 #[derive(Clone, Debug)]
 pub struct P4Program {
     /// Source text of the program.
     pub source: P4Source,
-    /// The compiled program.
-    pub program: Program,
     /// Number of priorities that the program uses, 1 to 8.
     pub priorities: u8,
     /// Order in which the NIC serves its outstanding messages.
@@ -74,55 +92,62 @@ pub struct P4Program {
     pub telemetry: bool,
 }
 
-/// Two P4 programs are equal if they are equal after compilation; file names and comments do not count.
+/// Two P4 programs are equal if their texts and constants are equal; the file's name does not count.
 impl PartialEq for P4Program {
     fn eq(&self, other: &P4Program) -> bool {
-        self.program.hir() == other.program.hir()
+        let P4Source { file: _, text, includes, constants } = &self.source;
+        (text, includes, constants) == (&other.source.text, &other.source.includes, &other.source.constants)
     }
 }
 
 impl P4Program {
-    /// Compiles the P4 program of a transport and reads its annotations.
+    /// The program `source`, which compiles, with what its annotations state about NIC and network. `annotations` are
+    /// the annotations of the package instance `main`, as (name, argument).
     ///
     /// # Errors
-    /// The program or one of its annotations is invalid. The text says where and why, on several lines.
-    pub fn compile(source: &P4Source) -> Result<P4Program, String> {
-        let include = |path: &str| source.includes.get(path).cloned();
-        let compiled = P4Source::compile(&source.file, source.text.clone(), &include, source.constants.clone());
-        let (source, program) = compiled.map_err(|rejected| rejected.to_string())?;
-        let file = source.file.clone();
-        P4Program::of(source, program).map_err(|(annotation, accepted)| {
-            format!("the P4 program `{file}` has the annotation {annotation}; accepted: {accepted}")
-        })
-    }
-
-    /// Reads from the program's annotations what it needs of its NIC and of the network.
+    /// [`P4Error::Annotation`]: an annotation is invalid.
     ///
-    /// # Errors
-    /// An annotation is invalid. The error has the annotation, and what would be accepted.
-    pub fn of(source: P4Source, program: Program) -> std::result::Result<P4Program, (String, &'static str)> {
-        let (mut priorities, mut order, mut paths, mut telemetry) = (2, Order::RoundRobin, Paths::Ecmp, false);
-        for (number, (name, argument)) in program.hir().annotations.iter().enumerate() {
-            if program.hir().annotations[..number].iter().any(|(before, _)| before == name) {
-                return Err((format!("@{name} twice"), "each annotation once"));
-            }
-            let refused = |accepted| (format!("@{name}({argument})"), accepted);
-            match (name.as_str(), argument.as_str()) {
-                ("bands", _) => return Err(refused("@priorities, the new name of @bands")),
-                ("priorities", number) => {
-                    let number = number.parse().ok().filter(|number| (1..=8).contains(number));
-                    priorities = number.ok_or_else(|| refused("@priorities(1) to @priorities(8)"))?;
+    /// ```
+    /// use rnic_run::{P4Program, P4Source};
+    /// let annotation = ("priorities".to_string(), "3".to_string());
+    /// let program = P4Program::of(P4Source::default(), &[annotation]).expect("1 to 8 priorities are possible");
+    /// assert_eq!((program.priorities, program.telemetry), (3, false));
+    /// ```
+    pub fn of(source: P4Source, annotations: &[(String, String)]) -> Result<P4Program, P4Error> {
+        let mut program =
+            P4Program { source, priorities: 2, order: Order::RoundRobin, paths: Paths::Ecmp, telemetry: false };
+        for (number, (name, argument)) in annotations.iter().enumerate() {
+            let is_repeated = annotations[..number].iter().any(|(before, _)| before == name);
+            let refused = match is_repeated {
+                true => Err((format!("@{name} twice"), "each annotation once")),
+                false => {
+                    program.annotate(name, argument).map_err(|accepted| (format!("@{name}({argument})"), accepted))
                 }
-                ("order", "round-robin") => order = Order::RoundRobin,
-                ("order", "shortest-first") => order = Order::ShortestFirst,
-                ("order", _) => return Err(refused("@order(\"round-robin\"), @order(\"shortest-first\")")),
-                ("paths", "ecmp") => paths = Paths::Ecmp,
-                ("paths", "spray") => paths = Paths::Spray,
-                ("paths", _) => return Err(refused("@paths(\"ecmp\"), @paths(\"spray\")")),
-                ("telemetry", "") => telemetry = true,
-                _ => return Err(refused("@priorities, @order, @paths, @telemetry")),
+            };
+            if let Err((annotation, accepted)) = refused {
+                return Err(P4Error::Annotation { file: program.source.file, annotation, accepted });
             }
         }
-        Ok(P4Program { source, program, priorities, order, paths, telemetry })
+        Ok(program)
+    }
+
+    /// Applies one annotation. The error says what would be accepted.
+    fn annotate(&mut self, name: &str, argument: &str) -> Result<(), &'static str> {
+        match (name, argument) {
+            ("bands", _) => return Err("@priorities, the new name of @bands"),
+            ("priorities", number) => {
+                let number = number.parse().ok().filter(|number| (1..=8).contains(number));
+                self.priorities = number.ok_or("@priorities(1) to @priorities(8)")?;
+            }
+            ("order", "round-robin") => self.order = Order::RoundRobin,
+            ("order", "shortest-first") => self.order = Order::ShortestFirst,
+            ("order", _) => return Err("@order(\"round-robin\"), @order(\"shortest-first\")"),
+            ("paths", "ecmp") => self.paths = Paths::Ecmp,
+            ("paths", "spray") => self.paths = Paths::Spray,
+            ("paths", _) => return Err("@paths(\"ecmp\"), @paths(\"spray\")"),
+            ("telemetry", "") => self.telemetry = true,
+            _ => return Err("@priorities, @order, @paths, @telemetry"),
+        }
+        Ok(())
     }
 }

@@ -103,10 +103,9 @@ pub struct FabricSetup {
     pub meshes: Vec<Mesh>,
     /// Payload bytes of a full packet (`mtu`).
     pub mtu: Bytes,
-    /// Bytes of link time that each frame takes beyond its own length, for preamble and inter-frame gap (`frame_gap`,
-    /// default 20 B).
+    /// Bytes of link time that each frame takes beyond its own length, for preamble and inter-frame gap (`frame_gap`).
     pub frame_gap: Bytes,
-    /// Imperfections of the clocks of all hosts and switches (`clock_skew_ppm`, `clock_jitter`); default none.
+    /// Imperfections of the clocks of all hosts and switches (`clock_skew_ppm`, `clock_jitter`).
     #[serde(default)]
     pub clocks: ClockSpec,
     /// How packets choose among several shortest paths (`paths`); default: the transport's own choice, `"ecmp"` for
@@ -136,9 +135,8 @@ pub struct Storm {
 pub struct SwitchSetup {
     /// Where a switch buffers packets (`queueing`), with the settings that only this kind of buffer has.
     pub queueing: QueueingSetup,
-    /// Size of the buffer. With `queueing = "shared"`, this is the one buffer of the whole switch; default 12 MB.
-    /// Otherwise, it is the buffer of each port and priority; default twice the longest path's bandwidth-delay product,
-    /// at least 16 full frames.
+    /// Size of the buffer. With `queueing = "shared"`, this is the one buffer of the whole switch.
+    /// Otherwise, it is the buffer of each port and priority.
     pub buffer: Option<Bytes>,
     /// PFC pause threshold. Default: `buffer` minus the headroom that prevents drops; with a shared buffer, a dynamic
     /// threshold.
@@ -325,7 +323,7 @@ pub enum TrafficPattern {
         total: Bytes,
         /// Number of requests.
         repeats: u32,
-        /// Index of the receiving host; default 0.
+        /// Index of the receiving host.
         receiver: u32,
         /// Number of flows of each request from each sender.
         connections: u32,
@@ -439,13 +437,13 @@ impl Incast {
 pub struct Watch {
     /// Simulated time between two samples (`interval`).
     pub interval: Time,
-    /// Simulated time of the first sample (`start`, default 0).
+    /// Simulated time of the first sample (`start`).
     pub start: Time,
     /// Egress queues of switches whose lengths are sampled (`queues`).
     pub queues: WatchedQueues,
-    /// Whether the payload that each flow has delivered is sampled (`flows`, default no).
+    /// Whether the payload that each flow has delivered is sampled (`flows`).
     pub flows: bool,
-    /// Whether samples determine which transmitters PFC pauses and which port causes the pause (`pauses`, default no).
+    /// Whether samples determine which transmitters PFC pauses and which port causes the pause (`pauses`).
     pub pauses: bool,
 }
 
@@ -469,14 +467,14 @@ pub struct Limits {
     pub duration: Option<Time>,
     /// Simulated time at which a run with unfinished flows fails (`max_time`); default: no limit.
     pub max_time: Option<Time>,
-    /// The run fails (livelock) if no flow makes progress for this simulated time (`stall_time`, default 1 s).
+    /// The run fails (livelock) if no flow makes progress for this simulated time (`stall_time`).
     pub stall_time: Time,
 }
 
 /// Number of hosts of a topology.
 pub fn hosts(topology: &TopologySpec) -> u32 {
     let hosts = match topology {
-        TopologySpec::FatTree { k } => u64::from(*k).pow(3) / 4,
+        TopologySpec::FatTree { k } => u64::from(*k).saturating_pow(3) / 4,
         TopologySpec::LeafSpine { leaves, hosts_per_leaf, .. } => u64::from(*leaves) * u64::from(*hosts_per_leaf),
         TopologySpec::LeafSpineCore { pods, leaves_per_pod, hosts_per_leaf, .. } => {
             // The product of three 32-bit counts can exceed 64 bits.
@@ -487,4 +485,18 @@ pub fn hosts(topology: &TopologySpec) -> u32 {
         TopologySpec::Graph { hosts, .. } => hosts.len() as u64,
     };
     u32::try_from(hosts).unwrap_or(u32::MAX)
+}
+
+/// Number of links between the switches of a topology; 0 for a graph, which lists its links.
+pub fn uplinks(topology: &TopologySpec) -> u64 {
+    match topology {
+        TopologySpec::FatTree { k } => u64::from(*k).saturating_pow(3) / 2,
+        TopologySpec::LeafSpine { leaves, spines, .. } => u64::from(*leaves) * u64::from(*spines),
+        TopologySpec::LeafSpineCore { pods, leaves_per_pod, spines_per_pod, cores_per_plane, .. } => {
+            let of_a_spine = u64::from(*leaves_per_pod) + u64::from(*cores_per_plane);
+            (u64::from(*pods) * u64::from(*spines_per_pod)).saturating_mul(of_a_spine)
+        }
+        TopologySpec::SingleSwitch { .. } | TopologySpec::Graph { .. } => 0,
+        TopologySpec::Dumbbell { .. } => 1,
+    }
 }

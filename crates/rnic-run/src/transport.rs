@@ -3,7 +3,7 @@
 use crate::congestion::{CongestionDeclaration, CongestionSpec};
 use crate::p4::P4Program;
 use rnic_fabric::config::Paths;
-use rnic_host::RogueDelay;
+use rnic_transport::congestion::RogueDelay;
 use rnic_transport::headers::CNP;
 use rnic_transport::message::Order;
 use rnic_transport::registry::transports;
@@ -37,7 +37,7 @@ pub struct TransportSpec {
     pub pfc: bool,
     /// The congestion control and its settings; `none` with a message transport.
     pub cc: CongestionSpec,
-    /// The compiled program, if the transport is `p4:FILE`.
+    /// The P4 program, if the transport is `p4:FILE`.
     pub program: Option<P4Program>,
 }
 

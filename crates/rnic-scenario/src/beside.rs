@@ -5,17 +5,13 @@ use super::reader::{Item, Result, Table};
 use super::transport;
 use rnic_run::{Beside, RunSpec, Vocabulary};
 
-/// Keys of a `[[run.beside]]` table that are not settings of the transport.
-pub(super) const KEYS: [&str; 2] = ["priority", "transport"];
-
 /// Reads every `[[run.beside]]` of a run. The defaults in `[transport]` are for the run's own transport only.
 pub(super) fn read(run: &Table<'_>, vocabulary: &Vocabulary, files: Files<'_>) -> Result<Vec<Beside>> {
-    let Some(item) = run.get("beside") else { return Ok(Vec::new()) };
     let mut all: Vec<Beside> = Vec::new();
-    for table in item.tables("run.beside")? {
-        let transport = transport::read(&table, None, &KEYS, vocabulary, files)?;
-        let given = table.require("priority", "priority = 1")?;
-        let priority = given.integer(1..=7)? as u8;
+    for table in run.tables("beside")? {
+        let transport = transport::read(&table, None, vocabulary, files)?;
+        let given = table.require("priority")?;
+        let priority = given.typed()?;
         if all.iter().any(|other| other.priority == priority) {
             let message = format!("two transports are for priority {priority}");
             return Err(given.error(message, "give each its own `priority`"));

@@ -2,11 +2,8 @@
 
 use super::reader::Result;
 use super::tree::{Documents, Entry, Node, Value};
+use rnic_run::settings;
 use std::path::{Component, Path, PathBuf};
-
-/// Keys of `[fabric]` that every topology has. A scenario inherits them (`extends`) even if it changes the topology.
-const ANY_TOPOLOGY: [&str; 9] =
-    ["rate", "delay", "loss", "mtu", "frame_gap", "clock_skew_ppm", "clock_jitter", "paths", "switch"];
 
 /// Where to find the files that scenarios refer to.
 #[derive(Clone, Copy)]
@@ -126,7 +123,11 @@ fn inherit(documents: &Documents, mut inherited: Node, own: Node) -> Node {
     if differs(&inherited, &own, "fabric", "topology")
         && let Some(Entry { node: Node { value: Value::Table(entries), .. }, .. }) = entry(&mut inherited, "fabric")
     {
-        entries.retain(|entry| ANY_TOPOLOGY.contains(&entry.key.as_str()));
+        let is_inherited = |key: &str| {
+            let setting = settings::section("fabric").and_then(|fabric| fabric.setting(key, ""));
+            setting.is_some_and(|setting| setting.is_inherited)
+        };
+        entries.retain(|entry| is_inherited(&entry.key));
     }
     merge(documents, inherited, own)
 }

@@ -6,7 +6,7 @@ use rnic_fabric::config::{NamedLink, TopologySpec};
 use std::collections::BTreeMap;
 
 /// A link, and the `[[fabric.link]]` table that defines it.
-type Link<'a> = (NamedLink, Table<'a>);
+pub(super) type Link<'a> = (NamedLink, Table<'a>);
 
 /// Checks the node names in every `[[fabric.link]]`. In a graph topology, also checks that each host has exactly one
 /// link and that all hosts can reach each other.

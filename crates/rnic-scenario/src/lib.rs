@@ -20,7 +20,6 @@ mod faults;
 pub mod format;
 mod graph;
 mod mesh;
-mod names;
 mod output;
 mod overrides;
 mod p4;
@@ -37,7 +36,6 @@ mod tree;
 pub mod write;
 
 pub use error::{Mistake, ScenarioError};
-pub use names::{PATTERNS, TOPOLOGIES};
 pub use schema::schema;
 
 use extends::Files;

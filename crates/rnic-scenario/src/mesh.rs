@@ -3,24 +3,17 @@
 use super::graph;
 use super::reader::{Item, Result, Table};
 use rnic_fabric::config::TopologySpec;
-use rnic_run::{MAX_PAIRS, Mesh, MeshPairs, StackDelay};
-use rnic_transport::{Bytes, Time};
-
-/// The keys of `[[fabric.mesh]]`.
-pub(super) const KEYS: [&str; 11] =
-    ["name", "pairs", "from", "to", "interval", "start", "payload", "priority", "window", "stack_median", "stack_p99"];
+use rnic_run::settings::MAX_MESH_PAIRS;
+use rnic_run::{Mesh, MeshPairs, StackDelay};
+use rnic_transport::Time;
 
 /// Reads every `[[fabric.mesh]]`.
 pub(super) fn read(table: &Table<'_>, topology: &TopologySpec) -> Result<Vec<Mesh>> {
-    let Some(item) = table.get("mesh") else { return Ok(Vec::new()) };
-    item.tables("fabric.mesh")?.into_iter().map(|table| read_mesh(&table, topology)).collect()
+    table.tables("mesh")?.iter().map(|table| read_mesh(table, topology)).collect()
 }
 
 fn read_mesh(table: &Table<'_>, topology: &TopologySpec) -> Result<Mesh> {
-    table.accept(&KEYS)?;
-    let interval = table.require("interval", "interval = \"1 ms\"")?.positive_time("1 ms")?;
-    let time = |key: &str| table.get(key).map(|item| item.positive_time("100 us")).transpose();
-    let (median, p99) = (time("stack_median")?, time("stack_p99")?);
+    let (median, p99): (Option<Time>, Option<Time>) = (table.given("stack_median")?, table.given("stack_p99")?);
     table.ordered(("stack_median", median), ("stack_p99", p99), "")?;
     let stack = match (median, p99) {
         (Some(median), p99) => Some(StackDelay { median, p99: p99.unwrap_or(median) }),
@@ -30,13 +23,13 @@ fn read_mesh(table: &Table<'_>, topology: &TopologySpec) -> Result<Mesh> {
         }
     };
     Ok(Mesh {
-        name: table.get("name").map_or(Ok("mesh"), |item| item.name("mesh"))?.to_string(),
+        name: table.value("name")?,
         pairs: pairs(table, topology)?,
-        interval,
-        start: table.get("start").map_or(Ok(Time::ZERO), |item| item.time("1 ms"))?,
-        payload: table.get("payload").map_or(Ok(Bytes(512)), |item| item.bytes(1..=9_000, "512 B"))?,
-        priority: table.get("priority").map_or(Ok(0), |item| item.integer(0..=7))? as u8,
-        window: time("window")?.unwrap_or(Time::from_ms(1)),
+        interval: table.value("interval")?,
+        start: table.value("start")?,
+        payload: table.value("payload")?,
+        priority: table.value("priority")?,
+        window: table.value("window")?,
         stack,
     })
 }
@@ -49,16 +42,16 @@ fn pairs(table: &Table<'_>, topology: &TopologySpec) -> Result<MeshPairs> {
             let unknown = || item.error(format!("there is no host \"{name}\""), "name hosts of the topology");
             graph::host(topology, name).ok_or_else(unknown)
         };
-        item.names("[\"h0\"]")?.iter().map(host).collect()
+        item.names()?.iter().map(host).collect()
     };
     match (table.get("pairs"), table.get("from"), table.get("to")) {
-        (Some(item), None, None) => Ok(MeshPairs::Random(item.count(MAX_PAIRS as u32)?)),
+        (Some(item), None, None) => Ok(MeshPairs::Random(item.typed()?)),
         (None, Some(from), Some(to)) => {
             let (probers, responders) = (hosts(&from)?, hosts(&to)?);
             let lengths = (probers.len(), responders.len());
-            if lengths.0 != lengths.1 || lengths.0 == 0 || lengths.0 as u64 > MAX_PAIRS {
+            if lengths.0 != lengths.1 || lengths.0 == 0 || lengths.0 as u64 > MAX_MESH_PAIRS {
                 let message = format!("`from` names {} hosts, `to` {}", lengths.0, lengths.1);
-                return Err(to.error(message, format!("accepted: 1 to {MAX_PAIRS} hosts in both")));
+                return Err(to.error(message, format!("accepted: 1 to {MAX_MESH_PAIRS} hosts in both")));
             }
             if let Some((host, _)) = probers.iter().zip(&responders).find(|(a, b)| a == b) {
                 return Err(

@@ -5,12 +5,6 @@ use rnic_fabric::config::{SchedulerSpec, TrimSpec, TrimmedPriority};
 use rnic_run::{FabricSetup, OutputSetup, QueueingSetup, TransportSpec};
 use rnic_transport::Bytes;
 
-/// The keys of `[fabric.switch]` that only a switch with `queueing = "output"` has.
-pub(super) const KEYS: [&str; 4] = ["priorities", "buffers", "trim", "count_in_service"];
-
-/// The keys of `[fabric.switch.trim]`.
-pub(super) const TRIM_KEYS: [&str; 4] = ["to", "headers", "in_a_row", "return_to_sender"];
-
 /// Default of `trim.in_a_row`: the maximum number of trimmed headers that an output sends in a row while other packets
 /// wait, as in NDP's switches.
 const HEADERS_IN_A_ROW: u32 = 10;
@@ -21,19 +15,19 @@ pub(super) fn read(table: &Table<'_>) -> Result<OutputSetup> {
         let help = "`buffer` is for all priorities, `buffers` has one for each: remove one of them";
         return Err(buffers.wrong("`buffer` and `buffers` are both given", help));
     }
-    let priorities = table.get("priorities").map(|item| item.integer(1..=8)).transpose()?.map(|count| count as u8);
+    let priorities = table.given("priorities")?;
     let buffers = table.get("buffers").map(|item| read_buffers(&item, priorities)).transpose()?;
     Ok(OutputSetup {
         priorities: priorities.or(buffers.map(|(count, _)| count)),
         buffers: buffers.map(|(_, buffers)| buffers),
         trim: table.get("trim").map(|item| read_trim(&item)).transpose()?.flatten(),
-        count_in_service: table.get("count_in_service").map_or(Ok(false), |item| item.boolean())?,
+        count_in_service: table.value("count_in_service")?,
     })
 }
 
 /// Reads `buffers = ["100 KB", "20 KB"]`, the buffer size of each priority. Returns the number of sizes, and the sizes.
 fn read_buffers(item: &Item<'_>, priorities: Option<u8>) -> Result<(u8, [Bytes; 8])> {
-    let items = item.array("[\"100 KB\", \"20 KB\"]")?;
+    let items = item.array()?;
     let wanted = priorities.map_or(1..=8, |count| usize::from(count)..=usize::from(count));
     if !wanted.contains(&items.len()) {
         let help = match priorities {
@@ -44,32 +38,18 @@ fn read_buffers(item: &Item<'_>, priorities: Option<u8>) -> Result<(u8, [Bytes; 
     }
     let mut buffers = [Bytes(0); 8];
     for (buffer, item) in buffers.iter_mut().zip(&items) {
-        *buffer = item.bytes(64..=1_000_000_000_000, "100 KB")?;
+        *buffer = item.typed()?;
     }
     Ok((items.len() as u8, buffers))
 }
 
 /// Reads `trim`: a boolean, or the table `[fabric.switch.trim]`. `None` if the switch does not trim packets.
 fn read_trim(item: &Item<'_>) -> Result<Option<TrimSpec>> {
-    let default = TrimSpec { to: 64, headers: TrimmedPriority::Highest, return_to_sender: false };
-    if !item.is_table() {
-        return Ok(item.boolean()?.then_some(default));
-    }
-    let table = item.table("[fabric.switch.trim]")?;
-    table.accept(&TRIM_KEYS)?;
-    let headers = table.get("headers").map(|item| item.choice(&["highest", "above", "below"])).transpose()?;
+    let Some(table) = item.table_if_on()? else { return Ok(None) };
     Ok(Some(TrimSpec {
-        to: table
-            .get("to")
-            .map(|item| item.bytes(64..=9_000, "64 B"))
-            .transpose()?
-            .map_or(default.to, |to| to.0 as u16),
-        headers: match headers {
-            Some("above") => TrimmedPriority::Above,
-            Some("below") => TrimmedPriority::Below,
-            _ => TrimmedPriority::Highest,
-        },
-        return_to_sender: table.get("return_to_sender").map_or(Ok(false), |item| item.boolean())?,
+        to: table.value::<Bytes>("to")?.0 as u16,
+        headers: table.word("headers")?,
+        return_to_sender: table.value("return_to_sender")?,
     }))
 }
 
@@ -79,9 +59,9 @@ pub(super) fn bound_headers(
     table: &Table<'_>, output: &OutputSetup, scheduler: SchedulerSpec,
 ) -> Result<SchedulerSpec> {
     let (Some(trim), Some(item)) = (output.trim, table.get("trim")) else { return Ok(scheduler) };
-    let given = if item.is_table() { item.table("[fabric.switch.trim]")?.get("in_a_row") } else { None };
+    let given = if item.is_table() { item.table()?.get("in_a_row") } else { None };
     let max_in_a_row = match &given {
-        Some(item) => Some(item.integer(0..=1_000_000)? as u32).filter(|max| *max > 0),
+        Some(item) => Some(item.typed()?).filter(|max| *max > 0),
         // With `headers = "above"` or `"below"`, the highest priority is not reserved for trimmed headers, so by
         // default the number of its packets in a row is not bounded.
         None => (trim.headers == TrimmedPriority::Highest).then_some(HEADERS_IN_A_ROW),
@@ -101,8 +81,7 @@ pub(super) fn bound_headers(
 /// full packet with a header of `header` bytes.
 pub(super) fn check(table: &Table<'_>, fabric: &FabricSetup, transport: &TransportSpec, header: Bytes) -> Result<()> {
     let QueueingSetup::Output(output) = fabric.switch.queueing else { return Ok(()) };
-    let Some(item) = table.get("switch") else { return Ok(()) };
-    let switch = item.table("[fabric.switch]")?;
+    let Some(switch) = table.table("switch")? else { return Ok(()) };
     if transport.pfc {
         let message = "`queueing` = \"output\" has no PFC, but the run has `pfc` = true";
         return Err(switch.error_at("queueing", message, "accepted with `pfc` = true: \"input\", \"shared\""));
@@ -119,7 +98,7 @@ pub(super) fn check(table: &Table<'_>, fabric: &FabricSetup, transport: &Transpo
     }
     let (Some(item), Some(buffers)) = (switch.get("buffers"), output.buffers) else { return Ok(()) };
     let packet = Bytes(fabric.mtu.0 + header.0);
-    let items = item.array("[]")?;
+    let items = item.array()?;
     // The highest priority may be reserved for trimmed headers and control packets. Then its buffer need not hold a
     // full packet.
     let full = items.len() - usize::from(output.headers_apart());

@@ -7,6 +7,8 @@
 use super::error::ScenarioError;
 use super::reader::{Result, Table};
 use super::tree::{At, Documents, Entry, Node, Value};
+use rnic_run::settings;
+use rnic_transport::settings::Kind;
 
 /// One name of a dotted path (such as `load` in `traffic.load`), and its position in the text.
 #[derive(Clone, Debug)]
@@ -15,8 +17,14 @@ pub(super) struct Step {
     pub(super) at: At,
 }
 
-/// The top-level tables of a scenario that a run may change with its `set`.
-pub(super) const RUN_MAY_SET: [&str; 5] = ["fabric", "traffic", "transport", "limits", "watch"];
+/// The tables of a scenario that determine a run, apart from the run's own: a run may change them with its `set`, and a
+/// sweep may vary their keys.
+pub(super) fn tables_of_runs() -> Vec<&'static str> {
+    let root = settings::section("").map_or(&[][..], |root| root.settings);
+    let is_table = |kind: &Kind| matches!(kind, Kind::Table(_) | Kind::Either([Kind::Table(_), ..]));
+    let tables = root.iter().filter(|setting| is_table(&setting.kind)).map(|setting| setting.key);
+    tables.filter(|key| *key != "sweep").collect()
+}
 
 /// Applies each `--set` in `overrides` to the tree `root`, in order. The texts of the arguments are added to
 /// `documents`, so that errors can point at them.
@@ -40,13 +48,13 @@ pub(super) fn apply_arguments(
 
 /// Applies a run's `set` table to `root`, the run's own copy of the scenario's tree.
 pub(super) fn apply_run_set(documents: &Documents, root: &mut Node, set: &Table<'_>) -> Result<()> {
-    let mut changes = Vec::new();
+    let (mut changes, tables) = (Vec::new(), tables_of_runs());
     let inline = |node: &Node| documents.text_at(&node.at).starts_with(['{', '[']);
     collect(documents, set.entries(), &[], &inline, &mut changes)?;
     for (steps, value) in changes {
-        if let Some(first) = steps.first().filter(|step| !RUN_MAY_SET.contains(&step.name.as_str())) {
+        if let Some(first) = steps.first().filter(|step| !tables.contains(&step.name.as_str())) {
             let message = format!("{} cannot change `{}`", set.label(), first.name);
-            let help = format!("a path in `set` begins with one of {}", RUN_MAY_SET.join(", "));
+            let help = format!("a path in `set` begins with one of {}", tables.join(", "));
             return Err(documents.mistake(&first.at, message, Some(help)));
         }
         assign(documents, root, &steps, value)?;

@@ -2,14 +2,15 @@
 
 use super::extends::Files;
 use super::reader::{Item, Result};
-use rnic_run::{P4Program, P4Source};
+use rnic_run::{P4Error, P4Program, P4Source, Vocabulary};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Compiles the P4 program in `file`; the values in `constants` override constants of the program. `item` is the
-/// scenario value that names the file, for error positions; `files` says where files are read.
+/// Compiles the P4 program in `file` with the compiler of `vocabulary`; the values in `constants` override constants of
+/// the program. `item` is the scenario value that names the file, for error positions; `files` says where files are
+/// read.
 pub(super) fn read(
-    item: &Item<'_>, file: &str, constants: BTreeMap<String, u64>, files: Files<'_>,
+    item: &Item<'_>, file: &str, constants: BTreeMap<String, u64>, vocabulary: &Vocabulary, files: Files<'_>,
 ) -> Result<P4Program> {
     let path = item.folder().join(file);
     let text = files.read(&path).map_err(|error| {
@@ -19,15 +20,23 @@ pub(super) fn read(
     let include = |beside: &str| files.read(&folder.join(beside)).ok();
     // For a file on disk, error messages have the whole path, so that an editor can open it.
     let shown = if let Files::Disk = files { path.to_string_lossy() } else { file.into() };
-    let (source, program) = P4Source::compile(&shown, text, &include, constants).map_err(|rejected| {
-        let count = rejected.errors.len();
-        let errors = if count == 1 { "an error".to_string() } else { format!("{count} errors") };
-        item.error(format!("the P4 program `{file}` has {errors}"), rejected.to_string())
+    let source = P4Source { file: shown.into_owned(), text, constants, ..P4Source::default() };
+    let mut program = vocabulary.compile_p4(source, &include).map_err(|error| match error {
+        P4Error::NoCompiler { .. } => item.error(
+            format!("transport \"p4:{file}\" needs the P4 compiler, which this build does not have"),
+            P4Error::REMEDY,
+        ),
+        P4Error::Rejected(rejected) => {
+            let errors =
+                if rejected.count == 1 { "an error".to_string() } else { format!("{} errors", rejected.count) };
+            item.error(format!("the P4 program `{file}` has {errors}"), rejected.text)
+        }
+        P4Error::Annotation { annotation, accepted, .. } => {
+            let message = format!("the P4 program `{file}` has the annotation {annotation}");
+            item.error(message, format!("accepted: {accepted}"))
+        }
     })?;
     // The run specification keeps the file name without the folder, because the folder does not affect results.
-    let source = P4Source { file: file.to_string(), ..source };
-    P4Program::of(source, program).map_err(|(annotation, accepted)| {
-        let message = format!("the P4 program `{file}` has the annotation {annotation}");
-        item.error(message, format!("accepted: {accepted}"))
-    })
+    program.source.file = file.to_string();
+    Ok(program)
 }

@@ -15,20 +15,12 @@ use super::traffic::{self, Context, Lists};
 use super::transport;
 use super::tree::{Documents, Node};
 use rnic_run::Vocabulary;
+use rnic_run::settings::Effect;
 use rnic_run::{FabricSetup, Limits, RunSpec, Scenario, Watch, WatchedQueues};
 use rnic_transport::{Bytes, Time};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-
-pub(super) const ROOT_KEYS: [&str; 10] =
-    ["title", "seed", "fabric", "traffic", "transport", "run", "limits", "sweep", "extends", "watch"];
-/// Keys of a `[[run]]` table that are not settings of the run's transport.
-pub(super) const RUN_KEYS: [&str; 4] = ["name", "transport", "set", "beside"];
-/// Keys of `[limits]`.
-pub(super) const LIMIT_KEYS: [&str; 3] = ["duration", "max_time", "stall_time"];
-/// Keys of `[watch]`.
-pub(super) const WATCH_KEYS: [&str; 5] = ["interval", "start", "queues", "flows", "pauses"];
 
 /// The text of a scenario, and the file from which it was read.
 pub(super) struct Text<'t> {
@@ -74,20 +66,18 @@ fn read(
     given_seed: Option<u64>,
 ) -> Result<(Scenario, Vec<Mistake>)> {
     let root = Table::root(documents, tree)?;
-    root.accept(&ROOT_KEYS)?;
     if let Some(item) = root.get("extends") {
         return Err(item.error("`extends` cannot be overridden", "change it in the file"));
     }
     let name = Path::new(text.name);
     let stem = name.file_stem().map_or_else(|| text.name.to_string(), |stem| stem.to_string_lossy().into_owned());
-    let title = root.get("title").map(|item| item.string("IRN and RoCE")).transpose()?;
-    let written_seed = root.get("seed").map_or(Ok(1), |item| item.integer(0..=i64::MAX as u64))?;
-    let seed = given_seed.unwrap_or(written_seed);
+    let title: Option<String> = root.given("title")?;
+    let seed = given_seed.unwrap_or(root.value("seed")?);
     let uses = RefCell::default();
     let source = Source { documents, vocabulary, given_seed, seed, lists, uses: &uses };
     let runs = runs(tree, &root, &source)?;
     let unused = uses.into_inner().into_values().filter(|key| !key.has_effect).filter_map(|key| key.without_effect);
-    let scenario = Scenario { title: title.map_or_else(|| stem.clone(), str::to_string), name: stem, seed, runs };
+    let scenario = Scenario { title: title.unwrap_or_else(|| stem.clone()), name: stem, seed, runs };
     Ok((scenario, unused.collect()))
 }
 
@@ -103,21 +93,21 @@ struct Use {
 /// a pause storm. For each such key of a run, notes whether the key has an effect in this run. Keys in files that the
 /// scenario extends are ignored, because they may be without effect in all runs.
 fn note_uses(table: &Table<'_>, has_pfc: bool, fabric: &FabricSetup, source: &Source<'_>) -> Result<()> {
-    const WITH_PFC: (&str, &str) = ("no run has `pfc` = true", "write `pfc = true` in a run");
-    const WITHOUT_PFC: (&str, &str) = ("every run has `pfc` = true", "remove `pfc` from a run");
-    const WITH_STORM: (&str, &str) =
-        ("no run with `pfc` = true has a [[fabric.storm]]", "add a storm to a run with `pfc = true`");
-    if let Some(item) = table.get("switch") {
-        let table = item.table("[fabric.switch]")?;
-        for (key, needs_pfc) in switch::BOUND_TO_PFC {
-            let why = if needs_pfc { WITH_PFC } else { WITHOUT_PFC };
-            note_use(&table, key, has_pfc == needs_pfc, why, source);
+    let switch = table.table("switch")?;
+    for table in switch.iter().chain([table]) {
+        for setting in table.settings() {
+            let (has_effect, why) = match setting.effect {
+                Effect::Always => continue,
+                Effect::WithPfc => (has_pfc, ("no run has `pfc` = true", "write `pfc = true` in a run")),
+                Effect::WithoutPfc => (!has_pfc, ("every run has `pfc` = true", "remove `pfc` from a run")),
+                Effect::WithStorm => (
+                    has_pfc && !fabric.storms.is_empty(),
+                    ("no run with `pfc` = true has a [[fabric.storm]]", "add a storm to a run with `pfc = true`"),
+                ),
+            };
+            note_use(table, setting.key, has_effect, why, source);
         }
     }
-    for key in ["watchdog", "receiver"] {
-        note_use(table, key, has_pfc, WITH_PFC, source);
-    }
-    note_use(table, "nic_watchdog", has_pfc && !fabric.storms.is_empty(), WITH_STORM, source);
     Ok(())
 }
 
@@ -140,7 +130,7 @@ fn note_use(table: &Table<'_>, key: &str, has_effect: bool, why: (&str, &str), s
 fn runs(tree: &Node, root: &Table<'_>, source: &Source<'_>) -> Result<Vec<RunSpec>> {
     const HELP: &str = "add [[run]] with `name` and `transport`";
     let item = root.get("run").ok_or_else(|| root.error("the scenario has no run", HELP))?;
-    let tables = item.tables("run")?;
+    let tables = item.tables()?;
     if tables.is_empty() {
         return Err(item.error("the scenario has no run", HELP));
     }
@@ -150,9 +140,9 @@ fn runs(tree: &Node, root: &Table<'_>, source: &Source<'_>) -> Result<Vec<RunSpe
     for point in sweep.points() {
         let mut tree = tree.clone();
         sweep.apply(source.documents, &mut tree, point)?;
-        for (table, item) in tables.iter().zip(item.array("[]")?) {
-            let name_item = table.require("name", "name = \"IRN\"")?;
-            let base = name_item.name("IRN")?;
+        for (table, item) in tables.iter().zip(item.array()?) {
+            let name_item = table.require("name")?;
+            let base = name_item.name()?;
             let name = sweep.name(source.documents, base, point);
             if !names.insert(name.clone()) {
                 let message = format!("two runs are called \"{name}\"");
@@ -208,22 +198,22 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
     let label = format!("run \"{}\"", naming.base);
     let (mut tree, mut node) = (tree.clone(), node.clone());
     sweep.apply_to_run(documents, &mut node, &label, point)?;
-    let table = Item::new(documents, "run", &node).table(&label)?;
+    let table = Item::new(documents, "run", &node).plain_table(&label)?.declared("run")?;
     if let Some(set) = table.get("set") {
-        overrides::apply_run_set(documents, &mut tree, &set.table(&format!("`set` of {label}"))?)?;
+        overrides::apply_run_set(documents, &mut tree, &set.plain_table(&format!("`set` of {label}"))?)?;
         sweep.check_set(documents, &tree, &set, &label, point)?;
     }
     let root = Table::root(documents, &tree)?;
-    let fabric_table = root.require("fabric", "[fabric]")?.table("[fabric]")?;
+    let fabric_table = root.require("fabric")?.table()?;
     let fabric = fabric::read(&fabric_table)?;
     let context = Context { hosts: rnic_run::hosts(&fabric.topology), lists: source.lists };
-    let traffic_item = root.require("traffic", "[traffic]")?;
+    let traffic_item = root.require("traffic")?;
     let traffic = traffic::read(&traffic_item, &context)?;
-    let defaults = root.get("transport").map(|item| item.table("[transport]")).transpose()?;
+    let defaults = root.table("transport")?;
     if let Some(defaults) = &defaults {
         transport::check_defaults(defaults, source.vocabulary)?;
     }
-    let transport = transport::read(&table, defaults.as_ref(), &RUN_KEYS, source.vocabulary, source.lists.files)?;
+    let transport = transport::read(&table, defaults.as_ref(), source.vocabulary, source.lists.files)?;
     let beside = beside::read(&table, source.vocabulary, source.lists.files)?;
     note_uses(&fabric_table, transport.pfc, &fabric, source)?;
     let header = Bytes(transport.header_bytes());
@@ -241,20 +231,17 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
 }
 
 fn watch(item: &Item<'_>, duration: Option<Time>) -> Result<Watch> {
-    let table = item.table("[watch]")?;
-    table.accept(&WATCH_KEYS)?;
-    let interval = table.require("interval", "interval = \"10 us\"")?.positive_time("10 us")?;
-    let start = table.get("start").map_or(Ok(Time::ZERO), |item| item.time("1 ms"))?;
-    if let (Some(start), Some(duration)) = (table.get("start"), duration.filter(|duration| start >= *duration)) {
+    let table = item.table()?;
+    let (interval, start): (Time, Time) = (table.value("interval")?, table.value("start")?);
+    if let (Some(item), Some(duration)) = (table.get("start"), duration.filter(|duration| start >= *duration)) {
         let message = format!("no sample would be taken: the run ends at its `duration` of {duration}");
-        return Err(start.error(message, "let `start` be before `duration`"));
+        return Err(item.error(message, "let `start` be before `duration`"));
     }
-    let flag = |key: &str| table.get(key).map_or(Ok(false), |item| item.boolean());
-    let (flows, pauses) = (flag("flows")?, flag("pauses")?);
+    let (flows, pauses): (bool, bool) = (table.value("flows")?, table.value("pauses")?);
     let queues = match table.get("queues") {
         None => WatchedQueues::Named(Vec::new()),
         Some(item) if item.text() == Some("all") => WatchedQueues::All,
-        Some(item) => WatchedQueues::Named(item.names("[\"s0:h0\"]")?),
+        Some(item) => WatchedQueues::Named(item.names()?),
     };
     if !flows && !pauses && queues == WatchedQueues::Named(Vec::new()) {
         let help = "write for example `queues = [\"s0:h0\"]`, `flows = true` or `pauses = true`";
@@ -264,17 +251,12 @@ fn watch(item: &Item<'_>, duration: Option<Time>) -> Result<Watch> {
 }
 
 fn limits(root: &Table<'_>) -> Result<Limits> {
-    let mut limits = Limits { duration: None, max_time: None, stall_time: Time::from_ms(1_000) };
-    let Some(item) = root.get("limits") else {
-        return Ok(limits);
+    let table = root.table_or_empty("limits")?;
+    let limits = Limits {
+        max_time: table.given("max_time")?,
+        duration: table.given("duration")?,
+        stall_time: table.value("stall_time")?,
     };
-    let table = item.table("[limits]")?;
-    table.accept(&LIMIT_KEYS)?;
-    limits.max_time = table.get("max_time").map(|item| item.positive_time("1 s")).transpose()?;
-    limits.duration = table.get("duration").map(|item| item.positive_time("200 ms")).transpose()?;
     table.ordered(("duration", limits.duration), ("max_time", limits.max_time), "")?;
-    if let Some(item) = table.get("stall_time") {
-        limits.stall_time = item.positive_time("1 s")?;
-    }
     Ok(limits)
 }

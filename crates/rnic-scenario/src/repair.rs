@@ -6,12 +6,11 @@
 
 use super::error::{Mistake, ScenarioError};
 use super::tree::{At, Documents, Entry, Node, Repair, Value};
+use rnic_run::settings::SECTIONS;
 use std::collections::BTreeSet;
 
 /// Maximum number of readings of a scenario.
 const READINGS: usize = 100;
-/// Keys whose values determine which other keys their tables have.
-const SELECTORS: [&str; 4] = ["topology", "queueing", "pattern", "transport"];
 
 /// The mistakes found so far, and the repairs of the tree.
 #[derive(Default)]
@@ -123,10 +122,10 @@ impl Repairs {
     /// Whether a stand-in determines which keys the table has.
     fn is_of_stand_in(&self, table: &Node) -> bool {
         let Value::Table(entries) = &table.value else { return false };
-        entries.iter().any(|entry| {
-            SELECTORS.contains(&entry.key.as_str())
-                && (entry.node.at.is_nowhere() || self.replaced.contains(&entry.node.at))
-        })
+        let selects = |key: &str| SECTIONS.iter().any(|section| section.selector.is_some_and(|one| one.key == key));
+        entries
+            .iter()
+            .any(|entry| selects(&entry.key) && (entry.node.at.is_nowhere() || self.replaced.contains(&entry.node.at)))
     }
 }
 

@@ -4,12 +4,10 @@
 use super::overrides::{self, Step};
 use super::reader::{Item, Result, Table};
 use super::tree::{At, Documents, Node, Repair, Value};
+use rnic_run::settings;
 
 /// Maximum number of runs that a scenario with a sweep may have.
 const MOST_RUNS: u128 = 10_000;
-
-/// The tables whose keys a sweep can vary: a swept path begins with one of these names, or with `run`.
-pub(super) const SWEPT: [&str; 5] = ["fabric", "traffic", "transport", "limits", "watch"];
 
 /// An axis of a sweep: one swept key and the list of its values.
 pub(super) struct Axis {
@@ -39,8 +37,8 @@ impl Sweep {
         let Some(item) = root.get("sweep") else {
             return Ok(Sweep { axes: Vec::new(), points: vec![Point(Vec::new())] });
         };
-        let table = item.table("[sweep]")?;
-        let zip = table.get("mode").map_or(Ok("grid"), |item| item.choice(&["grid", "zip"]))? == "zip";
+        let table = item.table()?;
+        let zip = table.value::<String>("mode")? == "zip";
         let mut lists = Vec::new();
         overrides::collect(documents, table.entries(), &[], &|_| false, &mut lists)?;
         let lists = overridden(documents, lists)
@@ -98,12 +96,15 @@ impl Sweep {
             let help = "leave out --seed, or `seed` of [sweep]".to_string();
             return Err(documents.mistake(&axis.at, "--seed is given, but the sweep varies `seed`", Some(help)));
         }
-        Item::new(documents, "seed", value).integer(0..=i64::MAX as u64).map(Some)
+        let item = Item::new(documents, "seed", value);
+        let setting = settings::section("").and_then(|root| root.setting("seed", ""));
+        setting.map_or(item, |setting| item.of(setting)).typed().map(Some)
     }
 
     /// Stores the swept values of a point in the scenario's tree, except the values of runs and seeds.
     pub(super) fn apply(&self, documents: &Documents, tree: &mut Node, point: &Point) -> Result<()> {
-        let in_tree = |axis: &Axis| SWEPT.contains(&axis.steps[0].name.as_str());
+        let tables = overrides::tables_of_runs();
+        let in_tree = |axis: &Axis| tables.contains(&axis.steps[0].name.as_str());
         for (axis, value) in self.values(point).filter(|(axis, _)| in_tree(axis)) {
             overrides::assign(documents, tree, &axis.steps, value.clone())?;
         }
@@ -137,7 +138,8 @@ impl Sweep {
     pub(super) fn check_set(
         &self, documents: &Documents, tree: &Node, set: &Item<'_>, label: &str, point: &Point,
     ) -> Result<()> {
-        let in_tree = |axis: &Axis| SWEPT.contains(&axis.steps[0].name.as_str());
+        let tables = overrides::tables_of_runs();
+        let in_tree = |axis: &Axis| tables.contains(&axis.steps[0].name.as_str());
         match self.values(point).find(|(axis, value)| in_tree(axis) && !holds(tree, axis, value)) {
             Some((axis, _)) => {
                 let message = format!("`set` of {label} changes `{}`, but the sweep varies it", axis.key);
@@ -206,7 +208,7 @@ fn axis(documents: &Documents, steps: Vec<Step>, list: &Node) -> Result<Axis> {
     let known = match names[..] {
         ["seed"] => true,
         ["run", own, ..] => !["name", "set"].contains(&own),
-        [first, ..] => SWEPT.contains(&first),
+        [first, ..] => overrides::tables_of_runs().contains(&first),
         [] => false,
     };
     let at = steps.last().map_or_else(|| list.at.clone(), |step| step.at.clone());

@@ -2,33 +2,18 @@
 
 use super::extends::Files;
 use super::fabric::LONGEST_TRAFFIC;
-use super::names::{PATTERNS, names};
-use super::reader::{Item, Result, Table, Variant};
+use super::reader::{Item, Result, Table};
 use crate::format::list::{self, LARGEST_FLOW, ListFormat};
+use rnic_run::settings::{COMPLETION, MAX_FLOWS};
 use rnic_run::{FlowSpec, SizeDistribution};
 use rnic_run::{Incast, Traffic, TrafficPattern};
+use rnic_transport::settings::Kind;
 use rnic_transport::{Bytes, Time};
-use rnic_workload::{Loops, sizes};
+use rnic_workload::sizes;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// Maximum number of flows of one traffic source, so that the flow ids of several sources fit into 32 bits.
-const MOST_FLOWS: u64 = 1_000_000_000;
-
-pub(super) const COMMON: [&str; 6] = ["pattern", "name", "warmup", "cooldown", "start", "priority"];
-pub(super) const VARIANTS: [Variant; 6] = [
-    Variant { name: "poisson", keys: &["load", "sizes", "flows"] },
-    Variant {
-        name: "incast",
-        keys: &["senders", "total", "repeats", "receiver", "connections", "interval", "think_time", PERSISTENT],
-    },
-    Variant { name: "permutation", keys: &["sizes", "repeats", "interval"] },
-    Variant { name: "all-to-all", keys: &["sizes", "repeats", "interval", "outstanding", "think_time"] },
-    Variant { name: "pairs", keys: &["pairs", "sizes", "messages", "think_time", PERSISTENT] },
-    Variant { name: "list", keys: &["file", "format"] },
-];
 
 /// Context in which the traffic of a run is read: the number of hosts of the run's fabric, and the flow lists that
 /// earlier runs have read.
@@ -54,7 +39,7 @@ type ListKey = (PathBuf, bool, u32);
 
 /// Reads all traffic sources of a run from one `[traffic]` table or several `[[traffic]]` tables.
 pub(super) fn read(item: &Item<'_>, context: &Context<'_>) -> Result<Vec<Traffic>> {
-    let tables = if item.is_array() { item.tables("traffic")? } else { vec![item.table("[traffic]")?] };
+    let tables = if item.is_array() { item.tables()? } else { vec![item.table()?] };
     if tables.is_empty() {
         return Err(item.error("there is no traffic", "write [traffic] with a `pattern`"));
     }
@@ -74,56 +59,54 @@ pub(super) fn read(item: &Item<'_>, context: &Context<'_>) -> Result<Vec<Traffic
 }
 
 fn read_source(table: &Table<'_>, context: &Context<'_>) -> Result<Traffic> {
-    let chosen = table.require("pattern", "pattern = \"poisson\"")?.choice(&names(PATTERNS))?;
-    table.accept_variant(&COMMON, "pattern", chosen, &VARIANTS)?;
-    let count = |key: &str| table.get(key).map_or(Ok(0), |item| item.integer(0..=MOST_FLOWS));
     let traffic = Traffic {
-        name: table.get("name").map_or(Ok(chosen), |item| item.name("background"))?.to_string(),
-        pattern: read_pattern(table, chosen, context)?,
-        warmup: count("warmup")?,
-        cooldown: count("cooldown")?,
-        start: table.get("start").map_or(Ok(Time::ZERO), |item| item.time("0 us"))?,
-        priority: table.get("priority").map_or(Ok(0), |item| item.integer(0..=7))? as u8,
+        name: table.given("name")?.unwrap_or_else(|| table.variant().to_string()),
+        pattern: read_pattern(table, context)?,
+        warmup: table.value("warmup")?,
+        cooldown: table.value("cooldown")?,
+        start: table.value("start")?,
+        priority: table.value("priority")?,
     };
     check_flows(table, &traffic, context.hosts)?;
     Ok(traffic)
 }
 
-fn read_pattern(table: &Table<'_>, chosen: &str, context: &Context<'_>) -> Result<TrafficPattern> {
-    let sizes = || read_sizes(&table.require("sizes", "sizes = \"irn-heavy-tailed\"")?, context.lists.files);
-    let repeats = || table.get("repeats").map_or(Ok(1), |item| item.count(u32::MAX));
-    let every = || table.get("interval").map_or(Ok(Time::from_ms(1)), |item| item.positive_time("1 ms"));
-    Ok(match chosen {
-        "poisson" => TrafficPattern::Poisson {
-            load: read_load(&table.require("load", "load = 0.7")?)?,
-            sizes: sizes()?,
-            flows: table.require("flows", "flows = 20000")?.integer(1..=MOST_FLOWS)?,
-        },
+fn read_pattern(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPattern> {
+    let sizes = || read_sizes(&table.require("sizes")?, context.lists.files);
+    Ok(match table.variant() {
+        "poisson" => {
+            TrafficPattern::Poisson { load: table.value("load")?, sizes: sizes()?, flows: table.value("flows")? }
+        }
         "incast" => read_incast(table, context.hosts)?,
         "pairs" => TrafficPattern::Pairs {
-            pairs: table.require("pairs", "pairs = 20")?.count(Loops::MAX_PAIRS)?,
+            pairs: table.value("pairs")?,
             sizes: sizes()?,
-            messages: table.get("messages").map(|item| item.count(u32::MAX)).transpose()?,
-            think_time: read_think_time(table)?,
-            persistent: read_persistent(table)?,
+            messages: table.given("messages")?,
+            think_time: table.value("think_time")?,
+            persistent: table.value(PERSISTENT)?,
         },
-        "permutation" => TrafficPattern::Permutation { sizes: sizes()?, repeats: repeats()?, interval: every()? },
+        "permutation" => TrafficPattern::Permutation {
+            sizes: sizes()?,
+            repeats: table.value("repeats")?,
+            interval: table.value("interval")?,
+        },
         "all-to-all" => match table.get("outstanding") {
             None => {
                 refuse_loop_keys(table, &["think_time"], "messages start at fixed times", "set `outstanding`")?;
-                TrafficPattern::AllToAll { sizes: sizes()?, repeats: repeats()?, interval: every()? }
+                let (repeats, interval) = (table.value("repeats")?, table.value("interval")?);
+                TrafficPattern::AllToAll { sizes: sizes()?, repeats, interval }
             }
             Some(outstanding) => {
                 if let Some(item) = table.get("interval") {
                     let help = "with `outstanding` a host's next message starts when an earlier one has arrived: remove one of them";
                     return Err(item.wrong("`interval` and `outstanding` are both given", help));
                 }
-                let outstanding = outstanding.integer(1..=u64::from(context.hosts) - 1)? as u32;
+                let others = Kind::Count { min: 1, max: u64::from(context.hosts) - 1 };
                 TrafficPattern::AllToAllLoop {
+                    outstanding: outstanding.narrowed(others).typed()?,
                     sizes: sizes()?,
-                    repeats: repeats()?,
-                    outstanding,
-                    think_time: read_think_time(table)?,
+                    repeats: table.value("repeats")?,
+                    think_time: table.value("think_time")?,
                 }
             }
         },
@@ -131,17 +114,8 @@ fn read_pattern(table: &Table<'_>, chosen: &str, context: &Context<'_>) -> Resul
     })
 }
 
-fn read_load(item: &Item<'_>) -> Result<f64> {
-    let load = item.number("0.7")?;
-    if load > 0.0 && load <= 1.0 {
-        return Ok(load);
-    }
-    let help = "accepted: a fraction of the host links' rate, more than 0 and at most 1";
-    Err(item.wrong(format!("`load` is out of range: {load}"), help))
-}
-
 fn read_sizes(item: &Item<'_>, files: Files<'_>) -> Result<SizeDistribution> {
-    let text = item.name("irn-heavy-tailed")?;
+    let text = item.name()?;
     let embedded = match files {
         Files::Embedded(_) => files.read(&item.folder().join(text)).ok(),
         Files::Disk => None,
@@ -161,46 +135,41 @@ fn read_sizes(item: &Item<'_>, files: Files<'_>) -> Result<SizeDistribution> {
 }
 
 fn read_incast(table: &Table<'_>, hosts: u32) -> Result<TrafficPattern> {
-    let senders_item = table.require("senders", "senders = 30")?;
-    let senders = senders_item.count(u32::MAX)?;
+    let senders: u32 = table.value("senders")?;
     if senders >= hosts {
         let message = format!("{senders} senders do not fit: the fabric has {hosts} hosts and one receives");
-        return Err(senders_item.error(message, format!("accepted: 1 to {}", hosts - 1)));
+        return Err(table.error_at("senders", message, &format!("accepted: 1 to {}", hosts - 1)));
     }
-    let receiver = table.get("receiver").map_or(Ok(0), |item| item.integer(0..=u64::from(hosts) - 1))? as u32;
-    let connections = table.get("connections").map_or(Ok(1), |item| item.count(u32::MAX))?;
-    let total_item = table.require("total", "total = \"150 MB\"")?;
-    let least = u64::from(senders) * u64::from(connections);
-    let total = total_item.bytes(least..=100_000_000_000_000, "150 MB")?;
-    let repeats = table.get("repeats").map(|item| item.count(u32::MAX)).transpose()?;
+    let one_of_them = Kind::Count { min: 0, max: u64::from(hosts) - 1 };
+    let receiver = table.get("receiver").map_or(table.value("receiver"), |item| item.narrowed(one_of_them).typed())?;
+    let connections: u32 = table.value("connections")?;
+    let total_item = table.require("total")?;
+    // Each flow has at least one byte.
+    let min = u64::from(senders) * u64::from(connections);
+    let max = total_item.kind().sizes().map_or(min, |(_, max)| max);
+    let total = total_item.narrowed(Kind::Size { min, max }).typed()?;
+    let repeats: Option<u32> = table.given("repeats")?;
     let interval = table.get("interval");
-    if interval.as_ref().is_some_and(|item| item.string("").is_ok_and(|text| text == COMPLETION)) {
+    if interval.as_ref().is_some_and(|item| item.text() == Some(COMPLETION)) {
         let incast = Incast { senders, total, receiver, connections };
-        let (think_time, persistent) = (read_think_time(table)?, read_persistent(table)?);
+        let (think_time, persistent) = (table.value("think_time")?, table.value(PERSISTENT)?);
         return Ok(TrafficPattern::IncastLoop { incast, repeats, think_time, persistent });
     }
     let instead = format!("set `interval = \"{COMPLETION}\"`");
     refuse_loop_keys(table, &["think_time", PERSISTENT], "requests start at fixed times", &instead)?;
     if let Some(item) = &interval
-        && let Some(text) = item.string("").ok().filter(|text| !text.contains(|c: char| c.is_ascii_digit()))
+        && let Some(text) = item.string().ok().filter(|text| !text.contains(|c: char| c.is_ascii_digit()))
     {
         let help = format!("write a time, for example \"1 ms\", or \"{COMPLETION}\"");
         return Err(item.wrong(format!("`interval`: `{text}` is no time"), help));
     }
-    let interval = interval.map(|item| item.positive_time("1 ms")).transpose()?;
+    let interval = interval.map(|item| item.typed()).transpose()?;
     let repeats = repeats.unwrap_or(1);
     Ok(TrafficPattern::Incast { senders, total, repeats, receiver, connections, interval })
 }
 
-/// Value of an incast's `interval` for a closed loop: the next request starts when the previous request is complete.
-const COMPLETION: &str = "completion";
-
 /// The key that says whether the flows of a closed loop share persistent connections.
 const PERSISTENT: &str = "persistent_connections";
-
-fn read_persistent(table: &Table<'_>) -> Result<bool> {
-    table.get(PERSISTENT).map_or(Ok(false), |item| item.boolean())
-}
 
 /// Fails if the traffic table has one of `keys`, which only closed loops have. `why` and `instead` are parts of the
 /// error message.
@@ -212,10 +181,6 @@ fn refuse_loop_keys(table: &Table<'_>, keys: &[&str], why: &str, instead: &str) 
             Err(item.error(format!("`{key}` has no meaning where {why}"), help))
         }
     }
-}
-
-fn read_think_time(table: &Table<'_>) -> Result<Time> {
-    table.get("think_time").map_or(Ok(Time::ZERO), |item| item.time("10 us"))
 }
 
 /// Fails if a traffic source never ends and the run has no `duration`, so that nothing would end the run.
@@ -231,10 +196,10 @@ pub(super) fn check_end(item: &Item<'_>, traffic: &[Traffic], duration: Option<T
 }
 
 fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>> {
-    let item = table.require("file", "file = \"flows.csv\"")?;
-    let path = item.folder().join(item.name("flows.csv")?);
-    let is_csv = match table.get("format") {
-        Some(format) => format.choice(&["csv", "hpcc"])? == "csv",
+    let item = table.require("file")?;
+    let path = item.folder().join(item.name()?);
+    let is_csv = match table.given::<String>("format")? {
+        Some(format) => format == "csv",
         None => path.extension().is_some_and(|extension| extension == "csv"),
     };
     let format = if is_csv { ListFormat::Csv } else { ListFormat::Hpcc };
@@ -296,8 +261,8 @@ fn check_flows(table: &Table<'_>, traffic: &Traffic, hosts: u32) -> Result<()> {
             }
         };
     }
-    if flows > u128::from(MOST_FLOWS) {
-        let help = format!("accepted: at most {MOST_FLOWS} flows in one source");
+    if flows > u128::from(MAX_FLOWS) {
+        let help = format!("accepted: at most {MAX_FLOWS} flows in one source");
         return Err(table.error(format!("this traffic has {flows} flows"), &help));
     }
     if span > u128::from(LONGEST_TRAFFIC.as_ps()) {

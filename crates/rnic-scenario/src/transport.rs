@@ -3,21 +3,18 @@
 
 use super::extends::Files;
 use super::reader::{Item, Result, Table, Variant};
+use rnic_run::settings::{self, CONSTANT};
 use rnic_run::{CongestionDeclaration, CongestionSpec, P4_PREFIX, TransportSpec, Vocabulary};
+use rnic_transport::Bytes;
 use rnic_transport::message::buffers::BufferClass;
-use rnic_transport::settings::{Kind, MIN_TIMEOUT, Parameter, Settings, Value};
+use rnic_transport::settings::{BUFFER_CLASS, Kind, Parameter, Settings, Value};
 use rnic_transport::transports::{
     COMMON_PARAMETERS, FLOW_PARAMETERS, HOST_PARAMETERS, MESSAGE_PARAMETERS, TransportDeclaration,
 };
-use rnic_transport::{Bytes, Time};
 use std::collections::BTreeMap;
 
-/// Keys of a run that exist with every transport, because no transport declares them. The names of the congestion
-/// controls are further such keys.
-const COMMON: [&str; 2] = ["cc", "pfc"];
-
-/// Keys that only the transport `p4:FILE` has: `constants` replaces the values of constants in its program.
-const P4_KEYS: [&str; 1] = ["constants"];
+/// The key that only the transport `p4:FILE` has: it replaces the values of constants in its program.
+const CONSTANTS: &str = "constants";
 
 /// Pairs of transport settings of which the first must be at most the second.
 const ORDERED: [(&str, &str); 2] = [("rto_low", "rto_high"), ("rto_min", "rto_max")];
@@ -31,8 +28,17 @@ struct Layers<'t, 'a> {
 
 impl<'a> Layers<'_, 'a> {
     fn get(&self, key: &str) -> Option<Item<'a>> {
-        self.run.get(key).or_else(|| self.defaults?.get(key))
+        let item = self.run.get(key).or_else(|| self.defaults?.get(key))?;
+        let setting = settings::section("transport").and_then(|section| section.setting(key, ""));
+        Some(setting.map_or(item, |setting| item.of(setting)))
     }
+}
+
+/// The keys of a run that exist with every transport, because no transport declares them. The names of the congestion
+/// controls are further such keys.
+fn of_every_transport() -> impl Iterator<Item = &'static str> {
+    let keys = settings::section("transport").map_or(Vec::new(), |section| section.all_keys());
+    keys.into_iter().filter(|key| *key != CONSTANTS)
 }
 
 /// Names of the congestion controls that have parameters. Each name is a key whose table holds the parameters.
@@ -43,7 +49,7 @@ pub(super) fn parameter_tables(vocabulary: &Vocabulary) -> impl Iterator<Item = 
 /// The keys that only the transport of `declaration` has, and not every transport of its kind (flows or messages).
 fn own_keys(declaration: &TransportDeclaration) -> Vec<&'static str> {
     let own = declaration.own_parameters.iter().map(|parameter| parameter.name);
-    own.chain(if declaration.name == "p4" { &P4_KEYS[..] } else { &[] }.iter().copied()).collect()
+    own.chain((declaration.name == "p4").then_some(CONSTANTS)).collect()
 }
 
 /// The keys of the transport of `declaration`, without the keys that all transports have.
@@ -54,7 +60,7 @@ pub(super) fn keys(declaration: &TransportDeclaration) -> Vec<&'static str> {
 
 /// The keys that every run has, whatever its transport.
 pub(super) fn common_keys() -> Vec<&'static str> {
-    COMMON.into_iter().chain(COMMON_PARAMETERS.iter().map(|parameter| parameter.name)).collect()
+    of_every_transport().chain(COMMON_PARAMETERS.iter().map(|parameter| parameter.name)).collect()
 }
 
 /// Checks every key and value of the `[transport]` table (defaults for all runs), whatever transports the runs use.
@@ -69,13 +75,13 @@ pub(super) fn check_defaults(table: &Table<'_>, vocabulary: &Vocabulary) -> Resu
     }
     table.accept(&known.iter().copied().chain(parameter_tables(vocabulary)).collect::<Vec<_>>())?;
     let mut given: Vec<(&str, Value)> = Vec::new();
-    for key in known.iter().filter(|key| !COMMON.contains(key) && !P4_KEYS.contains(key)) {
+    for key in known.iter().filter(|key| !of_every_transport().any(|own| own == **key) && **key != CONSTANTS) {
         let Some(item) = table.get(key) else { continue };
         let declared: Vec<&Parameter> = vocabulary.transports().iter().filter_map(|t| t.parameter(key)).collect();
         given.push((key, read_any(&declared, &item)?));
     }
     read_common(&Layers { run: table, defaults: None }, vocabulary)?;
-    if let Some(item) = table.get("constants") {
+    if let Some(item) = table.get(CONSTANTS) {
         constants(&item)?;
     }
     for cc in vocabulary.congestion_controls() {
@@ -95,34 +101,34 @@ fn read_any(declared: &[&Parameter], item: &Item<'_>) -> Result<Value> {
         }
     }
     match declared.first() {
-        Some(_) if !words.is_empty() => item.choice(&words).map(Value::choice),
+        Some(_) if !words.is_empty() => item.one_of(&words).map(Value::choice),
         Some(parameter) => read_value(parameter, item),
-        None => Ok(Value::Flag(item.boolean()?)),
+        None => item.narrowed(Kind::Flag).value(),
     }
 }
 
 /// Reads the keys `pfc` and `cc` of a run; without `cc` the transport has its default congestion control.
 fn read_common(layers: &Layers<'_, '_>, vocabulary: &Vocabulary) -> Result<(bool, Option<CongestionSpec>)> {
-    let pfc = layers.get("pfc").map_or(Ok(false), |item| item.boolean())?;
+    let pfc = layers.get("pfc").map_or(Ok(false), |item| item.typed())?;
     let names: Vec<&'static str> = vocabulary.congestion_controls().iter().map(|cc| cc.name).collect();
-    let cc = layers.get("cc").map(|item| item.choice(&names)).transpose()?;
+    let cc = layers.get("cc").map(|item| item.one_of(&names)).transpose()?;
     let declaration = cc.and_then(|name| vocabulary.congestion_control(name)).copied();
     Ok((pfc, declaration.map(CongestionSpec::of)))
 }
 
-/// Reads the transport of the `[[run]]` table `run`. `own` are the keys of the table that belong to no transport;
+/// Reads the transport of the `[[run]]` or `[[run.beside]]` table `run`, with settings of its own and of the transport.
 /// `files` says where P4 programs are read.
 pub(super) fn read(
-    run: &Table<'_>, defaults: Option<&Table<'_>>, own: &[&str], vocabulary: &Vocabulary, files: Files<'_>,
+    run: &Table<'_>, defaults: Option<&Table<'_>>, vocabulary: &Vocabulary, files: Files<'_>,
 ) -> Result<TransportSpec> {
-    let named = run.require("transport", "transport = \"irn\"")?;
+    let named = run.require("transport")?;
     let file = named.text().and_then(|text| text.strip_prefix(P4_PREFIX));
     let declarations = vocabulary.transports();
     let name = if file.is_some() {
         "p4"
     } else {
         let names: Vec<&str> = declarations.iter().map(|t| if t.name == "p4" { "p4:FILE" } else { t.name }).collect();
-        named.choice(&names)?
+        named.one_of(&names)?
     };
     let Some(declaration) = vocabulary.transport(name) else {
         return Err(named.error("a P4 program without its file", "accepted: \"p4:FILE\""));
@@ -130,7 +136,8 @@ pub(super) fn read(
     let tables: Vec<&str> = parameter_tables(vocabulary).collect();
     let all_keys: Vec<(&str, Vec<&str>)> = declarations.iter().map(|t| (t.name, keys(t))).collect();
     let variants: Vec<Variant<'_>> = all_keys.iter().map(|(name, keys)| Variant { name, keys }).collect();
-    run.accept_variant(&[own, &common_keys(), &tables].concat(), "transport", declaration.name, &variants)?;
+    let own: Vec<&str> = run.settings().map(|setting| setting.key).collect();
+    run.accept_variant(&[own, common_keys(), tables.clone()].concat(), "transport", declaration.name, &variants)?;
 
     let layers = Layers { run, defaults };
     let mut spec = TransportSpec::of(*declaration);
@@ -142,8 +149,8 @@ pub(super) fn read(
     }
     if let Some(file) = file {
         spec.name = format!("{P4_PREFIX}{file}");
-        let constants = layers.get("constants").map_or(Ok(BTreeMap::new()), |item| constants(&item))?;
-        spec.program = Some(super::p4::read(&named, file, constants, files)?);
+        let constants = layers.get(CONSTANTS).map_or(Ok(BTreeMap::new()), |item| constants(&item))?;
+        spec.program = Some(super::p4::read(&named, file, constants, vocabulary, files)?);
     }
     for table in [defaults, Some(run)].into_iter().flatten() {
         read_parameters(&spec.cc.declaration, table.get(spec.cc.name()), &mut spec.cc.settings)?;
@@ -179,7 +186,7 @@ fn read_parameters(cc: &CongestionDeclaration, item: Option<Item<'_>>, settings:
     let Some(item) = item else {
         return Ok(());
     };
-    let table = item.table(&format!("`{}`", cc.name))?;
+    let table = item.plain_table(&format!("`{}`", cc.name))?;
     let names: Vec<&str> = cc.parameters.iter().map(|parameter| parameter.name).collect();
     table.accept(&names)?;
     for parameter in cc.parameters {
@@ -193,65 +200,38 @@ fn read_parameters(cc: &CongestionDeclaration, item: Option<Item<'_>>, settings:
 
 /// Reads the value of a parameter of a transport or congestion control.
 fn read_value(parameter: &Parameter, item: &Item<'_>) -> Result<Value> {
-    let example = |otherwise: &str| parameter.default_value().map_or(otherwise.to_string(), |value| value.to_string());
-    Ok(match parameter.kind {
-        Kind::Rate => Value::Rate(item.rate()?),
-        Kind::Time => Value::Time(item.positive_time(&example("50 us"))?),
-        Kind::Timeout => Value::Time(read_timeout(parameter.name, item, &example("320 us"))?),
-        Kind::Delay => Value::Time(item.time("100 ns")?),
-        Kind::Bytes => Value::Bytes(item.bytes(1..=1_000_000_000_000_000, &example("16 KB"))?),
-        Kind::Size { min, max } => Value::Bytes(item.bytes(min..=max, if max > 9_000 { "4 KB" } else { "66 B" })?),
-        Kind::Flag => Value::Flag(item.boolean()?),
-        Kind::Count { min, max } => Value::Count(item.integer(min..=max)?),
-        Kind::Choice(words) => Value::choice(item.choice(words)?),
-        Kind::Buffers => Value::Buffers(buffers(item)?),
-        Kind::Number { min, max } => {
-            let number = item.number(&example("0.5"))?;
-            if !(min..=max).contains(&number) {
-                let message = format!("`{}` is out of range: {number}", parameter.name);
-                return Err(item.wrong(message, format!("accepted: {min} to {max}")));
-            }
-            Value::Number(number)
-        }
-    })
-}
-
-fn read_timeout(key: &str, item: &Item<'_>, example: &str) -> Result<Time> {
-    let time = item.positive_time(example)?;
-    if time < MIN_TIMEOUT {
-        let help = format!("accepted: {MIN_TIMEOUT} to 30 days, for example {example:?}");
-        return Err(item.wrong(format!("`{key}` is too short: {time}"), help));
-    }
-    Ok(time)
+    let item = item.of_parameter(parameter);
+    if parameter.kind == Kind::Buffers { buffers(&item).map(Value::Buffers) } else { item.value() }
 }
 
 /// Reads the message buffers of a NIC (`tx_buffers`, `rx_buffers`): a list of sizes, each with the number of buffers of
 /// this size.
 fn buffers(item: &Item<'_>) -> Result<Vec<BufferClass>> {
-    const EXAMPLE: &str = "[{ size = \"2 KB\", count = 32 }, { size = \"39 KB\", count = 16 }]";
     let mut classes = Vec::new();
-    for class in item.array(EXAMPLE)? {
-        let table = class.table("a class of buffers")?;
-        table.accept(&["size", "count"])?;
-        let Bytes(bytes) = table.require("size", "size = \"2 KB\"")?.bytes(1..=u64::from(u32::MAX), "2 KB")?;
-        let count = table.require("count", "count = 32")?.count(1_000_000)?;
-        classes.push(BufferClass { bytes: bytes as u32, count });
+    for class in item.array()? {
+        let table = class.plain_table("a class of buffers")?;
+        table.accept(&BUFFER_CLASS.map(|parameter| parameter.name))?;
+        let [size, count] = BUFFER_CLASS.map(|parameter| table.parameter(&parameter));
+        let Bytes(bytes) = size?.typed()?;
+        classes.push(BufferClass { bytes: bytes as u32, count: count?.typed()? });
     }
     if classes.is_empty() {
-        return Err(item.wrong("no buffers at all", format!("accepted: {EXAMPLE}; without the key there is no limit")));
+        let example = Kind::Buffers.example();
+        return Err(item.wrong("no buffers at all", format!("accepted: {example}; without the key there is no limit")));
     }
     Ok(classes)
 }
 
 /// Reads the values that override constants of a P4 program, by the constant's name.
 fn constants(item: &Item<'_>) -> Result<BTreeMap<String, u64>> {
-    let table = item.table("`constants`")?;
+    let table = item.plain_table("`constants`")?;
     let mut constants = BTreeMap::new();
     for entry in table.entries() {
         let Some(value) = table.get(&entry.key) else { continue };
-        let value = match value.boolean() {
-            Ok(flag) => u64::from(flag),
-            Err(_) => value.integer(0..=i64::MAX as u64)?,
+        let value = match value.narrowed(CONSTANT).value()? {
+            Value::Flag(flag) => u64::from(flag),
+            Value::Count(count) => count,
+            _ => continue,
         };
         constants.insert(entry.key.clone(), value);
     }
@@ -284,7 +264,7 @@ fn check_acks(layers: &Layers<'_, '_>, spec: &TransportSpec) -> Result<()> {
 
 /// Checks that the `[[run]]` table has no setting that other settings of the run make ineffective.
 fn check_idle(run: &Table<'_>, spec: &TransportSpec) -> Result<()> {
-    for (key, why) in spec.declaration.idle(&spec.settings) {
+    for (key, why) in spec.declaration.unused_settings(&spec.settings) {
         if let Some(item) = run.get(key) {
             return Err(item.error(format!("`{key}` has no effect in {}", run.label()), why));
         }

@@ -122,7 +122,7 @@ fn a_sweep_can_be_given_or_changed_on_the_command_line() {
     assert_eq!(names(&scenario), ["RoCE", "IRN"]);
     assert!(scenario.runs[0].point.is_empty());
     let error = read(&base, &[("sweep.seed", "[1, -2]")], None).unwrap_err();
-    assert_eq!(error, "--set sweep.seed=[1, -2]: `seed` is out of range: -2; accepted: 0 to 9223372036854775807");
+    assert_eq!(error, "--set sweep.seed=[1, -2]: `seed` is out of range: -2; accepted: 0 to 18446744073709551615");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn mistakes_in_a_sweep() {
         ("[sweep]\nfabric.k = [4, 6, 4]\n",
             "a.toml:24:19: the sweep has k=4 twice; give each value once"),
         ("[sweep]\nfabric.kk = [4, 6]\n",
-            "a.toml:24:8: unknown key `kk` in [fabric]; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, k"),
+            "a.toml:24:8: unknown key `kk` in [fabric]; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, convergence, local_repair, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, k"),
         ("[sweep]\nfabric.k.more = [4, 6]\n",
             "a.toml:24:10: `fabric.k` is an integer, so it has no `more`; set `fabric.k` itself"),
         ("pfc = true\n[sweep]\nrun.pfc = [true, false]\n",
@@ -287,7 +287,7 @@ fn mistakes_around_extends() {
         ("extends = \"base.toml\"\n", "[fabric\n",
             "base.toml:1:8: this is not TOML: unclosed table, expected `]`"),
         ("extends = \"base.toml\"\n[traffic]\nload = 7\n", BASE,
-            "child.toml:3:8: `load` is out of range: 7; accepted: a fraction of the host links' rate, more than 0 and at most 1"),
+            "child.toml:3:8: `load` is out of range: 7; accepted: more than 0, at most 1, for example 0.7"),
         ("extends = \"base.toml\"\n[fabric.switch]\nxoff = \"241 KB\"\n", BASE,
             "child.toml:3:8: `xoff` of 241 KB is above `buffer` of 240 KB; `xoff` can be at most `buffer`: change both, or leave it out"),
         ("extends = \"base.toml\"\n", "[traffic]\npatern = 3\n[fabric]\ntopology = \"single-switch\"\nhosts = 2\nrate = \"1 Gbps\"\ndelay = \"1 us\"\n[[run]]\nname = \"a\"\ntransport = \"irn\"\n",

@@ -106,7 +106,7 @@ impl Capture {
     /// # Errors
     /// No such link exists, the run's transport does not send RoCE packets, or the MTU is not possible in RoCE.
     pub fn new(run: &RunSpec, resolved: &Resolved, link: &str) -> Result<Capture, SetupError> {
-        let impossible = |why: String| Err(SetupError::Impossible(why));
+        let impossible = |why: String| Err(SetupError::Capture(why));
         if run.transport.declaration.wire == WireFormat::Other {
             let transport = &run.transport.name;
             return impossible(format!("a capture has RoCE frames, and transport = \"{transport}\" sends none"));
@@ -118,7 +118,7 @@ impl Capture {
             ));
         }
         let topology = &resolved.topology;
-        let ports = find_ports(topology, link).map_err(SetupError::Impossible)?;
+        let ports = find_ports(topology, link).map_err(SetupError::Capture)?;
         let marking = resolved.fabric.switch.ecn.is_some();
         Ok(Capture {
             irn: run.transport.declaration.wire == WireFormat::Irn,

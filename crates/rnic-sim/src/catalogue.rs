@@ -4,18 +4,20 @@
 //! An entry of the catalogue contains the parameters of an algorithm and the simulator compiled for this algorithm.
 
 use crate::in_band::InBand;
-use crate::resolve::{CongestionNeeds, Demands, SetupError};
+use crate::p4;
+use crate::resolve::{CongestionError, CongestionNeeds, Demands};
 use crate::run::{
-    BuildStack, Job, Simulator, build_stack, simulate_captured, simulate_host, simulate_messages, simulate_several,
+    BuildStack, Job, Simulator, build_stack, select_recovery, simulate_captured, simulate_host, simulate_messages,
+    simulate_several,
 };
-use rnic_host::{Control, RogueDelay};
+use rnic_host::Control;
 use rnic_run::{CongestionDeclaration, CongestionSpec, RunOutput, Vocabulary};
 use rnic_transport::FlowConfig;
 use rnic_transport::congestion::{CongestionControl, Settings};
 use rnic_transport::recovery::Protocol;
-use rnic_transport::registry::{Visitor, visit_congestion_controls, visit_transports};
+use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_transport::telemetry::Telemetry;
-use rnic_transport::transports::{FlowTransport, MessageTransport, ProtocolVisitor, TransportVisitor};
+use rnic_transport::transports::ProtocolVisitor;
 use std::marker::PhantomData;
 
 /// One entry of the [`Catalogue`]: a congestion control, and the simulator compiled for it.
@@ -93,10 +95,10 @@ fn simulate_named<C: CongestionControl, T: InBand>(job: Job<'_, '_>) -> RunOutpu
         Ok(params) => params,
         Err(reason) => return RunOutput::not_started(reason),
     };
-    let name = job.resolved.transport.declaration.name;
-    let mut choice = Choice { flows: Some(Flows::<C, T> { job, params, in_band: PhantomData }), output: None };
-    visit_transports(&mut choice);
-    choice.output.unwrap_or_else(|| RunOutput::not_started(format!("there is no transport \"{name}\"")))
+    let (resolved, name) = (job.resolved, job.resolved.transport.declaration.name);
+    let flows = Flows::<C, T> { job, params, in_band: PhantomData };
+    select_recovery(name, &resolved.transport.settings, flows)
+        .unwrap_or_else(|| RunOutput::not_started(format!("there is no transport \"{name}\"")))
 }
 
 /// A run of a flow transport, before the code for its loss recovery has been selected.
@@ -116,24 +118,6 @@ impl<C: CongestionControl, T: InBand> ProtocolVisitor for Flows<'_, '_, C, T> {
     }
 }
 
-/// A visitor that is shown all transports, and simulates a run when it is shown the run's transport.
-struct Choice<'a, 'o, C: CongestionControl, T> {
-    /// The run; `None` after the visitor has been shown the run's transport.
-    flows: Option<Flows<'a, 'o, C, T>>,
-    output: Option<RunOutput>,
-}
-
-impl<C: CongestionControl, T: InBand> TransportVisitor for Choice<'_, '_, C, T> {
-    fn flow_transport<F: FlowTransport>(&mut self) {
-        if let Some(flows) = self.flows.take_if(|flows| flows.job.resolved.transport.declaration.name == F::NAME) {
-            let settings = &flows.job.resolved.transport.settings;
-            self.output = Some(F::select(settings, flows));
-        }
-    }
-
-    fn message_transport<M: MessageTransport>(&mut self) {}
-}
-
 /// The congestion controls that scenarios can name, each with the simulator compiled for it.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
@@ -147,7 +131,6 @@ impl Catalogue {
     pub fn standard() -> Catalogue {
         let mut catalogue = Catalogue { congestion: Vec::new(), extended: false };
         visit_congestion_controls(&mut catalogue);
-        catalogue.congestion.push(CongestionEntry::of_host::<RogueDelay>());
         catalogue
     }
 
@@ -184,21 +167,26 @@ impl Catalogue {
         self.extended
     }
 
-    /// The vocabulary of scenarios for this catalogue: the transports and congestion controls that a scenario can name.
+    /// The vocabulary of scenarios for this catalogue: the transports and congestion controls that a scenario can name,
+    /// and the compiler of transports in P4 unless the cargo feature `p4` is off.
     pub fn vocabulary(&self) -> Vocabulary {
         let declarations = self.congestion.iter().map(|entry| entry.declaration);
-        declarations.fold(Vocabulary::standard(), Vocabulary::with)
+        let vocabulary = declarations.fold(Vocabulary::standard(), Vocabulary::with);
+        match p4::COMPILER {
+            Some(compiler) => vocabulary.with_p4(compiler),
+            None => vocabulary,
+        }
     }
 }
 
 impl CongestionNeeds for Catalogue {
-    fn demands(&self, cc: &CongestionSpec, flow: &FlowConfig) -> Result<Demands, SetupError> {
-        let entry = self.congestion_control(cc.name()).ok_or_else(|| {
-            let known: Vec<&str> = self.congestion.iter().map(|entry| entry.declaration.name).collect();
-            SetupError::Impossible(format!("there is no cc \"{}\"; there are: {}", cc.name(), known.join(", ")))
+    fn demands(&self, cc: &CongestionSpec, flow: &FlowConfig) -> Result<Demands, CongestionError> {
+        let name = cc.name();
+        let entry = self.congestion_control(name).ok_or_else(|| {
+            let known = self.congestion.iter().map(|entry| entry.declaration.name).collect();
+            CongestionError::Unknown { name, known }
         })?;
-        let demands = (entry.demands)(&cc.settings, flow);
-        demands.map_err(|reason| SetupError::Impossible(format!("cc \"{}\": {reason}", cc.name())))
+        (entry.demands)(&cc.settings, flow).map_err(|reason| CongestionError::Settings { name, reason })
     }
 }
 
@@ -227,5 +215,8 @@ impl Visitor for Catalogue {
     }
     fn visit_with_telemetry<C: CongestionControl>(&mut self) {
         self.congestion.push(CongestionEntry::with_telemetry::<C>());
+    }
+    fn visit_in_host<C: CongestionControl>(&mut self) {
+        self.congestion.push(CongestionEntry::of_host::<C>());
     }
 }

@@ -7,13 +7,13 @@ use rnic_transport::Time;
 
 /// From the time `at` on, a host's switch treats packets for the host in this way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DeadStep {
+pub(crate) struct DeadStep {
     /// Simulated time of the step.
-    pub at: Time,
+    pub(crate) at: Time,
     /// The host.
-    pub host: HostId,
+    pub(crate) host: HostId,
     /// What the switch does with packets for the host; `None`: it forwards them.
-    pub what: Option<UnknownMac>,
+    pub(crate) what: Option<UnknownMac>,
 }
 
 /// The steps of all hosts that receive nothing for a time, in order of time. `storms` are the pause storms of the run,

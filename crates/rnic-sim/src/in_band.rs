@@ -1,11 +1,12 @@
 //! In-band telemetry (INT) in simulated packets. The simulation is compiled twice: with a telemetry field in packets,
 //! and without.
 
-use rnic_transport::codec::Reader;
 use rnic_transport::telemetry::{HopRecord, Telemetry};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 /// The type of a simulated packet's telemetry field: `()` for no telemetry, or [`Telemetry`].
-pub trait InBand: Copy + Default + Send {
+pub trait InBand: Copy + Default + Send + Serialize + DeserializeOwned {
     /// Whether switches write telemetry records into packets.
     const TELEMETRY: bool;
     /// Adds the telemetry record of one hop to the packet.
@@ -14,31 +15,19 @@ pub trait InBand: Copy + Default + Send {
     fn telemetry(&self) -> Option<&Telemetry> {
         None
     }
-    /// Appends the field to a message for another rank.
-    fn write(&self, out: &mut Vec<u8>);
-    /// The field that [`InBand::write`] has written; `None` if the message is damaged.
-    fn read(message: &mut Reader<'_>) -> Option<Self>;
 }
 
 impl InBand for () {
     const TELEMETRY: bool = false;
-    fn write(&self, _out: &mut Vec<u8>) {}
-    fn read(_message: &mut Reader<'_>) -> Option<()> {
-        Some(())
-    }
 }
 
 /// No telemetry, in a run with several transports. It is a type of its own, so that the code of such runs is compiled
 /// apart, and that of runs with one transport does not change.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct Several;
 
 impl InBand for Several {
     const TELEMETRY: bool = false;
-    fn write(&self, _out: &mut Vec<u8>) {}
-    fn read(_message: &mut Reader<'_>) -> Option<Several> {
-        Some(Several)
-    }
 }
 
 impl InBand for Telemetry {
@@ -50,11 +39,5 @@ impl InBand for Telemetry {
     #[inline]
     fn telemetry(&self) -> Option<&Telemetry> {
         (!self.hops().is_empty()).then_some(self)
-    }
-    fn write(&self, out: &mut Vec<u8>) {
-        Telemetry::write(self, out);
-    }
-    fn read(message: &mut Reader<'_>) -> Option<Telemetry> {
-        Telemetry::read(message)
     }
 }

@@ -27,21 +27,27 @@
 //! ```
 
 pub mod capture;
-pub mod catalogue;
-pub mod dead;
+mod catalogue;
+mod dead;
 mod events;
-pub mod host;
+mod host;
 mod in_band;
 mod link;
+mod link_faults;
 mod mesh;
-pub mod pauses;
+#[cfg(feature = "p4")]
+mod p4;
+#[cfg(not(feature = "p4"))]
+#[path = "no_p4.rs"]
+mod p4;
+mod pauses;
 pub mod resolve;
 pub mod run;
-pub mod storm;
-pub mod watch;
+mod storm;
+mod watch;
 mod watchdog;
 
-pub use catalogue::Catalogue;
+pub use catalogue::{Catalogue, CongestionEntry};
 pub use events::{Events, MeshProbe};
-pub use host::{FlowHashes, flow_hashes};
+pub use host::{FlowHashes, Segment, flow_hashes};
 pub use run::Sharing;

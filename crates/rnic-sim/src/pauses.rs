@@ -11,13 +11,13 @@ use rnic_transport::Time;
 use std::collections::BTreeMap;
 
 /// Maximum number of PFC pauses in a run's log of pauses.
-pub const MAX_PAUSES: usize = 200_000;
+pub(crate) const MAX_PAUSES: usize = 200_000;
 /// Maximum number of spans in a run's chart of pauses. A span is a series of samples at which a port was paused because
 /// of the same root (cause).
-pub const MAX_SPANS: usize = 50_000;
+pub(crate) const MAX_SPANS: usize = 50_000;
 /// Maximum number of flows in a run's list of victims. A victim is a flow that a pause delays although the cause of the
 /// pause is not on the flow's path.
-pub const MAX_VICTIMS: usize = 1_000;
+pub(crate) const MAX_VICTIMS: usize = 1_000;
 
 /// A transmitter that PFC pauses: index of the port, and priority.
 type Cell = (u32, u8);

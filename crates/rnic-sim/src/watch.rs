@@ -14,7 +14,7 @@ const MAX_VALUES: usize = 20_000_000;
 
 /// What a run samples and when: egress queues of switches, and the progress of flows.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WatchPlan {
+pub(crate) struct WatchPlan {
     start: Time,
     interval: Time,
     /// Name and ports of each sampled egress queue. A queue has several ports if several links of the switch lead to

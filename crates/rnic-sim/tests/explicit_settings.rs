@@ -1,8 +1,8 @@
 //! Every explicit setting of a scenario has an effect or is refused by name. The test walks over the keys of all
 //! tables, with every transport and every organisation of the switch buffer.
 
+use crate::common::read_scenario;
 use rnic_run::Scenario;
-use rnic_scenario::from_str;
 use rnic_sim::resolve::{Resolved, resolve};
 use rnic_sim::{Catalogue, Events, Sharing};
 use std::path::Path;
@@ -182,7 +182,7 @@ fn text(transport: &str, queueing: &str, table: &str, line: &str) -> String {
 fn read(transport: &str, queueing: &str, table: &str, line: &str) -> Result<Scenario, String> {
     let text = text(transport, queueing, table, line);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    from_str(&text, "a.toml", folder, &[], None).map_err(|error| error.to_string())
+    read_scenario(&text, folder)
 }
 
 /// The resolved run, or why there is none. Settings of the transport count only by their effects.

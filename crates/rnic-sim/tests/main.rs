@@ -7,20 +7,28 @@ mod closed_loops;
 mod completion_times;
 mod deadlock;
 mod determinism;
+#[cfg(feature = "p4")]
+mod documents;
 mod duration;
+#[cfg(feature = "p4")]
 mod explicit_settings;
 mod flow_state;
 mod host_stack;
 mod host_transports;
 mod hpcc;
+mod link_faults;
 mod loss_recovery;
+#[cfg(feature = "p4")]
 mod messages;
 mod output_queues;
+#[cfg(feature = "p4")]
 mod p4_twins;
 mod partitions;
 mod pathologies;
 mod random_scenarios;
 mod ranks;
+#[cfg(feature = "p4")]
+mod resolved;
 mod settings;
 mod several;
 mod stages;

@@ -1,8 +1,7 @@
 //! Simulated runs of message transports.
 
-use crate::common::{outputs, scenario};
+use crate::common::{outputs, read_scenario, scenario};
 use rnic_run::{RunOutput, RunStatus, Scenario};
-use rnic_scenario::from_str;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_transport::Time;
@@ -262,7 +261,7 @@ fn a_program_may_do_anything() {
         let text = format!(
             "{STAR}\n[traffic]\npattern = \"incast\"\nsenders = 2\ntotal = \"40 KB\"\n[limits]\nstall_time = \"1 ms\"\n[[run]]\nname = \"{name}\"\ntransport = \"p4:{name}.p4\"\nmax_timeouts = 3"
         );
-        let scenario = from_str(&text, "test.toml", folder, &[], None).unwrap();
+        let scenario = read_scenario(&text, folder).unwrap();
         let output = &outputs(&scenario, 1)[0];
         assert!(output.warnings.iter().any(|warning| warning.contains(told)), "{name}: {:?}", output.warnings);
         assert!(output.flows.iter().all(|flow| flow.delivered <= flow.bytes), "{name}");

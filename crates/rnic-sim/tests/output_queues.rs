@@ -5,7 +5,7 @@ use rnic_fabric::config::{BufferSpec, OutputBuffers, OutputSpec, SchedulerSpec, 
 use rnic_run::{RunOutput, RunSpec, RunStatus, Scenario};
 use rnic_scenario::from_str;
 use rnic_sim::Catalogue;
-use rnic_sim::resolve::{Resolved, SetupError, resolve};
+use rnic_sim::resolve::{Resolved, resolve};
 use rnic_transport::{Bytes, Time};
 use std::path::Path;
 
@@ -119,10 +119,7 @@ fn headers_below_their_packets_need_no_further_priority() {
 #[test]
 fn a_run_that_was_not_read_from_a_file_is_checked_too() {
     let mut run = scenario("", "buffers = [\"8 KB\", \"1 KB\"]\ntrim = true").runs.remove(0);
-    let refused = |run: &RunSpec| match resolve(&Catalogue::standard(), run) {
-        Err(SetupError::Impossible(reason)) => reason,
-        other => panic!("{other:?}"),
-    };
+    let refused = |run: &RunSpec| resolve(&Catalogue::standard(), run).unwrap_err().to_string();
     run.transport.set("cnp_size", Bytes(2_000)).unwrap();
     assert_eq!(refused(&run), "the buffer of 1 KB in priority 1 cannot hold one packet of 2000 bytes");
     run.transport.pfc = true;

@@ -1,8 +1,8 @@
 //! The P4 programs in `p4/` and the native transports in Rust yield exactly the same flow records.
 
+use crate::common::read_scenario;
 use rnic_campaign::run_scenario;
 use rnic_run::RunOutput;
-use rnic_scenario::from_str;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ fn root() -> PathBuf {
 }
 
 fn outputs(text: &str, folder: &Path) -> Vec<RunOutput> {
-    let scenario = from_str(text, "twins.toml", folder, &[], None).unwrap_or_else(|error| panic!("{error}"));
+    let scenario = read_scenario(text, folder).unwrap_or_else(|error| panic!("{error}"));
     let reports = run_scenario(&scenario, 2).unwrap();
     reports.into_iter().map(|report| report.output).collect()
 }

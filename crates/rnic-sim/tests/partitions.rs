@@ -1,19 +1,19 @@
 //! The output of a run is the same on any number of threads and with any partition of the fabric. Random scenarios
 //! cover every transport, congestion control and switch, with samples, pause storms and random loss.
 
+use crate::common::read_scenario;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rnic_fabric::{PartitionPlan, RankGroup, Topology, local_ranks};
 use rnic_run::RunOutput;
 use rnic_run::Scenario;
-use rnic_scenario::from_str;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::{Sharing, check_ranks, simulate_run_shared};
 use std::cell::Cell;
 use std::path::Path;
 
-const TOPOLOGIES: [&str; 7] = [
+const TOPOLOGIES: [&str; 9] = [
     "topology = \"leaf-spine-core\"\npods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2",
     "topology = \"fat-tree\"\nk = 4",
     "topology = \"leaf-spine\"\nleaves = 3\nspines = 2\nhosts_per_leaf = 3\nuplink_delay = \"2 us\"",
@@ -21,6 +21,11 @@ const TOPOLOGIES: [&str; 7] = [
     "topology = \"single-switch\"\nhosts = 6",
     "topology = \"leaf-spine\"\nleaves = 4\nspines = 2\nhosts_per_leaf = 2\npaths = \"spray\"\nloss = 0.002",
     "topology = \"fat-tree\"\nk = 4\nloss = 0.001\nstorm = [{ host = \"h1\", start = \"20 us\", duration = \"60 us\" }]",
+    "topology = \"leaf-spine\"\nleaves = 3\nspines = 2\nhosts_per_leaf = 2\nconvergence = \"30 us\"\nlocal_repair = \"5 us\"\n\
+     link = [{ from = \"leaf0\", to = \"spine0\", down_at = \"15 us\", up_at = \"60 us\", flap_every = \"100 us\" }]",
+    "topology = \"fat-tree\"\nk = 4\nconvergence = \"40 us\"\n\
+     link = [{ from = \"edge0\", to = \"agg0\", down = true }, { from = \"h1\", to = \"edge0\", slow_rate = \"2 Gbps\", \
+     slow_at = \"20 us\", slow_until = \"90 us\", down_at = \"30 us\", up_at = \"50 us\" }]",
 ];
 
 const SWITCHES: [&str; 6] = [
@@ -77,6 +82,7 @@ fn runs() -> Vec<String> {
     ]
     .map(String::from)
     .into();
+    runs.retain(|run: &String| cfg!(feature = "p4") || !run.contains("p4:"));
     for cc in rnic_run::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only) {
         runs.push(format!("transport = \"irn\"\ncc = \"{}\"", cc.name));
         runs.push(format!("transport = \"roce\"\npfc = true\ncc = \"{}\"", cc.name));
@@ -118,7 +124,7 @@ prop_compose! {
 
 fn load(text: &str) -> Result<Scenario, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    from_str(text, "test.toml", folder, &[], None).map_err(|error| error.to_string())
+    read_scenario(text, folder)
 }
 
 fn output(scenario: &Scenario, sharing: &Sharing<'_>) -> Option<RunOutput> {

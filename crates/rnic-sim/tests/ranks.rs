@@ -1,9 +1,9 @@
 //! One run on several ranks (threads of this process with channels between them): the output equals the output of one
 //! process, and what cannot run on ranks is refused.
 
+use crate::common::read_scenario;
 use rnic_fabric::{RankGroup, Ranks, local_ranks};
 use rnic_run::{RunOutput, RunSpec, RunStatus};
-use rnic_scenario::from_str;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, resolve};
 use rnic_sim::run::{RankEfficiency, RankReport, Sharing, check_ranks, simulate_run_shared};
@@ -17,7 +17,7 @@ const CONNECTIONS: &str =
 fn spec(fabric: &str, traffic: &str, rest: &str, run: &str) -> RunSpec {
     let text = format!("[fabric]\n{FABRIC}{fabric}[traffic]\n{traffic}{rest}[[run]]\nname = \"r\"\n{run}\n");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    from_str(&text, "test.toml", folder, &[], None).unwrap_or_else(|error| panic!("{error}\n{text}")).runs.remove(0)
+    read_scenario(&text, folder).unwrap_or_else(|error| panic!("{error}\n{text}")).runs.remove(0)
 }
 
 fn set_up(spec: &RunSpec) -> Resolved {
@@ -58,6 +58,7 @@ fn the_output_is_that_of_one_process() {
             watch,
             "transport = \"ndp\"",
         ),
+        #[cfg(feature = "p4")]
         spec("", LOAD, "", "transport = \"p4:../../p4/hpcc.p4\""),
         spec("", LOAD, "[limits]\nduration = \"60 us\"\n", "transport = \"roce\"\npfc = true"),
     ];

@@ -1,7 +1,10 @@
 //! The arguments of the command. Parsing, help texts and errors follow from these definitions.
 
+#[cfg(feature = "hardware")]
 mod hw;
 
+#[cfg(not(feature = "hardware"))]
+use crate::absent::Ignored as HwArgs;
 use crate::campaign::CampaignArgs;
 use crate::format::Format;
 pub(crate) use crate::selection::Selection;
@@ -10,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+#[cfg(feature = "hardware")]
 pub(crate) use hw::{HwArgs, HwCommand, HwIrnArgs, HwNanoArgs, HwNicArgs, IrnLogic};
 
 /// The simulator of rnic, an RDMA NIC in software.

@@ -36,21 +36,20 @@ pub fn origin(name: &Path) -> Origin<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rnic_run::Vocabulary;
-    use rnic_scenario::{load, read_with};
+    use rnic_scenario::{load_with, read_with};
+    use rnic_sim::Catalogue;
 
     #[test]
     fn built_in_scenarios_are_those_of_the_files() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let all = names();
+        let (vocabulary, all) = (Catalogue::standard().vocabulary(), names());
         assert!(all.len() > 40 && all.contains(&"irn/default"), "{all:?}");
         for name in all {
             let origin = origin(Path::new(name));
             assert!(matches!(origin, Origin::Embedded { .. }), "{name}");
-            let embedded = read_with(&Vocabulary::standard(), &origin, &[], None)
-                .unwrap_or_else(|error| panic!("{name}: {error}"));
+            let embedded = read_with(&vocabulary, &origin, &[], None).unwrap_or_else(|error| panic!("{name}: {error}"));
             let file = root.join("scenarios").join(format!("{name}.toml"));
-            let mut expected = load(&file, &[], None).unwrap();
+            let mut expected = load_with(&vocabulary, &file, &[], None).unwrap();
             assert_eq!(embedded.runs.len(), expected.runs.len(), "{name}");
             for (run, other) in embedded.runs.iter().zip(&mut expected.runs) {
                 assert_eq!(run, other, "{name}");

@@ -1,7 +1,9 @@
 //! Errors of the command: their messages and exit codes.
 
+#[cfg(feature = "p4")]
 use crate::drawn;
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+#[cfg(feature = "p4")]
 use rnic_nano::{Program, Rejected, rtl};
 use rnic_scenario::{Mistake, ScenarioError};
 use std::fmt;
@@ -14,6 +16,7 @@ pub enum CliError {
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
     /// A P4 program contains mistakes.
+    #[cfg(feature = "p4")]
     #[error(transparent)]
     Program(Box<Rejected>),
     /// The input is invalid, and the command has already printed the reasons on standard output.
@@ -45,6 +48,7 @@ pub enum CliError {
         error: io::Error,
     },
     /// The hardware differs from the core, or a tool for hardware fails.
+    #[cfg(feature = "hardware")]
     #[error(transparent)]
     Hardware(#[from] rnic_hw::HwError),
     /// The reader of standard output has closed it, as `head` does. The command ends without a message and with code 0.
@@ -56,13 +60,14 @@ impl CliError {
     /// The exit code of the command for this error.
     pub fn code(&self) -> u8 {
         match self {
-            CliError::Scenario(_)
-            | CliError::Program(_)
-            | CliError::Told
-            | CliError::Input(_)
-            | CliError::Inputs(_) => 2,
+            CliError::Scenario(_) | CliError::Told | CliError::Input(_) | CliError::Inputs(_) => 2,
+            #[cfg(feature = "p4")]
+            CliError::Program(_) => 2,
+            #[cfg(feature = "hardware")]
             CliError::Hardware(rnic_hw::HwError::Parameter(_)) => 2,
-            CliError::Failed(_) | CliError::Io { .. } | CliError::Hardware(_) => 1,
+            #[cfg(feature = "hardware")]
+            CliError::Hardware(_) => 1,
+            CliError::Failed(_) | CliError::Io { .. } => 1,
             CliError::Interrupted { code, .. } => *code,
             CliError::NobodyReads => 0,
         }
@@ -73,7 +78,9 @@ impl CliError {
         let code = self.code();
         let text = match self {
             CliError::NobodyReads | CliError::Told => return code,
+            #[cfg(feature = "p4")]
             CliError::Program(rejected) if io::stderr().is_terminal() => drawn::draw(&rejected),
+            #[cfg(feature = "p4")]
             CliError::Program(rejected) => rejected.to_string(),
             CliError::Scenario(ScenarioError::Mistake(mistake)) if io::stderr().is_terminal() => {
                 format!("{:?}", miette::Report::new(Drawn::new(*mistake)))
@@ -99,6 +106,7 @@ impl CliError {
 }
 
 /// The error of a program without hardware form, with its position if that is known.
+#[cfg(feature = "p4")]
 pub fn no_hardware(file: &str, program: &Program, error: &rtl::RtlError) -> CliError {
     match error.rejected(program) {
         Some(rejected) => CliError::Program(Box::new(rejected)),

@@ -74,7 +74,7 @@ pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Resul
         TopologyFile::Dot => TopologyExport::Dot,
     };
     output::print(|out| write_topology(out, format, &graph, shape.as_ref()))?;
-    let telemetry = run.transport.cc.declaration.telemetry || run.transport.name == "hpcc";
+    let telemetry = run.transport.cc.declaration.telemetry || run.transport.declaration.telemetry;
     let unknown = |link: &&Link| !TELEMETRY_RATES.contains(&(link.rate.as_bps() / 1_000_000_000));
     if let Some(link) = graph.links.iter().find(unknown).filter(|_| telemetry && format == TopologyExport::Hpcc) {
         warn(&format!(

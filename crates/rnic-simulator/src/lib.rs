@@ -4,15 +4,21 @@
 //! It is a library, so that a program that adds its own congestion controls can provide the commands: see [`main`].
 //! The crate `rnic-cli` adds the other commands, and uses the modules that are public here.
 
+pub mod absent;
 mod args;
 pub mod builtin;
 mod campaign;
 mod describe;
+#[cfg(feature = "p4")]
 mod drawn;
 pub mod error;
 mod exec;
 mod export;
 pub mod format;
+#[cfg(feature = "hardware")]
+mod hw;
+#[cfg(not(feature = "hardware"))]
+#[path = "no_hw.rs"]
 mod hw;
 pub mod interrupt;
 mod list;

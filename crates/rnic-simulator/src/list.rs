@@ -4,7 +4,8 @@ use crate::args::{ListArgs, Listing};
 use crate::builtin;
 use crate::error::CliError;
 use crate::output;
-use rnic_scenario::{Origin, PATTERNS, TOPOLOGIES, read_with};
+use rnic_run::settings;
+use rnic_scenario::{Origin, read_with};
 use rnic_sim::Catalogue;
 use rnic_transport::settings::Parameter;
 use rnic_transport::transports::{COMMON_PARAMETERS, FLOW_PARAMETERS, HOST_PARAMETERS, MESSAGE_PARAMETERS};
@@ -30,7 +31,7 @@ pub(crate) fn list(arguments: &ListArgs, catalogue: &Catalogue) -> Result<(), Cl
     let lines = match arguments.what {
         Listing::Transports => transports(catalogue),
         Listing::Congestion => congestion(catalogue),
-        Listing::Topologies => pairs(TOPOLOGIES),
+        Listing::Topologies => variants("fabric"),
         Listing::Workloads => workloads(),
         Listing::Scenarios => scenarios(arguments.dir.as_deref(), catalogue)?,
     };
@@ -38,19 +39,23 @@ pub(crate) fn list(arguments: &ListArgs, catalogue: &Catalogue) -> Result<(), Cl
     output::print(|out| lines.iter().try_for_each(|(name, about)| writeln!(out, "{name:width$}  {about}")))
 }
 
-fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
-    list.iter().map(|(name, about)| (name.to_string(), about.to_string())).collect()
+/// Names and descriptions of the variants of a table of settings.
+fn variants(table: &str) -> Vec<(String, String)> {
+    let descriptions = settings::section(table).map_or(Vec::new(), |section| section.descriptions());
+    descriptions.into_iter().map(|(name, about)| (name.to_string(), about)).collect()
 }
 
 /// Lists each transport, followed by its own parameters, and then the parameters that several transports share.
 fn transports(catalogue: &Catalogue) -> Vec<(String, String)> {
     let vocabulary = catalogue.vocabulary();
     let mut lines = Vec::new();
-    for transport in vocabulary.transports().iter().filter(|transport| transport.name != "p4") {
+    for transport in vocabulary.transports().iter().filter(|transport| !transport.reads_program) {
         lines.push((transport.name.to_string(), transport.about.to_string()));
         lines.extend(transport.own_parameters.iter().map(|parameter| line(transport.name, parameter)));
     }
-    lines.push((P4.0.to_string(), P4.1.to_string()));
+    if cfg!(feature = "p4") {
+        lines.push((P4.0.to_string(), P4.1.to_string()));
+    }
     for (whose, shared) in [
         ("all transports", COMMON_PARAMETERS),
         ("all flow transports", FLOW_PARAMETERS),
@@ -80,7 +85,7 @@ fn congestion(catalogue: &Catalogue) -> Vec<(String, String)> {
 }
 
 fn workloads() -> Vec<(String, String)> {
-    let patterns = PATTERNS.iter().map(|(name, about)| (name.to_string(), format!("pattern: {about}")));
+    let patterns = variants("traffic").into_iter().map(|(name, about)| (name, format!("pattern: {about}")));
     let sizes = BUILT_IN_SIZES.iter().chain(&OTHER_SIZES);
     patterns.chain(sizes.map(|(name, about)| (name.to_string(), format!("sizes: {about}")))).collect()
 }

@@ -1,14 +1,13 @@
 //! Progress bars on the terminal: one bar for each running simulation, or one bar for many simulations.
 
-use crate::interrupt::Interruption;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 use rnic_campaign::RunListener;
-use rnic_campaign::jobs::{Listener, State};
 use rnic_results::text::{count, duration};
 use rnic_run::{RunEvent, RunProgress, RunRecord};
+use rnic_studies::jobs::JobProgress;
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Template of the progress bar of one run.
@@ -82,8 +81,8 @@ impl Bars {
     fn end(&self, run: usize) {
         // The bar of a failed run is not full, so it would stay on the terminal.
         if let Some(run) = self.runs.get(run) {
-            *lock(&run.fraction) = 1.0;
-            if let Some((bar, _)) = lock(&run.bar).take() {
+            *run.fraction.lock() = 1.0;
+            if let Some((bar, _)) = run.bar.lock().take() {
                 bar.finish_and_clear();
             }
         }
@@ -97,8 +96,8 @@ impl Bars {
     fn estimate_all(&self) {
         let Some(Overall { bar, estimate }) = &self.overall else { return };
         // Runs whose stored results are used took no time.
-        let done: f64 = self.runs.iter().map(|run| *lock(&run.fraction)).sum();
-        let mut estimate = lock(estimate);
+        let done: f64 = self.runs.iter().map(|run| *run.fraction.lock()).sum();
+        let mut estimate = estimate.lock();
         estimate.add(bar.elapsed().as_secs_f64(), done / self.runs.len().max(1) as f64);
         bar.set_message(estimate.text());
     }
@@ -196,11 +195,11 @@ impl RunListener for Bars {
             return ControlFlow::Continue(());
         };
         {
-            let mut slot = lock(&run.bar);
+            let mut slot = run.bar.lock();
             let (bar, estimate) = slot.get_or_insert_with(|| self.start(&run.name));
             let elapsed_s = bar.elapsed().as_secs_f64();
             let fraction = state.fraction().unwrap_or(0.0);
-            *lock(&run.fraction) = fraction;
+            *run.fraction.lock() = fraction;
             estimate.add(elapsed_s, fraction);
             bar.set_position((fraction * LENGTH as f64) as u64);
             bar.set_message(message(state, elapsed_s, estimate));
@@ -225,16 +224,11 @@ impl Drop for Bars {
             overall.bar.finish_and_clear();
         }
         for run in &self.runs {
-            if let Some((bar, _)) = lock(&run.bar).take() {
+            if let Some((bar, _)) = run.bar.lock().take() {
                 bar.finish_and_clear();
             }
         }
     }
-}
-
-/// Locks the mutex, even if it is poisoned: no code that can panic runs while the data is inconsistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The average speed so far in millions of packet-hops per second, as a part of a line; empty in the first 0.1 s of a
@@ -247,62 +241,49 @@ fn speed(hops: u64, seconds: f64) -> String {
 }
 
 /// Progress of the simulations of a study: one bar, or a line per 10 % if standard error is not a terminal.
-pub(crate) struct Jobs<'i> {
-    interruption: &'i Interruption,
+pub(crate) struct JobBar {
     /// Progress bar; hidden if standard error is not a terminal.
     bar: ProgressBar,
     /// Whether lines are printed instead of the progress bar.
     lines: bool,
     /// Number of tenths of all simulations that the last printed line reported as done.
-    told: Mutex<usize>,
+    printed_tenths: Mutex<usize>,
 }
 
-impl Jobs<'_> {
-    /// Shows progress on standard error, as a bar or as lines; shows nothing if `speak` is false. Ends the simulations
-    /// after an interruption.
-    pub(crate) fn new(speak: bool, interruption: &Interruption) -> Jobs<'_> {
-        let drawn = speak && std::io::stderr().is_terminal();
+/// Template of the progress bar of many simulations.
+const JOBS: &str = "{wide_bar} {pos}/{len} simulations  {elapsed}  ETA {msg}";
+
+impl JobBar {
+    /// Shows progress on standard error, as a bar or as lines; shows nothing if `visible` is false.
+    pub(crate) fn new(visible: bool) -> JobBar {
+        let drawn = visible && std::io::stderr().is_terminal();
         let bar = if drawn { ProgressBar::new(0) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template(JOBS).unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.set_style(style);
         if drawn {
             bar.enable_steady_tick(Duration::from_secs(1));
         }
-        Jobs { interruption, bar, lines: speak && !drawn, told: Mutex::new(0) }
+        JobBar { bar, lines: visible && !drawn, printed_tenths: Mutex::new(0) }
+    }
+
+    /// Shows the progress; may be called from any thread.
+    pub(crate) fn show(&self, progress: JobProgress) {
+        let JobProgress { done, found, total, remaining_s } = progress;
+        self.bar.set_length(total as u64);
+        self.bar.set_position(done as u64);
+        self.bar.set_message(eta(remaining_s));
+        let tenths = done * 10 / total.max(1);
+        let mut printed_tenths = self.printed_tenths.lock();
+        if self.lines && tenths > *printed_tenths && found < total {
+            *printed_tenths = tenths;
+            // If standard error is closed, the line is lost.
+            let _ = writeln!(std::io::stderr(), "{done} of {total} simulations done, ETA {}", eta(remaining_s));
+        }
     }
 
     /// Removes the progress bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
-    }
-}
-
-/// Template of the progress bar of many simulations.
-const JOBS: &str = "{wide_bar} {pos}/{len} simulations  {elapsed}  ETA {msg}";
-
-impl RunListener for Jobs<'_> {
-    fn event(&self, _run: usize, _event: &RunEvent) -> ControlFlow<()> {
-        self.interruption.flow()
-    }
-
-    fn finished(&self, _run: usize, _record: &RunRecord) -> ControlFlow<()> {
-        self.interruption.flow()
-    }
-}
-
-impl Listener for Jobs<'_> {
-    fn state(&self, state: State) {
-        self.bar.set_length(state.total as u64);
-        self.bar.set_position(state.done as u64);
-        self.bar.set_message(eta(state.remaining_s));
-        let tenths = state.done * 10 / state.total.max(1);
-        let mut told = lock(&self.told);
-        if self.lines && tenths > *told && state.found < state.total {
-            *told = tenths;
-            let (done, total) = (state.done, state.total);
-            // If standard error is closed, the line is lost.
-            let _ = writeln!(std::io::stderr(), "{done} of {total} simulations done, ETA {}", eta(state.remaining_s));
-        }
     }
 }
 
@@ -327,10 +308,10 @@ mod tests {
         let bars = Bars::drawn_on(ProgressDrawTarget::hidden(), ["a", "b"].into_iter());
         let report = |run: usize, flows_done: u64| {
             assert!(bars.event(run, &progress(flows_done, 10)).is_continue());
-            lock(&bars.runs[run.min(1)].bar).as_ref().map(|(bar, _)| (bar.position(), bar.is_finished()))
+            bars.runs[run.min(1)].bar.lock().as_ref().map(|(bar, _)| (bar.position(), bar.is_finished()))
         };
         assert_eq!(report(1, 3), Some((300, false)));
-        assert!(lock(&bars.runs[0].bar).is_none(), "the other run has not started");
+        assert!(bars.runs[0].bar.lock().is_none(), "the other run has not started");
         assert!(report(1, 10).is_some_and(|(_, finished)| finished));
         assert!(report(1, 10).is_some_and(|(_, finished)| finished), "a late event changes nothing");
         assert!(bars.event(7, &progress(0, 0)).is_continue());
@@ -344,7 +325,7 @@ mod tests {
         bars.end(3);
         bars.end(4);
         assert_eq!(bars.overall.as_ref().map(|overall| overall.bar.position()), Some(2));
-        assert!(lock(&bars.runs[3].bar).is_none(), "the bar is removed, full or not");
+        assert!(bars.runs[3].bar.lock().is_none(), "the bar is removed, full or not");
     }
 
     #[test]
@@ -356,9 +337,8 @@ mod tests {
 
     #[test]
     fn many_simulations_are_one_bar() {
-        let interruption = Interruption::listen().unwrap();
-        let jobs = Jobs::new(false, &interruption);
-        jobs.state(State { done: 3, found: 1, total: 10, remaining_s: 75.2 });
+        let jobs = JobBar::new(false);
+        jobs.show(JobProgress { done: 3, found: 1, total: 10, remaining_s: 75.2 });
         assert_eq!((jobs.bar.position(), jobs.bar.length(), jobs.bar.message().as_str()), (3, Some(10), "1:15"));
         jobs.finish();
     }

@@ -6,13 +6,13 @@ use crate::format::Format;
 use crate::hw;
 use crate::interrupt::Interruption;
 use crate::output;
-use crate::progress::Jobs;
+use crate::progress::JobBar;
 use crate::recorded::Recorded;
-use rnic_campaign::jobs::{calibrate, execute, outlook};
-use rnic_campaign::{Ignore, Measurement, Store, Threads};
+use rnic_campaign::{Ignore, Store, Threads};
 use rnic_record::Record;
 use rnic_sim::Catalogue;
-use rnic_studies::{Plan, QUICK, Request, STUDIES, Study, Verdict, write_all};
+use rnic_studies::jobs::{calibrate, execute, outlook};
+use rnic_studies::{Measurement, Plan, QUICK, Request, STUDIES, Study, Verdict, write_all};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -51,14 +51,15 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
     let interruption = Interruption::listen()?;
     std::fs::create_dir_all(&runs).map_err(|error| cannot_write(&folder, error))?;
     tell(arguments, &remark(&plan));
-    calibrate(&plan.jobs, &store, &executor, &interruption.around(&Ignore))
-        .map_err(|error| cannot_write(&folder, error))?;
+    let listener = interruption.around(&Ignore);
+    calibrate(&plan.jobs, &store, &executor, &listener).map_err(|error| cannot_write(&folder, error))?;
     let (expected_s, to_do) = outlook(&plan.jobs, Some(&store), threads, arguments.fresh);
     tell(arguments, &announcement(&plan, to_do, expected_s, threads));
-    let progress = Jobs::new(!arguments.quiet, &interruption);
-    let results = execute(&plan.jobs, &store, &executor, arguments.fresh, &progress)
+    let bar = JobBar::new(!arguments.quiet);
+    let show = |progress| bar.show(progress);
+    let results = execute(&plan.jobs, &store, &executor, arguments.fresh, &listener, &show)
         .map_err(|error| cannot_write(&folder, error))?;
-    progress.finish();
+    bar.finish();
     let results = plan.accept_partial(results);
     let verdicts = plan.conclude(&results);
     let files = write_all(&folder, &plan, &results, &verdicts).map_err(|error| cannot_write(&folder, error))?;

@@ -4,6 +4,7 @@ use crate::args::RunArgs;
 use crate::error::CliError;
 use crate::program;
 use crate::progress::Bars;
+use parking_lot::Mutex;
 use rnic_campaign::{CachedRuns, RunCache, RunListener};
 use rnic_run::RunEvent;
 use rnic_run::Scenario;
@@ -12,7 +13,6 @@ use rnic_sim::Catalogue;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Name of the folder with the stored runs, in the folder of the result files.
 const FOLDER: &str = "unfinished";
@@ -146,7 +146,7 @@ impl RunListener for Storing<'_> {
 
 impl Storing<'_> {
     fn store(&self, run: usize, report: &RunRecord) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match self.resumable.cache.put(run, report) {
             Ok(()) => state.stored += 1,
             Err(error) if !state.failed => {
@@ -155,10 +155,6 @@ impl Storing<'_> {
             }
             Err(_) => {}
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls `write`, which prints messages, while the progress bars are hidden.
@@ -171,7 +167,7 @@ impl Storing<'_> {
 
     /// Says how many runs are stored, for the message after an interruption.
     pub(crate) fn interrupted(&self) -> String {
-        let state = self.lock();
+        let state = self.state.lock();
         match (state.stored, state.failed) {
             (0, _) => "no run has finished".to_string(),
             (stored, false) => format!(

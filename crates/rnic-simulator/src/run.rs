@@ -1,5 +1,6 @@
 //! The command `rnic run`, which simulates a scenario.
 
+mod mpi;
 mod ranks;
 
 use crate::args::{FlowFile, RunArgs};
@@ -29,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 /// Simulates the selected runs of a scenario, prints the results and writes the result files.
 pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliError> {
-    if let Some(session) = rnic_mpi::start().map_err(|error| CliError::Input(error.to_string()))? {
+    if let Some(session) = mpi::start().map_err(|error| CliError::Input(error.to_string()))? {
         return ranks::run(arguments, catalogue, &session.group());
     }
     let scenario = load(arguments, catalogue)?;

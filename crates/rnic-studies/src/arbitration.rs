@@ -6,7 +6,8 @@
 //! Each row of the results compares one claim of a figure with the measurement under one combination of these
 //! assumptions. The outcomes, `inside` or `outside` the claim, show under which assumptions the paper's figures hold.
 
-use super::measured::{Case, Measured, Metric, THREE};
+use super::measured::{Case, Measured};
+use super::metric::{Metric, THREE};
 use super::verdict::{Claim, Row, Unit};
 use super::{Experiment, Source, Study, scenarios};
 
@@ -95,7 +96,7 @@ fn irn(m: &Measured<'_>, file: &str, point: &str, runs: &Runs<'_>, what: &str) -
     let claim = Claim::Between { low: 1.5, high: 2.0, neutral: 1.0 };
     let label = format!("{what}: IRN + PFC / IRN");
     let mut rows = ratios(m, file, point, (runs.irn_pfc, runs.irn), &label, ("figure 2: 1.5-2", claim));
-    let dropped = m.values(case(file, point, runs.irn), Metric::Dropped);
+    let dropped = m.values(case(file, point, runs.irn), Metric::DROPPED);
     let claim = Claim::effect(0.085, 0.001, 0.0);
     rows.push(Row::new(format!("{what}: data packets dropped, IRN"), "8.5 %", claim, Unit::Percent, dropped));
     rows
@@ -119,7 +120,8 @@ fn case<'c>(file: &'c str, point: &'c str, run: &'c str) -> Case<'c> {
 
 /// Rows of verdicts for all points of a sweep over the granularity of arbitration, the number of packets in one turn.
 fn map(m: &Measured<'_>, file: &str) -> Vec<Row> {
-    let (irn_run, irn_pfc) = ("IRN", "IRN + PFC");
+    let irn_run = "IRN";
+    let irn_pfc = "IRN + PFC";
     let mut rows = Vec::new();
     for point in m.points(file) {
         let plain = Runs { roce_pfc: "RoCE + PFC", roce: "RoCE, no PFC", irn: irn_run, irn_pfc };

@@ -1,7 +1,8 @@
 //! Study of "RDMA over Commodity Ethernet at Scale" (Guo et al., SIGCOMM 2016): the safety problems of section 4 and
 //! the experiments of section 5.4.
 
-use super::measured::{Case, Measured, Metric, each};
+use super::measured::{Case, Measured, each};
+use super::metric::Metric;
 use super::verdict::{Claim, Row, Unit};
 use super::{Experiment, Source, Study, scenarios};
 
@@ -155,9 +156,9 @@ fn probes(m: &Measured<'_>, cases: &[Case<'_>]) -> Vec<Row> {
     let rows = |case: &Case<'_>| {
         let open = |case: Case<'_>, metric, unit| row(m, case, metric, "", Claim::Open, unit);
         [
-            open(*case, Metric::MeshP50("probes"), Unit::Microseconds),
-            open(*case, Metric::MeshP99("probes"), Unit::Microseconds),
-            open(*case, Metric::Unanswered("probes"), Unit::Percent),
+            open(*case, Metric::mesh_p50("probes"), Unit::Microseconds),
+            open(*case, Metric::mesh_p99("probes"), Unit::Microseconds),
+            open(*case, Metric::unanswered("probes"), Unit::Percent),
         ]
     };
     cases.iter().flat_map(rows).collect()
@@ -165,25 +166,27 @@ fn probes(m: &Measured<'_>, cases: &[Case<'_>]) -> Vec<Row> {
 
 fn livelock(m: &Measured<'_>) -> Vec<Row> {
     let run = |run| case("livelock.toml", run);
-    let (zero, n, irn) = (run("go-back-0"), run("go-back-N"), run("IRN"));
+    let zero = run("go-back-0");
+    let n = run("go-back-N");
+    let irn = run("IRN");
     let full = Claim::Above(0.95);
     let mut rows = vec![
         row(
             m,
             zero,
-            Metric::Goodput(true),
+            Metric::FINISHED_GBPS,
             "goodput 0: no message of 4 MB ever completes",
             Claim::AtMost(0.0),
             Unit::Gbps,
         ),
-        row(m, zero, Metric::BusiestHost, "the sender's link is full", full, Unit::Percent),
-        row(m, zero, Metric::Useful(MTU, true), "useful share 0", Claim::AtMost(0.0), Unit::Percent),
-        row(m, n, Metric::Goodput(true), "messages complete", Claim::Above(0.0), Unit::Gbps),
-        row(m, n, Metric::Useful(MTU, false), "", Claim::Open, Unit::Percent),
+        row(m, zero, Metric::BUSIEST_HOST, "the sender's link is full", full, Unit::Percent),
+        row(m, zero, Metric::finished_share(MTU), "useful share 0", Claim::AtMost(0.0), Unit::Percent),
+        row(m, n, Metric::FINISHED_GBPS, "messages complete", Claim::Above(0.0), Unit::Gbps),
+        row(m, n, Metric::useful_share(MTU), "", Claim::Open, Unit::Percent),
     ];
     // The round trip of a full packet and its ACK over two links of 500 ns, at 40 Gbps: RTT x C in packets.
     let packets = (2.0 * 2.0 * 500.0 + 2.0 * (221.2 + 17.2)) / 221.2;
-    let waste = each(m.values(n, Metric::RetransmittedPerDrop), |retransmitted| retransmitted / packets);
+    let waste = each(m.values(n, Metric::RETRANSMITTED_PER_DROP), |retransmitted| retransmitted / packets);
     rows.push(
         Row::new(
             "go-back-N: bytes retransmitted per drop / (RTT x C)",
@@ -194,24 +197,25 @@ fn livelock(m: &Measured<'_>) -> Vec<Row> {
         )
         .note(format!("RTT x C = {packets:.1} packets")),
     );
-    rows.push(row(m, irn, Metric::Goodput(true), "", Claim::Open, Unit::Gbps));
-    rows.push(row(m, irn, Metric::Useful(MTU, false), "", Claim::Open, Unit::Percent));
-    rows.push(row(m, run("go-back-N, no drops"), Metric::Goodput(true), "", Claim::Open, Unit::Gbps));
+    rows.push(row(m, irn, Metric::FINISHED_GBPS, "", Claim::Open, Unit::Gbps));
+    rows.push(row(m, irn, Metric::useful_share(MTU), "", Claim::Open, Unit::Percent));
+    rows.push(row(m, run("go-back-N, no drops"), Metric::FINISHED_GBPS, "", Claim::Open, Unit::Gbps));
     rows.extend(probes(m, &[zero, n]));
     rows
 }
 
 fn deadlock(m: &Measured<'_>) -> Vec<Row> {
     let run = |run| case("deadlock.toml", run);
-    let (flood, drop) = (run("flooding"), run("drop"));
+    let flood = run("flooding");
+    let drop = run("drop");
     let cycle = "the four switches T0, La, T1, Lb pause each other, also after the server is back";
     let exactly = |count| Claim::Within { low: count, high: count };
     let mut rows = vec![
-        row(m, flood, Metric::CyclePorts, cycle, exactly(4.0), Unit::Count),
-        row(m, drop, Metric::CyclePorts, "no deadlock with the fix", exactly(0.0), Unit::Count),
-        row(m, run("flooding, large shared buffer"), Metric::CyclePorts, "", Claim::Open, Unit::Count),
-        row(m, flood, Metric::Goodput(false), "", Claim::Open, Unit::Gbps),
-        row(m, drop, Metric::Goodput(false), "", Claim::Open, Unit::Gbps),
+        row(m, flood, Metric::CYCLE_PORTS, cycle, exactly(4.0), Unit::Count),
+        row(m, drop, Metric::CYCLE_PORTS, "no deadlock with the fix", exactly(0.0), Unit::Count),
+        row(m, run("flooding, large shared buffer"), Metric::CYCLE_PORTS, "", Claim::Open, Unit::Count),
+        row(m, flood, Metric::DELIVERED_GBPS, "", Claim::Open, Unit::Gbps),
+        row(m, drop, Metric::DELIVERED_GBPS, "", Claim::Open, Unit::Gbps),
     ];
     rows.extend(probes(m, &[flood, drop]));
     rows
@@ -223,20 +227,22 @@ fn storm(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = vec![row(
         m,
         run("storm"),
-        Metric::Blocked,
+        Metric::BLOCKED,
         "one NIC can take the whole network down; half of a customer's servers were affected",
         Claim::Above(0.5),
         Unit::Percent,
     )];
     for name in ["storm, NIC watchdog", "storm, switch watchdog", "storm, both watchdogs"] {
         let stated = "the pauses do not spread any more";
-        rows.push(row(m, run(name), Metric::Blocked, stated, Claim::AtMost(0.0), Unit::Percent));
+        rows.push(row(m, run(name), Metric::BLOCKED, stated, Claim::AtMost(0.0), Unit::Percent));
     }
-    rows.push(row(m, run("storm, NIC watchdog"), Metric::Detected(true), "", Claim::Open, Unit::Count).note("ms"));
-    rows.push(row(m, run("storm, switch watchdog"), Metric::Detected(false), "", Claim::Open, Unit::Count).note("ms"));
+    rows.push(row(m, run("storm, NIC watchdog"), Metric::DETECTED_BY_NIC_MS, "", Claim::Open, Unit::Count).note("ms"));
+    rows.push(
+        row(m, run("storm, switch watchdog"), Metric::DETECTED_BY_SWITCH_MS, "", Claim::Open, Unit::Count).note("ms"),
+    );
     // The storm begins at 2 % of the run. By half of it every watchdog has acted.
     for name in ["storm", "storm, NIC watchdog", "storm, switch watchdog", "storm, both watchdogs"] {
-        let last = Metric::Finished(60, 100);
+        let last = Metric::finished_after(60);
         let label = format!("{name} / no storm: {}", last.text());
         rows.push(Row::new(label, "", Claim::Open, Unit::Ratio, m.ratio(run(name), calm, last)));
     }
@@ -246,29 +252,31 @@ fn storm(m: &Measured<'_>) -> Vec<Row> {
 
 fn slow_receiver(m: &Measured<'_>) -> Vec<Row> {
     let run = |run| dcqcn("slow-receiver.toml", run);
-    let (small, small_static) = (run("4 KB pages, dynamic buffers"), run("4 KB pages, static buffers"));
-    let (large, large_static) = (run("2 MB pages, dynamic buffers"), run("2 MB pages, static buffers"));
+    let small = run("4 KB pages, dynamic buffers");
+    let small_static = run("4 KB pages, static buffers");
+    let large = run("2 MB pages, dynamic buffers");
+    let large_static = run("2 MB pages, static buffers");
     let thousands = Claim::Above(1_000.0);
     let fewer = "larger pages reduce the pauses";
     let mut rows = vec![
-        row(m, small, Metric::PausesPerSecond("leaf0"), "thousands of pauses per second", thousands, Unit::Count),
+        row(m, small, Metric::pauses_per_second_at("leaf0"), "thousands of pauses per second", thousands, Unit::Count),
         row(
             m,
             small_static,
-            Metric::PausesPerSecond("leaf0"),
+            Metric::pauses_per_second_at("leaf0"),
             "thousands of pauses per second",
             thousands,
             Unit::Count,
         ),
-        row(m, large, Metric::PausesPerSecond("leaf0"), "", Claim::Open, Unit::Count),
+        row(m, large, Metric::pauses_per_second_at("leaf0"), "", Claim::Open, Unit::Count),
     ];
     let label = |what: &str| format!("pauses per second at leaf0: {what}");
-    let less = m.ratio(large, small, Metric::PausesPerSecond("leaf0"));
+    let less = m.ratio(large, small, Metric::pauses_per_second_at("leaf0"));
     rows.push(Row::new(label("2 MB pages / 4 KB pages"), fewer, Claim::AtMost(1.0), Unit::Ratio, less));
-    rows.push(row(m, small, Metric::PausesPerSecond("spine"), "", Claim::Open, Unit::Count));
-    rows.push(row(m, small_static, Metric::PausesPerSecond("spine"), "", Claim::Open, Unit::Count));
-    let absorbed = m.values(small, Metric::PausesPerSecond("spine")).and_then(|dynamic| {
-        let fixed = m.values(small_static, Metric::PausesPerSecond("spine"))?;
+    rows.push(row(m, small, Metric::pauses_per_second_at("spine"), "", Claim::Open, Unit::Count));
+    rows.push(row(m, small_static, Metric::pauses_per_second_at("spine"), "", Claim::Open, Unit::Count));
+    let absorbed = m.values(small, Metric::pauses_per_second_at("spine")).and_then(|dynamic| {
+        let fixed = m.values(small_static, Metric::pauses_per_second_at("spine"))?;
         Ok(fixed.into_iter().zip(dynamic).map(|(fixed, dynamic)| fixed - dynamic).collect())
     });
     rows.push(Row::new(
@@ -279,7 +287,7 @@ fn slow_receiver(m: &Measured<'_>) -> Vec<Row> {
         absorbed,
     ));
     for case in [small, small_static, large, large_static] {
-        rows.push(row(m, case, Metric::Goodput(false), "", Claim::Open, Unit::Gbps));
+        rows.push(row(m, case, Metric::DELIVERED_GBPS, "", Claim::Open, Unit::Gbps));
     }
     rows.extend(probes(m, &[small, small_static, large]));
     rows
@@ -290,20 +298,20 @@ fn fig6(m: &Measured<'_>, file: &'static str) -> Vec<Row> {
     let us_of = |value| Claim::size(value, 1.0);
     let us = Unit::Microseconds;
     vec![
-        row(m, both, Metric::MeshP99("RDMA"), "90 us", us_of(90.0), us),
-        row(m, both, Metric::MeshP999("RDMA"), "about 200 us", us_of(200.0), us),
-        row(m, both, Metric::MeshP99("TCP"), "700 us", us_of(700.0), us)
+        row(m, both, Metric::mesh_p99("RDMA"), "90 us", us_of(90.0), us),
+        row(m, both, Metric::mesh_p999("RDMA"), "about 200 us", us_of(200.0), us),
+        row(m, both, Metric::mesh_p99("TCP"), "700 us", us_of(700.0), us)
             .note("the delay of TCP's software is declared"),
-        row(m, both, Metric::MeshP999("TCP"), "spikes of several ms", Claim::Open, us),
-        row(m, both, Metric::DroppedIn(0), "no packet dropped", Claim::AtMost(0.0), Unit::Count).note("RDMA"),
-        row(m, both, Metric::DroppedIn(1), "", Claim::Open, Unit::Count).note("TCP"),
+        row(m, both, Metric::mesh_p999("TCP"), "spikes of several ms", Claim::Open, us),
+        row(m, both, Metric::dropped_in(0), "no packet dropped", Claim::AtMost(0.0), Unit::Count).note("RDMA"),
+        row(m, both, Metric::dropped_in(1), "", Claim::Open, Unit::Count).note("TCP"),
     ]
 }
 
 fn fig7(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for case in [dcqcn("fig7.toml", "RoCE + DCQCN"), case("fig7.toml", "RoCE")] {
-        let per_connection = m.values(case, Metric::PooledGbps);
+        let per_connection = m.values(case, Metric::POOLED_GBPS);
         let total = each(per_connection.clone(), |gbps| gbps * FIG7_CONNECTIONS);
         let server = each(per_connection.clone(), |gbps| gbps * FIG7_CONNECTIONS / FIG7_SERVERS);
         let share = each(per_connection, |gbps| gbps * FIG7_CONNECTIONS / 5_120.0);
@@ -311,27 +319,28 @@ fn fig7(m: &Measured<'_>) -> Vec<Row> {
         rows.push(Row::new(label("throughput"), "3.0 Tb/s", Claim::size(3_000.0, 100.0), Unit::Gbps, total));
         rows.push(Row::new(label("share of 5.12 Tb/s"), "60 %", Claim::size(0.6, 0.01), Unit::Percent, share));
         rows.push(Row::new(label("per server"), "8 Gb/s", Claim::size(8.0, 1.0), Unit::Gbps, server));
-        rows.push(row(m, case, Metric::Dropped, "no packet dropped", Claim::AtMost(0.0), Unit::Percent));
-        rows.push(row(m, case, Metric::PausesPerSecond(""), "", Claim::Open, Unit::Count));
+        rows.push(row(m, case, Metric::DROPPED, "no packet dropped", Claim::AtMost(0.0), Unit::Percent));
+        rows.push(row(m, case, Metric::PAUSES_PER_SECOND, "", Claim::Open, Unit::Count));
         rows.extend(probes(m, &[case]));
     }
     rows
 }
 
 fn fig8(m: &Measured<'_>) -> Vec<Row> {
-    let (idle, load) = (dcqcn("fig8.toml", "idle"), dcqcn("fig8.toml", "load"));
+    let idle = dcqcn("fig8.toml", "idle");
+    let load = dcqcn("fig8.toml", "load");
     let us_of = |value| Claim::size(value, 1.0);
     let us = Unit::Microseconds;
     let mut rows = vec![
-        row(m, idle, Metric::MeshP99("RDMA"), "50 us", us_of(50.0), us),
-        row(m, load, Metric::MeshP99("RDMA"), "400 us", us_of(400.0), us),
-        row(m, idle, Metric::MeshP999("RDMA"), "80 us", us_of(80.0), us),
-        row(m, load, Metric::MeshP999("RDMA"), "800 us", us_of(800.0), us),
+        row(m, idle, Metric::mesh_p99("RDMA"), "50 us", us_of(50.0), us),
+        row(m, load, Metric::mesh_p99("RDMA"), "400 us", us_of(400.0), us),
+        row(m, idle, Metric::mesh_p999("RDMA"), "80 us", us_of(80.0), us),
+        row(m, load, Metric::mesh_p999("RDMA"), "800 us", us_of(800.0), us),
     ];
     for (metric, stated, ratio) in [
-        (Metric::MeshP99("RDMA"), "400 / 50 us", Some(8.0)),
-        (Metric::MeshP999("RDMA"), "800 / 80 us", Some(10.0)),
-        (Metric::MeshP99("TCP"), "500 us, unchanged", Some(1.0)),
+        (Metric::mesh_p99("RDMA"), "400 / 50 us", Some(8.0)),
+        (Metric::mesh_p999("RDMA"), "800 / 80 us", Some(10.0)),
+        (Metric::mesh_p99("TCP"), "500 us, unchanged", Some(1.0)),
     ] {
         let sample = m.ratio(load, idle, metric);
         let claim = match ratio {
@@ -342,28 +351,31 @@ fn fig8(m: &Measured<'_>) -> Vec<Row> {
         rows.push(Row::new(format!("load / idle: {}", metric.text()), stated, claim, Unit::Ratio, sample));
     }
     rows.push(
-        row(m, load, Metric::MeshP99("TCP"), "500 us", Claim::Open, us).note("the delay of TCP's software is declared"),
+        row(m, load, Metric::mesh_p99("TCP"), "500 us", Claim::Open, us)
+            .note("the delay of TCP's software is declared"),
     );
     for case in [idle, load] {
-        let (label, messages) = (format!("{}: 99th percentile FCT of TCP's messages", case.run), Metric::FctP99);
+        let label = format!("{}: 99th percentile FCT of TCP's messages", case.run);
+        let messages = Metric::FCT_P99;
         rows.push(Row::new(label, "", Claim::Open, us, m.values_of(case, "TCP", messages)));
     }
-    let messages = m.ratio_of(load, idle, "TCP", Metric::FctP99);
+    let messages = m.ratio_of(load, idle, "TCP", Metric::FCT_P99);
     rows.push(Row::new("load / idle: 99th percentile FCT of TCP's messages", "", Claim::Open, Unit::Ratio, messages));
-    rows.push(row(m, load, Metric::DroppedIn(0), "", Claim::Open, Unit::Count).note("RDMA"));
-    rows.push(row(m, load, Metric::DroppedIn(1), "", Claim::Open, Unit::Count).note("TCP"));
-    let per_pair = each(m.values(load, Metric::SourceGbps("RDMA")), |gbps| gbps / FIG8_PAIRS);
+    rows.push(row(m, load, Metric::dropped_in(0), "", Claim::Open, Unit::Count).note("RDMA"));
+    rows.push(row(m, load, Metric::dropped_in(1), "", Claim::Open, Unit::Count).note("TCP"));
+    let per_pair = each(m.values(load, Metric::source_gbps("RDMA")), |gbps| gbps / FIG8_PAIRS);
     rows.push(Row::new("load: goodput of a pair", "7 Gb/s", Claim::size(7.0, 1.0), Unit::Gbps, per_pair));
     rows
 }
 
 fn alpha(m: &Measured<'_>) -> Vec<Row> {
     let run = |run| case("alpha.toml", run);
-    let (small, large) = (run("alpha 1/64"), run("alpha 1/16"));
+    let small = run("alpha 1/64");
+    let large = run("alpha 1/16");
     // 20 requests, or 4 with `--quick`; one every 2 ms.
     let in_five_minutes = |sample: super::verdict::Sample| each(sample, |per_second| per_second * 300.0);
-    let more = m.values(small, Metric::Pauses("")).and_then(|small| {
-        let large = m.values(large, Metric::Pauses(""))?;
+    let more = m.values(small, Metric::PAUSES).and_then(|small| {
+        let large = m.values(large, Metric::PAUSES)?;
         Ok(small.into_iter().zip(large).map(|(small, large)| small - large).collect())
     });
     let scaled = |case: Case<'_>| {
@@ -372,7 +384,7 @@ fn alpha(m: &Measured<'_>) -> Vec<Row> {
             "",
             Claim::Open,
             Unit::Count,
-            in_five_minutes(m.values(case, Metric::PausesPerSecond(""))),
+            in_five_minutes(m.values(case, Metric::PAUSES_PER_SECOND)),
         )
     };
     let mut rows = vec![
@@ -383,12 +395,12 @@ fn alpha(m: &Measured<'_>) -> Vec<Row> {
             Unit::Count,
             more,
         ),
-        row(m, small, Metric::Pauses(""), "", Claim::Open, Unit::Count),
-        row(m, large, Metric::Pauses(""), "", Claim::Open, Unit::Count),
+        row(m, small, Metric::PAUSES, "", Claim::Open, Unit::Count),
+        row(m, large, Metric::PAUSES, "", Claim::Open, Unit::Count),
         scaled(small).note("the paper: up to 60,000 in 5 minutes, at an unknown rate of requests"),
         scaled(large),
-        row(m, small, Metric::Rct, "", Claim::Open, Unit::Microseconds),
-        row(m, large, Metric::Rct, "", Claim::Open, Unit::Microseconds),
+        row(m, small, Metric::RCT, "", Claim::Open, Unit::Microseconds),
+        row(m, large, Metric::RCT, "", Claim::Open, Unit::Microseconds),
     ];
     rows.extend(probes(m, &[small, large]));
     rows

@@ -4,7 +4,8 @@
 mod rows;
 
 use super::figures::{Chart, Pick};
-use super::measured::{Case, Measured, Metric, divide, each, largest, smallest};
+use super::measured::{Case, Measured, divide, each, largest, smallest};
+use super::metric::Metric;
 use super::verdict::{Claim, Row, Sample, Unit};
 use super::{Experiment, Source, Study, scenarios};
 
@@ -23,6 +24,7 @@ pub static STUDY: Study = Study {
         "incast.toml",
         "validation.toml",
         "validation.csv",
+        "validation-model.toml",
         "benchmark.toml",
         "benchmark-pairs.toml",
         "benchmark-need.toml",
@@ -75,13 +77,13 @@ const fn at_least(value: f64) -> Claim {
 }
 
 const SENDERS: &[(&str, Metric)] = &[
-    ("H1", Metric::FlowGbps(0)),
-    ("H2", Metric::FlowGbps(1)),
-    ("H3", Metric::FlowGbps(2)),
-    ("H4, under the receiver's ToR", Metric::FlowGbps(3)),
+    ("H1", Metric::flow_gbps(0)),
+    ("H2", Metric::flow_gbps(1)),
+    ("H3", Metric::flow_gbps(2)),
+    ("H4, under the receiver's ToR", Metric::flow_gbps(3)),
 ];
 
-const VICTIM: Metric = Metric::FlowGbps(4);
+const VICTIM: Metric = Metric::flow_gbps(4);
 const VICTIMS: &[&str] = &["victim-0.csv", "victim-1.csv", "victim-2.csv"];
 
 const EXPERIMENTS: &[Experiment] = &[
@@ -94,9 +96,9 @@ const EXPERIMENTS: &[Experiment] = &[
             Source::all(THROUGHPUT).quick(&[("limits.duration", "5 ms")], &["64 KB", "64 MB"]),
         ],
         charts: &[
-            curve("bytes of 16 messages", &HOSTS, Metric::Goodput(false), ""),
-            curve("bytes of 16 messages", &HOSTS, Metric::SendingCpu(CORES), ""),
-            curve("bytes of 16 messages", &HOSTS, Metric::ReceivingCpu(CORES), ""),
+            curve("bytes of 16 messages", &HOSTS, Metric::DELIVERED_GBPS, ""),
+            curve("bytes of 16 messages", &HOSTS, Metric::sending_cpu(CORES), ""),
+            curve("bytes of 16 messages", &HOSTS, Metric::receiving_cpu(CORES), ""),
         ],
         rows: rows::hosts,
     },
@@ -139,9 +141,9 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 5,
         sources: &[Source::all("incast.toml").quick(&[("limits.duration", "60 ms")], &["1", "4", "16"])],
         charts: &[
-            curve("senders", &INCAST, Metric::TotalGbps, ""),
-            curve("senders", &INCAST, Metric::QueueMax, ""),
-            curve("senders", &INCAST, Metric::FluidQueue, ""),
+            curve("senders", &INCAST, Metric::TOTAL_GBPS, ""),
+            curve("senders", &INCAST, Metric::QUEUE_MAX, ""),
+            curve("senders", &INCAST, Metric::FLUID_QUEUE, ""),
         ],
         rows: rows::incast,
     },
@@ -174,15 +176,26 @@ const EXPERIMENTS: &[Experiment] = &[
         rows: rows::validation,
     },
     Experiment {
+        name: "fig13-model",
+        title: "Figure 13 with the increase events of the fluid model",
+        seeds: 10,
+        sources: &[Source {
+            runs: &["strawman", TIMER_ONLY, COUNTER_ONLY, TIMER_AND_COUNTER],
+            ..Source::all("validation-model.toml")
+        }],
+        charts: &[],
+        rows: rows::validation_as_modelled,
+    },
+    Experiment {
         name: "fig15",
         title: "Figures 15 and 16: benchmark traffic during the recovery of a disk",
         seeds: 10,
         sources: &[Source::all("benchmark.toml").quick(SHORT, &["2", "10"])],
         charts: &[
-            curve("incast degree", &BENCHMARK, Metric::MedianGbps, USERS),
-            curve("incast degree", &BENCHMARK, Metric::LowGbps, USERS),
-            curve("incast degree", &BENCHMARK, Metric::MedianGbps, RECOVERY),
-            curve("incast degree", &BENCHMARK, Metric::LowGbps, RECOVERY),
+            curve("incast degree", &BENCHMARK, Metric::MEDIAN_GBPS, USERS),
+            curve("incast degree", &BENCHMARK, Metric::LOW_GBPS, USERS),
+            curve("incast degree", &BENCHMARK, Metric::MEDIAN_GBPS, RECOVERY),
+            curve("incast degree", &BENCHMARK, Metric::LOW_GBPS, RECOVERY),
         ],
         rows: rows::benchmark,
     },
@@ -191,7 +204,10 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Figure 17: number of communicating pairs",
         seeds: 10,
         sources: &[Source::all("benchmark-pairs.toml").quick(SHORT, &["5", "80"])],
-        charts: &[curve("pairs", &PAIRS, Metric::MedianGbps, USERS), curve("pairs", &PAIRS, Metric::LowGbps, RECOVERY)],
+        charts: &[
+            curve("pairs", &PAIRS, Metric::MEDIAN_GBPS, USERS),
+            curve("pairs", &PAIRS, Metric::LOW_GBPS, RECOVERY),
+        ],
         rows: rows::pairs,
     },
     Experiment {
@@ -219,9 +235,9 @@ const EXPERIMENTS: &[Experiment] = &[
             title: "Queue",
             groups: &[pick(DCQCN, dcqcn("queue.toml", "")), pick("DCTCP", DCTCP)],
             bars: &[
-                ("median", Metric::QueueMedian),
-                ("95th percentile", Metric::QueueHigh),
-                ("maximum", Metric::QueueMax),
+                ("median", Metric::QUEUE_MEDIAN),
+                ("95th percentile", Metric::QUEUE_HIGH),
+                ("maximum", Metric::QUEUE_MAX),
             ],
             traffic: "",
         }],
@@ -260,7 +276,7 @@ const EXPERIMENTS: &[Experiment] = &[
                 pick("IRN, 1 MB", lossy("IRN", "fixed 1 MB")),
                 pick("IRN, 4 MB", lossy("IRN", "fixed 4 MB")),
             ],
-            Metric::PooledGbps,
+            Metric::POOLED_GBPS,
             "",
         )],
         rows: rows::random_loss,
@@ -294,7 +310,7 @@ const USERS: &str = "users";
 const RECOVERY: &str = "recovery";
 const BENCHMARK: [Pick; 2] = [pick(PFC, pfc("benchmark.toml", "")), pick(DCQCN, dcqcn("benchmark.toml", ""))];
 const PAIRS: [Pick; 2] = [pick(PFC, pfc("benchmark-pairs.toml", "")), pick(DCQCN, dcqcn("benchmark-pairs.toml", ""))];
-const PERCENTILES: &[(&str, Metric)] = &[("10th percentile", Metric::LowGbps), ("median", Metric::MedianGbps)];
+const PERCENTILES: &[(&str, Metric)] = &[("10th percentile", Metric::LOW_GBPS), ("median", Metric::MEDIAN_GBPS)];
 const NEED: [Pick; 4] = [
     pick(PFC, pfc("benchmark-need.toml", "")),
     pick("DCQCN without PFC", WITHOUT_PFC),
@@ -303,10 +319,13 @@ const NEED: [Pick; 4] = [
 ];
 const WITHOUT_PFC: Case<'_> = dcqcn("benchmark-need.toml", "").run("DCQCN without PFC");
 const MISCONFIGURED: Case<'_> = dcqcn("benchmark-need.toml", "").run("DCQCN, misconfigured");
+const TIMER_ONLY: &str = "timer of 55 us";
+const COUNTER_ONLY: &str = "counter of 10 MB";
+const TIMER_AND_COUNTER: &str = "timer of 55 us, counter of 10 MB";
 const STRAWMAN: Case<'_> = dcqcn("validation.toml", "").run("strawman");
-const TIMER: Case<'_> = dcqcn("validation.toml", "").run("timer of 55 us");
-const COUNTER: Case<'_> = dcqcn("validation.toml", "").run("counter of 10 MB");
-const BOTH: Case<'_> = dcqcn("validation.toml", "").run("timer of 55 us, counter of 10 MB");
+const TIMER: Case<'_> = dcqcn("validation.toml", "").run(TIMER_ONLY);
+const COUNTER: Case<'_> = dcqcn("validation.toml", "").run(COUNTER_ONLY);
+const BOTH: Case<'_> = dcqcn("validation.toml", "").run(TIMER_AND_COUNTER);
 const RED: Case<'_> = dcqcn("validation.toml", "").run("RED-like marking");
 const DEPLOYED: Case<'_> = dcqcn("validation.toml", "").run("deployed");
 const SHORT_LINKS: Case<'_> = dcqcn("fluid.toml", "").run("short links");

@@ -1,6 +1,7 @@
 //! The figures of a study's report: which results each figure shows.
 
-use super::measured::{Case, Measured, Metric, cc_text, each};
+use super::measured::{Case, Measured, cc_text, each};
+use super::metric::{GOODPUT_AXIS, Metric};
 use super::verdict::Sample;
 use rnic_campaign::statistics::{CONFIDENCE, Estimate};
 use rnic_results::report::figure::{
@@ -211,15 +212,6 @@ fn bar(series: usize, sample: Sample) -> Bar {
     }
 }
 
-fn unit(metric: Metric) -> Unit {
-    match metric {
-        Metric::Dropped => Unit::Percent,
-        Metric::QueueMedian | Metric::QueueHigh | Metric::QueueMax => Unit::Bytes,
-        Metric::Fct | Metric::FctP99 | Metric::FctP999 | Metric::FctMax | Metric::Rct | Metric::Tail(_) => Unit::Time,
-        _ => Unit::Number,
-    }
-}
-
 fn bars(
     m: &Measured<'_>, runs: &'static [(&'static str, &'static str)], ccs: &[&'static str], metrics: &[Metric],
     traffic: &str,
@@ -236,11 +228,11 @@ fn bars(
         }
     };
     let figure = |metric: &Metric| {
-        let of = if traffic.is_empty() || *metric == Metric::Rct { String::new() } else { format!("{traffic}: ") };
+        let of = if traffic.is_empty() || !metric.is_per_source() { String::new() } else { format!("{traffic}: ") };
         Figure::Bars(Bars {
             title: format!("{of}{}", metric.text()),
             caption: "lower is better; mean over the seeds and its 95 % confidence interval".to_string(),
-            unit: unit(*metric),
+            unit: metric.unit,
             groups: ccs.iter().map(|cc| group(cc, *metric)).filter(|group| !group.bars.is_empty()).collect(),
             reference: None,
         })
@@ -256,11 +248,11 @@ fn tails(m: &Measured<'_>, file: &'static str, runs: &[&'static str], cc: &'stat
     let line = |(series, run): (usize, &&'static str)| {
         let point = |per_mille: &u32| {
             let case = Case { file, run, cc, point: "" };
-            let estimate = estimate(m.values(case, Metric::Tail(*per_mille)))?;
+            let estimate = estimate(m.values(case, Metric::tail(*per_mille)))?;
             let x = f64::from(*per_mille) / 10.0;
             Some(Point { x, y: estimate.mean, interval: interval(&estimate), note: String::new() })
         };
-        Line { series, points: rnic_campaign::measurement::TAIL_PER_MILLE.iter().filter_map(point).collect() }
+        Line { series, points: crate::measurement::TAIL_PER_MILLE.iter().filter_map(point).collect() }
     };
     Lines {
         title: format!("single-packet messages, {}", cc_text(cc)),
@@ -345,7 +337,7 @@ fn spread(m: &Measured<'_>, title: &str, groups: &[Pick], bars: &[(&'static str,
         rows: vec![vec![Figure::Bars(Bars {
             title: title.to_string(),
             caption: "median over the seeds; whiskers are minimum and maximum".to_string(),
-            unit: unit(bars[0].1),
+            unit: bars[0].1.unit,
             groups: groups.iter().filter(|pick| m.has(pick.case)).map(group).collect(),
             reference: None,
         })]],
@@ -371,7 +363,7 @@ fn curves(m: &Measured<'_>, axis: &str, picks: &[Pick], metric: Metric, traffic:
         title: format!("{of}{}", metric.text()),
         caption: "mean over the seeds; bands are 95 % confidence intervals".to_string(),
         x: Axis { name: axis.to_string(), unit: Unit::Number, scale: if small { Scale::Log } else { Scale::Linear } },
-        y: Axis { name: axis_name(metric), unit: unit(metric), scale: Scale::Zero },
+        y: Axis { name: metric.axis.to_string(), unit: metric.unit, scale: Scale::Zero },
         dots: true,
         views: vec![View { name: String::new(), lines }],
         ..Lines::default()
@@ -406,7 +398,7 @@ fn each_flow(
 ) -> Board {
     let measured = |(series, pick): (usize, &Pick)| {
         let point = |(bytes, x): &(u64, f64)| {
-            let values = m.values(pick.case, Metric::UsOf(*bytes));
+            let values = m.values(pick.case, Metric::completion_us(*bytes));
             let estimate = estimate(each(values, |us| value(us, *x)))?;
             Some(Point { x: *x, y: estimate.mean, interval: interval(&estimate), note: String::new() })
         };
@@ -438,7 +430,7 @@ fn each_flow(
 }
 
 /// Title and unit of the goodput axis.
-const GOODPUT: (&str, Unit) = ("Goodput, Gbps", Unit::Number);
+const GOODPUT: (&str, Unit) = (GOODPUT_AXIS, Unit::Number);
 
 fn over_time(title: &str, caption: &str, (name, unit): (&str, Unit), lines: Vec<Line>) -> Figure {
     Figure::Lines(Lines {
@@ -461,16 +453,6 @@ fn fluid(m: &Measured<'_>, pick: &Pick) -> Figure {
         vec![line(0, &fluid.at_us, &fluid.packets_gbps), line(1, &fluid.at_us, &fluid.model_gbps)]
     });
     over_time(pick.name, "goodput of the last flow over time; the first seed", GOODPUT, lines)
-}
-
-/// Title of the axis of a metric. It contains the unit if the figure's numbers do not show their unit.
-fn axis_name(metric: Metric) -> String {
-    match metric {
-        Metric::QueueMedian | Metric::QueueHigh | Metric::QueueMax => "Queue".to_string(),
-        Metric::Pauses(_) => "Pauses".to_string(),
-        Metric::FluidRate | Metric::FluidQueue => "Ratio".to_string(),
-        _ => GOODPUT.0.to_string(),
-    }
 }
 
 /// Parses the number at the beginning of a text such as `60 KB`.

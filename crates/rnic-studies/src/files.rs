@@ -1,8 +1,7 @@
 //! The result files of a study. The files do not depend on the machine: the same runs give the same bytes.
 
 use super::verdict::{self, Outcome, Verdict};
-use super::{Plan, QUICK, table};
-use rnic_campaign::Measurement;
+use super::{Measurement, Plan, QUICK, table};
 use rnic_results::files::write_atomically;
 use rnic_results::report::{self, Within, render_study};
 use serde_json::{Value, json};

@@ -2,7 +2,8 @@
 //! beside a permutation. The statements are those of UCCL-Tran (OSDI 2026) and of its authors' simulations.
 
 use super::figures::{Chart, Pick};
-use super::measured::{Case, Measured, Metric, each};
+use super::measured::{Case, Measured, each};
+use super::metric::Metric;
 use super::verdict::{Claim, Row, Sample, Unit};
 use super::{Experiment, Source, Study, scenarios};
 
@@ -73,7 +74,7 @@ const MIXED: [Pick; 4] = [
 ];
 
 /// Bars of the completion times of permutations.
-const TIMES: &[(&str, Metric)] = &[("mean", Metric::Fct), ("maximum", Metric::FctMax)];
+const TIMES: &[(&str, Metric)] = &[("mean", Metric::FCT), ("maximum", Metric::FCT_MAX)];
 
 const EXPERIMENTS: &[Experiment] = &[
     Experiment {
@@ -89,7 +90,7 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Goodput against loss",
         seeds: 3,
         sources: &[Source::all(LOSS).quick(&[("traffic.sizes", "\"fixed 8 MB\"")], &["0.0", "1.22e-4", "1.953e-3"])],
-        charts: &[Chart::Curves { axis: "loss on a link", picks: &LOSSY, metric: Metric::PooledGbps, traffic: "" }],
+        charts: &[Chart::Curves { axis: "loss on a link", picks: &LOSSY, metric: Metric::POOLED_GBPS, traffic: "" }],
         rows: loss,
     },
     Experiment {
@@ -101,7 +102,7 @@ const EXPERIMENTS: &[Experiment] = &[
         charts: &[Chart::Spread {
             title: "Completion time of the permutation, us",
             groups: &MIXED,
-            bars: &[("99th percentile", Metric::FctP99), ("99.9th percentile", Metric::FctP999)],
+            bars: &[("99th percentile", Metric::FCT_P99), ("99.9th percentile", Metric::FCT_P999)],
             traffic: "permutation",
         }],
         rows: incast,
@@ -118,7 +119,7 @@ const EXPERIMENTS: &[Experiment] = &[
         charts: &[Chart::Spread {
             title: "Completion time of an incast's messages, us",
             groups: &ASKED,
-            bars: &[("mean", Metric::Fct), ("99th percentile", Metric::FctP99)],
+            bars: &[("mean", Metric::FCT), ("99th percentile", Metric::FCT_P99)],
             traffic: "",
         }],
         rows: asked,
@@ -144,22 +145,22 @@ fn asked(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for Pick { name, case } in ASKED {
         for (what, metric, unit) in [
-            ("goodput", Metric::Goodput(false), Unit::Gbps),
-            ("99th percentile", Metric::FctP99, Unit::Microseconds),
-            ("queue, 95th percentile", Metric::QueueHigh, Unit::Kilobytes),
+            ("goodput", Metric::DELIVERED_GBPS, Unit::Gbps),
+            ("99th percentile", Metric::FCT_P99, Unit::Microseconds),
+            ("queue, 95th percentile", Metric::QUEUE_HIGH, Unit::Kilobytes),
         ] {
             rows.push(row(format!("incast, {name}: {what}"), unit, m.values(case, metric)));
         }
     }
     for run in ENTROPY {
-        let sample = m.values(case("spread.toml", run, "cubic"), Metric::FctMax);
+        let sample = m.values(case("spread.toml", run, "cubic"), Metric::FCT_MAX);
         rows.push(row(format!("permutation of 16 MB, {run}: last host"), Unit::Microseconds, sample));
     }
     rows
 }
 
 fn permutation(m: &Measured<'_>) -> Vec<Row> {
-    let time = |run, cc| m.values(case(PERMUTATION, run, cc), Metric::FctMax);
+    let time = |run, cc| m.values(case(PERMUTATION, run, cc), Metric::FCT_MAX);
     let row = |run: &str, stated: &str, claim: Claim, sample: Sample| {
         Row::new(format!("last host, {run}"), stated, claim, Unit::Microseconds, sample)
     };
@@ -226,12 +227,12 @@ fn stated(loss: &str, is_hardware: bool) -> (&'static str, Claim) {
 
 fn loss(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
-    let goodput = |case| m.values(case, Metric::PooledGbps);
+    let goodput = |case| m.values(case, Metric::POOLED_GBPS);
     for Pick { name, case } in LOSSY {
         let label = format!("{name}: goodput without loss");
         rows.push(Row::new(label, "nothing", Claim::Open, Unit::Gbps, goodput(Case { point: "0.0", ..case })));
         for (point, text) in LOSSES.into_iter().filter(|(point, _)| m.points(LOSS).contains(point)) {
-            let ratio = m.ratio(Case { point, ..case }, Case { point: "0.0", ..case }, Metric::PooledGbps);
+            let ratio = m.ratio(Case { point, ..case }, Case { point: "0.0", ..case }, Metric::POOLED_GBPS);
             let (stated, claim) = match name {
                 "go-back-N" => stated(text, true),
                 "multipath, credit" => stated(text, false),
@@ -249,7 +250,7 @@ fn incast(m: &Measured<'_>) -> Vec<Row> {
     let credit = case(INCAST, "multipath, credit", "none");
     let mut rows = Vec::new();
     for (metric, name, factor) in
-        [(Metric::FctP99, "99th percentile", 4.5), (Metric::FctP999, "99.9th percentile", 4.88)]
+        [(Metric::FCT_P99, "99th percentile", 4.5), (Metric::FCT_P999, "99.9th percentile", 4.88)]
     {
         for (run, cc) in
             [("multipath, CUBIC", "cubic"), ("multipath, RoGUE's response", "rogue"), ("RoCE + DCQCN", "dcqcn")]

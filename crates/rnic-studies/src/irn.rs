@@ -5,7 +5,8 @@ mod rows;
 
 use self::rows::{LITTLE, range, ratio_row, three};
 use super::figures::Chart;
-use super::measured::{Case, Measured, Metric, THREE, cc_text, divide, each, farthest, largest, smallest};
+use super::measured::{Case, Measured, cc_text, divide, each, farthest, largest, smallest};
+use super::metric::{Metric, THREE};
 use super::verdict::{Claim, Row, Sample, Unit};
 use super::{Experiment, Source, Study, scenarios};
 
@@ -86,7 +87,7 @@ const fn basic(runs: &'static [(&'static str, &'static str)], ccs: &'static [&'s
 
 /// A bar chart of the average flow completion time (FCT).
 const fn average(runs: &'static [(&'static str, &'static str)], ccs: &'static [&'static str]) -> Chart {
-    Chart::Bars { runs, ccs, metrics: &[Metric::Fct], traffic: "" }
+    Chart::Bars { runs, ccs, metrics: &[Metric::FCT], traffic: "" }
 }
 
 /// Figures of a robustness experiment: the ratios RoCE + PFC / IRN and IRN + PFC / IRN over the points of the sweep.
@@ -96,7 +97,7 @@ const fn swept(file: &'static str, axis: &'static str) -> Chart {
 
 /// A figure of request completion times in a variant of the incast: the ratio IRN / IRN + PFC.
 const fn variants(file: &'static str) -> Chart {
-    Chart::Points { file, pair: (IRN, IRN_PFC), ccs: &CCS, metric: Metric::Rct }
+    Chart::Points { file, pair: (IRN, IRN_PFC), ccs: &CCS, metric: Metric::RCT }
 }
 
 const EXPERIMENTS: &[Experiment] = &[
@@ -213,7 +214,7 @@ const EXPERIMENTS: &[Experiment] = &[
                     Claim::Above(1.0 - LITTLE),
                 )
             };
-            m.ccs("ablation.toml", &CCS).into_iter().map(|cc| row(cc, Metric::Fct)).collect()
+            m.ccs("ablation.toml", &CCS).into_iter().map(|cc| row(cc, Metric::FCT)).collect()
         },
     },
     Experiment {
@@ -293,7 +294,7 @@ const EXPERIMENTS: &[Experiment] = &[
             axis: "senders",
             pairs: &[(IRN, ROCE_PFC), (IRN, IRN_PFC)],
             ccs: &CCS,
-            metrics: &[Metric::Rct],
+            metrics: &[Metric::RCT],
         }],
         rows: rows::fig9,
     },
@@ -324,7 +325,7 @@ const EXPERIMENTS: &[Experiment] = &[
         charts: &[Chart::Bars {
             runs: &[("incast-cross.toml", ROCE_PFC), ("incast-cross.toml", IRN), ("incast-cross.toml", IRN_PFC)],
             ccs: &CCS,
-            metrics: &[Metric::Rct, Metric::Slowdown, Metric::Fct, Metric::FctP99],
+            metrics: &[Metric::RCT, Metric::SLOWDOWN, Metric::FCT, Metric::FCT_P99],
             traffic: "background",
         }],
         rows: rows::incast_cross,

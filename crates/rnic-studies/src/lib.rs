@@ -3,7 +3,7 @@
 //! A [`Study`] is one paper: its scenario files, which are embedded in the program, and its [`Experiment`]s. Each
 //! experiment names its runs and the claims of the paper about them. [`Plan::new`] turns a [`Request`] (the experiments
 //! to reproduce) into jobs. A job is one simulation, which several experiments may share.
-//! [`rnic_campaign::jobs::execute`] executes the jobs that have no stored result. [`Plan::conclude`] compares the
+//! [`jobs::execute`] executes the jobs that have no stored result. [`Plan::conclude`] compares the
 //! results with the claims. To add a paper, add a module like [`irn`] and its entry in [`STUDIES`].
 //!
 //! ```
@@ -22,7 +22,10 @@ pub mod figures;
 mod files;
 pub mod hostcc;
 pub mod irn;
+pub mod jobs;
 pub mod measured;
+pub mod measurement;
+pub mod metric;
 pub mod nanotransport;
 mod record;
 pub mod rogue;
@@ -36,15 +39,18 @@ mod tests;
 pub use figures::Chart;
 pub use files::write_all;
 pub use measured::Measured;
+pub use measurement::Measurement;
+pub use metric::Metric;
 pub use record::record;
-pub use state::{BEHAVIOUR, State};
+pub use state::{BEHAVIOUR, ExperimentState};
 pub use table::{table, tally};
 pub use verdict::{Outcome, Row, Verdict};
 
-use rnic_campaign::jobs::Job;
-use rnic_campaign::{Fingerprint, Measurement};
+use jobs::Job;
+use rnic_campaign::Fingerprint;
 use rnic_run::RunSpec;
-use rnic_scenario::from_embedded;
+use rnic_scenario::{Origin, read_with};
+use rnic_sim::Catalogue;
 use std::collections::BTreeMap;
 
 /// All studies that `rnic reproduce` can execute.
@@ -233,7 +239,8 @@ impl Plan {
                     if !planned.points.iter().any(|(file, known)| (*file, known) == (source.file, &point)) {
                         planned.points.push((source.file, point.clone()));
                     }
-                    let (name, cc) = (run.base.clone(), run.transport.cc.name());
+                    let name = run.base.clone();
+                    let cc = run.transport.cc.name();
                     let job = Job::new(run);
                     let number = *known.entry(job.fingerprint.clone()).or_insert_with(|| {
                         self.jobs.push(job);
@@ -267,7 +274,8 @@ impl Plan {
 
     /// The sentence that the results are partial, without a full stop; `None` if they are complete.
     pub fn partial(&self) -> Option<String> {
-        let (total, done) = (self.jobs.len(), self.jobs.len() - self.missing);
+        let total = self.jobs.len();
+        let done = self.jobs.len() - self.missing;
         (self.missing > 0).then(|| {
             format!("PARTIAL RESULTS: the reproduction was interrupted; {done} of {total} simulations have a result")
         })
@@ -328,7 +336,9 @@ impl Source {
         let quick =
             self.quick.iter().filter(|_| request.quick).map(|(key, value)| (key.to_string(), value.to_string()));
         let set: Vec<(String, String)> = quick.chain(request.set.iter().cloned()).collect();
-        let scenario = from_embedded(study.files, self.file, &set, Some(seed)).map_err(|error| error.to_string())?;
+        let origin = Origin::Embedded { files: study.files, name: self.file };
+        let vocabulary = Catalogue::standard().vocabulary();
+        let scenario = read_with(&vocabulary, &origin, &set, Some(seed)).map_err(|error| error.to_string())?;
         let wanted = |run: &RunSpec| {
             (self.runs.is_empty() || self.runs.contains(&run.base.as_str()))
                 && (self.ccs.is_empty() || self.ccs.contains(&run.transport.cc.name()))

@@ -2,7 +2,8 @@
 //! the incast of the paper's figure 2, messages at line rate, and experiments on how sensitive the results are.
 
 use super::figures::{Chart, Pick};
-use super::measured::{Case, Measured, Metric, divide, each};
+use super::measured::{Case, Measured, divide, each};
+use super::metric::Metric;
 use super::verdict::{Claim, Row, Sample, Unit};
 use super::{Experiment, Source, Study, scenarios};
 use rnic_record::MARGIN;
@@ -259,8 +260,8 @@ const EXPERIMENTS: &[Experiment] = &[
             Source::all(TREE).quick(&[("traffic.flows", "1000"), ("traffic.warmup", "100"), ("fabric.k", "4")], &[])
         ],
         charts: &[
-            spread("Average slowdown", &[("average slowdown", Metric::Slowdown)]),
-            spread("Flow completion time", &[("average", Metric::Fct), ("99th percentile", Metric::FctP99)]),
+            spread("Average slowdown", &[("average slowdown", Metric::SLOWDOWN)]),
+            spread("Flow completion time", &[("average", Metric::FCT), ("99th percentile", Metric::FCT_P99)]),
         ],
         rows: fat_tree,
     },
@@ -284,7 +285,7 @@ const ON_THE_TREE: [Pick; 7] = [
 /// Slowdown of the message with index `number` in [`MESSAGES`], one value per seed.
 fn slowdown(m: &Measured<'_>, case: Case<'_>, number: usize) -> Sample {
     let (bytes, packets) = MESSAGES[number];
-    each(m.values(case, Metric::UsOf(bytes)), |us| slowdown_of(us, packets))
+    each(m.values(case, Metric::completion_us(bytes)), |us| slowdown_of(us, packets))
 }
 
 /// Applies `of` to the slowdowns of the ten messages; the result has one value per seed.
@@ -334,7 +335,7 @@ fn large_buffer(m: &Measured<'_>) -> Vec<Row> {
         max_difference(m, homa_tr, homa),
     ));
     for case in [ndp, homa, homa_tr] {
-        let queue = m.values(case, Metric::QueueMax);
+        let queue = m.values(case, Metric::QUEUE_MAX);
         rows.push(Row::new(
             format!("{}: longest queue", case.run),
             "89 KB",
@@ -348,7 +349,7 @@ fn large_buffer(m: &Measured<'_>) -> Vec<Row> {
         "NDP's stays high, Homa's settles low",
         Claim::Above(1.0),
         Unit::Ratio,
-        m.ratio(ndp, homa, Metric::QueueMedian),
+        m.ratio(ndp, homa, Metric::QUEUE_MEDIAN),
     ));
     rows.push(Row::new(
         "average slowdown: NDP / Homa",
@@ -407,21 +408,21 @@ fn small_buffer(m: &Measured<'_>) -> Vec<Row> {
             Unit::Ratio,
             better(m, homa, ndp),
         ),
-        Row::new("Homa: packets dropped", homas, Claim::Above(0.0), Unit::Percent, m.values(homa, Metric::Dropped)),
-        Row::new("Homa: timeouts", homas, Claim::Above(0.0), Unit::Count, m.values(homa, Metric::Timeouts)),
+        Row::new("Homa: packets dropped", homas, Claim::Above(0.0), Unit::Percent, m.values(homa, Metric::DROPPED)),
+        Row::new("Homa: timeouts", homas, Claim::Above(0.0), Unit::Count, m.values(homa, Metric::TIMEOUTS)),
         Row::new(
             "Homa: second burst begins",
             homas,
             Claim::size(14.0, 1.0),
             Unit::Microseconds,
-            m.values(homa, Metric::BurstStart(1)),
+            m.values(homa, Metric::burst_start(1)),
         ),
         Row::new(
             "Homa: second burst ends",
             homas,
             Claim::size(17.0, 1.0),
             Unit::Microseconds,
-            m.values(homa, Metric::BurstEnd(1)),
+            m.values(homa, Metric::burst_end(1)),
         ),
     ];
     for case in [ndp, homa_tr] {
@@ -430,11 +431,11 @@ fn small_buffer(m: &Measured<'_>) -> Vec<Row> {
             "trimmed instead",
             Claim::Within { low: 0.0, high: 0.0 },
             Unit::Percent,
-            m.values(case, Metric::Dropped),
+            m.values(case, Metric::DROPPED),
         ));
     }
     for case in [ndp, homa_tr] {
-        let trimmed = m.values(case, Metric::Trimmed);
+        let trimmed = m.values(case, Metric::TRIMMED);
         rows.push(Row::new(format!("{}: packets trimmed", case.run), "", Claim::Open, Unit::Count, trimmed));
     }
     for case in [ndp, homa, homa_tr] {
@@ -493,11 +494,11 @@ fn small_buffer_changes(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for run in SMALL_CHANGES {
         let case = Case { file: "small-buffer.toml", ..incast(run, SMALL) };
-        let trimmed = m.first(case).map(|_| m.values(case, Metric::Trimmed)).and_then(Result::ok);
+        let trimmed = m.first(case).map(|_| m.values(case, Metric::TRIMMED)).and_then(Result::ok);
         let trimmed = trimmed.and_then(|values| values.first().copied()).unwrap_or(0.0);
         let row = Row::new(format!("{run}: average slowdown"), "", Claim::Open, Unit::Ratio, average(m, case));
         rows.push(row.note(format!("{trimmed} trimmed")));
-        let queue = m.values(case, Metric::QueueMax);
+        let queue = m.values(case, Metric::QUEUE_MAX);
         rows.push(Row::new(format!("{run}: longest queue"), "", Claim::Open, Unit::Kilobytes, queue));
     }
     rows
@@ -511,7 +512,7 @@ fn authors_slowdown(us: f64, packets: f64) -> f64 {
 
 /// The quantile of the ten messages' slowdowns in the authors' incast, interpolated linearly; one value per seed.
 fn authors_quantile(m: &Measured<'_>, case: Case<'_>, quantile: f64) -> Sample {
-    let of = |(bytes, packets)| each(m.values(case, Metric::UsOf(bytes)), |us| authors_slowdown(us, packets));
+    let of = |(bytes, packets)| each(m.values(case, Metric::completion_us(bytes)), |us| authors_slowdown(us, packets));
     let all = AUTHORS_MESSAGES.into_iter().map(of).collect::<Result<Vec<_>, String>>()?;
     let seeds = all.iter().map(Vec::len).min().unwrap_or(0);
     let of_seed = |seed: usize| {
@@ -567,7 +568,7 @@ fn in_p4(m: &Measured<'_>) -> Vec<Row> {
 }
 
 fn line_rate(m: &Measured<'_>) -> Vec<Row> {
-    let rate = |run| m.values(of_file("line-rate.toml", run, "none"), Metric::MillionsPerSecond);
+    let rate = |run| m.values(of_file("line-rate.toml", run, "none"), Metric::MILLIONS_PER_SECOND);
     let mut rows = Vec::new();
     for run in [NDP, HOMA] {
         let metric = format!("{run}: messages of one byte, sent and received");
@@ -588,12 +589,12 @@ fn ndp_switch(m: &Measured<'_>) -> Vec<Row> {
         let senders = point.split(',').next().unwrap_or(point);
         for run in OWN_SWITCH {
             let case = Case { file: "ndp-switch.toml", run, cc: "none", point };
-            let counts = [(Metric::Trimmed, "trimmed"), (Metric::Returned, "returned")].map(|(metric, name)| {
+            let counts = [(Metric::TRIMMED, "trimmed"), (Metric::RETURNED, "returned")].map(|(metric, name)| {
                 let count = m.first(case).map(|_| m.values(case, metric)).and_then(Result::ok);
                 format!("{} {name}", count.and_then(|values| values.first().copied()).unwrap_or(0.0))
             });
             let metric = format!("{senders} senders, {run}: request completion time");
-            let row = Row::new(metric, "", Claim::Open, Unit::Microseconds, m.values(case, Metric::Rct));
+            let row = Row::new(metric, "", Claim::Open, Unit::Microseconds, m.values(case, Metric::RCT));
             rows.push(row.note(counts.join(", ")));
         }
     }
@@ -606,9 +607,9 @@ fn fat_tree(m: &Measured<'_>) -> Vec<Row> {
         let row = |metric: Metric, unit| {
             Row::new(format!("{name}: {}", metric.text()), "", Claim::Open, unit, m.values(case, metric))
         };
-        rows.push(row(Metric::Slowdown, Unit::Ratio));
-        rows.push(row(Metric::FctP99, Unit::Microseconds));
-        rows.push(row(Metric::Dropped, Unit::Percent));
+        rows.push(row(Metric::SLOWDOWN, Unit::Ratio));
+        rows.push(row(Metric::FCT_P99, Unit::Microseconds));
+        rows.push(row(Metric::DROPPED, Unit::Percent));
     }
     rows
 }

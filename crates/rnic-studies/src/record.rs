@@ -1,7 +1,7 @@
 //! The record of a study: its verdicts as data, from which the pages of the documentation are generated.
 
 use super::verdict::Verdict;
-use super::{Plan, State};
+use super::{ExperimentState, Plan};
 use rnic_campaign::statistics::Estimate;
 use rnic_record::{Measured, Outcome, Record, Table, cells, judge};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ pub fn record(plan: &Plan, verdicts: &[Verdict], now: Record, earlier: Option<&R
             continue;
         };
         let state = plan.states().into_iter().find(|state| state.experiment == name);
-        let behaviour = state.as_ref().and_then(State::behaviour);
+        let behaviour = state.as_ref().and_then(ExperimentState::behaviour);
         experiments.rows.push(vec![
             json!(name),
             json!(planned.experiment.title),
@@ -67,7 +67,8 @@ pub fn record(plan: &Plan, verdicts: &[Verdict], now: Record, earlier: Option<&R
 
 fn row(verdict: &Verdict) -> Vec<Value> {
     let one = |value: Option<f64>| value.map_or(Value::Null, |value| cells(&[value]));
-    let (mean, half) = (one(verdict.estimate.map(|e| e.mean)), one(verdict.estimate.and_then(|e| e.half_width)));
+    let mean = one(verdict.estimate.map(|e| e.mean));
+    let half = one(verdict.estimate.and_then(|e| e.half_width));
     // The outcome is that of the recorded numbers, which have six digits.
     let outcome = mean.as_f64().map_or(Outcome::NoResult, |mean| {
         judge(&verdict.row.claim, &Measured { mean, half_width: half.as_f64(), exact: verdict.exact })

@@ -2,7 +2,8 @@
 //! is a public talk; its evaluation has 16 hosts of 10 Gbps on one switch.
 
 use super::figures::{Chart, Pick};
-use super::measured::{Case, Measured, Metric, divide, largest};
+use super::measured::{Case, Measured, divide, largest};
+use super::metric::{Metric, fairness};
 use super::verdict::{Claim, Row, Sample, Unit};
 use super::{Experiment, Source, Study, scenarios};
 
@@ -36,7 +37,7 @@ const COMPETITIVE: f64 = 1.25;
 /// Smallest fairness index that counts as fair.
 const FAIR: f64 = 0.9;
 /// Time between two flows that join, in microseconds.
-const PHASE: u32 = 50_000;
+const PHASE_US: f64 = 50_000.0;
 
 const fn rogue(file: &'static str, point: &'static str) -> Case<'static> {
     Case { file, run: "RoGUE", cc: "rogue", point }
@@ -72,9 +73,9 @@ const LOSSY: [Pick; 3] = picks(LOSS, "");
 const SHARED: [Pick; 3] = picks(SHARING, "");
 
 /// Median completion time of the RPCs of 1 MB.
-const LARGE: Metric = Metric::LongMedian;
+const LARGE: Metric = Metric::LONG_MEDIAN;
 /// 90th percentile of the completion time of the RPCs of 1 KB.
-const SMALL: Metric = Metric::Tail(900);
+const SMALL: Metric = Metric::tail(900);
 
 const fn curve(axis: &'static str, picks: &'static [Pick], metric: Metric) -> Chart {
     Chart::Curves { axis, picks, metric, traffic: "" }
@@ -210,16 +211,32 @@ fn lossy(m: &Measured<'_>) -> Vec<Row> {
     rows
 }
 
+/// First and last of the flows that are active in a phase of the experiment `sharing`.
+fn active(phase: u64) -> (u64, u64) {
+    (phase.saturating_sub(4), phase.min(4))
+}
+
+/// Jain's fairness index of the active flows in the second half of a phase, in which they have had time to converge.
+fn fairness_in(phase: u64) -> Metric {
+    Metric::numbered(
+        phase,
+        |_| "fairness index".to_string(),
+        |result, phase| {
+            let (first, last) = active(phase);
+            let start_us = PHASE_US * phase as f64;
+            fairness(result, first..=last, start_us + PHASE_US / 2.0, start_us + PHASE_US)
+        },
+    )
+}
+
 fn sharing(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for (name, case) in
         [("RoGUE", rogue(SHARING, "")), ("RoCE + DCQCN", roce(SHARING, "")), ("DCTCP", dctcp(SHARING, ""))]
     {
-        for phase in 1..8_u32 {
-            // The second half of the phase, in which the flows have had time to converge.
-            let (first, last) = (phase.saturating_sub(4), phase.min(4));
-            let from = PHASE * phase + PHASE / 2;
-            let sample = m.values(case, Metric::Fairness { first, last, from, to: PHASE * (phase + 1) });
+        for phase in 1..8 {
+            let (first, last) = active(phase);
+            let sample = m.values(case, fairness_in(phase));
             let label = format!("{name}: fairness index of flows {} to {}, phase {}", first + 1, last + 1, phase + 1);
             let (stated, claim) = match name {
                 "RoGUE" => ("fair shares when flows join and leave", Claim::Within { low: FAIR, high: 1.0 }),
@@ -240,8 +257,8 @@ fn cpu(m: &Measured<'_>) -> Vec<Row> {
     let case = |run, cc| Case { file: CPU, run, cc, point: "" };
     // The CPU of the sender for 10 Gbps of payload, as a share of a core.
     let share = |run, cc| -> Sample {
-        let busy = m.values(case(run, cc), Metric::SendingCpu(1))?;
-        Ok(divide(busy, &m.values(case(run, cc), Metric::Goodput(false))?)?.into_iter().map(|x| x * GBPS).collect())
+        let busy = m.values(case(run, cc), Metric::sending_cpu(1))?;
+        Ok(divide(busy, &m.values(case(run, cc), Metric::DELIVERED_GBPS)?)?.into_iter().map(|x| x * GBPS).collect())
     };
     let note = "by the declared costs";
     let row =

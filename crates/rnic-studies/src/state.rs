@@ -1,8 +1,8 @@
 //! The state of an experiment's definition: hashes that say whether recorded data are older than the study.
 
-use super::{Measured, Plan, Planned};
-use rnic_campaign::Measurement;
+use super::{Measured, Measurement, Plan, Planned};
 use rnic_record::Digest;
+use rnic_transport::congestion::{CongestionControl, NoCongestionControl};
 use std::collections::BTreeSet;
 
 /// The recorded table of the simulator's behaviour. Every change of simulated results changes it.
@@ -10,7 +10,7 @@ pub const BEHAVIOUR: &str = include_str!("../../rnic-sim/tests/behaviour.txt");
 
 /// The state of one experiment's definition.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct State {
+pub struct ExperimentState {
     /// Name of the experiment.
     pub experiment: String,
     /// Hash of the settings of all runs with seed 1, and of all claims: metric, statement, rule and unit.
@@ -19,7 +19,7 @@ pub struct State {
     pub transports: Vec<String>,
 }
 
-impl State {
+impl ExperimentState {
     /// Hash of the rows of [`BEHAVIOUR`] for the experiment's transports; `None` if it has none.
     pub fn behaviour(&self) -> Option<String> {
         rnic_record::behaviour(BEHAVIOUR, &self.transports)
@@ -28,11 +28,11 @@ impl State {
 
 impl Plan {
     /// The states of the experiments in this plan. The number of seeds does not influence them.
-    pub fn states(&self) -> Vec<State> {
+    pub fn states(&self) -> Vec<ExperimentState> {
         self.experiments.iter().map(|planned| self.state(planned)).collect()
     }
 
-    fn state(&self, planned: &Planned) -> State {
+    fn state(&self, planned: &Planned) -> ExperimentState {
         let mut digest = Digest::default();
         let mut transports = BTreeSet::new();
         for (key, number) in planned.keys.iter().filter(|(key, _)| key.seed == 1) {
@@ -44,7 +44,7 @@ impl Plan {
             for transport in std::iter::once(&job.run.transport).chain(beside) {
                 let cc = transport.cc.name();
                 let name = &transport.name;
-                transports.insert(if cc == "none" { name.clone() } else { format!("{name}, {cc}") });
+                transports.insert(if cc == NoCongestionControl::NAME { name.clone() } else { format!("{name}, {cc}") });
             }
         }
         // The rows of failed runs have all claims, and no values.
@@ -57,7 +57,7 @@ impl Plan {
                 digest.add(text);
             }
         }
-        State {
+        ExperimentState {
             experiment: planned.experiment.name.to_string(),
             plan: digest.text(),
             transports: transports.into_iter().collect(),
@@ -70,7 +70,9 @@ mod tests {
     use super::*;
     use crate::{Request, STUDIES, dcqcn, irn};
 
-    fn state(study: &'static crate::Study, experiment: &str, set: &[(&str, &str)], seeds: Option<u32>) -> State {
+    fn state(
+        study: &'static crate::Study, experiment: &str, set: &[(&str, &str)], seeds: Option<u32>,
+    ) -> ExperimentState {
         let request = Request {
             experiments: vec![experiment.to_string()],
             seeds,

@@ -17,7 +17,8 @@ pub fn table(verdicts: &[Verdict], width: usize) -> String {
     for verdict in verdicts {
         let name = if verdict.experiment == last { "" } else { &verdict.experiment };
         last = &verdict.experiment;
-        let (metric, note) = (&verdict.row.metric, &verdict.row.note);
+        let metric = &verdict.row.metric;
+        let note = &verdict.row.note;
         let metric = if note.is_empty() { metric.clone() } else { format!("{metric} ({note})") };
         let measured = Cell::new(verdict.measured()).set_alignment(CellAlignment::Right);
         let cells = [Cell::new(name), Cell::new(metric), Cell::new(&verdict.row.stated)];

@@ -1,9 +1,9 @@
 //! Tests of whole studies: their scenarios, rows and figures.
 
 use super::*;
-use rnic_campaign::jobs::execute;
-use rnic_campaign::operations::{self, Operations};
-use rnic_campaign::{Ignore, Store, Threads, measurement};
+use jobs::execute;
+use measurement::operations::{self, Operations};
+use rnic_campaign::{Ignore, Store, Threads};
 use rnic_sim::Catalogue;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -96,7 +96,8 @@ fn every_scenario_reads_and_every_row_and_figure_finds_its_runs() {
             let results = vec![anything(); plan.jobs.len()];
             for verdict in plan.conclude(&results) {
                 let values = verdict.row.sample.as_ref();
-                let (name, metric) = (&verdict.experiment, &verdict.row.metric);
+                let name = &verdict.experiment;
+                let metric = &verdict.row.metric;
                 let seeds =
                     plan.experiments.iter().find(|e| e.experiment.name == *name).map_or(2, |e| e.seeds as usize);
                 let min = if verdict.row.note.starts_with("one value over all seeds") { 1 } else { seeds.min(2) };
@@ -188,7 +189,7 @@ fn exact_experiments_do_not_depend_on_the_seed() {
         let plan = Plan::new(study, &request).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let executor = Threads::new(&Catalogue::standard(), 2);
-        let results = execute(&plan.jobs, &Store::at(folder.path()), &executor, false, &Ignore).unwrap();
+        let results = execute(&plan.jobs, &Store::at(folder.path()), &executor, false, &Ignore, &|_| {}).unwrap();
         let results: Vec<_> = results.into_iter().flatten().collect();
         for verdict in plan.conclude(&results) {
             let values = verdict.row.sample.unwrap_or_else(|why| panic!("{}: {why}", verdict.row.metric));
@@ -207,7 +208,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::at(&folder.path().join("runs"));
         let executor = Threads::new(&Catalogue::standard(), threads);
-        let results = execute(&plan.jobs, &store, &executor, false, &Ignore).unwrap();
+        let results = execute(&plan.jobs, &store, &executor, false, &Ignore, &|_| {}).unwrap();
         let results: Vec<_> = results.into_iter().flatten().collect();
         let paths = write_all(folder.path(), &plan, &results, &plan.conclude(&results)).unwrap();
         paths.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect::<Vec<_>>()
@@ -241,4 +242,19 @@ fn the_table_names_each_experiment_once_and_counts_outcomes() {
                  1 without a stated number, 1 without a result";
     assert!(text.ends_with(&format!("{tally}\n")), "{text}");
     assert!(table(&verdicts, 0).lines().all(|line| line.chars().count() <= 80 || line.contains("1 inside")));
+}
+
+/// A file that is missing in the hash would make stored measurements stale without notice.
+#[test]
+fn the_hash_of_measurements_covers_their_code() {
+    let hashed: Vec<&str> = include_str!(concat!(env!("OUT_DIR"), "/sources.txt")).lines().collect();
+    for file in [
+        "rnic-studies/src/measurement.rs",
+        "rnic-studies/src/measurement/fluid.rs",
+        "rnic-studies/src/measurement/operations.rs",
+        "rnic-model/src/dcqcn.rs",
+    ] {
+        assert!(hashed.contains(&file), "{file}");
+    }
+    assert!(!hashed.contains(&"rnic-studies/src/irn.rs"), "claims are no part of a measurement");
 }

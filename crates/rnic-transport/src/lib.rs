@@ -39,11 +39,10 @@
 //! | [`telemetry`] | in-band network telemetry: the records that switches write into data packets |
 //! | [`transports`], [`settings`] | the transports that users can choose, and the parameters that users can set |
 //! | [`registry`] | the names of all transports and congestion controls |
-//! | [`codec`] | numbers as bytes, for simulations in several processes |
+//! | [`random`] | random bits as a number below a bound |
 //! | [`conformance`] | a test that every congestion control must pass |
 
 pub mod bitmap;
-pub mod codec;
 pub mod config;
 pub mod conformance;
 pub mod congestion;
@@ -52,6 +51,7 @@ pub mod headers;
 pub mod message;
 pub mod pdu;
 pub mod psn;
+pub mod random;
 pub mod recovery;
 pub mod registry;
 pub mod rto;

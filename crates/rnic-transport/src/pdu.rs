@@ -1,6 +1,7 @@
 //! Packets as a flow's sender and receiver see them: one small `Copy` descriptor per packet, without payload bytes.
 
 use crate::{Psn, Time};
+use serde::{Deserialize, Serialize};
 
 /// The kind of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,7 +19,7 @@ pub enum PduKind {
 }
 
 /// Timestamp of a data packet's departure, in nanoseconds modulo 2^32 (4.3 s).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Stamp(u32);
 
 impl Stamp {
@@ -55,7 +56,7 @@ impl Stamp {
 /// assert_eq!((nack.kind(), nack.psn(), nack.trigger()), (PduKind::Nack, Psn::new(5), Psn::new(7)));
 /// assert_eq!(nack.stamp().elapsed(Time::from_us(9)), Time::from_us(8), "the round-trip time");
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Pdu {
     /// PSN (24 bits), kind (2 bits) and flags.
     head: u32,
@@ -119,15 +120,6 @@ impl Pdu {
             self.head |= Pdu::MARK_ECHO;
         }
         self
-    }
-
-    /// The descriptor as three words, which [`Pdu::from_words`] turns back.
-    pub const fn to_words(self) -> [u32; 3] {
-        [self.head, self.trigger, self.stamp.0]
-    }
-    /// The descriptor of which [`Pdu::to_words`] returned `words`.
-    pub const fn from_words([head, trigger, stamp]: [u32; 3]) -> Pdu {
-        Pdu { head, trigger, stamp: Stamp(stamp) }
     }
 
     /// The kind of the packet.
@@ -216,7 +208,6 @@ mod tests {
         assert!(nack.mark_echo() && !nack.is_last());
         assert_eq!(Pdu::cnp().kind(), PduKind::Cnp);
         assert_eq!(std::mem::size_of::<Pdu>(), 12);
-        assert_eq!(Pdu::from_words(nack.to_words()), nack);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The registry of all transports and congestion controls. The simulator and the `rnic` command find them here by name.
 
 use crate::congestion::{
-    Aimd, CongestionControl, Cubic, Dcqcn, Dctcp, Hpcc, NoCongestionControl, PatchedTimely, Swift, Timely,
+    Aimd, CongestionControl, Cubic, Dcqcn, Dctcp, Hpcc, NoCongestionControl, PatchedTimely, RogueDelay, Swift, Timely,
 };
 pub use crate::transports::{transports, visit_transports};
 
@@ -14,6 +14,9 @@ pub trait Visitor {
     /// control need packets with room for telemetry records, and switches that write the records. The default
     /// implementation does nothing.
     fn visit_with_telemetry<C: CongestionControl>(&mut self) {}
+    /// Called once for each congestion control that only transports in host software can use, because it responds to
+    /// chunks, such as RoGUE's. The default implementation does nothing.
+    fn visit_in_host<C: CongestionControl>(&mut self) {}
 }
 
 /// Calls `visitor` with the type of every congestion control. To register a congestion control, add a line here.
@@ -44,4 +47,5 @@ pub fn visit_congestion_controls<V: Visitor>(visitor: &mut V) {
     visitor.visit::<Cubic>();
     visitor.visit::<Swift>();
     visitor.visit_with_telemetry::<Hpcc>();
+    visitor.visit_in_host::<RogueDelay>();
 }

@@ -1,6 +1,10 @@
 //! Parameters of transports and congestion controls: their declarations (kind, range, default), and the values that a
 //! simulation run gives them.
 
+mod kind;
+
+pub use kind::{BUFFER_CLASS, Kind, MAX_BYTES, MAX_RATE, MAX_TIME, MIN_TIMEOUT};
+
 use crate::message::buffers::BufferClass;
 use crate::{BitRate, Bytes, Time};
 use std::fmt;
@@ -90,114 +94,6 @@ impl fmt::Display for Value {
                 let classes: Vec<String> = classes.iter().map(|c| format!("{} of {} B", c.count, c.bytes)).collect();
                 f.write_str(&classes.join(", "))
             }
-        }
-    }
-}
-
-/// The kind of value that a parameter takes, and the range of the value (bounds included).
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Kind {
-    /// A rate greater than zero.
-    Rate,
-    /// A time greater than zero.
-    Time,
-    /// A size of at least one byte.
-    Bytes,
-    /// A number.
-    Number {
-        /// Minimum, included in the range.
-        min: f64,
-        /// Maximum, included in the range.
-        max: f64,
-    },
-    /// A whole number.
-    Count {
-        /// Minimum, included in the range.
-        min: u64,
-        /// Maximum, included in the range.
-        max: u64,
-    },
-    /// `true` or `false`.
-    Flag,
-    /// A retransmission timeout of at least [`MIN_TIMEOUT`].
-    Timeout,
-    /// A time, zero included.
-    Delay,
-    /// A size within a range.
-    Size {
-        /// Minimum in bytes.
-        min: u64,
-        /// Maximum in bytes.
-        max: u64,
-    },
-    /// One of the listed words.
-    Choice(&'static [&'static str]),
-    /// Classes of message buffers, at least one.
-    Buffers,
-}
-
-/// Minimum retransmission timeout that a setting accepts, 100 ns. It is shorter than any round trip, but long enough
-/// that a simulation with this timeout still ends.
-pub const MIN_TIMEOUT: Time = Time::from_ns(100);
-
-impl Kind {
-    /// Parses a value of this kind from the text of a command-line option. [`Settings::set`] checks the range.
-    ///
-    /// # Errors
-    /// If the text is not a value of this kind. The error is one sentence that names the expected kind.
-    pub fn parse(&self, text: &str) -> Result<Value, String> {
-        let unit = |error: crate::units::UnitError| error.to_string();
-        let plain = |what: &str| format!("`{text}` is not {what}");
-        match self {
-            Kind::Rate => text.parse().map(Value::Rate).map_err(unit),
-            Kind::Time | Kind::Timeout | Kind::Delay => text.parse().map(Value::Time).map_err(unit),
-            Kind::Bytes | Kind::Size { .. } => text.parse().map(Value::Bytes).map_err(unit),
-            Kind::Number { .. } => text.parse().map(Value::Number).map_err(|_| plain("a number")),
-            Kind::Count { .. } => text.parse().map(Value::Count).map_err(|_| plain("a whole number")),
-            Kind::Flag => text.parse().map(Value::Flag).map_err(|_| plain("true or false")),
-            Kind::Choice(_) => Ok(Value::choice(text)),
-            Kind::Buffers => Err(plain("given as text: buffers are a list in a scenario file")),
-        }
-    }
-
-    /// Whether `value` is of this kind and within its range.
-    pub fn accepts(&self, value: &Value) -> bool {
-        match (self, value) {
-            (Kind::Rate, Value::Rate(rate)) => rate.as_bps() > 0,
-            (Kind::Time, Value::Time(time)) => *time > Time::ZERO,
-            (Kind::Timeout, Value::Time(time)) => *time >= MIN_TIMEOUT,
-            (Kind::Delay, Value::Time(_)) => true,
-            (Kind::Bytes, Value::Bytes(bytes)) => bytes.0 > 0,
-            (Kind::Size { min, max }, Value::Bytes(bytes)) => (*min..=*max).contains(&bytes.0),
-            (Kind::Number { min, max }, Value::Number(number)) => (*min..=*max).contains(number),
-            (Kind::Count { min, max }, Value::Count(count)) => (*min..=*max).contains(count),
-            (Kind::Flag, Value::Flag(_)) => true,
-            (Kind::Choice(words), Value::Choice(word)) => words.contains(&word.as_str()),
-            (Kind::Buffers, Value::Buffers(classes)) => {
-                !classes.is_empty() && classes.iter().all(|class| class.bytes > 0 && class.count > 0)
-            }
-            _ => false,
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Kind::Rate => f.write_str("a rate above 0, for example \"40 Gbps\""),
-            Kind::Time => f.write_str("a time above 0, for example \"55 us\""),
-            Kind::Bytes => f.write_str("a size of at least 1 B, for example \"10 MB\""),
-            Kind::Number { min, max } => write!(f, "a number from {min} to {max}"),
-            Kind::Count { min, max } => write!(f, "a whole number from {min} to {max}"),
-            Kind::Flag => f.write_str("true or false"),
-            Kind::Timeout => write!(f, "a time of at least {MIN_TIMEOUT}, for example \"320 us\""),
-            Kind::Delay => f.write_str("a time, for example \"100 ns\""),
-            Kind::Size { min, max } => write!(f, "a size from {} to {}", Bytes(*min), Bytes(*max)),
-            Kind::Choice(words) => {
-                let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
-                f.write_str(&words.join(", "))
-            }
-            Kind::Buffers => f.write_str("a list of buffer classes, for example [{ size = \"2 KB\", count = 32 }]"),
         }
     }
 }

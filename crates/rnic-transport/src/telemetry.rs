@@ -1,9 +1,11 @@
 //! In-band network telemetry (INT): records about output ports that switches write into passing data packets.
 
-use crate::codec::{Reader, put_u32};
+use serde::de::{Deserializer, Error};
+use serde::ser::Serializer;
+use serde::{Deserialize, Serialize};
 
 /// The telemetry record that a switch writes into a data packet when it transmits the packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct HopRecord {
     /// Departure time of the packet's first bit, in nanoseconds modulo 2^32.
     pub timestamp_ns: u32,
@@ -52,27 +54,6 @@ impl Telemetry {
         }
     }
 
-    /// Appends the records to a message between processes.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        out.extend([self.len, u8::from(self.truncated)]);
-        for hop in self.hops() {
-            for word in [hop.timestamp_ns, hop.tx_bytes, hop.queue_bytes, hop.rate_mbps] {
-                put_u32(out, word);
-            }
-        }
-    }
-    /// The records that [`Telemetry::write`] has written; `None` if the message is damaged.
-    pub fn read(message: &mut Reader<'_>) -> Option<Telemetry> {
-        let (hops, truncated) = (message.u8()?, message.u8()? != 0);
-        let mut telemetry = Telemetry { truncated, ..Telemetry::default() };
-        for _ in 0..hops {
-            let (timestamp_ns, tx_bytes) = (message.u32()?, message.u32()?);
-            let (queue_bytes, rate_mbps) = (message.u32()?, message.u32()?);
-            telemetry.push(HopRecord { timestamp_ns, tx_bytes, queue_bytes, rate_mbps });
-        }
-        Some(telemetry)
-    }
-
     /// The records in the order of the hops.
     #[inline]
     pub fn hops(&self) -> &[HopRecord] {
@@ -82,6 +63,25 @@ impl Telemetry {
     /// Whether the packet has passed more hops than are recorded.
     pub fn is_truncated(&self) -> bool {
         self.truncated
+    }
+}
+
+/// Only the records that exist are serialised, so a packet with few hops is short.
+impl Serialize for Telemetry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.hops(), self.truncated).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Telemetry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Telemetry, D::Error> {
+        let (hops, truncated) = <(Vec<HopRecord>, bool)>::deserialize(deserializer)?;
+        if hops.len() > Telemetry::MAX_HOPS {
+            return Err(D::Error::invalid_length(hops.len(), &"at most 8 telemetry records"));
+        }
+        let mut telemetry = Telemetry { truncated, ..Telemetry::default() };
+        hops.into_iter().for_each(|hop| telemetry.push(hop));
+        Ok(telemetry)
     }
 }
 
@@ -105,13 +105,12 @@ mod tests {
     fn records_survive_the_way_to_another_process() {
         let mut telemetry = Telemetry::default();
         for number in 0..=Telemetry::MAX_HOPS as u32 + 1 {
-            let mut message = Vec::new();
-            telemetry.write(&mut message);
-            let mut reader = Reader::new(&message);
-            assert_eq!(Telemetry::read(&mut reader), Some(telemetry));
-            assert!(reader.is_empty());
-            assert_eq!(Telemetry::read(&mut Reader::new(&message[..message.len() - 1])), None);
+            let message = postcard::to_stdvec(&telemetry).unwrap();
+            assert_eq!(postcard::take_from_bytes::<Telemetry>(&message), Ok((telemetry, &[][..])));
+            assert!(postcard::from_bytes::<Telemetry>(&message[..message.len() - 1]).is_err());
             telemetry.push(HopRecord { timestamp_ns: number, tx_bytes: 7, queue_bytes: 8, rate_mbps: 9 });
         }
+        let too_long = postcard::to_stdvec(&([HopRecord::default(); Telemetry::MAX_HOPS + 1].to_vec(), false)).unwrap();
+        assert!(postcard::from_bytes::<Telemetry>(&too_long).is_err());
     }
 }

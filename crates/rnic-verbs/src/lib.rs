@@ -47,7 +47,7 @@ extern crate self as rnic_verbs;
 mod wraps;
 
 pub use backing::{Buffer, ForeignMemory};
-pub use batch::{AROUND_PAYLOAD, acknowledges, responds};
+pub use batch::{AROUND_PAYLOAD, acknowledges, split_overtaken_ack};
 pub use common::MAX_EVENTS;
 pub use counters::{Counters, Dropped};
 pub use device::{Batch, Device, DeviceConfig, Limits, Shard};

@@ -100,7 +100,7 @@ impl Loops {
     /// The [`Origin`] of a flow of open-loop traffic, which belongs to no closed loop.
     pub const OUTSIDE: Origin = Origin { member: Loops::NONE, connection: Loops::NONE };
     /// Maximum number of pairs of hosts in one traffic source.
-    pub const MAX_PAIRS: u32 = 1_000_000;
+    pub const MAX_PAIRS: u32 = rnic_run::settings::MAX_PAIRS;
 
     /// Checks that the closed loops of a traffic source can run on this network; accepts any open-loop traffic.
     ///

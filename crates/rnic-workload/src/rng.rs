@@ -8,6 +8,7 @@
 //! to the last bit.
 
 use rnic_fabric::rng::{self, Purpose};
+use rnic_transport::random::below;
 
 /// The stream of random numbers of one entity: a host, or a repetition of a traffic pattern.
 #[derive(Clone, Debug)]
@@ -34,7 +35,7 @@ impl Stream {
     /// A number uniform in `0..bound`; 0 for a bound of 0. It always takes one draw, so later draws do not depend on
     /// the bound. The bias is at most `bound` / 2^64, too small to be visible in any run.
     pub fn below(&mut self, bound: u32) -> u32 {
-        ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u32
+        below(self.0.next_u64(), bound.into()) as u32
     }
 
     /// An exponentially distributed number with mean 1, by inversion. It takes one draw from the stream.

@@ -1,10 +1,10 @@
 //! Each attack for a short time. `cargo run --release -p rnic-attack` carries them out for longer, and prints a table.
 
+use parking_lot::Mutex;
 use rnic_attack::attacker::Attack;
 use rnic_attack::{Case, carry_out};
 use rnic_endpoint::{Security, Service};
 use rnic_netns::Pair;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 const TIME: Duration = Duration::from_millis(250);
@@ -13,7 +13,7 @@ const TIME: Duration = Duration::from_millis(250);
 /// namespaces, have a copy of the open port until they execute their command.
 fn with_pair(act: impl FnOnce(&Pair)) {
     static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = ALONE.lock();
     rnic_netns::with_pair(1_500, act);
 }
 

@@ -5,6 +5,7 @@
 //! case can use the link of another case.
 
 use crate::fault::{FaultCounts, Faults, Injector};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -13,7 +14,7 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -134,7 +135,7 @@ impl Relay {
 
     /// Returns the counts of frames and faults so far: first from `left` to `right`, then from `right` to `left`.
     pub fn counts(&self) -> [FaultCounts; 2] {
-        [0, 1].map(|direction| *self.counts[direction].lock().unwrap_or_else(PoisonError::into_inner))
+        [0, 1].map(|direction| *self.counts[direction].lock())
     }
 }
 
@@ -162,7 +163,7 @@ fn spawn(
                 Ok(None) => injector.expired(Instant::now()),
                 Err(_) => return,
             };
-            *counts.lock().unwrap_or_else(PoisonError::into_inner) = injector.counts();
+            *counts.lock() = injector.counts();
             for frame in frames {
                 // Sending fails if the guest has ended. The case notices the end of a guest elsewhere.
                 let _ = to.send(&frame);

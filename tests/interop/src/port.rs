@@ -5,11 +5,12 @@ use crate::frame::{ARP, Arp, Datagram, ETHERNET_HEADER, IPV4, IPV6, Mac, Neighbo
 use crate::frame::{ethernet, ethertype, multicast_mac, solicited_node};
 use crate::host::Host;
 use crate::link::{Frames, LinkEnd};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -184,7 +185,7 @@ impl Drop for FramePort {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Processes received frames until the link fails or is shut down.
@@ -216,10 +217,8 @@ impl Shared {
                 return Ok(*mac);
             }
             self.link.send(&self.question(address))?;
-            (state, _) = self
-                .met
-                .wait_timeout_while(state, NEIGHBOUR_RETRY, |state| !state.neighbours.contains_key(&address))
-                .unwrap_or_else(PoisonError::into_inner);
+            let is_unknown = |state: &mut State| !state.neighbours.contains_key(&address);
+            self.met.wait_while_for(&mut state, is_unknown, NEIGHBOUR_RETRY);
         }
         Err(io::Error::new(io::ErrorKind::TimedOut, format!("nobody answers for {address}")))
     }

@@ -3,12 +3,12 @@
 use crate::figures::{Figure, remark};
 use crate::host::{Place, Ready, last};
 use crate::programs::{ALL, Kernel, Program};
+use parking_lot::Mutex;
 use rnic_interop::bench::{Bench, run_cases};
 use rnic_interop::guest::Guest;
 use rnic_interop::payload::GuestFile;
 use rnic_interop::{Case, Error, GuestImage};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// Memory of a guest in MB: its files are in memory, twice during the boot.
@@ -51,8 +51,8 @@ static ONLY: Mutex<Option<String>> = Mutex::new(None);
 /// A sentence, if there is no guest.
 pub fn run(directory: &Path, compiled: &Path, only: Option<&str>) -> Result<Vec<Row>, String> {
     let image = GuestImage::build_for_ladder().map_err(|error| error.to_string())?;
-    *lock(&FILES) = files(compiled);
-    *lock(&ONLY) = only.map(str::to_owned);
+    *FILES.lock() = files(compiled);
+    *ONLY.lock() = only.map(str::to_owned);
     let case = Case { name: "ladder", about: "the programs of the ladder between two guests", run: all };
     let mut result = Ok(());
     run_cases(&[case], &image, directory, 1, |report| {
@@ -61,12 +61,8 @@ pub fn run(directory: &Path, compiled: &Path, only: Option<&str>) -> Result<Vec<
         }
     })
     .map_err(|error| error.to_string())?;
-    let rows = std::mem::take(&mut *lock(&ROWS));
+    let rows = std::mem::take(&mut *ROWS.lock());
     if rows.is_empty() { result.map(|()| rows) } else { Ok(rows) }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// The compiled programs that exist.
@@ -80,7 +76,7 @@ fn files(folder: &Path) -> Vec<GuestFile> {
 
 fn all(bench: &Bench) -> Result<(), Error> {
     let mut guests = None;
-    let only = lock(&ONLY).clone().unwrap_or_default();
+    let only = ONLY.lock().clone().unwrap_or_default();
     let wanted: Vec<&Program> =
         ALL.iter().filter(|program| !matches!(program.kernel, Kernel::No(_)) && program.name.contains(&only)).collect();
     for (at, program) in wanted.iter().enumerate() {
@@ -90,7 +86,7 @@ fn all(bench: &Bench) -> Result<(), Error> {
             None => climb(bench, &mut guests, program)?,
         };
         eprintln!("rxe: {} {result:?}", program.name);
-        lock(&ROWS).push(Row { name: program.name, result });
+        ROWS.lock().push(Row { name: program.name, result });
     }
     Ok(())
 }
@@ -99,7 +95,7 @@ fn all(bench: &Bench) -> Result<(), Error> {
 fn missing(program: &Program) -> Option<String> {
     let (Kernel::Alone(line) | Kernel::Both(line) | Kernel::Pair(line, _)) = program.kernel else { return None };
     let name = COMPILED.iter().find(|name| line.split([' ', '/']).any(|word| word == **name))?;
-    let has_it = lock(&FILES).iter().any(|file| file.path.ends_with(name));
+    let has_it = FILES.lock().iter().any(|file| file.path.ends_with(name));
     (!has_it).then(|| "its test program could not be compiled on this machine".to_string())
 }
 
@@ -138,7 +134,7 @@ fn cause(output: &str) -> String {
 }
 
 fn boot(bench: &Bench) -> Result<[Guest; 2], Error> {
-    let files = lock(&FILES).clone();
+    let files = FILES.lock().clone();
     let mut guests = bench.two_guests_with_files(9_000, MEMORY, &files)?;
     for from in [0, 1] {
         let to = guests[1 - from].host();

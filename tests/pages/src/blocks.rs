@@ -12,15 +12,20 @@
 //! | `endpoint/selected` | medians of selected rows of the endpoint's tables |
 //! | `evidence` | numbers of rows by outcome, for each paper |
 //! | `speed` | speed of the simulator and of other simulators |
+//! | `settings/TABLE` | the settings of a table of scenarios; those that all variants of the table have |
+//! | `settings/TABLE/variants`, `settings/TABLE/own` | the variants of this table; the settings that only some have |
+//! | `settings/TABLE/VARIANT` | the settings that only this variant has |
 //!
 //! | inline value | contents |
 //! |---|---|
 //! | `FILE.NAME` | the value of the record; or its date, version, commit, machine, command |
 //! | `STUDY.inside` | number of rows with the outcome: `rows`, `checked`, `inside`, `outside`, `same-direction`, `opposite`, `inconclusive`, `not-stated`, `no-result` |
 //! | `evidence.inside` | the same of all papers |
+//! | `settings.NAME` | names of settings, or a maximum |
 //! | `FILE.TABLE::ROW::COLUMN` | a cell of a table; ROW is the text of its first cells, joined by `, `; the rows of a study also have the column `measured` |
 
 use crate::Data;
+use crate::settings;
 use crate::study::{self, Counts, PAPERS};
 use crate::table::{cell, lines, markdown, thousands};
 use rnic_record::{Column, Table};
@@ -37,6 +42,9 @@ pub fn block(data: &Data, from: &str, name: &str) -> Result<(String, Vec<String>
         "performance/heavy-tailed" => return heavy_tailed(data),
         "endpoint/selected" => return selected(data),
         _ => {}
+    }
+    if let Some(name) = name.strip_prefix("settings/") {
+        return Ok((settings::block(name)?, Vec::new()));
     }
     let (file, part) = name.split_once('/').ok_or_else(|| {
         format!("`{name}` is no name of a block; accepted are FILE/TABLE, evidence, speed, and others of blocks.rs")
@@ -62,6 +70,9 @@ pub fn block(data: &Data, from: &str, name: &str) -> Result<(String, Vec<String>
 pub fn value(data: &Data, name: &str) -> Result<(String, Vec<String>), String> {
     let wrong = || format!("`{name}` is no name of a value; accepted are FILE.VALUE and FILE.TABLE::ROW::COLUMN");
     let (file, value) = name.split_once('.').ok_or_else(wrong)?;
+    if file == "settings" {
+        return Ok((settings::value(value)?, Vec::new()));
+    }
     if file == "evidence" {
         let mut total = 0;
         for (paper, ..) in PAPERS {

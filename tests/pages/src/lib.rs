@@ -9,6 +9,7 @@ pub mod blocks;
 pub mod check;
 pub mod data;
 pub mod markers;
+mod settings;
 pub mod study;
 pub mod table;
 

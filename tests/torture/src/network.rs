@@ -4,6 +4,7 @@
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rnic_transport::Time;
+use rnic_transport::random::below;
 use rnic_wire::IcrcSeed;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -39,7 +40,7 @@ impl Dice {
             return 0;
         }
         match &mut self.0 {
-            Source::Seed(generator) => ((u128::from(generator.next_u64()) * u128::from(bound)) >> 64) as u64,
+            Source::Seed(generator) => below(generator.next_u64(), bound),
             Source::Input(bytes) => {
                 let needed = 8 - (bound - 1).leading_zeros() / 8;
                 let number = bytes.take(needed as usize).fold(0, |number, byte| number << 8 | u64::from(byte));

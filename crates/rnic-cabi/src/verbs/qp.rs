@@ -41,6 +41,7 @@ pub const IBV_QP_EX_WITH_TSO: u64 = 1 << 10;
 pub const SEND_OPS: u64 = (1 << 10) - 1;
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct ibv_qp_init_attr_ex {
     pub qp_context: *mut c_void,
     pub send_cq: *mut ibv_cq,

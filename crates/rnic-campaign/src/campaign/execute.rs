@@ -7,11 +7,11 @@ use super::result::{Provenance, RunResult, RunState};
 use crate::executor::{Executor, Outcome, Sink};
 use crate::fingerprint::{CODE, Fingerprint};
 use crate::store::Header;
+use parking_lot::Mutex;
 use rnic_run::{RunEvent, RunSpec};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Where results go, and what their provenance says.
 #[derive(Clone, Copy, Debug)]
@@ -28,62 +28,87 @@ pub struct Place<'p> {
     pub program: &'p str,
 }
 
-/// Receives the progress of [`execute`]; its methods may be called from any thread. `run` is the index in the list.
-pub trait Listener: Sync {
-    /// The run starts.
-    fn started(&self, _run: usize) {}
-
-    /// An event of a run. `Break` interrupts it.
-    fn event(&self, _run: usize, _event: &RunEvent) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-
-    /// The run has ended; without a result it was interrupted. After `Break`, no further run starts.
-    fn ended(&self, _run: usize, _result: Option<&RunResult>) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
+/// The state of a campaign while it is executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Runs with a result.
+    pub done: usize,
+    /// Runs among them that failed or were lost.
+    pub failed: usize,
+    /// Runs among them whose result was stored before.
+    pub found: usize,
+    /// Runs that are wanted so far. With a condition, it may still grow.
+    pub wanted: usize,
 }
 
-impl Listener for crate::executor::Ignore {}
+/// Receives the events and results of a campaign's runs; its methods may be called from any thread. `key` is the key of
+/// the run's fingerprint.
+pub trait CampaignListener: Sync {
+    /// A run starts.
+    fn started(&self, _key: &str, _run: &RunSpec) {}
 
-struct Storing<'s> {
+    /// An event of a run. `Break` interrupts it.
+    fn event(&self, _key: &str, _event: &RunEvent) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    /// A run has ended; without a result it was interrupted. After `Break`, no further run starts.
+    fn ended(&self, _key: &str, _result: Option<&RunResult>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    /// Called by [`run_campaign`](super::run_campaign) after each run, with the state of the whole campaign.
+    fn progress(&self, _progress: Progress) {}
+}
+
+impl CampaignListener for crate::executor::Ignore {}
+
+/// A sink that stores the result of each run when it has ended.
+struct ResultSink<'s> {
     place: &'s Place<'s>,
     runs: &'s [&'s RunSpec],
+    fingerprints: Vec<Fingerprint>,
+    /// The key of each fingerprint.
+    keys: Vec<String>,
     /// How often each run was lost before.
     lost: &'s BTreeMap<String, u32>,
-    listener: &'s dyn Listener,
-    state: Mutex<State>,
+    listener: &'s dyn CampaignListener,
+    state: Mutex<ExecutionState>,
 }
 
 #[derive(Default)]
-struct State {
-    /// For each run that goes on: the journal of its worker, its fingerprint, and when it started.
-    current: BTreeMap<usize, (Journal, Fingerprint, f64)>,
+struct ExecutionState {
+    running: BTreeMap<usize, RunningRun>,
     error: Option<io::Error>,
 }
 
-impl Storing<'_> {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// A run that is being simulated.
+struct RunningRun {
+    /// Journal of its worker.
+    journal: Journal,
+    /// Start of the run in seconds since 1970.
+    started_s: f64,
+}
 
+impl ResultSink<'_> {
     /// Opens a journal and writes that the run starts.
     fn start(&self, run: usize) -> io::Result<()> {
         let spec = self.runs[run];
-        let fingerprint = Fingerprint::of(spec, self.place.program);
         let mut journal = Journal::open(&self.place.folder.workers(), self.place.engine)?;
-        journal.start(&fingerprint.key(), &spec.name, spec.seed)?;
-        self.lock().current.insert(run, (journal, fingerprint, now_s()));
+        journal.start(&self.keys[run], &spec.name, spec.seed)?;
+        self.state.lock().running.insert(run, RunningRun { journal, started_s: now_s() });
         Ok(())
     }
 
-    /// Stores what `result` makes of the run's provenance, and writes that the run has ended.
+    /// Stores the result that `result` makes of the run's provenance, and writes that the run has ended.
     fn end(
         &self, run: usize, outcome: Option<&Outcome>, result: impl FnOnce(Provenance) -> Option<RunResult>,
     ) -> io::Result<Option<RunResult>> {
-        let Some((mut journal, fingerprint, started_s)) = self.lock().current.remove(&run) else { return Ok(None) };
+        let Some(RunningRun { mut journal, started_s }) = self.state.lock().running.remove(&run) else {
+            return Ok(None);
+        };
         let record = outcome.and_then(|outcome| outcome.as_ref().ok());
-        let key = fingerprint.key();
+        let key = &self.keys[run];
         let spec = self.runs[run];
         let provenance = Provenance {
             code: CODE.to_string(),
@@ -94,52 +119,54 @@ impl Storing<'_> {
             started_s,
             wall_s: (now_s() - started_s).max(0.0),
             cpu_s: record.map_or(0.0, |record| record.cpu_s),
-            lost: self.lost.get(&key).copied().unwrap_or(0),
+            lost: self.lost.get(key).copied().unwrap_or(0),
         };
         let cpu_s = provenance.cpu_s;
         let result = result(provenance);
         if let Some(result) = &result {
+            let fingerprint = self.fingerprints[run].clone();
             let header = Header { run: spec.name.clone(), seed: spec.seed, cpu_s, fingerprint };
             self.place.folder.put(&header, result, record.filter(|_| self.place.records))?;
         }
-        journal.end(&key, result.as_ref().map(|result| result.state))?;
+        journal.end(key, result.as_ref().map(|result| result.state))?;
         journal.release();
         Ok(result)
     }
 
-    fn told(&self, run: usize, result: io::Result<Option<RunResult>>) -> ControlFlow<()> {
+    /// Reports the end of a run to the listener.
+    fn report(&self, run: usize, result: io::Result<Option<RunResult>>) -> ControlFlow<()> {
         match result {
             Ok(result) => {
                 let is_interrupted = result.is_none();
-                let flow = self.listener.ended(run, result.as_ref());
+                let flow = self.listener.ended(&self.keys[run], result.as_ref());
                 if is_interrupted { ControlFlow::Break(()) } else { flow }
             }
             Err(error) => {
-                let _ = self.listener.ended(run, None);
-                self.lock().error.get_or_insert(error);
+                let _ = self.listener.ended(&self.keys[run], None);
+                self.state.lock().error.get_or_insert(error);
                 ControlFlow::Break(())
             }
         }
     }
 }
 
-impl Sink for Storing<'_> {
+impl Sink for ResultSink<'_> {
     fn starting(&self, run: usize) -> ControlFlow<()> {
         if let Err(error) = self.start(run) {
-            self.lock().error.get_or_insert(error);
+            self.state.lock().error.get_or_insert(error);
             return ControlFlow::Break(());
         }
-        self.listener.started(run);
+        self.listener.started(&self.keys[run], self.runs[run]);
         ControlFlow::Continue(())
     }
 
     fn event(&self, run: usize, event: RunEvent) -> ControlFlow<()> {
-        self.listener.event(run, &event)
+        self.listener.event(&self.keys[run], &event)
     }
 
     fn done(&self, run: usize, outcome: Outcome) -> ControlFlow<()> {
         let result = self.end(run, Some(&outcome), |provenance| RunResult::of(self.runs[run], &outcome, provenance));
-        self.told(run, result)
+        self.report(run, result)
     }
 
     fn panicked(&self, run: usize, message: &str) -> ControlFlow<()> {
@@ -147,23 +174,25 @@ impl Sink for Storing<'_> {
             format!("the simulation panicked, which is an error in rnic or in a congestion control: {message}");
         let result =
             self.end(run, None, |provenance| Some(RunResult::without_record(RunState::Failed, failure, provenance)));
-        self.told(run, result)
+        self.report(run, result)
     }
 }
 
 /// Executes the runs and stores their results, those of failed runs too. Runs that are interrupted leave no result.
-/// `lost` says how often each run was lost before, by the key of its fingerprint.
+/// `lost` has the number of earlier losses of each run, by the key of its fingerprint.
 ///
 /// # Errors
-/// A result or a journal cannot be written, for example because the disk is full. Runs that go on at that moment end
-/// first; no partial result remains.
+/// A result or a journal cannot be written, for example because the disk is full. Runs that are simulated at that
+/// moment end first; no partial result remains.
 pub fn execute(
     place: &Place<'_>, runs: &[&RunSpec], lost: &BTreeMap<String, u32>, executor: &dyn Executor,
-    listener: &dyn Listener,
+    listener: &dyn CampaignListener,
 ) -> Result<(), CampaignError> {
-    let sink = Storing { place, runs, lost, listener, state: Mutex::default() };
+    let fingerprints: Vec<Fingerprint> = runs.iter().map(|run| Fingerprint::of(run, place.program)).collect();
+    let keys = fingerprints.iter().map(Fingerprint::key).collect();
+    let sink = ResultSink { place, runs, fingerprints, keys, lost, listener, state: Mutex::default() };
     executor.execute(runs, &sink);
-    match sink.state.into_inner().unwrap_or_else(PoisonError::into_inner).error {
+    match sink.state.into_inner().error {
         Some(error) => Err(CampaignError::Io {
             doing: format!("cannot store a result in `{}`", place.folder.path().display()),
             error,

@@ -201,7 +201,9 @@ impl Folder {
             *count += 1;
             if dry { Ok(()) } else { fs::remove_file(path).map_err(CampaignError::writing(&self.path)) }
         };
-        let (mut unused, mut damaged, mut journals) = (0, 0, 0);
+        let mut unused = 0;
+        let mut damaged = 0;
+        let mut journals = 0;
         for folder in [self.path.join("runs"), self.manifests()] {
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
                 let path = entry.path();

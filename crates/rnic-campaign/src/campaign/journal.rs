@@ -1,16 +1,16 @@
 //! The journal of a worker: a file to which it appends a line when it starts and when it ends a run.
 //!
-//! While the worker lives, its process holds a lock on the file. So the others can tell a run that goes on from a run
-//! whose worker was killed, also if the worker could not write anything any more.
+//! While the worker lives, its process holds a lock on the file. So other processes can distinguish a run that is being
+//! simulated from a run whose worker was killed, even if the worker could not write anything before.
 
 use super::result::RunState;
+use parking_lot::Mutex;
 use same_file::Handle;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Maximum length of a line in bytes; what follows in a longer line is ignored.
@@ -61,7 +61,7 @@ impl Journal {
         let prefix = format!("{}-{pid}-{engine}", host());
         let folder = std::path::absolute(folder)?;
         {
-            let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut free = FREE.lock();
             free.retain(|journal| journal.pid == pid && journal.is_in_place());
             let is_own = |journal: &Journal| {
                 let name = journal.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -96,7 +96,7 @@ impl Journal {
 
     /// Lets other workers of this process use the journal.
     pub(crate) fn release(self) {
-        FREE.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+        FREE.lock().push(self);
     }
 
     /// Name of the worker.

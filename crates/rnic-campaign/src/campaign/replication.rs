@@ -43,7 +43,8 @@ impl FromStr for Shard {
     fn from_str(text: &str) -> Result<Shard, String> {
         let wrong = || format!("`{text}` is no part of a campaign; accepted: i/n with i from 1 to n, as in 3/10");
         let (number, of) = text.split_once('/').ok_or_else(wrong)?;
-        let (number, of) = (number.trim().parse().map_err(|_| wrong())?, of.trim().parse().map_err(|_| wrong())?);
+        let number = number.trim().parse().map_err(|_| wrong())?;
+        let of = of.trim().parse().map_err(|_| wrong())?;
         if (1..=of).contains(&number) { Ok(Shard { number, of }) } else { Err(wrong()) }
     }
 }
@@ -81,7 +82,8 @@ pub struct Replication {
     manifest: Arc<Manifest>,
     shard: Shard,
     points: Vec<Point>,
-    fresh: Vec<Replica>,
+    /// The runs that have become wanted since the last [`Replication::take_wanted`].
+    newly_wanted: Vec<Replica>,
     wanted: usize,
 }
 
@@ -94,7 +96,7 @@ impl Replication {
         let is_own = |index: &usize| manifest.until.is_none() || shard.has(*index as u64);
         let points = (0..manifest.runs.len()).filter(is_own).map(index_of).collect();
         let manifest = manifest.clone();
-        let mut replication = Replication { manifest, shard, points, fresh: Vec::new(), wanted: 0 };
+        let mut replication = Replication { manifest, shard, points, newly_wanted: Vec::new(), wanted: 0 };
         for point in 0..replication.points.len() {
             replication.want(point, 0);
         }
@@ -103,25 +105,27 @@ impl Replication {
 
     /// Whether the run belongs to the shard.
     fn is_own(&self, replica: Replica) -> bool {
-        let (seeds, number) = (u64::from(self.manifest.seeds), u64::from(replica.number));
+        let seeds = u64::from(self.manifest.seeds);
+        let number = u64::from(replica.number);
         self.manifest.until.is_some() || self.shard.has(replica.point as u64 * seeds + number)
     }
 
     fn want(&mut self, position: usize, from: u32) {
         let Some(point) = self.points.get(position) else { return };
-        let (index, wanted) = (point.index, point.wanted);
+        let index = point.index;
+        let wanted = point.wanted;
         for number in from..wanted {
             let replica = Replica { point: index, number };
             if self.is_own(replica) {
-                self.fresh.push(replica);
+                self.newly_wanted.push(replica);
                 self.wanted += 1;
             }
         }
     }
 
     /// The runs that have become wanted since the last call, in the order of the manifest.
-    pub fn take(&mut self) -> Vec<Replica> {
-        std::mem::take(&mut self.fresh)
+    pub fn take_wanted(&mut self) -> Vec<Replica> {
+        std::mem::take(&mut self.newly_wanted)
     }
 
     /// Number of runs that are wanted so far, with and without a result.
@@ -129,15 +133,15 @@ impl Replication {
         self.wanted
     }
 
-    /// Notes the result of a run. If it is the last one wanted of its point and the interval is too wide, further runs
+    /// Adds the result of a run. If it is the last one wanted of its point and the interval is too wide, further runs
     /// become wanted.
-    pub fn enter(&mut self, replica: Replica, result: &RunResult) {
+    pub fn add_result(&mut self, replica: Replica, result: &RunResult) {
         let metric = self.manifest.until.as_ref().and_then(|until| result.metric(&until.metric));
-        self.enter_value(replica, result.state, metric);
+        self.add_value(replica, result.state, metric);
     }
 
-    /// As [`Replication::enter`], with the value of the condition's metric.
-    pub fn enter_value(&mut self, replica: Replica, state: RunState, metric: Option<f64>) {
+    /// As [`Replication::add_result`], with the value of the condition's metric.
+    pub fn add_value(&mut self, replica: Replica, state: RunState, metric: Option<f64>) {
         let Ok(position) = self.points.binary_search_by_key(&replica.point, |point| point.index) else { return };
         let value = match (state, metric) {
             (RunState::Completed, Some(value)) => Value::Known(value),

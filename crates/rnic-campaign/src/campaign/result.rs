@@ -22,6 +22,14 @@ pub enum RunState {
 }
 
 impl RunState {
+    /// All states.
+    pub const ALL: [RunState; 3] = [RunState::Completed, RunState::Failed, RunState::Lost];
+
+    /// The state that [`RunState::word`] names; `None` for another word.
+    pub fn of_word(word: &str) -> Option<RunState> {
+        RunState::ALL.into_iter().find(|state| state.word() == word)
+    }
+
     /// The state as one word.
     pub fn word(self) -> &'static str {
         match self {

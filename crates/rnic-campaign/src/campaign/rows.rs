@@ -32,7 +32,7 @@ impl Wanted {
         let mut replication = Replication::new(&Arc::new(manifest.clone()), Shard::WHOLE);
         let mut replicas = Vec::new();
         loop {
-            let wanted = replication.take();
+            let wanted = replication.take_wanted();
             if wanted.is_empty() {
                 break;
             }
@@ -42,7 +42,7 @@ impl Wanted {
                 let result = folder.result(&fingerprint);
                 see(replica, &spec, result.as_ref());
                 if let Some(result) = &result {
-                    replication.enter(replica, result);
+                    replication.add_result(replica, result);
                 }
                 replicas.push((replica, fingerprint));
             }

@@ -1,17 +1,18 @@
 //! Executes the missing runs of a campaign with an [`Executor`].
 
 use super::error::CampaignError;
-use super::execute::{Listener, Place, execute, put_lost};
+use super::execute::{CampaignListener, Place, Progress, execute, put_lost};
 use super::manifest::Manifest;
 use super::replication::{Replica, Replication, Shard};
 use super::result::{RunResult, RunState};
+use crate::cost::cost;
 use crate::executor::Executor;
 use crate::fingerprint::Fingerprint;
-use crate::jobs::cost;
+use parking_lot::Mutex;
 use rnic_run::{RunEvent, RunSpec};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Maximum number of runs whose specifications are prepared at the same time, so that memory does not grow with the
 /// number of runs.
@@ -34,19 +35,6 @@ impl Default for Limits {
     }
 }
 
-/// The state of a campaign while it is executed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Progress {
-    /// Runs with a result.
-    pub done: usize,
-    /// Runs among them that failed or were lost.
-    pub failed: usize,
-    /// Runs among them whose result was stored before.
-    pub found: usize,
-    /// Runs that are wanted so far. With a condition, it may still grow.
-    pub wanted: usize,
-}
-
 /// A run without a result, taken from [`Outcomes`] to be executed.
 #[derive(Clone, Debug)]
 pub struct MissingRun {
@@ -59,14 +47,14 @@ pub struct MissingRun {
 }
 
 /// The runs of a campaign that are missing, and the results that are known. Coordinators of all engines use it: they
-/// take batches of missing runs, and enter the results.
+/// take batches of missing runs, and add the results.
 pub struct Outcomes {
     manifest: Arc<Manifest>,
     limits: Limits,
     replication: Replication,
     lost: BTreeMap<String, u32>,
-    /// Keys of runs that were taken or have a result. Runs that differ only in their names have the same key.
-    waiting: BTreeMap<String, Vec<Replica>>,
+    /// By key: the runs whose results are awaited. Runs that differ only in their names have the same key.
+    awaited: BTreeMap<String, Vec<Replica>>,
     missing: VecDeque<(Replica, Fingerprint)>,
     progress: Progress,
 }
@@ -79,9 +67,10 @@ impl Outcomes {
     pub fn new(manifest: Arc<Manifest>, place: &Place<'_>, limits: Limits) -> Result<Outcomes, CampaignError> {
         let replication = Replication::new(&manifest, limits.shard);
         let lost = place.folder.lost();
-        let (waiting, missing) = (BTreeMap::new(), VecDeque::new());
+        let awaited = BTreeMap::new();
+        let missing = VecDeque::new();
         let progress = Progress { wanted: replication.wanted(), ..Progress::default() };
-        let mut outcomes = Outcomes { manifest, limits, replication, lost, waiting, missing, progress };
+        let mut outcomes = Outcomes { manifest, limits, replication, lost, awaited, missing, progress };
         outcomes.look_up(place, &BTreeSet::new())?;
         Ok(outcomes)
     }
@@ -99,7 +88,7 @@ impl Outcomes {
     /// Looks for stored results of the runs that have become wanted, until none of them makes others wanted.
     fn look_up(&mut self, place: &Place<'_>, fresh: &BTreeSet<String>) -> Result<(), CampaignError> {
         loop {
-            let wanted = self.replication.take();
+            let wanted = self.replication.take_wanted();
             self.progress.wanted = self.replication.wanted();
             if wanted.is_empty() {
                 return Ok(());
@@ -108,7 +97,7 @@ impl Outcomes {
                 let Some(spec) = self.manifest.run(replica.point, replica.number) else { continue };
                 let fingerprint = Fingerprint::of(&spec, place.program);
                 let key = fingerprint.key();
-                if let Some(same) = self.waiting.get_mut(&key) {
+                if let Some(same) = self.awaited.get_mut(&key) {
                     same.push(replica);
                     continue;
                 }
@@ -122,16 +111,16 @@ impl Outcomes {
                     Some(result) => {
                         self.progress.found += 1;
                         self.count(result.state);
-                        self.replication.enter(replica, &result);
+                        self.replication.add_result(replica, &result);
                     }
                     None if lost > self.limits.retries && !self.limits.retry_failed => {
                         let result = put_lost(place, &spec, &fingerprint, lost)
                             .map_err(CampaignError::writing(place.folder.path()))?;
                         self.count(result.state);
-                        self.replication.enter(replica, &result);
+                        self.replication.add_result(replica, &result);
                     }
                     None => {
-                        self.waiting.insert(key, vec![replica]);
+                        self.awaited.insert(key, vec![replica]);
                         self.missing.push_back((replica, fingerprint));
                     }
                 }
@@ -146,8 +135,9 @@ impl Outcomes {
 
     /// Takes the next missing runs: at most `count`, and at most as many as take `seconds` of CPU time by the estimate
     /// [`cost`] times `scale`, but at least one. Empty if no run is missing at the moment.
-    pub fn take(&mut self, count: usize, seconds: f64, scale: f64) -> Vec<MissingRun> {
-        let (mut batch, mut sum) = (Vec::new(), 0.0);
+    pub fn next_batch(&mut self, count: usize, seconds: f64, scale: f64) -> Vec<MissingRun> {
+        let mut batch = Vec::new();
+        let mut sum = 0.0;
         while batch.len() < count
             && (batch.is_empty() || sum < seconds)
             && let Some((replica, fingerprint)) = self.missing.pop_front()
@@ -165,40 +155,40 @@ impl Outcomes {
         self.missing.len()
     }
 
-    /// Notes the result of a run that was taken. `metric` is the value of the condition's metric.
+    /// Adds the result of a run of a batch. `metric` is the value of the condition's metric.
     ///
     /// # Errors
     /// As [`Outcomes::new`].
-    pub fn enter(
+    pub fn add_result(
         &mut self, place: &Place<'_>, key: &str, state: RunState, metric: Option<f64>,
     ) -> Result<(), CampaignError> {
-        for replica in self.waiting.remove(key).unwrap_or_default() {
+        for replica in self.awaited.remove(key).unwrap_or_default() {
             self.count(state);
-            self.replication.enter_value(replica, state, metric);
+            self.replication.add_value(replica, state, metric);
         }
         self.look_up(place, &BTreeSet::from([key.to_string()]))
     }
 
-    /// Notes that the worker of a run was killed. The run is missing again, unless it was lost too often: then this is
-    /// stored as its result.
+    /// Adds a loss: the worker of a run was killed. The run is missing again, unless it was lost too often: then this
+    /// is stored as its result.
     ///
     /// # Errors
     /// The result cannot be stored.
-    pub fn lose(&mut self, place: &Place<'_>, key: &str, was_started: bool) -> Result<(), CampaignError> {
-        let Some(replica) = self.waiting.get(key).and_then(|replicas| replicas.first().copied()) else { return Ok(()) };
+    pub fn add_loss(&mut self, place: &Place<'_>, key: &str, was_started: bool) -> Result<(), CampaignError> {
+        let Some(replica) = self.awaited.get(key).and_then(|replicas| replicas.first().copied()) else { return Ok(()) };
         let Some(spec) = self.manifest.run(replica.point, replica.number) else { return Ok(()) };
         let fingerprint = Fingerprint::of(&spec, place.program);
         // The worker may have stored the result before it was killed.
         if let Some(result) = place.folder.result(&fingerprint).filter(|result| result.state == RunState::Completed) {
             let metric = self.manifest.until.as_ref().and_then(|until| result.metric(&until.metric));
-            return self.enter(place, key, result.state, metric);
+            return self.add_result(place, key, result.state, metric);
         }
         let lost = self.lost.entry(key.to_string()).or_default();
         *lost += u32::from(was_started);
         if *lost > self.limits.retries {
             let result =
                 put_lost(place, &spec, &fingerprint, *lost).map_err(CampaignError::writing(place.folder.path()))?;
-            return self.enter(place, key, result.state, None);
+            return self.add_result(place, key, result.state, None);
         }
         self.missing.push_front((replica, fingerprint));
         Ok(())
@@ -210,48 +200,34 @@ impl Outcomes {
     }
 }
 
-/// Receives the progress of [`run_campaign`]; its methods may be called from any thread.
-pub trait Watcher: Sync {
-    /// A run starts.
-    fn started(&self, _key: &str, _run: &RunSpec) {}
-    /// An event of a run. `Break` interrupts it.
-    fn event(&self, _key: &str, _event: &RunEvent) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-    /// A run has ended. After `Break`, no further run starts.
-    fn ended(&self, _key: &str, _progress: Progress) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-}
-
-struct Chunk<'c> {
-    batch: &'c [MissingRun],
+/// A listener that adds the results of a batch to the outcomes of the campaign.
+struct BatchListener<'c> {
     outcomes: &'c Mutex<Outcomes>,
     place: &'c Place<'c>,
-    watcher: &'c dyn Watcher,
+    listener: &'c dyn CampaignListener,
+    /// Why no further batch starts: an error, or the listener.
     stopped: &'c Mutex<Option<Result<(), CampaignError>>>,
 }
 
-impl Listener for Chunk<'_> {
-    fn started(&self, run: usize) {
-        let MissingRun { key, spec, .. } = &self.batch[run];
-        self.watcher.started(key, spec);
+impl CampaignListener for BatchListener<'_> {
+    fn started(&self, key: &str, run: &RunSpec) {
+        self.listener.started(key, run);
     }
 
-    fn event(&self, run: usize, event: &RunEvent) -> ControlFlow<()> {
-        self.watcher.event(&self.batch[run].key, event)
+    fn event(&self, key: &str, event: &RunEvent) -> ControlFlow<()> {
+        self.listener.event(key, event)
     }
 
-    fn ended(&self, run: usize, result: Option<&RunResult>) -> ControlFlow<()> {
-        let key = &self.batch[run].key;
-        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-        let entered = result.map_or(Ok(()), |result| {
+    fn ended(&self, key: &str, result: Option<&RunResult>) -> ControlFlow<()> {
+        let mut outcomes = self.outcomes.lock();
+        let added = result.map_or(Ok(()), |result| {
             let metric = outcomes.metric().and_then(|metric| result.metric(metric));
-            outcomes.enter(self.place, key, result.state, metric)
+            outcomes.add_result(self.place, key, result.state, metric)
         });
-        let flow = self.watcher.ended(key, outcomes.progress());
-        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        match entered {
+        let flow = self.listener.ended(key, result);
+        self.listener.progress(outcomes.progress());
+        let mut stopped = self.stopped.lock();
+        match added {
             Err(error) => *stopped = Some(Err(error)),
             Ok(()) if flow.is_break() && stopped.is_none() => *stopped = Some(Ok(())),
             Ok(()) => {}
@@ -266,21 +242,23 @@ impl Listener for Chunk<'_> {
 /// # Errors
 /// A result cannot be stored.
 pub fn run_campaign(
-    manifest: &Arc<Manifest>, place: &Place<'_>, limits: Limits, executor: &dyn Executor, watcher: &dyn Watcher,
+    manifest: &Arc<Manifest>, place: &Place<'_>, limits: Limits, executor: &dyn Executor,
+    listener: &dyn CampaignListener,
 ) -> Result<Progress, CampaignError> {
     let outcomes = Outcomes::new(manifest.clone(), place, limits)?;
     let lost = outcomes.lost().clone();
-    let (outcomes, stopped) = (Mutex::new(outcomes), Mutex::new(None));
+    let outcomes = Mutex::new(outcomes);
+    let stopped = Mutex::new(None);
     loop {
-        let lock = || outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-        let batch = lock().take(CHUNK, f64::INFINITY, 1.0);
+        let lock = || outcomes.lock();
+        let batch = lock().next_batch(CHUNK, f64::INFINITY, 1.0);
         if batch.is_empty() {
             return Ok(lock().progress());
         }
         let runs: Vec<&RunSpec> = batch.iter().map(|run| &run.spec).collect();
-        let chunk = Chunk { batch: &batch, outcomes: &outcomes, place, watcher, stopped: &stopped };
-        execute(place, &runs, &lost, executor, &chunk)?;
-        match stopped.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let in_batch = BatchListener { outcomes: &outcomes, place, listener, stopped: &stopped };
+        execute(place, &runs, &lost, executor, &in_batch)?;
+        match stopped.lock().take() {
             Some(Ok(())) => return Ok(lock().progress()),
             Some(Err(error)) => return Err(error),
             None => {}

@@ -77,7 +77,10 @@ impl Standing {
 
 /// Reads the state of a campaign.
 pub fn status(manifest: &Manifest, folder: &Folder, program: &str) -> Standing {
-    let (mut completed, mut missing, mut cpu_s, mut failures) = (0, 0, 0.0, Vec::new());
+    let mut completed = 0;
+    let mut missing = 0;
+    let mut cpu_s = 0.0;
+    let mut failures = Vec::new();
     let wanted = Wanted::of(manifest, folder, program, |replica, spec, result| {
         let Some(result) = result else {
             missing += 1;
@@ -87,7 +90,8 @@ pub fn status(manifest: &Manifest, folder: &Folder, program: &str) -> Standing {
         if result.state == RunState::Completed {
             completed += 1;
         } else {
-            let (run, reason) = (spec.name.clone(), result.failure.clone());
+            let run = spec.name.clone();
+            let reason = result.failure.clone();
             failures.push((replica, Failure { run, seed: spec.seed, state: result.state, reason }));
         }
     });

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::executor::{Ignore, RunListener, execute_remaining};
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use rnic_results::{FlowFormat, fixture, summarise, write_all};
 use rnic_run::{
@@ -15,7 +16,6 @@ use rnic_transport::Time;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::Mutex;
 
 /// A sweep of three transports at two loads, with two traffic sources; the runs sample queues, flows and pauses.
 const SWEEP: &str = r#"
@@ -80,7 +80,7 @@ impl<'k> Storing<'k> {
 
 impl RunListener for Storing<'_> {
     fn finished(&self, run: usize, report: &RunRecord) -> ControlFlow<()> {
-        let mut finished = self.finished.lock().unwrap();
+        let mut finished = self.finished.lock();
         if finished.len() < self.max {
             self.cache.put(run, report).unwrap();
         }
@@ -123,7 +123,8 @@ impl RunListener for Interrupt {
 
 #[test]
 fn the_record_of_an_interrupted_run_is_partial_and_never_used() {
-    let (scenario, folder) = (scenario(&[("flows = 60", "flows = 2000")]), tempfile::tempdir().unwrap());
+    let scenario = scenario(&[("flows = 60", "flows = 2000")]);
+    let folder = tempfile::tempdir().unwrap();
     let cache = cache(&scenario, folder.path());
     let records = execute_remaining(&Catalogue::standard(), &scenario, Vec::new(), 1, &Interrupt(1)).unwrap();
     let whole = run_remaining(&scenario, Vec::new(), &Ignore).unwrap();
@@ -133,7 +134,8 @@ fn the_record_of_an_interrupted_run_is_partial_and_never_used() {
     );
     assert!(records.len() > 2 && records[2..].iter().all(Option::is_none), "later runs do not start");
     let partial = records[1].clone().unwrap();
-    let (output, complete) = (&partial.output, &whole[1].output);
+    let output = &partial.output;
+    let complete = &whole[1].output;
     assert_eq!(output.status, RunStatus::Interrupted);
     assert!(output.end > Time::ZERO && output.end < complete.end && output.truncated.is_some());
     assert_eq!(output.truncated.unwrap().not_started, Some(complete.offered - output.flows.len() as u64));
@@ -150,7 +152,8 @@ fn the_record_of_an_interrupted_run_is_partial_and_never_used() {
 
 #[test]
 fn an_interrupted_scenario_ends_with_the_same_files() {
-    let (scenario, folder) = (scenario(&[]), tempfile::tempdir().unwrap());
+    let scenario = scenario(&[]);
+    let folder = tempfile::tempdir().unwrap();
     let cache = cache(&scenario, folder.path());
     assert_eq!((cache.count(), cache.load().count()), (0, 0), "there is no folder yet");
     let whole = run_remaining(&scenario, Vec::new(), &Storing::of(&cache, 3)).unwrap();
@@ -159,7 +162,7 @@ fn an_interrupted_scenario_ends_with_the_same_files() {
     assert_eq!((cached.count(), &cached.refused), (3, &vec![]));
     let rest = Storing::of(&cache, 6);
     let resumed = run_remaining(&scenario, cached.records.clone(), &rest).unwrap();
-    let mut again = rest.finished.into_inner().unwrap();
+    let mut again = rest.finished.into_inner();
     again.sort_unstable();
     let missing: Vec<usize> = (0..6).filter(|run| cached.records[*run].is_none()).collect();
     assert_eq!(again, missing, "stored runs are not simulated again");
@@ -183,7 +186,8 @@ fn an_interrupted_scenario_ends_with_the_same_files() {
 fn a_record_survives_storing_and_loading() {
     let (mut scenario, mut reports) = fixture::two_runs();
     scenario.runs[1].seed = 8;
-    let (us, ps) = (Time::from_us, Time::from_ps);
+    let us = Time::from_us;
+    let ps = Time::from_ps;
     let root = PauseRoot { kind: RootKind::Nic, port: 1, priority: 2, first: ps(3), samples: 4, max_ports: 5 };
     let port = TreePort {
         port: 1,
@@ -343,7 +347,8 @@ fn a_renamed_file_is_refused() {
 
 #[test]
 fn changed_runs_are_refused_and_the_change_is_named() {
-    let (before, folder) = (scenario(&[]), tempfile::tempdir().unwrap());
+    let before = scenario(&[]);
+    let folder = tempfile::tempdir().unwrap();
     let old = cache(&before, folder.path());
     run_remaining(&before, Vec::new(), &Storing::of(&old, 6)).unwrap();
     let cases = [
@@ -377,7 +382,8 @@ fn changed_runs_are_refused_and_the_change_is_named() {
 
 #[test]
 fn a_run_may_be_renamed_and_a_sweep_may_grow() {
-    let (before, folder) = (scenario(&[]), tempfile::tempdir().unwrap());
+    let before = scenario(&[]);
+    let folder = tempfile::tempdir().unwrap();
     let old = cache(&before, folder.path());
     run_remaining(&before, Vec::new(), &Storing::of(&old, 6)).unwrap();
     let more = scenario(&[("[0.3, 0.6]", "[0.3, 0.4, 0.6]"), ("name = \"IRN\"", "name = \"ours\"")]);
@@ -408,7 +414,8 @@ fn a_fingerprint_depends_on_every_flow_of_a_list() {
 #[test]
 fn clearing_leaves_other_files() {
     let (_folder, cache, file) = one_stored();
-    let (other, notes) = (cache.folder().join("0123.run"), cache.folder().join("notes.txt"));
+    let other = cache.folder().join("0123.run");
+    let notes = cache.folder().join("notes.txt");
     let half = cache.folder().join("0123.run.77.tmp");
     for path in [&other, &notes, &half] {
         fs::write(path, "?").unwrap();

@@ -73,7 +73,10 @@ impl Stored for RunRecord {
 }
 
 /// Writes the length of the encoded value in 8 bytes, then the value in the postcard encoding.
-pub(crate) fn write_value(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+///
+/// # Errors
+/// The value has no postcard encoding, or `out` cannot be written.
+pub fn write_value(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     let bytes = postcard::to_stdvec(value).map_err(io::Error::other)?;
     out.write_all(&(bytes.len() as u64).to_le_bytes())?;
     out.write_all(&bytes)
@@ -137,7 +140,10 @@ fn is_intact(input: &mut BufReader<File>) -> io::Result<bool> {
 }
 
 /// Reads a value that [`write_value`] wrote; `length` is the length of the whole file in bytes.
-pub(crate) fn read_value<T: DeserializeOwned>(input: &mut impl Read, length: u64) -> io::Result<T> {
+///
+/// # Errors
+/// `input` cannot be read, or its bytes are not a value of this type.
+pub fn read_value<T: DeserializeOwned>(input: &mut impl Read, length: u64) -> io::Result<T> {
     let size = u64::from_le_bytes(read_array(input)?);
     // A wrong size in a damaged file must not allocate more than the file can hold.
     if size > length {

@@ -5,8 +5,8 @@ use clap::Args;
 use rnic_campaign::RunListener;
 use rnic_mesh::controller::{self, ControllerError};
 use rnic_mesh::inventory::Scope;
-use rnic_mesh::recorded::{Probe, Recording, record};
-use rnic_mesh::simulated;
+use rnic_mesh::recorded::{Probe, inventory, record};
+use rnic_mesh::state::MeshState;
 use rnic_mesh::verdict::{Finding, Symptom};
 use rnic_mesh::window::Window;
 use rnic_metrics::suspects::{self, PauseSuspect};
@@ -61,25 +61,25 @@ pub(super) struct ShowArgs {
 /// Simulates the run, and serves or prints its page.
 pub(super) fn show(arguments: &ShowArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let interruption = Interruption::listen()?;
-    let (mut recording, pauses) = simulate(arguments, catalogue, &interruption)?;
+    let (mut state, pauses) = simulate(arguments, catalogue, &interruption)?;
     if arguments.print {
-        return print(&recording, &pauses);
+        return print(&state, &pauses);
     }
     for pause in &pauses {
-        recording.note += &format!("; pause counters: {pause}");
+        state.append_note(&format!("; pause counters: {pause}"));
     }
-    let note = recording.note.clone();
+    let note = state.note().to_string();
     let opened = |page| super::say(&format!("{note}; page at http://{page}/"));
-    controller::show(recording, arguments.page, interruption.flag(), opened).map_err(|error| match error {
+    controller::show(state, arguments.page, interruption.flag(), opened).map_err(|error| match error {
         ControllerError::Setup(why) => CliError::Input(why),
         error => CliError::Failed(vec![error.to_string()]),
     })
 }
 
-/// Simulates the run. Returns what the page shows, and a sentence for each origin of its pauses.
+/// Simulates the run. Returns the state for the page, and a sentence for each origin of its pauses.
 fn simulate(
     arguments: &ShowArgs, catalogue: &Catalogue, interruption: &Interruption,
-) -> Result<(Recording, Vec<String>), CliError> {
+) -> Result<(MeshState, Vec<String>), CliError> {
     let scenario = load_selected(catalogue, &arguments.selection)?;
     let spec = select(&scenario, arguments.run.as_deref())?;
     let meshes = &spec.fabric.meshes;
@@ -101,10 +101,13 @@ fn simulate(
         return Err(CliError::Input(format!("--length {}: accepted are 1 minute to 1 hour", arguments.length)));
     }
     let resolved = resolve(catalogue, spec).map_err(|error| cannot_be_set_up((spec.name.clone(), error)))?;
-    let inventory = simulated::inventory(&resolved.topology, "");
+    let topology = &resolved.topology;
+    let name = |node: u32| topology.names[node as usize].as_str();
+    let hosts = topology.host_ids().map(|host| (name(host.0), name(topology.peer_node(topology.host_port(host)))));
+    let inventory = inventory(hosts, (topology.hosts..topology.nodes()).map(name), "");
     let inventory = Arc::new(inventory.map_err(|why| CliError::Input(format!("run \"{}\": {why}", spec.name)))?);
     let bars = if arguments.quiet { None } else { Bars::on_terminal([spec.name.as_str()].into_iter()) };
-    let mut tell = |event: RunEvent| {
+    let mut report = |event: RunEvent| {
         if let Some(bars) = &bars {
             let _ = bars.event(0, &event);
         }
@@ -118,7 +121,7 @@ fn simulate(
         }
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let events = Events::to(&mut tell).with_probes(&mut collect);
+    let events = Events::to(&mut report).with_probes(&mut collect);
     let run = rnic_sim::run::run(catalogue, spec, &resolved, None, &Sharing::among(processors), &events);
     drop(events);
     drop(bars);
@@ -137,7 +140,7 @@ fn simulate(
     let mut times: Vec<Time> = probes.iter().filter_map(|probe| probe.rtt).collect();
     times.sort_unstable();
     // A probe that was posted just before the end had no time for a response.
-    let patience = times.get(times.len() / 2).map_or(Time::ZERO, |median| median.scale(20.0));
+    let timeout = times.get(times.len() / 2).map_or(Time::ZERO, |median| median.scale(20.0));
     // The last tenth of the run stands for the interval between two readings of the counters.
     let transmitters = suspects::of_run(&run, resolved.topology.hosts, end.scale(0.1));
     let pauses: Vec<String> = suspects::suspects(&transmitters).iter().map(PauseSuspect::text).collect();
@@ -148,21 +151,21 @@ fn simulate(
         meshes[mesh].name,
         Time::from_ps((1e12 / stretch) as u64)
     );
-    Ok((record(&inventory, probes, (end, patience), stretch, &note), pauses))
+    Ok((record(&inventory, probes, (end, timeout), stretch, &note), pauses))
 }
 
 /// Prints what the page would show first.
-fn print(recording: &Recording, pauses: &[String]) -> Result<(), CliError> {
-    let Recording { mesh, now, note, .. } = recording;
+fn print(state: &MeshState, pauses: &[String]) -> Result<(), CliError> {
+    let (mesh, now) = (state.mesh(), state.now());
     output::print(|out| {
-        writeln!(out, "{note}")?;
+        writeln!(out, "{}", state.note())?;
         writeln!(
             out,
             "{:<12} {:>8} {:>8} {:>10} {:>10} {:>10}",
             "scope", "probes", "lost", "p50 us", "p99 us", "p99.9 us"
         )?;
         for scope in Scope::ALL {
-            let cell = mesh.scope(scope, Window::Hour, *now);
+            let cell = mesh.scope(scope, Window::Hour, now);
             if cell.probes > 0 {
                 let us = |part| cell.quantile_us(part).map_or("-".to_string(), |us| format!("{us:.1}"));
                 let (p50, p99, p999) = (us(0.5), us(0.99), us(0.999));

@@ -240,7 +240,7 @@ pub(super) fn line(series: usize, time: &[f64], values: &[f64], scale: f64) -> L
 }
 
 pub(super) fn time_axis() -> Axis {
-    Axis { name: "time (ms)".to_string(), unit: Unit::Number, scale: Scale::Linear }
+    Axis { name: "time (ms)".to_string(), unit: Unit::Number, scale: Scale::Range }
 }
 
 /// A figure of queue lengths over time. The queue length at the fixed point is shown as a line.

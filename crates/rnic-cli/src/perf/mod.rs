@@ -100,8 +100,8 @@ struct MeasureArgs {
     perftest: bool,
 
     /// Operation to measure
-    #[arg(long, value_enum, default_value_t = OpName::Write)]
-    op: OpName,
+    #[arg(long, value_enum, default_value_t = Op::Write)]
+    op: Op,
 
     /// Measure the latency of single messages instead of bandwidth
     #[arg(long)]
@@ -151,7 +151,7 @@ struct MeasureArgs {
 
     /// With --service multipath: which path a chunk takes [default: two-choices]
     #[arg(long, value_enum, value_name = "POLICY", conflicts_with = "perftest")]
-    select: Option<SelectionName>,
+    select: Option<PathSelection>,
 
     /// With --service multipath: the receiver limits the sender by credit, at the rate of its link (--line-rate)
     #[arg(long, conflicts_with = "perftest")]
@@ -243,32 +243,6 @@ struct MeasureArgs {
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum OpName {
-    /// RDMA Write
-    Write,
-    /// RDMA Read
-    Read,
-    /// Send
-    Send,
-    /// Atomic fetch-and-add
-    FetchAdd,
-    /// Atomic compare-and-swap
-    CompareSwap,
-}
-
-impl From<OpName> for Op {
-    fn from(op: OpName) -> Op {
-        match op {
-            OpName::Write => Op::Write,
-            OpName::Read => Op::Read,
-            OpName::Send => Op::Send,
-            OpName::FetchAdd => Op::FetchAdd,
-            OpName::CompareSwap => Op::CompareSwap,
-        }
-    }
-}
-
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum SecurityName {
     /// Plain RoCEv2: anyone who can send packets can disturb the measurement
     None,
@@ -333,27 +307,6 @@ impl From<ServiceName> for Carrier {
             ServiceName::Uc => Service::Uc.into(),
             ServiceName::Rogue => Carrier::Channels(HostTransport::Rogue),
             ServiceName::Multipath => Carrier::Channels(HostTransport::Multipath),
-        }
-    }
-}
-
-/// Which path a chunk of a multipath channel takes.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum SelectionName {
-    /// The one with the shorter round-trip time of two random paths
-    TwoChoices,
-    /// One after the other
-    RoundRobin,
-    /// Always the first one
-    Single,
-}
-
-impl From<SelectionName> for PathSelection {
-    fn from(name: SelectionName) -> PathSelection {
-        match name {
-            SelectionName::TwoChoices => PathSelection::TwoChoices,
-            SelectionName::RoundRobin => PathSelection::RoundRobin,
-            SelectionName::Single => PathSelection::Single,
         }
     }
 }
@@ -483,7 +436,7 @@ fn unit(arguments: &MeasureArgs) -> Unit {
 }
 
 fn plan(arguments: &MeasureArgs) -> Plan {
-    let op = Op::from(arguments.op);
+    let op = arguments.op;
     let usual = match (op.is_atomic(), arguments.latency) {
         (true, _) => 8,
         (false, true) => 2,
@@ -510,7 +463,7 @@ fn plan(arguments: &MeasureArgs) -> Plan {
         channel: ChannelPlan {
             chunk: arguments.chunk,
             paths: arguments.paths,
-            select: arguments.select.map(PathSelection::from),
+            select: arguments.select,
             credit: arguments.credit,
             marks: arguments.marks,
             spread: arguments.spread,

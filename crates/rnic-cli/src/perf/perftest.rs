@@ -16,9 +16,9 @@ pub(super) fn perftest(arguments: &MeasureArgs) -> Result<(), CliError> {
     let options = options(arguments)?;
     match &arguments.host {
         Some(host) => {
-            let patience = Duration::from_secs_f64(options.patience.as_secs());
+            let timeout = Duration::from_secs_f64(options.timeout.as_secs());
             let programs = format!("`{}` or `rnic perf --perftest`", program(&options));
-            let stream = peer::dial(host, arguments.port, patience, &programs)?;
+            let stream = peer::dial(host, arguments.port, timeout, &programs)?;
             print(&measure(arguments, options, Role::Client, stream)?, arguments)
         }
         None => serve(arguments, options),
@@ -76,7 +76,7 @@ fn options(arguments: &MeasureArgs) -> Result<Options, CliError> {
     if let Some((option, instead)) = impossible(arguments) {
         return Err(CliError::Input(format!("--perftest cannot be combined with {option}: {instead}")));
     }
-    let usual = Options::new(arguments.op.into(), arguments.latency);
+    let usual = Options::new(arguments.op, arguments.latency);
     let messages = arguments.iters.unwrap_or(u64::from(usual.messages));
     let messages = u32::try_from(messages).map_err(|_| {
         CliError::Input(format!("--perftest cannot be combined with --iters {messages}: at most {}", u32::MAX))

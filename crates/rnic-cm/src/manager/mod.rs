@@ -1,22 +1,22 @@
 //! The state machine of the connections of one address.
 //!
 //! The program asks for connections ([`Manager::connect`]) or listens ([`Manager::listen`]), hands over received MADs
-//! ([`Manager::handle`]), sends those of [`Manager::poll_transmit`], and gets to know what happened from
+//! ([`Manager::handle`]), sends the MADs of [`Manager::poll_transmit`], and takes events from
 //! [`Manager::poll_event`]. It calls [`Manager::on_deadline`] at the time of [`Manager::deadline`], at which
 //! messages are retransmitted or their connection ends.
 //!
 //! | module | contents |
 //! |---|---|
-//! | `receive` | what happens when a MAD arrives |
-//! | `timers` | what happens when time has passed |
-//! | `state` | the states of connections and what leaves them |
+//! | `receive` | handles received MADs |
+//! | `timers` | retransmissions, timeouts, probes |
+//! | `state` | changes of the states of connections, and the messages and events that they cause |
 
 mod receive;
 mod state;
 mod timers;
 
 use crate::connection::{Connection, State};
-use crate::ledger::{self, Entry, Slots};
+use crate::connection_list::{self, Entry, Slots};
 use crate::message::{
     About, MadBytes, Message, Parsed, Reject, Reply, Request, ServiceReply, Transmit, private, reason, service_status,
 };
@@ -29,25 +29,25 @@ use std::net::IpAddr;
 /// Bounds of the state of a [`Manager`], and its times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Maximum number of connections and look-ups, ended ones that rest included; at most 32,768, so that a random
-    /// communication ID is soon found.
+    /// Maximum number of connections and SIDR requests, those in timewait included. At most 32,768: then a random
+    /// communication ID is free after two draws on average.
     pub connections: usize,
-    /// How often a message is retransmitted, at most 15.
+    /// Maximum number of retransmissions of a message, at most 15.
     pub retries: u8,
-    /// Pause between two retransmissions, as a code: 4.096 us times 2 to the power of it.
+    /// Time between two retransmissions, as a code: 4.096 us times 2 to the power of the code.
     pub response_timeout: u8,
-    /// The time for which an ended connection or an answered look-up rests.
+    /// Time that an ended connection, or a SIDR request with a response, stays in timewait.
     pub time_wait: Time,
-    /// The time after which the peer of a connection is asked whether it still exists.
+    /// Time between two probes, which ask the peer of a connection whether it still exists.
     pub probe_interval: Time,
 }
 
 impl Default for Limits {
     /// 32,768 connections; a peer that is silent for 8.6 s (15 retransmissions, each after 0.54 s) is unreachable;
-    /// ended connections and answered look-ups rest for two seconds; peers are probed every 5 s.
+    /// ended connections stay in timewait for two seconds; peers are probed every 5 s.
     fn default() -> Limits {
         Limits {
-            connections: ledger::MAX,
+            connections: connection_list::MAX_CONNECTIONS,
             retries: 15,
             response_timeout: 17,
             time_wait: Time::from_ms(2_000),
@@ -56,18 +56,18 @@ impl Default for Limits {
     }
 }
 
-/// The code of the time that an MRA asks for: 69 s, as Linux does.
+/// Code of the service timeout in an MRA: 69 s, as in Linux.
 const SERVICE_TIMEOUT: u8 = 24;
-/// Requests that wait for the program, if it does not say how many it admits.
-const BACKLOG: usize = 1_024;
-/// Requests that wait for a program that is going to listen on their service. Senders of further ones try again.
-const EARLY: usize = 16;
+/// Maximum backlog of a listener, and the default.
+const MAX_BACKLOG: usize = 1_024;
+/// Maximum requests that are queued for a program that is going to listen. Senders of further ones try again.
+const MAX_EARLY_REQUESTS: usize = 16;
 
 /// Why the manager refuses a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ManagerError {
-    /// Somebody listens on the service ID already.
-    #[error("somebody listens on service {0:#x} already")]
+    /// Another identifier listens on the service ID already.
+    #[error("another identifier listens on service {0:#x} already")]
     InUse(u64),
     /// There are as many connections as the limits admit.
     #[error("{0} connections are open, and no more are possible")]
@@ -88,7 +88,7 @@ pub enum ManagerError {
     },
 }
 
-/// Something that the program should know. `token` is what the program calls the connection.
+/// An event for the program. `token` is the program's name for the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are explained at the variants and in `message`")]
 pub enum Event {
@@ -100,38 +100,38 @@ pub enum Event {
     Established { token: u64, connection: u32, private: Box<[u8; private::READY]> },
     /// The peer refuses, for [`reason`].
     Rejected { token: u64, connection: u32, reason: u16, private: Box<[u8; private::REJECT]> },
-    /// The peer takes back its request, which the program has not adopted.
+    /// The peer has withdrawn its request, which the program has not adopted.
     Withdrawn { listener: u64, connection: u32 },
     /// The peer does not respond.
     Unreachable { token: u64, connection: u32 },
-    /// The connection has ended; `silent` if the peer did not respond to the wish to end it.
+    /// The connection has ended; `silent` if the peer did not respond to the DREQ, or to probes.
     Disconnected { token: u64, connection: u32, silent: bool },
-    /// Nothing of the ended connection is on its way any more.
-    Rested { token: u64, connection: u32 },
+    /// The ended connection has left timewait: none of its packets is in flight.
+    TimewaitExit { token: u64, connection: u32 },
     /// A peer asks for the UD queue pair of a service. The program calls [`Manager::reply_service`].
     ServiceRequest { listener: u64, connection: u32, peer: IpAddr, private: Box<[u8; private::SERVICE_REQUEST]> },
-    /// The answer to a look-up.
+    /// The response to a SIDR request.
     ServiceReply { token: u64, connection: u32, reply: Box<ServiceReply> },
 }
 
 struct Listener {
     token: u64,
     backlog: usize,
-    /// Requests that wait for the program.
+    /// Requests to which the program has not responded.
     pending: usize,
 }
 
-/// A service of which a program has said that it will listen.
+/// A service on which a program has announced that it will listen.
 #[derive(Default)]
 struct Expected {
-    /// How many have said so.
+    /// Number of identifiers that have announced it.
     count: usize,
-    /// The requests that have come, with their IDs.
+    /// The requests that have arrived, with their IDs.
     early: Vec<(IpAddr, MadBytes, u32)>,
 }
 
 impl Listener {
-    /// Its token, and whether no further request may wait.
+    /// The token, and whether the backlog is full.
     fn state(&self) -> (u64, bool) {
         (self.token, self.pending >= self.backlog)
     }
@@ -141,17 +141,17 @@ impl Listener {
 pub struct Manager {
     local: IpAddr,
     /// Lower half of the communication IDs.
-    mark: u16,
+    manager_id: u16,
     limits: Limits,
     rng: ChaCha20Rng,
     connections: BTreeMap<u32, Connection>,
-    /// Connections that peers have asked for, by address and communication ID of the peer.
+    /// Connections that peers have requested, by address and communication ID of the peer.
     requests: BTreeMap<(IpAddr, u32), u32>,
     listeners: BTreeMap<u64, Listener>,
     /// Services of programs that do not listen yet.
     expected: BTreeMap<u64, Expected>,
     deadlines: BTreeSet<(Time, u32)>,
-    /// Connections whose peers have to be told if this process dies.
+    /// The connection list: if this process is killed, another one sends the DREQs of these connections.
     slots: Slots,
     out: VecDeque<Transmit>,
     events: VecDeque<Event>,
@@ -168,13 +168,13 @@ pub fn padded<const N: usize>(data: &[u8]) -> Result<[u8; N], ManagerError> {
 }
 
 impl Manager {
-    /// The manager of the address `local`. All its communication IDs have the lower half `mark`, so that processes
-    /// which
-    /// share the address can tell whose they are; the upper half is random, from `seed`, which must be unpredictable.
-    pub fn new(local: IpAddr, mark: u16, limits: Limits, seed: [u8; 32]) -> Manager {
+    /// Makes the manager of the address `local`. The lower half of all its communication IDs is `manager_id`, by which
+    /// processes that share the address find the manager of a message. The upper half is random, from `seed`, which
+    /// must be unpredictable.
+    pub fn new(local: IpAddr, manager_id: u16, limits: Limits, seed: [u8; 32]) -> Manager {
         Manager {
             local,
-            mark,
+            manager_id,
             limits,
             rng: ChaCha20Rng::from_seed(seed),
             connections: BTreeMap::new(),
@@ -197,7 +197,7 @@ impl Manager {
         if self.listeners.contains_key(&service) {
             return Err(ManagerError::InUse(service));
         }
-        let backlog = if backlog == 0 { BACKLOG } else { backlog.min(BACKLOG) };
+        let backlog = if backlog == 0 { MAX_BACKLOG } else { backlog.min(MAX_BACKLOG) };
         self.listeners.insert(service, Listener { token, backlog, pending: 0 });
         let early = self.expected.get_mut(&service).map(|expected| std::mem::take(&mut expected.early));
         for (peer, mad, _) in early.unwrap_or_default() {
@@ -206,9 +206,9 @@ impl Manager {
         Ok(())
     }
 
-    /// A program will listen on a service ID soon, or not any more. Until it listens, requests wait and are not
-    /// refused: some servers tell their port before they listen. Several programs may say so; when none is left, the
-    /// requests are refused.
+    /// Announces that an identifier will listen on a service ID soon, or withdraws the announcement. Until it listens,
+    /// requests are queued and not refused, because some servers publish their port before they listen. When the last
+    /// announcement is withdrawn, the queued requests are refused.
     pub fn expect_listener(&mut self, service: u64, soon: bool) {
         let expected = self.expected.entry(service).or_default();
         if soon {
@@ -220,13 +220,13 @@ impl Manager {
             let refused = self.expected.remove(&service).map(|expected| expected.early).unwrap_or_default();
             for (peer, mad, _) in refused {
                 if let Some(parsed) = Parsed::parse(&mad) {
-                    self.answer_stray(peer, &parsed);
+                    self.respond_to_unmatched(peer, &parsed);
                 }
             }
         }
     }
 
-    /// Listens no more. Requests that wait for the program stay.
+    /// Stops listening on a service ID. Requests to which the program has not responded stay.
     pub fn stop_listening(&mut self, service: u64) {
         self.listeners.remove(&service);
     }
@@ -236,7 +236,7 @@ impl Manager {
         self.rng.next_u32() >> 8
     }
 
-    /// Number of connections and look-ups.
+    /// Number of connections and SIDR requests.
     pub fn len(&self) -> usize {
         self.connections.len()
     }
@@ -246,8 +246,8 @@ impl Manager {
         self.connections.is_empty()
     }
 
-    /// Asks `peer` for a connection. `request` is complete but for its communication ID and the numbers of retries and
-    /// the timeouts of the communication manager, which the manager sets. Returns the communication ID.
+    /// Requests a connection with `peer`. `request` is complete but for its communication ID and the numbers of retries
+    /// and the timeouts of the communication manager, which the manager sets. Returns the communication ID.
     ///
     /// # Errors
     /// [`ManagerError::Full`].
@@ -260,12 +260,12 @@ impl Manager {
         let transaction = u64::from(self.rng.next_u32()) << 32 | u64::from(id);
         self.insert(id, peer, token, State::RequestSent, transaction, request.service);
         let connection = self.entry(id);
-        (connection.qpn, connection.asked) = (request.qpn, now);
+        (connection.qpn, connection.requested_at) = (request.qpn, now);
         self.send_until_answered(now, id, Message::Request(request));
         Ok(id)
     }
 
-    /// Asks `peer` for the UD queue pair of a service. Returns the ID of the look-up.
+    /// Asks `peer` for the UD queue pair of a service by a SIDR_REQ. Returns the request ID.
     ///
     /// # Errors
     /// [`ManagerError::Full`], [`ManagerError::Private`].
@@ -281,11 +281,11 @@ impl Manager {
         Ok(id)
     }
 
-    /// Gives a connection that a peer has asked for the program's own name.
+    /// Sets the program's token of a connection that a peer has requested.
     pub fn adopt(&mut self, id: u32, token: u64) {
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.token = token;
-            connection.unnamed = false;
+            connection.unadopted = false;
         }
     }
 
@@ -300,7 +300,7 @@ impl Manager {
         reply.local_id = id;
         reply.remote_id = connection.remote_id.unwrap_or(0);
         self.answered(id);
-        self.enter(id);
+        self.list(id);
         self.send_until_answered(now, id, Message::Reply(reply));
         Ok(())
     }
@@ -320,7 +320,8 @@ impl Manager {
         Ok(())
     }
 
-    /// The queue pair of an accepted connection has received a message: the peer's RTU is on its way or lost.
+    /// Records that the queue pair of an accepted connection has received a message: the peer's RTU is in flight or
+    /// lost.
     ///
     /// # Errors
     /// [`ManagerError::Unknown`], [`ManagerError::State`].
@@ -330,7 +331,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Refuses a request or an acceptance, or a look-up; afterwards the connection is unknown.
+    /// Rejects a REQ, a REP or a SIDR_REQ; afterwards the connection is unknown.
     ///
     /// # Errors
     /// [`ManagerError::Unknown`], [`ManagerError::State`], [`ManagerError::Private`].
@@ -348,7 +349,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Answers a look-up; afterwards the program has no more to do with it.
+    /// Responds to a SIDR_REQ; afterwards the program must not use its ID.
     ///
     /// # Errors
     /// [`ManagerError::Unknown`], [`ManagerError::State`], [`ManagerError::Private`].
@@ -364,7 +365,7 @@ impl Manager {
         let connection = self.entry(id);
         connection.state = State::ServiceAnswered;
         connection.response = Some(Box::new(mad));
-        connection.orphan = true;
+        connection.detached = true;
         self.set_deadline(id, Some(now.saturating_add(self.limits.time_wait)));
         Ok(())
     }
@@ -383,10 +384,10 @@ impl Manager {
         Ok(())
     }
 
-    /// Forgets a connection, whatever its state. The peer is told. No further event has its token.
+    /// Removes a connection in any state, and notifies the peer. No further event has its token.
     pub fn destroy(&mut self, now: Time, id: u32) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        connection.orphan = true;
+        connection.detached = true;
         match connection.state {
             State::RequestReceived | State::ReplyReceived | State::ServiceReceived => {
                 // It has the right state, and no data.
@@ -411,7 +412,7 @@ impl Manager {
         self.connections.get(&id).is_some_and(|connection| connection.state == State::Established)
     }
 
-    /// Ends all connections, each by one message whose response is not awaited: the process ends.
+    /// Ends all connections, each by one message, without waiting for the responses, because the process ends.
     pub fn end_all(&mut self, now: Time) {
         let ids: Vec<u32> = self.connections.keys().copied().collect();
         for id in ids {
@@ -419,14 +420,14 @@ impl Manager {
         }
     }
 
-    /// The next slot of the ledger that has changed, and its new bytes. They should be written before the messages of
-    /// [`Manager::poll_transmit`] are sent. Slots are below [`ledger::MAX`].
-    pub fn poll_ledger(&mut self) -> Option<(u32, [u8; ledger::LEN])> {
+    /// The next slot of the connection list that has changed, and its new bytes. The caller should write them before it
+    /// sends the messages of [`Manager::poll_transmit`]. Slots are below [`connection_list::MAX_CONNECTIONS`].
+    pub fn poll_connection_list(&mut self) -> Option<(u32, [u8; connection_list::ENTRY_LEN])> {
         let (slot, connection) = self.slots.poll()?;
         let connection = connection.and_then(|id| Some((id, self.connections.get(&id)?)));
-        let bytes = connection.map_or([0; ledger::LEN], |(local_id, connection)| {
+        let bytes = connection.map_or([0; connection_list::ENTRY_LEN], |(local_id, connection)| {
             let Connection { remote_qpn, transaction, peer, .. } = *connection;
-            // The DREQ has a transaction of its own, which `disconnect` has begun already.
+            // The DREQ has its own transaction ID, which `disconnect` may have set already.
             let transaction = transaction.wrapping_add(u64::from(connection.state != State::DisconnectSent) << 32);
             Entry { local_id, remote_id: connection.remote_id.unwrap_or(0), remote_qpn, transaction, peer }.bytes()
         });
@@ -445,7 +446,7 @@ impl Manager {
 }
 
 impl Event {
-    /// The connection or look-up to which the event belongs.
+    /// The connection or SIDR request to which the event belongs.
     pub fn connection(&self) -> u32 {
         match self {
             Event::Request { connection, .. }
@@ -455,7 +456,7 @@ impl Event {
             | Event::Withdrawn { connection, .. }
             | Event::Unreachable { connection, .. }
             | Event::Disconnected { connection, .. }
-            | Event::Rested { connection, .. }
+            | Event::TimewaitExit { connection, .. }
             | Event::ServiceRequest { connection, .. }
             | Event::ServiceReply { connection, .. } => *connection,
         }

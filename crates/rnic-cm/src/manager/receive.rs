@@ -1,13 +1,13 @@
 //! What happens when a MAD arrives.
 
-use super::{EARLY, Event, Listener, Manager, SERVICE_TIMEOUT, Transmit};
-use crate::connection::{ABOUT_TO_LISTEN, Probe, State, time_of};
-use crate::message::{About, MadBytes, Message, Parsed, Reject, Request, private, reason};
-use crate::{ip, stray};
+use super::{Event, Listener, MAX_EARLY_REQUESTS, Manager, SERVICE_TIMEOUT, Transmit};
+use crate::connection::{LISTENER_WAIT, Probe, State, time_of};
+use crate::message::{About, MadBytes, Message, Parsed, Reject, Reply, Request, private, reason};
+use crate::{ip, unmatched};
 use rnic_transport::time::Time;
 use std::net::IpAddr;
 
-/// Pauses between two retransmissions to a peer: the shortest and the longest one.
+/// Time between two retransmissions to a peer: minimum and maximum.
 const INTERVALS: (Time, Time) = (Time::from_ms(100), Time::from_ms(10_000));
 
 impl Manager {
@@ -20,14 +20,14 @@ impl Manager {
                 self.on_service_request(peer, &parsed, *request_id, *service, private);
             }
             message => {
-                // The sender of a request that waits for a listener does not wait for the response any more.
+                // The sender of a queued request no longer waits for the response.
                 if let Message::Reject(Reject { remote_id: 0, local_id, reason: reason::TIMEOUT, .. }) = message {
                     self.expected.values_mut().for_each(|expected| {
                         expected.early.retain(|(from, _, request)| *from != peer || request != local_id);
                     });
                 }
                 let Some(id) = self.connection_of(peer, message) else {
-                    self.answer_stray(peer, &parsed);
+                    self.respond_to_unmatched(peer, &parsed);
                     return;
                 };
                 self.on_message(now, id, &parsed);
@@ -35,22 +35,24 @@ impl Manager {
         }
     }
 
-    pub(super) fn answer_stray(&mut self, peer: IpAddr, parsed: &Parsed) {
-        if let Some(answer) = stray::answer(parsed) {
-            self.out.push_back(Transmit { peer, mad: answer.emit() });
+    pub(super) fn respond_to_unmatched(&mut self, peer: IpAddr, parsed: &Parsed) {
+        if let Some(response) = unmatched::response(parsed) {
+            self.out.push_back(Transmit { peer, mad: response.emit() });
         }
     }
 
-    /// A request for a service on which nobody listens waits if somebody is going to, and is refused otherwise.
-    fn nobody_listens(&mut self, peer: IpAddr, parsed: &Parsed, service: u64) {
-        let Some(expected) = self.expected.get_mut(&service) else { return self.answer_stray(peer, parsed) };
+    /// Handles a request for a service without a listener: queues it if a program is going to listen, and otherwise
+    /// refuses it.
+    fn on_unclaimed_request(&mut self, peer: IpAddr, parsed: &Parsed, service: u64) {
+        let Some(expected) = self.expected.get_mut(&service) else { return self.respond_to_unmatched(peer, parsed) };
         let early = &mut expected.early;
         let request = match parsed.message {
             Message::Request(request) => request.local_id,
             Message::ServiceRequest { request_id, .. } => request_id,
             _ => return,
         };
-        if early.len() < EARLY && !early.iter().any(|(from, _, other)| (*from, *other) == (peer, request)) {
+        if early.len() < MAX_EARLY_REQUESTS && !early.iter().any(|(from, _, other)| (*from, *other) == (peer, request))
+        {
             early.push((peer, parsed.emit(), request));
         }
     }
@@ -64,7 +66,7 @@ impl Manager {
             | Message::Disconnected { local_id, remote_id, .. } => (*remote_id, Some(*local_id)),
             Message::Reply(reply) => (reply.remote_id, Some(reply.local_id)),
             Message::ServiceReply(reply) => (reply.request_id, None),
-            // Who waited for a response in vain does not know the other side's ID.
+            // A peer that got no response does not know the communication ID of this end.
             Message::Reject(reject) if reject.remote_id == 0 && reject.reason == reason::TIMEOUT => {
                 return self.requests.get(&(peer, reject.local_id)).copied();
             }
@@ -87,12 +89,12 @@ impl Manager {
             return;
         }
         let reject = |manager: &mut Manager, reason| {
-            let message = Message::Reject(stray::rejection(request.local_id, reason));
+            let message = Message::Reject(unmatched::rejection(request.local_id, reason));
             let answer = Parsed { transaction: parsed.transaction, message };
             manager.out.push_back(Transmit { peer, mad: answer.emit() });
         };
         let Some((token, is_full)) = self.listeners.get(&request.service).map(Listener::state) else {
-            return self.nobody_listens(peer, parsed, request.service);
+            return self.on_unclaimed_request(peer, parsed, request.service);
         };
         if request.transport > 1 {
             return reject(self, reason::INVALID_TRANSPORT);
@@ -100,7 +102,7 @@ impl Manager {
         if !(1..=5).contains(&request.mtu) {
             return reject(self, reason::INVALID_MTU);
         }
-        // A peer must not make this side speak to somebody else.
+        // A peer must not make this end send to another host.
         if request.path.local_gid != ip::gid(peer) || request.path.remote_gid != ip::gid(self.local) || request.qpn < 2
         {
             return reject(self, reason::INVALID_GID);
@@ -115,7 +117,7 @@ impl Manager {
         connection.remote_qpn = request.qpn;
         connection.probe.responds = request.ca_guid == ip::guid(peer);
         connection.retries = request.max_cm_retries.max(1);
-        // What the peer says about itself, but for times that make no sense.
+        // The peer states its response timeout; it is limited to a useful range.
         connection.interval = time_of(request.local_response_timeout).clamp(INTERVALS.0, INTERVALS.1);
         self.asked(id, peer, request.local_id, request.service);
         let request = Box::new(*request);
@@ -127,14 +129,14 @@ impl Manager {
         private: &[u8; private::SERVICE_REQUEST],
     ) {
         if let Some(id) = self.requests.get(&(peer, request_id)) {
-            // A repeated one: the answer was lost, or the program is still at it.
+            // A retransmission: the response was lost, or the program has not responded yet.
             if let Some(mad) = self.connections.get(id).and_then(|connection| connection.response.as_deref()) {
                 self.out.push_back(Transmit { peer, mad: *mad });
             }
             return;
         }
         let Some((token, is_full)) = self.listeners.get(&service).map(Listener::state) else {
-            return self.nobody_listens(peer, parsed, service);
+            return self.on_unclaimed_request(peer, parsed, service);
         };
         if is_full {
             return;
@@ -147,7 +149,7 @@ impl Manager {
         self.events.push_back(Event::ServiceRequest { listener: token, connection: id, peer, private });
     }
 
-    /// Notes that a peer has asked for the connection.
+    /// Records the request of a peer for the connection.
     fn asked(&mut self, id: u32, peer: IpAddr, remote_id: u32, service: u64) {
         self.requests.insert((peer, remote_id), id);
         if let Some(listener) = self.listeners.get_mut(&service) {
@@ -180,86 +182,115 @@ impl Manager {
                 }
             }
             State::TimeWait | State::DisconnectSent => {
-                let message = Message::Reject(stray::rejection(request.local_id, reason::STALE_CONNECTION));
+                let message = Message::Reject(unmatched::rejection(request.local_id, reason::STALE_CONNECTION));
                 self.send(id, message);
             }
             _ => {}
         }
     }
 
+    /// Handles a message of an existing connection.
     fn on_message(&mut self, now: Time, id: u32, parsed: &Parsed) {
+        let state = self.entry(id).state;
+        match &parsed.message {
+            Message::Reply(reply) => self.on_reply(id, state, reply),
+            Message::ReadyToUse { private, .. } if state == State::ReplySent => self.confirmed(now, id, *private),
+            Message::Mra { about: About::Other, service_timeout, remote_id, local_id } => {
+                self.on_probe(now, id, *service_timeout, (*remote_id, *local_id));
+            }
+            Message::Mra { about, service_timeout, .. }
+                if matches!(
+                    (about, state),
+                    (About::Request, State::RequestSent) | (About::Reply, State::ReplySent)
+                ) =>
+            {
+                let pause = time_of(*service_timeout).saturating_add(self.entry(id).interval);
+                self.set_deadline(id, Some(now.saturating_add(pause)));
+            }
+            Message::Reject(reject) => self.on_reject(now, id, reject),
+            Message::Disconnect { remote_qpn, .. } => self.on_disconnect(now, id, *remote_qpn, parsed),
+            Message::Disconnected { .. } if state == State::DisconnectSent => self.ended(now, id, false),
+            Message::ServiceReply(reply) if state == State::ServiceSent => {
+                let token = self.entry(id).token;
+                self.raise(id, Event::ServiceReply { token, connection: id, reply: Box::new(*reply) });
+                self.forget(id);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_reply(&mut self, id: u32, state: State, reply: &Reply) {
         let connection = self.entry(id);
-        let (state, token) = (connection.state, connection.token);
-        match (&parsed.message, state) {
-            (Message::Reply(reply), State::RequestSent) => {
-                if reply.qpn < 2 {
-                    return;
-                }
+        match state {
+            State::RequestSent if reply.qpn >= 2 => {
                 connection.state = State::ReplyReceived;
                 connection.remote_id = Some(reply.local_id);
                 connection.remote_qpn = reply.qpn;
                 connection.probe.responds = reply.ca_guid == ip::guid(connection.peer);
+                let token = connection.token;
                 self.stop_waiting(id);
-                self.enter(id);
+                self.list(id);
                 self.raise(id, Event::Reply { token, connection: id, reply: Box::new(*reply) });
             }
-            (Message::Reply(reply), State::ReplyReceived) => {
+            State::ReplyReceived => {
                 let (remote_id, about) = (reply.local_id, About::Reply);
                 self.send(id, Message::Mra { local_id: id, remote_id, about, service_timeout: SERVICE_TIMEOUT });
             }
-            (Message::Reply(_), State::Established) if connection.active => {
+            State::Established if connection.active => {
                 if let Some(mad) = connection.response.as_deref().copied() {
                     let peer = connection.peer;
                     self.out.push_back(Transmit { peer, mad });
                 }
             }
-            (Message::ReadyToUse { private, .. }, State::ReplySent) => self.confirmed(now, id, *private),
-            (Message::Mra { about: About::Request, service_timeout, .. }, State::RequestSent)
-            | (Message::Mra { about: About::Reply, service_timeout, .. }, State::ReplySent) => {
-                let pause = time_of(*service_timeout).saturating_add(connection.interval);
-                self.set_deadline(id, Some(now.saturating_add(pause)));
-            }
-            (
-                Message::Mra { about: About::Other, service_timeout, remote_id, local_id },
-                State::ReplySent | State::Established,
-            ) => {
-                match *service_timeout {
-                    Probe::ASK => {
-                        // Who asks has an established connection: its RTU was lost.
-                        if state == State::ReplySent {
-                            self.confirmed(now, id, [0; private::READY]);
-                        }
-                        // And it exists.
-                        self.alive(now, id);
-                        let (local_id, remote_id, about) = (*remote_id, *local_id, About::Other);
-                        self.send(id, Message::Mra { local_id, remote_id, about, service_timeout: Probe::ANSWER });
-                    }
-                    Probe::ANSWER if state == State::Established => self.alive(now, id),
-                    _ => {}
+            _ => {}
+        }
+    }
+
+    /// Handles a probe or its response. `ids` are the communication IDs of this end and of the peer.
+    fn on_probe(&mut self, now: Time, id: u32, service_timeout: u8, ids: (u32, u32)) {
+        let state = self.entry(id).state;
+        match (service_timeout, state) {
+            (Probe::REQUEST, State::ReplySent | State::Established) => {
+                // The peer that probes has an established connection, so its RTU was lost.
+                if state == State::ReplySent {
+                    self.confirmed(now, id, [0; private::READY]);
                 }
+                self.alive(now, id);
+                let ((local_id, remote_id), about) = (ids, About::Other);
+                self.send(id, Message::Mra { local_id, remote_id, about, service_timeout: Probe::RESPONSE });
             }
-            // The host of the peer knows nothing of the connection: the process has died.
-            (Message::Reject(reject), State::Established)
-                if reject.about == About::Other && reject.reason == reason::INVALID_ID =>
-            {
+            (Probe::RESPONSE, State::Established) => self.alive(now, id),
+            _ => {}
+        }
+    }
+
+    fn on_reject(&mut self, now: Time, id: u32, reject: &Reject) {
+        let connection = self.entry(id);
+        match connection.state {
+            // The host of the peer does not know the connection: the process has ended.
+            State::Established if reject.about == About::Other && reject.reason == reason::INVALID_ID => {
                 self.ended(now, id, true);
             }
-            // Perhaps somebody is about to listen.
-            (Message::Reject(reject), State::RequestSent)
+            // The peer has not received the RTU.
+            State::Established
+                if connection.active && reject.about == About::Reply && reject.reason == reason::TIMEOUT =>
+            {
+                self.ended(now, id, false);
+            }
+            // A program may be about to listen.
+            State::RequestSent
                 if reject.reason == reason::INVALID_SERVICE
-                    && now < connection.asked.saturating_add(ABOUT_TO_LISTEN.0)
+                    && now < connection.requested_at.saturating_add(LISTENER_WAIT.0)
                     && connection.waiting.as_ref().is_some_and(|waiting| waiting.retries > 0) =>
             {
-                self.set_deadline(id, Some(now.saturating_add(ABOUT_TO_LISTEN.1)));
+                self.set_deadline(id, Some(now.saturating_add(LISTENER_WAIT.1)));
             }
-            (
-                Message::Reject(reject),
-                State::RequestSent | State::ReplyReceived | State::RequestReceived | State::ReplySent,
-            ) => {
-                let private = Box::new(reject.private);
-                let event = if state == State::RequestReceived && connection.unnamed {
+            State::RequestSent | State::ReplyReceived | State::RequestReceived | State::ReplySent => {
+                let token = connection.token;
+                let event = if connection.state == State::RequestReceived && connection.unadopted {
                     Event::Withdrawn { listener: token, connection: id }
                 } else {
+                    let private = Box::new(reject.private);
                     Event::Rejected { token, connection: id, reason: reject.reason, private }
                 };
                 // If the program has not seen the request yet, it should not see it at all.
@@ -270,38 +301,26 @@ impl Manager {
                 }
                 self.forget(id);
             }
-            // The peer has waited for the RTU in vain.
-            (Message::Reject(reject), State::Established)
-                if connection.active && reject.about == About::Reply && reject.reason == reason::TIMEOUT =>
-            {
-                self.ended(now, id, false);
-            }
-            (Message::Disconnect { remote_qpn, .. }, _) => {
-                // Of a connection that was never established, or with the QPN of an older one.
-                let is_connected = matches!(
-                    state,
-                    State::ReplyReceived
-                        | State::ReplySent
-                        | State::Established
-                        | State::DisconnectSent
-                        | State::TimeWait
-                );
-                if !is_connected || *remote_qpn != connection.qpn {
-                    return;
-                }
-                let answer = stray::answer(parsed).map(|answer| answer.emit());
-                let peer = connection.peer;
-                self.out.extend(answer.map(|mad| Transmit { peer, mad }));
-                if state != State::TimeWait {
-                    self.ended(now, id, false);
-                }
-            }
-            (Message::Disconnected { .. }, State::DisconnectSent) => self.ended(now, id, false),
-            (Message::ServiceReply(reply), State::ServiceSent) => {
-                self.raise(id, Event::ServiceReply { token, connection: id, reply: Box::new(*reply) });
-                self.forget(id);
-            }
             _ => {}
+        }
+    }
+
+    fn on_disconnect(&mut self, now: Time, id: u32, remote_qpn: u32, parsed: &Parsed) {
+        let connection = self.entry(id);
+        let state = connection.state;
+        let is_connected = matches!(
+            state,
+            State::ReplyReceived | State::ReplySent | State::Established | State::DisconnectSent | State::TimeWait
+        );
+        // A DREQ of a connection that was never established, or with the QPN of an older one.
+        if !is_connected || remote_qpn != connection.qpn {
+            return;
+        }
+        let peer = connection.peer;
+        let response = unmatched::response(parsed).map(|response| response.emit());
+        self.out.extend(response.map(|mad| Transmit { peer, mad }));
+        if state != State::TimeWait {
+            self.ended(now, id, false);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The states of connections and what leaves them.
+//! Changes of the states of connections, and the messages and events that they cause.
 
 use super::{Event, Manager, ManagerError, Transmit};
 use crate::connection::{Connection, Probe, State, Waiting, time_of};
-use crate::ledger;
+use crate::connection_list;
 use crate::message::{About, MadBytes, Message, Parsed, Reject, private, reason};
 use rand_core::Rng;
 use rnic_transport::time::Time;
@@ -10,11 +10,11 @@ use std::net::IpAddr;
 
 impl Manager {
     pub(super) fn new_id(&mut self) -> Result<u32, ManagerError> {
-        if self.connections.len() >= self.limits.connections.min(ledger::MAX) {
+        if self.connections.len() >= self.limits.connections.min(connection_list::MAX_CONNECTIONS) {
             return Err(ManagerError::Full(self.connections.len()));
         }
         loop {
-            let id = self.rng.next_u32() << 16 | u32::from(self.mark);
+            let id = self.rng.next_u32() << 16 | u32::from(self.manager_id);
             if id != 0 && !self.connections.contains_key(&id) {
                 return Ok(id);
             }
@@ -28,10 +28,10 @@ impl Manager {
             transaction,
             state,
             token,
-            unnamed: matches!(state, State::RequestReceived | State::ServiceReceived),
-            orphan: false,
+            unadopted: matches!(state, State::RequestReceived | State::ServiceReceived),
+            detached: false,
             active: matches!(state, State::RequestSent | State::ServiceSent),
-            asked: Time::ZERO,
+            requested_at: Time::ZERO,
             service,
             qpn: 0,
             remote_qpn: 0,
@@ -59,31 +59,31 @@ impl Manager {
     /// The connection has ended.
     pub(super) fn ended(&mut self, now: Time, id: u32, silent: bool) {
         self.stop_waiting(id);
-        self.leave(id);
-        let rest = now.saturating_add(self.limits.time_wait);
+        self.unlist(id);
+        let end = now.saturating_add(self.limits.time_wait);
         let connection = self.entry(id);
         connection.state = State::TimeWait;
         let token = connection.token;
-        self.set_deadline(id, Some(rest));
+        self.set_deadline(id, Some(end));
         self.raise(id, Event::Disconnected { token, connection: id, silent });
     }
 
-    /// From now on the peer has to be told if this process dies.
-    pub(super) fn enter(&mut self, id: u32) {
+    /// Adds a connection to the connection list: if this process is killed, another one sends the DREQ.
+    pub(super) fn list(&mut self, id: u32) {
         if self.entry(id).slot.is_none() {
-            let slot = self.slots.enter(id);
+            let slot = self.slots.insert(id);
             self.entry(id).slot = Some(slot);
         }
     }
 
-    /// The peer knows that the connection has ended, or knows nothing of it.
-    fn leave(&mut self, id: u32) {
+    /// Removes a connection from the connection list: the peer knows that it has ended, or does not know it.
+    fn unlist(&mut self, id: u32) {
         if let Some(slot) = self.connections.get_mut(&id).and_then(|connection| connection.slot.take()) {
-            self.slots.leave(slot);
+            self.slots.remove(slot);
         }
     }
 
-    /// Tells the peer that this side waits no longer.
+    /// Notifies the peer that this end no longer waits for its message.
     pub(super) fn abandon(&mut self, id: u32) {
         let Some(connection) = self.connections.get(&id) else { return };
         let about = match connection.state {
@@ -98,7 +98,7 @@ impl Manager {
     }
 
     pub(super) fn raise(&mut self, id: u32, event: Event) {
-        if self.connections.get(&id).is_some_and(|connection| !connection.orphan) {
+        if self.connections.get(&id).is_some_and(|connection| !connection.detached) {
             self.events.push_back(event);
         }
     }
@@ -121,7 +121,7 @@ impl Manager {
             self.answered(id);
         }
         self.set_deadline(id, None);
-        self.leave(id);
+        self.unlist(id);
         let Some(connection) = self.connections.remove(&id) else { return };
         if let Some(remote_id) = connection.remote_id.filter(|_| !connection.active) {
             self.requests.remove(&(connection.peer, remote_id));

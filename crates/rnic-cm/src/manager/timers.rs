@@ -1,7 +1,7 @@
-//! What happens when time has passed: retransmissions, silent peers, and probes of established connections.
+//! Timers: retransmissions, the end of connections whose peers do not respond, and probes of established connections.
 
 use super::{Event, Manager, Transmit};
-use crate::connection::{PROBES, Probe, State};
+use crate::connection::{MAX_UNANSWERED_PROBES, Probe, State};
 use crate::message::{About, Message, private};
 use rnic_transport::time::Time;
 
@@ -11,7 +11,7 @@ impl Manager {
         self.deadlines.first().map(|(time, _)| *time)
     }
 
-    /// Retransmits messages whose response has not come in time, or gives them up.
+    /// Retransmits messages that have no response yet, or aborts their connections after the last retransmission.
     pub fn on_deadline(&mut self, now: Time) {
         while let Some((time, id)) = self.deadlines.first().copied().filter(|(time, _)| *time <= now) {
             debug_assert!(time <= now);
@@ -27,7 +27,7 @@ impl Manager {
             let token = connection.token;
             match connection.state {
                 State::TimeWait => {
-                    self.raise(id, Event::Rested { token, connection: id });
+                    self.raise(id, Event::TimewaitExit { token, connection: id });
                     self.forget(id);
                 }
                 State::DisconnectSent => self.ended(now, id, true),
@@ -42,39 +42,44 @@ impl Manager {
         }
     }
 
-    /// The first probe of a connection, which has just been established. It comes soon, to find out whether the peer
-    /// responds to probes: only the silence of one that does means that it is dead.
+    /// Schedules the first probe of a connection that was just established. It is sent soon, to learn whether the peer
+    /// responds to probes: only if such a peer stops responding, it has ended.
     pub(super) fn begin_probes(&mut self, now: Time, id: u32) {
         let pause = self.entry(id).interval.min(self.limits.probe_interval);
         self.set_deadline(id, Some(now.saturating_add(pause)));
     }
 
-    /// The peer of an established connection has said that it exists.
+    /// Records that the peer of an established connection exists.
     pub(super) fn alive(&mut self, now: Time, id: u32) {
         self.entry(id).probe = Probe { responds: true, unanswered: 0 };
         self.set_deadline(id, Some(now.saturating_add(self.limits.probe_interval)));
     }
 
-    /// Asks the peer of an established connection whether it still exists, or notes that it does not.
+    /// Sends a probe to the peer of an established connection, or ends the connection if the peer did not respond to
+    /// the maximum number of probes.
     fn probe(&mut self, now: Time, id: u32) {
         let interval = self.entry(id).interval;
         let connection = self.entry(id);
         let Probe { responds, unanswered } = connection.probe;
-        if unanswered == PROBES && responds {
-            // In case that only its responses are lost.
+        if unanswered == MAX_UNANSWERED_PROBES && responds {
+            // The peer may exist: perhaps only its responses are lost.
             let (remote_id, remote_qpn) = (connection.remote_id.unwrap_or(0), connection.remote_qpn);
             let private = [0; private::DISCONNECT];
             self.send(id, Message::Disconnect { local_id: id, remote_id, remote_qpn, private });
             self.ended(now, id, true);
             return;
         }
-        connection.probe.unanswered = (unanswered + 1).min(PROBES);
+        connection.probe.unanswered = (unanswered + 1).min(MAX_UNANSWERED_PROBES);
         let (local_id, remote_id) = (id, connection.remote_id.unwrap_or(0));
-        let ask = Message::Mra { local_id, remote_id, about: About::Other, service_timeout: Probe::ASK };
+        let ask = Message::Mra { local_id, remote_id, about: About::Other, service_timeout: Probe::REQUEST };
         self.send(id, ask);
-        // A peer that never responds is asked on, because the REJ of its host may still come: a host that has just got
-        // another broker does not yet say that a connection is unknown.
-        let pause = if unanswered < PROBES { interval.saturating_add(interval) } else { self.limits.probe_interval };
+        // A peer that never responds is still probed, because the REJ of its host may still come: a host that has just
+        // changed its broker does not yet reject probes of unknown connections.
+        let pause = if unanswered < MAX_UNANSWERED_PROBES {
+            interval.saturating_add(interval)
+        } else {
+            self.limits.probe_interval
+        };
         self.set_deadline(id, Some(now.saturating_add(pause)));
     }
 }

@@ -15,12 +15,12 @@ pub(crate) fn addresses() -> [IpAddr; 2] {
 }
 
 /// The marks of the managers of [`managers`].
-pub(crate) const MARKS: [u16; 2] = [50_000, 50_001];
+pub(crate) const MANAGER_IDS: [u16; 2] = [50_000, 50_001];
 
 /// A manager on each of the two hosts.
 pub(crate) fn managers() -> [Manager; 2] {
     let ips = addresses();
-    [0, 1].map(|at| Manager::new(ips[at], MARKS[at], Limits::default(), [at as u8; 32]))
+    [0, 1].map(|at| Manager::new(ips[at], MANAGER_IDS[at], Limits::default(), [at as u8; 32]))
 }
 
 /// A request of a host whose device has this GUID.

@@ -2,8 +2,8 @@
 
 use super::queue_pair::{Identity, QpInner, SrqInner};
 use super::{Device, Error, QpOptions, QueuePair, SharedReceiveQueue};
+use crate::memory::SharedMemory;
 use crate::sync::lock;
-use rnic_memory::SharedMemory;
 use rnic_verbs::{Access, AccessError, Buffer, ForeignMemory, MrInfo, Pd, QpInit, Sge, VerbsError};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -34,23 +34,24 @@ mod shared;
 mod verbs;
 mod window;
 
+pub use crate::secure::PublicKey;
 pub use by_number::Watched;
 pub use completion::{CompletionQueue, Completions};
 pub use datagram::{DatagramAddress, DatagramOptions};
 pub use memory::{Foreign, Held, Lends, MemoryRegion, Owned, ProtectionDomain, zeroed};
 pub use queue_pair::{Address, PathOptions, QpOptions, QueuePair, SharedReceiveQueue};
 pub use ready::{NextEvent, ReadyFd};
-pub use rnic_secure::PublicKey;
 pub use window::MemoryWindow;
 
 use crate::clock::DeviceClock;
 use crate::config::{Config, Mode};
 use crate::driver::{Driver, DriverCounters};
+use crate::memory::MemoryError;
+use crate::port::shared_address::SharedAddressPort;
 use crate::port::{self, BindError, Port, UdpPort};
 use crate::sync::lock;
 use completion::CqInner;
 use memory::DomainInner;
-use rnic_memory::MemoryError;
 use rnic_transport::Time;
 use rnic_verbs::{Event, Status, VerbsError};
 use shared::Shared;
@@ -184,6 +185,20 @@ impl Device {
             devices.push(Device::on_port(Box::new(port), config)?);
         }
         Ok(devices)
+    }
+
+    /// Opens a device like [`Device::open`], but shares UDP port 4791 of the address with other devices that were
+    /// opened by this function, also in other processes of the same user. [`port::shared_address`] explains how.
+    ///
+    /// # Errors
+    /// As [`Device::open`]. Also if the process that receives for the address belongs to another user or does not
+    /// respond, or 1,024 devices are open on the address.
+    pub fn open_shared(address: IpAddr, config: Config) -> Result<Device, Error> {
+        refuse_unspecified(SocketAddr::new(address, port::ROCE_PORT))?;
+        let port = SharedAddressPort::open(address).map_err(io::Error::other)?;
+        let mut config = config.fitted_to(port.udp())?;
+        config.verbs.shard = port.shard();
+        Device::on_port(Box::new(port), config)
     }
 
     /// Opens a device on any implementation of [`Port`]: for tests, fault injection, or other ways to send packets than

@@ -4,8 +4,8 @@ use super::shared::Shared;
 use super::{CompletionQueue, Device, Error, ProtectionDomain};
 use crate::clock::TimeSource;
 use crate::config::Security;
+use crate::secure::{KeyPair, PublicKey, Session};
 use crate::sync::lock;
-use rnic_secure::{KeyPair, PublicKey, Session};
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{
     AROUND_PAYLOAD, Access, Capacities, Congestion, Connection, Data, MAX_IN_FLIGHT, MAX_MTU, Qpn, RecvRequest,

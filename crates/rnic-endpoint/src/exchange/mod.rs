@@ -26,9 +26,11 @@
 
 mod channel;
 mod deadline;
+mod listen;
 mod tls;
 
 pub use channel::{Channel, ExchangeError, PATIENCE, Speaker};
+pub use listen::{Admission, ClientLimit, accept};
 pub use tls::{Credentials, CredentialsError};
 
 use crate::device::{Address, MemoryRegion, PathOptions, QueuePair};

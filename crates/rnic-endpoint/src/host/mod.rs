@@ -44,7 +44,8 @@ mod nic;
 pub use address::Address;
 pub use rnic_host::multipath::{Builtin, Config as MultipathConfig, Credit, Hooks, PathPolicy};
 pub use rnic_host::rogue::Config as RogueConfig;
-pub use rnic_host::{Control, Failure, HostError, RogueDelay};
+pub use rnic_host::{Control, Failure, HostError};
+pub use rnic_transport::congestion::RogueDelay;
 
 use crate::config::{Mode, Security};
 use crate::device::{Device, Error, MemoryRegion, ProtectionDomain};

@@ -1,9 +1,9 @@
 //! The device as a channel sees it: with the keys and attributes of the peer's queue pairs, and a clock that never goes
 //! back.
 
-use crate::clock::TimeSource;
+use crate::clock::{ContinuousClock, TimeSource};
 use crate::device::Device;
-use rnic_secure::{KeyPair, Protection, PublicKey};
+use crate::secure::{KeyPair, Protection, PublicKey};
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{
     Access, Completion, Connection, CqId, DeviceInfo, Event, Extras, ForeignMemory, MrId, MrInfo, Pd, QpInfo, QpInit,
@@ -38,28 +38,15 @@ pub(super) struct Nic {
     /// Maximum number of packets that the peer's queue pairs have in flight.
     peer_in_flight: u32,
     protection: Option<Protection>,
-    /// The latest reading of the device's clock, what has to be added to it, and where the clock began. The device's
-    /// clock goes back by an epoch once in 52 days.
-    last: Time,
-    epochs: u64,
-    origin: Time,
+    clock: ContinuousClock,
 }
 
 impl Nic {
     pub(super) fn new(device: Device) -> Nic {
-        let origin = device.clock().now();
+        let clock = ContinuousClock::start(device.clock());
         let protection = device.shared().security.protection();
         let (own, peers) = (BTreeMap::new(), BTreeMap::new());
-        Nic {
-            device,
-            own,
-            peers,
-            peer_in_flight: rnic_verbs::MAX_IN_FLIGHT,
-            protection,
-            last: origin,
-            epochs: 0,
-            origin,
-        }
+        Nic { device, own, peers, peer_in_flight: rnic_verbs::MAX_IN_FLIGHT, protection, clock }
     }
 
     /// What the peer must know of the queue pairs that were created through this NIC.
@@ -83,18 +70,8 @@ impl Nic {
     }
 
     /// Reads the clock, which begins at 0 when the channel is opened.
-    pub(super) fn read(&mut self) -> Time {
-        let raw = self.device.clock().now();
-        if raw < self.last {
-            self.epochs += 1;
-        }
-        self.last = raw;
-        self.counted(raw)
-    }
-
-    fn counted(&self, raw: Time) -> Time {
-        let epochs = rnic_verbs::Device::EPOCH.as_ps().saturating_mul(self.epochs);
-        Time::from_ps(raw.as_ps().saturating_add(epochs)).saturating_sub(self.origin)
+    pub(super) fn read(&self) -> Time {
+        self.clock.now()
     }
 
     /// The attributes of a connection to a queue pair of the peer, with its keys.
@@ -130,7 +107,7 @@ impl Drop for Nic {
 
 impl Verbs for Nic {
     fn now(&self) -> Time {
-        self.counted(self.device.clock().now())
+        self.clock.now()
     }
     fn query_device(&self) -> DeviceInfo {
         self.device.query_device()
@@ -171,7 +148,7 @@ impl Verbs for Nic {
             let now = self.read();
             for completion in &mut out[..count] {
                 // A completion of the epoch before the clock went back would be an epoch late.
-                completion.time = self.counted(completion.time).min(now);
+                completion.time = self.clock.time(completion.time).min(now);
             }
         }
         Ok(count)

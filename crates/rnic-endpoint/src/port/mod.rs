@@ -2,8 +2,9 @@
 //!
 //! [`Port`] is the trait through which the endpoint's [driver](crate::driver) sends and receives packets. [`UdpPort`]
 //! implements it on Linux UDP sockets and [`loopback::pair`] in memory; [`FaultyPort`] loses, duplicates, corrupts,
-//! reorders and delays the datagrams of another port. The trait does not assume a socket: a port that writes whole
-//! Ethernet frames can implement it as well.
+//! reorders and delays the datagrams of another port, and [`CapturePort`] captures them in a file. [`shared_address`]
+//! has a port that shares its IP address with ports of other processes. The trait does not assume a socket: a port that
+//! writes whole Ethernet frames can implement it as well.
 //!
 //! # Batches
 //!
@@ -19,13 +20,16 @@
 //! [`Port::send`] takes carries identification n and "don't fragment".** A port that cannot do so for a whole batch
 //! takes only its first datagram, and returns 1.
 
+mod capture;
 mod error;
 mod faulty;
 pub mod loopback;
+pub mod shared_address;
 mod traffic;
 mod udp;
 mod wake;
 
+pub use capture::{CaptureFile, CapturePort};
 pub use error::{BindError, SendError};
 pub use faulty::{CorruptionKind, FaultCounters, Faults, FaultyPort, Probability, ProbabilityError};
 pub use traffic::{Ecn, TrafficClass};

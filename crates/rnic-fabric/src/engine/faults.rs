@@ -5,14 +5,52 @@ use super::Fabric;
 use crate::ids::{HostId, PortId};
 use crate::packet::Body;
 use crate::partition_plan::Location;
+use crate::routing::Routes;
 use crate::stage::Stage;
 use crate::stage::{ProbeResult, ProbeSpec, ReceiverSpec};
 use crate::switch::{Guard, Mitigation, UnknownMac};
-use rnic_transport::Time;
+use rnic_transport::{BitRate, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// The state of a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkState {
+    /// Whether the link carries frames. If not, every frame that a port transmits into it is lost; frames that are on
+    /// the link already arrive.
+    pub is_up: bool,
+    /// Nominal rate of both directions, at most the link's rate in the topology.
+    pub rate: BitRate,
+}
+
 impl<B: Body> Fabric<B> {
+    /// Changes the link of `port`, in both directions. Both ends forget all pauses of each other, as after a restart of
+    /// the link; an end that still wants its peer to pause sends a pause frame. Switches know nothing of the change
+    /// until [`Fabric::set_routes`].
+    ///
+    /// # Panics
+    /// If the rate is above the link's rate in the topology, on which the engine's windows rely.
+    pub fn set_link(&mut self, port: PortId, state: LinkState) {
+        let info = *self.topology.port(port);
+        assert!(state.rate <= info.link.rate, "a link of {} cannot have {}", info.link.rate, state.rate);
+        let (clocks, seed) = self.clocks;
+        for (port, node) in [(port, info.node), (info.peer, self.topology.port(info.peer).node)] {
+            let Location { partition, slot } = self.plan.node(node);
+            if self.plan.is_here(partition) {
+                let rate = BitRate::from_bps(clocks.rate(state.rate, seed, node));
+                let (number, in_node) = (self.plan.port(port).slot.index(), self.topology.port_in_node(port) as usize);
+                let change = (state.is_up, rate);
+                self.partitions[partition as usize].restart_link(slot, (number, in_node), self.now, change);
+            }
+        }
+    }
+
+    /// Replaces the routes of all switches, from now on. They must be routes for the topology of the fabric, such as
+    /// [`Routes::around`] returns.
+    pub fn set_routes(&mut self, routes: Arc<Routes>) {
+        self.routes = routes;
+    }
+
     /// Prepares every switch for drop rules, missing MAC table entries and mitigations. Must be called before the run
     /// begins if the run uses any of them; without it packets skip the code for them.
     pub fn guard_switches(&mut self) {
@@ -54,8 +92,8 @@ impl<B: Body> Fabric<B> {
     /// Whether the peer of a switch port pauses a priority, whether or not the switch obeys; and since when it does, or
     /// does not.
     pub fn peer_pauses(&mut self, port: PortId, priority: u8) -> (bool, Time) {
-        let told = self.guard_at(port, |guard, number| guard.told(number, priority as usize));
-        let (pauses, since) = told.unwrap_or_default();
+        let pause = self.guard_at(port, |guard, number| guard.peer_pause(number, priority as usize));
+        let (pauses, since) = pause.unwrap_or_default();
         (pauses, Time::from_ps(since))
     }
 

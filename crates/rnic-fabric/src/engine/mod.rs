@@ -11,10 +11,12 @@
 //! many threads as the fabric has. Frames from one partition to another wait in a mailbox until all partitions have
 //! reached the end of the window.
 
+mod collection;
 mod faults;
 mod ranks;
 mod watcher;
 
+pub use faults::LinkState;
 pub use watcher::Watcher;
 
 use crate::buffer::Buffer;
@@ -64,6 +66,7 @@ struct PauseLog {
 struct Task<B, H> {
     partition: Partition<B>,
     hosts: H,
+    routes: Arc<Routes>,
     start: u64,
     end: u64,
 }
@@ -82,6 +85,8 @@ pub struct Fabric<B> {
     pause_log: Option<PauseLog>,
     /// Minimum time that a frame needs from one node to another, in picoseconds.
     lookahead: u64,
+    /// The clocks of the nodes, and the seed from which they are drawn.
+    clocks: (ClockSpec, u64),
     now: u64,
     workers_cpu_s: f64,
     /// The other ranks that simulate partitions of the fabric; `None` for a fabric of one process.
@@ -122,6 +127,7 @@ impl<B: Body> Fabric<B> {
             worth_sharing: WORTH_SHARING,
             pause_log: None,
             lookahead: lookahead.max(1),
+            clocks: (spec.clocks, seed),
             now: 0,
             workers_cpu_s: 0.0,
             ranks: None,
@@ -153,12 +159,11 @@ impl<B: Body> Fabric<B> {
             return self.run_windows(hosts, watcher, until.as_ps(), None);
         }
         let pool = WorkerPool::new(threads, self.partitions.len());
-        let routes = self.routes.clone();
         let ending = std::thread::scope(|scope| {
             let leader = Leader::new(&pool);
             for number in 1..threads {
-                let (pool, routes) = (&pool, &routes);
-                scope.spawn(move || pool.follow(number, |task| work(task, routes)));
+                let pool = &pool;
+                scope.spawn(move || pool.follow(number, work));
             }
             self.run_windows(hosts, watcher, until.as_ps(), Some(&leader))
         });
@@ -174,7 +179,7 @@ impl<B: Body> Fabric<B> {
         E::Partition: HostPartition<Body = B>,
     {
         let mut next_observation = watcher.next().as_ps();
-        self.meet(hosts, None, false);
+        self.synchronise(hosts, None, false);
         loop {
             if self.has_lost_a_rank() {
                 return Ending::RankLost;
@@ -209,13 +214,13 @@ impl<B: Body> Fabric<B> {
             while next_observation < end {
                 let began = self.begin_work();
                 self.run_partitions(hosts, leader, start, next_observation);
-                self.meet(hosts, began, false);
+                self.synchronise(hosts, began, false);
                 next_observation = self.watch(hosts, watcher, next_observation);
             }
             let began = self.begin_work();
             self.run_partitions(hosts, leader, start, end);
             self.now = end;
-            self.meet(hosts, began, true);
+            self.synchronise(hosts, began, true);
             if hosts.close_window(Time::from_ps(end), self.hops()).is_break() {
                 return Ending::Stopped;
             }
@@ -238,7 +243,7 @@ impl<B: Body> Fabric<B> {
         self.now = at;
         watcher.observe(Time::from_ps(at), self, hosts);
         // The watcher may have caused events on one of several ranks.
-        self.meet(hosts, None, false);
+        self.synchronise(hosts, None, false);
         watcher.next().as_ps().max(at + 1)
     }
 
@@ -257,16 +262,13 @@ impl<B: Body> Fabric<B> {
             }
             Some(leader) => {
                 let (given, given_hosts) = (std::mem::take(partitions), std::mem::take(hosts));
-                let task = |(partition, hosts)| Task { partition, hosts, start, end };
+                let routes = &self.routes;
+                let task = |(partition, hosts)| Task { partition, hosts, routes: routes.clone(), start, end };
                 let tasks = given.into_iter().zip(given_hosts).map(task);
-                leader.share(
-                    tasks,
-                    &|task| work(task, &self.routes),
-                    |Task { partition, hosts: its_hosts, .. }| {
-                        partitions.push(partition);
-                        hosts.push(its_hosts);
-                    },
-                );
+                leader.share(tasks, &work, |Task { partition, hosts: its_hosts, .. }| {
+                    partitions.push(partition);
+                    hosts.push(its_hosts);
+                });
             }
         }
         self.exchange();
@@ -321,8 +323,8 @@ fn is_worth_sharing<B>(partitions: &[Partition<B>], end: u64, worth: u64) -> boo
 }
 
 /// Simulates a partition with its hosts through the window of simulated time that the task states.
-fn work<E: HostPartition>(task: &mut Task<E::Body, E>, routes: &Routes) {
-    task.partition.run(&mut task.hosts, routes, task.start, task.end);
+fn work<E: HostPartition>(task: &mut Task<E::Body, E>) {
+    task.partition.run(&mut task.hosts, &task.routes, task.start, task.end);
 }
 
 /// Access to the state and the settings of a fabric, for watchers during a run and for callers before and after.
@@ -436,7 +438,7 @@ impl<B: Body> Fabric<B> {
     /// Bitmap of the priorities in which a port's transmitter is paused by the port's peer.
     pub fn paused(&self, port: PortId) -> u8 {
         if let Some(collected) = self.collected() {
-            return collected.pause(port).paused;
+            return collected.pauses(port).paused;
         }
         let (partition, port) = self.at(port);
         partition.links.ports[port].paused
@@ -488,7 +490,7 @@ impl<B: Body> Fabric<B> {
     /// Bitmap of the priorities in which a port wants its peer to pause, whether or not the pause frame has left.
     pub fn pauses_peer(&self, port: PortId) -> u8 {
         if let Some(collected) = self.collected() {
-            return collected.pause(port).wanted;
+            return collected.pauses(port).wanted;
         }
         let (partition, port) = self.at(port);
         partition.links.ports[port].pause_wanted

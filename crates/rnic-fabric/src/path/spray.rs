@@ -2,6 +2,7 @@
 
 use super::Candidates;
 use crate::rng::{Purpose, Stream};
+use rnic_transport::random::below;
 
 /// Packet spraying at one switch: the random stream from which the switch draws ports.
 pub(crate) struct Spray(Stream);
@@ -13,6 +14,6 @@ impl Spray {
 
     /// The index of one of the equal-cost ports, drawn at random with equal probabilities.
     pub(super) fn select(&mut self, candidates: Candidates<'_>) -> u32 {
-        ((u128::from(self.0.next_u64()) * u128::from(candidates.len)) >> 64) as u32
+        below(self.0.next_u64(), candidates.len.into()) as u32
     }
 }

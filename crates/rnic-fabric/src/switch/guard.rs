@@ -42,13 +42,13 @@ struct DropRule {
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     /// Per port: bitmap of the priorities in which the switch ignores pause frames that arrive on the port.
-    deaf: Vec<u8>,
+    ignored_pauses: Vec<u8>,
     /// Per port: bitmap of the priorities in which the switch drops packets to and from the port.
     discards: Vec<u8>,
-    /// Per port: bitmap of the priorities in the last pause frame that arrived on the port.
-    told: Vec<u8>,
-    /// Per port and priority: time at which the bit in `told` last changed, in picoseconds.
-    told_since: Vec<u64>,
+    /// Per port: bitmap of the priorities that the last pause frame of the peer paused.
+    paused_by_peer: Vec<u8>,
+    /// Per port and priority: time at which the bit in `paused_by_peer` last changed, in picoseconds.
+    changed_at: Vec<u64>,
     /// Per port and priority: packets that a mitigation has dropped so far.
     discarded: Vec<u64>,
     /// Per input port: the rule by which the switch drops packets.
@@ -63,10 +63,10 @@ pub(crate) struct Guard {
 impl Guard {
     fn new(ports: usize, priorities: usize) -> Guard {
         Guard {
-            deaf: vec![0; ports],
+            ignored_pauses: vec![0; ports],
             discards: vec![0; ports],
-            told: vec![0; ports],
-            told_since: vec![0; ports * priorities],
+            paused_by_peer: vec![0; ports],
+            changed_at: vec![0; ports * priorities],
             discarded: vec![0; ports * priorities],
             rules: vec![None; ports],
             priorities,
@@ -74,14 +74,14 @@ impl Guard {
         }
     }
 
-    /// Notes a pause frame that arrived on `port` for the priorities in `mask`; returns the priorities that the switch
-    /// obeys.
-    pub(super) fn heard(&mut self, port: usize, mask: u8, now: u64) -> u8 {
-        let changed = std::mem::replace(&mut self.told[port], mask) ^ mask;
+    /// Processes a pause frame that arrived on `port` for the priorities in `mask`; returns the priorities in which the
+    /// switch obeys it.
+    pub(super) fn receive_pause(&mut self, port: usize, mask: u8, now: u64) -> u8 {
+        let changed = std::mem::replace(&mut self.paused_by_peer[port], mask) ^ mask;
         for priority in (0..self.priorities).filter(|p| changed & (1 << p) != 0) {
-            self.told_since[port * self.priorities + priority] = now;
+            self.changed_at[port * self.priorities + priority] = now;
         }
-        mask & !self.deaf[port]
+        mask & !self.ignored_pauses[port]
     }
 
     /// Makes the switch drop the last of every `every` packets that arrive on `port`.
@@ -99,8 +99,9 @@ impl Guard {
 
     /// Whether the peer of `port` pauses a priority, whether or not the switch obeys; and since when it does or does
     /// not, in picoseconds.
-    pub(crate) fn told(&self, port: usize, priority: usize) -> (bool, u64) {
-        (self.told[port] & (1 << priority) != 0, self.told_since[port * self.priorities + priority])
+    pub(crate) fn peer_pause(&self, port: usize, priority: usize) -> (bool, u64) {
+        let is_paused = self.paused_by_peer[port] & (1 << priority) != 0;
+        (is_paused, self.changed_at[port * self.priorities + priority])
     }
 
     /// Packets of a priority to and from `port` that a mitigation has dropped so far.
@@ -110,9 +111,9 @@ impl Guard {
 
     /// Ends the mitigation of a port and priority; returns the priorities in which the peer pauses the port.
     pub(crate) fn end(&mut self, port: usize, priority: usize) -> u8 {
-        self.deaf[port] &= !(1 << priority);
+        self.ignored_pauses[port] &= !(1 << priority);
         self.discards[port] &= !(1 << priority);
-        self.told[port] & !self.deaf[port]
+        self.paused_by_peer[port] & !self.ignored_pauses[port]
     }
 
     /// Whether the rule of the input port drops the packet that just arrived there.
@@ -213,7 +214,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         &mut self, links: &mut Ports<B>, port: usize, priority: usize, mitigation: Mitigation, now: u64,
     ) {
         self.settle(links, now);
-        self.guard().deaf[port] |= 1 << priority;
+        self.guard().ignored_pauses[port] |= 1 << priority;
         let number = self.first_port + port;
         let obeyed = links.ports[number].paused & !(1 << priority);
         links.apply_pause(number, now, obeyed);

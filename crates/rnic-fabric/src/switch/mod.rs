@@ -116,7 +116,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         if packet.is_pause() {
             let mut mask = packet.paused_priorities();
             if let Some(guard) = &mut self.guard {
-                mask = guard.heard(input, mask, now);
+                mask = guard.receive_pause(input, mask, now);
             }
             links.apply_pause(self.first_port + input, now, mask);
             self.wake(links, tree, input, now);

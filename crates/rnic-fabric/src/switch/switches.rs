@@ -78,6 +78,13 @@ impl<B: Body> Switches<B> {
         each_kind!(self, switches => switches[index].settle(links, now));
     }
 
+    /// Forgets the pauses of the peer of a port, numbered within the switch with this index.
+    pub(crate) fn forget_pauses(&mut self, index: usize, port: usize, now: u64) {
+        each_kind!(self, switches => if let Some(guard) = &mut switches[index].guard {
+            guard.receive_pause(port, 0, now);
+        });
+    }
+
     /// Begins the mitigation of a storm on a port of the switch with this index.
     pub(crate) fn mitigate(
         &mut self, index: usize, links: &mut Ports<B>, (port, priority): (usize, usize), mitigation: Mitigation,

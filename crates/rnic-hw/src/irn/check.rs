@@ -1,6 +1,6 @@
 //! Co-simulation: the same steps for the core and for the Verilated blocks.
 
-use super::trace::{Batch, Batches, Flow, Random, Seen};
+use super::trace::{Batch, Batches, EventCounts, Flow, Random};
 use super::{Block, Parameters, record};
 use crate::model::{Bench, Design, Model};
 use crate::tools::HwError;
@@ -78,30 +78,31 @@ pub(super) fn check_designs(
         let mut senders: [Option<SyncSender<Batch>>; 6] = [const { None }; 6];
         for ((block, _), model) in designs.iter().zip(&models) {
             let (sender, batches) = sync_channel(2);
-            let (block, bench) = (*block, model.start(vcd)?);
+            let block = *block;
+            let bench = model.start(vcd)?;
             senders[block as usize] = Some(sender);
             workers.push(scope.spawn(move || compare(block, parameters, trace.seed, bench, &batches)));
         }
-        let seen = generate(parameters, trace, senders);
+        let counts = generate(parameters, trace, senders);
         let results =
             workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         let checked = results.collect::<Result<Vec<Checked>, HwError>>()?;
-        Ok((checked, Coverage(seen.into_iter().collect())))
+        Ok((checked, Coverage(counts.into_iter().collect())))
     })
 }
 
 /// Generates a trace, until each block with a sender has enough steps or its comparison has ended.
-fn generate(parameters: Parameters, trace: Trace, mut senders: [Option<SyncSender<Batch>>; 6]) -> Seen {
+fn generate(parameters: Parameters, trace: Trace, mut senders: [Option<SyncSender<Batch>>; 6]) -> EventCounts {
     let mut random = Random(Pcg64Mcg::new((u128::from(trace.seed) << 64 | 0x1a2b_3c4d_5e6f_7788) | 1));
     let mut batches: Batches = std::array::from_fn(|block| senders[block].as_ref().map(|_| Batch::default()));
     let queue_pairs = trace.queue_pairs.clamp(1, QUEUE_PAIRS);
     let mut flows: Vec<Flow> =
         (0..queue_pairs).map(|number| Flow::new(parameters, number, &mut random, &mut batches)).collect();
     let mut passed = [0_u64; 6];
-    let mut seen = Seen::new();
+    let mut counts = EventCounts::new();
     while senders.iter().any(Option::is_some) {
         for (flow, number) in flows.iter_mut().zip(0..) {
-            flow.step(&mut random, &mut batches, &mut seen);
+            flow.step(&mut random, &mut batches, &mut counts);
             if flow.is_over() {
                 *flow = Flow::new(parameters, number, &mut random, &mut batches);
             }
@@ -119,7 +120,7 @@ fn generate(parameters: Parameters, trace: Trace, mut senders: [Option<SyncSende
             }
         }
     }
-    seen
+    counts
 }
 
 /// Compares the results of a bench with the expected results.
@@ -127,7 +128,9 @@ fn compare(
     block: Block, parameters: Parameters, seed: u64, mut bench: Bench, batches: &Receiver<Batch>,
 ) -> Result<Checked, HwError> {
     let words = record::words(parameters);
-    let (mut steps, mut cycles, mut latency) = (0_u64, 0_u64, None);
+    let mut steps = 0_u64;
+    let mut cycles = 0_u64;
+    let mut latency = None;
     for batch in batches {
         // The first step of all enters alone, which shows the latency.
         let first = latency.map_or(words, |_| 0);
@@ -157,7 +160,8 @@ fn difference(
     block: Block, parameters: Parameters, seed: u64, before: u64, batch: &Batch, results: &[u32], words: usize,
 ) -> String {
     let at = results.iter().zip(&batch.expected).position(|(result, expected)| result != expected).unwrap_or_default();
-    let (step, word) = (at / words, at % words);
+    let step = at / words;
+    let word = at % words;
     let inputs: Vec<String> = batch.steps[step * words..(step + 1) * words]
         .iter()
         .enumerate()

@@ -1,6 +1,6 @@
 //! What the two logics of the sender do with the same losses.
 
-use super::side::{Reply, Side};
+use super::sender::{Response, TracedSender};
 use super::{Logic, Parameters};
 use rnic_transport::pdu::Stamp;
 use rnic_transport::recovery::{IrnReceiver, ReceiveRecovery};
@@ -27,7 +27,8 @@ pub fn compare_logics() -> Vec<Comparison> {
     let compare = |case, lost: &[u32], nacks: &[u32], late: &[u32]| {
         let set = |list: &[u32]| list.iter().copied().collect::<BTreeSet<u32>>();
         let run = |logic| retransmissions(Parameters { cap: 200, logic }, set(lost), set(nacks), &set(late));
-        let (core, published) = (run(Logic::Core), run(Logic::Published));
+        let core = run(Logic::Core);
+        let published = run(Logic::Published);
         Comparison { case, lost: lost.len() as u32, core, published }
     };
     vec![
@@ -46,11 +47,11 @@ fn retransmissions(
     const SLOT: u64 = 217;
     const PACKETS: u32 = 2_000;
     let cfg = parameters.flow_config();
-    let mut sender = Side::new(parameters, &cfg);
+    let mut sender = TracedSender::new(parameters, &cfg);
     sender.extend(PACKETS);
     let mut receiver = IrnReceiver::new(&cfg, u64::MAX, Time::ZERO);
     let mut forward: BTreeMap<u64, Vec<(Psn, u32)>> = BTreeMap::new();
-    let mut backward: BTreeMap<u64, Vec<Reply>> = BTreeMap::new();
+    let mut backward: BTreeMap<u64, Vec<Response>> = BTreeMap::new();
     let mut again = 0;
     for slot in 1..100_000 {
         let now = slot * SLOT;
@@ -61,7 +62,7 @@ fn retransmissions(
             if trigger.is_some_and(|trigger| nacks.remove(&trigger.value())) {
                 continue;
             }
-            let reply = Reply { expected: reply.psn(), trigger, stamp: reply.stamp().as_ns() };
+            let reply = Response { expected: reply.psn(), trigger, stamp: reply.stamp().as_ns() };
             backward.entry(slot + 50).or_default().push(reply);
         }
         for reply in backward.remove(&slot).unwrap_or_default() {

@@ -12,7 +12,7 @@ mod cost;
 mod mutants;
 mod published;
 mod record;
-mod side;
+mod sender;
 mod trace;
 
 pub use check::{Checked, Coverage, Trace, check};
@@ -24,6 +24,7 @@ pub use published::Published;
 use crate::model::Design;
 use crate::tools::HwError;
 use rnic_transport::config::Timeouts;
+use rnic_transport::transports::IRN_PIPELINE_CYCLES;
 use rnic_transport::{FlowConfig, Time};
 
 /// The source files in `hw/irn`, as (name, text).
@@ -95,7 +96,7 @@ impl Block {
         match self {
             Block::ReceiveAck | Block::Timeout => 3,
             Block::ReceiveData | Block::TxFree => 5,
-            Block::Senders | Block::Receivers => 6,
+            Block::Senders | Block::Receivers => IRN_PIPELINE_CYCLES,
         }
     }
 

@@ -1,17 +1,18 @@
 //! Traces: flows of IRN over a network that loses, reorders and duplicates packets, and with peers that send anything.
 
 use super::record::{self, SenderInputs, push_received, push_receiver, push_result, push_sender};
-use super::side::{Reply, Side, timeouts};
+use super::sender::{Response, TracedSender, timeouts};
 use super::{Block, Parameters};
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use rnic_transport::pdu::Stamp;
+use rnic_transport::random::below;
 use rnic_transport::recovery::{IrnReceiver, ReceiveRecovery};
 use rnic_transport::{FlowConfig, Pdu, PduKind, Psn, Time};
 use std::collections::BTreeMap;
 
-/// Number of steps in which something happened, by its name.
-pub(super) type Seen = BTreeMap<&'static str, u64>;
+/// Number of steps with each event, by the name of the event.
+pub(super) type EventCounts = BTreeMap<&'static str, u64>;
 
 /// Steps of one block, and their expected results.
 #[derive(Debug, Default)]
@@ -49,12 +50,12 @@ impl SenderStep<'_> {
 #[derive(Clone, Copy, Debug)]
 struct Profile {
     loss: u64,
-    reply_loss: u64,
+    response_loss: u64,
     reordering: u64,
     duplication: u64,
     hostile: u64,
-    /// Longest time between two steps, in nanoseconds.
-    pace: u64,
+    /// Maximum time between two steps, in nanoseconds.
+    max_gap_ns: u64,
 }
 
 /// Random numbers of a trace.
@@ -63,7 +64,7 @@ pub(super) struct Random(pub(super) Pcg64Mcg);
 
 impl Random {
     fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.0.next_u64()) * u128::from(bound.max(1))) >> 64) as u64
+        below(self.0.next_u64(), bound)
     }
     fn chance(&mut self, thousandths: u64) -> bool {
         self.below(1_000) < thousandths
@@ -71,9 +72,9 @@ impl Random {
     fn psn(&mut self) -> Psn {
         Psn::new(self.0.next_u64() as u32)
     }
-    /// A packet at most `reach` away from `psn`.
-    fn near(&mut self, psn: Psn, reach: u32) -> Psn {
-        psn.plus(Psn::MODULUS - reach).plus(self.below(2 * u64::from(reach) + 1) as u32)
+    /// A PSN at most `max_distance` before or after `psn`.
+    fn near(&mut self, psn: Psn, max_distance: u32) -> Psn {
+        psn.plus(Psn::MODULUS - max_distance).plus(self.below(2 * u64::from(max_distance) + 1) as u32)
     }
 }
 
@@ -86,13 +87,14 @@ pub(super) struct Flow {
     profile: Profile,
     now: u64,
     end: Psn,
-    sender: Side,
+    sender: TracedSender,
     receiver: IrnReceiver,
-    /// The receiver's registers, with what the core does not have: the MSN and the marks of packets.
+    /// The receiver's registers, with those that the core does not have: the MSN and the marks of packets.
     shadow: record::Receiver,
     salt: u64,
-    forward: Vec<(Psn, u32)>,
-    backward: Vec<Reply>,
+    /// Data packets in flight: PSN and timestamp.
+    data: Vec<(Psn, u32)>,
+    responses: Vec<Response>,
     steps_left: u64,
 }
 
@@ -101,16 +103,16 @@ impl Flow {
         let near_wrap = random.chance(500);
         let first = if near_wrap { Psn::new(Psn::MODULUS - 1 - random.below(600) as u32) } else { random.psn() };
         let cfg = FlowConfig { first_psn: first, ..parameters.flow_config() };
-        let per_mille = |random: &mut Random, share: u64, most: u64| {
-            if random.chance(share) { random.below(most) } else { 0 }
+        let per_mille = |random: &mut Random, share: u64, bound: u64| {
+            if random.chance(share) { random.below(bound) } else { 0 }
         };
         let profile = Profile {
             loss: per_mille(random, 600, 200),
-            reply_loss: per_mille(random, 500, 200),
+            response_loss: per_mille(random, 500, 200),
             reordering: per_mille(random, 500, 400),
             duplication: per_mille(random, 300, 100),
             hostile: per_mille(random, 250, 150),
-            pace: [500, 2_000, 50_000][random.below(3) as usize],
+            max_gap_ns: [500, 2_000, 50_000][random.below(3) as usize],
         };
         let words = parameters.window() as usize / 64;
         let flow = Flow {
@@ -118,7 +120,7 @@ impl Flow {
             profile,
             now: if near_wrap { (1 << 32) - random.below(3_000_000) } else { random.below(1 << 34) },
             end: first,
-            sender: Side::new(parameters, &cfg),
+            sender: TracedSender::new(parameters, &cfg),
             receiver: IrnReceiver::new(&cfg, u64::MAX, Time::ZERO),
             shadow: record::Receiver {
                 expected: first.value(),
@@ -127,8 +129,8 @@ impl Flow {
                 second: vec![0; words],
             },
             salt: random.0.next_u64(),
-            forward: Vec::new(),
-            backward: Vec::new(),
+            data: Vec::new(),
+            responses: Vec::new(),
             steps_left: 100 + random.below(8_000),
             parameters,
             cfg,
@@ -160,9 +162,9 @@ impl Flow {
     }
 
     /// One step of one block.
-    pub(super) fn step(&mut self, random: &mut Random, batches: &mut Batches, seen: &mut Seen) {
+    pub(super) fn step(&mut self, random: &mut Random, batches: &mut Batches, counts: &mut EventCounts) {
         self.steps_left -= 1;
-        self.now += random.below(self.profile.pace);
+        self.now += random.below(self.profile.max_gap_ns);
         let (first_missing, in_flight) = self.sender.window();
         let queued = self.end.since(first_missing);
         if queued < in_flight + 2 && random.chance(300) {
@@ -171,14 +173,14 @@ impl Flow {
             self.sender.extend(packets);
         }
         match random.below(100) {
-            0..25 => self.tx_free(random, batches, seen),
-            25..50 => self.receive_data(random, batches, seen),
-            50..75 => self.receive_ack(random, batches, seen),
-            _ => self.timeout(random, batches, seen),
+            0..25 => self.tx_free(random, batches, counts),
+            25..50 => self.receive_data(random, batches, counts),
+            50..75 => self.receive_ack(random, batches, counts),
+            _ => self.timeout(random, batches, counts),
         }
     }
 
-    fn tx_free(&mut self, random: &mut Random, batches: &mut Batches, seen: &mut Seen) {
+    fn tx_free(&mut self, random: &mut Random, batches: &mut Batches, counts: &mut EventCounts) {
         let window = if random.chance(150) { random.below(u64::from(self.cfg.bdp_cap) + 3) as u32 } else { 0xff_ffff };
         let inputs = self.inputs(SenderInputs { window, psn: self.end.value(), ..SenderInputs::default() });
         let before = self.registers();
@@ -191,8 +193,8 @@ impl Flow {
         SenderStep { block: Block::TxFree, inputs, before: &before, outputs, after: &after }
             .push(batches, self.queue_pair);
         let (_, in_flight) = self.sender.window();
-        note(
-            seen,
+        count(
+            counts,
             match pick {
                 Some((_, _, false)) if last => "new packet, the last",
                 Some((_, _, false)) => "new packet",
@@ -206,21 +208,21 @@ impl Flow {
         if pick.is_some() {
             let packet = (psn, self.now as u32);
             if !random.chance(self.profile.loss) {
-                self.forward.push(packet);
+                self.data.push(packet);
             }
             if random.chance(self.profile.duplication) {
-                self.forward.push(packet);
+                self.data.push(packet);
             }
         }
     }
 
-    /// Takes an element: the oldest, or with reordering another one.
-    fn take<T: Copy>(list: &mut Vec<T>, random: &mut Random, profile: Profile) -> Option<T> {
-        if list.is_empty() {
+    /// The next packet that arrives: the oldest, or with reordering another one.
+    fn next_arrival<T: Copy>(in_flight: &mut Vec<T>, random: &mut Random, profile: Profile) -> Option<T> {
+        if in_flight.is_empty() {
             return None;
         }
-        let at = if random.chance(profile.reordering) { random.below(list.len() as u64) as usize } else { 0 };
-        Some(if random.chance(profile.duplication) { list[at] } else { list.remove(at) })
+        let index = if random.chance(profile.reordering) { random.below(in_flight.len() as u64) as usize } else { 0 };
+        Some(if random.chance(profile.duplication) { in_flight[index] } else { in_flight.remove(index) })
     }
 
     /// Marks of a packet: whether it ends a message, and whether the message completes a Receive.
@@ -229,16 +231,16 @@ impl Flow {
         [0, 0, 0, 1, 1, 3, 2, 3][hash as usize]
     }
 
-    fn receive_data(&mut self, random: &mut Random, batches: &mut Batches, seen: &mut Seen) {
+    fn receive_data(&mut self, random: &mut Random, batches: &mut Batches, counts: &mut EventCounts) {
         let expected = Psn::new(self.shadow.expected);
         let packet = if random.chance(self.profile.hostile) {
-            let reach = self.parameters.window() + 3;
-            let psn = if random.chance(100) { random.psn() } else { random.near(expected, reach) };
+            let max_distance = self.parameters.window() + 3;
+            let psn = if random.chance(100) { random.psn() } else { random.near(expected, max_distance) };
             Some((psn, random.0.next_u64() as u32))
         } else {
-            Flow::take(&mut self.forward, random, self.profile)
+            Flow::next_arrival(&mut self.data, random, self.profile)
         };
-        // Without a packet on its way, an old one arrives once more.
+        // Without a packet in flight, an old one arrives again.
         let (psn, stamp) = packet.unwrap_or((expected.plus(Psn::MODULUS - 1), self.now as u32));
         let tags = [(Block::ReceiveData, 0), (Block::Receivers, record::tag(1, self.queue_pair))];
         for (block, tag) in tags {
@@ -249,7 +251,7 @@ impl Flow {
         let stamp = Stamp::at(Time::from_ns(stamp.into()));
         let pdu = Pdu::data_with(psn, stamp);
         let outcome = self.receiver.on_data(&self.cfg, Time::from_ns(self.now), pdu);
-        let receives = self.shadow_receive(psn, outcome.discarded, seen);
+        let receives = self.shadow_receive(psn, outcome.discarded, counts);
         let nack = outcome.reply.is_some_and(|reply| reply.kind() == PduKind::Nack);
         let flags = u32::from(outcome.reply.is_some()) | u32::from(nack) << 1 | u32::from(outcome.discarded) << 2;
         for (block, tag) in tags {
@@ -258,8 +260,8 @@ impl Flow {
                 batch.count += 1;
             }
         }
-        note(
-            seen,
+        count(
+            counts,
             match (outcome.reply.is_some(), nack, outcome.discarded) {
                 (false, ..) => "data beyond the window",
                 (_, true, false) => "data out of order",
@@ -268,22 +270,24 @@ impl Flow {
                 (_, false, true) => "data before the expected packet",
             },
         );
-        if let Some(reply) = outcome.reply.filter(|_| !random.chance(self.profile.reply_loss)) {
+        if let Some(reply) = outcome.reply.filter(|_| !random.chance(self.profile.response_loss)) {
             let trigger = nack.then(|| reply.trigger());
-            self.backward.push(Reply { expected: reply.psn(), trigger, stamp: reply.stamp().as_ns() });
+            self.responses.push(Response { expected: reply.psn(), trigger, stamp: reply.stamp().as_ns() });
         }
     }
 
     /// Updates the receiver's shadow registers from the core's, and returns the Receives that completed.
-    fn shadow_receive(&mut self, psn: Psn, discarded: bool, seen: &mut Seen) -> u32 {
+    fn shadow_receive(&mut self, psn: Psn, discarded: bool, counts: &mut EventCounts) -> u32 {
         let bits = self.parameters.window();
         let marks = self.marks(psn);
         let registers = self.receiver.registers();
-        let (before, after) = (Psn::new(self.shadow.expected), registers.expected);
+        let before = Psn::new(self.shadow.expected);
+        let after = registers.expected;
         let locate = |psn: Psn| ((psn.value() & (bits - 1)) as usize / 64, 1_u64 << (psn.value() % 64));
         if !discarded {
             let (word, bit) = locate(psn);
-            let (first, second) = (marks != 1, marks & 1 != 0);
+            let first = marks != 1;
+            let second = marks & 1 != 0;
             self.shadow.first[word] |= if first { bit } else { 0 };
             self.shadow.second[word] |= if second { bit } else { 0 };
         }
@@ -301,28 +305,29 @@ impl Flow {
         let arrived = self.shadow.first.iter().zip(&self.shadow.second).map(|(first, second)| first | second);
         assert!(arrived.eq(registers.arrived.words().iter().copied()), "the shadow follows the core");
         if run > 1 {
-            note(seen, "data in order that completes a run");
+            count(counts, "data in order that completes a run");
         }
         if after.value() < before.value() {
-            note(seen, "PSN wrap at the receiver");
+            count(counts, "PSN wrap at the receiver");
         }
         receives
     }
 
-    fn receive_ack(&mut self, random: &mut Random, batches: &mut Batches, seen: &mut Seen) {
+    fn receive_ack(&mut self, random: &mut Random, batches: &mut Batches, counts: &mut EventCounts) {
         let (first_missing, in_flight) = self.sender.window();
         let reply = if random.chance(self.profile.hostile) {
-            let reach = in_flight + 3;
+            let max_distance = in_flight + 3;
             let psn = |random: &mut Random| {
-                if random.chance(50) { random.psn() } else { random.near(first_missing, reach) }
+                if random.chance(50) { random.psn() } else { random.near(first_missing, max_distance) }
             };
-            let (expected, trigger) = (psn(random), random.chance(600).then(|| psn(random)));
+            let expected = psn(random);
+            let trigger = random.chance(600).then(|| psn(random));
             let stamp = (self.now as u32).wrapping_sub(random.below(1 << 18) as u32);
-            Some(Reply { expected, trigger, stamp })
+            Some(Response { expected, trigger, stamp })
         } else {
-            Flow::take(&mut self.backward, random, self.profile)
+            Flow::next_arrival(&mut self.responses, random, self.profile)
         };
-        let stale = Reply { expected: first_missing, trigger: None, stamp: self.now as u32 };
+        let stale = Response { expected: first_missing, trigger: None, stamp: self.now as u32 };
         let reply = reply.unwrap_or(stale);
         let inputs = self.inputs(SenderInputs {
             psn: reply.expected.value(),
@@ -338,8 +343,8 @@ impl Flow {
         SenderStep { block: Block::ReceiveAck, inputs, before: &before, outputs, after: &after }
             .push(batches, self.queue_pair);
         let advance = reply.expected.distance_from(first_missing);
-        note(
-            seen,
+        count(
+            counts,
             match reply.trigger {
                 _ if advance < 0 => "old response",
                 _ if advance > in_flight as i32 => "response about packets never sent",
@@ -354,28 +359,29 @@ impl Flow {
             },
         );
         if after.first_missing < before.first_missing {
-            note(seen, "PSN wrap at the sender");
+            count(counts, "PSN wrap at the sender");
         }
     }
 
-    fn timeout(&mut self, random: &mut Random, batches: &mut Batches, seen: &mut Seen) {
+    fn timeout(&mut self, random: &mut Random, batches: &mut Batches, counts: &mut EventCounts) {
         if random.chance(60) {
             self.now += random.below(400_000);
         }
         if random.chance(100) {
-            self.meet_deadline(random);
+            self.approach_timeout(random);
         }
         let inputs = self.inputs(SenderInputs::default());
         let before = self.registers();
         let (_, in_flight) = self.sender.window();
         let (expired, extended) = self.sender.timeout(&self.cfg, self.now);
         let flags = u32::from(in_flight > 0) | u32::from(expired) << 1 | u32::from(extended) << 2;
-        let (outputs, after) = ([flags, 0], self.registers());
+        let outputs = [flags, 0];
+        let after = self.registers();
         SenderStep { block: Block::Timeout, inputs, before: &before, outputs, after: &after }
             .push(batches, self.queue_pair);
         let few = in_flight <= u32::from(timeouts(&self.cfg).2);
-        note(
-            seen,
+        count(
+            counts,
             match (in_flight, expired, extended) {
                 (0, ..) => "timer not running",
                 (_, true, _) if few => "timer expired, few packets in flight",
@@ -386,8 +392,8 @@ impl Flow {
         );
     }
 
-    /// Lets time pass until a timeout, or one nanosecond before or after it, if this is soon.
-    fn meet_deadline(&mut self, random: &mut Random) {
+    /// Lets time pass until a timeout, or one nanosecond before or after it, if this is within 500 us.
+    fn approach_timeout(&mut self, random: &mut Random) {
         let (low, high, _) = timeouts(&self.cfg);
         let timeout = if random.chance(500) { low } else { high };
         let target = self.registers().timer_start.wrapping_add(timeout - 1 + random.below(3) as u32);
@@ -401,13 +407,13 @@ impl Flow {
         self.sender.registers(self.parameters.window())
     }
 
-    /// The inputs that every block has.
+    /// Adds the inputs that every block has.
     fn inputs(&self, inputs: SenderInputs) -> SenderInputs {
         let (rto_low, rto_high, low_packets) = timeouts(&self.cfg);
         SenderInputs { now: self.now as u32, rto_low, rto_high, low_packets, ..inputs }
     }
 }
 
-fn note(seen: &mut Seen, what: &'static str) {
-    *seen.entry(what).or_default() += 1;
+fn count(counts: &mut EventCounts, event: &'static str) {
+    *counts.entry(event).or_default() += 1;
 }

@@ -1,6 +1,6 @@
 //! Co-simulation of NanoTransport's fixed-function blocks with those of the transport core.
 
-use super::steps::{Source, Step, WORDS};
+use super::steps::{Step, StepSource, WORDS};
 use crate::model::{Design, Model};
 use crate::mutation::Change;
 use crate::tools::HwError;
@@ -94,7 +94,7 @@ fn check_design(
     block: Block, design: &Design, rtx_needs_credit: bool, steps: u64, seed: u64, vcd: Option<&Path>,
 ) -> Result<Checked, HwError> {
     let mut bench = Model::build(design, vcd.is_some())?.start(vcd)?;
-    let mut source = Source::new(block, rtx_needs_credit, seed);
+    let mut source = StepSource::new(block, rtx_needs_credit, seed);
     let mut checked = Checked { block, steps: 0, latency: 0, cycles: 0, seen: Vec::new() };
     let mut pending: Vec<Step> = Vec::new();
     while checked.steps < steps {
@@ -124,7 +124,7 @@ fn check_design(
         }
         checked.cycles += u64::from(cycles + 1 - checked.latency);
     }
-    checked.seen = source.seen();
+    checked.seen = source.counts();
     Ok(checked)
 }
 

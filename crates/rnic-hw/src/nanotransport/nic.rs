@@ -110,7 +110,9 @@ pub fn pipelines_alone(rtl: &Rtl) -> Design {
 /// The pipelines of a program between shift registers, with four pins: for place and route, where all paths are from
 /// register to register.
 pub fn pipelines_in_registers(rtl: &Rtl) -> Design {
-    let (mut inputs, mut outputs, mut connections) = (0, 0, vec!["        .clk(clk)".to_string()]);
+    let mut inputs = 0;
+    let mut outputs = 0;
+    let mut connections = vec!["        .clk(clk)".to_string()];
     let mut input = |name: String, width: u32, connections: &mut Vec<String>| {
         connections.push(format!("        .{name}(in[{inputs} +: {width}])"));
         inputs += width;
@@ -132,7 +134,8 @@ pub fn pipelines_in_registers(rtl: &Rtl) -> Design {
         for (number, call) in pipeline.calls.iter().enumerate() {
             let call_name = format!("{name}_call{number}");
             output(format!("{call_name}_valid"), 1, &mut connections);
-            let (arguments, results) = (call.arguments.iter().sum::<u32>(), call.results.iter().sum::<u32>());
+            let arguments = call.arguments.iter().sum::<u32>();
+            let results = call.results.iter().sum::<u32>();
             if arguments > 0 {
                 output(format!("{call_name}_arguments"), arguments, &mut connections);
             }
@@ -266,7 +269,8 @@ pub fn measure(
             *count as f64 / f64::from(ends[count - 1] - first)
         } else {
             // The first and the last sixteenth, when the link is not full, are left out.
-            let (from, to) = (count / 16, count - count / 16 - 1);
+            let from = count / 16;
+            let to = count - count / 16 - 1;
             (to - from) as f64 / f64::from(ends[to] - ends[from])
         };
         let bits = 8.0 * (f64::from(*bytes) + 64.0 * frames);

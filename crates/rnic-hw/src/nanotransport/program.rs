@@ -60,7 +60,8 @@ pub fn period(rtl: &Rtl) -> u32 {
 /// The program does not fit a NIC: its headers are longer than a word of the link, it asks for a message at two places,
 /// or its egress pipeline takes no packet in every cycle.
 pub(super) fn program(rtl: &Rtl) -> Result<String, HwError> {
-    let (ingress, egress) = (&rtl.ingress, &rtl.egress);
+    let ingress = &rtl.ingress;
+    let egress = &rtl.egress;
     let refuse = |message: &str| Err(HwError::Parameter(message.to_string()));
     let header = egress.outputs.iter().find(|port| port.name == "out_header").map_or(0, |port| port.width);
     let room = ingress.inputs.iter().find(|port| port.name == "header").map_or(0, |port| port.width);

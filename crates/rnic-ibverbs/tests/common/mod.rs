@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time after which a program that is still running has failed. A program takes a second; a busy machine takes longer.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The folder with the libraries, which are linked once per test run: of the static libraries beside this program, or
 /// of those in the folder `$RNIC_TEST_ARCHIVES`, which a sanitizer has instrumented.
@@ -129,7 +129,7 @@ impl Running {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return Ended { status, output: self.output() };
             }
-            assert!(begin.elapsed() < PATIENCE, "the program has not ended: {}", self.output());
+            assert!(begin.elapsed() < TIMEOUT, "the program has not ended: {}", self.output());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -149,7 +149,7 @@ impl Ended {
 pub(crate) fn await_text(program: &Running, text: &str) {
     let begin = Instant::now();
     while !program.output().contains(text) {
-        assert!(begin.elapsed() < PATIENCE, "the program has not printed \"{text}\": {}", program.output());
+        assert!(begin.elapsed() < TIMEOUT, "the program has not printed \"{text}\": {}", program.output());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -169,7 +169,7 @@ pub(crate) fn await_port(namespace: &Namespace, port: u16, server: &mut Running)
             return;
         }
         assert!(server.child.try_wait().unwrap().is_none(), "the server has ended: {}", server.output());
-        assert!(begin.elapsed() < PATIENCE, "nobody listens on port {port}: {}", server.output());
+        assert!(begin.elapsed() < TIMEOUT, "no process listens on port {port}: {}", server.output());
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -187,7 +187,7 @@ static void errors(void) {
         ibv_ack_async_event(&event);
         EXPECT(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0);
     }
-    /* Events of queue pairs that are gone do not come any more. */
+    /* No more events come for queue pairs that were destroyed. */
     EXPECT(fcntl(context->async_fd, F_SETFL, O_NONBLOCK) == 0);
     struct ibv_async_event event;
     EXPECT(ibv_get_async_event(context, &event) == -1 && errno == EAGAIN);
@@ -199,7 +199,7 @@ static void errors(void) {
     EXPECT(ibv_dereg_mr(mr) == 0 && ibv_dereg_mr(remote) == 0);
 }
 
-/* Events that wait are announced although another object was destroyed meanwhile, and so are later ones. */
+/* Events that wait are announced although another object was destroyed in the meantime, and so are later ones. */
 static void events_of_others(void) {
     static char bytes[64];
     struct ibv_mr *mr = ibv_reg_mr(pd, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE);
@@ -223,7 +223,7 @@ static void events_of_others(void) {
     struct ibv_async_event event;
     EXPECT(ibv_get_async_event(context, &event) == 0 && (event.element.qp == a || event.element.qp == b));
     ibv_ack_async_event(&event);
-    /* All events of a destroyed pair are gone. The next event of another one is announced. */
+    /* All events of a destroyed pair were removed. The next event of another one is announced. */
     EXPECT(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0);
     EXPECT(ibv_get_async_event(context, &event) == -1 && errno == EAGAIN && poll(&async, 1, 0) == 0);
     a = queue_pair(cq, NULL, IBV_QPT_RC);
@@ -269,7 +269,7 @@ static void children(void) {
     EXPECT(ibv_dealloc_mw(mw) == 0 && ibv_dereg_mr(mr) == 0);
 }
 
-/* One of each object is made and destroyed, and asynchronous events are asked for in vain. */
+/* One of each object is made and destroyed, and no asynchronous event comes. */
 static void turn(void) {
     static char bytes[64];
     struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
@@ -336,7 +336,7 @@ static void full_queues(void) {
         EXPECT(ibv_post_send(b, &send, &bad_send) == 0);
         EXPECT(completed(cq, &wc) == 0 && completed(cq, &wc) == 0);
     }
-    /* Two of four receives are gone: below the limit of three. */
+    /* Two of four receives were used: below the limit of three. */
     struct ibv_async_event event;
     struct pollfd async = {context->async_fd, POLLIN, 0};
     int limits = 0;

@@ -4,9 +4,9 @@ use super::{Agent, Series};
 use crate::record::{MAX_PATHS, MAX_TARGETS, Pinglist, ns};
 use crate::rotation;
 use rnic_endpoint::DatagramAddress;
-use rnic_perf::ping::Carrier;
-use rnic_perf::ping::message::{MAX_PROBE, MIN_PROBE};
-use rnic_perf::ping::prober::{ProbeError, Prober, ProberConfig};
+use rnic_probe::Carrier;
+use rnic_probe::message::{MAX_PROBE, MIN_PROBE};
+use rnic_probe::prober::{ProbeError, Prober, ProberConfig};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ impl Agent {
             std::mem::take(&mut self.series).into_iter().partition(|(_, series)| same(series));
         self.series = kept;
         for mut series in ended.into_values() {
-            // The target may have gone; its probes that wait prove nothing.
+            // The target may have ended, so its outstanding probes say nothing about the network.
             series.prober.end(ProbeError::Gone);
             self.collect(&mut series, now);
         }

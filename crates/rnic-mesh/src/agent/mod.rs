@@ -13,10 +13,10 @@ mod tests;
 
 use crate::record::{Batch, Health, Pinglist, ProbeRecord, Target, Trace};
 use rnic_endpoint::DatagramAddress;
-use rnic_perf::ping::Carrier;
-use rnic_perf::ping::message::Message;
-use rnic_perf::ping::prober::Prober;
-use rnic_perf::ping::responder::Responder;
+use rnic_probe::Carrier;
+use rnic_probe::message::Message;
+use rnic_probe::prober::Prober;
+use rnic_probe::responder::Responder;
 use rnic_transport::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -30,7 +30,7 @@ pub struct Limits {
     pub rate: f64,
     /// Minimum time between two probes of a pair.
     pub interval: Time,
-    /// Maximum number of results that wait for the controller; beyond it the oldest are thrown away.
+    /// Maximum number of results that wait for the controller; beyond it the oldest are discarded.
     pub waiting: usize,
 }
 
@@ -47,7 +47,7 @@ pub struct Outgoing {
     pub id: ProbeId,
     /// The target.
     pub to: DatagramAddress,
-    /// What carries the probe.
+    /// The carrier of the probe.
     pub carrier: Carrier,
     /// Flow label, which selects the UDP source port.
     pub path: u16,
@@ -88,7 +88,7 @@ pub struct Agent {
     failed_fetches: u32,
     /// The targets, by session.
     series: BTreeMap<u64, Series>,
-    /// When each series wants to be looked at next.
+    /// The time of the next action of each series.
     due: BTreeSet<(Time, u64)>,
     responder: Responder,
     /// Probes that may leave, and when this was computed.
@@ -156,13 +156,13 @@ impl Agent {
         }
     }
 
-    /// Whether the agent does not probe because the controller is away.
+    /// Whether the agent does not probe because the controller cannot be reached.
     pub fn stopped(&self) -> bool {
         self.failed_fetches >= MAX_FAILED_FETCHES
     }
 
-    /// Version and digest of the list, for the registration; zeros without a list.
-    pub fn have(&self) -> (u64, u64) {
+    /// Version and digest of the pinglist, for the registration; zeros without a list.
+    pub fn current_list(&self) -> (u64, u64) {
         (self.version, self.list.as_ref().map_or(0, |list| list.digest))
     }
 
@@ -178,7 +178,7 @@ impl Agent {
             waiting: (self.records.len() + self.in_batches) as u64,
             answered: counters.answered,
             limited: counters.limited,
-            strange: counters.strange,
+            unexpected: counters.unexpected,
             ..self.health
         }
     }

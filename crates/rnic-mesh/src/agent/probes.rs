@@ -3,9 +3,9 @@
 use super::{Agent, Outgoing, ProbeId, Series};
 use crate::record::{ProbeRecord, ProbeResult, ns};
 use rnic_endpoint::DatagramAddress;
-use rnic_perf::ping::message::{Kind, MESSAGE, Message};
-use rnic_perf::ping::prober::ProbeError;
-use rnic_perf::ping::responder::Answer;
+use rnic_probe::message::{Kind, MESSAGE_LEN, Message};
+use rnic_probe::prober::ProbeError;
+use rnic_probe::responder::Reply;
 use rnic_transport::Time;
 use std::net::IpAddr;
 
@@ -65,7 +65,7 @@ impl Agent {
 
     /// A datagram arrived at `arrived` from an IP address and a queue pair number; the agent sees it at `now`. Returns
     /// the response to a probe.
-    pub fn received(&mut self, arrived: Time, now: Time, source: (IpAddr, u32), datagram: &[u8]) -> Option<Answer> {
+    pub fn received(&mut self, arrived: Time, now: Time, source: (IpAddr, u32), datagram: &[u8]) -> Option<Reply> {
         let message = Message::parse(datagram);
         match message {
             Some(Message { kind: Kind::Response | Kind::Report { .. }, session, .. }) => {
@@ -74,14 +74,14 @@ impl Agent {
                     (address.addr.ip().to_canonical(), address.qpn) == (source.0.to_canonical(), source.1)
                 };
                 let Some(series) = self.series.get_mut(&session).filter(own) else {
-                    self.health.strange += 1;
+                    self.health.unexpected += 1;
                     return None;
                 };
-                series.prober.received(arrived, now, &datagram[..datagram.len().min(MESSAGE)]);
+                series.prober.received(arrived, now, &datagram[..datagram.len().min(MESSAGE_LEN)]);
                 self.drain(session, now);
                 None
             }
-            _ => self.responder.answer(arrived, source, datagram),
+            _ => self.responder.on_probe(arrived, source, datagram),
         }
     }
 
@@ -113,8 +113,8 @@ impl Agent {
     /// have one.
     pub fn connect(
         &mut self, arrived: Time, source: (IpAddr, u32), datagram: &[u8],
-    ) -> Option<(Answer, DatagramAddress)> {
-        let answer = self.responder.connect(arrived, source, datagram)?;
+    ) -> Option<(Reply, DatagramAddress)> {
+        let answer = self.responder.on_connect(arrived, source, datagram)?;
         Some((answer, self.responder.prober(answer.response.session)?))
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::record::{Admit, MAX_PATHS, ProbeResult};
 use crate::rotation;
-use rnic_perf::ping::message::Kind;
+use rnic_probe::message::Kind;
 
 const SECOND: Time = Time::from_ms(1_000);
 
@@ -89,7 +89,7 @@ fn an_agent_without_controller_stops_and_resumes() {
     assert!(agent.stopped() && agent.next_time().is_none() && agent.poll_send(SECOND).is_none());
     agent.unchanged(9);
     assert!(agent.poll_send(SECOND).is_some());
-    assert_eq!(agent.have(), (9, 4));
+    assert_eq!(agent.current_list(), (9, 4));
 }
 
 /// A list that asks for a flood is obeyed within the agent's own limits.
@@ -112,14 +112,14 @@ fn only_admitted_probers_are_answered() {
     let mut probe = Message { kind: Kind::Probe, path: 0, session: 77, sequence: 0 }.emit().to_vec();
     probe.resize(512, 0);
     let from = |last: u8| (address(last).addr.ip(), u32::from(last));
-    assert_eq!(agent.received(SECOND, SECOND, from(9), &probe), None, "without a list nobody is answered");
+    assert_eq!(agent.received(SECOND, SECOND, from(9), &probe), None, "without a list no probe gets a response");
     agent.set_pinglist(list(&[], 100), Time::ZERO, || 0.0).unwrap();
     assert!(agent.received(SECOND, SECOND, from(9), &probe).is_some());
     assert_eq!(agent.received(SECOND, SECOND, from(8), &probe), None);
     let empty = Pinglist { admit: Vec::new(), ..list(&[], 100) };
     agent.set_pinglist(empty, SECOND, || 0.0).unwrap();
     assert_eq!(agent.received(SECOND, SECOND, from(9), &probe), None);
-    assert_eq!(agent.health().strange, 3);
+    assert_eq!(agent.health().unexpected, 3);
 }
 
 /// Without a controller the results wait, up to a bound; the oldest go first, and are counted.
@@ -161,7 +161,7 @@ fn a_rotation_changes_the_paths() {
     assert!(refused.unwrap_err().contains("changes source ports"));
 }
 
-/// A target that starts anew is a new target; the probes of the old one are no losses.
+/// A target that restarts is a new target; the probes of the old one are not losses.
 #[test]
 fn a_new_incarnation_ends_the_old_probes() {
     let mut agent = agent(Limits::default());

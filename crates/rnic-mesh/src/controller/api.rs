@@ -1,7 +1,7 @@
 //! The requests of agents.
 
 use super::tls::Peer;
-use super::{Event, Shared, lock};
+use super::{Controller, Event};
 use crate::credentials::is_for;
 use crate::record::{Batch, Fetched, Registration};
 use crate::store::MAX_BATCH;
@@ -13,71 +13,72 @@ use axum::{Json, Router};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-type Answer<T> = Result<T, (StatusCode, String)>;
+type Response<T> = Result<T, (StatusCode, String)>;
 
 /// The routes for agents.
-pub(super) fn router(shared: Arc<Shared>) -> Router {
+pub(super) fn router(controller: Arc<Controller>) -> Router {
     Router::new()
         .route("/v1/pinglist", post(pinglist))
         .route("/v1/report", post(report))
         .route("/v1/show", post(show))
         .layer(DefaultBodyLimit::max(MAX_BATCH))
-        .with_state(shared)
+        .with_state(controller)
 }
 
 /// Checks that a request about a host comes from this host.
-fn is_own(shared: &Shared, peer: &Peer, host: &str) -> Answer<()> {
+fn is_own(controller: &Controller, peer: &Peer, host: &str) -> Response<()> {
     if peer.certificate.as_ref().is_some_and(|certificate| is_for(certificate, host)) {
         return Ok(());
     }
-    shared.view.refused.fetch_add(1, Ordering::Relaxed);
+    controller.state.refused.fetch_add(1, Ordering::Relaxed);
     Err((StatusCode::FORBIDDEN, "the certificate is not that of this host".to_string()))
 }
 
 async fn pinglist(
-    State(shared): State<Arc<Shared>>, ConnectInfo(peer): ConnectInfo<Peer>, Json(registration): Json<Registration>,
-) -> Answer<Json<Fetched>> {
-    is_own(&shared, &peer, &registration.host)?;
+    State(controller): State<Arc<Controller>>, ConnectInfo(peer): ConnectInfo<Peer>,
+    Json(registration): Json<Registration>,
+) -> Response<Json<Fetched>> {
+    is_own(&controller, &peer, &registration.host)?;
     let host = registration.host.clone();
-    let now = shared.view.now();
+    let now = controller.state.now();
     let fetched = {
-        let mut registry = lock(&shared.view.registry);
-        registry.rotate(shared.clock.unix_us());
+        let mut registry = controller.state.registry.lock();
+        registry.rotate(controller.clock.unix_us());
         registry.fetch(registration, now)
     };
     let (fetched, is_new) = fetched.map_err(|why| (StatusCode::CONFLICT, why))?;
     if is_new {
-        shared.tell(Event::Agent(host));
-        shared.dirty.store(true, Ordering::Relaxed);
+        controller.emit(Event::Agent(host));
+        controller.dirty.store(true, Ordering::Relaxed);
     }
     Ok(Json(fetched))
 }
 
 /// The batch of a request that comes from the host that measured it.
-fn own_batch(shared: &Shared, peer: &Peer, bytes: &Bytes) -> Answer<Arc<Batch>> {
+fn own_batch(controller: &Controller, peer: &Peer, bytes: &Bytes) -> Response<Arc<Batch>> {
     let batch = Batch::parse(bytes).map_err(|why| {
-        shared.view.refused.fetch_add(1, Ordering::Relaxed);
+        controller.state.refused.fetch_add(1, Ordering::Relaxed);
         (StatusCode::BAD_REQUEST, why)
     })?;
-    is_own(shared, peer, &batch.host)?;
+    is_own(controller, peer, &batch.host)?;
     Ok(Arc::new(batch))
 }
 
 async fn report(
-    State(shared): State<Arc<Shared>>, ConnectInfo(peer): ConnectInfo<Peer>, bytes: Bytes,
-) -> Answer<&'static str> {
-    let batch = own_batch(&shared, &peer, &bytes)?;
+    State(controller): State<Arc<Controller>>, ConnectInfo(peer): ConnectInfo<Peer>, bytes: Bytes,
+) -> Response<&'static str> {
+    let batch = own_batch(&controller, &peer, &bytes)?;
     // Verdicts do not need the disk: a batch counts once, even if it is written later.
-    shared.count(&batch, shared.view.now());
-    shared.writer.write(batch, bytes).await.map_err(|why| (StatusCode::SERVICE_UNAVAILABLE, why))?;
+    controller.count(&batch, controller.state.now());
+    controller.writer.write(batch, bytes).await.map_err(|why| (StatusCode::SERVICE_UNAVAILABLE, why))?;
     Ok("stored")
 }
 
 /// An agent shows a batch while an earlier one waits for room on the disk.
 async fn show(
-    State(shared): State<Arc<Shared>>, ConnectInfo(peer): ConnectInfo<Peer>, bytes: Bytes,
-) -> Answer<&'static str> {
-    let batch = own_batch(&shared, &peer, &bytes)?;
-    shared.count(&batch, shared.view.now());
+    State(controller): State<Arc<Controller>>, ConnectInfo(peer): ConnectInfo<Peer>, bytes: Bytes,
+) -> Response<&'static str> {
+    let batch = own_batch(&controller, &peer, &bytes)?;
+    controller.count(&batch, controller.state.now());
     Ok("seen")
 }

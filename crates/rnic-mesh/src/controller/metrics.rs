@@ -1,7 +1,8 @@
 //! The metrics of a mesh, with the names of R-Pingmesh.
 
-use super::{View, lock, views};
+use super::views;
 use crate::inventory::Scope;
+use crate::state::MeshState;
 use crate::window::{Cell, Window};
 use rnic_metrics::exposition::{Kind, Metrics};
 use std::sync::atomic::Ordering;
@@ -13,12 +14,12 @@ pub(super) const MAX_TOR_PAIRS: usize = 10_000;
 const QUANTILES: [(&str, f64); 3] = [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.999)];
 
 /// All metrics.
-pub(super) fn metrics(shared: &View) -> Metrics {
-    let now = shared.now();
+pub(super) fn metrics(state: &MeshState) -> Metrics {
+    let now = state.now();
     let mut metrics = Metrics::new();
     let m = &mut metrics;
-    let (up, waiting, discarded) = views::agent_counts(shared, now);
-    let mesh = lock(&shared.mesh);
+    let (up, waiting, discarded) = views::agent_counts(state, now);
+    let mesh = state.mesh.lock();
     for scope in Scope::ALL {
         let cell = mesh.scope(scope, Window::Minute, now);
         let labels = [("scope", scope.name())];
@@ -41,7 +42,7 @@ pub(super) fn metrics(shared: &View) -> Metrics {
     }
     let pairs = mesh.tor_pairs().count();
     for ((from, to), series, totals) in mesh.tor_pairs().take(MAX_TOR_PAIRS) {
-        let tor = |index: u32| shared.inventory.tors[index as usize].name.as_str();
+        let tor = |index: u32| state.inventory.tors[index as usize].name.as_str();
         let labels = [("source_tor", tor(from)), ("target_tor", tor(to))];
         let cell = series.over(Window::Minute, now);
         quantiles(m, "rpingmesh_network_rtt_ns", "Round-trip time of the network, last minute.", &labels, &cell);
@@ -57,7 +58,7 @@ pub(super) fn metrics(shared: &View) -> Metrics {
         &[],
         left_out,
     );
-    for (index, host) in (0..).zip(&shared.inventory.hosts).take(MAX_TOR_PAIRS) {
+    for (index, host) in (0..).zip(&state.inventory.hosts).take(MAX_TOR_PAIRS) {
         let labels = [("host", host.name.as_str())];
         let [prober, responder] = mesh.software_us(index, now);
         for (name, help, us) in [
@@ -97,17 +98,17 @@ pub(super) fn metrics(shared: &View) -> Metrics {
     m.add("rpingmesh_results_total", Kind::Counter, "Results since the start.", &[], probes);
     m.add("rpingmesh_results_ignored_total", Kind::Counter, "Results that say nothing about the network.", &[], gone);
     m.add("rpingmesh_agents_up", Kind::Gauge, "Agents that are up.", &[], up as u64);
-    m.add("rpingmesh_agents_known", Kind::Gauge, "Hosts in the inventory.", &[], shared.inventory.hosts.len() as u64);
+    m.add("rpingmesh_agents_known", Kind::Gauge, "Hosts in the inventory.", &[], state.inventory.hosts.len() as u64);
     m.add("rpingmesh_agent_results_waiting", Kind::Gauge, "Results that wait at the agents.", &[], waiting);
     m.add("rpingmesh_agent_results_discarded", Kind::Gauge, "Results that agents have thrown away.", &[], discarded);
-    let ok = u64::from(lock(&shared.trouble).is_none());
+    let ok = u64::from(state.storage_error.lock().is_none());
     m.add("rpingmesh_storage_ok", Kind::Gauge, "1 while the disk takes results.", &[], ok);
     m.add(
         "rpingmesh_requests_refused_total",
         Kind::Counter,
         "Requests that were refused.",
         &[],
-        shared.refused.load(Ordering::Relaxed),
+        state.refused.load(Ordering::Relaxed),
     );
     metrics
 }

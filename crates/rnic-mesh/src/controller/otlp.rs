@@ -1,9 +1,15 @@
 //! Metrics out to an OpenTelemetry collector: OTLP over HTTP in its binary encoding (`POST /v1/metrics`), which every
 //! collector reads.
 
-mod proto;
-
-use super::{Shared, metrics};
+use super::{Controller, metrics};
+use opentelemetry_proto::tonic::collector::metrics::v1::{ExportMetricsServiceRequest, ExportMetricsServiceResponse};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
+use opentelemetry_proto::tonic::metrics::v1::{
+    AggregationTemporality, Gauge, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
 use rnic_metrics::exposition::{Kind, Metrics, Value as Number};
 use std::io::Read;
@@ -36,9 +42,10 @@ impl Exporter {
         Ok(Exporter { agent: config.into(), url: url.to_string(), start_us: now_us, failed: false })
     }
 
-    /// Pushes all metrics; tells `failed` when a collector that took them does not any more.
-    pub(super) fn push(&mut self, shared: &Shared, mut failed: impl FnMut(String)) {
-        let body = request(&metrics::metrics(&shared.view), self.start_us, shared.clock.unix_us()).encode_to_vec();
+    /// Pushes all metrics; passes the reason to `failed` if this push fails and the previous one did not.
+    pub(super) fn push(&mut self, controller: &Controller, mut failed: impl FnMut(String)) {
+        let body =
+            request(&metrics::metrics(&controller.state), self.start_us, controller.clock.unix_us()).encode_to_vec();
         match self.send(&body) {
             Ok(()) => self.failed = false,
             Err(why) if !self.failed => {
@@ -56,7 +63,7 @@ impl Exporter {
         let read = response.body_mut().as_reader().take(MAX_RESPONSE).read_to_end(&mut bytes);
         read.map_err(|error| error.to_string())?;
         // A collector that takes everything may answer with anything.
-        match proto::Response::decode(&bytes[..]).ok().and_then(|response| response.partial_success) {
+        match ExportMetricsServiceResponse::decode(&bytes[..]).ok().and_then(|response| response.partial_success) {
             Some(partial) if partial.rejected_data_points > 0 => {
                 let why: String = partial.error_message.chars().filter(|c| !c.is_control()).take(200).collect();
                 Err(format!("the collector has rejected {} values: {why}", partial.rejected_data_points))
@@ -67,43 +74,51 @@ impl Exporter {
 }
 
 /// An export request: gauges, and counters as cumulative monotonic sums.
-fn request(metrics: &Metrics, start_us: u64, now_us: u64) -> proto::Request {
+fn request(metrics: &Metrics, start_us: u64, now_us: u64) -> ExportMetricsServiceRequest {
     let nano = |us: u64| us.saturating_mul(1_000);
     let mut families = Vec::new();
     for (name, kind, help, samples) in metrics.families() {
-        let points = samples.map(|(labels, value)| proto::NumberDataPoint {
-            attributes: labels.iter().map(|(key, value)| proto::KeyValue::text(key, value)).collect(),
+        let points = samples.map(|(labels, value)| NumberDataPoint {
+            attributes: labels.iter().map(|(key, value)| attribute(key, value)).collect(),
             // A clock that goes back must not make an interval that ends before it begins.
             start_time_unix_nano: if kind == Kind::Counter { nano(start_us.min(now_us)) } else { 0 },
             time_unix_nano: nano(now_us),
             value: Some(match value {
-                Number::Integer(value) => proto::Value::AsInt(i64::try_from(value).unwrap_or(i64::MAX)),
-                Number::Number(value) => proto::Value::AsDouble(value),
+                Number::Integer(value) => Value::AsInt(i64::try_from(value).unwrap_or(i64::MAX)),
+                Number::Number(value) => Value::AsDouble(value),
             }),
+            ..NumberDataPoint::default()
         });
-        let points = points.collect();
+        let data_points = points.collect();
         let data = match kind {
-            Kind::Gauge => proto::MetricData::Gauge(proto::Gauge { data_points: points }),
-            Kind::Counter => proto::MetricData::Sum(proto::Sum {
-                data_points: points,
-                aggregation_temporality: proto::CUMULATIVE,
+            Kind::Gauge => Data::Gauge(Gauge { data_points }),
+            Kind::Counter => Data::Sum(Sum {
+                data_points,
+                aggregation_temporality: AggregationTemporality::Cumulative.into(),
                 is_monotonic: true,
             }),
         };
-        families.push(proto::Metric {
+        families.push(Metric {
             name: name.to_string(),
             description: help.to_string(),
             unit: if name.ends_with("_ns") { "ns" } else { "1" }.to_string(),
             data: Some(data),
+            ..Metric::default()
         });
     }
-    let scope = proto::Scope { name: "rnic".to_string(), version: env!("CARGO_PKG_VERSION").to_string() };
-    proto::Request {
-        resource_metrics: vec![proto::ResourceMetrics {
-            resource: Some(proto::Resource { attributes: vec![proto::KeyValue::text("service.name", "rnic-mesh")] }),
-            scope_metrics: vec![proto::ScopeMetrics { scope: Some(scope), metrics: families }],
-        }],
-    }
+    let (name, version) = ("rnic".to_string(), env!("CARGO_PKG_VERSION").to_string());
+    let scope = InstrumentationScope { name, version, ..InstrumentationScope::default() };
+    let resource = Resource { attributes: vec![attribute("service.name", "rnic-mesh")], ..Resource::default() };
+    let of_scope = ScopeMetrics { scope: Some(scope), metrics: families, ..ScopeMetrics::default() };
+    let of_resource =
+        ResourceMetrics { resource: Some(resource), scope_metrics: vec![of_scope], ..ResourceMetrics::default() };
+    ExportMetricsServiceRequest { resource_metrics: vec![of_resource] }
+}
+
+/// An attribute with a text.
+fn attribute(key: &str, value: &str) -> KeyValue {
+    let value = AnyValue { value: Some(any_value::Value::StringValue(value.to_string())) };
+    KeyValue { key: key.to_string(), value: Some(value), ..KeyValue::default() }
 }
 
 #[cfg(test)]
@@ -117,14 +132,14 @@ mod tests {
         metrics.add("b_ns", Kind::Gauge, "B.", &[], 0.5);
         let request = request(&metrics, 1, 2);
         let found = &request.resource_metrics[0].scope_metrics[0].metrics;
-        let Some(proto::MetricData::Sum(sum)) = &found[0].data else { panic!("{found:?}") };
+        let Some(Data::Sum(sum)) = &found[0].data else { panic!("{found:?}") };
         assert_eq!((sum.is_monotonic, sum.aggregation_temporality), (true, 2));
         let point = &sum.data_points[0];
         assert_eq!((point.time_unix_nano, point.start_time_unix_nano), (2_000, 1_000));
-        assert_eq!((point.value, point.attributes[0].key.as_str()), (Some(proto::Value::AsInt(7)), "x"));
-        let Some(proto::MetricData::Gauge(gauge)) = &found[1].data else { panic!("{found:?}") };
+        assert_eq!((point.value, point.attributes[0].key.as_str()), (Some(Value::AsInt(7)), "x"));
+        let Some(Data::Gauge(gauge)) = &found[1].data else { panic!("{found:?}") };
         let value = gauge.data_points[0].value;
-        assert_eq!((value, found[1].unit.as_str()), (Some(proto::Value::AsDouble(0.5)), "ns"));
+        assert_eq!((value, found[1].unit.as_str()), (Some(Value::AsDouble(0.5)), "ns"));
         assert!(Exporter::new("ftp://x", 0).err().unwrap().contains("accepted: http://"));
     }
 }

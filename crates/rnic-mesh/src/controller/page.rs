@@ -2,9 +2,10 @@
 //! nothing from elsewhere.
 
 use super::tls::Peer;
-use super::{View, metrics, views};
+use super::{metrics, views};
 use crate::alarm::Metric;
 use crate::credentials::{OPERATOR, is_for};
+use crate::state::MeshState;
 use crate::window::Window;
 use axum::extract::{ConnectInfo, Query, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -12,29 +13,30 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use rnic_metrics::exposition::CONTENT_TYPE;
 use serde::Deserialize;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
 
 const HTML: &str = include_str!("../../page/index.html");
-const SCRIPT: &str = include_str!("../../page/page.js");
-const STYLE: &str = include_str!("../../page/page.css");
+static SCRIPT: LazyLock<String> = LazyLock::new(|| rnic_web::script(include_str!("../../page/page.js")));
+static STYLE: LazyLock<String> = LazyLock::new(|| rnic_web::style(include_str!("../../page/page.css")));
 
 /// The routes for browsers and for Prometheus. `local` says that the address is a loopback address: requests without a
 /// certificate are admitted then, if they name this machine.
-pub(super) fn router(shared: Arc<View>, local: bool) -> Router {
-    let guard = middleware::from_fn_with_state((shared.clone(), local), admit);
+pub(super) fn router(state: Arc<MeshState>, local: bool) -> Router {
+    let guard = middleware::from_fn_with_state((state.clone(), local), admit);
     Router::new()
         .route("/", get(|| async { asset("text/html; charset=utf-8", HTML) }))
-        .route("/page.js", get(|| async { asset("text/javascript; charset=utf-8", SCRIPT) }))
-        .route("/page.css", get(|| async { asset("text/css; charset=utf-8", STYLE) }))
+        .route("/page.js", get(|| async { asset("text/javascript; charset=utf-8", &SCRIPT) }))
+        .route("/page.css", get(|| async { asset("text/css; charset=utf-8", &STYLE) }))
         .route("/api/overview", get(overview))
         .route("/api/tors", get(tor_pair))
         .route("/api/pair", get(pair))
         .route("/api/agents", get(agents))
         .route("/metrics", get(text))
         .layer(guard)
-        .with_state(shared)
+        .with_state(state)
 }
 
 fn asset(kind: &'static str, content: &'static str) -> Response {
@@ -43,7 +45,7 @@ fn asset(kind: &'static str, content: &'static str) -> Response {
 
 /// Lets operators pass. On a loopback address the host that the request names must be this machine: otherwise a page
 /// elsewhere could read the answers through a name that it resolves to this address (DNS rebinding).
-async fn admit(State((shared, local)): State<(Arc<View>, bool)>, request: Request, next: Next) -> Response {
+async fn admit(State((state, local)): State<(Arc<MeshState>, bool)>, request: Request, next: Next) -> Response {
     let admitted = if local {
         let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
@@ -54,7 +56,7 @@ async fn admit(State((shared, local)): State<(Arc<View>, bool)>, request: Reques
         certificate.is_some_and(|certificate| is_for(certificate, OPERATOR))
     };
     if !admitted {
-        shared.refused.fetch_add(1, Ordering::Relaxed);
+        state.refused.fetch_add(1, Ordering::Relaxed);
         return (StatusCode::FORBIDDEN, "only operators read the mesh's data\n").into_response();
     }
     let mut response = next.run(request).await;
@@ -75,17 +77,17 @@ struct Choice {
 }
 
 /// Runs a view outside the threads that serve, because a view of a large mesh takes some time.
-async fn view<T: Send + 'static>(
-    shared: Arc<View>, make: impl FnOnce(&View) -> T + Send + 'static,
+async fn blocking<T: Send + 'static>(
+    state: Arc<MeshState>, make: impl FnOnce(&MeshState) -> T + Send + 'static,
 ) -> Result<T, StatusCode> {
-    tokio::task::spawn_blocking(move || make(&shared)).await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+    tokio::task::spawn_blocking(move || make(&state)).await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 async fn overview(
-    State(shared): State<Arc<View>>, Query(choice): Query<Choice>,
+    State(state): State<Arc<MeshState>>, Query(choice): Query<Choice>,
 ) -> Result<impl IntoResponse, StatusCode> {
     let (window, metric) = (choice.window.unwrap_or(Window::Minute), choice.metric.unwrap_or(Metric::P99Us));
-    view(shared, move |shared| views::overview(shared, window, metric)).await.map(Json)
+    blocking(state, move |state| views::overview(state, window, metric)).await.map(Json)
 }
 
 #[derive(Deserialize)]
@@ -94,21 +96,37 @@ struct Ends {
     to: String,
 }
 
-async fn tor_pair(State(shared): State<Arc<View>>, Query(ends): Query<Ends>) -> Result<impl IntoResponse, StatusCode> {
-    let found = view(shared, move |shared| views::tor_pair(shared, &ends.from, &ends.to)).await?;
+async fn tor_pair(
+    State(state): State<Arc<MeshState>>, Query(ends): Query<Ends>,
+) -> Result<impl IntoResponse, StatusCode> {
+    let found = blocking(state, move |state| views::tor_pair(state, &ends.from, &ends.to)).await?;
     found.map(Json).ok_or(StatusCode::NOT_FOUND)
 }
 
-async fn pair(State(shared): State<Arc<View>>, Query(ends): Query<Ends>) -> Result<impl IntoResponse, StatusCode> {
-    let found = view(shared, move |shared| views::pair(shared, &ends.from, &ends.to)).await?;
+async fn pair(State(state): State<Arc<MeshState>>, Query(ends): Query<Ends>) -> Result<impl IntoResponse, StatusCode> {
+    let found = blocking(state, move |state| views::pair(state, &ends.from, &ends.to)).await?;
     found.map(Json).ok_or(StatusCode::NOT_FOUND)
 }
 
-async fn agents(State(shared): State<Arc<View>>) -> Result<impl IntoResponse, StatusCode> {
-    view(shared, views::agents).await.map(Json)
+async fn agents(State(state): State<Arc<MeshState>>) -> Result<impl IntoResponse, StatusCode> {
+    blocking(state, views::agents).await.map(Json)
 }
 
-async fn text(State(shared): State<Arc<View>>) -> Result<impl IntoResponse, StatusCode> {
-    let text = view(shared, |shared| metrics::metrics(shared).prometheus()).await?;
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
+async fn text(State(state): State<Arc<MeshState>>) -> Result<impl IntoResponse, StatusCode> {
+    let text = blocking(state, |state| metrics::metrics(state).prometheus()).await?;
+    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names of agents and files are input, so the script must not parse them as markup or as a script.
+    #[test]
+    fn the_script_parses_no_markup() {
+        for way in ["innerHTML", "outerHTML", "insertAdjacent", "document.write", "DOMParser", "eval(", "Function("] {
+            assert!(!SCRIPT.contains(way), "{way}");
+        }
+        assert!(SCRIPT.contains("const element = "), "the script has its components");
+    }
 }

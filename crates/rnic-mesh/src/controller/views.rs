@@ -1,8 +1,8 @@
-//! What the page shows, as JSON.
+//! The data of the page, as JSON.
 
-use super::{View, lock};
 use crate::alarm::Metric;
 use crate::inventory::Scope;
+use crate::state::MeshState;
 use crate::verdict::Mesh;
 use crate::window::Window;
 use serde_json::{Value, json};
@@ -16,11 +16,11 @@ fn rounded(value: Option<f64>) -> Value {
 }
 
 /// The start page: heat map, scopes, alarms, findings, agents.
-pub(super) fn overview(shared: &View, window: Window, metric: Metric) -> Value {
-    let now = shared.now();
-    let (agents, waiting, discarded) = agent_counts(shared, now);
-    let mesh = lock(&shared.mesh);
-    let tors: Vec<&str> = shared.inventory.tors.iter().map(|tor| tor.name.as_str()).collect();
+pub(super) fn overview(state: &MeshState, window: Window, metric: Metric) -> Value {
+    let now = state.now();
+    let (agents, waiting, discarded) = agent_counts(state, now);
+    let mesh = state.mesh.lock();
+    let tors: Vec<&str> = state.inventory.tors.iter().map(|tor| tor.name.as_str()).collect();
     let cells = mesh.tor_pairs().filter_map(|((from, to), series, _)| {
         let cell = series.over(window, now);
         (cell.probes > 0).then(|| json!([from, to, rounded(metric.of(&cell)), cell.probes, cell.lost]))
@@ -64,17 +64,17 @@ pub(super) fn overview(shared: &View, window: Window, metric: Metric) -> Value {
     json!({
         "window": window.name(), "metric": metric.name(), "tors": tors, "cells": cells, "scopes": scopes,
         "alarms": alarms, "ended": ended, "findings": mesh.findings(),
-        "agents": {"up": agents, "known": shared.inventory.hosts.len(), "waiting": waiting, "discarded": discarded},
-        "probes": probes, "gone": gone, "storage": *lock(&shared.trouble),
-        "refused": shared.refused.load(Ordering::Relaxed), "note": shared.note,
+        "agents": {"up": agents, "known": state.inventory.hosts.len(), "waiting": waiting, "discarded": discarded},
+        "probes": probes, "gone": gone, "storage": *state.storage_error.lock(),
+        "refused": state.refused.load(Ordering::Relaxed), "note": state.note,
     })
 }
 
-/// Number of agents that are up, and of results that wait at the agents or were thrown away there.
-pub(super) fn agent_counts(shared: &View, now: u64) -> (usize, u64, u64) {
-    let registry = lock(&shared.registry);
+/// Number of agents that are up, and of results that wait at the agents or were discarded there.
+pub(super) fn agent_counts(state: &MeshState, now: u64) -> (usize, u64, u64) {
+    let registry = state.registry.lock();
     let mut counts = (0, 0, 0);
-    for host in 0..shared.inventory.hosts.len() as u32 {
+    for host in 0..state.inventory.hosts.len() as u32 {
         let Some(agent) = registry.agent(host) else { continue };
         counts.0 += usize::from(registry.is_up(host, agent.registration.incarnation, now));
         counts.1 += agent.registration.health.waiting;
@@ -84,11 +84,11 @@ pub(super) fn agent_counts(shared: &View, now: u64) -> (usize, u64, u64) {
 }
 
 /// A pair of ToR switches: its time series, and its pairs of hosts, the worst first.
-pub(super) fn tor_pair(shared: &View, from: &str, to: &str) -> Option<Value> {
-    let index = |name: &str| shared.inventory.tors.iter().position(|tor| tor.name == name).map(|at| at as u32);
+pub(super) fn tor_pair(state: &MeshState, from: &str, to: &str) -> Option<Value> {
+    let index = |name: &str| state.inventory.tors.iter().position(|tor| tor.name == name).map(|at| at as u32);
     let (from, to) = (index(from)?, index(to)?);
-    let now = shared.now();
-    let mesh = lock(&shared.mesh);
+    let now = state.now();
+    let mesh = state.mesh.lock();
     let history: Vec<Value> = mesh
         .tor_pair(from, to)
         .into_iter()
@@ -113,7 +113,7 @@ pub(super) fn tor_pair(shared: &View, from: &str, to: &str) -> Option<Value> {
             }
             let mean = (answered > 0).then(|| sum as f64 / answered as f64 / 1e3);
             let loss = if probes > 0 { lost as f64 / probes as f64 } else { 0.0 };
-            let (a, b) = (&shared.inventory.host(prober).name, &shared.inventory.host(target).name);
+            let (a, b) = (&state.inventory.host(prober).name, &state.inventory.host(target).name);
             let row = json!({
                 "prober": a, "target": b, "probes": probes, "lost": lost, "mean_us": rounded(mean),
                 "max_us": rounded((answered > 0).then_some(max as f64 / 1e3)),
@@ -123,15 +123,15 @@ pub(super) fn tor_pair(shared: &View, from: &str, to: &str) -> Option<Value> {
         .collect();
     pairs.sort_by(|a, b| b.0.total_cmp(&a.0));
     let shown: Vec<Value> = pairs.iter().take(MAX_PAIRS).map(|(_, row)| row.clone()).collect();
-    let tor = |index: u32| &shared.inventory.tors[index as usize].name;
+    let tor = |index: u32| &state.inventory.tors[index as usize].name;
     Some(json!({"from": tor(from), "to": tor(to), "history": history, "pairs": shown, "all": pairs.len()}))
 }
 
 /// A pair of hosts: the last ten minutes, and the paths.
-pub(super) fn pair(shared: &View, prober: &str, target: &str) -> Option<Value> {
-    let (from, to) = (shared.inventory.index(prober)?, shared.inventory.index(target)?);
-    let now = shared.now();
-    let mesh = lock(&shared.mesh);
+pub(super) fn pair(state: &MeshState, prober: &str, target: &str) -> Option<Value> {
+    let (from, to) = (state.inventory.index(prober)?, state.inventory.index(target)?);
+    let now = state.now();
+    let mesh = state.mesh.lock();
     let pair = mesh.pair(from, to)?;
     let minutes: Vec<Value> = pair
         .minutes
@@ -173,15 +173,15 @@ fn hops(mesh: &Mesh, hops: &[Option<u32>]) -> Vec<String> {
     hops.iter().map(name).collect()
 }
 
-/// How the agents are.
-pub(super) fn agents(shared: &View) -> Value {
-    let now = shared.now();
-    let registry = lock(&shared.registry);
-    let mesh = lock(&shared.mesh);
+/// The agents and their counters.
+pub(super) fn agents(state: &MeshState) -> Value {
+    let now = state.now();
+    let registry = state.registry.lock();
+    let mesh = state.mesh.lock();
     let rows: Vec<Value> = (0..)
-        .zip(&shared.inventory.hosts)
+        .zip(&state.inventory.hosts)
         .map(|(index, host): (u32, _)| {
-            let tor = &shared.inventory.tor_of(index).name;
+            let tor = &state.inventory.tor_of(index).name;
             let Some(agent) = registry.agent(index) else {
                 return json!({"host": host.name, "tor": tor, "state": "never seen"});
             };

@@ -1,11 +1,13 @@
-//! The thread that writes batches to the disk. It takes all that wait at a time, so that many agents share one flush.
+//! The thread that writes batches to the disk. It writes all waiting batches at once, so that many agents share a
+//! flush.
 
-use super::{Event, Shared, lock};
+use super::{Controller, Event};
 use crate::record::Batch;
 use crate::store::{Store, Stored};
+use parking_lot::Mutex;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
@@ -21,7 +23,7 @@ pub(super) struct Job {
     done: oneshot::Sender<Result<(), String>>,
 }
 
-/// The entrance to the thread.
+/// Passes batches to the thread.
 pub(super) struct Writer {
     jobs: mpsc::Sender<Job>,
     store: Arc<Mutex<Store>>,
@@ -45,40 +47,40 @@ impl Writer {
     }
 
     pub(super) fn stored(&self) -> Stored {
-        lock(&self.store).stored().clone()
+        self.store.lock().stored().clone()
     }
 }
 
 /// Starts the thread that writes, and one that converts logs of hours that have passed; `passed` are those of an
-/// earlier controller. The threads end when the shared state is gone.
+/// earlier controller. The threads end when the controller is dropped.
 pub(super) fn start(
-    shared: &Arc<Shared>, mut jobs: mpsc::Receiver<Job>, passed: Vec<PathBuf>,
+    controller: &Arc<Controller>, mut jobs: mpsc::Receiver<Job>, passed: Vec<PathBuf>,
 ) -> io::Result<[JoinHandle<()>; 2]> {
     let (logs, waiting) = std::sync::mpsc::channel::<PathBuf>();
     for log in passed {
         // The receiver is alive.
         let _ = logs.send(log);
     }
-    // The threads end with the shared state: they do not keep it.
-    let weak = Arc::downgrade(shared);
+    // The threads end with the controller state: they do not keep it.
+    let weak = Arc::downgrade(controller);
     let converter = std::thread::Builder::new().name("mesh-parquet".to_string()).spawn(move || {
         let mut failed: Vec<PathBuf> = Vec::new();
         while let Ok(log) = waiting.recv() {
-            let Some(shared) = weak.upgrade() else { return };
+            let Some(controller) = weak.upgrade() else { return };
             // A log that could not be converted, because the disk was full, has another chance with each new one.
             failed.push(log);
-            shared.save();
-            failed.retain(|log| match shared.converter.convert(log) {
+            controller.save();
+            failed.retain(|log| match controller.converter.convert(log) {
                 Ok(()) => false,
                 Err(error) => {
-                    shared.tell(Event::Storage(error.to_string()));
+                    controller.emit(Event::Storage(error.to_string()));
                     true
                 }
             });
         }
     })?;
-    let (store, clock) = (shared.writer.store.clone(), shared.clock.clone());
-    let weak = Arc::downgrade(shared);
+    let (store, clock) = (controller.writer.store.clone(), controller.clock.clone());
+    let weak = Arc::downgrade(controller);
     let writer = std::thread::Builder::new().name("mesh-writer".to_string()).spawn(move || {
         while let Some(first) = jobs.blocking_recv() {
             let mut together = vec![first];
@@ -88,15 +90,15 @@ pub(super) fn start(
                 together.push(next);
             }
             let batches: Vec<(&Batch, &[u8])> = together.iter().map(|job| (&*job.batch, &job.bytes[..])).collect();
-            let result = lock(&store).append(&batches, clock.unix_us()).map_err(|error| error.to_string());
+            let result = store.lock().append(&batches, clock.unix_us()).map_err(|error| error.to_string());
             if let Ok(Some(log)) = &result {
                 // The other thread ends with this one.
                 let _ = logs.send(log.clone());
             }
-            let Some(shared) = weak.upgrade() else { return };
-            shared.storage(result.as_ref().err().cloned());
+            let Some(controller) = weak.upgrade() else { return };
+            controller.set_storage_error(result.as_ref().err().cloned());
             for job in together {
-                // The agent may have gone.
+                // It fails if the agent has closed the connection.
                 let _ = job.done.send(result.as_ref().map(|_| ()).map_err(Clone::clone));
             }
         }

@@ -17,7 +17,7 @@ const MAX_RESPONSE: u64 = 4 << 20;
 pub enum ClientError {
     /// The controller is not reached, or is not the right one.
     #[error("the controller does not answer: {0}")]
-    Away(String),
+    Unreachable(String),
     /// The controller's disk takes nothing; the reason.
     #[error("{0}")]
     Full(String),
@@ -82,16 +82,16 @@ impl Client {
     /// A page of the controller, for an operator.
     ///
     /// # Errors
-    /// If the controller is away or refuses.
+    /// If the controller cannot be reached or refuses.
     pub fn get(&self, path: &str) -> Result<Vec<u8>, ClientError> {
         Client::read(self.agent.get(format!("{}{path}", self.url)).call())
     }
 
     fn read(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Vec<u8>, ClientError> {
-        let mut response = response.map_err(|error| ClientError::Away(error.to_string()))?;
+        let mut response = response.map_err(|error| ClientError::Unreachable(error.to_string()))?;
         let mut bytes = Vec::new();
         let mut reader = response.body_mut().as_reader().take(MAX_RESPONSE);
-        reader.read_to_end(&mut bytes).map_err(|error| ClientError::Away(error.to_string()))?;
+        reader.read_to_end(&mut bytes).map_err(|error| ClientError::Unreachable(error.to_string()))?;
         if response.status().is_success() {
             return Ok(bytes);
         }
@@ -105,7 +105,7 @@ impl Client {
     /// Registers, and fetches the pinglist.
     ///
     /// # Errors
-    /// If the controller is away or refuses.
+    /// If the controller cannot be reached or refuses.
     pub fn fetch(&self, registration: &Registration) -> Result<Fetched, ClientError> {
         let body = serde_json::to_vec(registration).map_err(|error| ClientError::Refused(error.to_string()))?;
         let bytes = self.post("/v1/pinglist", &body, "application/json")?;
@@ -116,7 +116,7 @@ impl Client {
     /// Reports a batch. When this returns, the batch is on the controller's disk.
     ///
     /// # Errors
-    /// If the controller is away or does not take the batch.
+    /// If the controller cannot be reached or does not take the batch.
     pub fn report(&self, batch: &[u8]) -> Result<(), ClientError> {
         self.post("/v1/report", batch, "application/octet-stream").map(drop)
     }
@@ -125,7 +125,7 @@ impl Client {
     /// later.
     ///
     /// # Errors
-    /// If the controller is away or does not take the batch.
+    /// If the controller cannot be reached or does not take the batch.
     pub fn show(&self, batch: &[u8]) -> Result<(), ClientError> {
         self.post("/v1/show", batch, "application/octet-stream").map(drop)
     }

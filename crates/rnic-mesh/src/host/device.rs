@@ -1,17 +1,19 @@
 //! The device of an agent: one UD queue pair that sends probes and responses, and receives both.
 
-use super::{SERVED, Shared};
+use super::{CONNECTION_TIMEOUT, Shared};
 use crate::agent::{Outgoing, ProbeId};
+use rnic_endpoint::clock::ContinuousClock;
 use rnic_endpoint::port::UdpConfig;
 use rnic_endpoint::{
     Access, Capacities, Completion, CompletionQueue, Config, Data, DatagramAddress, DatagramOptions, Error, GRH_LEN,
     MemoryRegion, Mode, Opcode, QpOptions, QueuePair, Security, SendFlags, SendOp, SendRequest, Service, Status,
     TimeSource, VerbsError,
 };
-use rnic_perf::ping::connected::{CONNECTED, Connections, GREETING, Next, RECEIVE};
-use rnic_perf::ping::message::{Kind, MAX_PROBE, MIN_PROBE, Message};
-use rnic_perf::ping::responder::Answer;
-use rnic_perf::ping::{Carrier, Outbox};
+use rnic_probe::connections::{CONNECT_LEN, CONNECTED, Posting, RECEIVE};
+use rnic_probe::endpoint::EndpointConnections;
+use rnic_probe::message::{Kind, MAX_PROBE, MIN_PROBE, Message};
+use rnic_probe::responder::Reply;
+use rnic_probe::{Carrier, Outbox, is_posted};
 use rnic_transport::Time;
 use rnic_verbs::{AddressHandle, Recipient};
 use std::net::{IpAddr, SocketAddr};
@@ -27,15 +29,16 @@ const SLOT: usize = GRH_LEN as usize + MAX_PROBE;
 const PROBE: u64 = 1 << 62;
 const RESPONSE: u64 = 1 << 61;
 const REPORT: u64 = 1 << 60;
-/// Maximum time between two looks at the flag that ends the agent.
-const LOOK: Time = Time::from_ms(100);
+/// Maximum time between two checks of the flag that ends the agent.
+const STOP_CHECK_INTERVAL: Time = Time::from_ms(100);
 
 /// An open device.
 pub(super) struct Device {
     device: rnic_endpoint::Device,
+    clock: ContinuousClock,
     cq: CompletionQueue,
     qp: QueuePair,
-    /// Where others send to.
+    /// Address to which peers send.
     pub(super) address: DatagramAddress,
     inbox: MemoryRegion,
     /// Slots of probes, then slots of responses.
@@ -47,7 +50,7 @@ impl Device {
         let udp = UdpConfig { source_ports: paths.into(), ..UdpConfig::default() };
         let config = Config { mode: Mode::Polled, security: Security::None, udp, ..Config::default() };
         let device = rnic_endpoint::Device::open_at(local, config)?;
-        let cq = device.completion_queue((RECEIVES + 3 * SENDS + Connections::COMPLETIONS) as u32 + 16)?;
+        let cq = device.completion_queue((RECEIVES + 3 * SENDS + EndpointConnections::COMPLETIONS) as u32 + 16)?;
         let pd = device.protection_domain();
         let (send_wr, recv_wr) = (3 * SENDS as u32, RECEIVES as u32);
         let capacities = Capacities { send_wr, recv_wr, ..Capacities::default() };
@@ -55,7 +58,8 @@ impl Device {
         let address = qp.open_datagrams(&DatagramOptions { qkey: None, mtu: MAX_PROBE as u32 })?;
         let inbox = pd.allocate(RECEIVES * SLOT, Access::LOCAL)?;
         let outbox = Outbox { region: pd.allocate(Outbox::len(2 * SENDS), Access::LOCAL)?, slots: 2 * SENDS };
-        let device = Device { device, cq, qp, address, inbox, outbox };
+        let clock = ContinuousClock::start(device.clock());
+        let device = Device { device, clock, cq, qp, address, inbox, outbox };
         for slot in 0..RECEIVES {
             device.receive_into(slot)?;
         }
@@ -63,7 +67,7 @@ impl Device {
     }
 
     pub(super) fn now(&self) -> Time {
-        self.device.clock().now()
+        self.clock.now()
     }
 
     pub(super) fn interrupt(&self) {
@@ -84,19 +88,20 @@ struct Leaving<'a> {
     device: &'a Device,
     probes: Vec<Option<ProbeId>>,
     /// A response, and when its probe arrived (T3).
-    responses: Vec<Option<(Answer, Time)>>,
+    responses: Vec<Option<(Reply, Time)>>,
     free_probes: Vec<usize>,
     free_responses: Vec<usize>,
     /// Reliable connections, once they are needed.
-    connections: Option<Connections>,
+    connections: Option<EndpointConnections>,
     /// When the connections of sessions that are over were closed.
     closed: Time,
 }
 
 impl Leaving<'_> {
-    fn connections(&mut self) -> Result<&mut Connections, Error> {
+    fn connections(&mut self) -> Result<&mut EndpointConnections, Error> {
         if self.connections.is_none() {
-            self.connections = Some(Connections::new(&self.device.device.protection_domain(), &self.device.cq)?);
+            self.connections =
+                Some(EndpointConnections::new(&self.device.device.protection_domain(), &self.device.cq)?);
         }
         self.connections.as_mut().ok_or(Error::Verbs(VerbsError::Unsupported("there are no connections")))
     }
@@ -129,7 +134,7 @@ pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), Error> {
             }
         }
         let next = shared.agent().next_time();
-        let wait = next.map_or(LOOK, |next| next.saturating_sub(shared.now()).min(LOOK));
+        let wait = next.map_or(STOP_CHECK_INTERVAL, |next| next.saturating_sub(shared.now()).min(STOP_CHECK_INTERVAL));
         let count = device.cq.wait(&mut found, wait)?;
         for completion in &found[..count] {
             completed(shared, &mut leaving, completion, &mut datagram)?;
@@ -146,14 +151,14 @@ fn send(shared: &Shared, leaving: &mut Leaving<'_>, probe: &Outgoing, now: Time)
     if probe.carrier != Carrier::Ud {
         let key = (probe.id.session, probe.path);
         match leaving.connections()?.probe(probe.carrier, key, &probe.message, probe.len, now)? {
-            Next::Posted | Next::Waits => {}
-            Next::Full => shared.agent().unsendable(probe.id, now),
-            Next::Connect(greeting) => {
+            Posting::Posted | Posting::Waiting => {}
+            Posting::Full => shared.agent().unsendable(probe.id, now),
+            Posting::Connect(connect) => {
                 let mut bytes = [0; MIN_PROBE];
-                bytes[..GREETING].copy_from_slice(&greeting);
+                bytes[..CONNECT_LEN].copy_from_slice(&connect);
                 let (op, data, flags) = (SendOp::Send, Data::Inline(&bytes), SendFlags::default());
                 // A connect that is lost is repeated with a later probe.
-                posted(device.qp.post_datagram(&SendRequest { wr_id: REPORT, op, data, flags }, &to))?;
+                is_posted(device.qp.post_datagram(&SendRequest { wr_id: REPORT, op, data, flags }, &to))?;
             }
         }
         return Ok(());
@@ -165,7 +170,7 @@ fn send(shared: &Shared, leaving: &mut Leaving<'_>, probe: &Outgoing, now: Time)
     let gather = device.outbox.write(slot, &probe.message.emit(), probe.len)?;
     let (op, data, flags) = (SendOp::Send, Data::Gather(&gather), SendFlags::SIGNALED);
     let request = SendRequest { wr_id: PROBE | slot as u64, op, data, flags };
-    if posted(device.qp.post_datagram(&request, &to))? {
+    if is_posted(device.qp.post_datagram(&request, &to))? {
         leaving.probes[slot] = Some(probe.id);
     } else {
         leaving.free_probes.push(slot);
@@ -175,7 +180,7 @@ fn send(shared: &Shared, leaving: &mut Leaving<'_>, probe: &Outgoing, now: Time)
 }
 
 /// A datagram about a reliable connection: another agent asks for one, or has accepted one.
-fn greeted(
+fn on_connection_message(
     shared: &Shared, leaving: &mut Leaving<'_>, (arrived, now): (Time, Time), source: (IpAddr, u32), message: &Message,
     datagram: &[u8],
 ) -> Result<(), Error> {
@@ -183,10 +188,10 @@ fn greeted(
     if message.kind == Kind::Connect {
         let admitted = shared.agent().connect(arrived, source, datagram);
         let Some((answer, prober)) = admitted else { return Ok(()) };
-        let accept = leaving.connections()?.serve(message, datagram, prober, (SERVED, 0))?;
+        let accept = leaving.connections()?.serve(message, datagram, prober, (CONNECTION_TIMEOUT, 0))?;
         if let Some(accept) = accept {
             let (op, data, flags) = (SendOp::Send, Data::Inline(&accept), SendFlags::default());
-            posted(device.qp.post_datagram(&SendRequest { wr_id: REPORT, op, data, flags }, &answer.to))?;
+            is_posted(device.qp.post_datagram(&SendRequest { wr_id: REPORT, op, data, flags }, &answer.to))?;
         }
         return Ok(());
     }
@@ -217,7 +222,7 @@ fn completed(
         }
         let ok = status == Status::Success;
         if let Some(posted) = connections.completed(wr_id, ok).filter(|_| ok) {
-            let (arrived, now) = (shared.unwrapped(time), shared.now());
+            let (arrived, now) = (device.clock.time(time), shared.now());
             let id = ProbeId { session: posted.key.0, sequence: posted.sequence };
             shared.agent().acknowledged(id, posted.at, arrived, now);
         }
@@ -231,13 +236,13 @@ fn completed(
         let source = completion.source.map(|source| (source.ip(), source.qpn().0));
         if let (Some(source), Some(&slot)) = (source, leaving.free_responses.last()) {
             let len = (completion.byte_len as usize).saturating_sub(GRH_LEN as usize).min(MAX_PROBE);
-            // Only the message and a greeting are read; the rest of a datagram says nothing.
-            let head = len.min(GREETING);
+            // The bytes after a connect datagram's fields are zeros.
+            let head = len.min(CONNECT_LEN);
             device.inbox.read(at * SLOT + GRH_LEN as usize, &mut datagram[..head])?;
-            let (arrived, now) = (shared.unwrapped(time), shared.now());
-            let greeting = Message::parse(&datagram[..head]);
-            if let Some(message) = greeting.filter(|m| matches!(m.kind, Kind::Connect | Kind::Accept)) {
-                greeted(shared, leaving, (arrived, now), source, &message, &datagram[..len])?;
+            let (arrived, now) = (device.clock.time(time), shared.now());
+            let message = Message::parse(&datagram[..head]);
+            if let Some(message) = message.filter(|m| matches!(m.kind, Kind::Connect | Kind::Accept)) {
+                on_connection_message(shared, leaving, (arrived, now), source, &message, &datagram[..len])?;
                 return device.receive_into(at);
             }
             let answer = shared.agent().received(arrived, now, source, &datagram[..len]);
@@ -245,7 +250,7 @@ fn completed(
                 let gather = device.outbox.write(SENDS + slot, &answer.response.emit(), answer.len)?;
                 let (op, data, flags) = (SendOp::Send, Data::Gather(&gather), SendFlags::SIGNALED);
                 let request = SendRequest { wr_id: RESPONSE | slot as u64, op, data, flags };
-                if posted(device.qp.post_datagram(&request, &answer.to))? {
+                if is_posted(device.qp.post_datagram(&request, &answer.to))? {
                     leaving.free_responses.pop();
                     leaving.responses[slot] = Some((answer, arrived));
                 }
@@ -257,27 +262,17 @@ fn completed(
         && let Some(id) = leaving.probes.get_mut(at).and_then(Option::take)
     {
         leaving.free_probes.push(at);
-        let time = shared.unwrapped(time);
+        let time = device.clock.time(time);
         shared.agent().sent(id, time);
     } else if wr_id & RESPONSE != 0
         && let Some((answer, arrived)) = leaving.responses.get_mut(at).and_then(Option::take)
     {
         leaving.free_responses.push(at);
-        let delay = shared.unwrapped(time).saturating_sub(arrived);
+        let delay = device.clock.time(time).saturating_sub(arrived);
         let report = answer.report(delay).emit();
         let (op, data, flags) = (SendOp::Send, Data::Inline(&report), SendFlags::default());
         let request = SendRequest { wr_id: REPORT, op, data, flags };
-        posted(device.qp.post_datagram(&request, &answer.to))?;
+        is_posted(device.qp.post_datagram(&request, &answer.to))?;
     }
     Ok(())
-}
-
-/// Whether a datagram was posted. A full send queue and a recipient that does not exist lose the datagram, and are no
-/// failure of the device.
-fn posted(result: Result<(), Error>) -> Result<bool, Error> {
-    match result {
-        Ok(()) => Ok(true),
-        Err(Error::Verbs(VerbsError::Full(_) | VerbsError::Unsupported(_) | VerbsError::Range { .. })) => Ok(false),
-        Err(why) => Err(why),
-    }
 }

@@ -13,12 +13,14 @@ pub use client::{Client, ClientError};
 use crate::agent::{Agent, Limits};
 use crate::credentials::Files;
 use crate::record::{Fetched, MAX_PATHS, PROTOCOL, Registration};
+use parking_lot::{Mutex, MutexGuard};
 use rnic_endpoint::DatagramAddress;
+use rnic_probe::random;
 use rnic_transport::Time;
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Options of [`run`].
@@ -42,34 +44,39 @@ pub struct Options {
     pub nic_times: NicTimes,
 }
 
-/// Time without a response of a prober after which a reliable connection of it ends. It sends nothing but ACKs.
-const SERVED: Time = Time::from_ms(60_000);
+/// Time without a response of the prober after which its reliable connection ends. This end sends only ACKs.
+const CONNECTION_TIMEOUT: Time = Time::from_ms(60_000);
+
+/// Time after which an agent restarts, because its clock ends after 213 days.
+const LIFETIME: Time = Time::from_ms(100 * 24 * 3_600_000);
 
 /// Whether a real NIC, of libibverbs, carries the probes, or the endpoint in software.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum NicChoice {
-    /// The NIC with the agent's address, if there is one.
+    /// If libibverbs.so.1 and such a device are there; otherwise rnic's endpoint in software.
     #[default]
     Auto,
-    /// The endpoint.
+    /// Never: rnic's endpoint.
     Never,
-    /// The NIC; without one the agent does not start.
+    /// Always: an error without such a device.
     Require,
 }
 
 /// Which time stamps of a real NIC the times of probes are.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum NicTimes {
-    /// Those of its hardware, if it makes some; a device in software does not.
+    /// Those of its hardware, if it makes some.
     #[default]
     Hardware,
-    /// Those of its driver, whatever makes them.
+    /// Those of its driver, also if the device is software.
     Any,
     /// None: the times at which the agent sees completions.
     Software,
 }
 
-/// What the agent tells while it runs.
+/// An event of a running agent.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
     /// The device is open: where it receives.
@@ -80,17 +87,17 @@ pub enum Event {
     NoNic(String),
     /// A new pinglist: number of targets and of admitted probers.
     List(usize, usize),
-    /// The controller does not answer, or refuses; the reason.
-    Away(String),
-    /// The agent stops probing, because the controller has not answered three times.
+    /// A request to the controller failed, or was refused; the reason.
+    Unreachable(String),
+    /// The agent stops probing, because three fetches in a row failed.
     Stopped,
-    /// The controller answers again.
-    Back,
+    /// Requests to the controller succeed again.
+    Reachable,
     /// Paths are not traced; the reason.
     NoTraces(String),
 }
 
-/// Why an agent cannot run.
+/// The reason why an agent cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The device failed.
@@ -98,7 +105,7 @@ pub enum HostError {
     Device(#[from] rnic_endpoint::Error),
     /// The NIC failed, or there is none.
     #[error(transparent)]
-    Nic(#[from] rnic_nic::NicError),
+    Nic(#[from] rnic_probe::nic::NicError),
     /// A certificate cannot be used, or the controller's address is wrong.
     #[error("{0}")]
     Setup(String),
@@ -112,7 +119,7 @@ pub enum HostError {
     },
 }
 
-/// What carries the probes.
+/// The device that carries the probes.
 enum Device {
     Endpoint(device::Device),
     Nic(Box<nic::Device>),
@@ -167,42 +174,17 @@ impl Device {
 /// State that the threads share.
 struct Shared {
     agent: Mutex<Agent>,
-    clock: Mutex<Unwrap>,
     device: Device,
     ended: AtomicBool,
 }
 
 impl Shared {
     fn agent(&self) -> MutexGuard<'_, Agent> {
-        self.agent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A time of the device as time since its start, which does not wrap.
-    fn unwrapped(&self, time: Time) -> Time {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner).time(time)
+        self.agent.lock()
     }
 
     fn now(&self) -> Time {
-        self.unwrapped(self.device.now())
-    }
-}
-
-/// Makes a clock of the device's clock, which goes back by an epoch once in 52 days.
-#[derive(Default)]
-struct Unwrap {
-    latest: Time,
-}
-
-impl Unwrap {
-    fn time(&mut self, time: Time) -> Time {
-        let epoch = rnic_verbs::Device::EPOCH.as_ps();
-        let base = self.latest.as_ps() / epoch * epoch;
-        // Times of completions are at most a little older than the latest time.
-        let candidates = [base.saturating_sub(epoch), base, base + epoch].map(|base| base + time.as_ps() % epoch);
-        let closest = candidates.into_iter().min_by_key(|candidate| candidate.abs_diff(self.latest.as_ps()));
-        let time = Time::from_ps(closest.unwrap_or_default());
-        self.latest = self.latest.max(time);
-        time
+        self.device.now()
     }
 }
 
@@ -211,18 +193,22 @@ fn unix_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64)
 }
 
-/// Random bytes of the system.
-pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Runs the agent of this host until `stop` is set. Tells `event` what happens.
+/// Runs the agent of this host until `stop` is set. Reports to `event`.
 ///
 /// # Errors
-/// If the device cannot be opened or fails, or the certificates cannot be used. A controller that is away is no error.
+/// If the device cannot be opened or fails, or the certificates cannot be used. A controller that cannot be reached is
+/// not an error.
 pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -> Result<(), HostError> {
+    loop {
+        run_once(options, stop, &mut event)?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+    }
+}
+
+/// Runs the agent until `stop` is set, or for [`LIFETIME`].
+fn run_once(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -> Result<(), HostError> {
     let client = Client::new(&options.controller, &options.files).map_err(HostError::Setup)?;
     let system = |doing| move |error| HostError::System { doing, error };
     let device = match nic::Device::open(options.address, options.nic, options.nic_times)? {
@@ -240,8 +226,7 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
     let local = device.address().addr;
     event(Event::Open(local));
     let incarnation = u64::from_ne_bytes(random().map_err(system("cannot read random numbers"))?);
-    let mut clock = Unwrap::default();
-    let now = clock.time(device.now());
+    let now = device.now();
     let ports = device.source_ports(MAX_PATHS);
     let mut agent = Agent::new(&options.host, incarnation, ports, options.limits, now);
     agent.longest_datagram(device.longest_datagram());
@@ -251,10 +236,9 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
         None
     });
     let traces = tracer.is_some();
-    let shared =
-        Arc::new(Shared { agent: Mutex::new(agent), clock: Mutex::new(clock), device, ended: AtomicBool::new(false) });
+    let shared = Arc::new(Shared { agent: Mutex::new(agent), device, ended: AtomicBool::new(false) });
     let mut threads = Vec::new();
-    let mover = shared.clone();
+    let probe_loop = shared.clone();
     let failure: Arc<Mutex<Option<HostError>>> = Arc::new(Mutex::new(None));
     let failed = failure.clone();
     let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
@@ -263,34 +247,34 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
     threads.push(start(
         "mesh-probes",
         Box::new(move || {
-            let moved = match &mover.device {
-                Device::Endpoint(device) => device::run(&mover, device).map_err(HostError::from),
-                Device::Nic(device) => nic::run(&mover, device).map_err(HostError::from),
+            let moved = match &probe_loop.device {
+                Device::Endpoint(device) => device::run(&probe_loop, device).map_err(HostError::from),
+                Device::Nic(device) => nic::run(&probe_loop, device).map_err(HostError::from),
             };
             if let Err(why) = moved {
-                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                *failed.lock() = Some(why);
             }
-            mover.ended.store(true, Ordering::Release);
+            probe_loop.ended.store(true, Ordering::Release);
         }),
     )?);
     if let Some(tracer) = tracer {
         let shared = shared.clone();
         threads.push(start("mesh-traces", Box::new(move || trace::run(&shared, tracer)))?);
     }
-    let talk = Talk { client, shared: shared.clone(), options, incarnation, traces };
-    talk.run(stop, &mut event);
+    let requests = Requests { client, shared: shared.clone(), options, incarnation, traces };
+    requests.run(stop, &mut event);
     shared.ended.store(true, Ordering::Release);
     shared.device.interrupt();
     for thread in threads {
         // A panic was reported in that thread.
         let _ = thread.join();
     }
-    let failed = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let failed = failure.lock().take();
     failed.map_or(Ok(()), Err)
 }
 
-/// The conversation with the controller.
-struct Talk<'a> {
+/// The requests to the controller.
+struct Requests<'a> {
     client: Client,
     shared: Arc<Shared>,
     options: &'a Options,
@@ -298,12 +282,15 @@ struct Talk<'a> {
     traces: bool,
 }
 
-impl Talk<'_> {
+impl Requests<'_> {
     fn run(&self, stop: &AtomicBool, event: &mut impl FnMut(Event)) {
-        let ends = || stop.load(Ordering::Relaxed) || self.shared.ended.load(Ordering::Acquire);
+        let ends = || {
+            let is_old = self.shared.now() >= LIFETIME;
+            stop.load(Ordering::Relaxed) || self.shared.ended.load(Ordering::Acquire) || is_old
+        };
         let mut fetch_at = self.shared.now();
         let mut report_at = fetch_at;
-        let mut away: Option<String> = None;
+        let mut failure: Option<String> = None;
         let mut shown = 0;
         while !ends() {
             let now = self.shared.now();
@@ -312,16 +299,16 @@ impl Talk<'_> {
                 let refresh = self.shared.agent().list().map_or(1_000, |list| list.refresh_ms.clamp(100, 600_000));
                 fetch_at = self.shared.now() + Time::from_ms(refresh);
                 match result {
-                    Ok(()) if away.take().is_some() => event(Event::Back),
+                    Ok(()) if failure.take().is_some() => event(Event::Reachable),
                     Ok(()) => {}
                     Err(why) => {
                         let why = why.to_string();
                         let before = self.shared.agent().stopped();
                         self.shared.agent().fetch_failed();
-                        if away.as_ref() != Some(&why) {
-                            event(Event::Away(why.clone()));
+                        if failure.as_ref() != Some(&why) {
+                            event(Event::Unreachable(why.clone()));
                         }
-                        away = Some(why);
+                        failure = Some(why);
                         if !before && self.shared.agent().stopped() {
                             event(Event::Stopped);
                         }
@@ -333,32 +320,32 @@ impl Talk<'_> {
                 let every = self.shared.agent().list().map_or(1_000, |list| list.report_ms.clamp(100, 600_000));
                 report_at = now + Time::from_ms(every);
                 self.close_batch();
-                if away.is_none() {
+                if failure.is_none() {
                     self.report(&mut shown, &ends);
                 }
             }
             let wait = fetch_at.min(report_at).saturating_sub(self.shared.now());
             pause(wait.min(Time::from_ms(100)));
         }
-        // What was measured is not lost with the agent, if the controller is there.
+        // If the controller can be reached, the results are not lost with the agent.
         self.close_batch();
-        if away.is_none() {
+        if failure.is_none() {
             self.report(&mut shown, &|| false);
         }
     }
 
     fn fetch(&self, event: &mut impl FnMut(Event)) -> Result<(), ClientError> {
-        let (have, digest, health) = {
+        let (list_version, digest, health) = {
             let agent = self.shared.agent();
-            let (have, digest) = agent.have();
-            (have, digest, agent.health())
+            let (list_version, digest) = agent.current_list();
+            (list_version, digest, agent.health())
         };
         let registration = Registration {
             protocol: PROTOCOL,
             host: self.options.host.clone(),
             incarnation: self.incarnation,
             address: self.shared.device.address(),
-            have,
+            list_version,
             digest,
             health: crate::record::Health {
                 traces: self.traces,
@@ -441,25 +428,4 @@ pub fn local_address(to: IpAddr) -> io::Result<IpAddr> {
     let socket = std::net::UdpSocket::bind((any, 0))?;
     socket.connect((to, 9))?;
     Ok(socket.local_addr()?.ip())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clock_that_wraps_goes_on() {
-        let epoch = rnic_verbs::Device::EPOCH;
-        let mut clock = Unwrap::default();
-        let ms = Time::from_ms;
-        assert_eq!(clock.time(ms(5)), ms(5));
-        for part in 1..4 {
-            clock.time(epoch.scale(f64::from(part) / 4.0));
-        }
-        let late = epoch.saturating_sub(ms(1));
-        assert_eq!(clock.time(late), late);
-        assert_eq!(clock.time(ms(2)), epoch + ms(2));
-        assert_eq!(clock.time(late), late, "a completion that is a little older");
-        assert_eq!(clock.time(ms(3)), epoch + ms(3));
-    }
 }

@@ -4,24 +4,25 @@
 //! Otherwise the times are those at which the software sees the completions. Only differences are used, so the clocks
 //! of hardware and software are never compared: a response arrives at the software's T2 plus the hardware's T5 - T2.
 
-use super::{NicChoice, NicTimes, SERVED, Shared, random};
+use super::{CONNECTION_TIMEOUT, NicChoice, NicTimes, Shared};
 use crate::agent::{Outgoing, ProbeId};
+use parking_lot::Mutex;
 use rnic_endpoint::DatagramAddress;
 use rnic_endpoint::port::ROCE_PORT;
-use rnic_nic::{Destination, Event, Nic, NicError, Pair, Received, StampClock, Stamps, Waker};
-use rnic_perf::ping::Carrier;
-use rnic_perf::ping::calls::{CONNECTED, Calls, End, GREETING, Next, PROBES, Pairs};
-use rnic_perf::ping::message::{Kind, MESSAGE, MIN_PROBE, Message};
-use rnic_perf::ping::responder::Answer;
+use rnic_probe::Carrier;
+use rnic_probe::connections::{CONNECT_LEN, Connections, Posting};
+use rnic_probe::message::{Kind, MESSAGE_LEN, MIN_PROBE, Message};
+use rnic_probe::nic::{self, Destination, Event, Nic, NicError, Pair, Received, StampClock, Stamps, Waker, flow};
+use rnic_probe::random;
+use rnic_probe::responder::Reply;
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Maximum time between two looks at the flag that ends the agent.
-const LOOK: Time = Time::from_ms(100);
+/// Maximum time between two checks of the flag that ends the agent.
+const STOP_CHECK_INTERVAL: Time = Time::from_ms(100);
 
 /// An open NIC.
 pub(super) struct Device {
@@ -32,7 +33,7 @@ pub(super) struct Device {
     pub(super) mtu: usize,
     /// The clock of the hardware's time stamps, if there are some.
     pub(super) clock: Option<StampClock>,
-    /// Where others send to.
+    /// Address to which peers send.
     pub(super) address: DatagramAddress,
 }
 
@@ -78,7 +79,7 @@ impl Device {
     }
 
     pub(super) fn source_ports(&self, paths: u16) -> Vec<u16> {
-        (0..paths).map(|path| rnic_nic::source_port(flow(path.into()))).collect()
+        (0..paths).map(|path| nic::source_port(flow(path.into()))).collect()
     }
 }
 
@@ -87,16 +88,11 @@ fn instant() -> Instant {
     Instant::now()
 }
 
-/// The flow label of a path. Drivers do not derive a source port from flow label 0.
-const fn flow(path: u32) -> u32 {
-    path + 1
-}
-
 /// A datagram that has been posted and has not left.
 enum Leaving {
     Probe(ProbeId),
     /// A response, and when its probe arrived (T3), by the software and by the hardware.
-    Response(Answer, Time, Option<u64>),
+    Response(Reply, Time, Option<u64>),
     Report,
 }
 
@@ -137,71 +133,28 @@ fn time(duration: Duration) -> Time {
     Time::from_ns(duration.as_nanos() as u64)
 }
 
-/// The reliable queue pairs of the NIC.
-struct NicPairs<'a>(&'a mut Nic);
-
-// The bit that marks a posted message, and the number of slots, are the same on both sides.
-const _: () = assert!(CONNECTED == rnic_nic::POSTED && PROBES == rnic_nic::SLOTS);
-
-impl Pairs for NicPairs<'_> {
-    type Pair = Pair;
-    type Error = NicError;
-
-    fn open(&mut self, path: u16) -> Result<Option<Pair>, NicError> {
-        let psn = random().map_or(0, u32::from_ne_bytes);
-        self.0.open_pair(flow(path.into()), psn)
-    }
-
-    fn close(&mut self, pair: Pair) {
-        self.0.close_pair(pair);
-    }
-
-    /// The driver may derive another source port from the flow label than we think, so none is promised.
-    fn end(&self, pair: &Pair) -> End {
-        End { qpn: pair.qpn(), psn: pair.psn(), source_port: None }
-    }
-
-    fn memory(&mut self) -> Result<(u64, u32), NicError> {
-        self.0.writable()
-    }
-
-    fn connect(
-        &mut self, pair: &mut Pair, peer: &End, at: DatagramAddress, (timeout, dscp): (Time, u8),
-    ) -> Result<bool, NicError> {
-        let patience = Duration::from_nanos(timeout.as_ps() / 1_000);
-        let (ip, qpn, psn) = (at.addr.ip(), peer.qpn, peer.psn);
-        Ok(self.0.connect_pair(pair, &rnic_nic::Peer { ip, qpn, psn, dscp, patience }))
-    }
-
-    fn post(
-        &mut self, pair: &Pair, wr_id: u64, slot: usize, write: Option<(u64, u32)>, message: &[u8; MESSAGE], len: usize,
-    ) -> Result<bool, NicError> {
-        Ok(self.0.post(pair, wr_id, slot, write, message, len))
-    }
-}
-
-/// What is under way on the NIC.
-struct Mover<'a> {
+/// Datagrams and connections of the NIC.
+struct ProbeLoop<'a> {
     shared: &'a Shared,
     device: &'a Device,
     leaving: BTreeMap<u64, Leaving>,
     next_token: u64,
     stamps: Stamped,
-    calls: Calls<Pair>,
+    connections: Connections<Pair>,
     /// When the connections of sessions that are over were closed.
     closed: Time,
 }
 
 /// Moves datagrams until the agent ends.
 pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), NicError> {
-    let mut nic = device.nic.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut mover = Mover {
+    let mut nic = device.nic.lock();
+    let mut probe_loop = ProbeLoop {
         shared,
         device,
         leaving: BTreeMap::new(),
         next_token: 0,
         stamps: Stamped::default(),
-        calls: Calls::default(),
+        connections: Connections::default(),
         closed: shared.now(),
     };
     let mut events = Vec::new();
@@ -209,22 +162,22 @@ pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), NicError> {
         let now = shared.now();
         loop {
             let Some(probe) = shared.agent().poll_send(now) else { break };
-            mover.send(&mut nic, &probe, now)?;
+            probe_loop.send(&mut nic, &probe, now)?;
         }
-        if now.saturating_sub(mover.closed) > Time::from_ms(1_000) {
-            mover.closed = now;
+        if now.saturating_sub(probe_loop.closed) > Time::from_ms(1_000) {
+            probe_loop.closed = now;
             let agent = shared.agent();
-            mover.calls.retain(&mut NicPairs(&mut nic), |key| agent.uses(key), |session| agent.serves(session));
+            probe_loop.connections.retain(&mut *nic, |key| agent.uses(key), |session| agent.serves(session));
         }
         nic.arm()?;
         nic.poll(|event| events.push((event, shared.now())))?;
         let idle = events.is_empty();
         for (event, at) in events.drain(..) {
             match event {
-                Event::Sent(token, sent, stamp) => mover.left(&mut nic, token, sent, stamp, at)?,
-                Event::Received(received) => mover.received(&mut nic, &received, at)?,
+                Event::Sent(token, sent, stamp) => probe_loop.left(&mut nic, token, sent, stamp, at)?,
+                Event::Received(received) => probe_loop.received(&mut nic, &received, at)?,
                 Event::Acknowledged(id, ok) => {
-                    let posted = mover.calls.completed(&mut NicPairs(&mut nic), id, ok);
+                    let posted = probe_loop.connections.completed(&mut *nic, id, ok);
                     if let Some(posted) = posted.filter(|_| ok) {
                         let id = ProbeId { session: posted.key.0, sequence: posted.sequence };
                         shared.agent().acknowledged(id, posted.at, at, shared.now());
@@ -234,14 +187,15 @@ pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), NicError> {
         }
         if idle {
             let next = shared.agent().next_time();
-            let wait = next.map_or(LOOK, |next| next.saturating_sub(shared.now()).min(LOOK));
+            let wait =
+                next.map_or(STOP_CHECK_INTERVAL, |next| next.saturating_sub(shared.now()).min(STOP_CHECK_INTERVAL));
             nic.sleep((wait.as_ps() / 1_000_000_000) as u16)?;
         }
     }
     Ok(())
 }
 
-impl Mover<'_> {
+impl ProbeLoop<'_> {
     /// Posts a datagram; returns whether it was posted.
     fn post(
         &mut self, nic: &mut Nic, what: Leaving, to: &Destination, bytes: &[u8], len: usize,
@@ -260,13 +214,13 @@ impl Mover<'_> {
         let to = Destination { ip, qpn, qkey, flow: flow(probe.path.into()), dscp: probe.dscp };
         if probe.carrier != Carrier::Ud {
             let key = (probe.id.session, probe.path);
-            let next = self.calls.probe(&mut NicPairs(nic), probe.carrier, key, &probe.message, probe.len, now)?;
+            let next = self.connections.probe(nic, probe.carrier, key, &probe.message, probe.len, now)?;
             match next {
-                Next::Posted | Next::Waits => {}
-                Next::Full => self.shared.agent().unsendable(probe.id, now),
+                Posting::Posted | Posting::Waiting => {}
+                Posting::Full => self.shared.agent().unsendable(probe.id, now),
                 // A connect that is lost is repeated with a later probe.
-                Next::Connect(greeting) => {
-                    self.post(nic, Leaving::Report, &to, &greeting, MIN_PROBE)?;
+                Posting::Connect(connect) => {
+                    self.post(nic, Leaving::Report, &to, &connect, MIN_PROBE)?;
                 }
             }
             return Ok(());
@@ -294,7 +248,7 @@ impl Mover<'_> {
                     None => at.saturating_sub(arrived),
                 };
                 let report = answer.report(delay).emit();
-                self.post(nic, Leaving::Report, &destination(&answer), &report, MESSAGE)?;
+                self.post(nic, Leaving::Report, &destination(&answer), &report, MESSAGE_LEN)?;
             }
             Some(Leaving::Response(..) | Leaving::Report) | None => {}
         }
@@ -306,9 +260,9 @@ impl Mover<'_> {
         let &Received { source, qpn, len, ref head, stamp } = received;
         let mut datagram = head.to_vec();
         datagram.resize(len, 0);
-        let greeting = Message::parse(head).filter(|m| matches!(m.kind, Kind::Connect | Kind::Accept));
-        if let Some(message) = greeting {
-            return self.greeted(nic, at, (source, qpn), &message, &datagram);
+        let message = Message::parse(head).filter(|m| matches!(m.kind, Kind::Connect | Kind::Accept));
+        if let Some(message) = message {
+            return self.on_connection_message(nic, at, (source, qpn), &message, &datagram);
         }
         let arrived = self.stamps.arrived(self.device.clock, received, at);
         let answer = self.shared.agent().received(arrived, self.shared.now(), (source, qpn), &datagram);
@@ -321,15 +275,15 @@ impl Mover<'_> {
     }
 
     /// A datagram about a reliable connection: another agent asks for one, or has accepted one.
-    fn greeted(
+    fn on_connection_message(
         &mut self, nic: &mut Nic, arrived: Time, source: (IpAddr, u32), message: &Message, datagram: &[u8],
     ) -> Result<(), NicError> {
         if message.kind == Kind::Connect {
             let admitted = self.shared.agent().connect(arrived, source, datagram);
             let Some((answer, prober)) = admitted else { return Ok(()) };
-            let accept = self.calls.serve(&mut NicPairs(nic), message, datagram, prober, (SERVED, 0))?;
+            let accept = self.connections.serve(nic, message, datagram, prober, (CONNECTION_TIMEOUT, 0))?;
             if let Some(accept) = accept {
-                self.post(nic, Leaving::Report, &destination(&answer), &accept, GREETING)?;
+                self.post(nic, Leaving::Report, &destination(&answer), &accept, CONNECT_LEN)?;
             }
             return Ok(());
         }
@@ -341,7 +295,7 @@ impl Mover<'_> {
         let Some(target) = target else { return Ok(()) };
         let session = message.session;
         let key = (session, message.path);
-        for sequence in self.calls.accepted(&mut NicPairs(nic), key, datagram, target, path)? {
+        for sequence in self.connections.accepted(nic, key, datagram, target, path)? {
             let waiting = self.shared.agent().waiting(ProbeId { session, sequence });
             if let Some(probe) = waiting.filter(|probe| probe.path == message.path) {
                 self.send(nic, &probe, self.shared.now())?;
@@ -351,7 +305,7 @@ impl Mover<'_> {
     }
 }
 
-fn destination(answer: &Answer) -> Destination {
+fn destination(answer: &Reply) -> Destination {
     let path = answer.to.path;
     let (qpn, qkey) = (answer.to.qpn.0, answer.to.qkey);
     Destination { ip: path.peer.ip(), qpn, qkey, flow: flow(path.flow), dscp: path.dscp }

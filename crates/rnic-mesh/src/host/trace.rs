@@ -104,7 +104,7 @@ fn packet(from: Ipv4Addr, source_port: u16, to: SocketAddrV4, ttl: u8, id: u16) 
 }
 
 /// The IP identification of the packet that a router discarded because its time to live had ended, and the router.
-/// `None` for other messages, and for packets of somebody else. The bytes are hostile.
+/// `None` for other messages, and for packets of other programs. The bytes may come from an attacker.
 fn time_exceeded(bytes: &[u8], from: Ipv4Addr, source_port: u16, to: SocketAddrV4) -> Option<(u16, IpAddr)> {
     let header = |bytes: &[u8]| Some(usize::from(bytes.first()? & 15) * 4).filter(|len| *len >= 20);
     let router: [u8; 4] = bytes.get(12..16)?.try_into().ok()?;

@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use time::{OffsetDateTime, PrimitiveDateTime};
 
 /// Number of the last batch of an agent that is on disk: incarnation and sequence number, by name of the host.
 pub type Stored = BTreeMap<String, (u64, u64)>;
@@ -80,23 +81,11 @@ pub struct Store {
     _lock: nix::fcntl::Flock<File>,
 }
 
-/// The hour of a time in microseconds since 1970, as in file names.
+/// The hour of a time in microseconds since 1970, as in file names. Times after the year 9999 have its last hour.
 pub fn hour(unix_us: u64) -> String {
-    let hours = unix_us / 3_600_000_000;
-    let (year, month, day) = date(hours / 24);
-    format!("{year:04}-{month:02}-{day:02}T{:02}", hours % 24)
-}
-
-/// The date of a number of days since 1970-01-01 (H. Hinnant, "chrono-compatible low-level date algorithms").
-fn date(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+    let last = PrimitiveDateTime::MAX.assume_utc();
+    let utc = OffsetDateTime::from_unix_timestamp((unix_us / 1_000_000) as i64).unwrap_or(last);
+    format!("{:04}-{:02}-{:02}T{:02}", utc.year(), u8::from(utc.month()), utc.day(), utc.hour())
 }
 
 impl Store {
@@ -482,9 +471,9 @@ mod tests {
             let earlier = earlier(folder.path(), (since, until), max, |stored| seen.push(stored)).unwrap();
             (seen, earlier)
         };
-        let (seen, told) = read(HOUR, 2 * HOUR, 1_000);
+        let (seen, earlier) = read(HOUR, 2 * HOUR, 1_000);
         let times: Vec<u64> = seen.iter().map(|stored| stored.received_us - HOUR).collect();
-        assert!(times.is_sorted() && seen.len() == 36 && told.results == 36, "{times:?}");
+        assert!(times.is_sorted() && seen.len() == 36 && earlier.results == 36, "{times:?}");
         let batch = batch("a", 1, 3);
         for (stored, probe) in seen.iter().zip(&batch.probes) {
             assert_eq!((stored.prober.data(), stored.target.data()), (&b"a"[..], &b"target"[..]));
@@ -493,12 +482,12 @@ mod tests {
                 ((probe.path, batch.source_ports[usize::from(probe.path)]), probe.result)
             );
         }
-        let (seen, told) = read(HOUR, 2 * HOUR, 7);
-        assert_eq!((seen.len(), told.left_out, seen[5].received_us), (6, 30, HOUR + times[35]));
+        let (seen, earlier) = read(HOUR, 2 * HOUR, 7);
+        assert_eq!((seen.len(), earlier.left_out, seen[5].received_us), (6, 30, HOUR + times[35]));
         fs::write(folder.path().join("probes-1970-01-01T01-3.parquet"), "PAR1").unwrap();
-        let (seen, told) = read(HOUR, 2 * HOUR, 1_000);
-        assert_eq!((seen.len(), told.unreadable.len()), (33, 1));
-        assert!(told.unreadable[0].contains("T01-3.parquet: "), "{:?}", told.unreadable);
+        let (seen, earlier) = read(HOUR, 2 * HOUR, 1_000);
+        assert_eq!((seen.len(), earlier.unreadable.len()), (33, 1));
+        assert!(earlier.unreadable[0].contains("T01-3.parquet: "), "{:?}", earlier.unreadable);
     }
 
     #[test]

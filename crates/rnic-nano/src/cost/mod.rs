@@ -14,19 +14,19 @@ use std::fmt;
 
 /// Number of clock cycles per pipeline stage: one to read the stage's memory, and one to compute and write. This is an
 /// assumption, because the NanoTransport paper does not state the number.
-pub const STAGE_CYCLES: u32 = 2;
+pub(crate) const STAGE_CYCLES: u32 = 2;
 
 /// Number of clock cycles that the NIC's reassembly block takes. Ingress takes these cycles in addition to the arrival
 /// of the header and the pipeline stages. The number is fitted to the NanoTransport paper: its ingress latency of 7.2
 /// ns for Homa is 23 cycles at 3.2 GHz. Subtracting 8 cycles for a 64-byte header and 10 cycles for 5 stages leaves 5
 /// cycles.
-pub const INGRESS_CYCLES: u32 = 5;
+pub(crate) const INGRESS_CYCLES: u32 = 5;
 
 /// Number of clock cycles that egress takes in addition to the departure of the header and the pipeline stages. It is
 /// 0, because the NIC's packetization and arbiter blocks prepare packets in advance. The number is fitted to the
 /// NanoTransport paper: its egress latency of 3.8 ns for Homa is 12 cycles at 3.2 GHz. Subtracting 8 cycles for a
 /// 64-byte header and 4 cycles for 2 stages leaves 0.
-pub const EGRESS_CYCLES: u32 = 0;
+pub(crate) const EGRESS_CYCLES: u32 = 0;
 
 /// The hardware for which the cost of a program is modelled. The default values are those of the NanoTransport paper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,7 +136,8 @@ impl Cost {
 /// ```
 pub fn analyse(program: &Program, hardware: &Hardware) -> Cost {
     let hir = program.hir();
-    let (ingress, egress) = (stages(hir, &hir.ingress), stages(hir, &hir.egress));
+    let ingress = stages(hir, &hir.ingress);
+    let egress = stages(hir, &hir.egress);
     let picoseconds =
         |cycles: u64| (u128::from(cycles) * 1_000_000_000_000 / u128::from(hardware.clock_hz.max(1))) as u64;
     let word_bits = hardware.rate_bps.div_ceil(hardware.clock_hz.max(1)).max(8).next_power_of_two();
@@ -230,10 +231,12 @@ impl fmt::Display for Cost {
                 writeln!(f, "{name} stage {}: {what}", number + 1)?;
             }
         }
-        let (link, pipelines) = (ns(self.link_interval), ns(self.pipeline_interval));
+        let link = ns(self.link_interval);
+        let pipelines = ns(self.pipeline_interval);
         writeln!(f, "\nminimum interval between packets: {}", ns(self.interval()))?;
         writeln!(f, "  link: {link}, {} bytes at {gbps} Gbps; pipelines: {pipelines}", self.header_bytes + 1)?;
-        let (count, bytes) = (hardware.messages, hardware.message_bytes);
+        let count = hardware.messages;
+        let bytes = hardware.message_bytes;
         writeln!(f, "\nmemory for {count} messages of {bytes} bytes each way: {} bytes", self.memory.total())?;
         for (name, bytes) in self.memory.by_component() {
             writeln!(f, "  {name:<18}{bytes:>12}")?;

@@ -169,7 +169,8 @@ impl Analysis<'_> {
     /// (`return` or `exit`); then the statements after the branches depend on the decision too. Returns the state
     /// behind the branches.
     fn branches(&mut self, known: FlowState, decided: u32, bodies: &[&[Stmt]]) -> Option<FlowState> {
-        let (guard, left) = (known.guard, self.left.len());
+        let guard = known.guard;
+        let left = self.left.len();
         let mut after = None;
         for body in bodies {
             let branch = FlowState { guard: guard.max(decided), ..known.clone() };
@@ -181,7 +182,8 @@ impl Analysis<'_> {
     }
 
     fn scope(&mut self, body: &[Stmt], known: FlowState) -> Option<FlowState> {
-        let (guard, left) = (known.guard, self.left.len());
+        let guard = known.guard;
+        let left = self.left.len();
         self.scopes.push(None);
         let end = self.body(body, Some(known));
         let early = self.scopes.pop().flatten();

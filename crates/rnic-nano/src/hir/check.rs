@@ -318,7 +318,9 @@ mod tests {
             tables: vec![table],
             ..Pipeline::default()
         };
-        let (instances, annotations, constants) = (vec![], vec![], vec![]);
+        let instances = vec![];
+        let annotations = vec![];
+        let constants = vec![];
         Program { ingress, egress: Pipeline::default(), instances, annotations, constants }
     }
 

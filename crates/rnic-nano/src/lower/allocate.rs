@@ -41,7 +41,8 @@ pub(super) fn allocate(code: &Code<u32>) -> Result<Executable, Diagnostic> {
         top = top.checked_sub(1).filter(|top| *top > 0).ok_or_else(too_many)?;
         assigned[register as usize] = Some(top as u8);
     }
-    let (intervals, mut zeros) = (intervals(code, &assigned), 0);
+    let intervals = intervals(code, &assigned);
+    let mut zeros = 0;
     let mut free = vec![true; top];
     let mut active: Vec<(usize, usize)> = Vec::new();
     for interval in intervals {
@@ -146,7 +147,8 @@ mod tests {
     #[test]
     fn both_halves_of_a_result_have_registers() {
         let mut code = code(vec![Op::Wide(0), Op::End], &[0], &[3]);
-        let (a, d) = (Pair { lo: 0, hi: 1 }, Pair { lo: 3, hi: 2 });
+        let a = Pair { lo: 0, hi: 1 };
+        let d = Pair { lo: 3, hi: 2 };
         code.wide = vec![Wide { op: BinaryOp::LtSigned, width: 100, second: 100, d, a, b: a }];
         let allocated = allocate(&code).expect("few registers");
         assert_ne!(allocated.code.wide[0].d.lo, allocated.code.wide[0].d.hi);

@@ -11,7 +11,6 @@ use crate::hir::BinaryOp;
 /// An instruction of the virtual machine. It reads all its operands before it writes its result `d`. The field `s` is
 /// 64 minus the width of the result; bits of the result beyond its width are dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "the fields are what the line above each instruction says")]
 pub enum Op<R> {
     /// Copies a register: `d = a`.
     Mov { d: R, a: R },
@@ -403,7 +402,8 @@ impl<R: Copy> Store<R> {
 
 impl<R: Copy> Wide<R> {
     pub(crate) fn map<S>(&self, f: &mut impl FnMut(R, Role) -> S) -> Wide<S> {
-        let (a, b) = (self.a.map(Role::Use, f), self.b.map(Role::Use, f));
+        let a = self.a.map(Role::Use, f);
+        let b = self.b.map(Role::Use, f);
         Wide { op: self.op, width: self.width, second: self.second, a, b, d: self.d.map(Role::Def, f) }
     }
 }

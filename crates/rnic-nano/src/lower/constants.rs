@@ -14,8 +14,10 @@ pub(super) fn load_rare(code: &mut Code<u32>) {
     if rare.is_empty() {
         return;
     }
-    let (mut fresh, old) = (optimise::registers(code) as u32, std::mem::take(&mut code.ops));
-    let (mut ops, mut new_indices) = (Vec::with_capacity(old.len()), Vec::with_capacity(old.len() + 1));
+    let mut fresh = optimise::registers(code) as u32;
+    let old = std::mem::take(&mut code.ops);
+    let mut ops = Vec::with_capacity(old.len());
+    let mut new_indices = Vec::with_capacity(old.len() + 1);
     for op in old {
         new_indices.push(ops.len() as u32);
         let mut loaded: Vec<(u32, u32)> = Vec::new();

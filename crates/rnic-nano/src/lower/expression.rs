@@ -58,22 +58,26 @@ impl Lowering<'_> {
                 if let Some(value) = self.values.get(&c) {
                     return self.narrow(if *value != 0 { yes } else { no }, want);
                 }
-                let (a, b) = (self.narrow(yes, None), self.narrow(no, None));
+                let a = self.narrow(yes, None);
+                let b = self.narrow(no, None);
                 self.emit(want, |d| Op::Select { d, c, a, b })
             }
         }
     }
 
     fn narrow_binary(&mut self, op: BinaryOp, width: u32, a: &Expr, b: &Expr, want: Option<u32>) -> u32 {
-        let (x, y) = (self.value(a), self.value(b));
+        let x = self.value(a);
+        let y = self.value(b);
         if let (Some(left), Some(right)) = (self.value_of(x), self.value_of(y)) {
             let folded = self.constant(arithmetic::binary(op, a.width, b.width, left, right) as u64);
             return self.copy_to(folded, want);
         }
         let s = (64 - width) as u8;
-        let (a64, b64) = (x.lo, y.lo);
+        let a64 = x.lo;
+        let b64 = y.lo;
         let fast = |d| {
-            let (a, b) = (a64, b64);
+            let a = a64;
+            let b = b64;
             Some(match op {
                 BinaryOp::Add => Op::Add { d, a, b, s },
                 BinaryOp::Sub => Op::Sub { d, a, b, s },
@@ -118,7 +122,8 @@ impl Lowering<'_> {
                 self.general(BinaryOp::Sub, (Pair { lo: zero, hi: zero }, expr.width), (value, expr.width))
             }
             ExprKind::Binary(op, a, b) => {
-                let (x, y) = (self.value(a), self.value(b));
+                let x = self.value(a);
+                let y = self.value(b);
                 match op {
                     BinaryOp::And => self.halves(x, y, |d, a, b| Op::And { d, a, b }),
                     BinaryOp::Or => self.halves(x, y, |d, a, b| Op::Or { d, a, b }),
@@ -145,7 +150,8 @@ impl Lowering<'_> {
             }
             ExprKind::Conditional(condition, yes, no) => {
                 let c = self.narrow(condition, None);
-                let (x, y) = (self.value(yes), self.value(no));
+                let x = self.value(yes);
+                let y = self.value(no);
                 self.halves(x, y, |d, a, b| Op::Select { d, c, a, b })
             }
         }
@@ -232,7 +238,8 @@ impl Lowering<'_> {
     /// Emits a jump on a condition for which the virtual machine has no combined compare-and-jump instruction: computes
     /// the condition and compares it with 0.
     fn branch_on_value(&mut self, condition: &Expr, when: bool, to: Label) {
-        let (a, b) = (self.narrow(condition, None), self.constant(0));
+        let a = self.narrow(condition, None);
+        let b = self.constant(0);
         let to = self.to(to);
         self.push(if when { Op::JumpNe { a, b, to } } else { Op::JumpEq { a, b, to } });
     }
@@ -253,12 +260,14 @@ impl Lowering<'_> {
             return self.branch_on_value(whole, when, to);
         }
         if let (Some((x, y)), BinaryOp::Eq | BinaryOp::Ne) = (masked, op) {
-            let (a, b) = (self.narrow(x, None), self.narrow(y, None));
+            let a = self.narrow(x, None);
+            let b = self.narrow(y, None);
             let to = self.to(to);
             let any = (op == BinaryOp::Ne) == when;
             return self.push(if any { Op::JumpAny { a, b, to } } else { Op::JumpNone { a, b, to } });
         }
-        let (a, b) = (self.narrow(a, None), self.narrow(b, None));
+        let a = self.narrow(a, None);
+        let b = self.narrow(b, None);
         let to = self.to(to);
         self.push(match (op, when) {
             (BinaryOp::Eq, true) | (BinaryOp::Ne, false) => Op::JumpEq { a, b, to },

@@ -6,7 +6,7 @@
 //! the virtual machine.
 
 mod allocate;
-pub mod code;
+pub(crate) mod code;
 mod constants;
 mod expression;
 mod optimise;
@@ -19,7 +19,7 @@ use crate::diagnostic::Diagnostic;
 use crate::hir;
 use crate::runtime::Binding;
 use crate::source::Span;
-pub use allocate::Executable;
+pub(crate) use allocate::Executable;
 pub(crate) use allocate::REGISTERS;
 use code::{Code, Op, Pair};
 use std::collections::BTreeMap;
@@ -230,7 +230,8 @@ impl<'a> Lowering<'a> {
 
     /// Returns the value of a pair of registers if both registers hold constants.
     fn value_of(&self, pair: Pair<u32>) -> Option<u128> {
-        let (lo, hi) = (self.values.get(&pair.lo)?, self.values.get(&pair.hi)?);
+        let lo = self.values.get(&pair.lo)?;
+        let hi = self.values.get(&pair.hi)?;
         Some(u128::from(*hi) << 64 | u128::from(*lo))
     }
 

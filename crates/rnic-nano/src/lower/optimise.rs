@@ -238,7 +238,8 @@ fn group(code: &mut Code<u32>) {
         let same = |at: &usize| std::mem::discriminant(&code.ops[*at]) == kind && !entered[*at];
         let count = 1 + (start + 1..code.ops.len()).take_while(same).count();
         let run = start..start + count;
-        let (loads, stores) = (code.loads.len() as u16, code.stores.len() as u16);
+        let loads = code.loads.len() as u16;
+        let stores = code.stores.len() as u16;
         for op in &code.ops[run.clone()] {
             match *op {
                 Op::Load { d, at, left, right } if count > 1 => code.loads.push(Load { d, at, left, right }),

@@ -130,13 +130,15 @@ impl Lowering<'_> {
 
     pub(super) fn extract(&mut self, header: HeaderId) {
         let header = &self.pipeline.headers[header.0 as usize];
-        let (bit, bytes) = (8 * self.position, self.bytes(header));
+        let bit = 8 * self.position;
+        let bytes = self.bytes(header);
         self.advance(bytes);
         if bit / 8 + bytes > self.position {
             return;
         }
         self.load_fields(&header.fields, bit);
-        let (valid, one) = (self.slots[header.valid.0 as usize].lo, self.constant(1));
+        let valid = self.slots[header.valid.0 as usize].lo;
+        let one = self.constant(1);
         self.copy_to(one, Some(valid));
     }
 
@@ -153,7 +155,8 @@ impl Lowering<'_> {
 
     fn load_fields(&mut self, fields: &[SlotId], mut bit: u32) {
         for slot in fields {
-            let (register, width) = (self.slots[slot.0 as usize], self.pipeline.slots[slot.0 as usize].width);
+            let register = self.slots[slot.0 as usize];
+            let width = self.pipeline.slots[slot.0 as usize].width;
             if width > 64 {
                 self.load(register.hi, bit, width - 64);
                 self.load(register.lo, bit + width - 64, 64);
@@ -166,11 +169,13 @@ impl Lowering<'_> {
 
     /// Emits a load of `width` bits, at most 64, that start at any bit of the packet.
     fn load(&mut self, d: u32, bit: u32, width: u32) {
-        let (byte, offset) = (bit / 8, bit % 8);
+        let byte = bit / 8;
+        let offset = bit % 8;
         if offset + width > 64 {
             // The field spans nine bytes, so it needs two loads.
             let upper = 64 - offset;
-            let (a, b) = (self.fresh(), self.fresh());
+            let a = self.fresh();
+            let b = self.fresh();
             self.load(a, bit, upper);
             self.load(b, bit + upper, width - upper);
             return self.push(Op::Concat { d, a, b, low: (width - upper) as u8 });
@@ -186,11 +191,14 @@ impl Lowering<'_> {
 
     pub(super) fn emit_header(&mut self, header: HeaderId) {
         let header = &self.pipeline.headers[header.0 as usize];
-        let (absent, zero) = (self.label(), self.constant(0));
+        let absent = self.label();
+        let zero = self.constant(0);
         let to = self.to(absent);
         self.push(Op::JumpEq { a: self.slots[header.valid.0 as usize].lo, b: zero, to });
         // Consecutive fields are stored together, as a group that ends at a byte boundary.
-        let (mut group, mut bits, mut at) = (Vec::new(), 0, 0);
+        let mut group = Vec::new();
+        let mut bits = 0;
+        let mut at = 0;
         for slot in &header.fields {
             group.push((self.slots[slot.0 as usize], self.pipeline.slots[slot.0 as usize].width));
             bits += group[group.len() - 1].1;
@@ -211,11 +219,13 @@ impl Lowering<'_> {
         let mut done = 0;
         while done < bits {
             let size = (bits - done).min(64);
-            let (mut start, mut word) = (0, None);
+            let mut start = 0;
+            let mut word = None;
             for (value, width) in values {
                 // Bit positions count from the first transmitted bit. The part of this value that this store writes
                 // lies between the positions `first` and `last`.
-                let (first, last) = (start.max(done), (start + width).min(done + size));
+                let first = start.max(done);
+                let last = (start + width).min(done + size);
                 if first < last {
                     let part = self.bits(*value, *width, start + width - last, last - first, None);
                     word = Some(match word {

@@ -49,7 +49,8 @@ impl Lowering<'_> {
     }
 
     fn assign_slice(&mut self, slot: SlotId, low: u32, expr: &Expr) {
-        let (target, width) = (self.slots[slot.0 as usize], self.pipeline.slots[slot.0 as usize].width);
+        let target = self.slots[slot.0 as usize];
+        let width = self.pipeline.slots[slot.0 as usize].width;
         if expr.width == width {
             return self.assign(slot, expr);
         }
@@ -73,7 +74,8 @@ impl Lowering<'_> {
     }
 
     fn choose(&mut self, condition: &Expr, then: &[Stmt], otherwise: &[Stmt]) {
-        let (no, end) = (self.label(), self.label());
+        let no = self.label();
+        let end = self.label();
         self.branch(condition, false, no);
         let before = self.emitted;
         self.statements(then);
@@ -95,7 +97,8 @@ impl Lowering<'_> {
                 self.jump_if_equal(value, expr.width, *case, *label);
             }
         }
-        let (end, before) = (self.label(), self.emitted);
+        let end = self.label();
+        let before = self.emitted;
         self.statements(default);
         self.jump(end);
         let mut most = self.emitted;
@@ -197,7 +200,8 @@ impl Lowering<'_> {
 
     /// Returns the one or two registers that hold a slot (scalar variable).
     fn words(&self, slot: SlotId) -> impl Iterator<Item = u32> + use<> {
-        let (pair, width) = (self.slots[slot.0 as usize], self.pipeline.slots[slot.0 as usize].width);
+        let pair = self.slots[slot.0 as usize];
+        let width = self.pipeline.slots[slot.0 as usize].width;
         std::iter::once(pair.lo).chain((width > 64).then_some(pair.hi))
     }
 

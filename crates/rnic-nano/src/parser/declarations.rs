@@ -285,7 +285,8 @@ impl Parser {
         let name = self.ident("the extern")?;
         self.types.insert(name.name.clone());
         let type_parameters = self.type_parameters()?;
-        let (mut constructors, mut methods) = (Vec::new(), Vec::new());
+        let mut constructors = Vec::new();
+        let mut methods = Vec::new();
         self.braces(&format!("the extern `{}`", name.name), |parser| {
             parser.annotations()?;
             if parser.is_keyword("abstract") {

@@ -20,7 +20,8 @@ impl Parser {
         }
         let constructor = if self.is("(") { self.parameters()? } else { Vec::new() };
         let Prototype { name, parameters, .. } = self.head_with_body(head, "parsers")?;
-        let (mut locals, mut states) = (Vec::new(), Vec::new());
+        let mut locals = Vec::new();
+        let mut states = Vec::new();
         self.braces(&format!("the parser `{}`", name.name), |parser| {
             parser.annotations()?;
             if parser.is_word("state") && matches!(parser.ahead(1).kind, TokenKind::Ident(_)) {
@@ -50,7 +51,8 @@ impl Parser {
         let constructor = if self.is("(") { self.parameters()? } else { Vec::new() };
         let Prototype { name, parameters, .. } = self.head_with_body(head, "controls")?;
         let errors = self.errors.len();
-        let (mut locals, mut apply) = (Vec::new(), None);
+        let mut locals = Vec::new();
+        let mut apply = None;
         let body = self.braces(&format!("the control `{}`", name.name), |parser| {
             if let Some(first) = apply.as_ref().map(|block: &Block| block.span) {
                 let error = parser.unexpected_error("the end of the control");
@@ -182,7 +184,8 @@ impl Parser {
     fn state(&mut self) -> Parsed<State> {
         self.bump();
         let name = self.ident("the state")?;
-        let (mut body, mut transition) = (Vec::new(), None);
+        let mut body = Vec::new();
+        let mut transition = None;
         self.in_state = true;
         let parsed = self.braces(&format!("the state `{}`", name.name), |parser| {
             if transition.is_some() {

@@ -106,7 +106,8 @@ impl Parser {
     /// Returns the number of tokens of a list of type arguments whose `<` is at the token index `from`. Returns `None`
     /// if the tokens are not type arguments.
     pub(super) fn type_arguments_len(&self, from: usize) -> Option<usize> {
-        let (mut angles, mut parentheses) = (0usize, 0usize);
+        let mut angles = 0usize;
+        let mut parentheses = 0usize;
         for count in from..from + MAX_LOOKAHEAD {
             let token = self.ahead(count);
             match &token.kind {
@@ -199,8 +200,10 @@ impl Parser {
     /// Parses the arguments of an annotation, which are expressions. If the parentheses contain other tokens, the
     /// function skips them and returns no arguments.
     fn annotation_arguments(&mut self, open: crate::source::Span) -> Parsed<Vec<Expr>> {
-        let (start, errors) = (self.at, self.errors.len());
-        let (failed_at, outer) = (self.failed_at, std::mem::replace(&mut self.in_annotation, true));
+        let start = self.at;
+        let errors = self.errors.len();
+        let failed_at = self.failed_at;
+        let outer = std::mem::replace(&mut self.in_annotation, true);
         let arguments = self.list(")", open, "the arguments", Parser::expr);
         self.in_annotation = outer;
         if arguments.is_ok() || self.stopped {

@@ -106,7 +106,8 @@ pub(super) fn bench(ingress: &PipelineRtl, egress: &PipelineRtl) -> (String, (us
         let rx_word = inputs.last().copied().unwrap_or(1);
         for (number, (call, (valid_word, words))) in pipeline.calls.iter().zip(calls).enumerate() {
             let prefix = format!("{name}_call{number}");
-            let (arguments, returned) = (call.arguments.iter().sum::<u32>(), call.results.iter().sum::<u32>());
+            let arguments = call.arguments.iter().sum::<u32>();
+            let returned = call.results.iter().sum::<u32>();
             let width = arguments + 1;
             // The call leaves in its stage; the bench delays it until the packet's result leaves.
             let delay = pipeline.stages - call.stage;

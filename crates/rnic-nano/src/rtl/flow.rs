@@ -205,7 +205,8 @@ impl Builder<'_> {
             let message = format!("the parser reads {} bytes, and the pipeline sees {room}", bits.div_ceil(8));
             return Err(RtlError::new(message, "shorter headers fit", self.span));
         }
-        let (length, bytes) = (self.net.input(LENGTH_PORT, 16), self.net.constant(u128::from(bits.div_ceil(8)), 16));
+        let length = self.net.input(LENGTH_PORT, 16);
+        let bytes = self.net.constant(u128::from(bits.div_ceil(8)), 16);
         let enough = self.net.binary(BinaryOp::Le, bytes, length);
         self.alive = self.net.and(self.alive, enough);
         Ok(())
@@ -242,14 +243,16 @@ impl Builder<'_> {
             let matches = match *pattern {
                 Pattern::Masked { mask: 0, .. } => continue,
                 Pattern::Masked { value, mask } => {
-                    let (mask, value) = (self.net.constant(mask, width), self.net.constant(value, width));
+                    let mask = self.net.constant(mask, width);
+                    let value = self.net.constant(value, width);
                     let masked = self.net.binary(BinaryOp::And, *key, mask);
                     self.net.binary(BinaryOp::Eq, masked, value)
                 }
                 Pattern::Range { low, high } => {
-                    let (low, high) = (self.net.constant(low, width), self.net.constant(high, width));
-                    let (above, below) =
-                        (self.net.binary(BinaryOp::Le, low, *key), self.net.binary(BinaryOp::Le, *key, high));
+                    let low = self.net.constant(low, width);
+                    let high = self.net.constant(high, width);
+                    let above = self.net.binary(BinaryOp::Le, low, *key);
+                    let below = self.net.binary(BinaryOp::Le, *key, high);
                     self.net.and(above, below)
                 }
             };
@@ -280,7 +283,8 @@ impl Builder<'_> {
             }
             Stmt::AssignSlice { slot, low, value } => {
                 let value = self.value(value);
-                let (old, width) = (self.slots[slot.0 as usize], self.net.width(value));
+                let old = self.slots[slot.0 as usize];
+                let width = self.net.width(value);
                 let total = self.net.width(old);
                 let mut new = value;
                 if *low > 0 {
@@ -522,7 +526,8 @@ impl Builder<'_> {
                 self.net.unary(*op, a)
             }
             ExprKind::Binary(op, a, b) => {
-                let (a, b) = (self.value(a), self.value(b));
+                let a = self.value(a);
+                let b = self.value(b);
                 self.net.binary(*op, a, b)
             }
             ExprKind::Slice { of, low } => {
@@ -538,7 +543,9 @@ impl Builder<'_> {
                 self.net.extend(a, expr.width, true)
             }
             ExprKind::Conditional(condition, yes, no) => {
-                let (condition, yes, no) = (self.value(condition), self.value(yes), self.value(no));
+                let condition = self.value(condition);
+                let yes = self.value(yes);
+                let no = self.value(no);
                 self.net.mux(condition, yes, no)
             }
         }

@@ -174,7 +174,8 @@ impl Netlist {
 
     pub(super) fn binary(&mut self, op: BinaryOp, a: NodeId, b: NodeId) -> NodeId {
         use BinaryOp as B;
-        let (first, second) = (self.width(a), self.width(b));
+        let first = self.width(a);
+        let second = self.width(b);
         let width = match op {
             B::Concat => first + second,
             B::Eq | B::Ne | B::Lt | B::Le | B::LtSigned | B::LeSigned => 1,
@@ -292,7 +293,8 @@ impl Netlist {
         let operands = [arguments, &[predicate]].concat();
         let stage = self.latest(&operands);
         let number = self.calls.len();
-        let (function, arguments) = (function.to_string(), arguments.to_vec());
+        let function = function.to_string();
+        let arguments = arguments.to_vec();
         self.calls.push(Call { function, predicate, arguments, results: results.to_vec(), stage });
         let mut offset = 0;
         let mut result = |width: &u32| {

@@ -206,7 +206,8 @@ impl Part {
 
     /// The name of a node's value in a stage.
     fn at(&self, id: NodeId, stage: u32) -> String {
-        let (node, name) = (&self.net().nodes[id], self.rtl.name);
+        let node = &self.net().nodes[id];
+        let name = self.rtl.name;
         match &node.kind {
             Kind::Const(value) => number(*value, node.width),
             Kind::Input(port) if stage == 0 => format!("{name}_{port}"),
@@ -227,7 +228,9 @@ impl Part {
 
     fn expression(&self, id: NodeId) -> String {
         let node = &self.net().nodes[id];
-        let (name, stage, width) = (self.rtl.name, node.stage, node.width);
+        let name = self.rtl.name;
+        let stage = node.stage;
+        let width = node.width;
         let at = |id: NodeId| self.at(id, stage);
         match &node.kind {
             Kind::Input(_) | Kind::Const(_) => self.at(id, 0),
@@ -259,8 +262,10 @@ impl Part {
     }
 
     fn binary(&self, op: BinaryOp, a: NodeId, b: NodeId, stage: u32) -> String {
-        let (x, y) = (self.at(a, stage), self.at(b, stage));
-        let (width, second) = (self.net().width(a), self.net().width(b));
+        let x = self.at(a, stage);
+        let y = self.at(b, stage);
+        let width = self.net().width(a);
+        let second = self.net().width(b);
         let simple = |symbol: &str| format!("{x} {symbol} {y}");
         let signed = |symbol: &str| format!("$signed({x}) {symbol} $signed({y})");
         let ones = format!("{{{width}{{1'b1}}}}");
@@ -270,7 +275,8 @@ impl Part {
             if second <= 8 {
                 return format!("{value} {symbol} {y}");
             }
-            let (high, low) = (self.slice(b, stage, 8, second - 8), self.slice(b, stage, 0, 8));
+            let high = self.slice(b, stage, 8, second - 8);
+            let low = self.slice(b, stage, 0, 8);
             match self.net().value(b) {
                 Some(count) if count < 256 => format!("{value} {symbol} {count}"),
                 Some(_) => out,
@@ -333,7 +339,8 @@ impl Part {
         );
         for (number, call) in self.rtl.calls.iter().enumerate() {
             ports.push(format!("output wire {name}_call{number}_valid"));
-            let (arguments, results) = (call.arguments.iter().sum::<u32>(), call.results.iter().sum::<u32>());
+            let arguments = call.arguments.iter().sum::<u32>();
+            let results = call.results.iter().sum::<u32>();
             if arguments > 0 {
                 ports.push(format!("output wire {}{name}_call{number}_arguments", range(arguments)));
             }
@@ -371,12 +378,14 @@ impl Part {
                 let _ = writeln!(text, "    wire {width}{name}_n{id} = {};", self.expression(id));
             }
             for stage in node.stage + 1..=self.used[id] {
-                let (register, before) = (self.at(id, stage), self.at(id, stage - 1));
+                let register = self.at(id, stage);
+                let before = self.at(id, stage - 1);
                 let _ = writeln!(text, "    reg {width}{register};\n    always @(posedge clk) {register} <= {before};");
             }
         }
         for (number, call) in self.net().calls.iter().enumerate() {
-            let (valid, predicate) = (self.valid(call.stage), self.at(call.predicate, call.stage));
+            let valid = self.valid(call.stage);
+            let predicate = self.at(call.predicate, call.stage);
             let _ = writeln!(text, "    assign {name}_call{number}_valid = {valid} && {predicate};");
             let arguments: Vec<String> = call.arguments.iter().rev().map(|id| self.at(*id, call.stage)).collect();
             if !arguments.is_empty() {
@@ -399,7 +408,9 @@ impl Part {
     /// Writes the alignment of the emitted headers, and returns the outputs with their values. A header that the packet
     /// does not have leaves its place to the bytes behind it.
     fn header(&self, text: &mut String) -> Vec<(&'static str, String)> {
-        let (name, last, net) = (self.rtl.name, self.last, self.net());
+        let name = self.rtl.name;
+        let last = self.last;
+        let net = self.net();
         let emissions = &self.flow.emitted;
         let fields = |from: usize, to: usize| {
             let ids = emissions[from..to].iter().flat_map(|emission| &emission.fields);
@@ -435,7 +446,8 @@ impl Part {
     }
 
     fn declare_access(&self, text: &mut String, number: usize, instances: &[Instance]) {
-        let (name, access) = (self.rtl.name, &self.net().accesses[number]);
+        let name = self.rtl.name;
+        let access = &self.net().accesses[number];
         let width: u32 = instances[access.instance.0 as usize].types.iter().sum();
         match access.what {
             What::Write => {}
@@ -458,7 +470,8 @@ impl Part {
         for (number, access) in self.net().accesses.iter().enumerate() {
             let instance = &instances[access.instance.0 as usize];
             let size = instance.arguments.first().copied().unwrap_or_default().min(1 << 32);
-            let (memory, stage) = (format!("memory{}", access.instance.0), access.stage);
+            let memory = format!("memory{}", access.instance.0);
+            let stage = access.stage;
             let index = self.at(access.index, stage);
             let address = match self.net().value(access.index) {
                 Some(value) => format!("{}", value % size.max(1)),
@@ -500,8 +513,11 @@ impl Part {
                 }
                 What::Modify => {
                     let a = format!("{name}_a{number}");
-                    let (bits, range, zero) = (address_bits(size), range(width), number_zero(width));
-                    let (operation, operand) = (self.at(access.values[0], stage), self.at(access.values[1], stage));
+                    let bits = address_bits(size);
+                    let range = range(width);
+                    let zero = number_zero(width);
+                    let operation = self.at(access.values[0], stage);
+                    let operand = self.at(access.values[1], stage);
                     // The memory is read at the end of this stage and written at the end of the next. The packet in
                     // the next stage may write the same entry at the moment of the read.
                     let _ = write!(

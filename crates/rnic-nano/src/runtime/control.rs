@@ -138,7 +138,8 @@ impl TableHandle<'_> {
     /// The table is full, its entries are `const`, it already has an entry with these keys, or the keys, the action or
     /// the arguments do not suit the table.
     pub fn insert(&mut self, keys: &[Key], priority: u32, action: &str, arguments: &[u128]) -> Result<(), TableError> {
-        let (keys, action) = (self.changeable(keys)?, self.action(action, arguments)?);
+        let keys = self.changeable(keys)?;
+        let action = self.action(action, arguments)?;
         let name = || self.spec.name.clone();
         if self.position(&keys).is_some() {
             return Err(TableError::Duplicate(name()));
@@ -156,7 +157,8 @@ impl TableHandle<'_> {
     /// The table has no entry with these keys, its entries are `const`, or the action or its arguments do not suit the
     /// table.
     pub fn modify(&mut self, keys: &[Key], action: &str, arguments: &[u128]) -> Result<(), TableError> {
-        let (keys, action) = (self.changeable(keys)?, self.action(action, arguments)?);
+        let keys = self.changeable(keys)?;
+        let action = self.action(action, arguments)?;
         let at = self.position(&keys).ok_or_else(|| TableError::Missing(self.spec.name.clone()))?;
         Arc::make_mut(self.table).modify(at, action, arguments.to_vec());
         Ok(())

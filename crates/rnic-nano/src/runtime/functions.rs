@@ -19,8 +19,11 @@ impl Signature {
 
 /// Resolves the extern objects that a program declares, such as register arrays, to the runtime objects of the NIC.
 pub(crate) fn bind_instances(instances: &[Instance]) -> Result<Vec<Binding>, Vec<Diagnostic>> {
-    let (mut bindings, mut errors) = (Vec::new(), Vec::new());
-    let (mut if_else, mut dual, mut schedulers) = (0, 0, 0);
+    let mut bindings = Vec::new();
+    let mut errors = Vec::new();
+    let mut if_else = 0;
+    let mut dual = 0;
+    let mut schedulers = 0;
     let next = |count: &mut u16| {
         *count += 1;
         *count - 1

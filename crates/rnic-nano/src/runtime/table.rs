@@ -138,7 +138,9 @@ impl Table {
     }
 
     fn row(&self, keys: Vec<Pattern>, priority: u32, action: usize, arguments: Vec<u128>) -> Row {
-        let (mut value, mut mask, mut ranges) = (Vec::new(), Vec::new(), Vec::new());
+        let mut value = Vec::new();
+        let mut mask = Vec::new();
+        let mut ranges = Vec::new();
         for (pattern, width) in keys.iter().zip(&self.widths) {
             let (of_value, of_mask) = match *pattern {
                 Pattern::Masked { value, mask } => (value & mask, mask & ones(*width)),

@@ -82,7 +82,8 @@ impl<'a> Analyser<'a> {
         let before = self.errors.len();
         let result = function.map(|function| function.result.as_ref().map_or(Type::Void, |ty| self.stored_type(ty)));
         let types = action.parameters.iter().map(|parameter| self.stored_type(&parameter.ty)).collect();
-        let (scope, seen) = (self.scope, self.declarations);
+        let scope = self.scope;
+        let seen = self.declarations;
         self.actions.push(ActionInfo { ast: action, result, types, scope, seen, state: State::Open });
         if self.checking {
             self.check_order(&action.parameters);
@@ -116,7 +117,8 @@ impl<'a> Analyser<'a> {
     /// Runs a function, and then discards the code and the slots (scalar variables) that the function created. The
     /// analyser thus checks code without keeping its translation.
     fn trial(&mut self, work: impl FnOnce(&mut Self)) {
-        let (slots, headers) = (self.pipe.code.slots.len(), self.pipe.code.headers.len());
+        let slots = self.pipe.code.slots.len();
+        let headers = self.pipe.code.headers.len();
         self.discarded(work);
         self.pipe.code.slots.truncate(slots);
         self.pipe.code.headers.truncate(headers);
@@ -297,9 +299,12 @@ impl<'a> Analyser<'a> {
     pub(super) fn copy_in(
         &mut self, parameters: &[&'a Parameter], types: &[Type], lvalues: &[LValue], arguments: &[&'a Argument],
     ) -> Option<Vec<(LValue, LValue)>> {
-        let (mut copies, mut whole) = (Vec::new(), true);
+        let mut copies = Vec::new();
+        let mut whole = true;
         for (number, parameter) in parameters.iter().enumerate() {
-            let (argument, lvalue, ty) = (arguments[number], lvalues[number], types[number]);
+            let argument = arguments[number];
+            let lvalue = lvalues[number];
+            let ty = types[number];
             let value = match parameter.direction {
                 Direction::In | Direction::None => self.argument(argument),
                 Direction::Out | Direction::InOut => {
@@ -553,7 +558,8 @@ impl<'a> Analyser<'a> {
         let Some(copies) = copies else { return Typed::error(span) };
         // The variables and tables of the instance exist already, so only the body of the control is translated again.
         let instance = &self.applied[number.0];
-        let (first, scope) = (instance.first.clone(), instance.scope);
+        let first = instance.first.clone();
+        let scope = instance.scope;
         let instance = ControlInstance { ast, scope, parameters: Vec::new(), first };
         self.control_body(&instance, copies, span);
         Typed { ty: Type::Void, value: Value::Nothing, span }

@@ -43,7 +43,8 @@ impl<'a> Analyser<'a> {
     }
 
     fn mismatch(&mut self, from: Type, to: Type, span: Span) {
-        let (found, expected) = (self.types.display(from), self.types.display(to));
+        let found = self.types.display(from);
+        let expected = self.types.display(to);
         let what = Diagnostic::new(span, format!("expected `{expected}`, found `{found}`"), format!("`{found}`"));
         self.report(match (from, to) {
             (Type::Bit(_), Type::Bit(_)) | (Type::Int(_), Type::Int(_)) => {
@@ -161,7 +162,8 @@ impl<'a> Analyser<'a> {
         // lists, then members of serializable enums.
         let to_first = rank(a.ty) > rank(b.ty);
         let (from, to) = if to_first { (b, a) } else { (a, b) };
-        let (found, expected) = (from.ty, to.ty);
+        let found = from.ty;
+        let expected = to.ty;
         let becomes = match (found, expected) {
             (Type::Integer, Type::Bit(_) | Type::Int(_)) | (Type::List, Type::Struct(_) | Type::Header(_)) => true,
             (Type::Enum(number), _) => self.types.enums[number as usize].representation == Some(expected),
@@ -170,12 +172,14 @@ impl<'a> Analyser<'a> {
         if let (Type::Integer, Type::Enum(number)) = (found, expected)
             && let Some(representation) = self.types.enums[number as usize].representation
         {
-            let (from, to) = (self.converted(from, representation), Typed { ty: representation, ..to });
+            let from = self.converted(from, representation);
+            let to = Typed { ty: representation, ..to };
             return (!from.is_error()).then_some(if to_first { (to, from) } else { (from, to) });
         }
         if !becomes {
             let (first, second) = if to_first { (expected, found) } else { (found, expected) };
-            let (a, b) = (self.types.display(first), self.types.display(second));
+            let a = self.types.display(first);
+            let b = self.types.display(second);
             let message = format!("`{a}` and `{b}` are different types");
             let what = Diagnostic::new(span, message, "both must have the same type");
             self.report(match (first, second) {
@@ -262,7 +266,8 @@ impl<'a> Analyser<'a> {
     }
 
     fn impossible_cast(&mut self, from: Type, to: Type, span: Span) -> Typed {
-        let (a, b) = (self.types.display(from), self.types.display(to));
+        let a = self.types.display(from);
+        let b = self.types.display(to);
         let what = Diagnostic::new(span, format!("`{a}` cannot be cast to `{b}`"), "no such cast");
         self.report(match (from, to) {
             (Type::Bit(width), Type::Int(_)) => what.with_help(format!("cast to `int<{width}>` first, then to `{b}`")),

@@ -103,7 +103,8 @@ impl<'a> Analyser<'a> {
         let simple = matches!(ty, Type::Bool | Type::Bit(_) | Type::Int(_) | Type::Integer);
         let value = if simple { self.given_constant(ty, given, span) } else { None };
         value.unwrap_or_else(|| {
-            let (name, ty) = (&constant.name.name, self.types.display(ty));
+            let name = &constant.name.name;
+            let ty = self.types.display(ty);
             let message = if simple {
                 format!("the value {given} given for the constant `{name}` does not fit in `{ty}`")
             } else {

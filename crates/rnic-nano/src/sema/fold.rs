@@ -106,7 +106,8 @@ fn sign_extended(value: u128, width: u32) -> u128 {
 /// Computes an operator on constants of `width` and `width_b` bits. The caller truncates the result to the width of the
 /// operator's result.
 fn evaluate(op: BinaryOp, a: u128, b: u128, width: u32, width_b: u32) -> u128 {
-    let (signed_a, signed_b) = (sign_extended(a, width) as i128, sign_extended(b, width_b) as i128);
+    let signed_a = sign_extended(a, width) as i128;
+    let signed_b = sign_extended(b, width_b) as i128;
     // Shift counts of more than 32 bits are clamped. Every count of 128 or more has the same effect.
     let count = b.min(u128::from(u32::MAX)) as u32;
     match op {

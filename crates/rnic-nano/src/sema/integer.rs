@@ -141,7 +141,8 @@ mod tests {
     proptest! {
         #[test]
         fn arithmetic_is_that_of_i128(a in -(1i128 << 62)..1 << 62, b in -(1i128 << 62)..1 << 62, count in 0u32..64) {
-            let (x, y) = (from_i128(a), from_i128(b));
+            let x = from_i128(a);
+            let y = from_i128(b);
             prop_assert_eq!(x.add(y), Some(from_i128(a + b)));
             prop_assert_eq!(x.sub(y), Some(from_i128(a - b)));
             prop_assert_eq!(x.mul(y), Some(from_i128(a * b)));

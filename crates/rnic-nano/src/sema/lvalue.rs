@@ -144,7 +144,8 @@ impl<'a> Analyser<'a> {
     /// before them.
     pub(super) fn settle(&mut self, values: &mut [&mut Typed], position: usize) {
         if self.code.len() > position {
-            let (mut scalars, span) = (Vec::new(), values.last().map(|value| value.span));
+            let mut scalars = Vec::new();
+            let span = values.last().map(|value| value.span);
             values.iter_mut().for_each(|value| collect_scalars(value, &mut scalars));
             let span = span.unwrap_or_default();
             self.save(&mut scalars, Some(position), span);

@@ -113,8 +113,8 @@ impl<'a> Analyser<'a> {
             return Typed::error(span);
         };
         for ty in types.iter().filter(|ty| ty.kind != ast::TypeKind::Any) {
-            let (expected, found) =
-                (self.type_of(ty), self.lvalue_of(argument).map_or(Type::Error, |lvalue| lvalue.ty));
+            let expected = self.type_of(ty);
+            let found = self.lvalue_of(argument).map_or(Type::Error, |lvalue| lvalue.ty);
             if expected != found && expected != Type::Error && found != Type::Error {
                 let message =
                     format!("expected `{}`, found `{}`", self.types.display(expected), self.types.display(found));

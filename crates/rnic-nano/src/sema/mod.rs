@@ -306,7 +306,8 @@ impl<'a> Analyser<'a> {
     /// function declared.
     fn scratch<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
         let pipe = std::mem::take(&mut self.pipe);
-        let (instances, checking) = (self.instances.len(), std::mem::replace(&mut self.checking, true));
+        let instances = self.instances.len();
+        let checking = std::mem::replace(&mut self.checking, true);
         let result = self.discarded(work);
         self.instances.truncate(instances);
         (self.pipe, self.checking) = (pipe, checking);

@@ -281,7 +281,8 @@ impl Analyser<'_> {
                 if let ([_], [_], BinaryOp::Ne) = (&x[..], &y[..], op)
                     && self.types.scalar(ty).is_some()
                 {
-                    let (x, y) = (x.into_iter().next(), y.into_iter().next());
+                    let x = x.into_iter().next();
+                    let y = y.into_iter().next();
                     let (Some(x), Some(y)) = (x, y) else { return Typed::error(span) };
                     return Typed::scalar(Type::Bool, fold::binary(hir::BinaryOp::Ne, x, y), span);
                 }

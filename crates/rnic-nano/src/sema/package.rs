@@ -53,7 +53,8 @@ impl<'a> Analyser<'a> {
         let ingress = self.pipeline(parser, ingress);
         let egress = self.pipeline(egress, deparser);
         let annotations = item.annotations.iter().map(|annotation| self.annotation(annotation)).collect();
-        let (instances, constants) = (std::mem::take(&mut self.instances), std::mem::take(&mut self.constants));
+        let instances = std::mem::take(&mut self.instances);
+        let constants = std::mem::take(&mut self.constants);
         Some(hir::Program { ingress, egress, instances, annotations, constants })
     }
 

@@ -118,7 +118,8 @@ impl<'a> Analyser<'a> {
     fn specialised(
         &mut self, number: u32, name: &ast::Ident, arguments: &'a [ast::Type], bindings: &Bindings<'a>,
     ) -> Type {
-        let (of, header) = (self.generics[number as usize].of, self.generics[number as usize].header);
+        let of = self.generics[number as usize].of;
+        let header = self.generics[number as usize].header;
         if arguments.len() != of.type_parameters.len() {
             let expected = super::convert::count(of.type_parameters.len(), "type argument");
             let message = format!("`{}` takes {expected}, found {}", name.name, arguments.len());
@@ -235,7 +236,8 @@ impl<'a> Analyser<'a> {
     pub(super) fn slice_bounds(&mut self, width: u32, high: &'a Expr, low: &'a Expr) -> Option<(u32, u32)> {
         let top = self.constant_integer(high, "a bound of a slice");
         let bottom = self.constant_integer(low, "a bound of a slice")?;
-        let (top, span) = (top?, high.span.to(low.span));
+        let top = top?;
+        let span = high.span.to(low.span);
         match (top.to_u32(), bottom.to_u32()) {
             (Some(top), Some(bottom)) if bottom <= top && top < width => Some((bottom, top - bottom + 1)),
             _ => {

@@ -139,7 +139,8 @@ impl<'a> Analyser<'a> {
 
     /// Returns the symbol of a name that is visible in the current scope; `None` if there is none. Reports no error.
     pub(super) fn find(&self, name: &str) -> Option<&Symbol<'a>> {
-        let (mut scope, mut seen) = (&self.scopes[self.scope], u32::MAX);
+        let mut scope = &self.scopes[self.scope];
+        let mut seen = u32::MAX;
         loop {
             if let Some(declared) = scope.names.get(name)
                 && declared.number <= seen
@@ -201,7 +202,8 @@ impl<'a> Analyser<'a> {
 
     /// Returns all names that are visible from the current scope.
     fn visible(&self) -> Vec<&'a str> {
-        let (mut names, mut scope) = (Vec::new(), Some(self.scope));
+        let mut names = Vec::new();
+        let mut scope = Some(self.scope);
         while let Some(number) = scope {
             names.extend(self.scopes[number].names.keys());
             scope = self.scopes[number].parent;

@@ -73,7 +73,8 @@ impl<'a> Analyser<'a> {
         if whole.is_error() {
             return Typed::error(span);
         }
-        let (ty, count) = (whole.ty, self.types.elements(whole.ty));
+        let ty = whole.ty;
+        let count = self.types.elements(whole.ty);
         if count == 0 {
             let message = format!("`{}` has no elements", self.types.display(ty));
             let what = Diagnostic::new(span, message, "expected a header stack or a tuple");
@@ -197,7 +198,8 @@ impl<'a> Analyser<'a> {
             self.report(what.with_help("only the parser counts the elements: use an index"));
             return Some(LValue::BROKEN);
         }
-        let (count, size) = (self.count(stack), self.types.elements(stack.ty));
+        let count = self.count(stack);
+        let size = self.types.elements(stack.ty);
         let number = if &*member.name == "next" { count } else { count.wrapping_sub(1) };
         if number >= size {
             self.pipe.overflow = true;
@@ -281,7 +283,8 @@ impl<'a> Analyser<'a> {
         }
         let Value::Scalars(old) = self.read(stack, span).value else { return nothing };
         let elements = self.types.elements(stack.ty);
-        let (count, size) = (count.min(elements), old.len() / elements.max(1) as usize);
+        let count = count.min(elements);
+        let size = old.len() / elements.max(1) as usize;
         let moved = count as usize * size;
         let empty = old.iter().take(moved).map(|scalar| fold::constant(0, scalar.width));
         let push = &*method.name == "push_front";

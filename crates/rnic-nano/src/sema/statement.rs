@@ -158,11 +158,14 @@ impl<'a> Analyser<'a> {
         &mut self, value: hir::Expr, cases: &'a [SwitchCase], span: Span,
         mut label_of: impl FnMut(&mut Self, &'a Expr) -> Option<u128>,
     ) {
-        let (counts, overflow) = (self.pipe.counts.clone(), self.pipe.overflow);
+        let counts = self.pipe.counts.clone();
+        let overflow = self.pipe.overflow;
         let mut lowered = Vec::new();
-        let (mut default, mut default_at) = (None, None);
+        let mut default = None;
+        let mut default_at = None;
         let mut seen: BTreeMap<u128, Span> = BTreeMap::new();
-        let (mut labels, mut is_default) = (Vec::new(), false);
+        let mut labels = Vec::new();
+        let mut is_default = false;
         for case in cases {
             if let Some(first) = default_at {
                 let what =

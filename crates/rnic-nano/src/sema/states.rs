@@ -243,7 +243,10 @@ impl<'a> Analyser<'a> {
         let Some(bound) = self.bind(&name.name, &parameters, arguments, span) else { return true };
         let symbols = self.fresh_parameters(&parser.parameters, &format!("{}.", name.name));
         // The packet itself is passed on; the other parameters are variables.
-        let (mut kept, mut lvalues, mut types, mut given) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut kept = Vec::new();
+        let mut lvalues = Vec::new();
+        let mut types = Vec::new();
+        let mut given = Vec::new();
         for ((parameter, argument), symbol) in parameters.iter().zip(bound).zip(&symbols) {
             match symbol {
                 Symbol::Variable(lvalue) => {
@@ -477,7 +480,8 @@ fn targets(state: &hir::State) -> impl Iterator<Item = usize> {
 fn loop_within(states: &[hir::State], chosen: &[bool]) -> Option<usize> {
     let next = |state: usize| -> Vec<usize> { targets(&states[state]).filter(|next| chosen[*next]).collect() };
     // This is a depth-first search. An edge to a state that is begun but not finished closes a cycle.
-    let (mut begun, mut finished) = (vec![false; states.len()], vec![false; states.len()]);
+    let mut begun = vec![false; states.len()];
+    let mut finished = vec![false; states.len()];
     for first in (0..states.len()).filter(|state| chosen[*state]) {
         let mut open = Vec::new();
         if !std::mem::replace(&mut begun[first], true) {
@@ -504,7 +508,8 @@ fn loop_within(states: &[hir::State], chosen: &[bool]) -> Option<usize> {
 /// Returns the states that can be reached from the state `start`, with new indices. The statements `first` run once,
 /// before the first of these states.
 fn reached(mut states: Vec<hir::State>, start: usize, first: Vec<Stmt>) -> Vec<hir::State> {
-    let (mut numbers, mut order) = (vec![None; states.len()], vec![start]);
+    let mut numbers = vec![None; states.len()];
+    let mut order = vec![start];
     numbers[start] = Some(0);
     let mut next = 0;
     while next < order.len() {

@@ -153,7 +153,8 @@ impl<'a> Analyser<'a> {
                 continue;
             }
             let has = |name: &str| reference.annotations.iter().any(|annotation| &*annotation.name.name == name);
-            let (default_only, table_only) = (has("defaultonly"), has("tableonly"));
+            let default_only = has("defaultonly");
+            let table_only = has("tableonly");
             let Some((action, bound)) = self.table_action(reference, id) else { continue };
             info.actions.push(reference.name.name.clone());
             info.listed.push(Listed { reference, id, bound, default_only, table_only });
@@ -376,13 +377,16 @@ impl<'a> Analyser<'a> {
             }
             KeySet::Masked(value, mask) => {
                 self.numeric_key(ty, value.span)?;
-                let (value, mask) = (self.key_value(value, ty), self.key_value(mask, ty)?);
+                let value = self.key_value(value, ty);
+                let mask = self.key_value(mask, ty)?;
                 Some(Pattern::Masked { value: value? & mask, mask })
             }
             KeySet::Range(low, high) => {
                 self.numeric_key(ty, low.span)?;
-                let (first, last) = (self.key_value(low, ty), self.key_value(high, ty)?);
-                let (first, span) = (first?, low.span.to(high.span));
+                let first = self.key_value(low, ty);
+                let last = self.key_value(high, ty)?;
+                let first = first?;
+                let span = low.span.to(high.span);
                 let sign = 1 << (width - 1);
                 if signed && (first ^ last) & sign != 0 {
                     self.unsupported(span, "a range from a negative to a positive number", Some("use two ranges"));

@@ -37,7 +37,7 @@ pub struct Options {
     /// Whether to compare every received byte. The peer must then be started with `-c`, too.
     pub check: bool,
     /// Time without a completion after which the ping-pong is aborted.
-    pub patience: Time,
+    pub timeout: Time,
     /// The ACK timeout of RC as the verbs encode it: 4.096 us times 2 to this power.
     pub ack_timeout: u8,
 }
@@ -51,7 +51,7 @@ impl Default for Options {
             mtu: 1_024,
             receives: 500,
             check: false,
-            patience: Time::from_ms(10_000),
+            timeout: Time::from_ms(10_000),
             ack_timeout: PathOptions::default().timeout,
         }
     }
@@ -94,7 +94,7 @@ pub enum Error {
         /// Status of the request's completion.
         status: Status,
     },
-    /// There was no completion within [`Options::patience`]. The values are that time and the numbers of messages sent
+    /// There was no completion within [`Options::timeout`]. The values are that time and the numbers of messages sent
     /// and received.
     #[error(
         "no completion for {0}, after {1} messages sent and {2} received; size, iterations and MTU must be the same on both sides"
@@ -197,11 +197,11 @@ impl Pingpong {
     /// When the client does not follow the protocol, or the traffic fails.
     pub fn serve(&self, mut stream: TcpStream) -> Result<Outcome, Error> {
         let mut message = [0; MESSAGE];
-        told(stream.read_exact(&mut message), "the client's address")?;
+        exchanged(stream.read_exact(&mut message), "the client's address")?;
         let peer = self.connect(&message)?;
-        told(stream.write_all(&encode(&self.qp.address())), "our address")?;
+        exchanged(stream.write_all(&encode(&self.qp.address())), "our address")?;
         let mut done = [0; 5];
-        told(stream.read_exact(&mut done), "the client's `done`")?;
+        exchanged(stream.read_exact(&mut done), "the client's `done`")?;
         drop(stream);
         self.play(&peer, false)
     }
@@ -212,18 +212,18 @@ impl Pingpong {
     /// # Errors
     /// When the server does not follow the protocol, or the traffic fails.
     pub fn dial(&self, mut stream: TcpStream) -> Result<Outcome, Error> {
-        told(stream.write_all(&encode(&self.qp.address())), "our address")?;
+        exchanged(stream.write_all(&encode(&self.qp.address())), "our address")?;
         let mut message = [0; MESSAGE];
-        told(stream.read_exact(&mut message), "the server's address")?;
+        exchanged(stream.read_exact(&mut message), "the server's address")?;
         let peer = self.connect(&message)?;
-        told(stream.write_all(b"done\0"), "our `done`")?;
+        exchanged(stream.write_all(b"done\0"), "our `done`")?;
         drop(stream);
         self.play(&peer, true)
     }
 
     fn play(&self, peer: &Recipient, first: bool) -> Result<Outcome, Error> {
         let clock = Clock::start();
-        let Options { size, iterations, receives, patience, .. } = self.options;
+        let Options { size, iterations, receives, timeout, .. } = self.options;
         let (mut sent, mut received, mut posted) = (0, 0, receives);
         let mut sending = first && iterations > 0;
         if sending {
@@ -234,9 +234,9 @@ impl Pingpong {
         let mut checked = 0;
         let mut found = [Completion::BLANK; 16];
         while sent < iterations || received < iterations {
-            let count = self.cq.wait(&mut found, patience)?;
+            let count = self.cq.wait(&mut found, timeout)?;
             if count == 0 {
-                return Err(Error::Silence(patience, sent, received));
+                return Err(Error::Silence(timeout, sent, received));
             }
             for completion in &found[..count] {
                 let receive = completion.wr_id == RECEIVE;
@@ -304,7 +304,7 @@ fn pattern(at: usize, check: bool) -> u8 {
 }
 
 /// Turns an error of the TCP exchange into an error that says what could not be exchanged.
-fn told(result: io::Result<()>, what: &str) -> Result<(), Error> {
+fn exchanged(result: io::Result<()>, what: &str) -> Result<(), Error> {
     result.map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::UnexpectedEof => "the peer closed the connection".to_string(),

@@ -218,7 +218,7 @@ impl Client<'_> {
     /// until it has done so.
     fn round(&mut self, first: u64, count: u32) -> Result<(), PerfError> {
         self.control.say(&Message::Round { first, count })?;
-        match self.control.await_word(&self.end.device, self.stop)? {
+        match self.control.wait_for_message(&self.end.device, self.stop)? {
             Message::Checked => Ok(()),
             message => Err(unexpected(self.control.peer(), &message)),
         }
@@ -281,10 +281,10 @@ pub(super) fn attend(
     let mut completions = [Completion::BLANK; AT_ONCE];
     let mut taken = vec![0; end.lanes.count()];
     loop {
-        match control.heard()? {
+        match control.try_receive()? {
             None => watch.look()?,
             Some(Message::Round { first, count }) if u64::from(count) <= u64::from(end.setup.slots) => {
-                watch.heard();
+                watch.message_received();
                 if end.setup.op == Op::Read {
                     end.each_slot(first, count, size, |pattern, bytes| pattern.fill(bytes))?;
                 } else {

@@ -1,7 +1,7 @@
 //! The client of `rnic perf`: it connects to a server and runs the measurements of a plan.
 
 use super::bandwidth::Client;
-use super::control::{Control, Message, Setup, greet, hear, hear_within, unexpected};
+use super::control::{Control, Message, Setup, greet, receive, receive_within, unexpected};
 use super::counters::difference;
 use super::end::{End, memory};
 use super::latency::{self, Ball};
@@ -50,7 +50,7 @@ pub fn run(
     }
     let client = end.introduction(plan.mtu.unwrap_or(own));
     channel.send(&Message::Hello { setup: Box::new(setup), client, mtu_fixed: plan.mtu.is_some() })?;
-    let server = match hear_within(&mut channel, PREPARATION)? {
+    let server = match receive_within(&mut channel, PREPARATION)? {
         Message::Welcome { server } => server,
         message => return Err(unexpected(peer, &message)),
     };
@@ -62,7 +62,7 @@ pub fn run(
         }
     }
     channel.send(&Message::Ready)?;
-    match hear(&mut channel)? {
+    match receive(&mut channel)? {
         Message::Ready => {}
         message => return Err(unexpected(peer, &message)),
     }
@@ -110,7 +110,7 @@ fn setup(plan: &Plan) -> Setup {
         seed: plan.faults.seed,
         faults: plan.faults,
         polled: plan.mode == Mode::Polled,
-        give_up_after_us: (plan.service != Service::Uc.into()).then(|| plan.patience().as_ps() / 1_000_000),
+        give_up_after_us: (plan.service != Service::Uc.into()).then(|| plan.timeout().as_ps() / 1_000_000),
         security: plan.security,
     }
 }
@@ -121,7 +121,7 @@ fn measure(
 ) -> Result<Row, PerfError> {
     end.region.with_mut(|bytes| bytes.fill(0));
     control.say(&Message::Begin { size })?;
-    match control.await_word(&end.device, stop)? {
+    match control.wait_for_message(&end.device, stop)? {
         Message::Began => {}
         message => return Err(unexpected(control.peer(), &message)),
     }
@@ -182,8 +182,8 @@ fn ended(
 ) -> Result<(Side, u64, Verified), PerfError> {
     loop {
         let message = match interrupted {
-            false => control.await_word(&end.device, stop),
-            true => control.await_word_for(AFTER_INTERRUPTION, &end.device, &AtomicBool::new(false)),
+            false => control.wait_for_message(&end.device, stop),
+            true => control.wait_for_message_within(AFTER_INTERRUPTION, &end.device, &AtomicBool::new(false)),
         };
         match message? {
             Message::Ended { side, arrived, verified } => return Ok((side, arrived, verified)),

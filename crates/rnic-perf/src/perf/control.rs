@@ -31,7 +31,7 @@ use std::time::Duration;
 /// Version of the control messages, which must be the same on both sides.
 pub(super) const VERSION: u32 = 5;
 /// Timeout for a message that the peer can send immediately, without waiting for something else first.
-pub(super) const PATIENCE: Time = Time::from_ms(30_000);
+pub(super) const MESSAGE_TIMEOUT: Time = Time::from_ms(30_000);
 /// Maximum time between two checks for a message while a side waits for one.
 const NAP: Time = Time::from_ms(1);
 
@@ -167,13 +167,13 @@ pub(super) fn greet(channel: &mut Channel) -> Result<(), PerfError> {
 
 /// Receives the next message before the measurements start, when there is no [`Control`] yet. A `Refused` becomes an
 /// error.
-pub(super) fn hear(channel: &mut Channel) -> Result<Message, PerfError> {
-    hear_within(channel, exchange::PATIENCE)
+pub(super) fn receive(channel: &mut Channel) -> Result<Message, PerfError> {
+    receive_within(channel, exchange::PATIENCE)
 }
 
-/// Receives the next message like [`hear`], which must arrive within `patience`.
-pub(super) fn hear_within(channel: &mut Channel, patience: Duration) -> Result<Message, PerfError> {
-    match channel.receive_within(Some(patience))? {
+/// Receives the next message like [`receive`], which must arrive within `timeout`.
+pub(super) fn receive_within(channel: &mut Channel, timeout: Duration) -> Result<Message, PerfError> {
+    match channel.receive_within(Some(timeout))? {
         Message::Refused { why } => Err(PerfError::Refused(why)),
         message => Ok(message),
     }
@@ -207,9 +207,9 @@ impl Control {
         let (speaker, peer) = (channel.speaker(), channel.peer_addr());
         let (sender, inbox) = mpsc::channel();
         let listen = move || loop {
-            let heard = channel.receive_within(None);
-            let ends = heard.is_err();
-            if sender.send(heard).is_err() || ends {
+            let received = channel.receive_within(None);
+            let ends = received.is_err();
+            if sender.send(received).is_err() || ends {
                 device.interrupt();
                 return;
             }
@@ -233,7 +233,7 @@ impl Control {
     }
 
     /// Returns the next message, or `None` if no message has arrived. A `Refused` becomes an error.
-    pub(super) fn heard(&self) -> Result<Option<Message>, PerfError> {
+    pub(super) fn try_receive(&self) -> Result<Option<Message>, PerfError> {
         match self.inbox.try_recv() {
             Ok(Ok(Message::Refused { why })) => Err(PerfError::Refused(why)),
             Ok(Ok(message)) => Ok(Some(message)),
@@ -246,7 +246,7 @@ impl Control {
     /// Fails if a message has arrived. The client calls this during a measurement, when the server may send only
     /// `Refused`.
     pub(super) fn quiet(&self) -> Result<(), PerfError> {
-        match self.heard()? {
+        match self.try_receive()? {
             None => Ok(()),
             Some(message) => Err(unexpected(self.peer, &message)),
         }
@@ -259,24 +259,24 @@ impl Control {
     }
 
     /// Waits for the next message. Meanwhile the device goes on sending and receiving packets.
-    pub(super) fn await_word(&self, device: &Device, stop: &AtomicBool) -> Result<Message, PerfError> {
-        self.await_word_for(PATIENCE, device, stop)
+    pub(super) fn wait_for_message(&self, device: &Device, stop: &AtomicBool) -> Result<Message, PerfError> {
+        self.wait_for_message_within(MESSAGE_TIMEOUT, device, stop)
     }
 
-    /// As [`Control::await_word`], with another limit for the time without a message.
-    pub(super) fn await_word_for(
-        &self, patience: Time, device: &Device, stop: &AtomicBool,
+    /// As [`Control::wait_for_message`], with another limit for the time without a message.
+    pub(super) fn wait_for_message_within(
+        &self, timeout: Time, device: &Device, stop: &AtomicBool,
     ) -> Result<Message, PerfError> {
         let clock = Clock::start();
         loop {
-            if let Some(message) = self.heard()? {
+            if let Some(message) = self.try_receive()? {
                 return Ok(message);
             }
             if stop.load(Ordering::Relaxed) {
                 return Err(PerfError::Interrupted);
             }
-            if clock.now() > patience {
-                return Err(self.silent(patience));
+            if clock.now() > timeout {
+                return Err(self.silent(timeout));
             }
             device.wait(NAP)?;
         }

@@ -9,6 +9,7 @@ use super::plan::{
     congestion, too_many,
 };
 use crate::Op;
+use parking_lot::Mutex;
 use rnic_endpoint::clock::{Clock, TimeSource};
 use rnic_endpoint::config::{Acknowledge, Config, Identification};
 use rnic_endpoint::device::{Device, Error, MemoryRegion};
@@ -20,7 +21,7 @@ use rnic_transport::{BitRate, Time};
 use rnic_verbs::{Access, Completion, Service, Sge, Status};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Waker;
 
 /// The two values in the identifier (`wr_id`) of a work request.
@@ -56,8 +57,8 @@ fn needed(setup: &Setup) -> u64 {
     u64::from(setup.queue_pairs) * u64::from(setup.slots) * u64::from(setup.stride)
 }
 
-/// The memory for the messages of `setup`. It may take many seconds to get it from a busy system, so no peer that has
-/// only the patience of a message should wait meanwhile.
+/// The memory for the messages of `setup`. It may take many seconds to get it from a busy system, so no peer with the
+/// timeout of a message should wait in the meantime.
 ///
 /// # Errors
 /// If the setup is impossible, needs more than `max_memory` bytes in all, or the system has no memory.
@@ -171,14 +172,14 @@ impl End {
 
     pub(super) fn counts(&self) -> Counts {
         let counters = self.device.counters();
-        counts(&counters, &lock(&self.faults), self.lanes.counts())
+        counts(&counters, &self.faults.lock(), self.lanes.counts())
     }
 }
 
 /// Watches at the server whether the client is active: it sends packets or messages.
 pub(super) struct Watch<'a> {
     end: &'a End,
-    patience: Time,
+    idle_timeout: Time,
     clock: Clock,
     /// Packets that the device had accepted when it was looked at last.
     packets: u64,
@@ -191,20 +192,20 @@ impl Watch<'_> {
     /// Minimum time between two readings of the device's counters.
     const INTERVAL: Time = Time::from_ms(1_000);
 
-    /// Watches the client of `end`, which may be inactive for `patience`.
-    pub(super) fn new(end: &End, patience: Time) -> Watch<'_> {
-        Watch { end, patience, clock: Clock::start(), packets: 0, active: Time::ZERO, looked: Time::ZERO }
+    /// Watches the client of `end`, which may be inactive for `idle_timeout`.
+    pub(super) fn new(end: &End, idle_timeout: Time) -> Watch<'_> {
+        Watch { end, idle_timeout, clock: Clock::start(), packets: 0, active: Time::ZERO, looked: Time::ZERO }
     }
 
     /// Notes that a message of the client came.
-    pub(super) fn heard(&mut self) {
+    pub(super) fn message_received(&mut self) {
         self.active = self.clock.now();
     }
 
     /// Fails if the client has been inactive for too long.
     pub(super) fn look(&mut self) -> Result<(), PerfError> {
         let now = self.clock.now();
-        if now < self.looked + Watch::INTERVAL.min(self.patience) {
+        if now < self.looked + Watch::INTERVAL.min(self.idle_timeout) {
             return Ok(());
         }
         self.looked = now;
@@ -214,8 +215,8 @@ impl Watch<'_> {
         if packets != self.packets {
             (self.packets, self.active) = (packets, now);
         }
-        if now.saturating_sub(self.active) > self.patience {
-            return Err(PerfError::Idle { seconds: self.patience.as_secs() });
+        if now.saturating_sub(self.active) > self.idle_timeout {
+            return Err(PerfError::Idle { seconds: self.idle_timeout.as_secs() });
         }
         Ok(())
     }
@@ -312,12 +313,6 @@ fn check_channels(setup: &Setup) -> Result<u64, PlanError> {
     Ok(paths * entries * QUEUE_ENTRY)
 }
 
-/// Locks the counters of faults, even if another thread panicked while it held the lock. The counters have no invariant
-/// that a panic could break.
-fn lock(faults: &Mutex<FaultCounters>) -> MutexGuard<'_, FaultCounters> {
-    faults.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A port with fault injection whose counters of faults can be read while the device owns the port.
 struct Watched {
     port: FaultyPort<UdpPort>,
@@ -350,7 +345,7 @@ impl Port for Watched {
         self.port.waker()
     }
     fn counters(&self) -> Counters {
-        *lock(&self.faults) = self.port.faults().1;
+        *self.faults.lock() = self.port.faults().1;
         self.port.counters()
     }
 }

@@ -164,7 +164,7 @@ fn fetch(ball: &Ball<'_>, turn: u64, heed: &mut impl FnMut() -> Result<bool, Per
 /// The server's side of a measurement of latency: it sends each message back until the client ends the measurement. For
 /// Reads and atomics it only lets its device send and receive packets.
 pub(super) fn attend(ball: &Ball<'_>, control: &Control, watch: &mut Watch<'_>) -> Result<(), PerfError> {
-    let mut heed = || match control.heard()? {
+    let mut heed = || match control.try_receive()? {
         None => watch.look().map(|()| true),
         Some(Message::End { .. }) => Ok(false),
         Some(message) => Err(unexpected(control.peer(), &message)),

@@ -37,7 +37,6 @@ pub use plan::{
 };
 pub use report::{Latencies, Report, Row, Side, Unit, Verified};
 pub use server::{DEFAULT_MAX_MEMORY, ServeOptions, Served, serve};
-pub(crate) use server::{Place, accept};
 
 use rnic_endpoint::device::Error;
 use rnic_endpoint::exchange::ExchangeError;
@@ -87,7 +86,7 @@ pub enum PerfError {
         /// The timeout in seconds.
         seconds: u64,
     },
-    /// The client sent neither a packet nor a message to the server for [`ServeOptions::patience`].
+    /// The client sent neither a packet nor a message to the server for [`ServeOptions::idle_timeout`].
     #[error("the client sent neither a packet nor a message for {seconds} s")]
     Idle {
         /// The time that passed, in seconds.

@@ -32,13 +32,13 @@ pub fn run_perftest(device: &Device, options: Options, role: Role, stream: TcpSt
     let outcome = session.finish()?;
 
     let count = outcome.messages as f64;
-    let told = outcome.report.filter(|_| role == Role::Server).filter(|told| told.rate > 0.0);
-    let (rate, peak) = match told {
+    let report = outcome.report.filter(|_| role == Role::Server).filter(|report| report.rate > 0.0);
+    let (rate, peak) = match report {
         // The client does not say whether its bandwidths are in MiB/s or Gbit/s. So the bandwidths are computed from
         // its message rate, whose unit is fixed.
-        Some(told) => {
-            let peak = if told.average > 0.0 { told.peak / told.average } else { 0.0 };
-            (told.rate * 1e6, told.rate * 1e6 * peak)
+        Some(report) => {
+            let peak = if report.average > 0.0 { report.peak / report.average } else { 0.0 };
+            (report.rate * 1e6, report.rate * 1e6 * peak)
         }
         None => (count / outcome.elapsed.as_secs().max(1e-9), outcome.peak),
     };

@@ -4,9 +4,9 @@ use super::PerfError;
 use crate::Op;
 use rnic_endpoint::config::{Mode, Security};
 use rnic_endpoint::exchange::Credentials;
-use rnic_endpoint::host::{Control, PathPolicy, RogueDelay};
+use rnic_endpoint::host::{Control, PathPolicy};
 use rnic_endpoint::port::{CorruptionKind, Faults, Probability};
-use rnic_transport::congestion::{CongestionControl, Settings};
+use rnic_transport::congestion::{CongestionControl, RogueDelay, Settings};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{Congestion, Service};
@@ -151,8 +151,9 @@ impl ChannelPlan {
     pub const PATHS: u32 = 32;
 }
 
-/// Which path a chunk takes.
+/// Which path a chunk of a multipath channel takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum PathSelection {
     /// The one with the shorter round-trip time of two random paths.
@@ -407,7 +408,7 @@ impl Plan {
     }
 
     /// [`Plan::give_up_after`], or its default.
-    pub(super) fn patience(&self) -> Time {
+    pub(super) fn timeout(&self) -> Time {
         let usual = match self.service {
             Carrier::QueuePairs(_) => GIVE_UP_AFTER,
             Carrier::Channels(_) => CHANNEL_GIVE_UP_AFTER,

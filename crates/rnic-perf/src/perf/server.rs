@@ -1,29 +1,26 @@
 //! The server of `rnic perf`: it accepts clients and takes part in their measurements.
 
-use super::control::{Control, Introduction, Message, PATIENCE, Setup, greet, hear, refuse, unexpected};
+use super::control::{Control, Introduction, MESSAGE_TIMEOUT, Message, Setup, greet, receive, refuse, unexpected};
 use super::counters::difference;
 use super::end::{End, Watch, memory};
 use super::latency::{self, Ball};
 use super::report::process_cpu_time;
 use super::{PerfError, Side, Verified, bandwidth};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rnic_endpoint::clock::{Clock, TimeSource};
 use rnic_endpoint::device::Device;
-use rnic_endpoint::exchange::{Channel, Credentials, ExchangeError, RemoteMemory};
+use rnic_endpoint::exchange::{Admission, Channel, ClientLimit, Credentials, ExchangeError, RemoteMemory, accept};
 use rnic_transport::Time;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Default of [`ServeOptions::max_memory`]: 512 MiB.
 pub const DEFAULT_MAX_MEMORY: u64 = 512 << 20;
 
-/// Default of [`ServeOptions::patience`].
-const IDLE: Time = Time::from_ms(60_000);
+/// Default of [`ServeOptions::idle_timeout`].
+const IDLE_TIMEOUT: Time = Time::from_ms(60_000);
 
 /// Options of [`serve`].
 #[derive(Clone, Debug)]
@@ -36,7 +33,7 @@ pub struct ServeOptions {
     pub max_memory: u64,
     /// Maximum time during a measurement in which the client sends neither a packet nor a message. Then the server
     /// ends the measurement and serves the next client. The default is 60 s.
-    pub patience: Time,
+    pub idle_timeout: Time,
     /// What clients must show, over TLS. With `None` the server serves everyone over plain TCP.
     pub credentials: Option<Credentials>,
 }
@@ -44,7 +41,13 @@ pub struct ServeOptions {
 impl Default for ServeOptions {
     fn default() -> ServeOptions {
         let roce_port = rnic_endpoint::port::ROCE_PORT;
-        ServeOptions { roce_port, once: false, max_memory: DEFAULT_MAX_MEMORY, patience: IDLE, credentials: None }
+        ServeOptions {
+            roce_port,
+            once: false,
+            max_memory: DEFAULT_MAX_MEMORY,
+            idle_timeout: IDLE_TIMEOUT,
+            credentials: None,
+        }
     }
 }
 
@@ -58,14 +61,14 @@ pub struct Served {
 }
 
 /// Interval in milliseconds at which a server that waits for a client checks whether it should stop.
-const LOOK: u8 = 100;
+const STOP_CHECK_INTERVAL: u8 = 100;
 /// Maximum number of clients that have connected and are not served yet, of all hosts and of one host. More are turned
-/// away, so that a client that says nothing keeps no other client waiting.
+/// away, so that clients that send nothing do not keep others waiting.
 const MAX_WAITING: [usize; 2] = [64, 8];
 
 /// Serves one client after another until `stop` is set, or only one with [`ServeOptions::once`]. The result for each
-/// client is passed to `report`. An error with one client does not end the server. Clients say what they want while
-/// another one is served.
+/// client is passed to `report`. An error with one client does not end the server. It receives the first
+/// messages of further clients in the meantime.
 ///
 /// # Errors
 /// An error of `listener` when it accepts a connection.
@@ -75,15 +78,16 @@ pub fn serve(
     let (done, (sender, clients)) = (AtomicBool::new(false), mpsc::channel());
     std::thread::scope(|scope| {
         let reception = scope.spawn(|| {
-            let ended =
-                receive(listener, &options, &sender, || stop.load(Ordering::Relaxed) || done.load(Ordering::Relaxed));
+            let ended = accept_clients(listener, &options, &sender, || {
+                stop.load(Ordering::Relaxed) || done.load(Ordering::Relaxed)
+            });
             drop(sender);
             ended
         });
-        let look = Duration::from_millis(LOOK.into());
+        let interval = Duration::from_millis(STOP_CHECK_INTERVAL.into());
         while !stop.load(Ordering::Relaxed) && !reception.is_finished() {
-            let Ok(Client { peer, said, _place }) = clients.recv_timeout(look) else { continue };
-            let result = said.and_then(|(channel, hello)| serve_client(channel, hello, &options, stop));
+            let Ok(Client { peer, hello, _admission }) = clients.recv_timeout(interval) else { continue };
+            let result = hello.and_then(|(channel, hello)| serve_client(channel, hello, &options, stop));
             report(Served { peer, result });
             if options.once {
                 break;
@@ -94,11 +98,11 @@ pub fn serve(
     })
 }
 
-/// A client that has connected, and what it said or why it could not.
+/// A connected client, and its first message or the reason why there is none.
 struct Client {
     peer: SocketAddr,
-    said: Result<(Channel, Hello), PerfError>,
-    _place: Place,
+    hello: Result<(Channel, Hello), PerfError>,
+    _admission: Admission,
 }
 
 /// The first message of a client.
@@ -108,83 +112,35 @@ struct Hello {
     mtu_fixed: bool,
 }
 
-/// A place among the clients that wait. Dropping it makes room for another client.
-pub(crate) struct Place {
-    waiting: Arc<Mutex<Vec<IpAddr>>>,
-    host: IpAddr,
-}
-
-impl Place {
-    /// Takes a place for a client of `host`, if fewer than `most` clients of all hosts and of this host wait.
-    pub(crate) fn take(waiting: &Arc<Mutex<Vec<IpAddr>>>, host: IpAddr, most: [usize; 2]) -> Option<Place> {
-        let mut hosts = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let [all, of_host] = most;
-        let has_room = hosts.len() < all && hosts.iter().filter(|other| **other == host).count() < of_host;
-        has_room.then(|| {
-            hosts.push(host);
-            Place { waiting: waiting.clone(), host }
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut hosts = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = hosts.iter().position(|host| *host == self.host) {
-            hosts.swap_remove(at);
-        }
-    }
-}
-
 /// Accepts clients until `ends` returns true. A thread for each client listens to its first messages, which must arrive
 /// within the timeouts of a [`Channel`], and passes it on.
-fn receive(
+fn accept_clients(
     listener: &TcpListener, options: &ServeOptions, clients: &Sender<Client>, ends: impl Fn() -> bool,
 ) -> io::Result<()> {
-    let waiting = Arc::default();
+    let [of_all, of_host] = MAX_WAITING;
+    let limit = ClientLimit::new(of_all, of_host);
     while let Some((stream, peer)) = accept(listener, &ends)? {
-        let Some(place) = Place::take(&waiting, peer.ip().to_canonical(), MAX_WAITING) else { continue };
+        let Some(admission) = limit.admit(peer) else { continue };
         let (credentials, clients) = (options.credentials.clone(), clients.clone());
         let listen = move || {
-            let said = hear_out(stream, credentials.as_ref());
+            let hello = receive_hello(stream, credentials.as_ref());
             // It fails if the server has ended.
-            let _ = clients.send(Client { peer, said, _place: place });
+            let _ = clients.send(Client { peer, hello, _admission: admission });
         };
-        // Without a thread the client is turned away.
+        // Without a thread the client is refused.
         let _ = std::thread::Builder::new().name("rnic-perf-client".to_string()).spawn(listen);
     }
     Ok(())
 }
 
-/// Waits for the next client; returns `None` when `ends` returns true.
-pub(crate) fn accept(listener: &TcpListener, ends: &impl Fn() -> bool) -> io::Result<Option<(TcpStream, SocketAddr)>> {
-    listener.set_nonblocking(true)?;
-    loop {
-        if ends() {
-            return Ok(None);
-        }
-        match listener.accept() {
-            Ok(client) => return Ok(Some(client)),
-            // Either no client is waiting, or the client has already closed its connection.
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-        match poll(&mut [PollFd::new(listener.as_fd(), PollFlags::POLLIN)], PollTimeout::from(LOOK)) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
 /// Receives the first messages of a client.
-fn hear_out(stream: TcpStream, credentials: Option<&Credentials>) -> Result<(Channel, Hello), PerfError> {
+fn receive_hello(stream: TcpStream, credentials: Option<&Credentials>) -> Result<(Channel, Hello), PerfError> {
     let mut channel = match credentials {
         None => Channel::over(stream)?,
         Some(credentials) => Channel::accept_secured(stream, credentials)?,
     };
     greet(&mut channel)?;
-    match hear(&mut channel)? {
+    match receive(&mut channel)? {
         Message::Hello { setup, client, mtu_fixed } => Ok((channel, Hello { setup, client, mtu_fixed })),
         message => Err(unexpected(channel.peer_addr(), &message)),
     }
@@ -214,7 +170,7 @@ fn converse(mut channel: Channel, hello: Hello, options: &ServeOptions, stop: &A
     let mtu = own.min(client.mtu);
     end.connect(peer, &client, mtu)?;
     channel.send(&Message::Welcome { server: end.introduction(mtu) })?;
-    match hear(&mut channel)? {
+    match receive(&mut channel)? {
         Message::Ready => {}
         message => return Err(unexpected(peer, &message)),
     }
@@ -225,7 +181,7 @@ fn converse(mut channel: Channel, hello: Hello, options: &ServeOptions, stop: &A
     }
     channel.send(&Message::Ready)?;
     let mut control = Control::new(channel, end.device.clone())?;
-    let result = attend(&end, &mut control, client.memory, mtu, stop, options.patience);
+    let result = attend(&end, &mut control, client.memory, mtu, stop, options.idle_timeout);
     if let Err(error) = &result {
         control.refuse(error);
     }
@@ -234,7 +190,7 @@ fn converse(mut channel: Channel, hello: Hello, options: &ServeOptions, stop: &A
 
 /// Takes part in one measurement after another until the client closes the connection; returns their number.
 fn attend(
-    end: &End, control: &mut Control, memory: RemoteMemory, mtu: u32, stop: &AtomicBool, patience: Time,
+    end: &End, control: &mut Control, memory: RemoteMemory, mtu: u32, stop: &AtomicBool, idle_timeout: Time,
 ) -> Result<u32, PerfError> {
     let mut sizes = 0;
     loop {
@@ -246,7 +202,7 @@ fn attend(
         end.region.with_mut(|bytes| bytes.fill(0));
         let (before, cpu) = (end.counts(), process_cpu_time());
         control.say(&Message::Began)?;
-        let mut watch = Watch::new(end, patience);
+        let mut watch = Watch::new(end, idle_timeout);
         let (arrived, verified) = if end.setup.latency {
             latency::attend(&Ball::new(end, memory, size, mtu, stop), control, &mut watch)?;
             (0, Verified::default())
@@ -265,10 +221,10 @@ fn attend(
 fn next(control: &Control, device: &Device, stop: &AtomicBool) -> Result<Option<Message>, PerfError> {
     let clock = Clock::start();
     loop {
-        if clock.now() > PATIENCE {
-            return Err(control.silent(PATIENCE));
+        if clock.now() > MESSAGE_TIMEOUT {
+            return Err(control.silent(MESSAGE_TIMEOUT));
         }
-        match control.heard() {
+        match control.try_receive() {
             Ok(Some(message)) => return Ok(Some(message)),
             Ok(None) => {}
             Err(PerfError::Exchange(ExchangeError::Gone { .. })) => return Ok(None),

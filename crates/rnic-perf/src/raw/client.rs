@@ -41,7 +41,7 @@ pub fn throughput(server: SocketAddr, case: &Case) -> Result<Throughput, RawErro
     let sender_cpu = thread_cpu_time().saturating_sub(start_cpu);
 
     control.say("done")?;
-    let result = control.hear()?;
+    let result = control.receive_line()?;
     let received = field(&result, "datagrams")?;
     if received == 0 {
         return Err(RawError::Nothing { from: own, to: destination });
@@ -68,7 +68,7 @@ fn open(control: &Control, mode: Mode) -> Result<UdpPort, RawError> {
 
 /// Waits for the server's message that its UDP port is open; returns the address of that port.
 fn ready(control: &mut Control) -> Result<SocketAddr, RawError> {
-    let reply = control.hear()?;
+    let reply = control.receive_line()?;
     Ok(SocketAddr::new(control.peer.ip(), field(&reply, "port")?))
 }
 
@@ -77,7 +77,7 @@ fn send(port: &mut UdpPort, destination: SocketAddr, case: &Case, window: Option
     let clock = Clock::start();
     let data = vec![0; port.limits().bytes];
     let (source_port, traffic_class, segment) = (port.source_port(0), TrafficClass::default(), case.size);
-    let (mut sent, mut arrived, mut heard) = (0, 0, Time::ZERO);
+    let (mut sent, mut arrived, mut last_report) = (0, 0, Time::ZERO);
     let mut idle = Idle::new(IdleConfig::default());
     loop {
         let now = clock.now();
@@ -89,12 +89,12 @@ fn send(port: &mut UdpPort, destination: SocketAddr, case: &Case, window: Option
         let in_flight = sent * segment as u64 - arrived;
         if window.is_some_and(|window| in_flight > 0 && in_flight + bytes as u64 > window) {
             if let Some(total) = report(port)? {
-                (arrived, heard) = (total.max(arrived), now);
+                (arrived, last_report) = (total.max(arrived), now);
                 idle.worked(now);
-            } else if now.saturating_sub(heard) > TIMEOUT {
-                (arrived, heard) = (sent * segment as u64, now);
+            } else if now.saturating_sub(last_report) > TIMEOUT {
+                (arrived, last_report) = (sent * segment as u64, now);
             } else {
-                idle.rest(port, now, Interest::Arrival, Some(heard + TIMEOUT)).map_err(RawError::Port)?;
+                idle.rest(port, now, Interest::Arrival, Some(last_report + TIMEOUT)).map_err(RawError::Port)?;
             }
             continue;
         }
@@ -136,7 +136,7 @@ pub fn round_trips(server: SocketAddr, size: usize, count: u32) -> Result<RoundT
         }
     }
     control.say("done")?;
-    control.hear()?;
+    control.receive_line()?;
     if trips.sorted.is_empty() {
         return Err(RawError::Nothing { from: port.local_addr(), to: destination });
     }

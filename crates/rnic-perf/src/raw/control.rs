@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Maximum length of a message in bytes.
 const MAX_LINE: u64 = 256;
 /// Timeout for a message that the peer can send immediately, without waiting for something else first.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a measurement with plain datagrams failed.
 #[derive(Debug, thiserror::Error)]
@@ -64,10 +64,10 @@ impl Control {
     pub(super) fn over(stream: TcpStream, peer: SocketAddr) -> Result<Control, RawError> {
         let prepare = || {
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            // A peer that sends no message may be measuring, or its host may have failed. Keepalive probes tell the two
-            // cases apart.
-            SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(PATIENCE))?;
+            stream.set_read_timeout(Some(MESSAGE_TIMEOUT))?;
+            // A peer that sends no message may be measuring, or its host may have failed. Keepalive probes
+            // distinguish the two cases.
+            SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(MESSAGE_TIMEOUT))?;
             stream.local_addr()
         };
         // A socket for IPv6 and IPv4 has an IPv6 address also on a connection over IPv4, but a UDP port of such an
@@ -83,7 +83,7 @@ impl Control {
     }
 
     /// Receives the peer's next line, and returns it without the line feed.
-    pub(super) fn hear(&mut self) -> Result<String, RawError> {
+    pub(super) fn receive_line(&mut self) -> Result<String, RawError> {
         let mut line = String::new();
         let read = self.reader.by_ref().take(MAX_LINE).read_line(&mut line);
         match read {
@@ -93,14 +93,14 @@ impl Control {
         }
     }
 
-    /// Receives the peer's next line like [`Control::hear`], but without a timeout for its start. Returns `None` if the
-    /// peer closed the connection.
+    /// Receives the peer's next line like [`Control::receive_line`], but without a timeout for its start. Returns
+    /// `None` if the peer closed the connection.
     pub(super) fn hear_whenever(&mut self) -> Result<Option<String>, RawError> {
         let failed = |error| RawError::Connection { peer: self.peer, error };
         self.reader.get_ref().set_read_timeout(None).map_err(failed)?;
         let ended = self.reader.fill_buf().map_err(failed)?.is_empty();
-        self.reader.get_ref().set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        if ended { Ok(None) } else { self.hear().map(Some) }
+        self.reader.get_ref().set_read_timeout(Some(MESSAGE_TIMEOUT)).map_err(failed)?;
+        if ended { Ok(None) } else { self.receive_line().map(Some) }
     }
 }
 

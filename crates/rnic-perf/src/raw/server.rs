@@ -92,7 +92,7 @@ fn receive(control: &mut Control, request: &str) -> Result<(), RawError> {
 /// Counts received datagrams until the sender has finished. After each `every` bytes it reports the number of received
 /// bytes to the sender; with `every` 0 it sends no reports.
 fn count(port: &mut UdpPort, done: &AtomicBool, answer_to: SocketAddr, every: u64) -> Result<Received, RawError> {
-    let (clock, mut received, mut told) = (Clock::start(), Received::default(), 0);
+    let (clock, mut received, mut reported) = (Clock::start(), Received::default(), 0);
     let mut idle = Idle::new(IdleConfig::default());
     let start_cpu = thread_cpu_time();
     loop {
@@ -106,9 +106,9 @@ fn count(port: &mut UdpPort, done: &AtomicBool, answer_to: SocketAddr, every: u6
             received.first.get_or_insert(now);
             received.last = now;
             idle.worked(now);
-            if every > 0 && received.bytes - told >= every {
-                told = received.bytes;
-                tell(port, answer_to, &told.to_be_bytes())?;
+            if every > 0 && received.bytes - reported >= every {
+                reported = received.bytes;
+                send_report(port, answer_to, &reported.to_be_bytes())?;
             }
         } else if ending && now.saturating_sub(received.last) >= AFTERMATH {
             received.cpu = thread_cpu_time().saturating_sub(start_cpu);
@@ -123,7 +123,7 @@ fn count(port: &mut UdpPort, done: &AtomicBool, answer_to: SocketAddr, every: u6
 
 /// Sends one datagram. If the send buffer is full, the datagram is lost, which the measurement tolerates like a loss in
 /// a switch.
-fn tell(port: &mut UdpPort, destination: SocketAddr, data: &[u8]) -> Result<(), RawError> {
+fn send_report(port: &mut UdpPort, destination: SocketAddr, data: &[u8]) -> Result<(), RawError> {
     let (source_port, segment, traffic_class) = (port.source_port(0), data.len(), TrafficClass::default());
     let data = [IoSlice::new(data)];
     port.send(&Batch { destination, source_port, source_address: None, traffic_class, segment, data: &data })?;
@@ -143,7 +143,7 @@ fn echo(control: &mut Control, request: &str) -> Result<(), RawError> {
                 _ => std::hint::spin_loop(),
             }
             if !copy.is_empty() {
-                tell(port, answer_to, &copy)?;
+                send_report(port, answer_to, &copy)?;
             }
         }
         Ok(())

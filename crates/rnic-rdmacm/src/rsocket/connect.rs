@@ -2,41 +2,31 @@
 
 use super::options::Options;
 use super::stream::Stream;
-use super::{Inner, Rsocket, SOCKETS, Socket, State, add, datagram, either, find, with};
-use crate::address;
-use crate::connect::{rdma_accept, rdma_connect, rdma_disconnect, rdma_listen, rdma_reject};
-use crate::device::Device;
-use crate::endpoint::rdma_get_request;
-use crate::event::Outcome;
-use crate::id::{self, New, rdma_destroy_id};
+use super::{Inner, Rsocket, SOCKETS, Socket, State, add, channel_fd, datagram, either, find, options, with};
+use crate::calls::{address, connect as calls, endpoint};
+use crate::objects::event::{self, Outcome};
+use crate::objects::id::{self, Id, New};
 use crate::sockets;
-use crate::verbs::{call, errno, fail, trace};
+use crate::verbs::{call, fail, trace};
 use libc::{AF_INET, AF_INET6, IPPROTO_TCP, IPPROTO_UDP, SOCK_DGRAM, SOCK_STREAM, c_int, sockaddr, socklen_t};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rnic_cabi::cma::*;
 use rnic_cabi::entry::{entry, lock};
+use rnic_cabi::get;
+use rnic_cabi::pointer::{Handle, In};
 use rnic_cabi::verbs::IBV_QPT_RC;
 use rnic_cm::rsocket::{ConnectData, Immediate};
 use std::os::fd::BorrowedFd;
 
-/// Makes the channel of an identifier non-blocking: the calls of this module wait by themselves.
-///
-/// # Safety
-/// The identifier exists.
-unsafe fn make_nonblocking(id: *mut rdma_cm_id) {
-    // SAFETY: the caller's promise.
-    unsafe { libc::fcntl((*(*id).channel).fd, libc::F_SETFL, libc::O_NONBLOCK) };
+/// Makes the channel of an identifier non-blocking: the calls of this module wait themselves.
+fn make_nonblocking(id: Handle<Id>) {
+    // SAFETY: the descriptor of the channel is open as long as the channel.
+    unsafe { libc::fcntl(channel_fd(id), libc::F_SETFL, libc::O_NONBLOCK) };
 }
 
-fn checked(result: c_int) -> Result<(), c_int> {
-    if result == 0 { Ok(()) } else { Err(errno()) }
-}
-
-/// # Safety
-/// By the contract of librdmacm.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    // `librspreload.so` takes the sockets of the system for what is refused here.
+pub extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    // `librspreload.so` uses sockets of the system for types that are refused here.
     let own = match kind {
         SOCK_STREAM => IPPROTO_TCP,
         SOCK_DGRAM => IPPROTO_UDP,
@@ -56,12 +46,9 @@ pub unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) ->
     let mut number = -1;
     call(|| {
         let new = New { context: std::ptr::null_mut(), space: RDMA_PS_TCP, qp_type: IBV_QPT_RC };
-        // SAFETY: the identifier has a channel of its own, and belongs to the rsocket.
-        number = unsafe {
-            let id = id::create(std::ptr::null_mut(), new)?;
-            make_nonblocking(id);
-            add(id, Options::new(domain), State::New, None)
-        };
+        let id = id::create(std::ptr::null_mut(), new)?;
+        make_nonblocking(id);
+        number = add(id, Options::new(domain), State::New, None);
         trace(format_args!("rsocket = {number}"));
         Ok(())
     });
@@ -76,7 +63,7 @@ pub(super) unsafe fn read(address: *const sockaddr, len: socklen_t) -> Result<st
     if address.is_null() || (len as usize) < size_of::<libc::sockaddr_in>() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: the caller's promise, and the check.
+    // SAFETY: the memory has the length of the address's family.
     unsafe {
         let long = c_int::from((*address).sa_family) == AF_INET6;
         if long && (len as usize) < size_of::<libc::sockaddr_in6>() {
@@ -87,27 +74,24 @@ pub(super) unsafe fn read(address: *const sockaddr, len: socklen_t) -> Result<st
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The address is null, or has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rbind(socket: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
     let streams = |socket: &Socket| {
-        // SAFETY: by the contract of librdmacm.
+        // SAFETY: the caller promises it.
         let address = unsafe { read(address, len)? };
         let inner = socket.inner.lock();
         if inner.state != State::New {
             return Err(libc::EINVAL);
         }
-        // SAFETY: the identifier exists.
-        unsafe { address::bind(inner.id, address) }.map(|()| 0)
+        address::bind(inner.id, address).map(|()| 0)
     };
-    // SAFETY: by the contract of librdmacm.
+    // SAFETY: the caller promises it.
     either(socket, streams, |socket| unsafe { socket.bind(address, len) }.map(|()| 0))
 }
 
-/// # Safety
-/// By the contract of librdmacm.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rlisten(socket: c_int, backlog: c_int) -> c_int {
+pub extern "C" fn rlisten(socket: c_int, backlog: c_int) -> c_int {
     with(socket, |socket| {
         let mut inner = socket.inner.lock();
         match inner.state {
@@ -115,15 +99,14 @@ pub unsafe extern "C" fn rlisten(socket: c_int, backlog: c_int) -> c_int {
             State::New => {}
             _ => return Err(libc::EINVAL),
         }
-        // SAFETY: the identifier exists.
-        checked(unsafe { rdma_listen(inner.id, backlog) })?;
+        calls::listen(inner.id, backlog)?;
         inner.state = State::Listening;
         Ok(0)
     })
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The address and its length are null; otherwise the memory of the address has the length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn raccept(socket: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     with(socket, |socket| {
@@ -135,17 +118,16 @@ pub unsafe extern "C" fn raccept(socket: c_int, address: *mut sockaddr, len: *mu
                 }
                 (inner.id, inner.cm_fd(), inner.options, inner.is_nonblocking(0))
             };
-            // SAFETY: the identifier exists as long as the rsocket.
-            match unsafe { accept(listener, options) } {
+            match accept(listener, options) {
                 Ok(Some(number)) => {
                     if !address.is_null() && !len.is_null() {
-                        // SAFETY: by the contract of librdmacm.
-                        unsafe { super::options::rgetpeername(number, address, len) };
+                        // SAFETY: the caller promises it.
+                        unsafe { options::rgetpeername(number, address, len) };
                     }
                     trace(format_args!("raccept = {number}"));
                     return Ok(number);
                 }
-                // It was no rsocket.
+                // The peer was not an rsocket.
                 Ok(None) => {}
                 Err(libc::EAGAIN) if !is_nonblocking => {
                     // SAFETY: the descriptor is open as long as the rsocket.
@@ -160,74 +142,60 @@ pub unsafe extern "C" fn raccept(socket: c_int, address: *mut sockaddr, len: *mu
 }
 
 /// Accepts the next request of a listening identifier; `None` if the request was refused.
-///
-/// # Safety
-/// The identifier exists.
-unsafe fn accept(listener: *mut rdma_cm_id, options: Options) -> Result<Option<c_int>, c_int> {
-    // SAFETY: the caller's promise; the new identifier exists until it is destroyed.
-    unsafe {
-        let mut id = std::ptr::null_mut();
-        checked(rdma_get_request(listener, &mut id))?;
-        make_nonblocking(id);
-        let outcome = Outcome::of((*id).event);
-        let accepted = || -> Result<(Stream, State), c_int> {
-            let peer = ConnectData::parse(&outcome.data).ok_or(libc::EPROTO)?;
-            let mut stream = create(id, &options)?;
-            stream.set_peer(peer);
-            let data = stream.connect_data().emit();
-            let mut param = rdma_conn_param {
-                private_data: data.as_ptr().cast(),
-                private_data_len: data.len() as u8,
-                ..outcome.conn
-            };
-            match checked(rdma_accept(id, &mut param)) {
-                // The RTU has come already.
-                Ok(()) => Ok((stream, State::Connected)),
-                Err(libc::EAGAIN) => Ok((stream, State::Accepting)),
-                Err(error) => Err(error),
-            }
-        };
-        match accepted() {
-            Ok((stream, state)) => Ok(Some(add(id, options.inherited(), state, Some(stream)))),
-            Err(error) => {
-                trace(format_args!("raccept: a request was refused, error {error}"));
-                rdma_reject(id, std::ptr::null(), 0);
-                rdma_destroy_id(id);
-                // Only a lack of means concerns the program.
-                if error == libc::EPROTO { Ok(None) } else { Err(error) }
-            }
+fn accept(listener: Handle<Id>, options: Options) -> Result<Option<c_int>, c_int> {
+    let id = endpoint::get_request(listener)?;
+    make_nonblocking(id);
+    let outcome = event::live(get!(id.event)).map(Outcome::of).ok_or(libc::EIO)?;
+    match accept_request(id, &options, &outcome) {
+        Ok((stream, state)) => Ok(Some(add(id, options.for_accepted(), state, Some(stream)))),
+        Err(error) => {
+            trace(format_args!("raccept: a request was refused, error {error}"));
+            let _ = calls::reject(id, &[]);
+            let _ = id::destroy(id.as_ptr());
+            // The program gets the error only if this host lacks resources.
+            if error == libc::EPROTO { Ok(None) } else { Err(error) }
         }
     }
 }
 
-/// Makes the data path of an identifier.
-///
-/// # Safety
-/// The identifier exists, and outlives the stream.
-unsafe fn create(id: *mut rdma_cm_id, options: &Options) -> Result<Stream, c_int> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let device: &'static Device = lock(&id::state(id).inner).device.ok_or(libc::EINVAL)?;
-        Stream::new(id, device, options.sizes)
+/// Makes the data path of a request's identifier, and accepts the request.
+fn accept_request(id: Handle<Id>, options: &Options, request: &Outcome) -> Result<(Stream, State), c_int> {
+    let peer = ConnectData::parse(&request.data).ok_or(libc::EPROTO)?;
+    let mut stream = create(id, options)?;
+    stream.set_peer(peer);
+    let data = stream.connect_data().emit();
+    let mut param =
+        rdma_conn_param { private_data: data.as_ptr().cast(), private_data_len: data.len() as u8, ..request.conn };
+    // SAFETY: the parameters and the private data are local variables.
+    match unsafe { calls::accept(id, Some(In::new(&raw mut param))) } {
+        // The RTU has come already.
+        Ok(()) => Ok((stream, State::Connected)),
+        Err(libc::EAGAIN) => Ok((stream, State::Accepting)),
+        Err(error) => Err(error),
     }
 }
 
+/// Makes the data path of an identifier, which exists longer.
+fn create(id: Handle<Id>, options: &Options) -> Result<Stream, c_int> {
+    let device = lock(&id.state().inner).device.ok_or(libc::EINVAL)?;
+    Stream::new(id, device, options.sizes)
+}
+
 /// # Safety
-/// By the contract of librdmacm.
+/// The address is null, or has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rconnect(socket: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
     let datagrams = |socket: &datagram::Datagrams| {
-        // SAFETY: by the contract of librdmacm.
+        // SAFETY: the caller promises it.
         unsafe { socket.connect(read(address, len)?, address, len) }.map(|()| 0)
     };
     let streams = |socket: &Socket| {
-        // SAFETY: by the contract of librdmacm.
+        // SAFETY: the caller promises it.
         let address = unsafe { read(address, len)? };
         let mut inner = socket.inner.lock();
         match inner.state {
             State::New => {
-                // SAFETY: the identifier exists.
-                if let Err(error) = unsafe { inner.connect(address) } {
+                if let Err(error) = inner.connect(address) {
                     (inner.state, inner.error) = (State::Refused, error);
                     inner.stream = None;
                     return Err(error);
@@ -255,39 +223,33 @@ pub unsafe extern "C" fn rconnect(socket: c_int, address: *const sockaddr, len: 
 
 impl Inner {
     /// Sends the request for a connection.
-    ///
-    /// # Safety
-    /// The identifier exists.
-    unsafe fn connect(&mut self, address: std::net::SocketAddr) -> Result<(), c_int> {
+    fn connect(&mut self, address: std::net::SocketAddr) -> Result<(), c_int> {
         let (mut storage, _) = sockets::of(address);
-        // SAFETY: the caller's promise.
-        unsafe {
-            let destination = (&raw mut storage).cast();
-            checked(address::rdma_resolve_addr(self.id, std::ptr::null_mut(), destination, 1_000))?;
-            checked(address::rdma_resolve_route(self.id, 1_000))?;
-            let stream = create(self.id, &self.options)?;
-            let data = stream.connect_data().emit();
-            self.stream = Some(stream);
-            let mut param: rdma_conn_param = std::mem::zeroed();
-            (param.private_data, param.private_data_len) = (data.as_ptr().cast(), data.len() as u8);
-            (param.flow_control, param.retry_count, param.rnr_retry_count) = (1, 7, 7);
-            match checked(rdma_connect(self.id, &mut param)) {
-                Err(libc::EAGAIN) => self.state = State::Connecting,
-                Err(error) => return Err(error),
-                Ok(()) => {
-                    let outcome = Outcome::of((*self.id).event);
-                    self.connected(&outcome.data);
-                }
+        // SAFETY: the destination is an address of its family.
+        unsafe { address::resolve(self.id, std::ptr::null_mut(), (&raw mut storage).cast()) }?;
+        address::resolve_route(self.id)?;
+        let stream = create(self.id, &self.options)?;
+        let data = stream.connect_data().emit();
+        self.stream = Some(stream);
+        // SAFETY: all zeros are a valid value.
+        let mut param: rdma_conn_param = unsafe { std::mem::zeroed() };
+        (param.private_data, param.private_data_len) = (data.as_ptr().cast(), data.len() as u8);
+        (param.flow_control, param.retry_count, param.rnr_retry_count) = (1, 7, 7);
+        // SAFETY: the parameters and the private data are local variables.
+        match unsafe { calls::connect(self.id, Some(In::new(&raw mut param))) } {
+            Err(libc::EAGAIN) => self.state = State::Connecting,
+            Err(error) => return Err(error),
+            Ok(()) => {
+                let outcome = self.latest_event().ok_or(libc::EIO)?;
+                self.connected(&outcome.data);
             }
         }
         Ok(())
     }
 }
 
-/// # Safety
-/// By the contract of librdmacm.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rshutdown(socket: c_int, how: c_int) -> c_int {
+pub extern "C" fn rshutdown(socket: c_int, how: c_int) -> c_int {
     let known =
         || if matches!(how, libc::SHUT_RD | libc::SHUT_WR | libc::SHUT_RDWR) { Ok(()) } else { Err(libc::EINVAL) };
     let streams = |socket: &Socket| known().and_then(|()| socket.shut_down(how)).map(|()| 0);
@@ -299,7 +261,7 @@ pub unsafe extern "C" fn rshutdown(socket: c_int, how: c_int) -> c_int {
 }
 
 impl Socket {
-    /// Ends one direction, or both; waits until what was sent has arrived.
+    /// Ends one direction, or both; waits until the sent bytes have arrived.
     fn shut_down(&self, how: c_int) -> Result<(), c_int> {
         let (mut inner, _) = self.ready(self.inner.lock(), false);
         if !matches!(inner.state, State::Connected | State::Accepting) {
@@ -308,7 +270,7 @@ impl Socket {
         inner.readable &= how == libc::SHUT_WR;
         inner.writable &= how == libc::SHUT_RD;
         let message = match (inner.readable, inner.writable) {
-            // The peer need not know.
+            // The peer gets no message.
             (_, true) => return Ok(()),
             (true, false) => Immediate::Shutdown,
             (false, false) => Immediate::Disconnect,
@@ -325,25 +287,23 @@ impl Socket {
         {
             stream.control(message)?;
         }
-        let sent = |inner: &Inner| !is_open(inner) || inner.stream.as_ref().is_none_or(Stream::is_sent);
+        let sent = |inner: &Inner| !is_open(inner) || inner.stream.as_ref().is_none_or(Stream::is_all_sent);
         let (inner, waited) = self.inner.wait(inner, false, sent);
         waited?;
         if inner.state == State::Ended {
-            // SAFETY: the identifier exists. Whether the peer has been faster does not matter.
-            unsafe { rdma_disconnect(inner.id) };
+            // The peer may have disconnected already.
+            let _ = calls::disconnect(inner.id);
         }
         Ok(())
     }
 }
 
-/// # Safety
-/// By the contract of librdmacm.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rclose(socket: c_int) -> c_int {
+pub extern "C" fn rclose(socket: c_int) -> c_int {
     let Some(found) = find(socket) else { return fail(libc::EBADF) };
     call(|| {
         trace(format_args!("rclose {socket}"));
-        // As for a socket of the system, the peer gets what was sent.
+        // As for a socket of the system, the peer receives all sent bytes.
         match &found {
             Rsocket::Stream(found) => {
                 let is_connected = matches!(found.inner.lock().state, State::Connected | State::Accepting);

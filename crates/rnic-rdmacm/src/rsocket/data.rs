@@ -6,7 +6,7 @@ use libc::{c_int, c_void, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use rnic_cabi::entry::lock;
 use std::net::SocketAddr;
 
-/// Bytes of the first Write of a call, which is small so that it departs early, and of the longest one.
+/// Bytes of the first Write of a call, which is small so that it departs early, and maximum bytes of a Write.
 pub(super) const STEP: (u32, u32) = (2_048, 65_536);
 
 /// A buffer of the program: address, and bytes.
@@ -23,7 +23,7 @@ unsafe fn buffers<T>(
     if count > 0 && list.is_null() {
         return Err(libc::EFAULT);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     Ok((0..count).map(|at| unsafe { list.add(at).read() }).map(|io| (cast(io.iov_base), io.iov_len)).collect())
 }
 
@@ -40,7 +40,7 @@ fn can_receive(inner: &Inner) -> bool {
 }
 
 impl Socket {
-    /// Waits until something can be sent, and tells the peer of new mappings first.
+    /// Waits until bytes can be sent. Sends new mappings to the peer first.
     pub(super) fn ready_to_send<'a>(
         &'a self, inner: super::Guard<'a>, is_nonblocking: bool,
     ) -> (super::Guard<'a>, Result<(), c_int>) {
@@ -71,7 +71,7 @@ impl Socket {
                 (inner, waited) = self.ready_to_send(inner, is_nonblocking);
                 let rest = u32::try_from(len - at).unwrap_or(u32::MAX).min(step);
                 let result = match (waited, &mut inner.stream) {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: the caller promises it.
                     (Ok(()), Some(stream)) => unsafe { stream.send(data.wrapping_add(at), rest) },
                     (waited, _) => Err(waited.err().unwrap_or(libc::ENOTCONN)),
                 };
@@ -114,13 +114,12 @@ impl Socket {
                 let found = stream.inbox.ranges(len - at);
                 let mut copied = 0;
                 for (offset, len) in found {
-                    let memory = stream.receiving.as_ref().ok_or(libc::ENOTCONN)?;
-                    // SAFETY: the caller's promise, and the ranges of the ring.
-                    unsafe { memory.copy(offset, to.wrapping_add(at + copied as usize), len) };
+                    // SAFETY: the caller promises it; the ranges are within the ring.
+                    unsafe { stream.receiving.copy(offset, to.wrapping_add(at + copied as usize), len) };
                     copied += len;
                 }
                 if copied == 0 {
-                    // The end, or an error after all that had arrived.
+                    // The end of the stream, or an error after all received bytes.
                     return if received > 0 || error == 0 { Ok(received as ssize_t) } else { Err(error) };
                 }
                 received += copied as usize;
@@ -145,38 +144,39 @@ impl From<i8> for Count {
     }
 }
 
-/// Receives by an rsocket of either kind. `sender` gets the address of a datagram, and whether bytes had no room.
+/// Receives by an rsocket of either kind. `sender` gets the address of a datagram, and whether the datagram was
+/// truncated.
 ///
 /// # Safety
-/// By the contract of librdmacm the buffers are memory of the program.
+/// The buffers are memory of the program.
 unsafe fn receive_any(
     socket: c_int, buffers: impl Fn() -> Result<Vec<Buffer<*mut u8>>, c_int>, flags: c_int,
     sender: impl FnOnce(SocketAddr, bool, c_int) -> Result<(), c_int>,
 ) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     let streams = |socket: &Socket| unsafe { socket.receive(&buffers()?, flags) }.map(Count);
     let datagrams = |socket: &Datagrams| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         let received = unsafe { socket.receive(&buffers()?, flags)? };
-        let Some((len, source, is_cut)) = received else { return Ok(Count(0)) };
+        let Some((len, source, is_truncated)) = received else { return Ok(Count(0)) };
         let domain = socket.inner().options.domain;
-        sender(source, is_cut, domain).map(|()| Count(len))
+        sender(source, is_truncated, domain).map(|()| Count(len))
     };
     either(socket, streams, datagrams).0
 }
 
-/// Sends by an rsocket of either kind; a stream ignores the address, as one of the system does.
+/// Sends by an rsocket of either kind. A stream ignores the address, as a socket of the system does.
 ///
 /// # Safety
-/// By the contract of librdmacm the buffers are memory of the program, and the address is null or one of the program.
+/// The buffers are memory of the program. The address is null, or has `len` bytes.
 unsafe fn send_any(
     socket: c_int, buffers: impl Fn() -> Result<Vec<Buffer<*const u8>>, c_int>, flags: c_int, to: *const sockaddr,
     len: socklen_t,
 ) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     let streams = |socket: &Socket| unsafe { socket.send(&buffers()?, flags) }.map(Count);
     let datagrams = |socket: &Datagrams| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         unsafe {
             let to = if to.is_null() { None } else { Some(connect::read(to, len)?) };
             socket.send(&buffers()?, flags, to).map(Count)
@@ -186,33 +186,34 @@ unsafe fn send_any(
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The buffer has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrecv(socket: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
-    // SAFETY: by the contract of librdmacm.
+    // SAFETY: the caller promises it.
     unsafe { receive_any(socket, || Ok(vec![(buf.cast(), len)]), flags, |_, _, _| Ok(())) }
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The buffer has `len` bytes. The address of the source and its length are null; otherwise the memory of the address
+/// has the length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrecvfrom(
     socket: c_int, buf: *mut c_void, len: size_t, flags: c_int, source: *mut sockaddr, source_len: *mut socklen_t,
 ) -> ssize_t {
     let wanted = !source.is_null() && !source_len.is_null();
-    let mut told = false;
+    let mut is_written = false;
     let sender = |address, _, domain| {
-        told = true;
+        is_written = true;
         if !wanted {
             return Ok(());
         }
-        // SAFETY: by the contract of librdmacm.
-        unsafe { options::tell(Some(address), domain, source, source_len) }.map(|_: c_int| ())
+        // SAFETY: the caller promises it.
+        unsafe { options::write_address(Some(address), domain, source, source_len) }.map(|_: c_int| ())
     };
-    // SAFETY: by the contract of librdmacm.
+    // SAFETY: the caller promises it.
     unsafe {
         let received = receive_any(socket, || Ok(vec![(buf.cast(), len)]), flags, sender);
-        if received > 0 && wanted && !told {
+        if received > 0 && wanted && !is_written {
             options::rgetpeername(socket, source, source_len);
         }
         received
@@ -220,18 +221,18 @@ pub unsafe extern "C" fn rrecvfrom(
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The list has `count` buffers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rreadv(socket: c_int, list: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: by the contract of librdmacm.
+    // SAFETY: the caller promises it.
     unsafe { receive_any(socket, || buffers(list, count, |base| base.cast::<u8>()), 0, |_, _, _| Ok(())) }
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The message is null, or its lists and buffers have their lengths.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrecvmsg(socket: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: by the contract of librdmacm.
+    // SAFETY: the caller promises it.
     unsafe {
         let list = || {
             let message = message.as_ref().ok_or(libc::EFAULT)?;
@@ -241,49 +242,50 @@ pub unsafe extern "C" fn rrecvmsg(socket: c_int, message: *mut msghdr, flags: c_
         if let Some(message) = message.as_mut() {
             (message.msg_controllen, message.msg_flags) = (0, 0);
         }
-        let sender = |source, is_cut, domain| {
+        let sender = |source, is_truncated, domain| {
             let message = message.as_mut().ok_or(libc::EFAULT)?;
-            message.msg_flags = if is_cut { libc::MSG_TRUNC } else { 0 };
+            message.msg_flags = if is_truncated { libc::MSG_TRUNC } else { 0 };
             if message.msg_name.is_null() {
                 return Ok(());
             }
-            options::tell(Some(source), domain, message.msg_name.cast(), &mut message.msg_namelen).map(|_: c_int| ())
+            options::write_address(Some(source), domain, message.msg_name.cast(), &mut message.msg_namelen)
+                .map(|_: c_int| ())
         };
         receive_any(socket, list, flags, sender)
     }
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The buffer has `count` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rread(socket: c_int, buf: *mut c_void, count: size_t) -> ssize_t {
-    // SAFETY: by the contract of librdmacm.
+    // SAFETY: the caller promises it.
     unsafe { rrecv(socket, buf, count, 0) }
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The buffer has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsend(socket: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t {
-    // SAFETY: by the contract of librdmacm.
+    // SAFETY: the caller promises it.
     unsafe { send_any(socket, || Ok(vec![(buf.cast(), len)]), flags, std::ptr::null(), 0) }
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The buffer has `len` bytes. The address is null, or has `to_len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsendto(
     socket: c_int, buf: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t,
 ) -> ssize_t {
-    // SAFETY: by the contract of librdmacm.
+    // SAFETY: the caller promises it.
     unsafe { send_any(socket, || Ok(vec![(buf.cast(), len)]), flags, to, to_len) }
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The message is null, or its lists and buffers have their lengths.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsendmsg(socket: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: by the contract of librdmacm.
+    // SAFETY: the caller promises it.
     unsafe {
         let list = || {
             let message = message.as_ref().ok_or(libc::EFAULT)?;
@@ -301,17 +303,17 @@ pub unsafe extern "C" fn rsendmsg(socket: c_int, message: *const msghdr, flags: 
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The buffer has `count` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rwrite(socket: c_int, buf: *const c_void, count: size_t) -> ssize_t {
-    // SAFETY: by the contract of librdmacm.
+    // SAFETY: the caller promises it.
     unsafe { rsend(socket, buf, count, 0) }
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The list has `count` buffers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rwritev(socket: c_int, list: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: by the contract of librdmacm.
+    // SAFETY: the caller promises it.
     unsafe { send_any(socket, || buffers(list, count, |base| base.cast_const().cast::<u8>()), 0, std::ptr::null(), 0) }
 }

@@ -13,32 +13,32 @@ use rnic_cm::rsocket::Target;
 struct Map {
     mr: *mut ibv_mr,
     offset: u64,
-    /// Entry of the peer's list; none if only this side uses the memory.
+    /// Index in the peer's list; `None` if only this end uses the memory.
     index: Option<u16>,
-    /// Whether the peer knows it.
+    /// Whether the mapping was sent to the peer.
     is_sent: bool,
 }
 
-/// What a program has mapped.
+/// The mappings of a program.
 #[derive(Default)]
 pub(super) struct Maps(Vec<Map>);
 
 impl Maps {
-    /// Whether the peer has to be told of a mapping.
+    /// Whether a mapping has to be sent to the peer.
     pub(super) fn is_pending(&self) -> bool {
         self.0.iter().any(|map| !map.is_sent)
     }
 
     pub(super) fn clear(&mut self) {
         for map in self.0.drain(..) {
-            // SAFETY: the region was made by `riomap`, and is forgotten.
+            // SAFETY: `riomap` made the region, and the list no longer has it.
             unsafe { ibv_dereg_mr(map.mr) };
         }
     }
 }
 
 impl Inner {
-    /// Tells the peer of the first mapping that it does not know.
+    /// Sends the first mapping that the peer does not have.
     pub(super) fn send_mapping(&mut self) -> Result<(), c_int> {
         let (Some(map), Some(stream)) = (self.maps.0.iter_mut().find(|map| !map.is_sent), &mut self.stream) else {
             return Ok(());
@@ -55,7 +55,7 @@ impl Inner {
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The buffer has `len` bytes until it is unmapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn riomap(
     socket: c_int, buf: *mut c_void, len: size_t, prot: c_int, _flags: c_int, offset: off_t,
@@ -69,14 +69,14 @@ pub unsafe extern "C" fn riomap(
         }
         let is_remote = prot & libc::PROT_WRITE != 0;
         let (index, access) = if is_remote {
-            let most = u16::try_from(stream.peer_mappings()).unwrap_or(u16::MAX);
+            let max = u16::try_from(stream.peer_mappings()).unwrap_or(u16::MAX);
             let is_free = |index: &u16| inner.maps.0.iter().all(|map| map.index != Some(*index));
-            let index = (0..most).find(is_free).ok_or(libc::ENOMEM)?;
+            let index = (0..max).find(is_free).ok_or(libc::ENOMEM)?;
             (Some(index), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
         } else {
             (None, IBV_ACCESS_LOCAL_WRITE)
         };
-        // SAFETY: by the contract of librdmacm.
+        // SAFETY: the caller promises it.
         let mr = unsafe { made(ibv_reg_mr(stream.pd(), buf, len, access as c_int))? };
         let offset = if offset == -1 { buf.expose_provenance() as off_t } else { offset };
         inner.maps.0.push(Map { mr, offset: offset as u64, index, is_sent: !is_remote });
@@ -94,24 +94,22 @@ impl From<i8> for Offset {
     }
 }
 
-/// # Safety
-/// By the contract of librdmacm.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn riounmap(socket: c_int, buf: *mut c_void, len: size_t) -> c_int {
+pub extern "C" fn riounmap(socket: c_int, buf: *mut c_void, len: size_t) -> c_int {
     with(socket, |socket| {
         let mut inner = socket.inner.lock();
         // SAFETY: the regions exist.
         let is_it = |map: &Map| unsafe { (*map.mr).addr == buf && (*map.mr).length == len };
         let at = inner.maps.0.iter().position(is_it).ok_or(libc::EINVAL)?;
         let map = inner.maps.0.remove(at);
-        // SAFETY: the region was made by `riomap`, and is forgotten.
+        // SAFETY: `riomap` made the region, and the list no longer has it.
         unsafe { ibv_dereg_mr(map.mr) };
         Ok(0)
     })
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The buffer has `count` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn riowrite(
     socket: c_int, buf: *const c_void, count: size_t, offset: off_t, flags: c_int,
@@ -129,13 +127,13 @@ pub unsafe extern "C" fn riowrite(
             let rest = u32::try_from(count - at).unwrap_or(u32::MAX).min(step);
             let result = match (waited, &mut inner.stream) {
                 (Ok(()), Some(stream)) => {
-                    // SAFETY: by the contract of librdmacm.
+                    // SAFETY: the caller promises it.
                     unsafe { write(stream, buf.cast::<u8>().wrapping_add(at), rest, offset as u64 + at as u64) }
                 }
                 (waited, _) => Err(waited.err().unwrap_or(libc::ENOTCONN)),
             };
             match result {
-                // Nothing is mapped there.
+                // The peer has no mapping at this offset.
                 Ok(0) => break,
                 Ok(len) => {
                     at += len as usize;
@@ -155,7 +153,7 @@ pub unsafe extern "C" fn riowrite(
 /// `data` has `len` bytes.
 unsafe fn write(stream: &mut Stream, data: *const u8, len: u32, offset: u64) -> Result<u32, c_int> {
     match stream.mapped(offset) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         Some(to) => unsafe { stream.write(to, data, len) },
         None => Ok(0),
     }

@@ -1,8 +1,9 @@
-//! rsockets: sockets of streams and of datagrams over RDMA, with the calls of `rdma/rsocket.h`. They speak with those
-//! of rdma-core ([`rnic_cm::rsocket`] has the protocol).
+//! rsockets: sockets of streams and of datagrams over RDMA, with the calls of `rdma/rsocket.h`. They connect to the
+//! rsockets of rdma-core ([`rnic_cm::rsocket`] has the protocol).
 //!
 //! | module | contents |
 //! |---|---|
+//! | `completions` | a completion queue with a channel |
 //! | `stream` | the data path of a connection |
 //! | `connect` | the steps from `rsocket` to `rclose` |
 //! | `data` | sending and receiving |
@@ -14,6 +15,7 @@
 //!
 //! The number of an rsocket of streams is that of the descriptor of its identifier's event channel.
 
+mod completions;
 mod connect;
 mod data;
 mod datagram;
@@ -23,9 +25,9 @@ mod poll;
 mod stream;
 mod watched;
 
-use crate::channel;
-use crate::event::Outcome;
-use crate::id;
+use crate::calls::event::complete;
+use crate::objects::event::{self, Outcome};
+use crate::objects::id::{self, Id};
 use crate::verbs::{fail, trace};
 use datagram::Datagrams;
 use iomap::Maps;
@@ -33,6 +35,8 @@ use libc::c_int;
 use options::Options;
 use rnic_cabi::cma::*;
 use rnic_cabi::entry::{entry, lock};
+use rnic_cabi::get;
+use rnic_cabi::pointer::Handle;
 use rnic_cm::rsocket::ConnectData;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -66,19 +70,20 @@ struct Socket {
 }
 
 struct Inner {
-    id: *mut rdma_cm_id,
+    /// The identifier, which has its own channel and belongs to the rsocket alone.
+    id: Handle<Id>,
     state: State,
     /// Whether the program may still read and write.
     readable: bool,
     writable: bool,
-    /// The error that `SO_ERROR` tells.
+    /// The value of `SO_ERROR`.
     error: c_int,
     options: Options,
     stream: Option<Stream>,
     maps: Maps,
 }
 
-// SAFETY: the identifier belongs to the rsocket alone; the functions of this crate may be called from all threads.
+// SAFETY: the identifier belongs to the rsocket alone, and is used under its lock.
 unsafe impl Send for Inner {}
 
 type Guard<'a> = watched::Guard<'a, Inner>;
@@ -121,13 +126,10 @@ fn either<R: From<i8>>(
     })
 }
 
-/// Adds an rsocket with an identifier that has a channel of its own; returns its number.
-///
-/// # Safety
-/// The identifier exists and belongs to the rsocket from now on.
-unsafe fn add(id: *mut rdma_cm_id, options: Options, state: State, stream: Option<Stream>) -> c_int {
-    // SAFETY: the caller's promise.
-    let number = unsafe { (*(*id).channel).fd };
+/// Adds an rsocket with an identifier that has its own channel, and belongs to the rsocket from now on. Returns the
+/// number of the rsocket.
+fn add(id: Handle<Id>, options: Options, state: State, stream: Option<Stream>) -> c_int {
+    let number = channel_fd(id);
     let is_open = state != State::New;
     let inner =
         Inner { id, state, readable: is_open, writable: is_open, error: 0, options, stream, maps: Maps::default() };
@@ -136,12 +138,17 @@ unsafe fn add(id: *mut rdma_cm_id, options: Options, state: State, stream: Optio
     number
 }
 
+/// The descriptor of an identifier's channel.
+fn channel_fd(id: Handle<Id>) -> c_int {
+    let channel = id::channel(id);
+    get!(channel.fd)
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         self.maps.clear();
         self.stream = None;
-        // SAFETY: the identifier belongs to the rsocket, and its queue pair is destroyed.
-        unsafe { id::rdma_destroy_id(self.id) };
+        let _ = id::destroy(self.id.as_ptr());
     }
 }
 
@@ -152,8 +159,7 @@ impl Inner {
 
     /// Descriptor of the events of the identifier.
     fn cm_fd(&self) -> c_int {
-        // SAFETY: the identifier and its channel exist as long as the rsocket.
-        unsafe { (*(*self.id).channel).fd }
+        channel_fd(self.id)
     }
 
     fn give_credits(&mut self) {
@@ -161,11 +167,12 @@ impl Inner {
             && let Some(stream) = &mut self.stream
             && stream.give_credits().is_err()
         {
-            self.hear(News::Broken);
+            self.handle(News::Broken);
         }
     }
 
-    fn hear(&mut self, news: News) {
+    /// Handles a change of the connection that the data path reports.
+    fn handle(&mut self, news: News) {
         match (news, self.state) {
             (News::Shutdown, State::Connected | State::Accepting) if self.writable => self.readable = false,
             (News::Shutdown | News::Disconnected, State::Connected | State::Accepting) => self.end(State::Ended, 0),
@@ -174,7 +181,7 @@ impl Inner {
         }
     }
 
-    /// The connection has ended. What has arrived can still be read.
+    /// The connection has ended. Received bytes can still be read.
     fn end(&mut self, state: State, error: c_int) {
         trace(format_args!("rsocket {} is {state:?}", self.cm_fd()));
         (self.state, self.readable, self.writable) = (state, false, false);
@@ -183,26 +190,21 @@ impl Inner {
         }
     }
 
-    /// Handles the events of the identifier of a connection. Returns whether there were any.
-    fn take_events(&mut self) -> bool {
+    /// Handles the events of the identifier of a connection. Returns whether it had any.
+    fn take_cm_events(&mut self) -> bool {
         let mut had_events = false;
-        // SAFETY: the identifier exists, with a channel of its own.
-        let is_quiet = |inner: &Inner| unsafe { channel::is_quiet(inner.id) };
-        while matches!(self.state, State::Connecting | State::Accepting | State::Connected) && !is_quiet(self) {
-            // SAFETY: the identifier exists. Its channel is non-blocking.
-            let outcome = match unsafe { channel::complete(self.id) } {
+        let is_open = |inner: &Inner| matches!(inner.state, State::Connecting | State::Accepting | State::Connected);
+        while is_open(self) && !id::has_no_events(self.id) {
+            let outcome = match complete(self.id) {
                 Err(libc::EAGAIN | libc::EINTR) => return had_events,
                 other => other,
             };
             had_events = true;
-            // SAFETY: as above; the event is there until the next one is taken.
-            let event = unsafe { (*self.id).event };
-            if event.is_null() {
+            // The event stays until the next one is taken.
+            let Some(about) = self.latest_event() else {
                 self.end(State::Broken, outcome.err().unwrap_or(libc::EIO));
                 return true;
-            }
-            // SAFETY: as above.
-            let about = unsafe { Outcome::of(event) };
+            };
             match (self.state, about.kind) {
                 (State::Connecting, RDMA_CM_EVENT_ESTABLISHED) => self.connected(&about.data),
                 (State::Connecting, _) => {
@@ -212,9 +214,9 @@ impl Inner {
                 (State::Accepting, RDMA_CM_EVENT_ESTABLISHED) => self.state = State::Connected,
                 (_, RDMA_CM_EVENT_ESTABLISHED | RDMA_CM_EVENT_TIMEWAIT_EXIT) => {}
                 _ => {
-                    // What has arrived before counts.
+                    // Completions before the event count.
                     let news = self.stream.as_mut().map(Stream::poll).unwrap_or_default();
-                    news.into_iter().for_each(|news| self.hear(news));
+                    news.into_iter().for_each(|news| self.handle(news));
                     if self.state != State::Ended {
                         self.end(State::Ended, 0);
                     }
@@ -224,14 +226,20 @@ impl Inner {
         had_events
     }
 
-    /// The peer has accepted, and says this.
+    /// The event of the identifier's latest step.
+    fn latest_event(&self) -> Option<Outcome> {
+        let id = self.id;
+        event::live(get!(id.event)).map(Outcome::of)
+    }
+
+    /// The peer has accepted the connection, with this private data.
     fn connected(&mut self, data: &[u8]) {
         match (ConnectData::parse(data), &mut self.stream) {
             (Some(peer), Some(stream)) => {
                 stream.set_peer(peer);
                 (self.state, self.readable, self.writable) = (State::Connected, true, true);
             }
-            // It is no rsocket.
+            // The peer is not an rsocket.
             _ => (self.state, self.error) = (State::Refused, libc::EPROTO),
         }
     }
@@ -240,10 +248,10 @@ impl Inner {
 impl Source for Inner {
     /// Handles completions and events of the identifier, and gives credits.
     fn progress(&mut self) -> bool {
-        let had_events = self.take_events();
+        let had_events = self.take_cm_events();
         if let Some(stream) = &mut self.stream {
             for news in stream.poll() {
-                self.hear(news);
+                self.handle(news);
             }
         }
         self.give_credits();
@@ -259,8 +267,8 @@ impl Source for Inner {
         (fds, is_new)
     }
 
-    fn silence(&mut self) -> bool {
-        self.stream.as_mut().is_some_and(Stream::silence)
+    fn take_events(&mut self) -> bool {
+        self.stream.as_mut().is_some_and(Stream::take_events)
     }
 }
 
@@ -268,7 +276,7 @@ impl Socket {
     /// Waits until a connection is set up, if it is being set up.
     ///
     /// # Errors
-    /// As [`Watched::wait`]; `ENOTCONN` if there is no connection.
+    /// As [`Watched::wait`]; `ENOTCONN` without a connection.
     fn ready<'a>(&'a self, inner: Guard<'a>, is_nonblocking: bool) -> (Guard<'a>, Result<(), c_int>) {
         let (inner, waited) = self.inner.wait(inner, is_nonblocking, |inner| inner.state != State::Connecting);
         let is_connected = inner.stream.is_some() && !matches!(inner.state, State::Refused);

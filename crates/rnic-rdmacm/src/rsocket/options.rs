@@ -1,13 +1,17 @@
 //! Options and addresses of rsockets.
 
-use super::datagram::Datagrams;
+use super::datagram::{self, Datagrams};
 use super::stream::Sizes;
-use super::{Socket, State, either};
-use crate::id::{self, rdma_set_option};
+use super::{Inner, Socket, State, either};
+use crate::calls::id::set_int_option;
 use crate::sockets;
 use crate::verbs::{errno, trace};
-use libc::{c_int, c_void, sockaddr, socklen_t};
-use rnic_cabi::cma::{RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, RDMA_OPTION_ID_REUSEADDR};
+use libc::{
+    IPPROTO_IPV6, IPPROTO_TCP, IPV6_V6ONLY, SO_ACCEPTCONN, SO_DOMAIN, SO_ERROR, SO_KEEPALIVE, SO_LINGER, SO_OOBINLINE,
+    SO_RCVBUF, SO_REUSEADDR, SO_SNDBUF, SO_TYPE, SOL_SOCKET, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_MAXSEG,
+    TCP_NODELAY, c_int, c_void, sockaddr, socklen_t,
+};
+use rnic_cabi::cma::{RDMA_OPTION_ID_AFONLY, RDMA_OPTION_ID_REUSEADDR};
 use rnic_cabi::entry::lock;
 use rnic_cm::rsocket::{scale, unscale};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,8 +22,8 @@ const RDMA_RQSIZE: c_int = 1;
 const RDMA_INLINE: c_int = 2;
 const RDMA_IOMAPSIZE: c_int = 3;
 
-/// Bytes of the longest buffer.
-const LONGEST: u32 = 1 << 28;
+/// Maximum bytes of a buffer.
+const MAX_BUFFER: u32 = 1 << 28;
 
 /// The options of an rsocket.
 #[derive(Clone, Copy)]
@@ -29,8 +33,9 @@ pub(super) struct Options {
     pub(super) flags: c_int,
     pub(super) sizes: Sizes,
     reuse_address: bool,
-    /// These are kept for the program, and change nothing: data departs at once, there is no urgent data, `rclose`
-    /// waits until what was sent has arrived, and peers are always asked now and then whether they still exist.
+    /// This option and those below, apart from `v6_only`, are kept for the program, and have no effect: data departs
+    /// immediately, an rsocket has no urgent data, `rclose` waits until the sent bytes have arrived, and peers are
+    /// always probed.
     keep_alive: bool,
     keep_idle: c_int,
     no_delay: bool,
@@ -63,130 +68,312 @@ impl Options {
         }
     }
 
-    /// Those of an rsocket that a listening one with these options accepts.
-    pub(super) fn inherited(self) -> Options {
+    /// The options of an rsocket that a listening rsocket with these options accepts.
+    pub(super) fn for_accepted(self) -> Options {
         Options { flags: 0, ..self }
     }
 }
 
-/// Reads an option of type `T`.
-///
-/// # Safety
-/// The memory has `len` bytes.
-unsafe fn read<T: Copy>(value: *const c_void, len: socklen_t) -> Result<T, c_int> {
-    if value.is_null() || (len as usize) < size_of::<T>() {
-        return Err(libc::EINVAL);
+type Getter = fn(&mut Inner) -> c_int;
+type Setter = fn(&mut Inner, c_int) -> Result<(), c_int>;
+
+/// An option of rsockets of streams, of type `int`: it is read and changed in the state of the rsocket.
+struct StreamOption {
+    level: c_int,
+    name: c_int,
+    get: Getter,
+    /// `None` for an option that cannot be changed.
+    set: Option<Setter>,
+}
+
+const fn option(level: c_int, name: c_int, get: Getter, set: Setter) -> StreamOption {
+    StreamOption { level, name, get, set: Some(set) }
+}
+
+const fn read_only(level: c_int, name: c_int, get: Getter) -> StreamOption {
+    StreamOption { level, name, get, set: None }
+}
+
+/// Accepts any value without an effect.
+fn ignore(_: &mut Inner, _: c_int) -> Result<(), c_int> {
+    Ok(())
+}
+
+/// Sets an option of the rsocket's identifier.
+fn set_of_id(inner: &Inner, option: c_int, value: c_int) -> Result<bool, c_int> {
+    set_int_option(inner.id, option, value)?;
+    Ok(value != 0)
+}
+
+/// A buffer size that a program sets: as for a socket of the system, the buffer gets twice the size.
+fn buffer_size(value: c_int) -> u32 {
+    (value.max(0) as u32).saturating_mul(2).min(MAX_BUFFER)
+}
+
+fn requests(value: c_int) -> u16 {
+    value.clamp(0, 0xfffe) as u16
+}
+
+/// The options of type `int`. `SO_LINGER` has another type.
+static STREAM_OPTIONS: [StreamOption; 19] = [
+    option(
+        SOL_SOCKET,
+        SO_REUSEADDR,
+        |inner| inner.options.reuse_address.into(),
+        |inner, value| {
+            inner.options.reuse_address = set_of_id(inner, RDMA_OPTION_ID_REUSEADDR, value)?;
+            Ok(())
+        },
+    ),
+    option(
+        SOL_SOCKET,
+        SO_RCVBUF,
+        |inner| inner.options.sizes.receive as c_int,
+        |inner, value| {
+            // As for a socket of the system, the sizes of a connection do not change.
+            if inner.is_new() {
+                inner.options.sizes.receive = buffer_size(value);
+            }
+            Ok(())
+        },
+    ),
+    option(
+        SOL_SOCKET,
+        SO_SNDBUF,
+        |inner| inner.options.sizes.send as c_int,
+        |inner, value| {
+            if inner.is_new() {
+                inner.options.sizes.send = buffer_size(value);
+            }
+            Ok(())
+        },
+    ),
+    option(
+        SOL_SOCKET,
+        SO_KEEPALIVE,
+        |inner| inner.options.keep_alive.into(),
+        |inner, value| {
+            inner.options.keep_alive = value != 0;
+            Ok(())
+        },
+    ),
+    option(
+        SOL_SOCKET,
+        SO_OOBINLINE,
+        |inner| inner.options.oob_inline.into(),
+        |inner, value| {
+            inner.options.oob_inline = value != 0;
+            Ok(())
+        },
+    ),
+    read_only(SOL_SOCKET, SO_ERROR, |inner| std::mem::take(&mut inner.error)),
+    read_only(SOL_SOCKET, SO_TYPE, |_| libc::SOCK_STREAM),
+    read_only(SOL_SOCKET, SO_DOMAIN, |inner| inner.options.domain),
+    read_only(SOL_SOCKET, SO_ACCEPTCONN, |inner| (inner.state == State::Listening).into()),
+    option(IPPROTO_TCP, TCP_KEEPCNT, |_| 1, ignore),
+    option(IPPROTO_TCP, TCP_KEEPINTVL, |_| 1, ignore),
+    option(
+        IPPROTO_TCP,
+        TCP_KEEPIDLE,
+        |inner| inner.options.keep_idle,
+        |inner, value| {
+            inner.options.keep_idle = if value > 0 { value } else { return Err(libc::EINVAL) };
+            Ok(())
+        },
+    ),
+    option(
+        IPPROTO_TCP,
+        TCP_NODELAY,
+        |inner| inner.options.no_delay.into(),
+        |inner, value| {
+            inner.options.no_delay = value != 0;
+            Ok(())
+        },
+    ),
+    option(IPPROTO_TCP, TCP_MAXSEG, max_segment, ignore),
+    option(
+        IPPROTO_IPV6,
+        IPV6_V6ONLY,
+        |inner| inner.options.v6_only.into(),
+        |inner, value| {
+            inner.options.v6_only = set_of_id(inner, RDMA_OPTION_ID_AFONLY, value)?;
+            Ok(())
+        },
+    ),
+    option(
+        SOL_RDMA,
+        RDMA_SQSIZE,
+        |inner| inner.options.sizes.send_queue.into(),
+        |inner, value| {
+            inner.options.sizes.send_queue = requests(value);
+            Ok(())
+        },
+    ),
+    option(
+        SOL_RDMA,
+        RDMA_RQSIZE,
+        |inner| inner.options.sizes.receive_queue.into(),
+        |inner, value| {
+            inner.options.sizes.receive_queue = requests(value);
+            Ok(())
+        },
+    ),
+    option(
+        SOL_RDMA,
+        RDMA_INLINE,
+        |inner| inner.options.sizes.inline as c_int,
+        |inner, value| {
+            inner.options.sizes.inline = value.clamp(0, 0xfffe) as u32;
+            Ok(())
+        },
+    ),
+    option(
+        SOL_RDMA,
+        RDMA_IOMAPSIZE,
+        |inner| inner.options.sizes.mappings as c_int,
+        |inner, value| {
+            inner.options.sizes.mappings = unscale(scale(value.max(0) as u32));
+            Ok(())
+        },
+    ),
+];
+
+/// The path MTU of the device.
+fn max_segment(inner: &mut Inner) -> c_int {
+    let device = lock(&inner.id.state().inner).device;
+    device.map_or(2_048, |device| 128 << device.mtu)
+}
+
+impl Inner {
+    /// Whether the sizes can still change.
+    fn is_new(&self) -> bool {
+        self.stream.is_none() && self.state != State::Refused
     }
-    // SAFETY: the caller's promise, and the check.
-    Ok(unsafe { value.cast::<T>().read_unaligned() })
+}
+
+/// An option of rsockets of datagrams that the UDP socket does not have, of type `int`.
+struct DatagramOption {
+    level: c_int,
+    name: c_int,
+    get: fn(&Sizes) -> c_int,
+    set: fn(&mut Sizes, c_int),
+}
+
+static DATAGRAM_OPTIONS: [DatagramOption; 4] = [
+    DatagramOption {
+        level: SOL_SOCKET,
+        name: SO_RCVBUF,
+        get: |sizes| sizes.receive as c_int,
+        set: |sizes, value| sizes.receive = (value.max(0) as u32).min(MAX_BUFFER),
+    },
+    DatagramOption {
+        level: SOL_SOCKET,
+        name: SO_SNDBUF,
+        get: |sizes| sizes.send as c_int,
+        set: |sizes, value| sizes.send = (value.max(0) as u32).min(MAX_BUFFER),
+    },
+    DatagramOption {
+        level: SOL_RDMA,
+        name: RDMA_SQSIZE,
+        get: |sizes| sizes.send_queue.into(),
+        set: |sizes, value| sizes.send_queue = requests(value),
+    },
+    DatagramOption {
+        level: SOL_RDMA,
+        name: RDMA_RQSIZE,
+        get: |sizes| sizes.receive_queue.into(),
+        set: |sizes, value| sizes.receive_queue = requests(value),
+    },
+];
+
+/// The value of an option that a program passes.
+#[derive(Clone, Copy)]
+struct NewValue {
+    pointer: *const c_void,
+    len: socklen_t,
+}
+
+impl NewValue {
+    /// # Safety
+    /// The value is null, or has `len` bytes during the call that uses it.
+    unsafe fn new(pointer: *const c_void, len: socklen_t) -> NewValue {
+        NewValue { pointer, len }
+    }
+
+    /// Reads the value as a `T`, an integer or a structure of integers.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is shorter.
+    fn read<T: Copy>(self) -> Result<T, c_int> {
+        if self.pointer.is_null() || (self.len as usize) < size_of::<T>() {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: the value has at least this length, and any bytes are a value of the type.
+        Ok(unsafe { self.pointer.cast::<T>().read_unaligned() })
+    }
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The value is null, or has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsetsockopt(
     socket: c_int, level: c_int, option: c_int, value: *const c_void, len: socklen_t,
 ) -> c_int {
-    // SAFETY: by the contract of librdmacm.
-    let datagrams = |socket: &Datagrams| unsafe { set_of_datagrams(socket, level, option, value, len) };
-    let streams = |socket: &Socket| {
-        let mut inner = socket.inner.lock();
-        let id = inner.id;
-        let is_new = inner.stream.is_none() && inner.state != State::Refused;
-        let state = inner.state;
-        let options = &mut inner.options;
-        // SAFETY: by the contract of librdmacm.
-        let int = || unsafe { read::<c_int>(value, len) };
-        let size = || int().map(|size| (size.max(0) as u32).saturating_mul(2).min(LONGEST));
-        let requests = || int().map(|requests| requests.clamp(0, 0xfffe) as u16);
-        let of_id = |option: c_int| {
-            let mut value = int()?;
-            // SAFETY: the identifier exists, and the value has that size.
-            let result = unsafe { rdma_set_option(id, RDMA_OPTION_ID, option, (&raw mut value).cast(), 4) };
-            if result == 0 { Ok(value != 0) } else { Err(errno()) }
-        };
-        match (level, option) {
-            (libc::SOL_SOCKET, libc::SO_REUSEADDR) => options.reuse_address = of_id(RDMA_OPTION_ID_REUSEADDR)?,
-            // As for a socket of the system, sizes of a connection in use do not change.
-            (libc::SOL_SOCKET, libc::SO_RCVBUF) if is_new => options.sizes.receive = size()?,
-            (libc::SOL_SOCKET, libc::SO_SNDBUF) if is_new => options.sizes.send = size()?,
-            (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_SNDBUF) => drop(int()?),
-            // SAFETY: by the contract of librdmacm.
-            (libc::SOL_SOCKET, libc::SO_LINGER) => options.linger = unsafe { read(value, len)? },
-            (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => options.keep_alive = int()? != 0,
-            (libc::SOL_SOCKET, libc::SO_OOBINLINE) => options.oob_inline = int()? != 0,
-            (libc::IPPROTO_TCP, libc::TCP_KEEPCNT | libc::TCP_KEEPINTVL | libc::TCP_MAXSEG) => drop(int()?),
-            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => match int()? {
-                seconds @ 1.. => options.keep_idle = seconds,
-                _ => return Err(libc::EINVAL),
-            },
-            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => options.no_delay = int()? != 0,
-            (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => options.v6_only = of_id(RDMA_OPTION_ID_AFONLY)?,
-            (SOL_RDMA, _) if !is_new || !matches!(state, State::New | State::Listening) => return Err(libc::EINVAL),
-            (SOL_RDMA, RDMA_SQSIZE) => options.sizes.send_queue = requests()?,
-            (SOL_RDMA, RDMA_RQSIZE) => options.sizes.receive_queue = requests()?,
-            (SOL_RDMA, RDMA_INLINE) => options.sizes.inline = int()?.clamp(0, 0xfffe) as u32,
-            (SOL_RDMA, RDMA_IOMAPSIZE) => options.sizes.mappings = unscale(scale(int()?.max(0) as u32)),
-            _ => {
-                trace(format_args!("rsetsockopt refused: no option {option} of level {level}"));
-                return Err(libc::ENOTSUP);
-            }
-        }
-        Ok(0)
-    };
+    // SAFETY: the caller promises it.
+    let value = unsafe { NewValue::new(value, len) };
+    let datagrams = |socket: &Datagrams| set_of_datagrams(&mut socket.inner(), level, option, value);
+    let streams = |socket: &Socket| set_of_stream(&mut socket.inner.lock(), level, option, value);
     either(socket, streams, datagrams)
 }
 
-/// Options of the UDP socket are those of the rsocket, apart from its sizes.
-///
-/// # Safety
-/// The memory has `len` bytes.
-unsafe fn set_of_datagrams(
-    socket: &Datagrams, level: c_int, option: c_int, value: *const c_void, len: socklen_t,
-) -> Result<c_int, c_int> {
-    let mut inner = socket.inner();
-    let is_new = inner.is_new();
-    // SAFETY: the caller's promise.
-    let int = || unsafe { read::<c_int>(value, len) };
-    let sizes = &mut inner.options.sizes;
-    match (level, option) {
-        (libc::SOL_SOCKET, libc::SO_RCVBUF) if is_new => sizes.receive = (int()?.max(0) as u32).min(LONGEST),
-        (libc::SOL_SOCKET, libc::SO_SNDBUF) if is_new => sizes.send = (int()?.max(0) as u32).min(LONGEST),
-        (SOL_RDMA, RDMA_SQSIZE) if is_new => sizes.send_queue = int()?.clamp(0, 0xfffe) as u16,
-        (SOL_RDMA, RDMA_RQSIZE) if is_new => sizes.receive_queue = int()?.clamp(0, 0xfffe) as u16,
-        (SOL_RDMA, _) => return Err(libc::EINVAL),
-        _ => {
-            // SAFETY: the caller's promise; the descriptor is open.
-            if unsafe { libc::setsockopt(inner.fd(), level, option, value, len) } != 0 {
-                return Err(errno());
-            }
-        }
+fn set_of_stream(inner: &mut Inner, level: c_int, option: c_int, value: NewValue) -> Result<c_int, c_int> {
+    if level == SOL_RDMA && !(inner.is_new() && matches!(inner.state, State::New | State::Listening)) {
+        return Err(libc::EINVAL);
     }
-    Ok(0)
+    if (level, option) == (SOL_SOCKET, SO_LINGER) {
+        inner.options.linger = value.read()?;
+        return Ok(0);
+    }
+    let known = STREAM_OPTIONS.iter().find(|known| (known.level, known.name) == (level, option));
+    let Some(set) = known.and_then(|known| known.set) else {
+        trace(format_args!("rsetsockopt refused: no option {option} of level {level}"));
+        return Err(libc::ENOTSUP);
+    };
+    set(inner, value.read()?).map(|()| 0)
+}
+
+/// Options of the UDP socket are options of the rsocket, apart from its sizes.
+fn set_of_datagrams(inner: &mut datagram::Inner, level: c_int, option: c_int, value: NewValue) -> Result<c_int, c_int> {
+    let known = DATAGRAM_OPTIONS.iter().find(|known| (known.level, known.name) == (level, option));
+    if let Some(known) = known.filter(|_| inner.is_new()) {
+        (known.set)(&mut inner.options.sizes, value.read()?);
+        return Ok(0);
+    }
+    if level == SOL_RDMA {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: the descriptor is open, and the value has its length.
+    result(unsafe { libc::setsockopt(inner.fd(), level, option, value.pointer, value.len) })
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The value and its length are null; otherwise the memory of the value has the length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rgetsockopt(
     socket: c_int, level: c_int, option: c_int, value: *mut c_void, len: *mut socklen_t,
 ) -> c_int {
     let datagrams = |socket: &Datagrams| {
         let inner = socket.inner();
-        let sizes = inner.options.sizes;
-        let number = match (level, option) {
-            (libc::SOL_SOCKET, libc::SO_RCVBUF) => sizes.receive as c_int,
-            (libc::SOL_SOCKET, libc::SO_SNDBUF) => sizes.send as c_int,
-            (SOL_RDMA, RDMA_SQSIZE) => sizes.send_queue.into(),
-            (SOL_RDMA, RDMA_RQSIZE) => sizes.receive_queue.into(),
-            (SOL_RDMA, _) => return Err(libc::ENOTSUP),
-            _ => {
-                // SAFETY: by the contract of librdmacm; the descriptor is open.
-                let result = unsafe { libc::getsockopt(inner.fd(), level, option, value, len) };
-                return if result == 0 { Ok(0) } else { Err(errno()) };
+        let known = DATAGRAM_OPTIONS.iter().find(|known| (known.level, known.name) == (level, option));
+        let Some(known) = known else {
+            if level == SOL_RDMA {
+                return Err(libc::ENOTSUP);
             }
+            // SAFETY: the descriptor is open; the caller promises the rest.
+            return result(unsafe { libc::getsockopt(inner.fd(), level, option, value, len) });
         };
-        // SAFETY: by the contract of librdmacm, after the check.
+        let number = (known.get)(&inner.options.sizes);
+        // SAFETY: the caller promises it.
         unsafe {
             if value.is_null() || len.is_null() || (*len as usize) < size_of::<c_int>() {
                 return Err(libc::EINVAL);
@@ -202,53 +389,31 @@ pub unsafe extern "C" fn rgetsockopt(
         }
         let mut inner = socket.inner.lock();
         socket.inner.progress(&mut inner);
-        let options = inner.options;
-        // SAFETY: by the contract of librdmacm; no more is written than there is room.
-        let put = |bytes: &[u8]| unsafe {
+        let bytes = get_of_stream(&mut inner, level, option)?;
+        // SAFETY: the caller promises it; no more bytes are written than the memory has.
+        unsafe {
             let room = (*len as usize).min(bytes.len());
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), room);
             *len = room as socklen_t;
-        };
-        let number = match (level, option) {
-            (libc::SOL_SOCKET, libc::SO_REUSEADDR) => options.reuse_address.into(),
-            (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => options.keep_alive.into(),
-            (libc::SOL_SOCKET, libc::SO_OOBINLINE) => options.oob_inline.into(),
-            (libc::SOL_SOCKET, libc::SO_RCVBUF) => options.sizes.receive as c_int,
-            (libc::SOL_SOCKET, libc::SO_SNDBUF) => options.sizes.send as c_int,
-            (libc::SOL_SOCKET, libc::SO_ERROR) => std::mem::take(&mut inner.error),
-            (libc::SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
-            (libc::SOL_SOCKET, libc::SO_DOMAIN) => options.domain,
-            (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => (inner.state == State::Listening).into(),
-            (libc::SOL_SOCKET, libc::SO_LINGER) => {
-                let (on, seconds) = (options.linger.l_onoff.to_ne_bytes(), options.linger.l_linger.to_ne_bytes());
-                put(&[on, seconds].concat());
-                return Ok(0);
-            }
-            (libc::IPPROTO_TCP, libc::TCP_KEEPCNT | libc::TCP_KEEPINTVL) => 1,
-            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => options.keep_idle,
-            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => options.no_delay.into(),
-            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
-                // SAFETY: the identifier exists.
-                let device = lock(unsafe { &id::state(inner.id).inner }).device;
-                device.map_or(2_048, |device| 128 << device.mtu)
-            }
-            (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => options.v6_only.into(),
-            (SOL_RDMA, RDMA_SQSIZE) => options.sizes.send_queue.into(),
-            (SOL_RDMA, RDMA_RQSIZE) => options.sizes.receive_queue.into(),
-            (SOL_RDMA, RDMA_INLINE) => options.sizes.inline as c_int,
-            (SOL_RDMA, RDMA_IOMAPSIZE) => options.sizes.mappings as c_int,
-            _ => return Err(libc::ENOTSUP),
-        };
-        put(&number.to_ne_bytes());
+        }
         Ok(0)
     };
     either(socket, streams, datagrams)
 }
 
-/// # Safety
-/// By the contract of librdmacm.
+/// The bytes of an option's value.
+fn get_of_stream(inner: &mut Inner, level: c_int, option: c_int) -> Result<Vec<u8>, c_int> {
+    if (level, option) == (SOL_SOCKET, SO_LINGER) {
+        let libc::linger { l_onoff, l_linger } = inner.options.linger;
+        return Ok([l_onoff.to_ne_bytes(), l_linger.to_ne_bytes()].concat());
+    }
+    let known = STREAM_OPTIONS.iter().find(|known| (known.level, known.name) == (level, option));
+    let get = known.ok_or(libc::ENOTSUP)?.get;
+    Ok(get(inner).to_ne_bytes().to_vec())
+}
+
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rfcntl(socket: c_int, command: c_int, argument: c_int) -> c_int {
+pub extern "C" fn rfcntl(socket: c_int, command: c_int, argument: c_int) -> c_int {
     let change = |options: &mut Options| match command {
         libc::F_GETFL => Ok(options.flags | libc::O_RDWR),
         libc::F_SETFL => {
@@ -268,11 +433,11 @@ fn result(value: c_int) -> Result<c_int, c_int> {
     if value == 0 { Ok(0) } else { Err(errno()) }
 }
 
-/// Writes an address for the program; none is the unspecified one of the domain.
+/// Writes an address for the program; `None` stands for the unspecified address of the domain.
 ///
 /// # Safety
-/// By the contract of librdmacm.
-pub(super) unsafe fn tell(
+/// `out` and `len` are null; otherwise `out` has the length `len`.
+pub(super) unsafe fn write_address(
     address: Option<SocketAddr>, domain: c_int, out: *mut sockaddr, len: *mut socklen_t,
 ) -> Result<c_int, c_int> {
     if out.is_null() || len.is_null() {
@@ -285,7 +450,7 @@ pub(super) unsafe fn tell(
         address => address,
     };
     let (storage, own) = sockets::of(address);
-    // SAFETY: by the contract of librdmacm; no more is written than there is room.
+    // SAFETY: the caller promises it; no more bytes are written than the memory has.
     unsafe {
         let room = own.min(*len) as usize;
         std::ptr::copy_nonoverlapping((&raw const storage).cast::<u8>(), out.cast(), room);
@@ -295,31 +460,29 @@ pub(super) unsafe fn tell(
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The address and its length are null; otherwise the memory of the address has the length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rgetpeername(socket: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     let streams = |socket: &Socket| {
         let inner = socket.inner.lock();
-        // SAFETY: the identifier exists.
-        let remote = lock(unsafe { &id::state(inner.id).inner }).remote.ok_or(libc::ENOTCONN)?;
-        // SAFETY: by the contract of librdmacm.
-        unsafe { tell(Some(remote), inner.options.domain, address, len) }
+        let remote = lock(&inner.id.state().inner).remote.ok_or(libc::ENOTCONN)?;
+        // SAFETY: the caller promises it.
+        unsafe { write_address(Some(remote), inner.options.domain, address, len) }
     };
-    // SAFETY: by the contract of librdmacm; the descriptor is open.
+    // SAFETY: the descriptor is open; the caller promises the rest.
     either(socket, streams, |socket| result(unsafe { libc::getpeername(socket.inner().fd(), address, len) }))
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The address and its length are null; otherwise the memory of the address has the length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rgetsockname(socket: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     let streams = |socket: &Socket| {
         let inner = socket.inner.lock();
-        // SAFETY: the identifier exists.
-        let local = lock(unsafe { &id::state(inner.id).inner }).local;
-        // SAFETY: by the contract of librdmacm.
-        unsafe { tell(local, inner.options.domain, address, len) }
+        let local = lock(&inner.id.state().inner).local;
+        // SAFETY: the caller promises it.
+        unsafe { write_address(local, inner.options.domain, address, len) }
     };
-    // SAFETY: by the contract of librdmacm; the descriptor is open.
+    // SAFETY: the descriptor is open; the caller promises the rest.
     either(socket, streams, |socket| result(unsafe { libc::getsockname(socket.inner().fd(), address, len) }))
 }

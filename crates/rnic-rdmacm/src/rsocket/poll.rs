@@ -7,7 +7,7 @@ use rnic_cabi::entry::entry;
 use std::time::{Duration, Instant};
 
 impl Socket {
-    /// What has happened of `wanted`, besides errors and the end.
+    /// The events of `wanted` that have happened, and errors and the end of the connection.
     fn events(&self, wanted: c_short) -> c_short {
         let mut inner = self.inner.lock();
         if inner.state == State::Listening {
@@ -32,14 +32,14 @@ fn events(inner: &Inner, wanted: c_short) -> c_short {
             let can_write = inner.state == State::Connected && inner.writable && stream.can_send();
             wanted & (if can_read { POLLIN } else { 0 } | if can_write { POLLOUT } else { 0 })
         }
-        // Programs take these for a reason to read no more.
+        // Programs stop reading when they get the other events.
         State::Ended | State::Broken if unread => wanted & POLLIN,
         State::Ended => POLLHUP | wanted & POLLIN,
         State::Broken => POLLERR | wanted & POLLIN,
     }
 }
 
-/// What has happened at a descriptor of the system.
+/// The events of a descriptor of the system that have happened.
 fn poll_one(fd: c_int, events: c_short) -> c_short {
     let mut one = pollfd { fd, events, revents: 0 };
     // SAFETY: one entry.
@@ -47,7 +47,7 @@ fn poll_one(fd: c_int, events: c_short) -> c_short {
     one.revents
 }
 
-/// Asks what has happened at each of the entries; returns how many are ready.
+/// Sets the events of each entry that have happened; returns how many entries are ready.
 fn ask(entries: &mut [pollfd], sockets: &[Option<Rsocket>]) -> c_int {
     let mut ready = 0;
     for (entry, socket) in entries.iter_mut().zip(sockets) {
@@ -62,7 +62,7 @@ fn ask(entries: &mut [pollfd], sockets: &[Option<Rsocket>]) -> c_int {
     ready
 }
 
-/// An rsocket for whose descriptors this thread waits.
+/// An rsocket on whose descriptors this thread waits.
 struct Asleep<'a>(&'a Rsocket);
 
 impl Drop for Asleep<'_> {
@@ -98,7 +98,7 @@ fn wait(entries: &mut [pollfd], until: Option<Instant>) -> Result<c_int, c_int> 
             asleep.push(Asleep(socket));
             fds.extend(own.into_iter().map(|fd| pollfd { fd, events: POLLIN, revents: 0 }));
         }
-        // What had happened before the descriptors were armed makes none of them readable.
+        // Events before the descriptors were armed make none of them readable.
         let ready = ask(entries, &sockets);
         if ready > 0 {
             return Ok(ready);
@@ -117,14 +117,14 @@ fn deadline(timeout: Option<Duration>) -> Option<Instant> {
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The list has `count` entries.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpoll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     entry(-1, || {
         if fds.is_null() && count > 0 {
             return fail(libc::EFAULT);
         }
-        // SAFETY: by the contract of librdmacm.
+        // SAFETY: the caller promises it.
         let entries = if count == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(fds, count as usize) } };
         let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
         wait(entries, deadline(timeout)).unwrap_or_else(fail)
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn rpoll(fds: *mut pollfd, count: nfds_t, timeout: c_int) 
 }
 
 /// # Safety
-/// By the contract of librdmacm.
+/// The sets and the timeout are null, or can be read; the sets can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rselect(
     count: c_int, read: *mut fd_set, write: *mut fd_set, other: *mut fd_set, timeout: *mut timeval,
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn rselect(
     call(|| {
         let count = usize::try_from(count).ok().filter(|count| *count <= libc::FD_SETSIZE).ok_or(libc::EINVAL)?;
         let sets = [(read, POLLIN), (write, POLLOUT), (other, libc::POLLPRI)];
-        // SAFETY: by the contract of librdmacm; numbers are below the size of a set.
+        // SAFETY: the set can be read, and descriptors are below the size of a set.
         let has = |set: *mut fd_set, fd: c_int| !set.is_null() && unsafe { libc::FD_ISSET(fd, set) };
         let mut entries: Vec<pollfd> = Vec::new();
         for fd in 0..count as c_int {
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn rselect(
                 entries.push(pollfd { fd, events, revents: 0 });
             }
         }
-        // SAFETY: by the contract of librdmacm.
+        // SAFETY: the caller promises it.
         let timeout = unsafe { timeout.as_ref() }.map(|time| {
             let micros = i128::from(time.tv_sec) * 1_000_000 + i128::from(time.tv_usec);
             Duration::from_micros(u64::try_from(micros).unwrap_or(0))
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn rselect(
         wait(&mut entries, deadline(timeout))?;
         ready = 0;
         for (set, event) in sets.into_iter().filter(|(set, _)| !set.is_null()) {
-            // SAFETY: by the contract of librdmacm.
+            // SAFETY: the caller promises it.
             unsafe { libc::FD_ZERO(set) };
             for entry in entries.iter().filter(|entry| entry.events & event != 0) {
                 let also = if event == libc::POLLPRI { 0 } else { POLLERR | POLLHUP };

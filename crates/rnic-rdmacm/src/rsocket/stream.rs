@@ -1,23 +1,26 @@
-//! The data path of a connected rsocket: its memory, its queue pair, and what completions mean. The protocol is in
+//! The data path of a connected rsocket: its memory, its queue pair, and its completions. The protocol is in
 //! [`rnic_cm::rsocket`].
 
-use crate::device::Device;
+use super::completions::Completions;
+use crate::calls;
+use crate::objects::device::Device;
+use crate::objects::id::Id;
+use crate::objects::qp;
 use crate::verbs::*;
-use libc::{c_int, c_uint, c_void};
-use rnic_cabi::cma::rdma_cm_id;
+use libc::{c_int, c_uint};
+use rnic_cabi::get;
+use rnic_cabi::pointer::Handle;
 use rnic_cabi::verbs::*;
 use rnic_cm::rsocket::*;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
 /// Marks the completion of a receive request.
 const RECEIVE: u64 = 1 << 63;
-/// Completions that are taken at a time.
-const BATCH: usize = 16;
 /// Bytes of a page.
 const PAGE: usize = 4_096;
 
 /// Memory that is registered until it is dropped. Peers write to it at any time, so that no reference to its bytes
-/// exists: they are copied by their address.
+/// exists: the bytes are copied through raw pointers.
 pub(super) struct Memory {
     at: *mut u8,
     layout: Layout,
@@ -55,7 +58,7 @@ impl Memory {
     }
 
     pub(super) fn local(&self, offset: u32, length: u32) -> ibv_sge {
-        // SAFETY: as above.
+        // SAFETY: as in `key`.
         ibv_sge { addr: self.address(offset), length, lkey: unsafe { (*self.mr).lkey } }
     }
 
@@ -63,7 +66,7 @@ impl Memory {
         self.at.expose_provenance() as u64 + u64::from(offset)
     }
 
-    /// The bytes from `offset` on, whatever the peer is writing there.
+    /// The bytes from `offset` on. The peer may be writing them.
     fn read<const N: usize>(&self, offset: usize) -> [u8; N] {
         assert!(offset + N <= self.layout.size());
         // SAFETY: within the memory; bytes need no alignment, and any are valid.
@@ -82,7 +85,7 @@ impl Memory {
     /// `to` has room for `len` bytes.
     pub(super) unsafe fn copy(&self, offset: u32, to: *mut u8, len: u32) {
         assert!(offset as usize + len as usize <= self.layout.size());
-        // SAFETY: as above.
+        // SAFETY: as in `fill`.
         unsafe { std::ptr::copy_nonoverlapping(self.at.add(offset as usize), to, len as usize) };
     }
 }
@@ -101,7 +104,7 @@ impl Drop for Memory {
 struct Source {
     parts: [ibv_sge; 2],
     count: c_int,
-    /// Those of the request.
+    /// Flags of the request.
     flags: c_uint,
 }
 
@@ -136,158 +139,159 @@ pub(super) struct Sizes {
     pub(super) mappings: u32,
 }
 
-/// Fewest requests of a queue.
-const SHORTEST: u16 = 16;
+/// Minimum requests of a queue.
+const MIN_REQUESTS: u16 = 16;
 
-/// What has happened to a connection.
+/// A change of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum News {
     /// The peer sends no more data.
     Shutdown,
-    /// The peer has ended the connection, or this side's wish to do so has arrived.
+    /// The peer has ended the connection, or has received this end's message to end it.
     Disconnected,
-    /// It is broken.
+    /// The connection is broken.
     Broken,
 }
 
-/// The data path.
-pub(super) struct Stream {
-    id: *mut rdma_cm_id,
-    context: *mut ibv_context,
+/// The queue pair of an identifier. It is destroyed when the structure is dropped.
+struct QueuePair {
+    id: Handle<Id>,
     qp: *mut ibv_qp,
-    cq: *mut ibv_cq,
-    channel: *mut ibv_comp_channel,
+}
+
+impl QueuePair {
+    /// Makes the queue pair of an identifier, which has none and exists longer. Sets `sizes.inline` to the size that
+    /// the queue pair has.
+    fn new(id: Handle<Id>, pd: *mut ibv_pd, completions: &Completions, sizes: &mut Sizes) -> Result<QueuePair, c_int> {
+        let mut attributes = ibv_qp_init_attr {
+            qp_context: std::ptr::null_mut(),
+            send_cq: completions.cq(),
+            recv_cq: completions.cq(),
+            srq: std::ptr::null_mut(),
+            cap: ibv_qp_cap {
+                max_send_wr: sizes.send_queue.into(),
+                max_recv_wr: sizes.receive_queue.into(),
+                max_send_sge: 2,
+                max_recv_sge: 1,
+                max_inline_data: sizes.inline,
+            },
+            qp_type: IBV_QPT_RC,
+            sq_sig_all: 1,
+        };
+        // SAFETY: the domain and the queue exist.
+        unsafe { calls::qp::create(id, pd, &mut attributes) }?;
+        sizes.inline = attributes.cap.max_inline_data;
+        Ok(QueuePair { id, qp: get!(id.qp) })
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        qp::destroy(self.id);
+    }
+}
+
+/// The data path of a connection. The fields are dropped in their order: the queue pair before its completion queue and
+/// the memory.
+pub(super) struct Stream {
+    qp: QueuePair,
+    context: *mut ibv_context,
+    completions: Completions,
     pub(super) sizes: Sizes,
-    pub(super) sending: Option<Memory>,
-    pub(super) receiving: Option<Memory>,
+    /// The send buffer, and behind it slots for messages to the peer's lists that do not fit into a request.
+    sending: Memory,
+    /// The ring for received bytes.
+    pub(super) receiving: Memory,
     /// The target list, and behind it the list of mappings.
-    lists: Option<Memory>,
+    lists: Memory,
     pub(super) inbox: Inbox,
     pub(super) outbox: Outbox,
-    /// Messages without data that may be sent now.
+    /// Number of messages without data that may be sent now.
     controls: u8,
-    /// The place behind the send buffer that the next one takes. They complete in order.
-    place: u32,
+    /// The slot behind the send buffer that was used last. The messages complete in order.
+    control_slot: u32,
     peer: ConnectData,
-    /// The entry of the target list that was taken last.
-    target: usize,
-    /// The target that is being filled, from the address of the next Write on.
-    goal: Target,
-    /// Entries of the target list that the peer has written and that were not taken.
-    announced: usize,
-    /// The peer's mappings, each copied out of the list when the completion of its Write had told of it.
+    /// The index of the latest target that was taken from the target list.
+    target_index: usize,
+    /// The target for the next Write: the part of the latest target that is not filled.
+    target: Target,
+    /// Number of targets in the target list that the peer has written and that were not taken.
+    new_targets: usize,
+    /// The peer's mappings. Each was copied from the list after the completion of its Write.
     mappings: Vec<[u8; MAPPING_LEN]>,
-    /// The entry of the peer's target list that is written next.
+    /// The index of the peer's target list that is written next.
     peer_target: u32,
-    /// Whether the completion queue is going to ring.
-    armed: bool,
 }
 
 // SAFETY: the pointers are those of libibverbs, whose functions may be called from all threads.
 unsafe impl Send for Stream {}
 
 impl Stream {
-    /// Makes the queue pair of an identifier, and the memory.
+    /// Makes the queue pair of an identifier, and the memory. The identifier has no queue pair, and exists longer than
+    /// the stream.
     ///
     /// # Errors
-    /// Those of libibverbs.
-    ///
-    /// # Safety
-    /// The identifier exists, has no queue pair, and outlives the stream.
-    pub(super) unsafe fn new(id: *mut rdma_cm_id, device: &'static Device, sizes: Sizes) -> Result<Stream, c_int> {
-        let sizes = Sizes {
+    /// The errors of libibverbs.
+    pub(super) fn new(id: Handle<Id>, device: &'static Device, sizes: Sizes) -> Result<Stream, c_int> {
+        let mut sizes = Sizes {
             send: sizes.send.max(2 * LOW_WATER),
             receive: (sizes.receive & !1).max(2 * LOW_WATER),
-            send_queue: sizes.send_queue.clamp(SHORTEST, device.max_requests),
-            receive_queue: sizes.receive_queue.clamp(SHORTEST, device.max_requests),
+            send_queue: sizes.send_queue.clamp(MIN_REQUESTS, device.max_requests),
+            receive_queue: sizes.receive_queue.clamp(MIN_REQUESTS, device.max_requests),
             ..sizes
         };
-        let nobody = ConnectData {
+        let unknown_peer = ConnectData {
             big_endian: false,
             credits: 0,
             mappings: 0,
             targets: Target { len: 1, ..Target::default() },
             data: Target::default(),
         };
-        let mut stream = Stream {
-            id,
+        let pd = device.pd()?;
+        let entries = c_int::from(sizes.send_queue) + c_int::from(sizes.receive_queue);
+        // SAFETY: the device stays open.
+        let completions = unsafe { Completions::new(device.context, entries) }?;
+        let qp = QueuePair::new(id, pd, &completions, &mut sizes)?;
+        let (read, write) = (IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+        let control_slots = usize::from(CONTROLS) * MAPPING_LEN;
+        let lists = TARGETS * TARGET_LEN + sizes.mappings as usize * MAPPING_LEN;
+        // SAFETY: the protection domain of the device stays.
+        let memory = |len, access| unsafe { Memory::new(pd, len, access) };
+        let stream = Stream {
+            qp,
             context: device.context,
-            qp: std::ptr::null_mut(),
-            cq: std::ptr::null_mut(),
-            channel: std::ptr::null_mut(),
-            sizes,
-            sending: None,
-            receiving: None,
-            lists: None,
+            completions,
+            sending: memory(sizes.send as usize + control_slots, read)?,
+            receiving: memory(sizes.receive as usize, write)?,
+            lists: memory(lists, write)?,
             inbox: Inbox::new(sizes.receive, sizes.receive_queue),
             outbox: Outbox::new(sizes.send, sizes.send_queue - u16::from(CONTROLS), 0),
             controls: CONTROLS,
-            place: 0,
-            peer: nobody,
-            target: 0,
-            // Not full before `set_peer`, so that no entry is taken.
-            goal: nobody.targets,
-            announced: 0,
+            control_slot: 0,
+            peer: unknown_peer,
+            target_index: 0,
+            // Its length is not 0 before `set_peer`, so that no target is taken.
+            target: unknown_peer.targets,
+            new_targets: 0,
             mappings: vec![[0; MAPPING_LEN]; sizes.mappings as usize],
             peer_target: 1,
-            armed: false,
+            sizes,
         };
-        let pd = device.pd()?;
-        // SAFETY: the caller's promise. What was made is destroyed with the stream, if a later step fails.
-        unsafe {
-            stream.channel = made(ibv_create_comp_channel(device.context))?;
-            libc::fcntl((*stream.channel).fd, libc::F_SETFL, libc::O_NONBLOCK);
-            let entries = c_int::from(sizes.send_queue) + c_int::from(sizes.receive_queue);
-            stream.cq = made(ibv_create_cq(device.context, entries, std::ptr::null_mut(), stream.channel, 0))?;
-            let mut attributes = ibv_qp_init_attr {
-                qp_context: std::ptr::null_mut(),
-                send_cq: stream.cq,
-                recv_cq: stream.cq,
-                srq: std::ptr::null_mut(),
-                cap: ibv_qp_cap {
-                    max_send_wr: sizes.send_queue.into(),
-                    max_recv_wr: sizes.receive_queue.into(),
-                    max_send_sge: 2,
-                    max_recv_sge: 1,
-                    max_inline_data: sizes.inline,
-                },
-                qp_type: IBV_QPT_RC,
-                sq_sig_all: 1,
-            };
-            if crate::qp::rdma_create_qp(id, pd, &mut attributes) != 0 {
-                return Err(errno());
-            }
-            stream.qp = (*id).qp;
-            stream.sizes.inline = attributes.cap.max_inline_data;
-            let (read, write) = (IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-            // Messages to the peer's lists that do not fit into a request are behind the send buffer.
-            let spare = usize::from(CONTROLS) * MAPPING_LEN;
-            stream.sending = Some(Memory::new(pd, sizes.send as usize + spare, read)?);
-            stream.receiving = Some(Memory::new(pd, sizes.receive as usize, write)?);
-            let lists = TARGETS * TARGET_LEN + sizes.mappings as usize * MAPPING_LEN;
-            stream.lists = Some(Memory::new(pd, lists, write)?);
-            for _ in 0..sizes.receive_queue {
-                stream.post_receive()?;
-            }
+        for _ in 0..sizes.receive_queue {
+            stream.post_receive()?;
         }
         Ok(stream)
-    }
-
-    fn memories(&self) -> (&Memory, &Memory, &Memory) {
-        let [sending, receiving, lists] =
-            [&self.sending, &self.receiving, &self.lists].map(|memory| memory.as_ref().expect("`new` makes them"));
-        (sending, receiving, lists)
     }
 
     /// The protection domain of the queue pair.
     pub(super) fn pd(&self) -> *mut ibv_pd {
         // SAFETY: the queue pair exists.
-        unsafe { (*self.qp).pd }
+        unsafe { (*self.qp.qp).pd }
     }
 
-    /// What the peer has to know.
+    /// The private data for the peer.
     pub(super) fn connect_data(&self) -> ConnectData {
-        let (_, receiving, lists) = self.memories();
+        let (receiving, lists) = (&self.receiving, &self.lists);
         ConnectData {
             big_endian: cfg!(target_endian = "big"),
             credits: self.sizes.receive_queue,
@@ -297,11 +301,11 @@ impl Stream {
         }
     }
 
-    /// What the peer has said.
+    /// Sets the private data of the peer.
     pub(super) fn set_peer(&mut self, peer: ConnectData) {
         self.peer = peer;
         self.outbox.credit(peer.credits);
-        self.goal = peer.data;
+        self.target = peer.data;
         self.take_target();
     }
 
@@ -310,55 +314,56 @@ impl Stream {
         self.peer.mappings
     }
 
-    /// Descriptor that is readable when the completion queue has rung.
+    /// The descriptor of the completion queue's channel.
     pub(super) fn fd(&self) -> c_int {
-        // SAFETY: the channel exists.
-        unsafe { (*self.channel).fd }
+        self.completions.fd()
     }
 
     fn post_receive(&self) -> Result<(), c_int> {
         let mut request =
             ibv_recv_wr { wr_id: RECEIVE, next: std::ptr::null_mut(), sg_list: std::ptr::null_mut(), num_sge: 0 };
         let mut bad = std::ptr::null_mut();
-        // SAFETY: all pointers are valid.
+        // SAFETY: the queue pair exists, and the request and the result are local variables.
         unsafe {
             let post = (*self.context).ops.post_recv.ok_or(libc::EOPNOTSUPP)?;
-            check(post(self.qp, &mut request, &mut bad))
+            check(post(self.qp.qp, &mut request, &mut bad))
         }
     }
 
-    /// Posts a Write of `from` to the peer. `message` is its immediate data, or only what its completion means.
-    fn post_write(&self, mut from: Source, to: Target, message: Immediate, is_sent: bool) -> Result<(), c_int> {
+    /// Posts a Write of `from` to the peer. `message` identifies its completion, and is its immediate data if
+    /// `with_immediate`.
+    fn post_write(&self, mut from: Source, to: Target, message: Immediate, with_immediate: bool) -> Result<(), c_int> {
         let number = message.number();
-        // SAFETY: all zeroes are valid.
+        // SAFETY: all zeros are a valid value.
         let mut request: ibv_send_wr = unsafe { std::mem::zeroed() };
         request.wr_id = number.into();
-        request.opcode = if is_sent { IBV_WR_RDMA_WRITE_WITH_IMM } else { IBV_WR_RDMA_WRITE };
+        request.opcode = if with_immediate { IBV_WR_RDMA_WRITE_WITH_IMM } else { IBV_WR_RDMA_WRITE };
         request.send_flags = from.flags;
         request.imm_data = number.to_be();
         request.wr.rdma = wr_rdma { remote_addr: to.address, rkey: to.key };
         (request.sg_list, request.num_sge) = (from.parts.as_mut_ptr(), from.count);
         let mut bad = std::ptr::null_mut();
-        // SAFETY: all pointers are valid.
+        // SAFETY: the queue pair exists, and the request and the result are local variables. The bytes of `from` are in
+        // the memory of the stream, or inline data that exists.
         unsafe {
             let post = (*self.context).ops.post_send.ok_or(libc::EOPNOTSUPP)?;
-            check(post(self.qp, &mut request, &mut bad))
+            check(post(self.qp.qp, &mut request, &mut bad))
         }
     }
 
-    /// Takes the next target when the current one is full. The peer writes the targets into the target list. An entry
-    /// is read only after the completion of its Write, because before it may be half written.
+    /// Takes the next target when the current one is full. The peer writes targets into the target list. An entry is
+    /// read only after the completion of its Write, because it may be half written before.
     fn take_target(&mut self) {
-        while self.goal.len == 0 && self.announced > 0 {
-            self.announced -= 1;
-            self.target = (self.target + 1) % TARGETS;
-            self.goal = Target::read(&self.memories().2.read(self.target * TARGET_LEN));
+        while self.target.len == 0 && self.new_targets > 0 {
+            self.new_targets -= 1;
+            self.target_index = (self.target_index + 1) % TARGETS;
+            self.target = Target::read(&self.lists.read(self.target_index * TARGET_LEN));
         }
     }
 
     /// Whether data can be sent.
     pub(super) fn can_send(&self) -> bool {
-        self.outbox.is_ready() && self.goal.len != 0
+        self.outbox.is_ready() && self.target.len != 0
     }
 
     /// Whether a message without data can be sent.
@@ -371,11 +376,11 @@ impl Stream {
     /// # Safety
     /// `data` has `len` bytes.
     pub(super) unsafe fn send(&mut self, data: *const u8, len: u32) -> Result<u32, c_int> {
-        let len = len.min(self.outbox.room()).min(self.goal.len);
-        // SAFETY: the caller's promise.
+        let len = len.min(self.outbox.room()).min(self.target.len);
+        // SAFETY: the caller promises it.
         let from = unsafe { self.prepare(data, len) };
-        let to = self.goal;
-        (self.goal.address, self.goal.len) = (to.address.wrapping_add(len.into()), to.len - len);
+        let to = self.target;
+        (self.target.address, self.target.len) = (to.address.wrapping_add(len.into()), to.len - len);
         self.take_target();
         self.outbox.sent(len, !from.is_inline(), true);
         self.post_write(from, to, Immediate::Data(len), true)?;
@@ -391,9 +396,9 @@ impl Stream {
         if len <= self.sizes.inline {
             return Source::inline(data, len);
         }
-        let sending = self.memories().0;
+        let sending = &self.sending;
         let [(at, first), (start, second)] = self.outbox.ranges(len);
-        // SAFETY: the caller's promise; both ranges together have `len` bytes.
+        // SAFETY: the caller promises it; both ranges together have `len` bytes.
         unsafe {
             sending.fill(at, data, first);
             sending.fill(start, data.wrapping_add(first as usize), second);
@@ -408,15 +413,15 @@ impl Stream {
     /// `data` has `len` bytes.
     pub(super) unsafe fn write(&mut self, to: Target, data: *const u8, len: u32) -> Result<u32, c_int> {
         let len = len.min(self.outbox.room()).min(to.len);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         let from = unsafe { self.prepare(data, len) };
         self.outbox.sent(len, !from.is_inline(), false);
-        // The completion frees as much as that of data.
+        // The completion frees the same space as the completion of data.
         self.post_write(from, to, Immediate::Data(len), false)?;
         Ok(len)
     }
 
-    /// Tells the peer of a mapping of this side, if [`Stream::can_send`].
+    /// Sends a mapping of this end to the peer, if [`Stream::can_send`].
     pub(super) fn send_mapping(&mut self, index: u16, offset: u64, mapped: Target) -> Result<(), c_int> {
         let big = self.peer.big_endian;
         let mut bytes = [0; MAPPING_LEN];
@@ -435,7 +440,8 @@ impl Stream {
         self.post_write(from, to, Immediate::Mapping(index), true)
     }
 
-    /// The mapping of the peer that has the byte `offset`: where it is, and how much follows it there.
+    /// The address of the byte `offset` in the mappings of the peer, and the number of bytes of its mapping from there
+    /// on.
     pub(super) fn mapped(&self, offset: u64) -> Option<Target> {
         self.mappings.iter().find_map(|bytes| {
             let (first, target) = bytes.split_first_chunk().expect("24 bytes");
@@ -452,7 +458,7 @@ impl Stream {
         self.post_write(Source::NOTHING, Target::default(), message, true)
     }
 
-    /// Tells the peer what it may send, if there is something new.
+    /// Sends new credits to the peer, if the program has read enough.
     pub(super) fn give_credits(&mut self) -> Result<(), c_int> {
         while self.controls > 0
             && let Some(grant) = self.inbox.grant()
@@ -462,7 +468,7 @@ impl Stream {
                 self.control(message)?;
                 continue;
             };
-            let receiving = self.memories().1;
+            let receiving = &self.receiving;
             let len = self.sizes.receive / 2;
             let target = Target { address: receiving.address(offset), key: receiving.key(), len };
             let bytes = target.bytes(self.peer.big_endian);
@@ -474,9 +480,9 @@ impl Stream {
             let from = if TARGET_LEN as u32 <= self.sizes.inline {
                 Source::inline(bytes.as_ptr(), TARGET_LEN as u32)
             } else {
-                self.place = (self.place + 1) % u32::from(CONTROLS);
-                let sending = self.memories().0;
-                let at = self.sizes.send + self.place * MAPPING_LEN as u32;
+                self.control_slot = (self.control_slot + 1) % u32::from(CONTROLS);
+                let sending = &self.sending;
+                let at = self.sizes.send + self.control_slot * MAPPING_LEN as u32;
                 // SAFETY: the array has that many bytes.
                 unsafe { sending.fill(at, bytes.as_ptr(), TARGET_LEN as u32) };
                 Source { parts: [sending.local(at, TARGET_LEN as u32), NO_BYTES], count: 1, flags: 0 }
@@ -486,27 +492,18 @@ impl Stream {
         Ok(())
     }
 
-    /// Handles all completions. Tells what has happened to the connection.
+    /// Handles all completions. Returns the changes of the connection.
     pub(super) fn poll(&mut self) -> Vec<News> {
         let mut news = Vec::new();
         loop {
-            // SAFETY: all zeroes are valid completions; the array has that many.
-            let (count, completions) = unsafe {
-                let mut completions: [ibv_wc; BATCH] = std::mem::zeroed();
-                let count = match (*self.context).ops.poll_cq {
-                    Some(poll) => poll(self.cq, BATCH as c_int, completions.as_mut_ptr()),
-                    None => -1,
-                };
-                (count, completions)
-            };
-            let Ok(count) = usize::try_from(count) else {
+            let Ok(batch) = self.completions.poll() else {
                 news.push(News::Broken);
                 return news;
             };
-            for completion in &completions[..count.min(BATCH)] {
+            for completion in batch.completions() {
                 news.extend(self.complete(completion));
             }
-            if count < BATCH {
+            if !batch.is_full() {
                 return news;
             }
         }
@@ -535,9 +532,9 @@ impl Stream {
             Immediate::Data(len) => self.inbox.arrived(len).err().map(|_| News::Broken),
             Immediate::Credits(limit) => {
                 self.outbox.credit(limit);
-                // Without data, it is about credits only. The peer has no more entries than the list.
+                // A message without data has credits only. The list bounds the number of the peer's targets.
                 if completion.byte_len as usize >= TARGET_LEN {
-                    self.announced = (self.announced + 1).min(TARGETS);
+                    self.new_targets = (self.new_targets + 1).min(TARGETS);
                     self.take_target();
                 }
                 None
@@ -545,7 +542,7 @@ impl Stream {
             Immediate::Mapping(index) => {
                 let at = TARGETS * TARGET_LEN + usize::from(index) * MAPPING_LEN;
                 if usize::from(index) < self.mappings.len() {
-                    self.mappings[usize::from(index)] = self.memories().2.read(at);
+                    self.mappings[usize::from(index)] = self.lists.read(at);
                 }
                 None
             }
@@ -559,54 +556,19 @@ impl Stream {
         news
     }
 
-    /// Makes sure that the descriptor becomes readable at the next completion. Returns whether this is new; then there
-    /// may be completions already.
+    /// Makes the descriptor readable at the next completion. Returns whether this is new; then completions may have
+    /// arrived already.
     pub(super) fn arm(&mut self) -> bool {
-        if self.armed {
-            return false;
-        }
-        self.armed = true;
-        // SAFETY: the queue exists.
-        unsafe {
-            if let Some(notify) = (*self.context).ops.req_notify_cq {
-                notify(self.cq, 0);
-            }
-        }
-        true
+        self.completions.arm()
     }
 
-    /// Takes the events of the descriptor. Returns whether there were any.
-    pub(super) fn silence(&mut self) -> bool {
-        let mut had_events = false;
-        let (mut cq, mut about) = (std::ptr::null_mut(), std::ptr::null_mut::<c_void>());
-        // SAFETY: the channel exists and is non-blocking.
-        while unsafe { ibv_get_cq_event(self.channel, &mut cq, &mut about) } == 0 {
-            (self.armed, had_events) = (false, true);
-            // SAFETY: the event is one of this queue.
-            unsafe { ibv_ack_cq_events(cq, 1) };
-        }
-        had_events
+    /// Takes the events of the descriptor. Returns whether it had any.
+    pub(super) fn take_events(&mut self) -> bool {
+        self.completions.take_events()
     }
 
-    /// Whether all that was sent is complete.
-    pub(super) fn is_sent(&self) -> bool {
+    /// Whether all requests are complete.
+    pub(super) fn is_all_sent(&self) -> bool {
         self.controls == CONTROLS && self.outbox.requests() == self.sizes.send_queue - u16::from(CONTROLS)
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        // SAFETY: all were made by `new`, or are null. The memory is freed afterwards, with the fields.
-        unsafe {
-            if !self.qp.is_null() {
-                crate::qp::rdma_destroy_qp(self.id);
-            }
-            if !self.cq.is_null() {
-                ibv_destroy_cq(self.cq);
-            }
-            if !self.channel.is_null() {
-                ibv_destroy_comp_channel(self.channel);
-            }
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! How the threads that want something of one rsocket share its descriptors (the pattern *leader/followers*).
+//! Threads that wait for the same rsocket share its descriptors by the pattern *leader/followers*.
 
 use libc::c_int;
 use nix::errno::Errno;
@@ -9,28 +9,28 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What makes progress when its descriptors are readable.
+/// A state that makes progress when its descriptors are readable.
 pub(super) trait Source {
-    /// Handles what has happened. Returns whether it has taken events of the descriptors.
+    /// Handles completions and events. Returns whether it has taken events of the descriptors.
     fn progress(&mut self) -> bool;
 
-    /// Makes sure that the descriptors become readable when something happens. Returns them, and whether this is new;
-    /// then something may have happened already.
+    /// Makes the descriptors readable at the next completion or event. Returns them, and whether this is new; then a
+    /// completion or event may have come already.
     fn arm(&mut self) -> (Vec<c_int>, bool);
 
-    /// Takes the events that only wake. Returns whether there were any.
-    fn silence(&mut self) -> bool;
+    /// Takes the events that only wake. Returns whether the descriptors had any.
+    fn take_events(&mut self) -> bool;
 }
 
-/// An rsocket's state behind one lock, without which nobody waits: one thread, the leader, waits for the descriptors,
-/// and the others that want something of the same rsocket wait for the leader. Threads in `rpoll` wait for the
-/// descriptors too.
+/// An rsocket's state behind one lock, which is not held while a thread waits. One thread, the leader, waits for the
+/// descriptors, and the other threads that wait for the same rsocket (the followers) wait for the leader. Threads in
+/// `rpoll` wait for the descriptors too.
 ///
-/// A thread that takes an event of a descriptor leaves it unreadable for the threads that wait for it: the kernel lets
-/// them sleep on. So it rings the bell, a descriptor for which all of them wait.
+/// A thread that takes an event of a descriptor makes it unreadable, and the kernel does not wake the other threads
+/// that wait for it. So the thread makes the *wake descriptor* readable, for which all of them wait.
 pub(super) struct Watched<T> {
     watch: Mutex<Watch<T>>,
-    /// There may be something new for the followers.
+    /// Notified when the state may have changed for the followers.
     changed: Condvar,
 }
 
@@ -40,18 +40,20 @@ struct Watch<T> {
     followers: u32,
     /// Threads that wait for the descriptors.
     sleepers: u32,
-    bell: Option<EventFd>,
-    /// Whether the bell is readable: until the last sleeper is awake.
-    is_rung: bool,
+    /// The wake descriptor.
+    wake_fd: Option<EventFd>,
+    /// Whether the wake descriptor is readable: until the last sleeper is awake.
+    is_woken: bool,
 }
 
 impl<T> Watch<T> {
-    fn ring(&mut self) {
-        if let Some(bell) = &self.bell
+    /// Wakes the threads that wait for the descriptors.
+    fn wake_sleepers(&mut self) {
+        if let Some(wake_fd) = &self.wake_fd
             && self.sleepers > 0
-            && !self.is_rung
+            && !self.is_woken
         {
-            self.is_rung = bell.write(1).is_ok();
+            self.is_woken = wake_fd.write(1).is_ok();
         }
     }
 }
@@ -75,7 +77,7 @@ impl<T> DerefMut for Guard<'_, T> {
 
 impl<T: Source> Watched<T> {
     pub(super) fn new(source: T) -> Watched<T> {
-        let watch = Watch { source, has_leader: false, followers: 0, sleepers: 0, bell: None, is_rung: false };
+        let watch = Watch { source, has_leader: false, followers: 0, sleepers: 0, wake_fd: None, is_woken: false };
         Watched { watch: Mutex::new(watch), changed: Condvar::new() }
     }
 
@@ -90,14 +92,15 @@ impl<T: Source> Watched<T> {
         }
     }
 
-    /// Handles what has happened.
+    /// Handles completions and events.
     pub(super) fn progress(&self, locked: &mut Guard<'_, T>) {
         if locked.progress() {
-            locked.0.ring();
+            locked.0.wake_sleepers();
         }
     }
 
-    /// Arms the descriptors, for which the caller waits until [`Watched::wake_up`]. Something may have happened before.
+    /// Arms the descriptors, for which the caller waits until [`Watched::wake_up`]. A completion or event may have come
+    /// before.
     ///
     /// # Errors
     /// The system has no file descriptors.
@@ -107,31 +110,31 @@ impl<T: Source> Watched<T> {
 
     fn arm(&self, locked: &mut Guard<'_, T>) -> Result<(Vec<c_int>, bool), c_int> {
         let watch = &mut *locked.0;
-        let bell = match &watch.bell {
-            Some(bell) => bell,
+        let wake_fd = match &watch.wake_fd {
+            Some(wake_fd) => wake_fd,
             None => {
                 let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-                watch.bell.insert(EventFd::from_flags(flags).map_err(|error| error as c_int)?)
+                watch.wake_fd.insert(EventFd::from_flags(flags).map_err(|error| error as c_int)?)
             }
         };
         let (mut fds, is_new) = watch.source.arm();
-        fds.push(bell.as_fd().as_raw_fd());
+        fds.push(wake_fd.as_fd().as_raw_fd());
         watch.sleepers += 1;
         Ok((fds, is_new))
     }
 
-    /// The caller waits for the descriptors no more.
+    /// The caller no longer waits for the descriptors.
     pub(super) fn wake_up(&self, locked: &mut Guard<'_, T>) {
         let watch = &mut *locked.0;
         watch.sleepers -= 1;
-        if watch.source.silence() {
-            watch.ring();
+        if watch.source.take_events() {
+            watch.wake_sleepers();
         }
         if watch.sleepers == 0
-            && watch.is_rung
-            && let Some(bell) = &watch.bell
+            && watch.is_woken
+            && let Some(wake_fd) = &watch.wake_fd
         {
-            watch.is_rung = bell.read().is_err();
+            watch.is_woken = wake_fd.read().is_err();
         }
     }
 
@@ -186,9 +189,9 @@ impl<T: Source> Watched<T> {
 /// `EINTR` after a signal.
 ///
 /// # Safety
-/// The descriptors stay open meanwhile.
+/// The descriptors stay open until the call returns.
 unsafe fn await_readable(fds: &[c_int]) -> Result<(), c_int> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises it.
     let fds: Vec<_> = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) }).collect();
     let mut fds: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
     if poll(&mut fds, PollTimeout::NONE) == Err(Errno::EINTR) { Err(libc::EINTR) } else { Ok(()) }
@@ -217,7 +220,7 @@ mod tests {
             (vec![self.fd.as_fd().as_raw_fd()], false)
         }
 
-        fn silence(&mut self) -> bool {
+        fn take_events(&mut self) -> bool {
             self.fd.read().is_ok()
         }
     }
@@ -250,7 +253,7 @@ mod tests {
 
     /// Another thread takes the event for which the leader waits.
     #[test]
-    fn a_leader_hears_of_events_that_others_take() {
+    fn a_leader_is_woken_by_events_that_others_take() {
         let watched = fake();
         let is_done = leader(watched);
         let mut locked = watched.lock();
@@ -262,7 +265,7 @@ mod tests {
 
     /// The leader takes an event for which a thread in `rpoll` waits too.
     #[test]
-    fn all_that_wait_for_a_descriptor_hear_of_its_event() {
+    fn all_threads_that_wait_for_a_descriptor_are_woken() {
         let watched = fake();
         let _is_done = leader(watched);
         let fds = watched.sleep(&mut watched.lock()).unwrap();
@@ -270,7 +273,7 @@ mod tests {
         watched.lock().fd.write(1).unwrap();
         assert!(is_readable(&fds[1..], 60_000), "the leader has taken the event");
         watched.wake_up(&mut watched.lock());
-        // Nothing is left once all are awake, so that nobody is woken for ever.
-        assert!((0..6_000).any(|_| !is_readable(&fds, 10) && !watched.lock().0.is_rung));
+        // The wake descriptor is not readable after all threads are awake.
+        assert!((0..6_000).any(|_| !is_readable(&fds, 10) && !watched.lock().0.is_woken));
     }
 }

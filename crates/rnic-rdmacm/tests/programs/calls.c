@@ -125,7 +125,7 @@ static void identifiers(void)
     /* A non-blocking channel without events. */
     CHECK(fcntl(channel->fd, F_SETFL, O_NONBLOCK) == 0);
     REFUSED(rdma_get_cm_event(channel, &event), EAGAIN);
-    /* Nobody is there. */
+    /* The host has no listener. */
     CHECK(rdma_resolve_addr(b, NULL, ADDRESS("127.0.0.1", 7999), 1000) == 0);
     ack(next(channel, RDMA_CM_EVENT_ADDR_RESOLVED));
     CHECK(b->verbs == a->verbs);
@@ -155,7 +155,7 @@ static void connections(void)
     CHECK(rdma_listen(listener, 5) == 0);
     REFUSED(rdma_listen(listener, 5), EINVAL);
 
-    /* Nobody listens on this port; then the listener refuses. */
+    /* The port has no listener; then the listener refuses. */
     CHECK(rdma_create_id(client, &a, NULL, RDMA_PS_TCP) == 0);
     resolve(a, client, 7101);
     CHECK(a->route.num_paths == 1 && a->route.path_rec->mtu == IBV_MTU_4096);

@@ -1,7 +1,7 @@
 /*
  * Peers that only wait, and processes that end in several ways.
  *
- *   deaths server ADDRESS PORT COUNT         accepts, and says what it hears until all connections have ended
+ *   deaths server ADDRESS PORT COUNT         accepts, and prints the events until all connections have ended
  *   deaths client ADDRESS PORT COUNT HOW     connects; HOW: wait for ever, exit, or fork children that end
  *   deaths listen ADDRESS PORT               listens, and nothing else
  */

@@ -54,7 +54,7 @@ static void without_connection(void)
     CHECK(rgetsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &value, &len) == 0 && value == 7);
     CHECK(rfcntl(fd, F_SETFL, O_NONBLOCK) == 0 && rfcntl(fd, F_GETFL) & O_NONBLOCK);
 
-    /* Nobody listens. */
+    /* The port has no listener. */
     REFUSED(rconnect(fd, ADDRESS("127.0.0.1", 9)), EINPROGRESS);
     REFUSED(rsend(fd, data, 1, 0), EAGAIN);
     CHECK(events(fd, POLLOUT, 30000) & POLLERR);
@@ -197,7 +197,7 @@ static void *mapper(void *unused)
     CHECK(riomap(fd, mapped, 100000, PROT_WRITE, 0, 5000) == 5000);
     REFUSED(riomap(fd, mapped, 100000, PROT_WRITE, 0, 0), ENOMEM);
     REFUSED(riomap(fd, mapped, 100000, PROT_EXEC, 0, 0), EINVAL);
-    /* The peer is told with the next data. */
+    /* The peer gets the mapping before the next data. */
     CHECK(rsend(fd, "m", 1, 0) == 1);
     CHECK(rrecv(fd, &one, 1, 0) == 1 && one == 'w');
     for (int i = 0; i < 90000; i++)

@@ -74,7 +74,7 @@ static void *serve(void *argument)
         if (kind == RDMA_CM_EVENT_CONNECT_REQUEST) {
             attributes(&attr);
             CHECK(rdma_create_qp(id, NULL, &attr) == 0);
-            /* The client may have gone. */
+            /* The client may have ended. */
             if (rdma_accept(id, NULL))
                 kind = RDMA_CM_EVENT_DISCONNECTED;
         }

@@ -1,7 +1,8 @@
 //! Figures as plain data, without any drawing code.
 //!
 //! A [`Board`] is a legend and the figures that share it. Rust decides what a figure shows and writes it as JSON
-//! (`to_json`); `script.js` draws it. Reports of scenarios and reports of studies both draw their figures this way.
+//! (`to_json`); the scripts of the crate `rnic-web` draw it. Reports of scenarios and reports of studies both draw
+//! their figures this way.
 
 use super::super::text::{self, round6};
 use serde_json::{Value, json};
@@ -220,6 +221,8 @@ pub enum Scale {
     Auto,
     /// Linear over the range of the values. If there are few values, each value has a tick.
     Linear,
+    /// Linear, from the smallest to the largest value, for time.
+    Range,
     /// Linear, with an axis that starts at zero.
     Zero,
     /// Logarithmic. All values must be positive.
@@ -229,7 +232,7 @@ pub enum Scale {
 }
 
 impl Unit {
-    fn key(self) -> &'static str {
+    pub(super) fn key(self) -> &'static str {
         match self {
             Unit::Number => "number",
             Unit::Time => "time",
@@ -251,6 +254,18 @@ impl Unit {
         }
     }
 
+    /// The value as text for an axis: at most six significant digits and a unit that suits its magnitude.
+    pub(super) fn axis_label(self, value: f64) -> String {
+        match self {
+            Unit::Time | Unit::Bytes if value == 0.0 => "0".to_string(),
+            Unit::Number => grouped(value),
+            Unit::Time => scaled(value, &[(1e6, "s"), (1e3, "ms"), (1.0, "\u{b5}s"), (1e-3, "ns")]),
+            Unit::Bytes => scaled(value, &[(1e9, "GB"), (1e6, "MB"), (1e3, "KB"), (1.0, "B")]),
+            Unit::Percent => format!("{}\u{a0}%", grouped(value)),
+            Unit::Factor => format!("{}\u{d7}", grouped(value)),
+        }
+    }
+
     /// The value as text with six digits and its unit, for tooltips.
     pub fn exact(self, value: f64) -> String {
         let unit = match self {
@@ -264,6 +279,22 @@ impl Unit {
     }
 }
 
+/// The value with at most six significant digits, in the largest unit of which it is at least 1, otherwise in the last.
+fn scaled(value: f64, units: &[(f64, &str)]) -> String {
+    let size = round6(value.abs());
+    let unit = units.iter().find(|(factor, _)| size >= *factor).or(units.last());
+    unit.map_or(String::new(), |(factor, unit)| format!("{}\u{a0}{unit}", grouped(value / factor)))
+}
+
+/// The value with at most six significant digits and thousands separators.
+fn grouped(value: f64) -> String {
+    let text = round6(value).abs().to_string();
+    let (integer, fraction) = text.split_once('.').map_or((text.as_str(), None), |(i, f)| (i, Some(f)));
+    let integer = integer.parse().map_or_else(|_| integer.to_string(), text::count);
+    let sign = if value < 0.0 { "-" } else { "" };
+    fraction.map_or_else(|| format!("{sign}{integer}"), |fraction| format!("{sign}{integer}.{fraction}"))
+}
+
 fn bytes(value: f64) -> String {
     let (scale, unit) = [(1e9, "GB"), (1e6, "MB"), (1e3, "KB")]
         .into_iter()
@@ -275,10 +306,11 @@ fn bytes(value: f64) -> String {
 }
 
 impl Scale {
-    fn key(self) -> &'static str {
+    pub(super) fn key(self) -> &'static str {
         match self {
             Scale::Auto => "auto",
             Scale::Linear => "linear",
+            Scale::Range => "range",
             Scale::Zero => "zero",
             Scale::Log => "log",
             Scale::Nines => "nines",

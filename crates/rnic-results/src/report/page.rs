@@ -4,7 +4,7 @@ use super::html::{escape, script_json};
 use serde_json::Value;
 
 const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("script.js");
+const SCRIPT: &str = include_str!("report.js");
 
 /// The notice for readers whose browser does not run JavaScript.
 pub(super) const NO_SCRIPT: &str = "<noscript><p class=\"notice\">The figures need JavaScript; the tables have their \
@@ -19,9 +19,11 @@ pub(super) fn page(title: &str, body: &str, data: &Value) -> String {
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
          script-src 'unsafe-inline'\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n{body}\n\
-         <script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+         <style>\n{style}</style>\n</head>\n<body>\n{body}\n\
+         <script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{script}</script>\n</body>\n</html>\n",
         title = escape(title),
+        style = rnic_web::style(STYLE),
         data = script_json(data),
+        script = rnic_web::script(SCRIPT),
     )
 }

@@ -229,7 +229,7 @@ pub fn tails(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecor
 
 /// Figure of the slowdown by flow size: median, 95th and 99th percentile, with a curve per run. `None` if no flow was
 /// measured.
-pub fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Lines> {
+fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Lines> {
     let points: Vec<Vec<SizePoint>> = summary
         .runs
         .iter()
@@ -309,7 +309,7 @@ fn slowdown_percentiles(summary: &ScenarioSummary) -> Bars {
 
 /// Figure of the distribution of the flow completion time, with a curve per run: the percentage of measured flows that
 /// finished within a time. `None` if no flow was measured.
-pub fn fct_distribution(summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Lines> {
+fn fct_distribution(summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Lines> {
     let step = if summary.runs.len() > MANY { 20 } else { 5 };
     let per_mille: Vec<u32> = (0..990).step_by(step).chain(990..=1000).collect();
     let line = |(series, report): (usize, &RunRecord)| Line {

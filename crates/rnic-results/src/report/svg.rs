@@ -1,8 +1,8 @@
 //! Line figures as one static SVG picture, in the colours of the reports.
 
-use super::super::text::round6;
-use super::figure::{Axis, Line, Lines, Scale, Unit};
+use super::figure::{Line, Lines};
 use super::html::escape;
+use super::scale::AxisScale;
 use std::fmt::Write;
 
 /// A line figure in an SVG picture, with its own legend.
@@ -15,6 +15,7 @@ pub struct Panel {
     pub figure: Lines,
 }
 
+/// Colours of the series on a light page, as in `theme.css` of the crate `rnic-web`.
 const COLOURS: [&str; 8] = ["#1d5fa8", "#c2570c", "#2b7a4b", "#80489c", "#a62b4f", "#0a7684", "#7d6608", "#4d5b6a"];
 /// Dash patterns of curves. Series beyond the eight colours repeat the colours with the next pattern.
 const DASHES: [&str; 4] = ["", "6 4", "2 4", "8 3 2 3"];
@@ -94,12 +95,14 @@ fn draw(out: &mut String, panel: &Panel, legend_height: f64) -> f64 {
     let lines = figure.views.get(figure.first).or(figure.views.first()).map_or(&no_lines, |view| &view.lines);
     let points =
         || lines.iter().flat_map(|line| &line.points).filter(|point| point.x.is_finite() && point.y.is_finite());
-    let x_scale = Placed::new(&figure.x, points().map(|point| point.x).collect());
+    let x_values: Vec<f64> = points().map(|point| point.x).collect();
+    let x_scale = AxisScale::new(figure.x.scale, &x_values, false);
     let more = figure.reference.iter().map(|reference| reference.value).chain(figure.stated.into_iter().flatten());
     let bands = points().flat_map(|point| point.interval.into_iter().flatten());
-    let y_scale = Placed::new(&figure.y, points().map(|point| point.y).chain(more).chain(bands).collect());
+    let y_values: Vec<f64> = points().map(|point| point.y).chain(more).chain(bands).collect();
+    let y_scale = AxisScale::new(figure.y.scale, &y_values, true);
 
-    let y_labels = y_scale.labels(|value| y_scale.at(value) * PLOT, |_| 34.0);
+    let y_labels = y_scale.labels(figure.y.unit, |value| y_scale.at(value) * PLOT, |_| y_scale.apart);
     let widest = y_labels.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0) as f64;
     let left = widest * CHARACTER + 10.0;
     let (right, top, bottom) = (WIDTH - 8.0, y, y + PLOT);
@@ -110,7 +113,8 @@ fn draw(out: &mut String, panel: &Panel, legend_height: f64) -> f64 {
         let _ = write!(out, "<path class=\"g\" d=\"M{left:.1} {at:.1}H{right:.1}\"/>");
         text(out, left - 6.0, at + 4.0, " text-anchor=\"end\"", label);
     }
-    for (value, label) in x_scale.labels(px, |label| label.chars().count() as f64 * CHARACTER + 14.0) {
+    let label_width = |label: &str| label.chars().count() as f64 * CHARACTER + 14.0;
+    for (value, label) in x_scale.labels(figure.x.unit, px, label_width) {
         let at = px(value);
         let _ = write!(out, "<path class=\"a\" d=\"M{at:.1} {bottom:.1}v4\"/>");
         text(out, at, bottom + 18.0, " text-anchor=\"middle\"", &label);
@@ -171,133 +175,9 @@ fn curve(out: &mut String, line: &Line, dots: bool, px: impl Fn(f64) -> f64, py:
     let _ = write!(out, "<path class=\"s\" {} d=\"{path}\"/>", stroke(line.series));
 }
 
-/// An axis with the range of values that it covers.
-struct Placed {
-    scale: Scale,
-    unit: Unit,
-    low: f64,
-    high: f64,
-    values: Vec<f64>,
-}
-
-impl Placed {
-    fn new(axis: &Axis, mut values: Vec<f64>) -> Placed {
-        values.retain(|value| value.is_finite());
-        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let (low, high) = if low > high { (0.0, 1.0) } else { (low, high) };
-        let scale = match axis.scale {
-            Scale::Auto | Scale::Log if low > 0.0 && (axis.scale == Scale::Log || high / low >= 5.0) => Scale::Log,
-            Scale::Auto | Scale::Log => Scale::Linear,
-            scale => scale,
-        };
-        let (low, high) = match scale {
-            Scale::Zero => (low.min(0.0), if high > 0.0 { above(high) } else { 1.0 }),
-            Scale::Log if high / low < 1.5 => (low / 1.3, high * 1.3),
-            Scale::Log => (low, high),
-            Scale::Nines => (low, if high > low { high } else { (low + 100.0) / 2.0 }),
-            _ if high > low => (low, high),
-            _ => (low - low.abs().max(1.0) * 0.1, high + high.abs().max(1.0) * 0.1),
-        };
-        values.sort_by(f64::total_cmp);
-        values.dedup();
-        Placed { scale, unit: axis.unit, low, high, values }
-    }
-
-    fn shaped(&self, value: f64) -> f64 {
-        match self.scale {
-            Scale::Log => value.ln(),
-            Scale::Nines => -(1.0 - value.min(99.9999) / 100.0).log10(),
-            _ => value,
-        }
-    }
-
-    /// Position of a value along the axis: 0 at the low end, 1 at the high end.
-    fn at(&self, value: f64) -> f64 {
-        let (low, high) = (self.shaped(self.low), self.shaped(self.high));
-        (self.shaped(value) - low) / (high - low)
-    }
-
-    /// Candidate sets of tick values, from the set with the most ticks to the set with the fewest.
-    fn ticks(&self) -> Vec<Vec<f64>> {
-        let inside = |set: Vec<f64>| -> Vec<f64> {
-            set.into_iter().filter(|v| *v >= self.low * 0.999_999 && *v <= self.high * 1.000_001).collect()
-        };
-        match self.scale {
-            Scale::Log => {
-                let decades = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
-                let of = |steps: &[i32]| {
-                    inside(
-                        decades
-                            .clone()
-                            .flat_map(|d| steps.iter().map(move |s| round6(f64::from(*s) * 10f64.powi(d))))
-                            .collect(),
-                    )
-                };
-                let few = (self.values.len() <= 12).then(|| self.values.clone());
-                few.into_iter()
-                    .chain([of(&[1, 2, 3, 4, 5, 6, 7, 8, 9]), of(&[1, 2, 5]), of(&[1, 3]), of(&[1])])
-                    .chain([vec![self.low, self.high]])
-                    .filter(|set| set.len() > 1)
-                    .collect()
-            }
-            Scale::Nines => vec![
-                inside(vec![50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.8, 99.9, 99.95, 99.99]),
-                inside(vec![50.0, 90.0, 99.0, 99.9, 99.99]),
-            ],
-            _ => {
-                let power = 10f64.powf(((self.high - self.low) / 10.0).log10().floor());
-                [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]
-                    .into_iter()
-                    .map(|step| {
-                        let step = step * power;
-                        let first = (self.low / step - 1e-9).ceil() as i64;
-                        let last = (self.high / step + 1e-9).floor() as i64;
-                        (first..=last).map(|i| round6(i as f64 * step)).collect()
-                    })
-                    .collect()
-            }
-        }
-    }
-
-    /// The largest set of ticks whose labels do not overlap, as (value, label).
-    fn labels(&self, place: impl Fn(f64) -> f64, size: impl Fn(&str) -> f64) -> Vec<(f64, String)> {
-        let mut best = Vec::new();
-        for set in self.ticks() {
-            let labels: Vec<(f64, String)> = set.into_iter().map(|value| (value, self.label(value))).collect();
-            let clear = labels.windows(2).all(|pair| {
-                let apart = (place(pair[1].0) - place(pair[0].0)).abs();
-                apart >= (size(&pair[0].1) + size(&pair[1].1)) / 2.0
-            });
-            if clear && labels.len() > 1 {
-                return labels;
-            }
-            if clear && labels.len() > best.len() {
-                best = labels;
-            }
-        }
-        best
-    }
-
-    fn label(&self, value: f64) -> String {
-        match self.unit {
-            _ if value == 0.0 => "0".to_string(),
-            Unit::Time | Unit::Bytes => self.unit.text(value),
-            unit => unit.exact(value),
-        }
-    }
-}
-
-/// The smallest round number that is not less than `value`. `value` must be positive.
-fn above(value: f64) -> f64 {
-    let power = 10f64.powf(value.log10().floor());
-    let steps = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
-    steps.into_iter().map(|step| round6(step * power)).find(|round| *round >= value * 0.9999).unwrap_or(value)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::figure::{Point, Reference, View};
+    use super::super::figure::{Axis, Point, Reference, Scale, Unit, View};
     use super::*;
 
     fn panel(points: &[(f64, f64)]) -> Panel {
@@ -308,7 +188,7 @@ mod tests {
             series: vec!["one <a>".to_string(), "two".to_string()],
             figure: Lines {
                 title: "A & B".to_string(),
-                x: axis("time", Scale::Linear),
+                x: axis("time", Scale::Range),
                 y: axis("queue", Scale::Zero),
                 views: vec![view],
                 ..Lines::default()
@@ -347,13 +227,21 @@ mod tests {
     }
 
     #[test]
-    fn a_logarithmic_axis_has_a_tick_for_each_of_few_values() {
+    fn a_logarithmic_axis_has_ticks_at_round_values() {
         let mut panel = panel(&[(0.1, 1.0), (1.0, 2.0), (30.0, 3.0)]);
         panel.figure.x.scale = Scale::Log;
         panel.figure.reference = Some(Reference { value: 2.5, name: "fair".to_string() });
         let text = svg(&[vec![panel]]);
-        for part in [">0.1</text>", ">1</text>", ">30</text>", ">fair</text>"] {
+        for part in [">0.1</text>", ">1</text>", ">10</text>", ">fair</text>"] {
             assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn pictures_have_the_colours_of_the_pages() {
+        let style = rnic_web::style("");
+        for (series, colour) in COLOURS.iter().enumerate() {
+            assert!(style.contains(&format!("--c{series}: {colour};")), "{colour}");
         }
     }
 }

@@ -13,6 +13,7 @@
 
 use super::decimal::{self, MICROSECONDS, SECONDS};
 use rnic_run::FlowSpec;
+use rnic_transport::settings::{MAX_BYTES, MAX_TIME};
 use rnic_transport::{Bytes, Time};
 use std::path::Path;
 
@@ -26,10 +27,10 @@ pub enum ListFormat {
 }
 
 /// Maximum size of a flow, 1,000 TB: its transmission takes 2.3 days at 40 Gbps, far below an overflow of [`Time`].
-pub const LARGEST_FLOW: Bytes = Bytes(1_000_000_000_000_000);
+pub const LARGEST_FLOW: Bytes = Bytes(MAX_BYTES);
 
 /// Latest start of a flow: after 30 days, which leaves 183 days until [`Time`] overflows.
-const LATEST_START: Time = Time::from_ms(30 * 24 * 3_600 * 1_000);
+const LATEST_START: Time = MAX_TIME;
 
 /// The columns of the CSV format of flow lists: the first four are required.
 const COLUMNS: [&str; 6] = ["start_us", "src", "dst", "bytes", "request", "measured"];

@@ -1,4 +1,9 @@
+//! Tests that the schema, the reader and the check of documents agree about every declared setting.
+
+mod ranges;
+
 use super::*;
+use rnic_run::settings::Effect;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use toml::Value as Toml;
@@ -13,24 +18,6 @@ fn repository() -> PathBuf {
 
 fn as_json(text: &str) -> Value {
     serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap()
-}
-
-/// The keys of every table, as the reader checks them.
-fn keys_of_the_reader() -> BTreeSet<(&'static str, &'static str)> {
-    let plain = plain_tables().into_iter().flat_map(|(table, keys)| keys.iter().map(move |key| (table, *key)));
-    let varying = varying_tables().into_iter().flat_map(|Varying { table, common, variants, .. }| {
-        let own = variants.iter().flat_map(|variant| variant.keys);
-        common.iter().chain(own).map(move |key| (table, *key)).collect::<Vec<_>>()
-    });
-    let beside = beside::KEYS.map(|key| ("run.beside", key));
-    plain.chain(varying).chain(read::RUN_KEYS.map(|key| ("run", key))).chain(beside).collect()
-}
-
-#[test]
-fn the_schema_describes_exactly_the_keys_of_the_reader() {
-    let described: BTreeSet<(&str, &str)> = KEYS.iter().map(|Key(table, key, ..)| (*table, *key)).collect();
-    assert_eq!(described.len(), KEYS.len(), "a key is described twice");
-    assert_eq!(described, keys_of_the_reader());
 }
 
 fn toml_files(folder: &Path, files: &mut Vec<PathBuf>) {
@@ -66,7 +53,7 @@ fn base(topology: &str, pattern: &str, queueing: &str) -> toml::Table {
         "leaf-spine-core" => {
             "pods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2"
         }
-        "single-switch" => "hosts = 4",
+        "single-switch" => "hosts = 64",
         "dumbbell" => "left = 2\nright = 2",
         _ => "hosts = 2\nswitches = 1\nlink = [{ from = \"h0\", to = \"s0\" }, { from = \"h1\", to = \"s0\" }]",
     };
@@ -84,24 +71,40 @@ fn base(topology: &str, pattern: &str, queueing: &str) -> toml::Table {
     text.parse().unwrap()
 }
 
-/// Base scenarios in which `table` may have `key`, one for each variant of the table that has the key, with the name of
-/// the variant.
-fn bases(table: &str, key: &str) -> Vec<(&'static str, toml::Table)> {
-    let queueing = if table == "fabric.switch.trim" { "output" } else { "input" };
-    let usual = ("", base("single-switch", "poisson", queueing));
-    let Some(varying) = varying_tables().into_iter().find(|varying| varying.table == table) else {
-        return vec![usual];
-    };
-    if varying.common.contains(&key) {
-        return vec![usual];
-    }
-    let with = |name: &'static str| match table {
+/// Base scenarios in which a setting of `section` may be given: one for each variant of the table that has the setting.
+fn bases(section: &Section, setting: &Setting) -> Vec<toml::Table> {
+    let queueing = if section.table == "fabric.switch.trim" { "output" } else { "input" };
+    let with = |name: &str| match section.table {
         "fabric" => base(name, "poisson", "input"),
         "traffic" => base("single-switch", name, "input"),
         _ => base("single-switch", "poisson", name),
     };
-    let variants = varying.variants.iter().filter(|variant| variant.keys.contains(&key));
-    variants.map(|variant| (variant.name, with(variant.name))).collect()
+    let mut bases = match setting.only {
+        [] => vec![base("single-switch", "poisson", queueing)],
+        variants => variants.iter().map(|variant| with(variant)).collect(),
+    };
+    // A setting without effect is an error, and so is a table.
+    let table = section.table.strip_prefix("fabric.").and_then(|key| settings::section("fabric")?.setting(key, ""));
+    for effect in table.iter().map(|table| table.effect).chain([setting.effect]) {
+        if matches!(effect, Effect::WithPfc | Effect::WithStorm) {
+            bases.iter_mut().for_each(|base| drop(run_of(base).insert("pfc".to_string(), true.into())));
+        }
+        if effect == Effect::WithStorm {
+            bases.iter_mut().for_each(|base| put(base, "fabric.storm", "host", "h1".into()));
+        }
+    }
+    if ["convergence", "local_repair"].contains(&setting.key) {
+        bases.iter_mut().for_each(|base| put(base, "fabric.link", "down_at", "1 us".into()));
+    }
+    bases
+}
+
+/// All settings that are not settings of a transport or a congestion control, or paths, with their tables.
+fn all_settings() -> impl Iterator<Item = (&'static Section, &'static Setting)> {
+    let sections = SECTIONS.into_iter().filter(|section| !["transport", "sweep"].contains(&section.table));
+    let all = sections.flat_map(|section| section.settings.iter().map(move |setting| (section, setting)));
+    // The keys of a sweep and of `set` are paths, and other files are not at hand.
+    all.filter(|(_, setting)| !["extends", "sweep", "set"].contains(&setting.key))
 }
 
 /// Changes one key of one table of a scenario; the table gets the other keys that it needs.
@@ -111,9 +114,12 @@ fn put(scenario: &mut toml::Table, table: &str, key: &str, value: Toml) {
     let mut at = scenario;
     for step in table.split('.').filter(|step| !step.is_empty()) {
         let default = match (table, step) {
-            (_, "link") => list("from = \"h0\"\nto = \"s0\""),
+            (_, "link") => list(
+                "from = \"h0\"\nto = \"s0\"\ndown_at = \"1 us\"\nup_at = \"2 us\"\nflap_every = \"29 days\"\n\
+                 slow_rate = \"1 Kbps\"\nslow_at = \"1 us\"\nslow_until = \"2 us\"",
+            ),
             (_, "route") => list("at = \"s0\"\nto = \"h1\"\nvia = \"h1\""),
-            (_, "mesh") => list("pairs = 2\ninterval = \"1 ms\""),
+            (_, "mesh") => list("pairs = 2\ninterval = \"1 ms\"\nstack_median = \"1 us\""),
             (_, "drop") => list("at = \"s0\"\nfrom = \"h0\"\nevery = 256"),
             (_, "dead") => list("host = \"h1\""),
             (_, "receiver") => list(
@@ -207,33 +213,38 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
+/// Gives a setting a value in a base scenario, whose table gets the other keys that it needs.
+fn change(base: &toml::Table, section: &Section, setting: &Setting, value: Toml) -> toml::Table {
+    let mut scenario = base.clone();
+    match section.table {
+        "run" => drop(run_of(&mut scenario).insert(setting.key.to_string(), value)),
+        "run.beside" => {
+            let table = Toml::Table("priority = 1\ntransport = \"tcp\"".parse().unwrap());
+            scenario["traffic"].as_table_mut().unwrap().insert("priority".to_string(), 1.into());
+            let run = run_of(&mut scenario);
+            run.insert("beside".to_string(), Toml::Array(vec![table]));
+            let beside = run["beside"].as_array_mut().unwrap()[0].as_table_mut().unwrap();
+            beside.insert(setting.key.to_string(), value);
+        }
+        table => put(&mut scenario, table, setting.key, value),
+    }
+    scenario
+}
+
 /// The reader and the schema agree about the kinds of values and the words of each key.
 #[test]
 fn kinds_and_words_are_those_of_the_reader() {
     let (validator, folder) = (validator(), folder());
-    for Key(table, key, kind, _) in KEYS {
-        // The keys of a sweep and of `set` are paths, and other files are not at hand.
-        if ["extends", "sweep", "set"].contains(key) {
-            continue;
-        }
-        for (variant, base) in bases(table, key) {
-            let change = |probe: Toml| {
-                let mut scenario = base.clone();
-                match *table {
-                    "run" => drop(run_of(&mut scenario).insert(key.to_string(), probe)),
-                    _ => put(&mut scenario, table, key, probe),
-                }
-                scenario
-            };
-            let narrower =
-                NARROWER.iter().find(|(of, name, narrower, _)| (of, name, narrower) == (table, &variant, key));
-            let property = match (*table, *key) {
-                ("run", "transport") => {
+    for (section, setting) in all_settings() {
+        for base in bases(section, setting) {
+            let property = match (section.table, setting.key) {
+                ("run" | "run.beside", "transport") => {
                     schema(&Vocabulary::standard())["definitions"]["run"]["properties"]["transport"].clone()
                 }
-                _ => narrower.map_or(kind, |(.., kind)| kind).schema(),
+                _ => of_kind(&setting.kind),
             };
-            compare(&validator, folder.path(), (table, key), &property, &change);
+            let change = |probe: Toml| change(&base, section, setting, probe);
+            compare(&validator, folder.path(), (section.table, setting.key), &property, &change);
         }
     }
 }
@@ -285,8 +296,8 @@ fn mistakes_are_found() {
     let good = toml::to_string(&base("single-switch", "poisson", "input")).unwrap();
     assert!(validator.is_valid(&as_json(&good)));
     for (text, wrong) in [
-        ("hosts = 4", "hosst = 4"),
-        ("hosts = 4", "k = 4"),
+        ("hosts = 64", "hosst = 64"),
+        ("hosts = 64", "k = 4"),
         ("rate = \"40 Gbps\"", "rate = \"40 GB\""),
         ("flows = 10", "flows = \"10\""),
         ("transport = \"irn\"", "transport = \"inr\""),

@@ -15,7 +15,7 @@ fn fabrics() {
         ("rate = \"40 Gbps\"\n", "",
             r#"a.toml:2:1: `rate` is missing in [fabric]; write for example `rate = "40 Gbps"`"#),
         ("rate =", "rat =",
-            "a.toml:7:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription"),
+            "a.toml:7:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, convergence, local_repair, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\n",
             "a.toml:2:1: `k` is missing in [fabric]; write for example `k = 6`"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 5\n",
@@ -25,11 +25,11 @@ fn fabrics() {
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 66\n",
             "a.toml:4:5: `k` is out of range: 66; accepted: 2 to 64"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 4.0\n",
-            "a.toml:4:5: `k` must be an integer, not a decimal number; write for example `k = 2`"),
+            "a.toml:4:5: `k` must be an integer, not a decimal number; write for example `k = 6`"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 4\nhosts = 16\n",
-            r#"a.toml:5:1: `hosts` belongs to topology "single-switch" or "graph", not to "fat-tree"; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, k"#),
+            r#"a.toml:5:1: `hosts` belongs to topology "single-switch" or "graph", not to "fat-tree"; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, convergence, local_repair, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, k"#),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 4\nspines = 2\n",
-            r#"a.toml:5:1: `spines` belongs to topology "leaf-spine", not to "fat-tree"; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, k"#),
+            r#"a.toml:5:1: `spines` belongs to topology "leaf-spine", not to "fat-tree"; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, convergence, local_repair, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, k"#),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"single-switch\"\nhosts = 1\n",
             "a.toml:3:12: the fabric has fewer than two hosts; a flow needs a sender and a receiver"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"single-switch\"\nhosts = -3\n",
@@ -51,11 +51,11 @@ fn fabrics() {
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"leaf-spine-core\"\npods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2\ncore_rate = \"40 Gbps\"\ncore_oversubscription = 2\n",
             "a.toml:10:25: `core_oversubscription` and `core_rate` are both given; the one follows from the other: remove one of them"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"leaf-spine-core\"\npods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2\ncore_oversubscription = -1\n",
-            "a.toml:9:25: `core_oversubscription` is out of range: -1; accepted: a ratio of more than zero that leaves each uplink at most 10 Tbps, for example 2.0"),
+            "a.toml:9:25: `core_oversubscription` is out of range: -1; accepted: more than 0, for example 2.0"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"leaf-spine-core\"\npods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2\nspines = 2\n",
-            r#"a.toml:9:1: `spines` belongs to topology "leaf-spine", not to "leaf-spine-core"; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, pods, leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription, core_rate, core_delay, core_oversubscription"#),
+            r#"a.toml:9:1: `spines` belongs to topology "leaf-spine", not to "leaf-spine-core"; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, convergence, local_repair, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, pods, leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription, core_rate, core_delay, core_oversubscription"#),
         ("spines = 2", "spines = 2\noversubscription = 0",
-            "a.toml:6:20: `oversubscription` is out of range: 0; accepted: a ratio of more than zero that leaves each uplink at most 10 Tbps, for example 2.0"),
+            "a.toml:6:20: `oversubscription` is out of range: 0; accepted: more than 0, for example 2.0"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"dumbbell\"\nleft = 2\nright = 2\nbottleneck_rate = 10\n",
             r#"a.toml:6:19: `bottleneck_rate` needs a unit, 10 has none; write a string with a unit, for example "40 Gbps""#),
     ]);
@@ -86,7 +86,7 @@ fn output_queues() {
         (SWITCH, "queueing = \"output\"\npriorities = 3\nbuffers = [\"8704 B\", \"8704 B\"]",
             "a.toml:12:11: `buffers` has 2 entries; accepted: one for each of the 3 priorities, the lowest first"),
         (SWITCH, "queueing = \"output\"\nbuffers = [\"8704 B\", 1]",
-            r#"a.toml:11:22: `buffers` needs a unit, 1 has none; write a string with a unit, for example "100 KB""#),
+            r#"a.toml:11:22: `buffers` needs a unit, 1 has none; write a string with a unit, for example "4 KB""#),
         (SWITCH, "queueing = \"output\"\nbuffers = [\"8704 B\", \"63 B\"]",
             "a.toml:11:22: `buffers` is out of range: 63 B; accepted: 64 B to 1000 GB"),
         (SWITCH, "queueing = \"output\"\nbuffers = [\"8704 B\", \"1 KB\"]",
@@ -183,7 +183,7 @@ fn switches() {
         (r#"buffer = "240 KB""#, "queueing = \"shared\"\nbeta = 8",
             "a.toml:11:8: `beta` and `xoff` are both given; `beta` makes PFC's threshold dynamic, `xoff` static: remove one of them"),
         (r#"buffer = "240 KB""#, "queueing = \"shared\"\negress_alpha = 0",
-            "a.toml:11:16: `egress_alpha` is out of range: 0; accepted: more than 0, at most 1000000"),
+            "a.toml:11:16: `egress_alpha` is out of range: 0; accepted: more than 0, at most 1000000, for example 8"),
         (r#"buffer = "240 KB""#, "queueing = \"shared\"\npriorities = 9",
             "a.toml:11:14: `priorities` is out of range: 9; accepted: 1 to 8"),
         (r#"buffer = "240 KB""#, "queueing = \"shared\"\npriorities = 3\nweights = [1, 2]",
@@ -226,9 +226,9 @@ fn links() {
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "topology = \"leaf-spine-core\"\npods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"core4\"\nto = \"spine3\"\n",
             r#"a.toml:12:8: there is no node "core4"; the nodes of this topology: h0 to h7, leaf0 to leaf3, spine0 to spine3, core0 to core3"#),
         ("[fabric.switch]", "[[fabric.link]]\nfrom = \"h0\"\nto = \"leaf0\"\nloss = 2\n[fabric.switch]",
-            "a.toml:12:8: `loss` is out of range: 2; accepted: a probability of at least 0 and less than 1"),
+            "a.toml:12:8: `loss` is out of range: 2; accepted: at least 0, less than 1, for example 0.001"),
         ("[fabric.switch]", "[[fabric.link]]\nfrom = \"h0\"\nto = \"leaf0\"\ncolour = \"red\"\n[fabric.switch]",
-            "a.toml:12:1: unknown key `colour` in [[fabric.link]]; accepted here: from, to, rate, delay, loss"),
+            "a.toml:12:1: unknown key `colour` in [[fabric.link]]; accepted here: from, to, rate, delay, loss, down, down_at, up_at, flap_every, slow_rate, slow_at, slow_until"),
         ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "[fabric]\ntopology = \"graph\"\nhosts = [\"a\", \"b\", \"c\"]\nswitches = 2\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"a\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"c\"\nto = \"s1\"\n",
             r#"a.toml:4:9: the host "c" cannot be reached from "a"; add a [[fabric.link]] that joins their switches"#),
         ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "[fabric]\ntopology = \"graph\"\nhosts = [\"a\", \"b\", \"c\"]\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"a\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"c\"\nto = \"s1\"\n",
@@ -329,4 +329,30 @@ fn faults_watchdogs_and_meshes() {
         let expected = format!("`{key}` changes nothing: no run has `pfc` = true; write `pfc = true` in a run, or remove `{key}`");
         assert!(error.contains(&expected), "{error}");
     }
+}
+
+#[test]
+#[rustfmt::skip] // a table: two lines for each case
+fn faults_of_links() {
+    let check = |keys: &str, expected: &str| {
+        let link = format!("[[fabric.link]]\nfrom = \"leaf0\"\nto = \"spine0\"\n{keys}\n[fabric.switch]");
+        assert_eq!(error_of(&GOOD.replace("[fabric.switch]", &link), &[]), expected, "{keys}");
+    };
+    check("down = true\ndown_at = \"1 ms\"", "a.toml:13:11: `down_at` of a link that is always down; remove it or `down`");
+    check("up_at = \"1 ms\"", "a.toml:12:9: `up_at` without `down_at`; add `down_at`, the time at which the link fails");
+    check("down_at = \"2 ms\"\nup_at = \"2 ms\"",
+        "a.toml:13:9: `up_at` is out of range: 2 ms; accepted: later than `down_at`, 2 ms");
+    check("down_at = \"2 ms\"\nflap_every = \"3 ms\"",
+        "a.toml:13:14: `flap_every` without `up_at`; a link that flaps returns: add `up_at`");
+    check("down_at = \"2 ms\"\nup_at = \"5 ms\"\nflap_every = \"3 ms\"",
+        "a.toml:14:14: `flap_every` is out of range: 3 ms; accepted: more than 3 ms, the time from `down_at` to `up_at`");
+    check("slow_until = \"2 ms\"",
+        "a.toml:12:14: `slow_until` without `slow_rate`; add `slow_rate`, the rate in this time");
+    check("slow_rate = \"2 Gbps\"\nslow_at = \"3 ms\"\nslow_until = \"2 ms\"",
+        "a.toml:14:14: `slow_until` is out of range: 2 ms; accepted: later than `slow_at`, 3 ms");
+    assert_eq!(error_of(&GOOD.replace("[fabric.switch]", "convergence = \"1 ms\"\n[fabric.switch]"), &[]),
+        "a.toml:9:15: no link has a fault, so this has no effect; give a [[fabric.link]] `down`, `down_at` or `slow_rate`, or remove the key");
+    let both = "convergence = \"1 ms\"\nlocal_repair = \"2 ms\"\nlink = [{ from = \"leaf0\", to = \"spine0\", down = true }]\n[fabric.switch]";
+    assert_eq!(error_of(&GOOD.replace("[fabric.switch]", both), &[]),
+        "a.toml:10:16: `local_repair` of 2 ms is above `convergence` of 1 ms; `local_repair` can be at most `convergence`");
 }

@@ -1,6 +1,8 @@
 //! Traffic and runs: transports, congestion controls, variants.
 
-use crate::check;
+use crate::{GOOD, check};
+use rnic_run::{RunSpec, Vocabulary};
+use rnic_scenario::{Origin, read_with};
 
 #[test]
 #[rustfmt::skip] // a table: two lines for each case
@@ -33,9 +35,9 @@ fn traffic() {
         ("pattern = \"poisson\"\n", "",
             r#"a.toml:12:1: `pattern` is missing in [traffic]; write for example `pattern = "poisson"`"#),
         ("load = 0.7", "load = 1.2",
-            "a.toml:14:8: `load` is out of range: 1.2; accepted: a fraction of the host links' rate, more than 0 and at most 1"),
+            "a.toml:14:8: `load` is out of range: 1.2; accepted: more than 0, at most 1, for example 0.7"),
         ("load = 0.7", "load = 0",
-            "a.toml:14:8: `load` is out of range: 0; accepted: a fraction of the host links' rate, more than 0 and at most 1"),
+            "a.toml:14:8: `load` is out of range: 0; accepted: more than 0, at most 1, for example 0.7"),
         ("load = 0.7", r#"load = "70 %""#,
             "a.toml:14:8: `load` must be a number, not a string; write for example `load = 0.7`"),
         ("load = 0.7", "load = 0.7\nsenders = 3",
@@ -165,7 +167,7 @@ fn congestion_control_and_variants() {
         ("[traffic]", "[fabric.switch.ecn]\nkmin = \"20 KB\"\nkmax = \"10 KB\"\n[traffic]",
             r#"a.toml:14:8: `kmin` of 20 KB is above `kmax` of 10 KB; `kmin` can be at most `kmax`"#),
         ("[traffic]", "[fabric.switch.ecn]\npmax = 1.5\n[traffic]",
-            r#"a.toml:13:8: `pmax` is out of range: 1.5; accepted: a probability, 0 to 1"#),
+            r#"a.toml:13:8: `pmax` is out of range: 1.5; accepted: 0 to 1"#),
         ("[fabric.switch]", "[fabric.switch]\necn = \"off\"",
             r#"a.toml:10:7: `ecn` must be true or false, not a string; write for example `ecn = true`"#),
         ("[traffic]", "[fabric.switch.ecn]\nkmn = \"20 KB\"\n[traffic]",
@@ -222,4 +224,35 @@ fn beside() {
             "a.toml:20:1: transport \"tcp\" is for priority 1, and no traffic has it; see \"Several transports in one run\" in docs/reference/scenario.md",
         ),
     ]);
+}
+
+/// A reader without a P4 compiler refuses transports in P4, in scenarios and in documents.
+#[test]
+fn a_program_in_p4_needs_the_compiler() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.p4"), "").unwrap();
+    let text = GOOD.replace("transport = \"irn\"", "transport = \"p4:a.p4\"");
+    let read = |vocabulary: &Vocabulary| {
+        let origin = Origin::Text { text: &text, name: "a.toml", folder: folder.path() };
+        read_with(vocabulary, &origin, &[], None)
+    };
+    let remedy = "build rnic with the cargo feature `p4`, which is on by default";
+    assert_eq!(
+        read(&Vocabulary::standard()).unwrap_err().to_string(),
+        format!("a.toml:22:13: transport \"p4:a.p4\" needs the P4 compiler, which this build does not have; {remedy}")
+    );
+    let annotated = Vocabulary::standard().with_p4(|_, _| Ok(vec![("priorities".to_string(), "3".to_string())]));
+    let run = read(&annotated).unwrap().runs.remove(1);
+    assert_eq!(run.transport.priorities(), Some(3));
+    let document = run.to_json(false).unwrap();
+    assert_eq!(RunSpec::from_json(&document, &annotated), Ok(run));
+    assert_eq!(
+        RunSpec::from_json(&document, &Vocabulary::standard()).unwrap_err().to_string(),
+        format!("the P4 program `a.p4` needs the P4 compiler, which this build does not have; {remedy}")
+    );
+    let refused = Vocabulary::standard().with_p4(|_, _| Ok(vec![("order".to_string(), "\"lifo\"".to_string())]));
+    let accepted = "accepted: @order(\"round-robin\"), @order(\"shortest-first\")";
+    let annotation = format!("the P4 program `a.p4` has the annotation @order(\"lifo\"); {accepted}");
+    assert_eq!(read(&refused).unwrap_err().to_string(), format!("a.toml:22:13: {annotation}"));
+    assert_eq!(RunSpec::from_json(&document, &refused).unwrap_err().to_string(), annotation);
 }

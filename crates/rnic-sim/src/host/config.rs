@@ -1,8 +1,8 @@
 //! Settings and counters of the simulated hosts and their NICs.
 
 use rnic_transport::Time;
-use rnic_transport::codec::{Reader, put_u64};
 use rnic_transport::settings::Settings;
+use serde::{Deserialize, Serialize};
 
 /// Priority of data packets of RC-like transports (reliable flows).
 pub(crate) const DATA_PRIORITY: u8 = 0;
@@ -99,8 +99,8 @@ pub struct PipelineConfig {
 }
 
 /// Counters of packets, timeouts and aborted messages, summed over all hosts of a run or of a fabric partition.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct HostTotals {
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct HostTotals {
     /// Data packets that hosts sent.
     pub data: u64,
     /// Control packets (such as ACKs) that hosts sent.
@@ -124,37 +124,19 @@ pub struct HostTotals {
 }
 
 impl HostTotals {
-    fn fields_mut(&mut self) -> [&mut u64; 10] {
-        let HostTotals {
-            data,
-            control,
-            retransmitted,
-            delivered,
-            marked,
-            notifications,
-            timeouts,
-            aborted,
-            cpu_send,
-            cpu_receive,
-        } = self;
-        [data, control, retransmitted, delivered, marked, notifications, timeouts, aborted, cpu_send, cpu_receive]
-    }
-    /// Appends the counters to a message for another rank.
-    pub(crate) fn write(mut self, out: &mut Vec<u8>) {
-        self.fields_mut().into_iter().for_each(|field| put_u64(out, *field));
-    }
-    /// The counters that [`HostTotals::write`] has written; `None` if the message is damaged.
-    pub(crate) fn read(message: &mut Reader<'_>) -> Option<HostTotals> {
-        let mut totals = HostTotals::default();
-        totals.fields_mut().into_iter().try_for_each(|field| {
-            *field = message.u64()?;
-            Some(())
-        })?;
-        Some(totals)
-    }
     /// Adds the counters of other hosts to this sum.
-    pub(crate) fn add(&mut self, mut other: HostTotals) {
-        let sums = self.fields_mut().into_iter();
-        sums.zip(other.fields_mut()).for_each(|(sum, field)| *sum += *field);
+    pub(crate) fn add(&mut self, other: HostTotals) {
+        *self = HostTotals {
+            data: self.data + other.data,
+            control: self.control + other.control,
+            retransmitted: self.retransmitted + other.retransmitted,
+            delivered: self.delivered + other.delivered,
+            marked: self.marked + other.marked,
+            notifications: self.notifications + other.notifications,
+            timeouts: self.timeouts + other.timeouts,
+            aborted: self.aborted + other.aborted,
+            cpu_send: self.cpu_send + other.cpu_send,
+            cpu_receive: self.cpu_receive + other.cpu_receive,
+        };
     }
 }

@@ -83,7 +83,7 @@ pub(crate) trait RunHosts: PartitionedHosts {
     fn collect(&mut self) -> Result<(), RankError> {
         Ok(())
     }
-    /// On several ranks: tells all of them which bytes of open flows have arrived, before flows are sampled.
+    /// On several ranks: exchanges how many bytes of open flows have arrived, before flows are sampled.
     fn share_progress(&mut self) {}
     /// The reason why the hosts ended the run; `None` if they did not end it.
     fn stop(&self) -> Option<Stop>;
@@ -282,11 +282,11 @@ where
         self.table.close_window(end, hops, self.kind.is_idle())
     }
 
-    fn tell(&mut self, out: &mut Vec<u8>) {
-        self.tell_ranks(out);
+    fn send_notices(&mut self, message: &mut Vec<u8>) -> Result<(), RankError> {
+        self.append_notices(message)
     }
-    fn hear(&mut self, _rank: usize, message: &[u8]) -> bool {
-        self.hear_rank(message).is_some()
+    fn receive_notices(&mut self, _rank: usize, message: &[u8]) -> Result<(), RankError> {
+        self.process_rank_notices(message)
     }
 }
 
@@ -310,8 +310,9 @@ where
         self.collect_on_root()
     }
     fn share_progress(&mut self) {
-        // The group remembers an error, and the engine asks for it.
-        let _ = self.share_delivered();
+        if let Err(error) = self.share_delivered() {
+            self.lose_ranks(error);
+        }
     }
     fn stop(&self) -> Option<Stop> {
         self.table.stop()

@@ -1,5 +1,7 @@
 //! Identifiers of flows, and of the slots that hold a flow's sending and receiving end on the hosts.
 
+use serde::{Deserialize, Serialize};
+
 /// The id of an item in a [`Slab`](super::slab::Slab): its index, which another item gets after this one is released.
 pub(crate) trait Id: Copy + PartialEq {
     /// The id whose number (index) is `number`.
@@ -11,7 +13,7 @@ pub(crate) trait Id: Copy + PartialEq {
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
         #[repr(transparent)]
         pub(crate) struct $name(pub(crate) u32);
 

@@ -22,7 +22,7 @@ mod stacks;
 mod verbs;
 
 pub(crate) use config::DATA_PRIORITY;
-pub use config::{HostConfig, HostTotals, PipelineConfig, ProcessingConfig, StackConfig};
+pub(crate) use config::{HostConfig, HostTotals, PipelineConfig, ProcessingConfig, StackConfig};
 pub use ends::FlowHashes;
 pub(crate) use ends::{EndAddress, FlowAddress};
 pub use flow_table::flow_hashes;

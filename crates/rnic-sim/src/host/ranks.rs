@@ -1,21 +1,22 @@
 //! Hosts on several ranks (processes that simulate one fabric together).
 //!
 //! Every rank starts every flow and knows the record of every open flow, so that all ranks assign the same ids and
-//! slots. An end of a flow exists only on the rank of its host. After each window of simulated time the ranks tell each
-//! other what their NICs noted, and which senders are done; then every rank processes the notes of all hosts in the
-//! same order. At the end of a run, rank 0 collects the counters of all hosts and the state of the flows that are still
-//! open.
+//! slots. An end of a flow exists only on the rank of its host. After each window of simulated time every rank sends
+//! the notices of its NICs to all ranks, and which senders are done; then every rank processes the notices of all hosts
+//! in the same order. At the end of a run, rank 0 collects the counters of all hosts and the state of the flows that
+//! are still open.
 
 use super::config::HostTotals;
 use super::ends::{EndLocation, FlowEnds, FlowHashes, ReceivingEnd, SendingEnd};
 use super::hosts::{Hosts, NicKind};
 use super::ids::{EndSlot, FlowId, Id};
 use super::partition::Notice;
+use rnic_fabric::rank_message::{append, take, take_last};
 use rnic_fabric::{HostId, RankError, RankGroup};
 use rnic_run::FlowSpec;
 use rnic_transport::Time;
-use rnic_transport::codec::{Reader, put_u32, put_u64};
 use rnic_workload::Loops;
+use serde::{Deserialize, Serialize};
 
 /// The slots of a host of another rank: which are free, as in the host's [`Slab`](super::slab::Slab).
 #[derive(Clone, Default)]
@@ -56,19 +57,75 @@ pub(super) struct RankFlow {
     sender_timeouts: u32,
     /// Timeouts at the receiving end, valid when all bytes have arrived.
     receiver_timeouts: u32,
-    /// Payload that had arrived when the ranks last told each other, and whether all of it had.
+    /// Payload that had arrived at the latest [`Hosts::share_delivered`], and whether all of it had.
     delivered: u64,
     is_done: bool,
 }
 
-/// What the hosts of one rank know of the other ranks.
+impl RankFlow {
+    fn set_sender(&mut self, counters: SenderCounters) {
+        self.retransmitted = counters.retransmitted;
+        self.sender_timeouts = counters.timeouts;
+    }
+}
+
+/// Counters of a flow's sending end.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct SenderCounters {
+    retransmitted: u32,
+    timeouts: u32,
+}
+
+/// A notice of a NIC, with the counters of the flow's end that it is about.
+#[derive(Serialize, Deserialize)]
+enum NoticeMessage {
+    /// All bytes of the flow have arrived.
+    Finished { at_ps: u64, receiver_timeouts: u32 },
+    /// The sender of a message knows that all bytes have arrived.
+    Sent(SenderCounters),
+    /// The sender of a message has aborted it.
+    Aborted(SenderCounters),
+}
+
+/// What the hosts of a rank send to all ranks after a window.
+#[derive(Serialize, Deserialize)]
+struct HostsMessage {
+    /// Latest progress of any flow on the rank.
+    progress_ps: u64,
+    /// Whether the user of the rank asks to end the run.
+    asks_to_stop: bool,
+    notices: Vec<(HostId, FlowId, NoticeMessage)>,
+    senders_done: SendersDone,
+}
+
+/// Flows whose senders are done, with the counters of the senders.
+type SendersDone = Vec<(FlowId, SenderCounters)>;
+
+/// Progress of an open flow at its receiving end, for samples.
+#[derive(Serialize, Deserialize)]
+struct Delivered {
+    flow: FlowId,
+    bytes: u64,
+    is_done: bool,
+}
+
+/// The counters of an open flow at the end of a run, of the ends that are on the sending rank.
+#[derive(Serialize, Deserialize)]
+struct OpenFlow {
+    flow: FlowId,
+    delivered: u64,
+    retransmitted: u32,
+    timeouts: u32,
+}
+
+/// State of the other ranks' hosts and flows on one rank.
 pub(crate) struct RankHosts {
     pub(super) group: RankGroup,
     /// Per host of the fabric: its slots, if the host is on another rank.
     senders: Vec<Slots>,
     receivers: Vec<Slots>,
     flows: Vec<RankFlow>,
-    /// Notes of the NICs of all ranks since the current window began, each with its host.
+    /// Notices of the NICs of all ranks since the current window began, each with its host.
     pub(super) notices: Vec<(HostId, Notice)>,
     /// Latest progress of any flow on any rank.
     pub(super) progress: Time,
@@ -95,16 +152,33 @@ impl RankHosts {
     pub(super) fn flow_mut(&mut self, flow: FlowId) -> &mut RankFlow {
         &mut self.flows[flow.index()]
     }
+    /// Notes the flows whose senders are done, with the counters of these senders.
+    fn end_senders(&mut self, done: SendersDone) -> Result<(), RankError> {
+        for (flow, counters) in done {
+            let known = self.flows.get_mut(flow.index()).ok_or(RankError::Damaged("the senders that are done"))?;
+            known.ended = true;
+            known.set_sender(counters);
+        }
+        Ok(())
+    }
+    /// Adds the counters of a rank's hosts and of its ends of open flows, at the end of a run.
+    fn add_counters(&mut self, message: &[u8]) -> Result<(), RankError> {
+        const NAME: &str = "the counters of hosts";
+        let (totals, open): (HostTotals, Vec<OpenFlow>) = take_last(message, NAME)?;
+        self.totals.add(totals);
+        for OpenFlow { flow, delivered, retransmitted, timeouts } in open {
+            let known = self.flows.get_mut(flow.index()).ok_or(RankError::Damaged(NAME))?;
+            known.delivered += delivered;
+            known.retransmitted += retransmitted;
+            known.sender_timeouts += timeouts;
+        }
+        Ok(())
+    }
     /// Retransmissions and timeouts of a flow whose ends are done.
     pub(super) fn losses(&self, flow: FlowId) -> (u32, u32) {
         let flow = self.flow(flow);
         (flow.retransmitted, flow.sender_timeouts + flow.receiver_timeouts)
     }
-}
-
-/// Reads a list of numbers: its length, then entries that `read` reads.
-fn list(message: &mut Reader<'_>, mut read: impl FnMut(&mut Reader<'_>) -> Option<()>) -> Option<()> {
-    (0..message.u32()?).try_for_each(|_| read(message))
 }
 
 impl<K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
@@ -134,7 +208,7 @@ impl<K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
         }
     }
 
-    /// Notes the hashes and the connection of a starting flow for all ranks.
+    /// Stores the hashes and the connection of a starting flow.
     pub(super) fn note(&mut self, flow: FlowId, spec: &FlowSpec, hashes: FlowHashes, connection: u32) {
         let Some(ranks) = &mut self.ranks else { return };
         let new = RankFlow {
@@ -218,117 +292,113 @@ impl<K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
         }
     }
 
-    /// What this rank tells the others after a window: progress, whether it wants the run to end, the notes of its
-    /// NICs, and the flows whose senders are done.
-    pub(super) fn tell_ranks(&mut self, out: &mut Vec<u8>) {
+    /// Appends to `message` what the hosts of this rank send to all ranks after a window.
+    pub(super) fn append_notices(&mut self, message: &mut Vec<u8>) -> Result<(), RankError> {
         let progress = self.partitions.iter().map(|partition| partition.last_progress).max();
-        put_u64(out, progress.unwrap_or_default().as_ps());
-        out.push(u8::from(self.table.asks_to_stop()));
         let mut notices = Vec::new();
         self.partitions.iter_mut().for_each(|partition| notices.append(&mut partition.notices));
-        put_u32(out, notices.len() as u32);
-        for (host, notice) in notices {
-            let (kind, flow, at) = match notice {
-                Notice::Finished { flow, at } => (0, flow, at),
-                Notice::Sent { flow } => (1, flow, Time::ZERO),
-                Notice::Aborted { flow } => (2, flow, Time::ZERO),
-            };
-            let (retransmitted, timeouts) = match notice {
-                Notice::Finished { .. } => (0, self.receive_end(flow).timeouts()),
-                _ => (self.send_end(flow).retransmitted(), self.send_end(flow).timeouts()),
-            };
-            put_u32(out, host.0);
-            out.push(kind);
-            put_u32(out, flow.0);
-            put_u64(out, at.as_ps());
-            put_u32(out, retransmitted);
-            put_u32(out, timeouts);
-        }
+        let encoded = |(host, notice)| match notice {
+            Notice::Finished { flow, at } => {
+                let receiver_timeouts = self.receive_end(flow).timeouts();
+                (host, flow, NoticeMessage::Finished { at_ps: at.as_ps(), receiver_timeouts })
+            }
+            Notice::Sent { flow } => (host, flow, NoticeMessage::Sent(self.sender_counters(flow))),
+            Notice::Aborted { flow } => (host, flow, NoticeMessage::Aborted(self.sender_counters(flow))),
+        };
+        let notices = notices.into_iter().map(encoded).collect();
         let done = K::senders_done(self, 0);
-        self.write_done(&done, out);
+        let own = HostsMessage {
+            progress_ps: progress.unwrap_or_default().as_ps(),
+            asks_to_stop: self.table.asks_to_stop(),
+            notices,
+            senders_done: self.with_counters(&done),
+        };
+        append(&own, message)
     }
 
-    /// Writes the flows `done`, whose senders are done and on this rank, with the counters of these senders.
-    pub(super) fn write_done(&self, done: &[FlowId], out: &mut Vec<u8>) {
-        put_u32(out, done.len() as u32);
-        for flow in done {
-            let end = self.send_end(*flow);
-            [flow.0, end.retransmitted(), end.timeouts()].iter().for_each(|number| put_u32(out, *number));
-        }
+    fn sender_counters(&self, flow: FlowId) -> SenderCounters {
+        let end = self.send_end(flow);
+        SenderCounters { retransmitted: end.retransmitted(), timeouts: end.timeouts() }
     }
 
-    /// Takes what [`Hosts::tell_ranks`] of another rank, or of this one, has written; `None` if it is damaged.
-    pub(super) fn hear_rank(&mut self, message: &[u8]) -> Option<()> {
-        let message = &mut Reader::new(message);
-        let ranks = self.ranks.as_deref_mut()?;
-        ranks.progress = ranks.progress.max(Time::from_ps(message.u64()?));
-        if message.u8()? != 0 {
+    fn with_counters(&self, done: &[FlowId]) -> SendersDone {
+        done.iter().map(|flow| (*flow, self.sender_counters(*flow))).collect()
+    }
+
+    /// Processes what [`Hosts::append_notices`] of a rank, this one included, has appended.
+    pub(super) fn process_rank_notices(&mut self, message: &[u8]) -> Result<(), RankError> {
+        const NAME: &str = "the notices of hosts";
+        let HostsMessage { progress_ps, asks_to_stop, notices, senders_done } = take_last(message, NAME)?;
+        let Some(ranks) = self.ranks.as_deref_mut() else { return Ok(()) };
+        ranks.progress = ranks.progress.max(Time::from_ps(progress_ps));
+        if asks_to_stop {
             self.table.must_stop();
         }
-        list(message, |message| {
-            let (host, kind, flow) = (HostId(message.u32()?), message.u8()?, FlowId(message.u32()?));
-            let (at, retransmitted, timeouts) = (Time::from_ps(message.u64()?), message.u32()?, message.u32()?);
-            let known = ranks.flows.get_mut(flow.index())?;
-            if kind == 0 {
-                known.receiver_timeouts = timeouts;
-            } else {
-                (known.retransmitted, known.sender_timeouts) = (retransmitted, timeouts);
-            }
-            ranks.notices.push((
-                host,
-                match kind {
-                    0 => Notice::Finished { flow, at },
-                    1 => Notice::Sent { flow },
-                    2 => Notice::Aborted { flow },
-                    _ => return None,
-                },
-            ));
-            Some(())
-        })?;
-        self.read_done(message)?;
-        message.is_empty().then_some(())
+        for (host, flow, notice) in notices {
+            let known = ranks.flows.get_mut(flow.index()).ok_or(RankError::Damaged(NAME))?;
+            let notice = match notice {
+                NoticeMessage::Finished { at_ps, receiver_timeouts } => {
+                    known.receiver_timeouts = receiver_timeouts;
+                    Notice::Finished { flow, at: Time::from_ps(at_ps) }
+                }
+                NoticeMessage::Sent(counters) => {
+                    known.set_sender(counters);
+                    Notice::Sent { flow }
+                }
+                NoticeMessage::Aborted(counters) => {
+                    known.set_sender(counters);
+                    Notice::Aborted { flow }
+                }
+            };
+            ranks.notices.push((host, notice));
+        }
+        ranks.end_senders(senders_done)
     }
 
-    /// Reads what [`Hosts::write_done`] has written.
-    pub(super) fn read_done(&mut self, message: &mut Reader<'_>) -> Option<()> {
-        let ranks = self.ranks.as_deref_mut()?;
-        list(message, |message| {
-            let (flow, retransmitted, timeouts) = (FlowId(message.u32()?), message.u32()?, message.u32()?);
-            let known = ranks.flows.get_mut(flow.index())?;
-            (known.ended, known.retransmitted, known.sender_timeouts) = (true, retransmitted, timeouts);
-            Some(())
-        })
+    /// Exchanges with all ranks the flows whose senders are done: `done` are the flows whose senders are on this rank.
+    pub(super) fn share_senders_done(&mut self, done: &[FlowId]) -> Result<(), RankError> {
+        let Some(group) = self.ranks.as_ref().map(|ranks| ranks.group.clone()) else { return Ok(()) };
+        let mut own = Vec::new();
+        append(&self.with_counters(done), &mut own)?;
+        let mut all = Vec::new();
+        group.gather(&own, &mut all)?;
+        let Some(ranks) = self.ranks.as_deref_mut() else { return Ok(()) };
+        all.iter().try_for_each(|message| ranks.end_senders(take_last(message, "the senders that are done")?))
     }
 
-    /// Tells all ranks how many bytes of each open flow have arrived, for samples. `None`: a rank cannot be reached.
-    pub(super) fn share_delivered(&mut self) -> Option<()> {
-        let group = self.ranks.as_ref()?.group.clone();
+    /// Exchanges with all ranks how many bytes of each open flow have arrived, for samples.
+    pub(super) fn share_delivered(&mut self) -> Result<(), RankError> {
+        const NAME: &str = "delivered bytes";
+        let Some(group) = self.ranks.as_ref().map(|ranks| ranks.group.clone()) else { return Ok(()) };
         let mut own = Vec::new();
         for (flow, record) in self.table.open_flows() {
             let receiver = self.flows[flow].receiver;
             if self.has(receiver) {
                 let end = self.receive_end(flow);
-                put_u32(&mut own, flow.0);
-                own.push(u8::from(end.is_done()));
-                put_u64(&mut own, K::delivered(self.shared(), end, record.bytes));
+                let bytes = K::delivered(self.shared(), end, record.bytes);
+                append(&Delivered { flow, bytes, is_done: end.is_done() }, &mut own)?;
             }
         }
         let mut all = Vec::new();
-        group.gather(&own, &mut all).ok()?;
-        let ranks = self.ranks.as_deref_mut()?;
-        let mut read = |message: &mut Reader<'_>| {
-            let flow = message.u32()?;
-            let known = ranks.flows.get_mut(flow as usize)?;
-            (known.is_done, known.delivered) = (message.u8()? != 0, message.u64()?);
-            Some(())
-        };
+        group.gather(&own, &mut all)?;
+        let Some(ranks) = self.ranks.as_deref_mut() else { return Ok(()) };
         for message in &all {
-            let mut message = Reader::new(message);
+            let mut message = &message[..];
             while !message.is_empty() {
-                read(&mut message).ok_or_else(|| group.fail("delivered bytes")).ok()?;
+                let Delivered { flow, bytes, is_done } = take(&mut message, NAME)?;
+                let known = ranks.flows.get_mut(flow.index()).ok_or(RankError::Damaged(NAME))?;
+                known.delivered = bytes;
+                known.is_done = is_done;
             }
         }
-        Some(())
+        Ok(())
+    }
+
+    /// Ends the run on this rank because of an error: the engine asks the group of ranks for it.
+    pub(super) fn lose_ranks(&self, error: RankError) {
+        if let Some(ranks) = &self.ranks {
+            ranks.group.fail(error);
+        }
     }
 
     /// Whether all bytes of a flow have arrived, as the last [`Hosts::share_delivered`] says on several ranks.
@@ -346,52 +416,38 @@ impl<K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
     /// Collects the counters of all hosts, and the state of open flows, on rank 0.
     pub(super) fn collect_on_root(&mut self) -> Result<(), RankError> {
         let Some(group) = self.ranks.as_ref().map(|ranks| ranks.group.clone()) else { return Ok(()) };
-        let mut own = Vec::new();
         let mut totals = HostTotals::default();
         self.partitions.iter().for_each(|partition| totals.add(partition.totals));
-        totals.write(&mut own);
+        let mut open = Vec::new();
         for (flow, record) in self.table.open_flows() {
             let FlowEnds { sender, receiver } = self.flows[flow];
-            let (mut delivered, mut retransmitted, mut timeouts) = (0, 0, 0);
+            let mut counters = OpenFlow { flow, delivered: 0, retransmitted: 0, timeouts: 0 };
             if self.has(sender) {
                 let end = self.send_end(flow);
-                (retransmitted, timeouts) = (end.retransmitted(), end.timeouts());
+                counters.retransmitted = end.retransmitted();
+                counters.timeouts = end.timeouts();
             }
             if self.has(receiver) {
                 let end = self.receive_end(flow);
-                delivered = K::delivered(self.shared(), end, record.bytes);
-                timeouts += end.timeouts();
+                counters.delivered = K::delivered(self.shared(), end, record.bytes);
+                counters.timeouts += end.timeouts();
             }
-            if delivered > 0 || retransmitted > 0 || timeouts > 0 {
-                put_u32(&mut own, flow.0);
-                put_u64(&mut own, delivered);
-                put_u32(&mut own, retransmitted);
-                put_u32(&mut own, timeouts);
+            if counters.delivered > 0 || counters.retransmitted > 0 || counters.timeouts > 0 {
+                open.push(counters);
             }
         }
+        let mut own = Vec::new();
+        append(&(totals, open), &mut own)?;
         let messages = group.collect(own)?;
         let Some(ranks) = self.ranks.as_deref_mut().filter(|_| group.is_root()) else { return Ok(()) };
-        let open: Vec<FlowId> = self.table.open_flows().map(|(flow, _)| flow).collect();
-        for flow in &open {
-            let known = ranks.flow_mut(*flow);
-            (known.delivered, known.retransmitted) = (0, 0);
-            (known.sender_timeouts, known.receiver_timeouts) = (0, 0);
+        for (flow, _) in self.table.open_flows() {
+            let known = ranks.flow_mut(flow);
+            known.delivered = 0;
+            known.retransmitted = 0;
+            known.sender_timeouts = 0;
+            known.receiver_timeouts = 0;
         }
-        let mut read = |message: &mut Reader<'_>| {
-            ranks.totals.add(HostTotals::read(message)?);
-            while !message.is_empty() {
-                let flow = message.u32()?;
-                let known = ranks.flows.get_mut(flow as usize)?;
-                known.delivered += message.u64()?;
-                known.retransmitted += message.u32()?;
-                known.sender_timeouts += message.u32()?;
-            }
-            Some(())
-        };
-        for message in &messages {
-            read(&mut Reader::new(message)).ok_or_else(|| group.fail("counters of hosts"))?;
-        }
-        Ok(())
+        messages.iter().try_for_each(|message| ranks.add_counters(message)).map_err(|error| group.fail(error))
     }
 
     /// The counters of all hosts that [`Hosts::collect_on_root`] has collected; `None` for a run in one process.

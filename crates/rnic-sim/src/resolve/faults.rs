@@ -1,34 +1,35 @@
 //! Resolves the faults of a run, and the watchdogs of its switches and NICs: names become ports, and times become
 //! steps.
 
-use super::SetupError;
+use super::FaultError;
+use super::links::Frames;
 use crate::dead::{self, DeadStep};
-use crate::{mesh, storm};
-use rnic_fabric::{HostId, PortId, ProbeSpec, ReceiverSpec, Topology, required_headroom};
-use rnic_run::{Mesh, RunSpec, Storm, SwitchWatchdog, UnknownMacAction, WatchdogAction, WatchdogRecord, WatchedPorts};
-use rnic_transport::headers::ROCE_DATA;
+use crate::link_faults::LinkPlan;
+use crate::storm;
+use rnic_fabric::{HostId, PortId, ReceiverSpec, Topology, required_headroom};
+use rnic_run::{
+    Faults, RunSpec, Storm, SwitchWatchdog, UnknownMacAction, WatchdogAction, WatchdogRecord, WatchedPorts,
+};
 
 /// The faults of a run apart from replaced routes, and its watchdogs.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct ResolvedFaults {
+pub(crate) struct ResolvedFaults {
     /// Switch ports that drop one data packet in a given number.
-    pub drops: Vec<(PortId, u64)>,
+    pub(crate) drops: Vec<(PortId, u64)>,
     /// When a host receives nothing.
-    pub dead: Vec<DeadStep>,
+    pub(crate) dead: Vec<DeadStep>,
     /// The pause storms of the run, shortened by the watchdogs of the NICs.
     pub(crate) storms: Vec<Storm>,
     /// The records of the watchdogs of the NICs.
     pub(crate) nic_watchdogs: Vec<WatchdogRecord>,
     /// The PFC watchdog of the switches; `None` without PFC.
-    pub watchdog: Option<SwitchWatchdog>,
+    pub(crate) watchdog: Option<SwitchWatchdog>,
     /// Hosts with a slow receive pipeline.
-    pub receivers: Vec<(HostId, ReceiverSpec)>,
+    pub(crate) receivers: Vec<(HostId, ReceiverSpec)>,
     /// Whether every receive buffer has room for the packets that arrive before a pause takes effect.
     pub(crate) receivers_have_headroom: bool,
-    /// The meshes of probes, and the number of pairs of each.
-    pub(crate) meshes: (Vec<Mesh>, Vec<usize>),
-    /// The probes of all meshes.
-    pub probes: Vec<ProbeSpec>,
+    /// Faults of links, and when switches learn of them.
+    pub(crate) links: LinkPlan,
 }
 
 impl ResolvedFaults {
@@ -37,11 +38,12 @@ impl ResolvedFaults {
         !self.drops.is_empty() || !self.dead.is_empty() || self.watchdog.is_some()
     }
 
-    /// Whether switches may drop packets for another reason than a full buffer.
+    /// Whether packets may get lost for another reason than a full buffer.
     pub(crate) fn drop_packets(&self) -> bool {
         let drops = |watchdog: &SwitchWatchdog| watchdog.action == WatchdogAction::Drop;
         !self.drops.is_empty()
             || !self.dead.is_empty()
+            || !self.links.is_empty()
             || !self.receivers_have_headroom
             || self.watchdog.as_ref().is_some_and(drops)
     }
@@ -49,28 +51,23 @@ impl ResolvedFaults {
 
 /// Resolves the faults and watchdogs of `run`.
 pub(super) fn resolve(
-    run: &RunSpec, topology: &Topology, has_pfc: bool, (frame, gap): (u32, u32), warnings: &mut Vec<String>,
-) -> Result<ResolvedFaults, SetupError> {
+    run: &RunSpec, topology: &Topology, has_pfc: bool, frames: &Frames, warnings: &mut Vec<String>,
+) -> Result<ResolvedFaults, FaultError> {
     let faults = &run.fabric.faults;
     let mut drops = Vec::new();
     for rule in &faults.drops {
         let ports = crate::link::ports(topology, &format!("{}:{}", rule.at, rule.from));
-        let ports = ports.map_err(|reason| SetupError::Impossible(format!("[[fabric.drop]]: {reason}")))?;
+        let ports = ports.map_err(FaultError::NoLink)?;
         if topology.is_host(topology.port(ports[0]).node) {
-            let message = format!("[[fabric.drop]]: \"{}\" is a host; `at` names a switch", rule.at);
-            return Err(SetupError::Impossible(message));
+            return Err(FaultError::DropAtHost(rule.at.clone()));
         }
         if ports.iter().any(|port| drops.iter().any(|(other, _)| other == port)) {
-            let message = format!("[[fabric.drop]]: two rules are for packets from {} at {}", rule.from, rule.at);
-            return Err(SetupError::Impossible(message));
+            return Err(FaultError::DropTwice { from: rule.from.clone(), at: rule.at.clone() });
         }
         drops.extend(ports.into_iter().map(|port| (port, rule.every)));
     }
     if run.transport.is_message() && !faults.dead.is_empty() {
-        return Err(SetupError::Impossible(format!(
-            "transport \"{}\" does not support `dead` hosts; transports of flows do, such as roce and irn",
-            run.transport.name
-        )));
+        return Err(FaultError::DeadHosts(run.transport.name.clone()));
     }
     let watchdogs = &run.fabric.watchdogs;
     let detection = watchdogs.nic.filter(|_| has_pfc).map(|nic| nic.detection);
@@ -79,16 +76,14 @@ pub(super) fn resolve(
     if detection.is_some() && !run.fabric.storms.is_empty() && nic_watchdogs.is_empty() {
         warnings.push("the watchdog of the NICs never acts: every storm is shorter than its `detection`".to_string());
     }
-    let (receivers, receivers_have_headroom) = receivers(run, topology, has_pfc, (frame, gap), warnings)?;
-    let meshes = &run.fabric.meshes;
-    // A frame of a probe has the headers of a RoCE packet.
-    let pairs_of = |mesh: &Mesh| mesh::probes(std::slice::from_ref(mesh), topology.hosts, ROCE_DATA, run.seed).len();
+    let (receivers, receivers_have_headroom) = receivers(run, topology, has_pfc, frames, warnings)?;
+    let links = LinkPlan::resolve(faults, &run.fabric.routes, topology)?;
+    warnings.extend(links.warnings(topology));
     Ok(ResolvedFaults {
         receivers,
         receivers_have_headroom,
-        meshes: (meshes.clone(), meshes.iter().map(pairs_of).collect()),
-        probes: mesh::probes(meshes, topology.hosts, ROCE_DATA, run.seed),
         drops,
+        links,
         dead: dead::steps(&faults.dead, &run.fabric.storms, detection),
         storms,
         nic_watchdogs,
@@ -99,8 +94,8 @@ pub(super) fn resolve(
 /// The slow receivers of a run, and whether each of them has room for the packets that arrive before a pause takes
 /// effect.
 fn receivers(
-    run: &RunSpec, topology: &Topology, has_pfc: bool, (frame, gap): (u32, u32), warnings: &mut Vec<String>,
-) -> Result<(Vec<(HostId, ReceiverSpec)>, bool), SetupError> {
+    run: &RunSpec, topology: &Topology, has_pfc: bool, frames: &Frames, warnings: &mut Vec<String>,
+) -> Result<(Vec<(HostId, ReceiverSpec)>, bool), FaultError> {
     let mut all: Vec<(HostId, ReceiverSpec)> = Vec::new();
     let mut fits = true;
     for slow in run.fabric.faults.receivers.iter().filter(|_| has_pfc) {
@@ -117,15 +112,13 @@ fn receivers(
         for host in &slow.hosts {
             let name = &topology.names[*host as usize];
             if all.iter().any(|(other, _)| other.0 == *host) {
-                return Err(SetupError::Impossible(format!("[[fabric.receiver]]: two tables name the host {name}")));
+                return Err(FaultError::ReceiverTwice(name.clone()));
             }
             if run.fabric.storms.iter().any(|storm| storm.host == *host) {
-                let message =
-                    format!("{name} has both a [[fabric.storm]] and a [[fabric.receiver]]; accepted: one of them");
-                return Err(SetupError::Impossible(message));
+                return Err(FaultError::StormAndReceiver(name.clone()));
             }
             let link = topology.port(topology.host_port(HostId(*host))).link;
-            let needed = required_headroom(&link, frame, gap).0;
+            let needed = required_headroom(&link, frames.longest, frames.gap).0;
             if slow.buffer.0 - slow.xoff.0 < needed {
                 fits = false;
                 let room = slow.buffer.0 - slow.xoff.0;
@@ -140,9 +133,35 @@ fn receivers(
     Ok((all, fits))
 }
 
-/// Passes the faults and watchdogs of a run to `put`, for the run's results.
+/// Warns of pause storms that have no effect, because the run has no PFC or does not use the paused priority.
+pub(super) fn warn_of_storms(run: &RunSpec, priorities: u8, warnings: &mut Vec<String>) {
+    if !run.fabric.storms.is_empty() && !run.transport.pfc {
+        warnings.push("the storm changes nothing: without PFC switches ignore pause frames".to_string());
+        return;
+    }
+    for priority in run.fabric.storms.iter().filter_map(|storm| storm.priority) {
+        if priority >= priorities {
+            warnings.push(format!(
+                "the storm in priority {priority} changes nothing: the run uses priorities 0 to {}",
+                priorities - 1
+            ));
+        }
+    }
+}
+
+/// Description of a pause storm for the list of a run's settings in its results.
+fn storm_text(storm: &Storm, topology: &Topology) -> String {
+    let what = storm.priority.map_or("its switch".to_string(), |priority| format!("priority {priority} of its switch"));
+    let until = storm.duration.map_or("for ever".to_string(), |duration| format!("for {duration}"));
+    format!("{} pauses {what} from {} on {until}", topology.names[storm.host as usize], storm.start)
+}
+
+/// Passes the faults, the meshes of probes and the watchdogs of a run to `put`, for the run's results.
 pub(super) fn put(run: &RunSpec, topology: &Topology, put: &mut impl FnMut(&str, String)) {
     let (faults, watchdogs) = (&run.fabric.faults, &run.fabric.watchdogs);
+    for storm in &run.fabric.storms {
+        put("storm", storm_text(storm, topology));
+    }
     for rule in &faults.drops {
         put("drop rule", format!("{} drops one of every {} data packets from {}", rule.at, rule.every, rule.from));
     }
@@ -154,6 +173,19 @@ pub(super) fn put(run: &RunSpec, topology: &Topology, put: &mut impl FnMut(&str,
         };
         let name = &topology.names[dead.host as usize];
         put("dead host", format!("{name} from {} on {until}; packets for it are {what}", dead.start));
+    }
+    for fault in &faults.links {
+        let what = fault.rate.map_or("down".to_string(), |rate| format!("at {rate}"));
+        let until = fault.duration.map_or("on, for ever".to_string(), |duration| format!("on for {duration}"));
+        let again = fault.every.map_or(String::new(), |every| format!(", every {every}"));
+        let (from, to) = (&fault.from, &fault.to);
+        put("link fault", format!("{from} to {to} is {what} from {} {until}{again}", fault.start));
+    }
+    if !faults.links.is_empty() {
+        put("convergence", faults.convergence.unwrap_or(Faults::CONVERGENCE).to_string());
+    }
+    if let Some(delay) = faults.local_repair.filter(|_| !faults.links.is_empty()) {
+        put("local_repair", delay.to_string());
     }
     for slow in faults.receivers.iter().filter(|_| run.transport.pfc) {
         put(
@@ -171,15 +203,7 @@ pub(super) fn put(run: &RunSpec, topology: &Topology, put: &mut impl FnMut(&str,
             ),
         );
     }
-    for mesh in &run.fabric.meshes {
-        let stack = mesh.stack.map_or(String::new(), |stack| {
-            format!("; delay in the hosts' software: median {}, 99th percentile {}", stack.median, stack.p99)
-        });
-        put(
-            "mesh",
-            format!("{}: every {}, {} in priority {}{stack}", mesh.name, mesh.interval, mesh.payload, mesh.priority),
-        );
-    }
+    super::mesh::put(&run.fabric.meshes, put);
     if let Some(nic) = watchdogs.nic.filter(|_| run.transport.pfc) {
         put("nic_watchdog", format!("a NIC that is stuck for {} stops pausing", nic.detection));
     }

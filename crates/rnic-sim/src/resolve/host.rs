@@ -1,6 +1,7 @@
 //! Configuration of a run's transport in host software, derived from the run's settings and its fabric.
 
-use super::{Frames, SetupError};
+use super::TransportError;
+use super::links::Frames;
 use crate::host::{MultipathSettings, NicTiming, VerbsConfig, try_out};
 use rnic_host::{Control, HostError, multipath, rogue};
 use rnic_run::RunSpec;
@@ -59,15 +60,15 @@ pub(crate) struct NicExtras {
 }
 
 /// The configuration of a run's transport in host software.
-pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames) -> Result<HostPlan, SetupError> {
-    read(run, flow, frames).map_err(SetupError::Impossible).and_then(|plan| {
+pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames) -> Result<HostPlan, TransportError> {
+    read(run, flow, frames).map_err(TransportError::Settings).and_then(|plan| {
         let none = Control::default;
         let tried = match plan.kind {
             HostKind::Rogue { .. } => plan.rogue(none(), 0).and_then(|config| try_out(&config)),
             HostKind::Multipath { .. } => plan.multipath(none(), 0).and_then(|config| try_out(&config)),
         };
-        let name = &run.transport.name;
-        tried.map_err(|why| SetupError::Impossible(format!("transport \"{name}\": {why}")))?;
+        let transport = run.transport.name.clone();
+        tried.map_err(|why| TransportError::Refused { transport, reason: why.to_string() })?;
         Ok(plan)
     })
 }

@@ -1,9 +1,10 @@
 //! Configuration of a run's message transport, derived from the run's settings and its fabric.
 
-use super::{Frames, SetupError};
+use super::TransportError;
+use super::links::Frames;
 use crate::host::Framing;
-use rnic_nano::NicParameters;
-use rnic_run::{P4Program, RunSpec};
+use crate::p4::P4Plan;
+use rnic_run::{P4Error, RunSpec};
 use rnic_transport::message::nic::{NicConfig, Order};
 use rnic_transport::transports::{MessageFacts, nic_config};
 use rnic_transport::{FlowConfig, Time};
@@ -14,12 +15,12 @@ pub(crate) struct MessagePlan {
     pub(crate) facts: MessageFacts,
     pub(crate) nic: NicConfig,
     pub(crate) framing: Framing,
-    /// For a transport in P4: its program, and the parameters of its NICs without the NICs' addresses.
-    pub(crate) p4: Option<(P4Program, NicParameters)>,
+    /// The program of a transport in P4; `None` for a program in Rust.
+    pub(crate) p4: Option<P4Plan>,
 }
 
 /// The configuration of a run's message transport; `timeout` is the retransmission timeout derived from the fabric.
-pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, timeout: Time) -> MessagePlan {
+pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, timeout: Time) -> Result<MessagePlan, P4Error> {
     let transport = &run.transport;
     let frame = frames.data + frames.gap;
     let frame_time = flow.line_rate.time_for(u64::from(frame));
@@ -29,35 +30,23 @@ pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, timeout: T
         rtt_pkts: transport.settings.count("rtt_packets").unwrap_or(round_trip) as u32,
         base_rtt_ns: (flow.base_rtt.as_ps() / 1_000).clamp(1, u64::from(u32::MAX)) as u32,
     };
-    let p4 = transport.program.as_ref().map(|program| {
-        let nic = NicParameters {
-            rtt_pkts: facts.rtt_pkts,
-            mtu: flow.mtu as u16,
-            line_rate_mbps: (flow.line_rate.as_bps() / 1_000_000).min(u64::from(u32::MAX)) as u32,
-            base_rtt_ns: facts.base_rtt_ns,
-            ..NicParameters::default()
-        };
-        (program.clone(), nic)
-    });
+    let p4 = transport.program.as_ref().map(|program| P4Plan::new(program, &facts, flow)).transpose()?;
     let nic = nic_config(&transport.settings, &facts, transport.default_order(), timeout, frame, flow.line_rate);
     let priorities = transport.priorities().unwrap_or(1);
     let framing = Framing { header: flow.header, control: frames.ack, priorities };
-    MessagePlan { facts, nic, framing, p4 }
+    Ok(MessagePlan { facts, nic, framing, p4 })
 }
 
 /// Checks that a NIC has a buffer for the longest message of the traffic (`largest` bytes), and that the message's
 /// length fits into 32 bits.
-pub(super) fn check_sizes(plan: &MessagePlan, largest: u64) -> Result<(), SetupError> {
+pub(super) fn check_sizes(plan: &MessagePlan, largest: u64) -> Result<(), TransportError> {
     if largest > u64::from(u32::MAX) {
-        let message = format!("a flow of {largest} bytes; a message transport takes up to {} bytes", u32::MAX);
-        return Err(SetupError::Impossible(message));
+        return Err(TransportError::Message(largest));
     }
     for (key, classes) in [("tx_buffers", &plan.nic.tx_buffers), ("rx_buffers", &plan.nic.rx_buffers)] {
         let Some(max) = classes.iter().map(|class| u64::from(class.bytes)).max() else { continue };
         if largest > max {
-            return Err(SetupError::Impossible(format!(
-                "a flow of {largest} bytes has no buffer: the largest of `{key}` has {max} bytes"
-            )));
+            return Err(TransportError::MessageBuffer { bytes: largest, key, max });
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Resolves the transports of a run with traffic in several priorities.
 
-use super::{CongestionNeeds, Resolved, SetupError, resolve_own};
+use super::{CongestionNeeds, EcnError, Resolved, SetupError, TransportError, resolve_own};
 use crate::host::HostConfig;
 use rnic_fabric::rng::{Purpose, mix};
 use rnic_run::{RunSpec, TransportSpec};
@@ -23,7 +23,7 @@ pub(super) fn add(
     congestion: &dyn CongestionNeeds, run: &RunSpec, mut resolved: Resolved,
 ) -> Result<Resolved, SetupError> {
     if let Some(why) = run.cannot_share() {
-        return Err(SetupError::Impossible(why));
+        return Err(TransportError::Misfit(why).into());
     }
     let lossless = resolved.fabric.switch.buffer.lossless_priorities();
     let priorities = run.priorities_of_traffic();
@@ -44,11 +44,8 @@ pub(super) fn add(
         match (resolved.fabric.switch.ecn, alone.fabric.switch.ecn) {
             (None, Some(ecn)) => resolved.fabric.switch.ecn = Some(ecn),
             (Some(one), Some(other)) if one != other => {
-                return Err(SetupError::Impossible(format!(
-                    "cc \"{}\" of transport \"{name}\" and cc \"{}\" have different thresholds of ECN; write `kmin` and `kmax` in [fabric.switch.ecn]",
-                    transport.cc.name(),
-                    run.transport.cc.name()
-                )));
+                let (cc, other) = (transport.cc.name(), run.transport.cc.name());
+                return Err(EcnError::Differ { cc, transport: name.clone(), other }.into());
             }
             _ => {}
         }

@@ -1,14 +1,13 @@
 //! Configuration of the switches of a run, derived from the run's settings and its fabric.
 
-use super::{Frames, SetupError};
+use super::SwitchError;
+use super::links::Links;
 use crate::host::DATA_PRIORITY;
-use rnic_fabric::PathFacts;
 use rnic_fabric::config::{
-    BufferSpec, EcnSpec, FabricSpec, InputSpec, MarkOn, OutputBuffers, OutputSpec, PauseThreshold, PfcThresholds,
-    SchedulerSpec, SharedLimits, SharedPfc, SharedSpec, SwitchSpec, TrimmedPriority,
+    BufferSpec, InputSpec, OutputBuffers, OutputSpec, PauseThreshold, PfcThresholds, SchedulerSpec, SharedLimits,
+    SharedPfc, SharedSpec, SwitchSpec, TrimmedPriority,
 };
 use rnic_run::{InputSetup, OutputSetup, QueueingSetup, RunSpec, SharedSetup};
-use rnic_transport::congestion::Marking;
 use rnic_transport::transports::SAFETY_TIMEOUT;
 use rnic_transport::{Bytes, Timeouts};
 
@@ -16,7 +15,7 @@ use rnic_transport::{Bytes, Timeouts};
 const MAX_PRIORITIES: u8 = 8;
 
 /// Number of priorities of a run's switches: the number that the scenario gives, else the number that the run needs.
-pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
+pub(super) fn priorities(run: &RunSpec) -> Result<u8, SwitchError> {
     let of_traffic = run.traffic.iter().map(|source| source.priority + 1);
     let probed = run.fabric.meshes.iter().map(|mesh| mesh.priority + 1).chain(of_traffic).max().unwrap_or(1);
     let used = run.transport.priorities().unwrap_or(if run.transport.control_priority() { 2 } else { 1 }).max(probed);
@@ -25,10 +24,7 @@ pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
         QueueingSetup::Input(_) | QueueingSetup::Shared(_) => used,
     };
     if used > MAX_PRIORITIES {
-        return Err(SetupError::Impossible(format!(
-            "transport \"{}\" needs {used} priorities, those of trimmed headers included; a fabric has at most {MAX_PRIORITIES}",
-            run.transport.name
-        )));
+        return Err(SwitchError::Priorities { transport: run.transport.name.clone(), used, max: MAX_PRIORITIES });
     }
     let priorities = match run.fabric.switch.queueing.priorities() {
         Some(given) if given < used => {
@@ -38,27 +34,15 @@ pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
                 None if probed > 1 => "[[fabric.mesh]] and [[traffic]]".to_string(),
                 None => "`trim`".to_string(),
             };
-            return Err(SetupError::Impossible(format!("`priorities` = {given}, but with {why} {used} are in use")));
+            return Err(SwitchError::GivenPriorities { given, why, used });
         }
         given => given.unwrap_or(used),
     };
     match run.fabric.switch.scheduler.weights {
         0 => Ok(priorities),
         weights if weights == priorities => Ok(priorities),
-        weights => Err(SetupError::Impossible(format!(
-            "`weights` has {weights} entries, but the switches have {priorities} priorities; accepted: one weight for each of them, the lowest first"
-        ))),
+        weights => Err(SwitchError::Weights { weights, priorities }),
     }
-}
-
-/// Configuration of ECN marking with the thresholds `marking`. Packets are marked on enqueue or dequeue as the scenario
-/// says; the default depends on the kind of buffer.
-pub(super) fn ecn(run: &RunSpec, marking: Marking) -> EcnSpec {
-    let default = match run.fabric.switch.queueing {
-        QueueingSetup::Input(_) => MarkOn::Enqueue,
-        QueueingSetup::Shared(_) | QueueingSetup::Output(_) => MarkOn::Dequeue,
-    };
-    EcnSpec { marking, mark_on: run.fabric.switch.ecn.mark_on.unwrap_or(default) }
 }
 
 /// The priority in which ACKs, NACKs and CNPs of the run travel.
@@ -77,71 +61,50 @@ pub(super) fn control_priority(run: &RunSpec, switch: &SwitchSpec) -> u8 {
     }
 }
 
-/// The configuration of a run's switches, which have at most `ports` ports. `needed` is the minimum PFC headroom in
-/// bytes that prevents drops.
-pub(super) fn switch(
-    run: &RunSpec, fabric: &FabricSpec, needed: Bytes, longest: PathFacts, frames: &Frames, ports: u64,
-) -> Result<SwitchSpec, SetupError> {
-    let priorities = fabric.switch.priorities;
+/// The configuration of a run's switches without ECN.
+pub(super) fn switch(run: &RunSpec, priorities: u8, links: &Links) -> Result<SwitchSpec, SwitchError> {
     let buffer = match &run.fabric.switch.queueing {
-        QueueingSetup::Input(input) => BufferSpec::Input(input_buffer(run, input, needed, longest, frames)?),
-        QueueingSetup::Shared(shared) => {
-            BufferSpec::Shared(shared_buffer(run, shared, priorities, needed, frames, ports)?)
-        }
-        QueueingSetup::Output(output) => BufferSpec::Output(output_buffer(run, output, priorities, longest, frames)?),
+        QueueingSetup::Input(input) => BufferSpec::Input(input_buffer(run, input, links)?),
+        QueueingSetup::Shared(shared) => BufferSpec::Shared(shared_buffer(run, shared, priorities, links)?),
+        QueueingSetup::Output(output) => BufferSpec::Output(output_buffer(run, output, priorities, links)?),
     };
     Ok(SwitchSpec { buffer, scheduler: run.fabric.switch.scheduler.spec, ecn: None, priorities })
 }
 
 /// Buffer size of each port and priority, if switches have no shared buffer: the scenario's `buffer`, else twice the
 /// bandwidth-delay product of the longest path, at least 16 full packets.
-fn buffer(run: &RunSpec, longest: PathFacts, frames: &Frames) -> Bytes {
-    let bdp = longest.rate.bytes_in(longest.delay * 2);
-    run.fabric.switch.buffer.unwrap_or(Bytes((2 * bdp).max(16 * u64::from(frames.data))))
+fn buffer(run: &RunSpec, links: &Links) -> Bytes {
+    let bdp = links.longest.rate.bytes_in(links.longest.delay * 2);
+    run.fabric.switch.buffer.unwrap_or(Bytes((2 * bdp).max(16 * u64::from(links.frames.data))))
 }
 
 /// Configuration of the buffer of an input-queued switch.
-fn input_buffer(
-    run: &RunSpec, input: &InputSetup, needed: Bytes, longest: PathFacts, frames: &Frames,
-) -> Result<InputSpec, SetupError> {
-    let buffer = buffer(run, longest, frames);
-    if buffer.0 < u64::from(frames.longest) {
-        return Err(SetupError::Impossible(format!(
-            "a switch buffer of {buffer} cannot hold one packet of {} bytes",
-            frames.longest
-        )));
+fn input_buffer(run: &RunSpec, input: &InputSetup, links: &Links) -> Result<InputSpec, SwitchError> {
+    let buffer = buffer(run, links);
+    let longest = u64::from(links.frames.longest);
+    if buffer.0 < longest {
+        return Err(SwitchError::Buffer { buffer, packet: links.frames.longest });
     }
     let InputSetup { arbiter, drop_until_free } = *input;
     if drop_until_free > buffer {
-        return Err(SetupError::Impossible(format!(
-            "drop_until_free = \"{drop_until_free}\" is more than the buffer of {buffer}"
-        )));
+        return Err(SwitchError::DropUntilFree { drop_until_free, buffer });
     }
     if !run.transport.pfc {
         return Ok(InputSpec { buffer, pfc: None, arbiter, drop_until_free });
     }
-    let headroom = run.fabric.switch.headroom.unwrap_or(needed);
+    let headroom = run.fabric.switch.headroom.unwrap_or(links.headroom);
     let xoff = match run.fabric.switch.xoff {
         Some(xoff) => xoff,
         None if buffer > headroom => Bytes(buffer.0 - headroom.0),
-        None => {
-            return Err(SetupError::Impossible(format!(
-                "a switch buffer of {buffer} is too small for PFC with a headroom of {headroom}; set a larger `buffer`, or `xoff` by hand"
-            )));
-        }
+        None => return Err(SwitchError::Headroom { buffer, headroom }),
     };
-    let headroom = run.fabric.switch.headroom.unwrap_or(Bytes(needed.0.max(buffer.0.saturating_sub(xoff.0))));
+    let headroom = run.fabric.switch.headroom.unwrap_or(Bytes(links.headroom.0.max(buffer.0.saturating_sub(xoff.0))));
     let xon = run.fabric.switch.xon.unwrap_or(xoff);
     if xon > xoff {
-        return Err(SetupError::Impossible(format!(
-            "xon = \"{xon}\" is above xoff, which follows from the buffer as \"{xoff}\""
-        )));
+        return Err(SwitchError::Xon { xon, xoff });
     }
-    if xoff.0 + headroom.0 < u64::from(frames.longest) {
-        return Err(SetupError::Impossible(format!(
-            "xoff = \"{xoff}\" and headroom = \"{headroom}\" together cannot hold one packet of {} bytes",
-            frames.longest
-        )));
+    if xoff.0 + headroom.0 < longest {
+        return Err(SwitchError::Xoff { xoff, headroom, packet: links.frames.longest });
     }
     Ok(InputSpec { buffer, pfc: Some(PfcThresholds { xoff, xon, headroom }), arbiter, drop_until_free })
 }
@@ -152,33 +115,30 @@ const SHARED_BUFFER: Bytes = Bytes(12_000_000);
 /// Default of `beta`, the factor of the dynamic PFC threshold of a shared buffer (DCQCN paper, section 4.1).
 const SHARED_BETA: f64 = 8.0;
 
-/// Configuration of the shared buffer of a switch with `ports` ports.
+/// Configuration of the shared buffer of a switch.
 fn shared_buffer(
-    run: &RunSpec, shared: &SharedSetup, priorities: u8, needed: Bytes, frames: &Frames, ports: u64,
-) -> Result<SharedSpec, SetupError> {
+    run: &RunSpec, shared: &SharedSetup, priorities: u8, links: &Links,
+) -> Result<SharedSpec, SwitchError> {
     let setup = &run.fabric.switch;
-    let impossible = |message: String| Err(SetupError::Impossible(message));
     let buffer = setup.buffer.unwrap_or(SHARED_BUFFER);
     let lossless = run.lossless_priorities();
     let protected = (lossless & (u8::MAX >> (8 - priorities))).count_ones();
-    let cells = ports * u64::from(protected);
-    let xon_offset = shared.xon_offset.unwrap_or(Bytes(2 * u64::from(frames.longest)));
+    let longest = u64::from(links.frames.longest);
+    let cells = links.ports * u64::from(protected);
+    let xon_offset = shared.xon_offset.unwrap_or(Bytes(2 * longest));
     if run.transport.pfc {
-        let headroom = setup.headroom.unwrap_or(needed);
+        let headroom = setup.headroom.unwrap_or(links.headroom);
         let reserved = Bytes(headroom.0.saturating_mul(cells));
-        if reserved.0 + u64::from(frames.longest) > buffer.0 {
-            return impossible(format!(
-                "a shared buffer of {buffer} has no room for a headroom of {headroom} for each of {ports} ports in {protected} priorities, {reserved} in all; set a larger `buffer`, fewer `priorities` or a smaller `headroom`"
-            ));
+        if reserved.0 + longest > buffer.0 {
+            let (ports, priorities) = (links.ports, protected);
+            return Err(SwitchError::SharedHeadroom { buffer, headroom, ports, priorities, reserved });
         }
         let pool = Bytes(buffer.0 - reserved.0);
         if let Some(xoff) = setup.xoff.filter(|xoff| *xoff > pool) {
-            return impossible(format!(
-                "xoff = \"{xoff}\" is more than the {pool} that the headroom leaves of a shared buffer of {buffer}"
-            ));
+            return Err(SwitchError::SharedXoff { xoff, pool, buffer });
         }
         if let Some(xoff) = setup.xoff.filter(|xoff| xon_offset > *xoff) {
-            return impossible(format!("xon_offset = \"{xon_offset}\" is more than xoff = \"{xoff}\""));
+            return Err(SwitchError::XonOffset { xon_offset, xoff });
         }
         let threshold = match setup.xoff {
             Some(xoff) => PauseThreshold::Static(xoff),
@@ -189,32 +149,30 @@ fn shared_buffer(
             limits: SharedLimits::Pfc(SharedPfc { threshold, xon_offset, headroom, lossless }),
         });
     }
-    if buffer.0 < u64::from(frames.longest) {
-        return impossible(format!("a shared buffer of {buffer} cannot hold one packet of {} bytes", frames.longest));
+    if buffer.0 < longest {
+        return Err(SwitchError::SharedBuffer { buffer, packet: links.frames.longest });
     }
     Ok(SharedSpec { buffer, limits: SharedLimits::Lossy { egress_alpha: shared.egress_alpha } })
 }
 
 /// Configuration of an output-queued switch, which has one buffer for each output and priority.
 fn output_buffer(
-    run: &RunSpec, output: &OutputSetup, priorities: u8, longest: PathFacts, frames: &Frames,
-) -> Result<OutputSpec, SetupError> {
-    let impossible = |message: String| Err(SetupError::Impossible(message));
+    run: &RunSpec, output: &OutputSetup, priorities: u8, links: &Links,
+) -> Result<OutputSpec, SwitchError> {
     if run.transport.pfc {
-        return impossible("`queueing` = \"output\" has no PFC, but the run has `pfc` = true".to_string());
+        return Err(SwitchError::OutputPfc);
     }
-    let equal = buffer(run, longest, frames);
+    let equal = buffer(run, links);
+    let frames = &links.frames;
     let buffers = output.buffers.map_or(OutputBuffers::Equal(equal), OutputBuffers::PerPriority);
     let spec = OutputSpec { buffers, trim: output.trim, count_in_service: output.count_in_service };
     let priorities = usize::from(priorities);
     for priority in 0..priorities {
         let apart = output.headers_apart() && priority + 1 == priorities;
-        let longest = if apart { frames.ack.max(frames.nack).max(frames.cnp) } else { frames.longest };
+        let packet = if apart { frames.ack.max(frames.nack).max(frames.cnp) } else { frames.longest };
         let buffer = spec.buffer_of(priority);
-        if buffer.0 < u64::from(longest) {
-            return impossible(format!(
-                "the buffer of {buffer} in priority {priority} cannot hold one packet of {longest} bytes"
-            ));
+        if buffer.0 < u64::from(packet) {
+            return Err(SwitchError::OutputBuffer { buffer, priority, packet });
         }
     }
     Ok(spec)
@@ -252,27 +210,6 @@ pub(super) fn warn_of_headroom(
         warnings.push(format!(
             "PFC headroom: {} above xoff = \"{}\" take {beyond} more than the buffer of {buffer}; set `headroom` to reserve less",
             pfc.headroom, pfc.xoff
-        ));
-    }
-}
-
-/// Warns if a switch with a shared buffer can pause a sender by PFC before ECN marks the sender's packets: then the
-/// congestion control reacts too late (DCQCN paper, section 4.2).
-pub(super) fn warn_of_late_marks(switch: &SwitchSpec, ports: u64, warnings: &mut Vec<String>) {
-    let BufferSpec::Shared(SharedSpec { buffer, limits: SharedLimits::Pfc(pfc) }) = switch.buffer else { return };
-    let Some(EcnSpec { marking, .. }) = switch.ecn else { return };
-    let priorities = u64::from(switch.priorities);
-    let pool = buffer.0.saturating_sub(pfc.headroom.0 * ports * pfc.protected(switch.priorities.into())) as f64;
-    // ECN compares its thresholds with the length of an egress queue, which may hold packets from all inputs. `bound`
-    // is the queue length at which each input may have reached its PFC pause threshold.
-    let bound = match pfc.threshold {
-        PauseThreshold::Dynamic { beta } => beta * pool / ((priorities * ports) as f64 * (beta + 1.0)),
-        PauseThreshold::Static(xoff) => xoff.0 as f64 / ports as f64,
-    };
-    if marking.kmin.0 as f64 >= bound {
-        warnings.push(format!(
-            "PFC can pause before ECN marks: kmin = \"{}\" is not below {} bytes, where the inputs of a queue may reach their threshold",
-            marking.kmin, bound as u64
         ));
     }
 }
@@ -323,17 +260,6 @@ pub(super) fn put_switch(switch: &SwitchSpec, put: &mut impl FnMut(&str, String)
     }
     if let Some(weights) = switch.scheduler.weights() {
         put("weights", format!("{:?}", &weights[..usize::from(switch.priorities)]));
-    }
-}
-
-/// Passes the settings of ECN marking to `put`, for the run's results.
-pub(super) fn put_ecn(switch: &SwitchSpec, put: &mut impl FnMut(&str, String)) {
-    let Some(EcnSpec { marking, mark_on }) = switch.ecn else { return };
-    put("ecn.kmin", marking.kmin.to_string());
-    put("ecn.kmax", marking.kmax.to_string());
-    put("ecn.pmax", marking.pmax.to_string());
-    if mark_on == MarkOn::Dequeue {
-        put("ecn.mark_on", mark_on.name().to_string());
     }
 }
 

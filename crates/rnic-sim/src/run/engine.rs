@@ -4,6 +4,7 @@ use super::records::{port_records, totals};
 use crate::dead::Deaths;
 use crate::events::{Listener, MeshProbe};
 use crate::host::{HostTotals, RunHosts, Stop};
+use crate::link_faults::LinkFaults;
 use crate::pauses::{MAX_PAUSES, PauseWatch};
 use crate::resolve::Resolved;
 use crate::storm::Storms;
@@ -25,8 +26,9 @@ pub(super) fn run_hosts<H: RunHosts>(
         hosts.join_ranks(group);
     }
     let mut observers = Observers::prepare(fabric, resolved, events);
-    let Observers { storms, deaths, watchdog, pauses, recorder } = &mut observers;
+    let Observers { storms, deaths, links, watchdog, pauses, recorder } = &mut observers;
     let mut watchers: Vec<&mut dyn Watcher<_>> = vec![storms, deaths];
+    watchers.extend(links.as_mut().map(|links| links as &mut dyn Watcher<_>));
     watchers.extend(watchdog.as_mut().map(|watchdog| watchdog as &mut dyn Watcher<_>));
     watchers.extend(pauses.as_mut().map(|watch| watch as &mut dyn Watcher<_>));
     watchers.extend(recorder.as_mut().map(|recorder| recorder as &mut dyn Watcher<_>));
@@ -58,6 +60,7 @@ struct Outcome {
 struct Observers<'r> {
     storms: Storms<'r>,
     deaths: Deaths<'r>,
+    links: Option<LinkFaults<'r>>,
     watchdog: Option<Watchdog<'r>>,
     pauses: Option<PauseWatch<'r>>,
     recorder: Option<Recorder<'r>>,
@@ -71,19 +74,21 @@ impl<'r> Observers<'r> {
         if pauses.is_some() {
             fabric.log_pauses(MAX_PAUSES);
         }
-        let faults = &resolved.faults;
+        let (faults, meshes) = (&resolved.faults, &resolved.meshes);
         if faults.guards_switches() {
             fabric.guard_switches();
             faults.drops.iter().for_each(|(port, every)| fabric.drop_every(*port, *every));
         }
         faults.receivers.iter().for_each(|(host, spec)| fabric.set_receiver(*host, *spec));
-        if !faults.probes.is_empty() {
-            fabric.set_probes(faults.probes.clone());
+        if !meshes.probes.is_empty() {
+            fabric.set_probes(meshes.probes.clone());
         }
         let watchdog =
             faults.watchdog.as_ref().map(|settings| Watchdog::new(settings, &resolved.topology, fabric.priorities()));
         let (storms, deaths) = (Storms::new(&resolved.storms), Deaths::new(&faults.dead));
-        Observers { storms, deaths, watchdog, pauses, recorder }
+        let links = (!faults.links.is_empty())
+            .then(|| LinkFaults::new(&faults.links, &resolved.topology, fabric.routes().clone()));
+        Observers { storms, deaths, links, watchdog, pauses, recorder }
     }
 
     /// The output of the run: counters, records, the status and warnings.
@@ -91,7 +96,8 @@ impl<'r> Observers<'r> {
         self, fabric: &mut Fabric<B>, resolved: &Resolved, outcome: Outcome, events: &dyn Listener,
     ) -> RunOutput {
         let Observers { watchdog, pauses, mut recorder, .. } = self;
-        let (end, faults) = (fabric.now(), &resolved.faults);
+        let end = fabric.now();
+        let (faults, meshes) = (&resolved.faults, &resolved.meshes);
         if let Some(recorder) = &mut recorder {
             recorder.tell_drops(end, fabric);
         }
@@ -106,6 +112,7 @@ impl<'r> Observers<'r> {
         if dropped > 0 {
             warnings.push(format!("PFC did not prevent loss: {dropped} packets were dropped"));
         }
+        warnings.extend(cost_of_link_faults(resolved, &ports, &flows));
         let interrupted = status == RunStatus::Interrupted;
         let truncated =
             (outcome.ending == Ending::TimeUp || interrupted).then_some(Truncation { at: end, not_started: None });
@@ -132,12 +139,12 @@ impl<'r> Observers<'r> {
             samples,
             watchdog: in_order_of_detection(found.collect()),
             meshes: crate::mesh::records(
-                &faults.meshes.0,
-                &faults.meshes.1,
+                &meshes.meshes,
+                &meshes.pairs,
                 &fabric.probe_results(),
                 resolved.host_config.seed,
                 &mut |mesh, ProbeResult { pair, at, rtt }| {
-                    let spec = &faults.probes[pair as usize];
+                    let spec = &meshes.probes[pair as usize];
                     events.probe(MeshProbe { mesh, ends: (spec.src.0, spec.dst.0), at, rtt });
                 },
             ),
@@ -161,6 +168,22 @@ fn accounts(resolved: &Resolved, totals: &Totals) -> Option<String> {
     }
     (resolved.lossless && totals.dropped > 0)
         .then(|| format!("internal error: a lossless fabric dropped {} packets", totals.dropped))
+}
+
+/// What the faults of links cost: packets lost on them, and flows that waited for a timeout.
+fn cost_of_link_faults(resolved: &Resolved, ports: &[PortRecord], flows: &FlowLog) -> Option<String> {
+    let links = resolved.faults.links.ports(&resolved.topology);
+    if links.is_empty() {
+        return None;
+    }
+    let lost_at = |port: &PortId| ports[port.index()].priorities.iter().map(|counters| counters.lost).sum::<u64>();
+    let lost: u64 = links.iter().map(lost_at).sum();
+    let waited = flows.iter().filter(|flow| flow.timeouts > 0).count();
+    let timeout = resolved.flow.timeouts.map_or(String::new(), |timeouts| format!(" of {}", timeouts.high));
+    Some(format!(
+        "packets lost on links with faults: {lost}; flows that waited for a retransmission timeout{timeout}: {waited} of {}",
+        flows.len()
+    ))
 }
 
 /// Number of packets that were dropped in the priorities of the bitmap `lossless`, which PFC protects.

@@ -6,6 +6,7 @@ mod message;
 mod ranks;
 mod rc;
 mod records;
+mod select;
 mod several;
 mod sharing;
 
@@ -14,6 +15,7 @@ pub(crate) use message::simulate_messages;
 pub use ranks::{RankEfficiency, RankReport, check_ranks};
 pub(crate) use rc::simulate_captured;
 pub use rc::{simulate, simulate_on};
+pub(crate) use select::select_recovery;
 pub(crate) use several::{BuildStack, build_stack, simulate_several};
 pub use sharing::Sharing;
 

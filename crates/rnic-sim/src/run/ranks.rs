@@ -1,14 +1,15 @@
-//! One run on several ranks: what cannot run so, and what each rank has spent.
+//! One run on several ranks: the runs for which this is not possible, and the costs of each rank.
 
 use super::peak_rss_bytes;
 use crate::resolve::Resolved;
+use rnic_fabric::rank_message::{append, take_last};
 use rnic_fabric::{Body, Fabric, RankCosts};
-use rnic_transport::codec::{Reader, put_u64};
+use serde::{Deserialize, Serialize};
 
-/// What one rank has spent on a run.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+/// The costs of a run on one rank.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RankReport {
-    /// Windows, rounds, and the times that they took.
+    /// Windows, barriers, and their times.
     pub costs: RankCosts,
     /// Frames that the ports of all ranks have transmitted.
     pub hops: u64,
@@ -18,11 +19,11 @@ pub struct RankReport {
     pub peak_rss_bytes: u64,
 }
 
-/// Efficiency of a run on several ranks: predicted from the work per window and the cost of a round, and reached.
+/// Efficiency of a run on several ranks: predicted from the work per window and the cost of a barrier, and reached.
 ///
 /// A window of simulated time takes the work of all nodes, `work_s`, which the ranks share; the work that each rank
-/// does for the flows of all ranks, `replicated_s`; and a round, `round_s`. The efficiency on `n` ranks is the time of
-/// one rank, divided by `n` times the time of `n` ranks.
+/// does for the flows of all ranks, `replicated_s`; and a barrier, `barrier_s`. The efficiency on `n` ranks is the time
+/// of one rank, divided by `n` times the time of `n` ranks.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RankEfficiency {
     /// Frames transmitted per window.
@@ -31,8 +32,8 @@ pub struct RankEfficiency {
     pub work_s: f64,
     /// Time of the work in a window that every rank does alike: starting and retiring flows, in seconds.
     pub replicated_s: f64,
-    /// Time of a round in which no rank waits for another's work, in seconds.
-    pub round_s: f64,
+    /// Time of a barrier at which no rank waits for another's work, in seconds.
+    pub barrier_s: f64,
     /// Predicted efficiency, 0 to 1, if the ranks have equal work in each window.
     pub predicted: f64,
     /// Reached efficiency.
@@ -45,12 +46,12 @@ impl RankEfficiency {
     /// ```
     /// use rnic_sim::run::{RankEfficiency, RankReport};
     ///
-    /// // 1,000 windows of 2 ms of work, which two ranks share; a round takes 10 us.
+    /// // 1,000 windows of 2 ms of work, which two ranks share; a barrier takes 10 us.
     /// let mut report = RankReport { hops: 10_000_000, ..RankReport::default() };
     /// report.costs.windows = 1_000;
-    /// report.costs.rounds = 1_000;
-    /// (report.costs.work_s, report.costs.round_s) = (1.0, 1e-5);
-    /// (report.costs.rounds_s, report.costs.wall_s) = (0.25, 1.25);
+    /// report.costs.barriers = 1_000;
+    /// (report.costs.work_s, report.costs.barrier_s) = (1.0, 1e-5);
+    /// (report.costs.barriers_s, report.costs.wall_s) = (0.25, 1.25);
     /// let efficiency = RankEfficiency::of(&[report, report]).unwrap();
     /// assert_eq!((efficiency.hops_per_window, efficiency.reached), (10_000.0, 0.8));
     /// assert!((efficiency.predicted - 2.0 / (2.0 * 1.01)).abs() < 1e-9);
@@ -59,17 +60,18 @@ impl RankEfficiency {
         let windows = reports.first().map(|report| report.costs.windows).filter(|windows| *windows > 0)? as f64;
         let ranks = reports.len() as f64;
         let mean = |of: fn(&RankReport) -> f64| reports.iter().map(of).sum::<f64>() / ranks;
-        let rounds = mean(|report| report.costs.rounds as f64);
-        let (work, wall) = (mean(|report| report.costs.work_s) * ranks, mean(|report| report.costs.wall_s));
-        let other = mean(|report| (report.costs.wall_s - report.costs.work_s - report.costs.rounds_s).max(0.0));
-        let round = mean(|report| report.costs.round_s);
+        let barriers = mean(|report| report.costs.barriers as f64);
+        let work = mean(|report| report.costs.work_s) * ranks;
+        let wall = mean(|report| report.costs.wall_s);
+        let other = mean(|report| (report.costs.wall_s - report.costs.work_s - report.costs.barriers_s).max(0.0));
+        let barrier = mean(|report| report.costs.barrier_s);
         let alone = work + other;
         Some(RankEfficiency {
             hops_per_window: reports[0].hops as f64 / windows,
             work_s: work / windows,
             replicated_s: other / windows,
-            round_s: round,
-            predicted: alone / (ranks * (work / ranks + other + rounds * round)),
+            barrier_s: barrier,
+            predicted: alone / (ranks * (work / ranks + other + barriers * barrier)),
             reached: alone / (ranks * wall),
         })
     }
@@ -99,19 +101,9 @@ pub(super) fn collect_reports<B: Body>(fabric: &Fabric<B>) -> Option<Vec<RankRep
     let (group, costs) = (fabric.ranks()?, fabric.rank_costs()?);
     let plan = fabric.plan();
     let hosts = (0..plan.partitions()).map(|partition| plan.hosts_of(partition).len() as u64).sum();
+    let report = RankReport { costs, hops: fabric.hops(), hosts, peak_rss_bytes: peak_rss_bytes() };
     let mut own = Vec::new();
-    let RankCosts { windows, rounds, frame_bytes, work_s, rounds_s, wall_s, round_s } = costs;
-    [windows, rounds, frame_bytes, fabric.hops(), hosts, peak_rss_bytes()].iter().for_each(|n| put_u64(&mut own, *n));
-    [work_s, rounds_s, wall_s, round_s].iter().for_each(|time| put_u64(&mut own, time.to_bits()));
+    append(&report, &mut own).ok()?;
     let all = group.collect(own).ok()?;
-    let read = |message: &Vec<u8>| {
-        let message = &mut Reader::new(message);
-        let (windows, rounds, frame_bytes) = (message.u64()?, message.u64()?, message.u64()?);
-        let (hops, hosts, peak_rss_bytes) = (message.u64()?, message.u64()?, message.u64()?);
-        let mut time = || message.u64().map(f64::from_bits);
-        let (work_s, rounds_s, wall_s, round_s) = (time()?, time()?, time()?, time()?);
-        let costs = RankCosts { windows, rounds, frame_bytes, work_s, rounds_s, wall_s, round_s };
-        Some(RankReport { costs, hops, hosts, peak_rss_bytes })
-    };
-    all.iter().map(read).collect()
+    all.iter().map(|message| take_last(message, "the report of a rank").ok()).collect()
 }

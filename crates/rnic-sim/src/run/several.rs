@@ -5,6 +5,7 @@
 
 use super::Job;
 use super::engine::run_hosts;
+use super::select::select_recovery;
 use crate::events::Events;
 use crate::events::Listener;
 use crate::host::{FlowTable, LinkSharing, RcHosts, Segment, SharedHosts, StackHosts};
@@ -15,8 +16,7 @@ use rnic_fabric::config::FabricSpec;
 use rnic_run::{FlowSpec, RunOutput, Traffic, TrafficPattern};
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
-use rnic_transport::registry::visit_transports;
-use rnic_transport::transports::{FlowTransport, MessageTransport, ProtocolVisitor, TransportVisitor};
+use rnic_transport::transports::ProtocolVisitor;
 use rnic_workload::{FlowStream, Loops, Network};
 use std::marker::PhantomData;
 
@@ -100,9 +100,9 @@ pub(crate) fn build_stack<'a, C: CongestionControl>(job: StackJob<'a, '_>) -> Re
     let StackPlan { transport, flow, .. } = job.plan;
     let params = C::params(&transport.cc.settings, flow)?;
     let name = transport.declaration.name;
-    let mut choice = Choice { build: Some(Build::<C> { job, params, congestion: PhantomData }), hosts: None };
-    visit_transports(&mut choice);
-    choice.hosts.ok_or_else(|| format!("there is no transport \"{name}\" of flows"))
+    let build = Build::<C> { job, params, congestion: PhantomData };
+    select_recovery(name, &transport.settings, build)
+        .ok_or_else(|| format!("there is no transport \"{name}\" of flows"))
 }
 
 /// The hosts of a transport, before the code for its loss recovery has been selected.
@@ -121,21 +121,4 @@ impl<'a, C: CongestionControl> ProtocolVisitor for Build<'a, '_, C> {
         let table = FlowTable::new(config, cfg.mtu, fabric, flows, loops, events);
         Box::new(RcHosts::<P, C, FlowsOf, Several>::new(cfg, self.params, config, fabric.plan().clone(), table))
     }
-}
-
-/// A visitor that is shown all transports, and makes hosts when it is shown the transport of the job.
-struct Choice<'a, 'f, C: CongestionControl> {
-    build: Option<Build<'a, 'f, C>>,
-    hosts: Option<Box<dyn StackHosts + 'a>>,
-}
-
-impl<C: CongestionControl> TransportVisitor for Choice<'_, '_, C> {
-    fn flow_transport<F: FlowTransport>(&mut self) {
-        if let Some(build) = self.build.take_if(|build| build.job.plan.transport.declaration.name == F::NAME) {
-            let settings = &build.job.plan.transport.settings;
-            self.hosts = Some(F::select(settings, build));
-        }
-    }
-
-    fn message_transport<M: MessageTransport>(&mut self) {}
 }

@@ -6,13 +6,14 @@ use rnic_fabric::config::{LinkSpec, NamedLink, TopologySpec};
 use rnic_run::FlowSpec;
 use rnic_run::{FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
 use rnic_run::{FlowRecord, RunOutput, RunStatus};
-use rnic_sim::host::Segment;
+use rnic_scenario::{Origin, read_with};
 use rnic_sim::resolve::{Resolved, resolve};
 use rnic_sim::run::{simulate_on, simulate_run};
-use rnic_sim::{Catalogue, Events};
+use rnic_sim::{Catalogue, Events, Segment};
 use rnic_transport::congestion::NoCongestionControl;
 use rnic_transport::recovery::{GoBackN, Irn};
 use rnic_transport::{BitRate, Bytes, Time};
+use std::path::Path;
 
 /// Serialisation time of a full RoCEv2 frame (1,024 + 62 bytes + 20 bytes of gap) on a 40 Gbps link, in picoseconds.
 pub(crate) const ROCE: u64 = 221_200;
@@ -56,8 +57,13 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
 pub(crate) fn scenario(text: &str, transports: &[&str], keys: &str) -> Result<Scenario, String> {
     let runs = transports.iter().map(|t| format!("[[run]]\nname = \"{t}\"\ntransport = \"{t}\"\n{keys}\n"));
     let text = format!("{text}\n{}", runs.collect::<String>());
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    rnic_scenario::from_str(&text, "test.toml", folder, &[], None).map_err(|error| error.to_string())
+    read_scenario(&text, Path::new(env!("CARGO_MANIFEST_DIR")))
+}
+
+/// Reads a scenario whose transports may be in P4. Paths in it start at `folder`.
+pub(crate) fn read_scenario(text: &str, folder: &Path) -> Result<Scenario, String> {
+    let origin = Origin::Text { text, name: "test.toml", folder };
+    read_with(&Catalogue::standard().vocabulary(), &origin, &[], None).map_err(|error| error.to_string())
 }
 
 /// The results of all runs of a scenario.
@@ -171,5 +177,16 @@ pub(crate) fn assert_accounts(output: &RunOutput) {
     }
     if output.status == RunStatus::Completed && output.truncated.is_none() {
         assert!(output.flows.iter().all(|f| f.finish.is_some()));
+    }
+}
+
+/// The scenario files in `folder` and its subfolders.
+pub(crate) fn scenario_files(folder: &std::path::Path, files: &mut Vec<std::path::PathBuf>) {
+    for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            scenario_files(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "toml") {
+            files.push(path);
+        }
     }
 }

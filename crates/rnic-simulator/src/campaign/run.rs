@@ -2,7 +2,10 @@ use super::{RunArgs, program, store_of};
 use crate::error::CliError;
 use crate::interrupt::Interruption;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use rnic_campaign::campaign::{Folder, Limits, Manifest, Place, Progress, Watcher, run_campaign, status};
+use parking_lot::{Mutex, MutexGuard};
+use rnic_campaign::campaign::{
+    CampaignListener, Folder, Limits, Manifest, Place, Progress, RunResult, run_campaign, status,
+};
 use rnic_campaign::{CODE, Threads};
 use rnic_results::text::{count, duration};
 use rnic_run::{RunEvent, RunSpec};
@@ -10,7 +13,7 @@ use rnic_sim::Catalogue;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Failed runs that the message after a campaign names.
 const NAMED: usize = 20;
@@ -41,9 +44,9 @@ pub(super) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     let (shard, retries, retry_failed) = (arguments.shard, arguments.retries, arguments.retry_failed);
     let limits = Limits { shard, retries, retry_failed };
     let interruption = Interruption::listen()?;
-    let shown = Shown::new(!arguments.quiet, &manifest.name, &interruption);
-    let progress = run_campaign(&manifest, &place, limits, &Threads::new(catalogue, threads), &shown)?;
-    shown.finish();
+    let display = ProgressDisplay::new(!arguments.quiet, &manifest.name, &interruption);
+    let progress = run_campaign(&manifest, &place, limits, &Threads::new(catalogue, threads), &display)?;
+    display.finish();
     let Progress { done, failed, found, wanted } = progress;
     if !arguments.quiet {
         let shard = if shard.of > 1 { format!(", shard {}/{}", shard.number, shard.of) } else { String::new() };
@@ -79,28 +82,34 @@ pub(super) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
 
 /// The progress on standard error: a bar for all runs and a line for each worker, or a line of text per 10 % if it is
 /// not a terminal.
-struct Shown<'i> {
+struct ProgressDisplay<'i> {
     interruption: &'i Interruption,
-    speaks: bool,
+    is_visible: bool,
     name: String,
     bars: Option<(MultiProgress, ProgressBar)>,
-    /// The line of each run that goes on, by key.
+    /// The line of each run that is being simulated, by key.
     workers: Mutex<BTreeMap<String, ProgressBar>>,
     /// Tenths of all runs that the last printed line reported.
-    told: Mutex<usize>,
+    printed_tenths: Mutex<usize>,
 }
 
-impl<'i> Shown<'i> {
-    fn new(speaks: bool, name: &str, interruption: &'i Interruption) -> Shown<'i> {
-        let bars = (speaks && io::stderr().is_terminal()).then(|| {
+impl<'i> ProgressDisplay<'i> {
+    fn new(is_visible: bool, name: &str, interruption: &'i Interruption) -> ProgressDisplay<'i> {
+        let bars = (is_visible && io::stderr().is_terminal()).then(|| {
             let all = MultiProgress::new();
             let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} runs  {elapsed}  {msg}");
             let bar = all.add(ProgressBar::new(0).with_prefix(name.to_string()));
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             (all, bar)
         });
-        let (workers, told) = (Mutex::default(), Mutex::new(0));
-        Shown { interruption, speaks, name: name.to_string(), bars, workers, told }
+        ProgressDisplay {
+            interruption,
+            is_visible,
+            name: name.to_string(),
+            bars,
+            workers: Mutex::default(),
+            printed_tenths: Mutex::new(0),
+        }
     }
 
     fn finish(&self) {
@@ -110,11 +119,11 @@ impl<'i> Shown<'i> {
     }
 
     fn workers(&self) -> MutexGuard<'_, BTreeMap<String, ProgressBar>> {
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.workers.lock()
     }
 }
 
-impl Watcher for Shown<'_> {
+impl CampaignListener for ProgressDisplay<'_> {
     fn started(&self, key: &str, run: &RunSpec) {
         if let Some((all, _)) = &self.bars {
             let style = ProgressStyle::with_template("  {prefix:40!} {elapsed:>4}  {msg}");
@@ -133,26 +142,29 @@ impl Watcher for Shown<'_> {
         self.interruption.flow()
     }
 
-    fn ended(&self, key: &str, progress: Progress) -> ControlFlow<()> {
+    fn ended(&self, key: &str, _result: Option<&RunResult>) -> ControlFlow<()> {
         if let Some(line) = self.workers().remove(key) {
             line.finish_and_clear();
         }
+        self.interruption.flow()
+    }
+
+    fn progress(&self, progress: Progress) {
         let Progress { done, failed, wanted, .. } = progress;
         let failed = if failed > 0 { format!("{failed} failed") } else { String::new() };
         if let Some((_, bar)) = &self.bars {
             bar.set_length(wanted as u64);
             bar.set_position(done as u64);
             bar.set_message(failed);
-        } else if self.speaks {
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        } else if self.is_visible {
+            let mut printed_tenths = self.printed_tenths.lock();
             let tenths = done * 10 / wanted.max(1);
-            if tenths > *told {
-                *told = tenths;
+            if tenths > *printed_tenths {
+                *printed_tenths = tenths;
                 let failed = if failed.is_empty() { failed } else { format!(", {failed}") };
                 // If standard error is closed, the line is lost.
                 let _ = writeln!(io::stderr(), "{}: {done} of {wanted} runs{failed}", self.name);
             }
         }
-        self.interruption.flow()
     }
 }

@@ -132,7 +132,7 @@ fn efficiency(run: &str, reports: &[RankReport]) -> String {
         of.hops_per_window,
         micros(of.work_s),
         micros(of.replicated_s),
-        micros(of.round_s),
+        micros(of.barrier_s),
         sent as f64 / 1e6,
         peak as f64 / 1e6,
         of.predicted * 100.0,

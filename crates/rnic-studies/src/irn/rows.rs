@@ -33,7 +33,7 @@ pub(super) fn three(m: &Measured<'_>, ccs: &[&str], above: &str, below: &str, st
 
 pub(super) fn fig2(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = three(m, &["none"], IRN_PFC, IRN, "PFC increases each metric by about 1.5-2x", range(1.5, 2.0));
-    let dropped = m.values(case("congestion.toml", IRN, "none"), Metric::Dropped);
+    let dropped = m.values(case("congestion.toml", IRN, "none"), Metric::DROPPED);
     let claim = Claim::effect(0.085, 0.001, 0.0);
     rows.push(Row::new("data packets dropped: IRN", "8.5 % without PFC", claim, Unit::Percent, dropped));
     rows
@@ -126,7 +126,7 @@ pub(super) fn fig7(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for cc in CCS {
         let row = |above, below, stated| {
-            ratio_row(m, ("ablation.toml", cc), above, below, Metric::Fct, stated, Claim::Above(1.0))
+            ratio_row(m, ("ablation.toml", cc), above, below, Metric::FCT, stated, Claim::Above(1.0))
         };
         rows.push(row(GO_BACK_N, IRN, "go-back-N significantly worse"));
         rows.push(row(NO_BDP_FC, IRN, "BDP-FC significantly improves performance"));
@@ -137,10 +137,10 @@ pub(super) fn fig7(m: &Measured<'_>) -> Vec<Row> {
 
 pub(super) fn backoff(m: &Measured<'_>) -> Vec<Row> {
     let cost = |cc: &'static str| {
-        each(m.ratio(case("back-off.toml", BACK_OFF, cc), case("ablation.toml", IRN, cc), Metric::Fct), increase)
+        each(m.ratio(case("back-off.toml", BACK_OFF, cc), case("ablation.toml", IRN, cc), Metric::FCT), increase)
     };
     let gain = |cc: &'static str| {
-        m.ratio(case("ablation.toml", GO_BACK_N, cc), case("back-off.toml", BACK_OFF, cc), Metric::Fct)
+        m.ratio(case("ablation.toml", GO_BACK_N, cc), case("back-off.toml", BACK_OFF, cc), Metric::FCT)
     };
     vec![
         Row::new(
@@ -178,11 +178,11 @@ pub(super) fn no_sack(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for cc in m.ccs("ablation.toml", &CCS) {
         let at = |run| case("ablation.toml", run, cc);
-        let cost = each(m.ratio(at(NO_SACK), at(IRN), Metric::Fct), increase);
+        let cost = each(m.ratio(at(NO_SACK), at(IRN), Metric::FCT), increase);
         let metric = format!("average FCT, {}: without SACK above IRN", cc_text(cc));
         rows.push(Row::new(metric, "worse by < 1 % up to 75 %", change(0.0, 0.75), Unit::Percent, cost));
         let stated = "better than go-back-N";
-        rows.push(ratio_row(m, ("ablation.toml", cc), GO_BACK_N, NO_SACK, Metric::Fct, stated, Claim::Above(1.0)));
+        rows.push(ratio_row(m, ("ablation.toml", cc), GO_BACK_N, NO_SACK, Metric::FCT, stated, Claim::Above(1.0)));
     }
     rows
 }
@@ -216,7 +216,8 @@ pub(super) fn robustness(m: &Measured<'_>, file: &str) -> Vec<Row> {
 pub(super) fn with_trend(m: &Measured<'_>, file: &str, stated: &str, grows: bool) -> Vec<Row> {
     let mut rows = robustness(m, file);
     let points = m.points(file);
-    let (first, last) = (points.first().copied().unwrap_or(""), points.last().copied().unwrap_or(""));
+    let first = points.first().copied().unwrap_or("");
+    let last = points.last().copied().unwrap_or("");
     for metric in THREE {
         let cost = |point| {
             let at = |run| Case { file, run, cc: "none", point };
@@ -249,7 +250,7 @@ pub(super) fn with_sensitivity(m: &Measured<'_>, file: &str) -> Vec<Row> {
 }
 
 /// The percentiles of the completion time of single-packet messages in the paper's figure 8.
-const TAIL: [Metric; 4] = [Metric::Tail(900), Metric::Tail(950), Metric::Tail(990), Metric::Tail(999)];
+const TAIL: [Metric; 4] = [Metric::tail(900), Metric::tail(950), Metric::tail(990), Metric::tail(999)];
 
 pub(super) fn fig8(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -267,7 +268,7 @@ pub(super) fn fig8(m: &Measured<'_>) -> Vec<Row> {
 pub(super) fn fig9(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for cc in CCS {
-        let cases = |below| changed(ratios(m, "incast.toml", &[cc], (IRN, below), &[Metric::Rct]), increase);
+        let cases = |below| changed(ratios(m, "incast.toml", &[cc], (IRN, below), &[Metric::RCT]), increase);
         let name = |below: &str| format!("average RCT, {}: largest increase of IRN above {below}", cc_text(cc));
         rows.push(max_row(&name(ROCE_PFC), "within 2.5 %", Claim::AtMost(0.025), Unit::Percent, cases(ROCE_PFC)));
         rows.push(max_row(&name(IRN_PFC), "very similar", Claim::Open, Unit::Percent, cases(IRN_PFC)));
@@ -282,7 +283,7 @@ pub(super) fn incast_variants(m: &Measured<'_>) -> Vec<Row> {
             // The paper's text is about disabling PFC with IRN, but its figure compares IRN with RoCE. Each has its own
             // row.
             for below in [ROCE_PFC, IRN_PFC] {
-                let cases = changed(ratios(m, file, &[cc], (IRN, below), &[Metric::Rct]), increase);
+                let cases = changed(ratios(m, file, &[cc], (IRN, below), &[Metric::RCT]), increase);
                 let name = format!("average RCT, {what}, {}: largest increase of IRN above {below}", cc_text(cc));
                 rows.push(max_row(&name, "within 9 %", Claim::AtMost(0.09), Unit::Percent, cases));
             }
@@ -299,7 +300,7 @@ pub(super) fn incast_cross(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut pfc = Vec::new();
     for cc in CCS {
-        let rct = |above, below| m.ratio(case(FILE, above, cc), case(FILE, below, cc), Metric::Rct);
+        let rct = |above, below| m.ratio(case(FILE, above, cc), case(FILE, below, cc), Metric::RCT);
         let name = format!("average RCT, {}: IRN below RoCE + PFC", cc_text(cc));
         let sample = each(rct(ROCE_PFC, IRN), reduction);
         rows.push(Row::new(name, "IRN lower by 4-30 %", change(0.04, 0.30), Unit::Percent, sample));
@@ -357,10 +358,10 @@ pub(super) fn fig11(m: &Measured<'_>) -> Vec<Row> {
     };
     let exactly = |value| Claim::effect(value, 0.01, 0.0);
     vec![
-        row(Metric::Slowdown, IRN, "none", "21 % smaller", exactly(0.21)),
-        row(Metric::Fct, IRN, "none", "comparable", Claim::Open),
-        row(Metric::FctP99, IRN, "none", "comparable", Claim::Open),
-        row(Metric::Slowdown, "IRN + AIMD", "aimd", "44 % smaller", exactly(0.44)),
-        row(Metric::Fct, "IRN + AIMD", "aimd", "11 % smaller", exactly(0.11)),
+        row(Metric::SLOWDOWN, IRN, "none", "21 % smaller", exactly(0.21)),
+        row(Metric::FCT, IRN, "none", "comparable", Claim::Open),
+        row(Metric::FCT_P99, IRN, "none", "comparable", Claim::Open),
+        row(Metric::SLOWDOWN, "IRN + AIMD", "aimd", "44 % smaller", exactly(0.44)),
+        row(Metric::FCT, "IRN + AIMD", "aimd", "11 % smaller", exactly(0.11)),
     ]
 }

@@ -6,6 +6,7 @@ mod dcqcn;
 mod dctcp;
 mod hpcc;
 mod none;
+mod rogue;
 mod swift;
 mod timely;
 mod window;
@@ -16,6 +17,7 @@ pub use dcqcn::{Dcqcn, DcqcnParams};
 pub use dctcp::{Dctcp, DctcpParams};
 pub use hpcc::{Hpcc, HpccParams};
 pub use none::NoCongestionControl;
+pub use rogue::{RogueDelay, RogueParams};
 pub use swift::{Swift, SwiftParams};
 pub use timely::{DelayGradient, PatchedTimely, Timely, TimelyParams};
 

@@ -7,11 +7,18 @@
 //!
 //! Where the paper leaves a choice, or this implementation departs from it:
 //!
-//! - Swift separates the delay of the fabric from that of the hosts, and has a window for each. A flow here measures
-//!   one round-trip time, so there is one window.
+//! - Swift separates the delay of the fabric from the delay of the hosts, and has a window for each. A flow here
+//!   measures one round-trip time, so it has one window.
 //! - The part of the target that grows with the number of hops (section 3.5, topology scaling) is in `base_target`,
 //!   whose default is twice the round-trip time of the longest path. The paper states no number for all networks.
+//! - `rtt` in `can_decrease` is the round-trip time of the ACK that is processed; for a loss, of the latest ACK.
+//! - `t_last_decrease` is set if the window has become smaller. Algorithm 1 sets it also if the window has not changed
+//!   (`cwnd <= cwnd_prev`). Taken literally, each ACK above the target postpones the next decrease by a round trip, and
+//!   a flow whose ACKs all arrive above the target never decreases again.
+//! - A timeout is not counted while pacing delays the next packet of a window below one packet: the timer then fires
+//!   although nothing was sent.
 //! - A window that does not limit the flow does not grow.
+//! - The number of packets in flight is the window rounded down, at least 1.
 
 use super::window::{INITIAL_WINDOW, Window, initial_window};
 use super::{AckSample, CongestionControl, Kind, LossSignal, Parameter, Settings, Value, ceiling};
@@ -45,9 +52,10 @@ pub struct Swift {
     window: Window,
     /// The latest round-trip time.
     rtt: Time,
-    /// The window does not shrink again before this time.
-    hold: Time,
-    /// Number of timeouts in a row.
+    /// `t_last_decrease`: when the window was last made smaller. Zero before: the first ACK of a flow arrives a round
+    /// trip after the start of the run or later.
+    decreased: Time,
+    /// `retransmit_cnt`: number of timeouts since the latest ACK or NACK.
     timeouts: u16,
     /// Bits of a full packet: the rate of a window below one packet follows from them.
     packet: f32,
@@ -63,17 +71,31 @@ impl SwiftParams {
 }
 
 impl Swift {
-    /// Multiplies the window by `factor`, unless that was done within the last round trip.
-    fn shrink(&mut self, params: &SwiftParams, now: Time, factor: f64) {
-        if now >= self.hold {
+    /// The congestion window in packets, with its fraction.
+    pub fn exact_window(&self) -> f64 {
+        self.window.packets
+    }
+
+    /// Multiplies the window by `factor` if a round trip has passed since it was last made smaller.
+    fn decrease(&mut self, params: &SwiftParams, now: Time, factor: f64) {
+        if now.saturating_sub(self.decreased) >= self.rtt {
             self.set(params, now, self.window.packets * factor);
         }
     }
 
-    /// Sets a smaller window. It holds for a round trip, and below one packet until a packet has left.
+    /// Sets the window to `window`, or to its minimum if `window` is less.
     fn set(&mut self, params: &SwiftParams, now: Time, window: f64) {
-        self.window.packets = window.max(params.min_window);
-        self.hold = now + Time::from_ps((self.rtt.as_ps() as f64 / self.window.packets.min(1.0)) as u64);
+        let window = window.max(params.min_window);
+        if window < self.window.packets {
+            self.decreased = now;
+        }
+        self.window.packets = window;
+    }
+
+    /// Whether pacing still delays the first packet after the latest decrease.
+    fn is_paced(&self, now: Time) -> bool {
+        let delay = |window: f64| Time::from_ps((self.rtt.as_ps() as f64 / window) as u64);
+        self.window.packets < 1.0 && now < self.decreased + delay(self.window.packets)
     }
 }
 
@@ -176,7 +198,7 @@ impl CongestionControl for Swift {
         Swift {
             window: Window::new(params.initial_window),
             rtt: params.base_rtt,
-            hold: Time::ZERO,
+            decreased: Time::ZERO,
             timeouts: 0,
             packet: params.packet as f32,
             line: ceiling(flow),
@@ -197,19 +219,22 @@ impl CongestionControl for Swift {
             }
         } else {
             let factor = (1.0 - params.beta * (delay - target) / delay).max(1.0 - params.max_mdf);
-            self.shrink(params, sample.now, factor);
+            self.decrease(params, sample.now, factor);
         }
     }
 
     fn on_loss(&mut self, params: &SwiftParams, now: Time, signal: LossSignal) {
-        // While pacing delays the packet, the timer may fire although nothing was sent.
-        if signal == LossSignal::Timeout && now >= self.hold {
-            self.timeouts = self.timeouts.saturating_add(1);
-            if self.timeouts >= params.retx_reset {
-                return self.set(params, now, 0.0);
+        match signal {
+            LossSignal::Nack => self.timeouts = 0,
+            LossSignal::Timeout if self.is_paced(now) => {}
+            LossSignal::Timeout => {
+                self.timeouts = self.timeouts.saturating_add(1);
+                if self.timeouts >= params.retx_reset {
+                    return self.set(params, now, 0.0);
+                }
             }
         }
-        self.shrink(params, now, 1.0 - params.max_mdf);
+        self.decrease(params, now, 1.0 - params.max_mdf);
     }
 
     #[inline]

@@ -53,8 +53,9 @@ pub use buffers::{BufferClass, NoBuffer};
 pub use nic::{Completed, Counters, Message, MessageNic, NicConfig, NicEvent, Order, Outgoing, Received};
 
 use crate::Time;
-use crate::codec::Reader;
 use crate::telemetry::Telemetry;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// The flags of a packet; their values are those of the public NanoTransport prototype.
 pub mod flags {
@@ -265,16 +266,9 @@ pub trait Blocks {
     fn ctrl_pkt(&mut self, event: &CtrlPktEvent);
 }
 
-/// The header of a transport's packets.
-pub trait PacketHeader: Copy + Default + Send {
-    /// Appends the header to a message between processes that simulate one fabric together. A header without an
-    /// implementation cannot go from one process to another.
-    fn write(&self, _out: &mut Vec<u8>) {}
-    /// The header that [`PacketHeader::write`] has written; `None` if the message is damaged.
-    fn read(_message: &mut Reader<'_>) -> Option<Self> {
-        None
-    }
-}
+/// The header of a transport's packets. It implements serde's traits, so that processes which simulate one fabric
+/// together can exchange packets.
+pub trait PacketHeader: Copy + Default + Send + Serialize + DeserializeOwned {}
 
 /// A transport program: the ingress and egress pipelines of a NIC, and the state that they share.
 ///

@@ -58,11 +58,11 @@ pub(super) fn is_capped(settings: &Settings, default: bool) -> bool {
 }
 
 /// The maximum number of packets of a flow in flight; [`Psn::MAX_WINDOW`] if [`is_capped`] is false.
-pub(super) fn bdp_cap(settings: &Settings, facts: &FabricFacts, default: bool) -> u32 {
+pub(super) fn bdp_cap(settings: &Settings, fabric: &FabricFacts, default: bool) -> u32 {
     if !is_capped(settings, default) {
         return Psn::MAX_WINDOW;
     }
-    settings.count("bdp_cap").map_or(facts.bdp, |packets| packets as u32)
+    settings.count("bdp_cap").map_or(fabric.bdp, |packets| packets as u32)
 }
 
 pub(super) fn nacks(settings: &Settings) -> NackPolicy {
@@ -80,7 +80,7 @@ pub(super) fn needs_acks(settings: &Settings, capped: bool) -> Option<&'static s
 
 /// Settings of timers, of NACKs and of the cap on packets in flight that have no effect because of other settings:
 /// (name of the parameter, reason). `go_back_n` says whether the transport uses go-back-N.
-pub(super) fn idle(settings: &Settings, go_back_n: bool) -> Vec<(&'static str, &'static str)> {
+pub(super) fn unused_settings(settings: &Settings, go_back_n: bool) -> Vec<(&'static str, &'static str)> {
     let dynamic = is_dynamic(settings);
     let checks = [
         ("bdp_cap", settings.flag("bdp_fc") == Ok(false), "with bdp_fc = false there is no cap"),
@@ -89,23 +89,23 @@ pub(super) fn idle(settings: &Settings, go_back_n: bool) -> Vec<(&'static str, &
         ("rto_low_packets", dynamic, "a dynamic timeout has no short one"),
         ("rto_min", !dynamic, "a fixed timeout has no minimum; write rto = \"dynamic\", or set rto_high"),
     ];
-    checks.into_iter().filter(|(_, idle, _)| *idle).map(|(name, _, why)| (name, why)).collect()
+    checks.into_iter().filter(|(_, is_unused, _)| *is_unused).map(|(name, _, why)| (name, why)).collect()
 }
 
 /// The retransmission timeouts of the flows in a simulation run. Unless the user set `timeouts`, flows have no timeouts
 /// in a lossless fabric, and only [`SAFETY_TIMEOUT`] in a fabric with PFC but uncertain headroom. `two` says whether
 /// the transport has a second, short timeout for few packets in flight, like IRN.
-pub(super) fn timeouts(settings: &Settings, facts: &FabricFacts, two: bool) -> Option<Timeouts> {
+pub(super) fn timeouts(settings: &Settings, fabric: &FabricFacts, two: bool) -> Option<Timeouts> {
     let low_packets = settings.count("rto_low_packets").map_or(3, |packets| packets as u32);
     match settings.flag("timeouts") {
         Ok(false) => return None,
-        Err(_) if facts.lossless => return None,
-        Err(_) if facts.meant_lossless => {
+        Err(_) if fabric.lossless => return None,
+        Err(_) if fabric.meant_lossless => {
             return Some(Timeouts { high: SAFETY_TIMEOUT, low: SAFETY_TIMEOUT, low_packets, dynamic: None });
         }
         _ => {}
     }
-    let high = settings.time("rto_high").unwrap_or(facts.congested_rtt);
+    let high = settings.time("rto_high").unwrap_or(fabric.congested_rtt);
     let low = settings.time("rto_low").unwrap_or(Time::from_us(100)).min(high);
     let low = if two { low } else { high };
     let dynamic = is_dynamic(settings).then(|| settings.time("rto_min").unwrap_or(Time::from_us(100)));
@@ -114,17 +114,17 @@ pub(super) fn timeouts(settings: &Settings, facts: &FabricFacts, two: bool) -> O
 
 /// The configuration of flows that every transport of flows starts from and then adapts. `two_timeouts` is the
 /// parameter `two` of [`timeouts`].
-pub(super) fn config(settings: &Settings, facts: &FabricFacts, two_timeouts: bool) -> FlowConfig {
+pub(super) fn config(settings: &Settings, fabric: &FabricFacts, two_timeouts: bool) -> FlowConfig {
     FlowConfig {
-        mtu: facts.mtu,
-        header: facts.header,
-        line_rate: facts.line_rate,
-        base_rtt: facts.base_rtt,
-        bdp: facts.bdp,
+        mtu: fabric.mtu,
+        header: fabric.header,
+        line_rate: fabric.line_rate,
+        base_rtt: fabric.base_rtt,
+        bdp: fabric.bdp,
         bdp_cap: Psn::MAX_WINDOW,
         sack: true,
         timer_restart: TimerRestart::default(),
-        timeouts: timeouts(settings, facts, two_timeouts),
+        timeouts: timeouts(settings, fabric, two_timeouts),
         acks: true,
         nacks: NackPolicy::First,
         go_back: GoBack::Expected,
@@ -138,8 +138,8 @@ pub(super) fn config(settings: &Settings, facts: &FabricFacts, two_timeouts: boo
 /// A flow configuration for a message transport, which has no settings of flows: every value follows from the fabric or
 /// is a default.
 impl From<&FabricFacts> for FlowConfig {
-    fn from(facts: &FabricFacts) -> FlowConfig {
-        config(&Settings::of(&[super::FLOW_PARAMETERS]), facts, false)
+    fn from(fabric: &FabricFacts) -> FlowConfig {
+        config(&Settings::of(&[super::FLOW_PARAMETERS]), fabric, false)
     }
 }
 

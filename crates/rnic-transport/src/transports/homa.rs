@@ -1,7 +1,7 @@
 //! The transports Homa and Homa-Tr: the parameters that users may set, and how their values configure the program.
 
 use super::message::RETRANSMIT_ON_GRANT;
-use super::{Description, MessageFacts, MessageTransport, ProgramVisitor};
+use super::{Description, MessageFacts, MessageTransport, ProgramVisitor, Transport, TransportDeclaration};
 use crate::message::nic::Order;
 use crate::message::programs::{self, HomaSettings};
 use crate::settings::{Kind, Parameter, Settings};
@@ -31,49 +31,66 @@ pub struct Homa;
 #[derive(Clone, Copy, Debug)]
 pub struct HomaTr;
 
+const HOMA_PARAMETERS: &[Parameter] = &[UNSCHEDULED, SCHEDULED, OVERCOMMITMENT];
+
 impl MessageTransport for Homa {
-    const NAME: &'static str = "homa";
-    const ABOUT: &'static str = "Homa: message transport; the receiver grants the shortest message first and assigns priorities; loss by timeout";
-    const PARAMETERS: &'static [Parameter] = &[UNSCHEDULED, SCHEDULED, OVERCOMMITMENT];
-    const SPRAY: bool = true;
-    const ORDER: Order = Order::ShortestFirst;
+    const DECLARATION: TransportDeclaration = TransportDeclaration {
+        own_parameters: HOMA_PARAMETERS,
+        spray: true,
+        order: Order::ShortestFirst,
+        ..TransportDeclaration::messages(
+            &Homa,
+            "homa",
+            "Homa: message transport; the receiver grants the shortest message first and assigns priorities; loss by timeout",
+        )
+    };
 
-    fn priorities(settings: &Settings) -> u8 {
-        priorities(settings)
-    }
-
-    fn describe(settings: &Settings, facts: &MessageFacts) -> Description {
-        describe(&program(settings, facts, false))
-    }
-
-    fn select<V: ProgramVisitor>(settings: &Settings, facts: &MessageFacts, visitor: V) -> V::Output {
-        let settings = program(settings, facts, false);
+    fn select<V: ProgramVisitor>(settings: &Settings, fabric: &MessageFacts, visitor: V) -> V::Output {
+        let settings = program(settings, fabric, false);
         visitor.visit(|ip| programs::Homa::new(ip, settings))
     }
 }
 
-impl MessageTransport for HomaTr {
-    const NAME: &'static str = "homa-tr";
-    const ABOUT: &'static str =
-        "Homa with NDP's trimming: message transport; a NACK requests a trimmed packet again at once";
-    const PARAMETERS: &'static [Parameter] = &[UNSCHEDULED, SCHEDULED, OVERCOMMITMENT, RETRANSMIT_ON_GRANT];
-    const SPRAY: bool = true;
-    const ORDER: Order = Order::ShortestFirst;
-
-    fn priorities(settings: &Settings) -> u8 {
-        priorities(settings)
+impl Transport for Homa {
+    fn priorities(&self, settings: &Settings) -> Option<u8> {
+        Some(priorities(settings))
     }
 
-    fn describe(settings: &Settings, facts: &MessageFacts) -> Description {
-        let mut described = describe(&program(settings, facts, true));
+    fn describe_messages(&self, settings: &Settings, fabric: &MessageFacts) -> Description {
+        describe(&program(settings, fabric, false))
+    }
+}
+
+const HOMA_TR_PARAMETERS: &[Parameter] = &[UNSCHEDULED, SCHEDULED, OVERCOMMITMENT, RETRANSMIT_ON_GRANT];
+
+impl MessageTransport for HomaTr {
+    const DECLARATION: TransportDeclaration = TransportDeclaration {
+        own_parameters: HOMA_TR_PARAMETERS,
+        spray: true,
+        order: Order::ShortestFirst,
+        ..TransportDeclaration::messages(
+            &HomaTr,
+            "homa-tr",
+            "Homa with NDP's trimming: message transport; a NACK requests a trimmed packet again at once",
+        )
+    };
+
+    fn select<V: ProgramVisitor>(settings: &Settings, fabric: &MessageFacts, visitor: V) -> V::Output {
+        let settings = program(settings, fabric, true);
+        visitor.visit(|ip| programs::Homa::new(ip, settings))
+    }
+}
+
+impl Transport for HomaTr {
+    fn priorities(&self, settings: &Settings) -> Option<u8> {
+        Some(priorities(settings))
+    }
+
+    fn describe_messages(&self, settings: &Settings, fabric: &MessageFacts) -> Description {
+        let mut described = describe(&program(settings, fabric, true));
         let waits = settings.flag(RETRANSMIT_ON_GRANT.name).unwrap_or(false);
         described.push((RETRANSMIT_ON_GRANT.name, waits.to_string()));
         described
-    }
-
-    fn select<V: ProgramVisitor>(settings: &Settings, facts: &MessageFacts, visitor: V) -> V::Output {
-        let settings = program(settings, facts, true);
-        visitor.visit(|ip| programs::Homa::new(ip, settings))
     }
 }
 
@@ -88,11 +105,11 @@ fn priorities(settings: &Settings) -> u8 {
     unscheduled + scheduled
 }
 
-fn program(settings: &Settings, facts: &MessageFacts, trimming: bool) -> HomaSettings {
+fn program(settings: &Settings, fabric: &MessageFacts, trimming: bool) -> HomaSettings {
     let (unscheduled_priorities, scheduled_priorities) = both_kinds(settings);
     HomaSettings {
-        mtu: facts.mtu,
-        rtt_pkts: facts.rtt_pkts,
+        mtu: fabric.mtu,
+        rtt_pkts: fabric.rtt_pkts,
         unscheduled_priorities,
         scheduled_priorities,
         overcommitment: settings.count("overcommitment").map_or(scheduled_priorities.into(), |count| count as u32),

@@ -1,7 +1,7 @@
 //! The transports in host software: the parameters that users may set. They are state machines above the verbs of a NIC
 //! (crate `rnic-host`), so this module declares them and does not implement them.
 
-use super::{Description, MAX_IN_FLIGHT, TransportDeclaration};
+use super::{Description, MAX_IN_FLIGHT, Transport, TransportDeclaration};
 use crate::settings::{Kind, Parameter, Settings};
 use crate::{BitRate, Time};
 
@@ -171,33 +171,41 @@ const MULTIPATH: &[Parameter] = &[
     ),
 ];
 
-/// The declarations of the transports in host software.
-pub(super) fn declarations() -> [TransportDeclaration; 2] {
-    [
-        TransportDeclaration::of_host(
-            "rogue",
-            "RoGUE: software above RC queue pairs; chunks, response to round-trip times, a shadow queue pair; cc \"rogue\" by default",
-            ROGUE,
-        ),
-        TransportDeclaration::of_host(
-            "multipath",
-            "multipath: software above many UC queue pairs; chunks sprayed over paths, recovery in software; cc \"rogue\" by default",
-            MULTIPATH,
-        ),
-    ]
+/// The transports in host software have their implementation in the crate `rnic-host`.
+struct HostSoftware;
+
+impl Transport for HostSoftware {
+    fn unused_settings(&self, settings: &Settings) -> Vec<(&'static str, &'static str)> {
+        let mut unused = Vec::new();
+        if settings.is_set("unsolicited") && settings.flag("credit") != Ok(true) {
+            unused.push(("unsolicited", "it needs `credit = true`"));
+        }
+        if settings.count("paths") == Ok(1) && settings.is_set("path_choice") {
+            unused.push(("path_choice", "there is one path (`paths = 1`)"));
+        }
+        unused
+    }
 }
 
-/// Settings without an effect, with the reason.
-pub(super) fn idle(settings: &Settings) -> Vec<(&'static str, &'static str)> {
-    let mut idle = Vec::new();
-    if settings.is_set("unsolicited") && settings.flag("credit") != Ok(true) {
-        idle.push(("unsolicited", "it needs `credit = true`"));
-    }
-    if settings.count("paths") == Ok(1) && settings.is_set("path_choice") {
-        idle.push(("path_choice", "there is one path (`paths = 1`)"));
-    }
-    idle
-}
+/// The declarations of the transports in host software.
+pub(super) const DECLARATIONS: [TransportDeclaration; 2] = [
+    TransportDeclaration {
+        own_parameters: ROGUE,
+        ..TransportDeclaration::host(
+            &HostSoftware,
+            "rogue",
+            "RoGUE: software above RC queue pairs; chunks, response to round-trip times, a shadow queue pair; cc \"rogue\" by default",
+        )
+    },
+    TransportDeclaration {
+        own_parameters: MULTIPATH,
+        ..TransportDeclaration::host(
+            &HostSoftware,
+            "multipath",
+            "multipath: software above many UC queue pairs; chunks sprayed over paths, recovery in software; cc \"rogue\" by default",
+        )
+    },
+];
 
 /// The values of all settings of a transport in host software, for the description of a run; a setting that is derived
 /// from the fabric is left out, because only the simulator knows its value.

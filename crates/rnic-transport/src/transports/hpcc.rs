@@ -1,6 +1,6 @@
 //! HPCC as a message transport: the parameters that users may set, and how their values configure the program.
 
-use super::{Description, MessageFacts, MessageTransport, ProgramVisitor};
+use super::{Description, MessageFacts, MessageTransport, ProgramVisitor, Transport, TransportDeclaration};
 use crate::message::programs::{self, HpccSettings};
 use crate::settings::{Kind, Parameter, Settings};
 
@@ -8,37 +8,50 @@ use crate::settings::{Kind, Parameter, Settings};
 #[derive(Clone, Copy, Debug)]
 pub struct Hpcc;
 
-impl MessageTransport for Hpcc {
-    const NAME: &'static str = "hpcc";
-    const ABOUT: &'static str = "HPCC as a message transport: window from in-band telemetry, in fixed-point arithmetic";
-    const PARAMETERS: &'static [Parameter] = &[
-        Parameter::number("eta", 0.95, 0.01, 0.999, "target utilisation; 0.95 (HPCC, section 3.2)"),
-        Parameter::count("max_stage", 5, 1, 1_000, "consecutive steps of additive increase; 5 (HPCC, section 3.2)"),
-        Parameter::derived(
-            "w_ai",
-            Kind::Size { min: 1, max: 1_000_000_000 },
-            "additive increase of the window per step; a sixteenth of what `eta` leaves of the first window (HPCC, section 3.3)",
-        ),
-    ];
-    const TELEMETRY: bool = true;
+const PARAMETERS: &[Parameter] = &[
+    Parameter::number("eta", 0.95, 0.01, 0.999, "target utilisation; 0.95 (HPCC, section 3.2)"),
+    Parameter::count("max_stage", 5, 1, 1_000, "consecutive steps of additive increase; 5 (HPCC, section 3.2)"),
+    Parameter::derived(
+        "w_ai",
+        Kind::Size { min: 1, max: 1_000_000_000 },
+        "additive increase of the window per step; a sixteenth of what `eta` leaves of the first window (HPCC, section 3.3)",
+    ),
+];
 
-    fn describe(settings: &Settings, facts: &MessageFacts) -> Description {
-        let hpcc = program(settings, facts);
+impl MessageTransport for Hpcc {
+    const DECLARATION: TransportDeclaration = TransportDeclaration {
+        own_parameters: PARAMETERS,
+        telemetry: true,
+        ..TransportDeclaration::messages(
+            &Hpcc,
+            "hpcc",
+            "HPCC as a message transport: window from in-band telemetry, in fixed-point arithmetic",
+        )
+    };
+
+    fn select<V: ProgramVisitor>(settings: &Settings, fabric: &MessageFacts, visitor: V) -> V::Output {
+        let settings = program(settings, fabric);
+        visitor.visit_with_telemetry(|ip| programs::Hpcc::new(ip, settings))
+    }
+}
+
+impl Transport for Hpcc {
+    fn priorities(&self, _settings: &Settings) -> Option<u8> {
+        Some(2)
+    }
+
+    fn describe_messages(&self, settings: &Settings, fabric: &MessageFacts) -> Description {
+        let hpcc = program(settings, fabric);
         vec![
             ("eta", format!("{:.3}", f64::from(hpcc.target) / 65_536.0)),
             ("max_stage", hpcc.max_stages.to_string()),
             ("w_ai", format!("{} B", hpcc.additive_bytes)),
         ]
     }
-
-    fn select<V: ProgramVisitor>(settings: &Settings, facts: &MessageFacts, visitor: V) -> V::Output {
-        let settings = program(settings, facts);
-        visitor.visit_with_telemetry(|ip| programs::Hpcc::new(ip, settings))
-    }
 }
 
-fn program(settings: &Settings, facts: &MessageFacts) -> HpccSettings {
-    let MessageFacts { mtu, rtt_pkts, base_rtt_ns } = *facts;
+fn program(settings: &Settings, fabric: &MessageFacts) -> HpccSettings {
+    let MessageFacts { mtu, rtt_pkts, base_rtt_ns } = *fabric;
     let target = (settings.number("eta").unwrap_or(0.95) * 65_536.0).round() as u32;
     HpccSettings {
         mtu,

@@ -1,7 +1,10 @@
 //! The iWARP transport: RDMA over a full TCP stack (IRN paper, section 4.6).
 
 use super::flow;
-use super::{Description, FabricFacts, FlowTransport, FrameSizes, MAX_IN_FLIGHT, ProtocolVisitor, WireFormat};
+use super::{
+    Description, FabricFacts, FlowTransport, FrameSizes, MAX_IN_FLIGHT, ProtocolVisitor, Transport,
+    TransportDeclaration,
+};
 use crate::Time;
 use crate::config::{FlowConfig, TcpConfig};
 use crate::headers::{IWARP_ACK, IWARP_DATA, IWARP_SACK};
@@ -45,36 +48,37 @@ pub(super) const TCP_PARAMETERS: [Parameter; 8] = [
 pub struct Iwarp;
 
 impl FlowTransport for Iwarp {
-    const NAME: &'static str = "iwarp";
-    const ABOUT: &'static str =
-        "iWARP: a full TCP stack (slow start, SACK or NewReno recovery, RFC 6298 timeout); needs no lossless network";
-    const PARAMETERS: &'static [Parameter] = &TCP_PARAMETERS;
-
-    const WIRE: WireFormat = WireFormat::Other;
-
-    fn frames() -> FrameSizes {
-        FrameSizes { data_header: IWARP_DATA, ack: IWARP_ACK, nack: IWARP_SACK }
-    }
-
-    fn idle(settings: &Settings) -> Vec<(&'static str, &'static str)> {
-        idle(settings)
-    }
-
-    fn configure(settings: &Settings, facts: &FabricFacts) -> Result<FlowConfig, String> {
-        Ok(FlowConfig { tcp: tcp(settings)?, ..flow::config(settings, facts, false) })
-    }
-
-    fn describe(settings: &Settings, cfg: &FlowConfig) -> (Description, Description) {
-        describe(settings, cfg)
-    }
+    const DECLARATION: TransportDeclaration = TransportDeclaration {
+        own_parameters: &TCP_PARAMETERS,
+        frame_sizes: FrameSizes { data_header: IWARP_DATA, ack: IWARP_ACK, nack: IWARP_SACK },
+        ..TransportDeclaration::flows(
+            &Iwarp,
+            "iwarp",
+            "iWARP: a full TCP stack (slow start, SACK or NewReno recovery, RFC 6298 timeout); needs no lossless network",
+        )
+    };
 
     fn select<V: ProtocolVisitor>(_settings: &Settings, visitor: V) -> V::Output {
         visitor.visit::<Tcp>()
     }
 }
 
+impl Transport for Iwarp {
+    fn unused_settings(&self, settings: &Settings) -> Vec<(&'static str, &'static str)> {
+        unused_settings(settings)
+    }
+
+    fn configure(&self, settings: &Settings, fabric: &FabricFacts) -> Result<FlowConfig, String> {
+        Ok(FlowConfig { tcp: tcp(settings)?, ..flow::config(settings, fabric, false) })
+    }
+
+    fn describe_flows(&self, settings: &Settings, cfg: &FlowConfig) -> (Description, Description) {
+        describe(settings, cfg)
+    }
+}
+
 /// The settings of TCP that have no effect because of other settings.
-pub(super) fn idle(settings: &Settings) -> Vec<(&'static str, &'static str)> {
+pub(super) fn unused_settings(settings: &Settings) -> Vec<(&'static str, &'static str)> {
     let why = "acknowledgements are delayed only with delayed_acks = true";
     if settings.flag("delayed_acks") == Ok(true) { Vec::new() } else { vec![("delayed_ack_timeout", why)] }
 }

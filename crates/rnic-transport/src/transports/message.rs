@@ -1,6 +1,6 @@
 //! The NIC configuration that all message transports share.
 
-use super::MessageFacts;
+use super::{Description, MessageFacts, Transport};
 use crate::message::nic::{NicConfig, Order};
 use crate::settings::{Parameter, Settings};
 use crate::{BitRate, Time};
@@ -18,6 +18,20 @@ pub(super) const RETRANSMIT_ON_GRANT: Parameter = Parameter::flag(
     "a trimmed packet waits for its message's next GRANT; no: retransmitted when the NACK arrives",
 );
 
+/// Transports whose programs are read from files, such as P4 programs.
+pub(super) struct Programs;
+
+impl Transport for Programs {
+    fn priorities(&self, _settings: &Settings) -> Option<u8> {
+        Some(2)
+    }
+
+    fn describe_messages(&self, settings: &Settings, _fabric: &MessageFacts) -> Description {
+        let pull_rate = settings.number(PULL_RATE.name).ok().filter(|rate| *rate != 1.0);
+        pull_rate.map(|rate| (PULL_RATE.name, rate.to_string())).into_iter().collect()
+    }
+}
+
 /// The configuration of the NICs of a message transport.
 ///
 /// `order` and `timeout` apply unless the user set them: `order` is the transport's default order, and `timeout` the
@@ -25,19 +39,19 @@ pub(super) const RETRANSMIT_ON_GRANT: Parameter = Parameter::flag(
 /// included. Together with `line_rate`, the rate of the host's link, and the setting `pull_rate` it determines the pace
 /// of control packets.
 pub fn nic_config(
-    settings: &Settings, facts: &MessageFacts, order: Order, timeout: Time, frame: u32, line_rate: BitRate,
+    settings: &Settings, fabric: &MessageFacts, order: Order, timeout: Time, frame: u32, line_rate: BitRate,
 ) -> NicConfig {
     let timeout = settings.time("rto_high").unwrap_or(timeout);
     let pull_rate = settings.number(PULL_RATE.name).unwrap_or(1.0);
     let max_timeouts = settings.count("max_timeouts").map_or(10, |count| count as u32);
     // By default a receiver waits for further packets of a message for as long as the sender retransmits.
-    let patience = timeout * (u64::from(max_timeouts) + 1);
+    let sender_retries = timeout * (u64::from(max_timeouts) + 1);
     NicConfig {
-        mtu: facts.mtu,
-        rtt_pkts: facts.rtt_pkts,
+        mtu: fabric.mtu,
+        rtt_pkts: fabric.rtt_pkts,
         timeout,
         max_timeouts,
-        rx_timeout: settings.time("rx_timeout").unwrap_or(patience),
+        rx_timeout: settings.time("rx_timeout").unwrap_or(sender_retries),
         probe: settings.flag("probe").unwrap_or(true),
         order: match settings.choice("send_order").as_deref() {
             Ok("shortest-first") => Order::ShortestFirst,

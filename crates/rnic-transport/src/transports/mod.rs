@@ -2,10 +2,11 @@
 //! configures a loss recovery or a transport program with the parameters' values.
 //!
 //! A transport is either a [`FlowTransport`], which combines a loss recovery with a separate congestion control, or a
-//! [`MessageTransport`], a program for the NIC of the NanoTransport architecture ([`crate::message`]). To add a
-//! transport, write its file and add a line to [`visit_transports`]. Scenario files, the simulator and `rnic list` then
-//! know the new transport. The transports in host software above a NIC are declared here too; the crate `rnic-host`
-//! implements them.
+//! [`MessageTransport`], a program for the NIC of the NanoTransport architecture ([`crate::message`]). Its
+//! [`TransportDeclaration`] has the properties that do not depend on settings, and its implementation of [`Transport`]
+//! says what the settings mean. To add a transport, write its file and add a line to [`visit_transports`]. Scenario
+//! files, the simulator and `rnic list` then know the new transport. The transports in host software above a NIC are
+//! declared here too; the crate `rnic-host` implements them.
 
 mod flow;
 mod homa;
@@ -22,7 +23,7 @@ pub use flow::SAFETY_TIMEOUT;
 pub use homa::{Homa, HomaTr};
 pub use host::HOST_PARAMETERS;
 pub use hpcc::Hpcc;
-pub use irn::Irn;
+pub use irn::{IRN_PIPELINE_CYCLES, Irn};
 pub use iwarp::Iwarp;
 pub use message::nic_config;
 pub use ndp::Ndp;
@@ -37,6 +38,7 @@ use crate::recovery::Protocol;
 use crate::settings::{Kind, Parameter, Settings};
 use crate::{BitRate, Time};
 use std::fmt;
+use std::ops::Deref;
 
 /// Calls `visitor` with the type of every transport. To register a transport, add a line here.
 ///
@@ -47,10 +49,10 @@ use std::fmt;
 /// struct Names(Vec<&'static str>);
 /// impl TransportVisitor for Names {
 ///     fn flow_transport<F: FlowTransport>(&mut self) {
-///         self.0.push(F::NAME);
+///         self.0.push(F::DECLARATION.name);
 ///     }
 ///     fn message_transport<M: MessageTransport>(&mut self) {
-///         self.0.push(M::NAME);
+///         self.0.push(M::DECLARATION.name);
 ///     }
 /// }
 ///
@@ -69,21 +71,22 @@ pub fn visit_transports<V: TransportVisitor>(visitor: &mut V) {
     visitor.message_transport::<Hpcc>();
 }
 
-/// The declarations (names, parameters, functions) of all transports: those of [`visit_transports`] in its order, then
-/// those in host software.
+/// The declarations of all transports: the transports of [`visit_transports`] in its order, then the transports in host
+/// software.
 pub fn transports() -> Vec<TransportDeclaration> {
     struct Declarations(Vec<TransportDeclaration>);
     impl TransportVisitor for Declarations {
         fn flow_transport<F: FlowTransport>(&mut self) {
-            self.0.push(TransportDeclaration::of_flows::<F>());
+            let recovery = |settings: &Settings| Some(F::select(settings, NameOfRecovery));
+            self.0.push(TransportDeclaration { recovery, ..F::DECLARATION });
         }
         fn message_transport<M: MessageTransport>(&mut self) {
-            self.0.push(TransportDeclaration::of_messages::<M>());
+            self.0.push(M::DECLARATION);
         }
     }
     let mut declarations = Declarations(Vec::new());
     visit_transports(&mut declarations);
-    declarations.0.extend(host::declarations());
+    declarations.0.extend(host::DECLARATIONS);
     declarations.0
 }
 
@@ -145,51 +148,67 @@ pub enum WireFormat {
     Other,
 }
 
-/// A transport of reliable flows: a loss recovery that is combined with a separate congestion control.
-pub trait FlowTransport: 'static {
-    /// The name of the transport. In a scenario file the key `transport` with this value selects it.
-    const NAME: &'static str;
-    /// Description of the transport in one line, for the command `rnic list`.
-    const ABOUT: &'static str;
-    /// Parameters of this transport, in addition to the parameters that every transport of flows has
-    /// ([`COMMON_PARAMETERS`], [`FLOW_PARAMETERS`]).
-    const PARAMETERS: &'static [Parameter];
-
-    /// The transport's default frame sizes, without in-band telemetry. The settings of a simulation run may change
-    /// them.
-    fn frames() -> FrameSizes;
-
+/// What the settings of a transport mean. Every method has a default, so a transport implements only the methods that
+/// concern it. The properties that do not depend on settings are in its [`TransportDeclaration`].
+pub trait Transport: Sync + 'static {
     /// Settings that have no effect because of other settings: (name of the parameter, reason). The user gets a message
     /// about them.
-    fn idle(settings: &Settings) -> Vec<(&'static str, &'static str)>;
+    fn unused_settings(&self, _settings: &Settings) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
 
     /// The feature in these settings that works only with acknowledgements, in words for a message to the user; `None`
     /// if no feature does.
-    fn needs_acks(_settings: &Settings) -> Option<&'static str> {
+    fn needs_acks(&self, _settings: &Settings) -> Option<&'static str> {
         None
     }
 
     /// Whether the receiver acknowledges every data packet. `cc_needs_acks` says whether the run's congestion control
     /// works only with acknowledgements.
-    fn acknowledges(_settings: &Settings, _cc_needs_acks: bool) -> bool {
+    fn acknowledges(&self, _settings: &Settings, _cc_needs_acks: bool) -> bool {
         true
     }
 
-    /// The configuration of the run's flows.
+    /// The configuration of the run's flows. For a transport of messages, only the values that follow from the fabric
+    /// have a meaning.
     ///
     /// # Errors
     /// If settings contradict each other. The error is one sentence.
-    fn configure(settings: &Settings, facts: &FabricFacts) -> Result<FlowConfig, String>;
+    fn configure(&self, _settings: &Settings, fabric: &FabricFacts) -> Result<FlowConfig, String> {
+        Ok(FlowConfig::from(fabric))
+    }
 
-    /// The transport's settings, as the description of a simulation run shows them. The first list is shown before the
-    /// settings of the congestion control, the second list after them.
-    fn describe(settings: &Settings, cfg: &FlowConfig) -> (Description, Description);
+    /// The settings of a transport of flows, as the description of a simulation run shows them. The first list is shown
+    /// before the settings of the congestion control, the second list after them.
+    fn describe_flows(&self, _settings: &Settings, _cfg: &FlowConfig) -> (Description, Description) {
+        (Vec::new(), Vec::new())
+    }
 
-    /// Whether the simulator warns if the cap on packets in flight keeps a lone flow below line rate.
-    const WARNS_OF_SMALL_CAP: bool = false;
+    /// The settings of a transport of messages, as the description of a simulation run shows them.
+    fn describe_messages(&self, _settings: &Settings, _fabric: &MessageFacts) -> Description {
+        Vec::new()
+    }
 
-    /// The format of the transport's packets in capture files.
-    const WIRE: WireFormat;
+    /// Whether the loss recovery that these settings select is go-back-N.
+    fn is_go_back_n(&self, _settings: &Settings) -> bool {
+        false
+    }
+
+    /// Whether these settings cap a flow's packets in flight.
+    fn is_capped(&self, _settings: &Settings) -> bool {
+        false
+    }
+
+    /// Number of priorities that the packets of a message transport use, 1 to 8; `None` for a transport of flows.
+    fn priorities(&self, _settings: &Settings) -> Option<u8> {
+        None
+    }
+}
+
+/// A transport of reliable flows: a loss recovery that is combined with a separate congestion control.
+pub trait FlowTransport: Transport {
+    /// The transport's properties that do not depend on settings.
+    const DECLARATION: TransportDeclaration;
 
     /// Calls `visitor` with the type of the loss recovery that these settings select.
     fn select<V: ProtocolVisitor>(settings: &Settings, visitor: V) -> V::Output;
@@ -215,31 +234,12 @@ pub struct MessageFacts {
 }
 
 /// A transport of messages: a program for the NIC of [`crate::message`]. The program includes the congestion control.
-pub trait MessageTransport: 'static {
-    /// The name of the transport. In a scenario file the key `transport` with this value selects it.
-    const NAME: &'static str;
-    /// Description of the transport in one line, for the command `rnic list`.
-    const ABOUT: &'static str;
-    /// Parameters of this transport, in addition to the parameters that every message transport has
-    /// ([`COMMON_PARAMETERS`], [`MESSAGE_PARAMETERS`]).
-    const PARAMETERS: &'static [Parameter];
-    /// Whether switches write in-band telemetry into the transport's data packets.
-    const TELEMETRY: bool = false;
-    /// Whether switches choose a path for each packet (packet spraying), unless the scenario sets the path selection.
-    const SPRAY: bool = false;
-    /// Order in which a NIC sends the packets of its messages, unless the scenario sets `send_order`.
-    const ORDER: Order = Order::RoundRobin;
-
-    /// Number of priorities that the transport's packets use, 1 to 8.
-    fn priorities(_settings: &Settings) -> u8 {
-        2
-    }
-
-    /// The transport's settings, as the description of a simulation run shows them.
-    fn describe(settings: &Settings, facts: &MessageFacts) -> Description;
+pub trait MessageTransport: Transport {
+    /// The transport's properties that do not depend on settings.
+    const DECLARATION: TransportDeclaration;
 
     /// Calls `visitor` with a function that creates the transport's program for a NIC.
-    fn select<V: ProgramVisitor>(settings: &Settings, facts: &MessageFacts, visitor: V) -> V::Output;
+    fn select<V: ProgramVisitor>(settings: &Settings, fabric: &MessageFacts, visitor: V) -> V::Output;
 }
 
 /// A function that is generic over the type of a transport program. [`MessageTransport::select`] calls it with one
@@ -318,8 +318,8 @@ pub enum TransportKind {
     Host,
 }
 
-/// The declaration of a transport as a value: its name, its parameters, and the functions of its [`FlowTransport`] or
-/// [`MessageTransport`].
+/// The declaration of a transport: its properties that do not depend on settings. It dereferences to the [`Transport`],
+/// whose methods say what the settings mean.
 #[derive(Clone, Copy)]
 pub struct TransportDeclaration {
     /// The name of the transport. In a scenario file the key `transport` with this value selects it.
@@ -330,6 +330,8 @@ pub struct TransportDeclaration {
     pub kind: TransportKind,
     /// Parameters of this transport only.
     pub own_parameters: &'static [Parameter],
+    /// Default frame sizes, without in-band telemetry. The settings of a simulation run may change them.
+    pub frame_sizes: FrameSizes,
     /// Whether switches write in-band telemetry into the transport's data packets, even if no separate congestion
     /// control needs it.
     pub telemetry: bool,
@@ -341,102 +343,63 @@ pub struct TransportDeclaration {
     pub wire: WireFormat,
     /// Whether the simulator warns if the cap on packets in flight keeps a lone flow below line rate.
     pub warns_of_small_cap: bool,
-    frames: fn() -> FrameSizes,
-    configure: fn(&Settings, &FabricFacts) -> Result<FlowConfig, String>,
-    describe_flows: fn(&Settings, &FlowConfig) -> (Description, Description),
-    describe_messages: fn(&Settings, &MessageFacts) -> Description,
-    idle: fn(&Settings) -> Vec<(&'static str, &'static str)>,
-    needs_acks: fn(&Settings) -> Option<&'static str>,
-    acknowledges: fn(&Settings, bool) -> bool,
-    priorities: fn(&Settings) -> Option<u8>,
+    /// Whether a program that the user writes is the transport, so that its name is followed by a file.
+    pub reads_program: bool,
+    transport: &'static dyn Transport,
     recovery: fn(&Settings) -> Option<&'static str>,
 }
 
 /// Frame sizes of every message transport (section 5.1 of the NanoTransport paper).
-fn message_frames() -> FrameSizes {
-    FrameSizes { data_header: MESSAGE_HEADER, ack: MESSAGE_HEADER, nack: MESSAGE_HEADER }
-}
+const MESSAGE_FRAMES: FrameSizes =
+    FrameSizes { data_header: MESSAGE_HEADER, ack: MESSAGE_HEADER, nack: MESSAGE_HEADER };
 
 impl TransportDeclaration {
-    /// The declaration of a transport of flows.
-    pub fn of_flows<F: FlowTransport>() -> TransportDeclaration {
-        TransportDeclaration {
-            name: F::NAME,
-            about: F::ABOUT,
-            kind: TransportKind::Flows,
-            own_parameters: F::PARAMETERS,
-            telemetry: false,
-            spray: false,
-            order: Order::RoundRobin,
-            wire: F::WIRE,
-            warns_of_small_cap: F::WARNS_OF_SMALL_CAP,
-            frames: F::frames,
-            configure: F::configure,
-            describe_flows: F::describe,
-            describe_messages: |_, _| Vec::new(),
-            idle: F::idle,
-            needs_acks: F::needs_acks,
-            acknowledges: F::acknowledges,
-            priorities: |_| None,
-            recovery: |settings| Some(F::select(settings, NameOfRecovery)),
-        }
-    }
-
-    /// The declaration of a transport of messages.
-    pub fn of_messages<M: MessageTransport>() -> TransportDeclaration {
-        TransportDeclaration {
-            name: M::NAME,
-            about: M::ABOUT,
-            own_parameters: M::PARAMETERS,
-            telemetry: M::TELEMETRY,
-            spray: M::SPRAY,
-            order: M::ORDER,
-            priorities: |settings| Some(M::priorities(settings)),
-            describe_messages: M::describe,
-            ..TransportDeclaration::of_programs("", "")
-        }
-    }
-
-    /// The declaration of a transport whose programs are read from files, such as P4 programs. The transport's own
-    /// parameter is the rate of paced control packets; each program brings further parameters.
-    pub fn of_programs(name: &'static str, about: &'static str) -> TransportDeclaration {
+    /// The declaration of a transport of flows, with the default of every further property.
+    pub const fn flows(
+        transport: &'static dyn Transport, name: &'static str, about: &'static str,
+    ) -> TransportDeclaration {
         TransportDeclaration {
             name,
             about,
-            kind: TransportKind::Messages,
-            own_parameters: &[message::PULL_RATE],
+            kind: TransportKind::Flows,
+            own_parameters: &[],
+            frame_sizes: FrameSizes { data_header: ROCE_DATA, ack: ROCE_ACK, nack: ROCE_ACK },
             telemetry: false,
             spray: false,
             order: Order::RoundRobin,
             wire: WireFormat::Other,
             warns_of_small_cap: false,
-            frames: message_frames,
-            configure: |_, facts| Ok(FlowConfig::from(facts)),
-            describe_flows: |_, _| (Vec::new(), Vec::new()),
-            describe_messages: |settings, _| {
-                let pull_rate = settings.number(message::PULL_RATE.name).ok().filter(|rate| *rate != 1.0);
-                pull_rate.map(|rate| (message::PULL_RATE.name, rate.to_string())).into_iter().collect()
-            },
-            idle: |_| Vec::new(),
-            needs_acks: |_| None,
-            acknowledges: |_, _| true,
-            priorities: |_| Some(2),
+            reads_program: false,
+            transport,
             recovery: |_| None,
         }
     }
 
-    /// The declaration of a transport in host software.
-    pub(crate) fn of_host(
-        name: &'static str, about: &'static str, parameters: &'static [Parameter],
+    /// The declaration of a transport of messages, with the default of every further property.
+    pub const fn messages(
+        transport: &'static dyn Transport, name: &'static str, about: &'static str,
     ) -> TransportDeclaration {
+        let kind = TransportKind::Messages;
         TransportDeclaration {
-            kind: TransportKind::Host,
-            own_parameters: parameters,
-            frames: || FrameSizes { data_header: ROCE_DATA, ack: ROCE_ACK, nack: ROCE_ACK },
-            describe_messages: |_, _| Vec::new(),
-            idle: host::idle,
-            priorities: |_| None,
-            ..TransportDeclaration::of_programs(name, about)
+            kind,
+            frame_sizes: MESSAGE_FRAMES,
+            ..TransportDeclaration::flows(transport, name, about)
+        }
+    }
+
+    /// The declaration of a transport in host software, with the default of every further property.
+    const fn host(transport: &'static dyn Transport, name: &'static str, about: &'static str) -> TransportDeclaration {
+        TransportDeclaration { kind: TransportKind::Host, ..TransportDeclaration::flows(transport, name, about) }
+    }
+
+    /// The declaration of a transport whose programs are read from files, such as P4 programs. The transport's own
+    /// parameter is the rate of paced control packets; each program brings further parameters.
+    pub fn of_programs(name: &'static str, about: &'static str) -> TransportDeclaration {
+        let own_parameters = &[message::PULL_RATE];
+        TransportDeclaration {
+            own_parameters,
+            reads_program: true,
+            ..TransportDeclaration::messages(&message::Programs, name, about)
         }
     }
 
@@ -469,53 +432,9 @@ impl TransportDeclaration {
 
     /// Default frame sizes. `telemetry` says whether data packets, ACKs and NACKs carry in-band telemetry.
     pub fn frames(&self, telemetry: bool) -> FrameSizes {
-        let FrameSizes { data_header, ack, nack } = (self.frames)();
+        let FrameSizes { data_header, ack, nack } = self.frame_sizes;
         let more = if telemetry { TELEMETRY } else { 0 };
         FrameSizes { data_header: data_header + more, ack: ack + more, nack: nack + more }
-    }
-
-    /// The configuration of the flows of a simulation run. For a transport of messages, only the values that follow
-    /// from the fabric have a meaning.
-    ///
-    /// # Errors
-    /// If settings contradict each other. The error is one sentence.
-    pub fn configure(&self, settings: &Settings, facts: &FabricFacts) -> Result<FlowConfig, String> {
-        (self.configure)(settings, facts)
-    }
-
-    /// The settings of a transport of flows, as the description of a simulation run shows them; see
-    /// [`FlowTransport::describe`].
-    pub fn describe_flows(&self, settings: &Settings, cfg: &FlowConfig) -> (Description, Description) {
-        (self.describe_flows)(settings, cfg)
-    }
-
-    /// The settings of a transport of messages, as the description of a simulation run shows them; see
-    /// [`MessageTransport::describe`].
-    pub fn describe_messages(&self, settings: &Settings, facts: &MessageFacts) -> Description {
-        (self.describe_messages)(settings, facts)
-    }
-
-    /// Settings that have no effect because of other settings: (name of the parameter, reason). The user gets a message
-    /// about them.
-    pub fn idle(&self, settings: &Settings) -> Vec<(&'static str, &'static str)> {
-        (self.idle)(settings)
-    }
-
-    /// The feature in these settings that works only with acknowledgements, in words for a message to the user; `None`
-    /// if no feature does.
-    pub fn needs_acks(&self, settings: &Settings) -> Option<&'static str> {
-        (self.needs_acks)(settings)
-    }
-
-    /// Whether the receiver acknowledges every data packet. `cc_needs_acks` says whether the congestion control works
-    /// only with acknowledgements.
-    pub fn acknowledges(&self, settings: &Settings, cc_needs_acks: bool) -> bool {
-        (self.acknowledges)(settings, cc_needs_acks)
-    }
-
-    /// Number of priorities that a message transport uses; `None` for a transport of flows.
-    pub fn priorities(&self, settings: &Settings) -> Option<u8> {
-        (self.priorities)(settings)
     }
 
     /// Name of the Rust type of the loss recovery that these settings select, with which a caller can find out whether
@@ -532,6 +451,14 @@ impl ProtocolVisitor for NameOfRecovery {
 
     fn visit<P: Protocol>(self) -> &'static str {
         std::any::type_name::<P>()
+    }
+}
+
+impl Deref for TransportDeclaration {
+    type Target = dyn Transport;
+
+    fn deref(&self) -> &(dyn Transport + 'static) {
+        self.transport
     }
 }
 

@@ -16,7 +16,9 @@
 //! offload) and merges packets (receive offload). A packet has its share of the cost of such a segment.
 
 use super::iwarp::{self, TCP_PARAMETERS};
-use super::{Description, FabricFacts, FlowTransport, FrameSizes, ProtocolVisitor, WireFormat, flow};
+use super::{
+    Description, FabricFacts, FlowTransport, FrameSizes, ProtocolVisitor, Transport, TransportDeclaration, flow,
+};
 use crate::Time;
 use crate::config::FlowConfig;
 use crate::headers::{IWARP_ACK, IWARP_SACK};
@@ -82,31 +84,33 @@ const PARAMETERS: [Parameter; TCP_PARAMETERS.len() + STACK.len()] = {
 pub struct Tcp;
 
 impl FlowTransport for Tcp {
-    const NAME: &'static str = "tcp";
-    const ABOUT: &'static str =
-        "TCP in the hosts' kernel: the TCP of iwarp above a network stack with declared latencies and CPU costs";
-    const PARAMETERS: &'static [Parameter] = &PARAMETERS;
-    const WIRE: WireFormat = WireFormat::Other;
-
-    fn frames() -> FrameSizes {
-        FrameSizes { data_header: IWARP_ACK, ack: IWARP_ACK, nack: IWARP_SACK }
-    }
-
-    fn idle(settings: &Settings) -> Vec<(&'static str, &'static str)> {
-        iwarp::idle(settings)
-    }
-
-    fn configure(settings: &Settings, facts: &FabricFacts) -> Result<FlowConfig, String> {
-        Ok(FlowConfig { tcp: iwarp::tcp(settings)?, ..flow::config(settings, facts, false) })
-    }
-
-    fn describe(settings: &Settings, cfg: &FlowConfig) -> (Description, Description) {
-        let (mut before, after) = iwarp::describe(settings, cfg);
-        before.extend(STACK.iter().filter_map(|one| Some((one.name, settings.value(one.name)?.to_string()))));
-        (before, after)
-    }
+    const DECLARATION: TransportDeclaration = TransportDeclaration {
+        own_parameters: &PARAMETERS,
+        frame_sizes: FrameSizes { data_header: IWARP_ACK, ack: IWARP_ACK, nack: IWARP_SACK },
+        ..TransportDeclaration::flows(
+            &Tcp,
+            "tcp",
+            "TCP in the hosts' kernel: the TCP of iwarp above a network stack with declared latencies and CPU costs",
+        )
+    };
 
     fn select<V: ProtocolVisitor>(_settings: &Settings, visitor: V) -> V::Output {
         visitor.visit::<recovery::Tcp>()
+    }
+}
+
+impl Transport for Tcp {
+    fn unused_settings(&self, settings: &Settings) -> Vec<(&'static str, &'static str)> {
+        iwarp::unused_settings(settings)
+    }
+
+    fn configure(&self, settings: &Settings, fabric: &FabricFacts) -> Result<FlowConfig, String> {
+        Ok(FlowConfig { tcp: iwarp::tcp(settings)?, ..flow::config(settings, fabric, false) })
+    }
+
+    fn describe_flows(&self, settings: &Settings, cfg: &FlowConfig) -> (Description, Description) {
+        let (mut before, after) = iwarp::describe(settings, cfg);
+        before.extend(STACK.iter().filter_map(|one| Some((one.name, settings.value(one.name)?.to_string()))));
+        (before, after)
     }
 }

@@ -5,6 +5,7 @@ mod protected;
 use crate::types::{MAX_MTU, Qpn};
 use rnic_wire::{ICRC_LEN, Opcode, Operation};
 use std::net::SocketAddr;
+use std::slice::Chunks;
 
 /// Datagrams of one queue pair for its peer, one after the other in one buffer, as Linux's `UDP_SEGMENT` (UDP
 /// segmentation offload) expects them. All datagrams have the same length, except that the last may be shorter.
@@ -257,9 +258,26 @@ pub fn acknowledges(packet: &[u8]) -> bool {
     matches!(operation, Some(Operation::Acknowledge | Operation::ReadAcknowledge))
 }
 
+/// Splits the packets of a received batch into the ACK that longer packets have overtaken, with its index, and the
+/// others in their order. The receiver processes the ACK first.
+///
+/// A sender lets longer packets overtake an ACK in a batch ([`Batch::overtaking`]). Over a NIC a request never
+/// overtakes the ACK before it, and programs rely on it: tgt refuses the response to a message whose Send has not
+/// completed. An ACK behind a response to an RDMA Read or an atomic has not been overtaken: before the response it
+/// would mean that the response is lost.
+pub fn split_overtaken_ack<'a>(mut packets: Chunks<'a, u8>) -> (Option<(usize, &'a [u8])>, Chunks<'a, u8>) {
+    let index = packets.len().saturating_sub(1);
+    let last = packets.clone().last().filter(|packet| acknowledges(packet));
+    let overtaken = last.filter(|_| index > 0 && !packets.clone().any(responds));
+    if overtaken.is_some() {
+        packets.next_back();
+    }
+    (overtaken.map(|packet| (index, packet)), packets)
+}
+
 /// Whether a packet carries a response to an RDMA Read or an atomic. Requests and ACKs of the queue pair keep their
 /// place behind it: the ACK of a later request would mean that the response is lost.
-pub fn responds(packet: &[u8]) -> bool {
+fn responds(packet: &[u8]) -> bool {
     let operation = packet.first().and_then(|opcode| Opcode::from_u8(*opcode)).map(Opcode::operation);
     matches!(operation, Some(Operation::ReadResponse | Operation::AtomicAcknowledge))
 }

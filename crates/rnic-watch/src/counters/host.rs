@@ -16,7 +16,7 @@ use std::time::Duration;
 const INFINIBAND: &str = "sys/class/infiniband";
 const NET: &str = "sys/class/net";
 /// Maximum time for which the command `ethtool` may run.
-const PATIENCE: Duration = Duration::from_secs(3);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum number of counters of an RDMA port that are exported.
 const MAX_COUNTERS: usize = 512;
 
@@ -192,7 +192,7 @@ impl Host {
     }
 }
 
-/// The output of `ethtool -S`; `None` if the command is not installed, fails, or takes longer than [`PATIENCE`].
+/// The output of `ethtool -S`; `None` if the command is not installed, fails, or takes longer than [`COMMAND_TIMEOUT`].
 fn ethtool(interface: &str) -> Option<String> {
     let mut command = Command::new("ethtool");
     command.args(["-S", interface]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -200,10 +200,10 @@ fn ethtool(interface: &str) -> Option<String> {
     let stdout = child.stdout.take()?;
     let (sender, receiver) = mpsc::channel();
     let reading = thread::Builder::new().name("ethtool".to_string()).spawn(move || {
-        // Nobody receives what arrives too late.
+        // It fails if the output arrives after the timeout.
         let _ = sender.send(read_limited(stdout, "ethtool").ok());
     });
-    let text = reading.ok().and_then(|_| receiver.recv_timeout(PATIENCE).ok().flatten());
+    let text = reading.ok().and_then(|_| receiver.recv_timeout(COMMAND_TIMEOUT).ok().flatten());
     if text.is_none() {
         // The command may have ended in the meantime.
         let _ = child.kill();

@@ -155,8 +155,8 @@ mod tests {
             error
                 .ends_with("the peer of port Ethernet0 of leaf1 is not known: give a file with all links by --cabling")
         );
-        let stranger = [file("x.txt", &sample("x", "y", "1"))];
-        assert!(read(&stranger, Some(&cabling)).unwrap_err().to_string().ends_with("cabling.csv has no such link"));
+        let unknown = [file("x.txt", &sample("x", "y", "1"))];
+        assert!(read(&unknown, Some(&cabling)).unwrap_err().to_string().ends_with("cabling.csv has no such link"));
         let wrong = [file("wrong.txt", &format!("{METRIC}{{node=\"a\"}} 1\n"))];
         assert!(read(&wrong, None).unwrap_err().to_string().contains("wrong.txt:1: this is no sample"));
         let simulated = [file(

@@ -34,10 +34,10 @@ impl Sonic {
         Ok(Sonic { client: Client::open(info).map_err(refused)?, timeout, connection: None })
     }
 
-    /// Reads all counters. If Redis is away, the reading has none, and the next reading connects again.
+    /// Reads all counters. If Redis cannot be reached, the reading has none, and the next reading connects again.
     ///
     /// # Errors
-    /// One sentence: Redis is away, or its answer is not what COUNTERS_DB has.
+    /// One sentence: Redis cannot be reached, or its response does not have the format of COUNTERS_DB.
     pub fn read(&mut self) -> Result<Reading, String> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,

@@ -37,7 +37,7 @@ fn options(service: Service) -> Options {
         size: size(service),
         iterations: ROUNDS,
         check: true,
-        patience: Time::from_ms(COMMAND_PATIENCE.as_millis() as u64),
+        timeout: Time::from_ms(COMMAND_PATIENCE.as_millis() as u64),
         ..Options::default()
     }
 }

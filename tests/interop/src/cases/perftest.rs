@@ -71,8 +71,8 @@ struct Run {
 impl Run {
     fn new(op: Op, ours: Role) -> Run {
         let size = if op.is_atomic() { 8 } else { SIZE };
-        let patience = Time::from_ms(COMMAND_PATIENCE.as_millis() as u64);
-        let options = Options { size, messages: 30, mtu: Some(256), patience, ..Options::new(op, false) };
+        let timeout = Time::from_ms(COMMAND_PATIENCE.as_millis() as u64);
+        let options = Options { size, messages: 30, mtu: Some(256), timeout, ..Options::new(op, false) };
         Run { options, ours, extra: "" }
     }
 

@@ -33,7 +33,7 @@ impl Attacker {
             1 => {
                 let number = match dice.below(3) {
                     0 => dice.below(1 << 12),
-                    1 => rnic_secure::EPOCH + dice.below(1 << 12),
+                    1 => rnic_endpoint::secure::EPOCH + dice.below(1 << 12),
                     _ => dice.word(),
                 };
                 bytes[8..16].copy_from_slice(&number.to_be_bytes());

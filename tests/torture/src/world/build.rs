@@ -2,7 +2,7 @@
 
 use super::{ANSWERS, Attacker, Direction, GUARD, Host, Packets, Places, Plan, Queue, Report, Shared, World};
 use crate::network::{Dice, Faults, Network};
-use rnic_secure::{EPOCH, KeyPair, Protection, Session};
+use rnic_endpoint::secure::{EPOCH, KeyPair, Protection, Session};
 use rnic_transport::{Time, Timeouts};
 use rnic_verbs::{
     Access, Batch, Capacities, Congestion, Connection, CqId, Device, DeviceConfig, MrInfo, QpInit, Qpn, SendAttributes,

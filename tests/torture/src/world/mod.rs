@@ -24,7 +24,7 @@ mod work;
 
 use crate::network::{Dice, Faults, Flight, Network, is_intact, seal};
 use attack::Attacker;
-use rnic_secure::{OpenError, Protection, Session};
+use rnic_endpoint::secure::{OpenError, Protection, Session};
 use rnic_transport::Time;
 use rnic_verbs::{
     Batch, CqId, Device, MrInfo, Notify, Pd, Qpn, SendAttributes, SendOp, Service, SrqId, State, Status, VerbsError,
@@ -448,7 +448,7 @@ impl World {
                 if of.protected {
                     // A destroyed queue pair has no keys, and its last packets are not sent.
                     let Some(session) = self.sessions.get_mut(&(at, of.qpn.0)) else { break };
-                    self.report.later_keys += u64::from(session.sealer.next() >= rnic_secure::EPOCH);
+                    self.report.later_keys += u64::from(session.sealer.next() >= rnic_endpoint::secure::EPOCH);
                     session.sealer.seal(packet).unwrap_or_else(|why| panic!("{why}"));
                 } else {
                     seal(from, peer, packet);

@@ -5,6 +5,7 @@ use super::{CorruptionKind, FaultCounters, Faults};
 use rand_core::Rng as _;
 use rand_pcg::Pcg64Mcg;
 use rnic_transport::Time;
+use rnic_transport::random::below;
 
 /// Maximum time for which a reordered datagram waits for later datagrams to overtake it.
 const LONGEST_REORDERING: Time = Time::from_ms(1);
@@ -191,26 +192,27 @@ impl Corruption {
         };
         let kind = match self.kind {
             CorruptionKind::Mixed => {
-                [CorruptionKind::Bit, CorruptionKind::Burst, CorruptionKind::Bytes][below(next(), 3)]
+                [CorruptionKind::Bit, CorruptionKind::Burst, CorruptionKind::Bytes][below(next(), 3) as usize]
             }
             kind => kind,
         };
+        let index = |bits: u64, end: usize| below(bits, end as u64) as usize;
         match kind {
             CorruptionKind::Bit => flip(data, self.random),
             CorruptionKind::Burst => {
-                let len = (2 + below(next(), Corruption::BURST - 1)).min(data.len());
-                let start = below(next(), data.len() - len + 1);
-                for (index, byte) in data[start..start + len].iter_mut().enumerate() {
+                let len = (2 + index(next(), Corruption::BURST - 1)).min(data.len());
+                let start = index(next(), data.len() - len + 1);
+                for (at, byte) in data[start..start + len].iter_mut().enumerate() {
                     // The burst has the chosen length only if its ends differ from what was sent.
-                    let is_end = index == 0 || index + 1 == len;
+                    let is_end = at == 0 || at + 1 == len;
                     *byte ^= (next() as u8).max(u8::from(is_end));
                 }
             }
             CorruptionKind::Bytes | CorruptionKind::Mixed => {
-                let first = below(next(), data.len());
+                let first = index(next(), data.len());
                 data[first] ^= (next() as u8).max(1);
                 for _ in 1..Corruption::BYTES {
-                    let (at, byte) = (below(next(), data.len()), next() as u8);
+                    let (at, byte) = (index(next(), data.len()), next() as u8);
                     // The first byte stays different from what was sent.
                     if at != first {
                         data[at] = byte;
@@ -219,11 +221,6 @@ impl Corruption {
             }
         }
     }
-}
-
-/// A number from 0 to `end - 1`, which 64 random bits select.
-fn below(random: u64, end: usize) -> usize {
-    ((u128::from(random) * end as u128) >> 64) as usize
 }
 
 /// Flips one bit of `data`, which 32 random bits select.

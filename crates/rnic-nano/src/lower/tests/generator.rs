@@ -114,18 +114,21 @@ impl Generator {
             }
             4 if width > 1 => {
                 let upper = 1 + self.roll(width - 1);
-                let (a, b) = (self.expr(upper, below).into(), self.expr(width - upper, below).into());
+                let a = self.expr(upper, below).into();
+                let b = self.expr(width - upper, below).into();
                 expr(width, ExprKind::Binary(BinaryOp::Concat, a, b))
             }
             5 => {
                 let condition = self.expr(1, below).into();
-                let (a, b) = (self.expr(width, below).into(), self.expr(width, below).into());
+                let a = self.expr(width, below).into();
+                let b = self.expr(width, below).into();
                 expr(width, ExprKind::Conditional(condition, a, b))
             }
             6 => {
                 let op = [BinaryOp::Shl, BinaryOp::Shr, BinaryOp::ShrSigned][self.roll(3) as usize];
                 let by = [3, 8, 32, 100][self.roll(4) as usize];
-                let (a, b) = (self.expr(width, below).into(), self.expr(by, below.min(1)).into());
+                let a = self.expr(width, below).into();
+                let b = self.expr(by, below.min(1)).into();
                 expr(width, ExprKind::Binary(op, a, b))
             }
             7 | 8 if width == 1 => {
@@ -167,7 +170,8 @@ impl Generator {
             7 => {
                 let width = [8, 13, 100][self.roll(3) as usize];
                 let case = |g: &mut Generator, values: Vec<u128>| (values, g.body(depth - 1, scopes));
-                let (first, second) = (case(self, vec![0, 1]), case(self, vec![ones(width)]));
+                let first = case(self, vec![0, 1]);
+                let second = case(self, vec![ones(width)]);
                 let default = self.body(depth - 1, scopes);
                 Stmt::Switch { value: self.expr(width, 2), cases: vec![first, second], default }
             }
@@ -208,7 +212,8 @@ impl Generator {
     fn apply(&mut self, scopes: u32) -> Stmt {
         // These slots are reserved before the actions are generated, because an action may apply other tables, which
         // reserve slots of their own.
-        let (hit, chosen) = (self.slot_of(1), self.slot_of(8));
+        let hit = self.slot_of(1);
+        let chosen = self.slot_of(8);
         let action = |g: &mut Generator, parameters: &[u32]| Action {
             name: format!("a{}", parameters.len()),
             parameters: parameters.iter().filter_map(|width| g.slot_of(*width)).collect(),
@@ -248,7 +253,8 @@ impl Generator {
     pub(crate) fn headers(&mut self, count: u32) {
         for number in 0..count {
             let valid = self.slot(format!("h{number}.valid"), 1);
-            let (mut fields, mut bits) = (Vec::new(), 0);
+            let mut fields = Vec::new();
+            let mut bits = 0;
             for field in 0..1 + self.roll(5) {
                 let most = if self.roll(3) == 0 { 128 } else { 20 };
                 let width = 1 + self.roll(most);

@@ -21,15 +21,15 @@ pub(super) struct Conversation {
     stream: TcpStream,
     device: Device,
     role: Role,
-    patience: Time,
+    timeout: Time,
     clock: Clock,
 }
 
 impl Conversation {
-    pub(super) fn new(stream: TcpStream, device: Device, role: Role, patience: Time) -> Result<Conversation, Error> {
+    pub(super) fn new(stream: TcpStream, device: Device, role: Role, timeout: Time) -> Result<Conversation, Error> {
         let ready = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
         ready.map_err(|error| Error::Exchange(format!("the connection to the peer cannot be used: {error}")))?;
-        Ok(Conversation { stream, device, role, patience, clock: Clock::start() })
+        Ok(Conversation { stream, device, role, timeout, clock: Clock::start() })
     }
 
     pub(super) fn role(&self) -> Role {
@@ -40,15 +40,15 @@ impl Conversation {
     /// peer's message.
     pub(super) fn exchange<const N: usize>(&mut self, mine: &[u8; N], what: &str) -> Result<[u8; N], Error> {
         if self.role == Role::Client {
-            self.tell(mine, what)?;
-            return self.hear(what);
+            self.send(mine, what)?;
+            return self.receive(what);
         }
-        let theirs = self.hear(what)?;
-        self.tell(mine, what)?;
+        let theirs = self.receive(what)?;
+        self.send(mine, what)?;
         Ok(theirs)
     }
 
-    pub(super) fn tell(&mut self, message: &[u8], what: &str) -> Result<(), Error> {
+    pub(super) fn send(&mut self, message: &[u8], what: &str) -> Result<(), Error> {
         let mut left = message;
         self.repeat(what, |stream| {
             let count = stream.write(left)?;
@@ -57,7 +57,7 @@ impl Conversation {
         })
     }
 
-    pub(super) fn hear<const N: usize>(&mut self, what: &str) -> Result<[u8; N], Error> {
+    pub(super) fn receive<const N: usize>(&mut self, what: &str) -> Result<[u8; N], Error> {
         let mut message = [0; N];
         let mut have = 0;
         self.repeat(what, |stream| {
@@ -72,7 +72,7 @@ impl Conversation {
     /// closes the connection, too, for at most 0.25 s. So if an ACK was lost and the peer retransmits its last message,
     /// it gets another ACK.
     pub(super) fn close(mut self) {
-        self.patience = self.patience.min(Time::from_ms(250));
+        self.timeout = self.timeout.min(Time::from_ms(250));
         let _ = self.stream.shutdown(Shutdown::Write);
         let _ = self.repeat("the end", |stream| Ok(stream.read(&mut [0; 64])? == 0));
     }
@@ -80,7 +80,7 @@ impl Conversation {
     /// Runs `step`, which reads or writes part of a message, again and again until it returns `true`. The device sends
     /// and receives packets in between.
     fn repeat(&mut self, what: &str, mut step: impl FnMut(&mut TcpStream) -> io::Result<bool>) -> Result<(), Error> {
-        let mut end = self.clock.now().saturating_add(self.patience);
+        let mut end = self.clock.now().saturating_add(self.timeout);
         let arrivals = |device: &Device| device.counters().verbs.packets_received;
         let mut seen = arrivals(&self.device);
         loop {
@@ -94,12 +94,12 @@ impl Conversation {
                     // Received packets show that the peer is alive, so the timeout starts again.
                     if arrivals(&self.device) != seen {
                         seen = arrivals(&self.device);
-                        end = now.saturating_add(self.patience);
+                        end = now.saturating_add(self.timeout);
                     }
                     if now >= end {
                         return Err(Error::Exchange(format!(
                             "the peer does not exchange {what}: silent for {}",
-                            self.patience
+                            self.timeout
                         )));
                     }
                 }

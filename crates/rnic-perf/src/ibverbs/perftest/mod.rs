@@ -54,7 +54,7 @@ pub struct Options {
     /// the reported numbers without conversion.
     pub gbits: bool,
     /// Time without any sign of progress of the peer after which the test is aborted.
-    pub patience: Time,
+    pub timeout: Time,
 }
 
 impl Options {
@@ -75,7 +75,7 @@ impl Options {
             depth: 128,
             receives: 512,
             gbits: false,
-            patience: Time::from_ms(10_000),
+            timeout: Time::from_ms(10_000),
         }
     }
 
@@ -142,7 +142,7 @@ pub enum Error {
         /// Status of the work request's completion.
         status: Status,
     },
-    /// There was no progress within [`Options::patience`]. The values are that time and the number of completed
+    /// There was no progress within [`Options::timeout`]. The values are that time and the number of completed
     /// messages.
     #[error(
         "no progress for {0}, after {1} messages; operation, size, messages and queue pairs must be the same on both sides"
@@ -259,7 +259,7 @@ pub struct Session {
     elapsed: Time,
     peak: f64,
     /// Whether this side, as a server, has already received the first message after the traffic.
-    heard: bool,
+    peer_is_ready: bool,
 }
 
 impl Session {
@@ -270,7 +270,7 @@ impl Session {
     pub fn start(device: &Device, options: Options, role: Role, stream: TcpStream) -> Result<Session, Error> {
         options.check()?;
         let peer = stream.peer_addr().map(|addr| SocketAddr::new(addr.ip().to_canonical(), device.local_addr().port()));
-        let mut conversation = Conversation::new(stream, device.clone(), role, options.patience)?;
+        let mut conversation = Conversation::new(stream, device.clone(), role, options.timeout)?;
 
         let count = options.queue_pairs as usize;
         let receives = if options.op == Op::Send { options.receives } else { 0 };
@@ -292,13 +292,13 @@ impl Session {
             bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = pattern(at));
         }
         let region = domain.register(bytes, Access::ALL)?;
-        let tell = |(index, pair): (usize, &QueuePair)| Keys {
+        let keys_of = |(index, pair): (usize, &QueuePair)| Keys {
             address: pair.address(),
             outstanding_reads: if options.op == Op::Read || options.op.is_atomic() { READS } else { 1 },
             rkey: region.rkey(),
             buffer: region.addr() + ((count + index) * layout.part) as u64,
         };
-        let keys = pairs.iter().enumerate().map(tell).collect();
+        let keys = pairs.iter().enumerate().map(keys_of).collect();
         let mut session = Session {
             options,
             conversation,
@@ -314,7 +314,7 @@ impl Session {
             latencies: Vec::new(),
             elapsed: Time::ZERO,
             peak: 0.0,
-            heard: false,
+            peer_is_ready: false,
         };
         session.connect(receives)?;
         Ok(session)
@@ -383,9 +383,9 @@ impl Session {
             (_, true, true) => self.request_one_by_one(),
             (_, _, false) => {
                 let clock = Clock::start();
-                let _: [u8; messages::KEYS] = self.conversation.hear("the end of its requests")?;
+                let _: [u8; messages::KEYS] = self.conversation.receive("the end of its requests")?;
                 self.elapsed = clock.now();
-                self.heard = true;
+                self.peer_is_ready = true;
                 Ok(())
             }
         }
@@ -398,8 +398,8 @@ impl Session {
     pub fn finish(mut self) -> Result<Outcome, Error> {
         let mut report = None;
         if !(self.options.op == Op::Write && self.options.latency) {
-            if std::mem::take(&mut self.heard) {
-                self.conversation.tell(&messages::encode_keys(&self.keys[0]), "that it is ready")?;
+            if std::mem::take(&mut self.peer_is_ready) {
+                self.conversation.send(&messages::encode_keys(&self.keys[0]), "that it is ready")?;
             } else {
                 self.synchronise(1)?;
             }
@@ -407,7 +407,7 @@ impl Session {
                 report = Some(self.exchange_report()?);
                 self.synchronise(1)?;
             }
-            self.conversation.tell(DONE, "its `done`")?;
+            self.conversation.send(DONE, "its `done`")?;
         }
         self.conversation.close();
         let messages = u64::from(self.options.messages) * u64::from(self.options.queue_pairs);

@@ -54,10 +54,10 @@ impl Session {
     /// Waits for completions and counts them. For each completed receive it posts a new one, as long as further
     /// messages will need it.
     fn complete(&self, progress: &mut Progress) -> Result<(), Error> {
-        let patience = self.options.patience;
-        let count = self.cq.wait(&mut progress.found, patience)?;
+        let timeout = self.options.timeout;
+        let count = self.cq.wait(&mut progress.found, timeout)?;
         if count == 0 {
-            return Err(Error::Silence(patience, progress.total()));
+            return Err(Error::Silence(timeout, progress.total()));
         }
         for at in 0..count {
             let Completion { wr_id, status, byte_len, .. } = progress.found[at];
@@ -215,8 +215,8 @@ impl Session {
             if byte[0] == number as u8 {
                 return Ok(());
             }
-            if clock.now() >= self.options.patience {
-                return Err(Error::Silence(self.options.patience, u64::from(number) - 1));
+            if clock.now() >= self.options.timeout {
+                return Err(Error::Silence(self.options.timeout, u64::from(number) - 1));
             }
             // A Write generates no completion at the responder, so this side must look at the memory at short
             // intervals.

@@ -9,8 +9,9 @@ use super::data::Buffer;
 use super::options::Options;
 use super::watched::{self, Source, Watched};
 use super::{Rsocket, SOCKETS};
+use crate::objects::devices;
+use crate::sockets;
 use crate::verbs::{errno, trace};
-use crate::{device, sockets};
 use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, POLLIN, POLLOUT, SOCK_DGRAM, c_int, c_short, sockaddr, socklen_t};
 use nix::poll::{PollTimeout, poll};
 use queue::{Path, Queue};
@@ -21,12 +22,12 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
 
-/// Peers that an rsocket knows. Anyone can become one by a message over UDP; beyond that others are forgotten, and
-/// datagrams to them begin over UDP again.
-const PEERS: usize = 4_096;
-/// Datagrams that came over UDP and wait for the program.
-const OVER_UDP: usize = 64;
-/// Milliseconds that `rclose` waits at most until what was sent has departed.
+/// Maximum number of peers of an rsocket. Any host can become a peer by a message over UDP. Beyond the maximum another
+/// peer is removed, and datagrams to it begin over UDP again.
+const MAX_PEERS: usize = 4_096;
+/// Maximum number of datagrams over UDP that wait for the program.
+const MAX_OVER_UDP: usize = 64;
+/// Maximum milliseconds for which `rclose` waits until all datagrams have departed.
 const FINISH: u32 = 1_000;
 /// Messages over UDP that a call handles.
 const BATCH: usize = 16;
@@ -72,7 +73,7 @@ pub(super) struct Inner {
 
 type Guard<'a> = watched::Guard<'a, Inner>;
 
-/// An IPv4 address is itself, also if an IPv6 socket tells it.
+/// The IPv4 address of an IPv6 address that stands for it.
 fn plain(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
@@ -88,7 +89,7 @@ fn plain(address: SocketAddr) -> SocketAddr {
 /// # Errors
 /// Those of `socket`.
 pub(super) fn open(domain: c_int) -> Result<c_int, c_int> {
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: the descriptor is new, and nothing else owns it.
     let udp = unsafe {
         let fd = libc::socket(domain, SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0);
         if fd < 0 {
@@ -131,7 +132,7 @@ impl Inner {
         if let Some(at) = self.queues.iter().position(|queue| queue.ip == local) {
             return Ok(at);
         }
-        let device = device::of(local).inspect_err(|_| {
+        let device = devices::of(local).inspect_err(|_| {
             trace(format_args!("datagrams to {peer}: no device has the address {local} of this host"));
         })?;
         self.queues.push(Queue::new(device, &self.options.sizes)?);
@@ -142,7 +143,7 @@ impl Inner {
     fn peer(&mut self, address: SocketAddr) -> Result<&mut Peer, c_int> {
         if !self.peers.contains_key(&address) {
             let queue = self.queue_for(address)?;
-            if self.peers.len() >= PEERS {
+            if self.peers.len() >= MAX_PEERS {
                 let other = self.peers.keys().find(|other| Some(**other) != self.connected).copied();
                 other.and_then(|other| self.peers.remove(&other));
             }
@@ -171,7 +172,7 @@ impl Inner {
         let Some((service, data)) = Service::parse(message) else { return Ok(()) };
         let queue = self.peer(source)?.queue;
         if service.is_data {
-            // It may be lost: the next datagram over UDP has an answer too.
+            // The response may be lost: the next datagram over UDP gets one too.
             let _ = self.send_over_udp(queue, source, None);
         }
         let known = self.peer(source)?.path.as_ref().map(|path| path.qpn);
@@ -180,7 +181,7 @@ impl Inner {
             trace(format_args!("datagrams to {source} go to QP {:#x}", service.qpn));
             self.peer(source)?.path = Some(path);
         }
-        if service.is_data && self.over_udp < OVER_UDP {
+        if service.is_data && self.over_udp < MAX_OVER_UDP {
             self.over_udp += 1;
             let place = Place::Bytes(data.to_vec());
             self.inbox.push_back(Arrived { source, place, len: data.len() as u32 });
@@ -212,7 +213,7 @@ impl Source for Inner {
                         let place = Place::Slot { queue: at, slot, head: head as u32 };
                         self.inbox.push_back(Arrived { source: plain(source), place, len: len - head as u32 });
                     }
-                    // It is from somebody who does not speak the protocol. A slot that is lost so is one of many.
+                    // The sender does not follow the protocol. If the slot cannot be posted, the queue has one less.
                     None => drop(self.queues[at].post_receive(slot)),
                 }
             }
@@ -239,8 +240,8 @@ impl Source for Inner {
         (std::iter::once(self.fd()).chain(fds).collect(), is_new)
     }
 
-    fn silence(&mut self) -> bool {
-        self.queues.iter_mut().fold(false, |any, queue| queue.silence() | any)
+    fn take_events(&mut self) -> bool {
+        self.queues.iter_mut().fold(false, |any, queue| queue.take_events() | any)
     }
 }
 
@@ -253,7 +254,7 @@ impl Datagrams {
     /// The address is one of the program.
     pub(super) unsafe fn bind(&self, address: *const sockaddr, len: socklen_t) -> Result<(), c_int> {
         let inner = self.inner();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         if unsafe { libc::bind(inner.fd(), address, len) } == 0 { Ok(()) } else { Err(errno()) }
     }
 
@@ -261,7 +262,7 @@ impl Datagrams {
     /// The address is one of the program.
     pub(super) unsafe fn connect(&self, to: SocketAddr, address: *const sockaddr, len: socklen_t) -> Result<(), c_int> {
         let mut inner = self.inner();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises it.
         if unsafe { libc::connect(inner.fd(), address, len) } != 0 {
             return Err(errno());
         }
@@ -296,13 +297,13 @@ impl Datagrams {
         let head = datagram::emit_source(SocketAddr::new(inner.queues[queue].ip, port));
         match path {
             Some(path) if inner.queues[queue].fits(head.len() + len) => {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises it.
                 unsafe { inner.queues[queue].send(path, &head, buffers)? };
             }
             _ => {
                 let mut data: Vec<u8> = Vec::with_capacity(len);
                 for (from, len) in buffers {
-                    // SAFETY: the caller's promise; there is room.
+                    // SAFETY: the caller promises it; the buffer has room.
                     unsafe {
                         std::ptr::copy_nonoverlapping(*from, data.as_mut_ptr().add(data.len()), *len);
                         data.set_len(data.len() + len);
@@ -331,19 +332,19 @@ impl Datagrams {
         for (to, room) in buffers {
             let len = u32::try_from(*room).unwrap_or(u32::MAX).min(arrived.len - at);
             match &arrived.place {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises it.
                 Place::Slot { queue, slot, head } => unsafe {
                     inner.queues[*queue].copy(*slot, head + at, *to, len);
                 },
-                // SAFETY: as above; `at` and `len` are within the bytes.
+                // SAFETY: the caller promises it; `at` and `len` are within the bytes.
                 Place::Bytes(bytes) => unsafe {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr().add(at as usize), *to, len as usize);
                 },
             }
             at += len;
         }
-        let is_cut = at < arrived.len;
-        let told = if flags & MSG_TRUNC != 0 { arrived.len } else { at };
+        let is_truncated = at < arrived.len;
+        let reported = if flags & MSG_TRUNC != 0 { arrived.len } else { at };
         let source = arrived.source;
         if flags & MSG_PEEK != 0 {
             inner.inbox.push_front(arrived);
@@ -353,7 +354,7 @@ impl Datagrams {
                 Place::Bytes(_) => inner.over_udp -= 1,
             }
         }
-        Ok(Some((told as isize, source, is_cut)))
+        Ok(Some((reported as isize, source, is_truncated)))
     }
 
     pub(super) fn shut_down(&self, how: c_int) {
@@ -372,7 +373,7 @@ impl Datagrams {
         // The kernel's socket is closed with datagrams in its buffer; a queue pair would be destroyed with them.
         for _ in 0..FINISH {
             self.inner.progress(&mut inner);
-            if inner.queues.iter().all(Queue::is_sent) {
+            if inner.queues.iter().all(Queue::is_all_sent) {
                 return;
             }
             drop(inner);

@@ -2,11 +2,10 @@
 
 use crate::host::ids::EndSlot;
 use crate::in_band::InBand;
-use rnic_fabric::Body;
-use rnic_fabric::HostId;
-use rnic_transport::codec::{Reader, put_u32};
+use rnic_fabric::{Body, HostId, RankCodec};
 use rnic_transport::message::PacketHeader;
 use rnic_transport::telemetry::HopRecord;
+use serde::{Deserialize, Serialize};
 
 /// The IP address of host 0 (10.0.0.0) for message transports. The other hosts have the following addresses.
 const FIRST_IP: u32 = 0x0a00_0000;
@@ -24,7 +23,7 @@ pub(super) fn host_of(ip: u32) -> HostId {
 
 /// Body of a simulated packet of a message transport: the header `H` of the transport program, the telemetry field `T`,
 /// and the ids that the simulated hosts need.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct MessageSegment<H, T> {
     /// Sending host.
     pub(super) src: HostId,
@@ -43,17 +42,7 @@ impl<H: PacketHeader, T: InBand> Body for MessageSegment<H, T> {
     fn source(&self) -> Option<HostId> {
         Some(self.src)
     }
-    const CROSSES_RANKS: bool = true;
-    fn write(&self, out: &mut Vec<u8>) {
-        put_u32(out, self.src.0);
-        put_u32(out, self.slot.0);
-        self.header.write(out);
-        self.in_band.write(out);
-    }
-    fn read(message: &mut Reader<'_>) -> Option<Self> {
-        let (src, slot) = (HostId(message.u32()?), EndSlot(message.u32()?));
-        Some(MessageSegment { src, slot, header: H::read(message)?, in_band: T::read(message)? })
-    }
+    const RANK_CODEC: Option<RankCodec<Self>> = Some(RankCodec::SERDE);
 }
 
 /// Frame lengths and priorities of a run's packets, with a message transport.

@@ -23,7 +23,6 @@ use ends::{Connection, Peer, Phase, ReceiveEnd, SendEnd};
 use nic::{RcNic, RcShared};
 use rnic_fabric::{HostId, PartitionPlan};
 use rnic_run::FlowSpec;
-use rnic_transport::codec::Reader;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::{FlowConfig, Psn, Receiver, Sender, TcpConfig, Time};
@@ -52,8 +51,8 @@ pub(crate) struct RcNics<P: Protocol, C: CongestionControl, T> {
     addresses: Option<Vec<FlowAddress>>,
     /// On several ranks, for each persistent connection: PSN of the first packet of its next flow.
     psns: Vec<Psn>,
-    /// Number of flows in `closing` at the end of the previous window.
-    told: usize,
+    /// On several ranks: number of flows at the front of `closing` that all ranks know, those of earlier windows.
+    shared_closing: usize,
     nics: TypesOfNic<P, C, T>,
 }
 
@@ -70,7 +69,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
             closing: Vec::new(),
             addresses: None,
             psns: Vec::new(),
-            told: 0,
+            shared_closing: 0,
             nics: PhantomData,
         };
         let shared = || RcShared { cfg: cfg.clone(), params: params.clone(), host: config };
@@ -214,23 +213,16 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         !end.queued && (!learns_completion || end.sender.is_complete())
     }
 
-    /// On several ranks: asks all of them which senders are done with flows that have finished in this window. A sender
-    /// that learns of the completion does so in a later window.
-    fn ask_new_senders(&mut self) {
-        let known = self.kind.told;
-        if P::sender_learns_completion(self.cfg()) || self.kind.closing.len() == known {
+    /// On several ranks: exchanges which senders are done with flows that have finished in this window. A sender that
+    /// learns of the completion does so in a later window.
+    fn share_new_senders(&mut self) {
+        let shared = self.kind.shared_closing;
+        if self.ranks.is_none() || P::sender_learns_completion(self.cfg()) || self.kind.closing.len() == shared {
             return;
         }
-        let Some(group) = self.ranks.as_ref().map(|ranks| ranks.group.clone()) else { return };
-        let (mut own, mut all) = (Vec::new(), Vec::new());
-        self.write_done(&Self::done(self, known), &mut own);
-        // The group remembers an error, and the engine asks for it.
-        if group.gather(&own, &mut all).is_ok() {
-            for message in &all {
-                if self.read_done(&mut Reader::new(message)).is_none() {
-                    group.fail("senders that are done");
-                }
-            }
+        let done = Self::done(self, shared);
+        if let Err(error) = self.share_senders_done(&done) {
+            self.lose_ranks(error);
         }
     }
 
@@ -315,11 +307,11 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicKind for RcNics<P, C, T> {
         }
         let learns_completion = P::sender_learns_completion(hosts.cfg());
         if hosts.ranks.is_some() {
-            hosts.ask_new_senders();
+            hosts.share_new_senders();
         }
         let mut closing = std::mem::take(&mut hosts.kind.closing);
         closing.retain(|flow| !hosts.close(*flow, learns_completion));
-        hosts.kind.told = closing.len();
+        hosts.kind.shared_closing = closing.len();
         hosts.kind.closing = closing;
     }
 

@@ -4,13 +4,13 @@ use super::*;
 use crate::Events;
 use crate::catalogue::demands;
 use crate::resolve::host::HostPlan;
-use crate::resolve::{CongestionNeeds, Demands, SetupError, resolve};
+use crate::resolve::{CongestionError, CongestionNeeds, Demands, resolve};
 use rnic_fabric::{Fabric, PartitionPlan};
 use rnic_host::record::{Recordable, Recorded};
-use rnic_host::{Control, Failure, Link, RogueDelay, multipath, rogue};
+use rnic_host::{Control, Failure, Link, multipath, rogue};
 use rnic_run::{CongestionSpec, FlowSpec};
 use rnic_transport::FlowConfig;
-use rnic_transport::congestion::CongestionControl;
+use rnic_transport::congestion::{CongestionControl, RogueDelay};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_verbs::{Completion, MrInfo, Pd, SendRequest, Verbs};
 
@@ -19,7 +19,7 @@ use rnic_verbs::{Completion, MrInfo, Pd, SendRequest, Verbs};
 struct Needs;
 
 impl CongestionNeeds for Needs {
-    fn demands(&self, cc: &CongestionSpec, flow: &FlowConfig) -> Result<Demands, SetupError> {
+    fn demands(&self, cc: &CongestionSpec, flow: &FlowConfig) -> Result<Demands, CongestionError> {
         struct Search<'a>(&'a CongestionSpec, &'a FlowConfig, Option<Result<Demands, String>>);
         impl Visitor for Search<'_> {
             fn visit<C: CongestionControl>(&mut self) {
@@ -31,7 +31,8 @@ impl CongestionNeeds for Needs {
         let mut search = Search(cc, flow, None);
         visit_congestion_controls(&mut search);
         search.visit::<RogueDelay>();
-        search.2.expect("a congestion control of rnic").map_err(SetupError::Impossible)
+        let found = search.2.expect("a congestion control of rnic");
+        found.map_err(|reason| CongestionError::Settings { name: cc.name(), reason })
     }
 }
 

@@ -6,7 +6,6 @@
 //! table of 256 entries, which is indexed by the leading bits of the divisor; its relative error is at most 0.2 %.
 
 use super::NativeHeader;
-use crate::codec::Reader;
 use crate::message::PacketHeader;
 use crate::message::flags::{ACK, DATA, NACK};
 use crate::message::primitives::DualPort;
@@ -14,6 +13,7 @@ use crate::message::{
     Arrival, Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, Departure, Framed, Pipeline, Verdict, slot,
 };
 use crate::telemetry::{HopRecord, Telemetry};
+use serde::{Deserialize, Serialize};
 
 /// The number 1.0 in fixed-point arithmetic with 16 fractional bits.
 const ONE: u64 = 1 << 16;
@@ -57,7 +57,7 @@ pub struct HpccSettings {
 }
 
 /// The header of HPCC packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct HpccHeader {
     /// The header fields that the packets of all Rust programs have.
     pub native: NativeHeader,
@@ -65,15 +65,7 @@ pub struct HpccHeader {
     pub echo: Telemetry,
 }
 
-impl PacketHeader for HpccHeader {
-    fn write(&self, out: &mut Vec<u8>) {
-        self.native.write(out);
-        self.echo.write(out);
-    }
-    fn read(message: &mut Reader<'_>) -> Option<HpccHeader> {
-        Some(HpccHeader { native: NativeHeader::read(message)?, echo: Telemetry::read(message)? })
-    }
-}
+impl PacketHeader for HpccHeader {}
 
 /// Length in bytes of a header without telemetry: Ethernet, IPv4, and 23 bytes of HPCC, as in the equivalent P4
 /// program.

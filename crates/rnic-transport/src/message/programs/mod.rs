@@ -15,10 +15,10 @@ pub use ndp::Ndp;
 
 use super::flags::DATA;
 use super::{Blocks, CreditToBtxEvent, CtrlPktEvent, Departure, PacketHeader, RxMsgInfoRequest, Verdict};
-use crate::codec::{Reader, put_u16, put_u32};
+use serde::{Deserialize, Serialize};
 
 /// The packet header of transport programs in Rust.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct NativeHeader {
     /// Address of the sending NIC.
     pub src_ip: u32,
@@ -41,30 +41,7 @@ pub struct NativeHeader {
     pub flags: u8,
 }
 
-impl PacketHeader for NativeHeader {
-    fn write(&self, out: &mut Vec<u8>) {
-        let NativeHeader { src_ip, src_context, dst_context, tx_msg_id, msg_len, pkt_offset, credit, rank, flags } =
-            *self;
-        put_u16(out, src_context);
-        put_u16(out, dst_context);
-        [src_ip, tx_msg_id, msg_len, pkt_offset, credit].iter().for_each(|field| put_u32(out, *field));
-        out.extend([rank, flags]);
-    }
-    fn read(message: &mut Reader<'_>) -> Option<NativeHeader> {
-        let (src_context, dst_context) = (message.u16()?, message.u16()?);
-        Some(NativeHeader {
-            src_ip: message.u32()?,
-            src_context,
-            dst_context,
-            tx_msg_id: message.u32()?,
-            msg_len: message.u32()?,
-            pkt_offset: message.u32()?,
-            credit: message.u32()?,
-            rank: message.u8()?,
-            flags: message.u8()?,
-        })
-    }
-}
+impl PacketHeader for NativeHeader {}
 
 impl NativeHeader {
     /// The header of a packet that departs from the NIC with address `ip`.

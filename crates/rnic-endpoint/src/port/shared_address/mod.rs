@@ -1,0 +1,529 @@
+//! Many processes on one IP address: a port that shares UDP port 4791 of its address with ports of other processes of
+//! the same user.
+//!
+//! RoCEv2 peers send to UDP port 4791 only. [`SharedAddressPort`] lets several processes, and several devices of a
+//! process, use one address nevertheless. rnic's libibverbs uses it for every device. [`Device::open_shared`] opens a
+//! device on such a port:
+//!
+//! ```
+//! use rnic_endpoint::{Config, Device};
+//!
+//! # fn main() -> Result<(), rnic_endpoint::Error> {
+//! let address = "127.47.91.1".parse().unwrap();
+//! // Usually in two processes:
+//! let first = Device::open_shared(address, Config::default())?;
+//! let second = Device::open_shared(address, Config::default())?;
+//! assert_eq!(first.local_addr(), second.local_addr());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A program that wraps the port, for example in a [`FaultyPort`](super::FaultyPort), sets the device's queue pair
+//! numbers itself:
+//!
+//! ```
+//! use rnic_endpoint::port::shared_address::SharedAddressPort;
+//! use rnic_endpoint::{Config, Device, Port};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let port = SharedAddressPort::open("127.47.91.2".parse()?)?;
+//! let mut config = Config::default().fitted_to(port.udp())?;
+//! config.verbs.shard = port.shard();
+//! let device = Device::on_port(Box::new(port), config)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The first device of an address is its broker. The broker must be polled, by its progress thread or by calls of the
+//! program, while other devices join: [`SharedAddressPort::open`] waits for the response of the broker.
+//!
+//! # Glossary
+//!
+//! | term | meaning |
+//! |---|---|
+//! | *device* | an open [`SharedAddressPort`], with the RDMA device above it |
+//! | *slot* | number of a device on its address, 0 to 1023; its queue pair numbers (QPNs) are congruent to the slot modulo [`SLOTS`] |
+//! | *broker* | the device that has UDP port 4791 of the address |
+//! | *member* | a device or a connection manager that is connected to the broker by a Unix socket |
+//! | *directory* | the UDP ports of all devices of the address, by slot |
+//! | *manager* | the connection manager of a process on the address ([`MadPort`], [`MadSender`]): queue pair 1 |
+//! | *manager ID* | the lower half of all communication IDs of a manager; the number of the UDP port from which it sends |
+//! | *claim* | registration of a service ID by a manager at the broker ([`Claims`]) |
+//! | *unmatched message* | a message to queue pair 1 whose service ID is not claimed, or whose communication ID has no manager |
+//! | *connection list* | a file in memory with the connections of a manager ([`ConnectionList`]) |
+//! | *standby* | a manager that has the connection lists of the other managers |
+//! | *takeover* | a process ends the connections of a manager that no longer exists |
+//!
+//! # Packets
+//!
+//! - Every device receives at its own UDP port, and at UDP port 4791 if it is the broker. It sends from its own UDP
+//!   ports.
+//! - A packet between two devices of the address goes directly to the receiver's own port, which the sender knows from
+//!   the directory. The ICRC is computed as if the packet went to UDP port 4791.
+//! - A packet from another address arrives at the broker. The broker handles its own packets, and passes the others on
+//!   to the device with the slot of their QPN, in a message over the Unix socket.
+//! - A packet to queue pair 1 goes to the broker, which passes it on to the manager that has claimed the service ID, or
+//!   whose manager ID is in the communication ID of the receiver.
+//! - A request for a service ID without a claim is queued for a second, because the server may be about to claim it.
+//!   The broker responds to other unmatched messages itself ([`rnic_cm::unmatched`]), but not in its first second,
+//!   because managers may not have joined yet.
+//!
+//! # States of a device
+//!
+//! ```text
+//!                      claims the broker's name
+//!    ┌───────────┐ ─────────────────────────────▶ ┌────────┐
+//!    │ Searching │                                │ Broker │  until the port is closed
+//!    └───────────┘                                └────────┘
+//!      ▲      │ name in use: connects, sends JoinDevice
+//!      │      ▼
+//!      │  ┌─────────┐   Directory received   ┌────────┐
+//!      │  │ Joining │ ─────────────────────▶ │ Joined │
+//!      │  └─────────┘                        └────────┘
+//!      └──────┴───────────────────────────────────┘  the broker closes the socket
+//! ```
+//!
+//! A device searches every 5 ms. When the broker ends, the system closes its sockets, the members see it immediately,
+//! and the first device that claims the name is the next broker. Packets that arrive in between are lost, and loss
+//! recovery retransmits them. The new broker reserves the slots of the previous directory for 10 s, so that their
+//! devices can join. A manager has the same states without *Broker*: it connects, sends `JoinManager`, and waits for
+//! `Joined`.
+//!
+//! # Messages
+//!
+//! | message | from | to | content |
+//! |---|---|---|---|
+//! | `JoinDevice` | device | broker | slot, own UDP port |
+//! | `Directory` | broker | every device | slot of the receiver, UDP ports of all devices |
+//! | `Packets` | broker | device, manager | datagrams with source, destination and traffic class |
+//! | `JoinManager` | manager | broker | manager ID, descriptor of its connection list |
+//! | `Joined` | broker | manager | |
+//! | `Claim`, `Release` | manager | broker | service ID |
+//! | `Claimed` | broker | manager | service ID, whether the claim is granted |
+//! | `ConnectionList` | broker | standby | manager ID, descriptor |
+//! | `DiscardList` | broker | standby | manager ID |
+//!
+//! A member that sends another message, or the same introduction twice, is disconnected.
+//!
+//! # Owners
+//!
+//! The system releases a name in the abstract namespace of Unix sockets when its owner ends, so that a name proves that
+//! its owner exists:
+//!
+//! | resource | owner | until |
+//! |---|---|---|
+//! | name of the broker, UDP port 4791 | broker | the device is closed |
+//! | name of a slot | device | the device is closed |
+//! | name of a manager ID | manager; then a takeover | the process ends; the last DREQ is acknowledged or aborted |
+//! | directory, claims | broker; a new broker gets them from the members | the broker ends |
+//! | connection list: writer | manager; then a takeover | as the name of the manager ID |
+//! | connection list: descriptors | manager, broker, and two standbys in other processes | 20 s after the manager has left |
+//!
+//! # A process is killed
+//!
+//! The socket of its manager closes. If the manager ended, the broker takes over its name within 10 s, and sends a DREQ
+//! for each entry of the connection list. If the broker ended too, the standbys try the same; the name decides which of
+//! them does it. [`Standby`] is a standby without a program, for addresses on which a single program runs (`rnic verbs
+//! keep`).
+//!
+//! `docs/adr/0028-verbs-of-many-processes.md` and `docs/adr/0036-disconnect-the-peers-of-killed-processes.md` compare
+//! this design with others.
+//!
+//! [`Device::open_shared`]: crate::Device::open_shared
+
+#![expect(clippy::disallowed_methods, reason = "processes wait for each other, by the time of day")]
+
+mod broker;
+mod claims;
+mod connection_list;
+mod error;
+mod lists;
+mod mads;
+mod members;
+mod message;
+mod services;
+mod socket;
+mod standby;
+mod takeover;
+
+pub use claims::{ClaimError, Claims};
+pub use connection_list::ConnectionList;
+pub use error::SharedAddressError;
+pub use mads::{MadPort, MadSender};
+pub use standby::Standby;
+pub use takeover::{TakeoverReport, observe_takeovers};
+
+use super::{Arrival, Batch, Counters, Interest, Limits, Port, ROCE_PORT, Received, SendError, UdpConfig, UdpPort};
+use broker::Broker;
+use message::{Directory, Message};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rnic_transport::Time;
+use rnic_verbs::Shard;
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// Maximum number of open devices on one address, over all processes. Each has 16,384 queue pair numbers.
+pub const SLOTS: u32 = 1_024;
+
+/// How long a device waits for the broker to admit it.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a manager waits for the broker to admit it, and for the response to a claim.
+const MANAGER_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time until the next attempt to connect to the broker, or to become the broker.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
+/// While packets keep arriving, the port handles the messages of its Unix sockets after this number of receive calls.
+const SERVE_INTERVAL: u32 = 64;
+/// Maximum number of consecutive receive calls that poll only the source of the latest packet. Each poll of a source is
+/// a system call, and a program that waits for a message would make two of them at each poll.
+const SINGLE_SOURCE_POLLS: u32 = 7;
+
+/// Stands for the slot of packets to queue pair 1, whose manager the broker finds.
+const MANAGERS: u32 = u32::MAX;
+
+/// The slot of the device for which a packet is, or [`MANAGERS`]; `None` if the bytes are too short for a packet.
+fn slot_of(packet: &[u8]) -> Option<u32> {
+    let qpn = packet.get(5..8)?;
+    if rnic_cm::packet::is_for_manager(packet) {
+        return Some(MANAGERS);
+    }
+    Some(u32::from_be_bytes([0, qpn[0], qpn[1], qpn[2]]) % SLOTS)
+}
+
+/// Claims a free slot. The search begins at a slot that depends on the UDP port, so that a new device rarely gets the
+/// slot of a device that was just closed, whose packets may still be in flight.
+fn claim_slot(ip: IpAddr, port: u16) -> Result<(u32, OwnedFd), SharedAddressError> {
+    for step in 0..SLOTS {
+        let slot = (u32::from(port) * 7 + step) % SLOTS;
+        match socket::claim_slot(ip, slot) {
+            Ok(claimed) => return Ok((slot, claimed)),
+            Err(Errno::EADDRINUSE) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(SharedAddressError::NoSlot(ip))
+}
+
+/// Whether an address has a broker that belongs to this user, so that other processes can join it.
+pub fn has_broker(ip: IpAddr) -> bool {
+    socket::connect(ip).is_ok()
+}
+
+/// State of a device among the devices of its address.
+enum Role {
+    /// The device has UDP port 4791.
+    Broker(Box<Broker>),
+    /// The device is connected to the broker.
+    Member {
+        link: OwnedFd,
+        /// Whether the broker has admitted the device.
+        joined: bool,
+    },
+    /// The device has no broker. It connects to a broker, or becomes the broker, at this time.
+    Searching { next_attempt: Instant },
+}
+
+/// A source of packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Source {
+    /// The UDP port of the device, for packets from devices of the same address.
+    Own,
+    /// UDP port 4791 of the address, or the broker's socket, for packets from other hosts.
+    Address,
+}
+
+/// The buffer that has the packets of an arrival.
+enum Buffer {
+    /// [`SharedAddressPort::arrival`].
+    Arrival,
+    /// [`SharedAddressPort::selected`].
+    Selected,
+    /// [`SharedAddressPort::message`].
+    Message,
+}
+
+/// The port of a device that shares its address with other devices. See the [module](self).
+pub struct SharedAddressPort {
+    /// The address with UDP port 4791.
+    address: SocketAddr,
+    /// The device's own UDP port: it receives from devices of the same address, and sends.
+    own: UdpPort,
+    slot: u32,
+    /// Claims the slot.
+    _slot_name: OwnedFd,
+    role: Role,
+    /// The UDP ports of all devices of the address.
+    directory: Box<Directory>,
+    /// The latest message of the broker or of a member.
+    message: Vec<u8>,
+    /// The latest arrival at a UDP port.
+    arrival: Vec<u8>,
+    /// The packets for this device in an arrival that the broker has passed on in part.
+    selected: Vec<u8>,
+    receive_calls: u32,
+    /// The source of the latest packet.
+    latest_source: Source,
+    /// Number of receive calls that may still poll `latest_source` only.
+    single_source_polls: u32,
+}
+
+impl SharedAddressPort {
+    /// Opens a port on the address `ip`: joins the broker of the address, or becomes the broker.
+    ///
+    /// # Errors
+    /// UDP port 4791 or another UDP port cannot be opened, the broker belongs to another user or does not respond
+    /// within 10 s, 1,024 devices are open on the address, or a system call fails.
+    pub fn open(ip: IpAddr) -> Result<SharedAddressPort, SharedAddressError> {
+        let config = UdpConfig { source_ports: 4, ..UdpConfig::default() };
+        let own = UdpPort::bind(SocketAddr::new(ip, 0), &config)?;
+        let (slot, slot_name) = claim_slot(ip, own.local_addr().port())?;
+        let mut port = SharedAddressPort {
+            address: SocketAddr::new(ip, ROCE_PORT),
+            own,
+            slot,
+            _slot_name: slot_name,
+            role: Role::Searching { next_attempt: Instant::now() },
+            directory: Box::new([0; SLOTS as usize]),
+            message: vec![0; message::MAX_LEN],
+            arrival: Vec::new(),
+            selected: Vec::new(),
+            receive_calls: 0,
+            latest_source: Source::Own,
+            single_source_polls: 0,
+        };
+        let deadline = Instant::now() + JOIN_TIMEOUT;
+        loop {
+            if let Role::Searching { .. } = port.role {
+                port.find_role()?;
+            }
+            match &port.role {
+                Role::Broker(_) | Role::Member { joined: true, .. } => return Ok(port),
+                Role::Member { link, joined: false } => {
+                    let left = deadline.saturating_duration_since(Instant::now()).as_millis() as u16;
+                    let mut link = [PollFd::new(link.as_fd(), PollFlags::POLLIN)];
+                    let _ = poll(&mut link, PollTimeout::from(left));
+                }
+                Role::Searching { .. } => std::thread::sleep(RETRY_INTERVAL),
+            }
+            port.handle_message();
+            if Instant::now() > deadline && !matches!(port.role, Role::Member { joined: true, .. }) {
+                return Err(SharedAddressError::NoResponse(ip));
+            }
+        }
+    }
+
+    /// The queue pair numbers that the device on this port must draw.
+    pub fn shard(&self) -> Shard {
+        Shard { index: self.slot, count: SLOTS }
+    }
+
+    /// The device's own UDP port, to fit a [`Config`](crate::Config) to its sizes.
+    pub fn udp(&self) -> &UdpPort {
+        &self.own
+    }
+
+    fn own_port(&self) -> u16 {
+        self.own.local_addr().port()
+    }
+
+    /// Becomes the broker, or connects to it.
+    fn find_role(&mut self) -> Result<(), SharedAddressError> {
+        let ip = self.address.ip();
+        self.role = Role::Searching { next_attempt: Instant::now() + RETRY_INTERVAL };
+        match socket::claim_address(ip) {
+            Ok(listener) => {
+                let config = UdpConfig { source_ports: 0, ..UdpConfig::default() };
+                let public = UdpPort::bind(self.address, &config)?;
+                self.directory[self.slot as usize] = self.own_port();
+                let directory = self.directory.clone();
+                self.role = Role::Broker(Box::new(Broker::new(public, listener, directory, self.slot)));
+            }
+            Err(Errno::EADDRINUSE) => match socket::connect(ip) {
+                Ok(link) => {
+                    if socket::send(&link, &message::join_device(self.slot, self.own_port())).is_ok() {
+                        self.role = Role::Member { link, joined: false };
+                    }
+                }
+                Err(Errno::EPERM) => return Err(SharedAddressError::OtherUser(ip)),
+                // The broker has just ended, or many processes are connecting to it.
+                Err(Errno::ECONNREFUSED | Errno::EAGAIN) => {}
+                Err(error) => return Err(error.into()),
+            },
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Handles one message of the broker. Returns the arrival if the message carries packets.
+    fn handle_message(&mut self) -> Option<Received> {
+        let Role::Member { link, joined } = &mut self.role else { return None };
+        let len = match socket::receive(link, &mut self.message) {
+            Ok(len) => len,
+            Err(Errno::EAGAIN) => return None,
+            Err(_) => 0,
+        };
+        match message::read(&self.message[..len]) {
+            Some(Message::Packets(Arrival { meta, segment, data })) if *joined => {
+                return Some(Received { meta, segment, length: data.len() });
+            }
+            Some(Message::Directory { slot, ports }) if self.slot == slot => {
+                self.directory = ports;
+                *joined = true;
+            }
+            // The broker has closed the socket, or violates the protocol.
+            _ => self.role = Role::Searching { next_attempt: Instant::now() },
+        }
+        None
+    }
+
+    /// Serves the members as the broker, or searches for a broker if the device has none.
+    fn serve(&mut self) {
+        match &mut self.role {
+            Role::Broker(broker) => {
+                broker.serve(&mut self.message);
+                broker.send_responses(&mut self.own);
+                self.directory.copy_from_slice(broker.directory());
+            }
+            Role::Searching { next_attempt } if *next_attempt <= Instant::now() => {
+                // The next attempt follows after any error: a UDP port in use may become free.
+                let _ = self.find_role();
+            }
+            Role::Member { .. } | Role::Searching { .. } => {}
+        }
+    }
+
+    /// The UDP port of this host to which a packet for a device of the address goes; `None` if no device has the slot.
+    fn local_port(&self, slot: Option<u32>) -> Option<u16> {
+        let slot = slot?;
+        if slot == MANAGERS {
+            return Some(ROCE_PORT);
+        }
+        match self.directory[slot as usize] {
+            0 if matches!(self.role, Role::Broker(_)) => None,
+            // Perhaps only the broker knows the device yet.
+            0 => Some(ROCE_PORT),
+            port => Some(port),
+        }
+    }
+
+    /// Receives from one source.
+    fn receive_from(&mut self, source: Source) -> io::Result<Option<(Buffer, Received)>> {
+        if source == Source::Own {
+            let received = self.own.receive_into(&mut self.arrival)?;
+            return Ok(received.map(|received| (Buffer::Arrival, received)));
+        }
+        match &mut self.role {
+            Role::Broker(broker) => {
+                let Some(received) = broker.receive_into(&mut self.arrival)? else { return Ok(None) };
+                let Received { meta, segment, length } = received;
+                let arrival = Arrival { meta, segment, data: &self.arrival[..length] };
+                if broker.route(&arrival, &mut self.selected) {
+                    return Ok(Some((Buffer::Arrival, received)));
+                }
+                broker.send_responses(&mut self.own);
+                Ok(Some((Buffer::Selected, Received { meta, segment, length: self.selected.len() })))
+            }
+            Role::Member { .. } => Ok(self.handle_message().map(|received| (Buffer::Message, received))),
+            Role::Searching { .. } => {
+                self.serve();
+                Ok(None)
+            }
+        }
+    }
+
+    /// Receives from the sources that are due: the source of the latest packet, and in some calls before it the other
+    /// one.
+    fn receive_next(&mut self) -> io::Result<Option<(Buffer, Received)>> {
+        self.receive_calls = self.receive_calls.wrapping_add(1);
+        if self.receive_calls.is_multiple_of(SERVE_INTERVAL) {
+            self.serve();
+        }
+        let latest = self.latest_source;
+        if self.single_source_polls > 0 {
+            self.single_source_polls -= 1;
+            return self.receive_from(latest);
+        }
+        self.single_source_polls = SINGLE_SOURCE_POLLS;
+        let other = if latest == Source::Own { Source::Address } else { Source::Own };
+        if let Some(received) = self.receive_from(other)? {
+            self.latest_source = other;
+            return Ok(Some(received));
+        }
+        self.receive_from(latest)
+    }
+}
+
+impl Port for SharedAddressPort {
+    fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn source_port(&self, hash: u32) -> u16 {
+        self.own.source_port(hash)
+    }
+
+    fn limits(&self) -> Limits {
+        self.own.limits()
+    }
+
+    fn longest_datagram(&self, destination: SocketAddr) -> io::Result<usize> {
+        self.own.longest_datagram(destination)
+    }
+
+    fn send(&mut self, batch: &Batch<'_>) -> Result<usize, SendError> {
+        if batch.destination != self.address {
+            return self.own.send(batch);
+        }
+        // The driver passes a batch in one slice. The port sends the datagrams up to the first one for another device,
+        // and the driver calls again for the others.
+        let data = batch.data.first().map_or(&[][..], |slice| &slice[..]);
+        let slot = slot_of(data);
+        let segment = batch.segment.max(1);
+        let same = data.chunks(segment).take_while(|packet| slot_of(packet) == slot).count();
+        let Some(port) = self.local_port(slot) else {
+            return Ok(same.max(1));
+        };
+        let data = [IoSlice::new(&data[..data.len().min(same * segment)])];
+        let destination = SocketAddr::new(self.address.ip(), port);
+        self.own.send(&Batch { destination, data: &data, ..*batch })
+    }
+
+    fn receive(&mut self) -> io::Result<Option<Arrival<'_>>> {
+        let Some((buffer, Received { meta, segment, length })) = self.receive_next()? else { return Ok(None) };
+        let data = match buffer {
+            Buffer::Arrival => &self.arrival[..length],
+            Buffer::Selected => &self.selected,
+            Buffer::Message => message::packets_in(&self.message, length),
+        };
+        Ok(Some(Arrival { meta, segment, data }))
+    }
+
+    fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()> {
+        let time = |duration: Duration| Time::from_ns(duration.as_nanos() as u64);
+        let (others, max): (Vec<BorrowedFd<'_>>, _) = match &self.role {
+            Role::Broker(broker) if broker.has_backlog() => (broker.descriptors().collect(), Some(Time::from_us(200))),
+            Role::Broker(broker) => (broker.descriptors().collect(), broker.next_expiry().map(time)),
+            Role::Member { link, .. } => (vec![link.as_fd()], None),
+            Role::Searching { .. } => (Vec::new(), Some(time(RETRY_INTERVAL))),
+        };
+        self.own.wait_too(interest, [timeout, max].into_iter().flatten().min(), &others)?;
+        self.single_source_polls = 0;
+        self.serve();
+        Ok(())
+    }
+
+    fn waker(&self) -> Waker {
+        self.own.waker()
+    }
+
+    fn counters(&self) -> Counters {
+        let mut counters = self.own.counters();
+        if let Role::Broker(broker) = &self.role {
+            broker.add_counters(&mut counters);
+        }
+        counters
+    }
+}

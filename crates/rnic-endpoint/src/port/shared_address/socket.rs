@@ -1,0 +1,178 @@
+//! The Unix sockets between the processes that share an address, and the names that they claim. Names are in the
+//! abstract namespace, which belongs to the network namespace, as the address does: no file remains, and containers are
+//! separate.
+//!
+//! | name | its owner is |
+//! |---|---|
+//! | `rnic/verbs/VERSION/IP` | the broker of the address |
+//! | `rnic/verbs/VERSION/IP/SLOT` | the device with this slot |
+//! | `rnic/verbs/VERSION/IP/cm/ID` | the connection manager with this manager ID, or the process that ends its connections |
+
+use super::message::VERSION;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, Backlog, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, bind, connect as connect_to,
+    getsockopt, listen, recv, send as send_to, sendmsg, setsockopt, socket, sockopt,
+};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, accept_with, recvmsg};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// Size of the send buffer of a socket to request from the system, in bytes.
+const SEND_BUFFER: usize = 4 << 20;
+
+fn unbound() -> nix::Result<OwnedFd> {
+    socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None)
+}
+
+/// Binds a new socket to an abstract name. The name is in use as long as the descriptor is open in any process.
+fn claim(name: &str) -> nix::Result<OwnedFd> {
+    let socket = unbound()?;
+    bind(socket.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes())?)?;
+    Ok(socket)
+}
+
+/// Claims the slot `slot` of the address `ip` for as long as the descriptor is open. The system ensures that no other
+/// process gets the slot, also if the broker changes.
+///
+/// # Errors
+/// `EADDRINUSE` if another process has the slot.
+pub(super) fn claim_slot(ip: IpAddr, slot: u32) -> nix::Result<OwnedFd> {
+    claim(&format!("rnic/verbs/{VERSION}/{ip}/{slot}"))
+}
+
+/// Claims the name of the connection manager with this manager ID for as long as the descriptor is open. The owner of
+/// the name is the manager, or the only process that may end its connections after the manager has ended.
+///
+/// # Errors
+/// `EADDRINUSE` if another process has the name.
+pub(super) fn claim_manager(ip: IpAddr, manager: u16) -> nix::Result<OwnedFd> {
+    claim(&format!("rnic/verbs/{VERSION}/{ip}/cm/{manager}"))
+}
+
+/// Claims the role of the broker of the address `ip`, and listens for members. One process at a time can have it.
+///
+/// # Errors
+/// `EADDRINUSE` if another process is the broker.
+pub(super) fn claim_address(ip: IpAddr) -> nix::Result<OwnedFd> {
+    let socket = claim(&format!("rnic/verbs/{VERSION}/{ip}"))?;
+    listen(&socket, Backlog::new(128)?)?;
+    Ok(socket)
+}
+
+/// Connects to the broker of the address `ip`.
+///
+/// # Errors
+/// `ECONNREFUSED` if the address has no broker, `EPERM` if the broker belongs to another user.
+pub(super) fn connect(ip: IpAddr) -> nix::Result<OwnedFd> {
+    let socket = unbound()?;
+    connect_to(socket.as_raw_fd(), &UnixAddr::new_abstract(format!("rnic/verbs/{VERSION}/{ip}").as_bytes())?)?;
+    of_this_user(socket)
+}
+
+/// The next process that has connected; `None` if no process has, or it belongs to another user.
+pub(super) fn accept(listener: &OwnedFd) -> Option<OwnedFd> {
+    of_this_user(accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?).ok()
+}
+
+/// Checks that the peer of a connected socket belongs to the user of this process.
+fn of_this_user(socket: OwnedFd) -> nix::Result<OwnedFd> {
+    let peer = getsockopt(&socket, sockopt::PeerCredentials)?;
+    if peer.uid() != nix::unistd::geteuid().as_raw() {
+        return Err(Errno::EPERM);
+    }
+    let _ = setsockopt(&socket, sockopt::SndBuf, &SEND_BUFFER);
+    Ok(socket)
+}
+
+/// Sends a message without waiting.
+pub(super) fn send(socket: &OwnedFd, message: &[u8]) -> nix::Result<()> {
+    loop {
+        match send_to(socket.as_raw_fd(), message, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT) {
+            Err(Errno::EINTR) => {}
+            result => return result.map(|_| ()),
+        }
+    }
+}
+
+/// Receives a message without waiting; returns its length, or 0 if the peer has closed its socket.
+pub(super) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> nix::Result<usize> {
+    loop {
+        match recv(socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
+            Err(Errno::EINTR) => {}
+            result => return result,
+        }
+    }
+}
+
+/// The process ID of the peer of a connected socket; 0 if the peer has none in the namespace of this process.
+pub(super) fn peer_process(socket: &OwnedFd) -> i32 {
+    getsockopt(socket, sockopt::PeerCredentials).map_or(0, |peer| peer.pid())
+}
+
+/// Sends a message with a file descriptor, without waiting.
+pub(super) fn send_with(socket: &OwnedFd, message: &[u8], file: &impl AsFd) -> nix::Result<()> {
+    let files = [file.as_fd().as_raw_fd()];
+    let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+    loop {
+        let control = [ControlMessage::ScmRights(&files)];
+        match sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(message)], &control, flags, None) {
+            Err(Errno::EINTR) => {}
+            result => return result.map(|_| ()),
+        }
+    }
+}
+
+/// Receives a message like [`receive`], with the first file descriptor that came with it. Further ones are closed, also
+/// if the system truncated the control message: the crate `nix` does not return the descriptors of a truncated message.
+pub(super) fn receive_with(socket: &OwnedFd, buffer: &mut [u8]) -> nix::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let length = loop {
+        match recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(Errno::from_raw(error.raw_os_error())),
+            Ok(message) => break message.bytes,
+        }
+    };
+    let descriptors = control.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect::<Vec<OwnedFd>>(),
+        _ => Vec::new(),
+    });
+    let descriptors: Vec<OwnedFd> = descriptors.collect();
+    Ok((length, descriptors.into_iter().next()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::socketpair;
+
+    /// One descriptor arrives. Several descriptors, or none, leave none open.
+    #[test]
+    fn descriptors_are_received_or_closed() {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let (a, b) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).unwrap();
+        let mut buffer = [0; 16];
+        send(&a, b"none").unwrap();
+        assert!(matches!(receive_with(&b, &mut buffer), Ok((4, None))));
+        assert_eq!(receive_with(&b, &mut buffer).unwrap_err(), Errno::EAGAIN);
+        send_with(&a, b"one", &b).unwrap();
+        assert!(matches!(receive_with(&b, &mut buffer), Ok((3, Some(_)))));
+        // A pipe whose writing ends are sent: its reading end sees the end of the data only if all of them are closed.
+        for count in [1, 2, 3, 50] {
+            let (read, write) = nix::unistd::pipe().unwrap();
+            let files = vec![write.as_raw_fd(); count];
+            let control = [ControlMessage::ScmRights(&files)];
+            sendmsg::<()>(a.as_raw_fd(), &[IoSlice::new(b"many")], &control, MsgFlags::empty(), None).unwrap();
+            drop(write);
+            let (len, first) = receive_with(&b, &mut buffer).unwrap();
+            assert!(len == 4 && first.is_some());
+            drop(first);
+            assert_eq!(nix::unistd::read(&read, &mut buffer), Ok(0), "{count}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Opens the endpoint's device of an address, and queue pair 1, as the environment says.
+
+use super::manager::Mads;
+use crate::environment::Environment;
+use crate::hosts::HostAddress;
+use crate::trace;
+use libc::c_int;
+use rnic_endpoint::idle::IdleConfig;
+use rnic_endpoint::port::shared_address::{
+    Claims, ConnectionList, MadPort, MadSender, SLOTS, SharedAddressPort, TakeoverReport, observe_takeovers,
+};
+use rnic_endpoint::port::{CaptureFile, CapturePort, Faults, FaultyPort, Port};
+use rnic_endpoint::{Acknowledge, Clock, Config, Device, Mode, Security, Time};
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+/// The capture file of this process; `None` without one.
+fn capture() -> Result<Option<CaptureFile>, String> {
+    static FILE: OnceLock<Result<Option<CaptureFile>, String>> = OnceLock::new();
+    let create = || match &Environment::get().as_ref().map_err(Clone::clone)?.pcap {
+        None => Ok(None),
+        Some(path) => CaptureFile::create(path)
+            .map(Some)
+            .map_err(|why| format!("RNIC_PCAP: cannot write {}: {why}", path.display())),
+    };
+    FILE.get_or_init(create).clone()
+}
+
+/// The thread that moves packets sleeps as soon as no packets arrive. If it spun on a host with few cores, it would
+/// take them from the programs.
+fn idle() -> IdleConfig {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores > 4 { IdleConfig::default() } else { IdleConfig { spin: Time::ZERO, slack: Time::ZERO } }
+}
+
+/// Opens the endpoint's device of an address. An error is a sentence, with its number in C.
+pub(super) fn open(address: &HostAddress) -> Result<Device, (c_int, String)> {
+    /// The address is free, but the file of a capture cannot be written, for example.
+    fn other(error: impl ToString) -> (c_int, String) {
+        (libc::EIO, error.to_string())
+    }
+    observe_takeovers(trace_takeover);
+    let port = SharedAddressPort::open(address.ip).map_err(|error| (error.errno(), error.to_string()))?;
+    let mut config = Config { mode: Mode::Polled, idle: idle(), security: Security::None, ..Config::default() };
+    // The program's next poll sends the ACKs, and the reply to a message leaves before them. If the program does not
+    // poll, the library's thread sends them ([`crate::progress`]).
+    config.acknowledge = Acknowledge::WithNextPoll;
+    config.verbs.late_memory_checks = true;
+    config.verbs.shard = port.shard();
+    let config = config.fitted_to(port.udp()).map_err(other)?;
+    let slot = port.shard().index;
+    Device::on_port(with_faults_and_capture(port, slot).map_err(other)?, config).map_err(other)
+}
+
+fn trace_takeover(report: TakeoverReport) {
+    let TakeoverReport { ip, connections, unanswered } = report;
+    trace::line(format_args!(
+        "a process on {ip} has gone: {connections} connections were ended, {unanswered} of them without a response"
+    ));
+}
+
+/// A port with the faults and the capture that the environment sets. Ports with another `lane` lose other packets.
+fn with_faults_and_capture(port: impl Port + 'static, lane: u32) -> Result<Box<dyn Port>, String> {
+    let environment = Environment::get().as_ref().map_err(Clone::clone)?;
+    let mut port: Box<dyn Port> = Box::new(port);
+    if let Some((faults, seed)) = environment.faults {
+        let seed = seed.wrapping_mul(u64::from(SLOTS)).wrapping_add(lane.into());
+        port = Box::new(FaultyPort::with_clock(port, Faults::default(), faults, seed, Clock::start()));
+    }
+    if let Some(file) = capture()? {
+        port = Box::new(CapturePort::new(port, file));
+    }
+    Ok(port)
+}
+
+/// Opens queue pair 1 of an address for the communication manager of this process.
+///
+/// # Errors
+/// A sentence: the system lacks a UDP port or descriptors, or the process that receives for the address does not
+/// respond.
+pub(crate) fn open_manager(ip: IpAddr) -> Result<Mads, String> {
+    let sender = MadSender::open(ip, capture()?).map_err(|error| error.to_string())?;
+    let claims = Arc::<Claims>::default();
+    // Without files in memory, peers depend on probes.
+    let list = ConnectionList::create().ok().map(Arc::new);
+    let port = MadPort::open(ip, sender.manager_id(), claims.clone(), list.clone());
+    let port = port.map_err(|error| error.to_string())?;
+    // The manager and the device lose different packets: the lane of the device is its slot.
+    let receiver = with_faults_and_capture(port, SLOTS / 2)?;
+    Ok(Mads::new(sender, receiver, claims, list))
+}

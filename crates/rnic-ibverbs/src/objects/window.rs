@@ -1,0 +1,92 @@
+//! Memory windows.
+
+use super::InContext;
+use super::domain::{Domain, Region};
+use crate::abi::*;
+use crate::error::{Refused, refused};
+use crate::trace;
+use libc::{c_int, c_uint};
+use rnic_cabi::entry::lock;
+use rnic_cabi::pointer::Handle;
+use rnic_verbs::{Access, Bind, WindowId, WindowKind};
+
+#[repr(C)]
+pub(crate) struct Window {
+    c: ibv_mw,
+    state: WindowState,
+}
+
+rnic_cabi::object!(Window { c: ibv_mw, state: WindowState });
+
+pub(crate) struct WindowState {
+    pub(crate) id: WindowId,
+}
+
+impl Window {
+    pub(crate) fn create(pd: Handle<Domain>, kind: c_int) -> Result<Handle<Window>, c_int> {
+        let window_kind = match kind {
+            IBV_MW_TYPE_1 => WindowKind::Type1,
+            IBV_MW_TYPE_2 => WindowKind::Type2,
+            _ => {
+                trace::line(format_args!("ibv_alloc_mw refused: the type is {kind}; it must be 1 or 2"));
+                return Err(libc::EINVAL);
+            }
+        };
+        let (context, id) = (pd.context(), pd.state().id);
+        let made = context.device.with_verbs_quietly(|verbs| verbs.allocate_window(id, window_kind));
+        let info = made.map_err(refused("ibv_alloc_mw"))?;
+        trace::line(format_args!("ibv_alloc_mw of type {kind} = rkey {:#x}", info.rkey));
+        let handle = context.handle();
+        let c = ibv_mw { context: pd.context_ptr(), pd: pd.as_ptr(), rkey: info.rkey, handle, kind };
+        Ok(Handle::create(Window { c, state: WindowState { id: info.id } }))
+    }
+}
+
+/// The binding of a window to `info`, with the remote key `rkey`.
+///
+/// # Safety
+/// The pointer of the region in `info` is null, or the pointer of a region that exists.
+pub(crate) unsafe fn bind(window: Handle<Window>, rkey: u32, info: &ibv_mw_bind_info) -> Result<Bind, Refused> {
+    const FLAGS: c_uint = IBV_ACCESS_LOCAL_WRITE
+        | IBV_ACCESS_REMOTE_WRITE
+        | IBV_ACCESS_REMOTE_READ
+        | IBV_ACCESS_REMOTE_ATOMIC
+        | IBV_ACCESS_ZERO_BASED;
+    let has = |flag| info.mw_access_flags & flag != 0;
+    if info.mw_access_flags & !FLAGS != 0 {
+        return Err(Refused::Number(libc::EINVAL, "a memory window has remote rights, and may be zero-based"));
+    }
+    // SAFETY: the caller promises it.
+    let region: Option<Handle<Region>> = unsafe { Handle::new_unless_null(info.mr) };
+    Ok(Bind {
+        window: window.state().id,
+        rkey,
+        region: region.map(|region| lock(region.state()).id),
+        addr: info.addr,
+        len: info.length,
+        access: Access {
+            remote_write: has(IBV_ACCESS_REMOTE_WRITE),
+            remote_read: has(IBV_ACCESS_REMOTE_READ),
+            remote_atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
+            ..Access::LOCAL_READ
+        },
+        zero_based: has(IBV_ACCESS_ZERO_BASED),
+    })
+}
+
+/// The binding of a window of type 2 in a work request.
+///
+/// # Safety
+/// The pointers of the window, and of the region in `info`, are null or the pointers of objects that exist.
+pub(crate) unsafe fn bind_type_2(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<Bind, Refused> {
+    // SAFETY: the caller promises it.
+    let window: Option<Handle<Window>> = unsafe { Handle::new_unless_null(mw) };
+    let Some(window) = window.filter(|window| rnic_cabi::get!(window.kind) == IBV_MW_TYPE_2) else {
+        return Err(Refused::Number(
+            libc::EINVAL,
+            "a work request binds a window of type 2; ibv_bind_mw those of type 1",
+        ));
+    };
+    // SAFETY: the caller promises it.
+    unsafe { bind(window, rkey, info) }
+}

@@ -1,0 +1,386 @@
+//! The responder of a ping on devices.
+//!
+//! A thread for each TCP connection opens a session, and closes it when the connection ends. A thread for each local
+//! address that probers use sends the responses.
+
+use crate::connections::{CONNECT_LEN, RECEIVE};
+use crate::endpoint::EndpointConnections;
+use crate::message::{Kind, MAX_PROBE, Message};
+use crate::responder::{MAX_SESSIONS, Reply, Responder, ResponderCounters};
+use crate::{Control, Outbox, PingError, VERSION, check_version, is_posted, random, unexpected};
+use parking_lot::Mutex;
+use rnic_endpoint::clock::since;
+use rnic_endpoint::exchange::{Channel, ClientLimit, Credentials, Speaker, accept};
+use rnic_endpoint::port::ROCE_PORT;
+use rnic_endpoint::{
+    Access, Capacities, Completion, CompletionQueue, Config, Data, DatagramAddress, DatagramOptions, Device, Error,
+    GRH_LEN, MemoryRegion, Mode, Opcode, QpOptions, QueuePair, Security, SendFlags, SendOp, SendRequest, Service,
+    Status, TimeSource,
+};
+use rnic_transport::Time;
+use serde::de::IgnoredAny;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::thread::JoinHandle;
+
+/// Options of [`respond`].
+#[derive(Clone, Debug)]
+pub struct RespondOptions {
+    /// UDP port of the responder's devices; 0 stands for any free port.
+    pub roce_port: u16,
+    /// What probers must show, over TLS. With `None` everyone may probe this host.
+    pub credentials: Option<Credentials>,
+}
+
+impl Default for RespondOptions {
+    fn default() -> RespondOptions {
+        RespondOptions { roce_port: ROCE_PORT, credentials: None }
+    }
+}
+
+/// An event of [`respond`].
+#[derive(Debug)]
+pub enum RespondEvent {
+    /// A prober at this address has opened a session.
+    Opened(SocketAddr),
+    /// A prober at this address has closed its session.
+    Closed(SocketAddr),
+    /// A prober at this address got no session, for this reason.
+    Failed(SocketAddr, PingError),
+}
+
+/// Maximum number of local addresses that probers can use.
+const MAX_LOCAL_ADDRESSES: usize = 16;
+/// Number of receives that are posted.
+const RECEIVES: usize = 512;
+/// Maximum number of responses that have been posted and have not left.
+const MAX_RESPONSES: usize = 256;
+/// Bits in the identifier of a work request: a response, a report. Without them it is a receive.
+const RESPONSE: u64 = 1 << 32;
+const REPORT: u64 = 1 << 33;
+/// Time without a response of the prober after which a reliable connection ends. This end sends only ACKs.
+const CONNECTION_TIMEOUT: Time = Time::from_ms(60_000);
+/// Maximum time between two checks of the flag that ends the responder.
+const STOP_CHECK_INTERVAL: Time = Time::from_ms(100);
+/// Length of a receive in bytes.
+const SLOT: usize = GRH_LEN as usize + MAX_PROBE;
+
+/// Sends the responses to the probes of [`ping`](crate::ping) until `stop` is set. Reports sessions to `event`. Returns
+/// the counters of all probes.
+///
+/// # Errors
+/// An error of `listener` when it accepts a connection.
+pub fn respond(
+    listener: &TcpListener, options: RespondOptions, stop: &AtomicBool, event: impl FnMut(RespondEvent),
+) -> io::Result<ResponderCounters> {
+    let (events, received) = mpsc::channel();
+    let server = Arc::new(Server {
+        options,
+        responders: Mutex::new(BTreeMap::new()),
+        speakers: Mutex::new(BTreeMap::new()),
+        ended: AtomicBool::new(false),
+    });
+    let [of_all, of_host] = MAX_SESSIONS;
+    let limit = ClientLimit::new(of_all, of_host);
+    let event = RefCell::new(event);
+    let report = || received.try_iter().for_each(|received| (event.borrow_mut())(received));
+    // `accept` calls it about ten times a second.
+    let ends = || {
+        report();
+        stop.load(Ordering::Relaxed)
+    };
+    let mut accepted = Ok(());
+    loop {
+        let (stream, peer) = match accept(listener, &ends) {
+            Ok(Some(client)) => client,
+            Ok(None) => break,
+            Err(error) => {
+                accepted = Err(error);
+                break;
+            }
+        };
+        let Some(admission) = limit.admit(peer) else { continue };
+        let (server, events) = (server.clone(), events.clone());
+        let serve = move || {
+            server.serve(stream, peer, &events);
+            drop(admission);
+        };
+        // Without a thread the prober is turned away.
+        let _ = std::thread::Builder::new().name("rnic-ping-peer".to_string()).spawn(serve);
+    }
+    let counters = server.end();
+    report();
+    accepted.map(|()| counters)
+}
+
+/// A responder.
+struct Server {
+    options: RespondOptions,
+    /// The responders, by local address.
+    responders: Mutex<BTreeMap<IpAddr, Arc<LocalResponder>>>,
+    /// The connections with a session, by its number.
+    speakers: Mutex<BTreeMap<u64, Speaker>>,
+    ended: AtomicBool,
+}
+
+impl Server {
+    /// Opens a session for the prober at the other end of a TCP connection, and closes it when the connection ends.
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, events: &Sender<RespondEvent>) {
+        let report = |event| {
+            // It fails once the responder has ended.
+            let _ = events.send(event);
+        };
+        match self.open(stream) {
+            Err(why) => report(RespondEvent::Failed(peer, why)),
+            Ok((mut channel, local, session)) => {
+                report(RespondEvent::Opened(peer));
+                // The prober sends nothing more. If it does, the session ends as well.
+                let _ = channel.receive_within::<IgnoredAny>(None);
+                self.close(&local, session);
+                channel.speaker().hang_up();
+                report(RespondEvent::Closed(peer));
+            }
+        }
+    }
+
+    fn open(&self, stream: TcpStream) -> Result<(Channel, Arc<LocalResponder>, u64), PingError> {
+        let mut channel = match &self.options.credentials {
+            None => Channel::over(stream)?,
+            Some(credentials) => Channel::accept_secured(stream, credentials)?,
+        };
+        let Control::Hello { ping, prober } = channel.receive()? else { return Err(unexpected(&channel).into()) };
+        let opened =
+            check_version(&channel, ping).map_err(PingError::from).and_then(|()| self.open_session(&channel, prober));
+        match opened {
+            Ok((local, session)) => {
+                let welcome = Control::Welcome { ping: VERSION, session, responder: local.address };
+                if let Err(why) = channel.send(&welcome) {
+                    self.close(&local, session);
+                    return Err(why.into());
+                }
+                Ok((channel, local, session))
+            }
+            Err(why) => {
+                // It fails if the prober has ended.
+                let _ = channel.send(&Control::Refused { why: why.to_string() });
+                Err(why)
+            }
+        }
+    }
+
+    /// Opens a session for `prober`, which must be at the address from which its TCP connection comes: otherwise it
+    /// could make this host send packets to a third party.
+    fn open_session(
+        &self, channel: &Channel, prober: DatagramAddress,
+    ) -> Result<(Arc<LocalResponder>, u64), PingError> {
+        let refuse = |why: String| Err(PingError::Refused(why));
+        let (address, peer) = (prober.addr.ip().to_canonical(), channel.peer_addr().ip());
+        if address != peer {
+            return refuse(format!("the prober has its device on {address}; it must be on {peer}"));
+        }
+        if prober.addr.port() == 0 || prober.qpn >= 0xff_ffff {
+            return refuse("the prober has no UDP port or no queue pair".to_string());
+        }
+        let prober = DatagramAddress { addr: SocketAddr::new(peer, prober.addr.port()), ..prober };
+        let local = self.local(channel.local_addr().ip())?;
+        let session = u64::from_ne_bytes(random().map_err(Error::from)?);
+        let now = local.device.clock().now();
+        local.responder.lock().open(session, prober, now).map_err(PingError::Refused)?;
+        self.speakers.lock().insert(session, channel.speaker());
+        if self.ended.load(Ordering::Acquire) {
+            self.close(&local, session);
+            return refuse("the responder ends".to_string());
+        }
+        Ok((local, session))
+    }
+
+    fn close(&self, local: &LocalResponder, session: u64) {
+        local.responder.lock().close(session);
+        if let Some(connections) = &mut *local.connections.lock() {
+            connections.retain(|_| true, |served| served != session);
+        }
+        self.speakers.lock().remove(&session);
+    }
+
+    /// The responder at the local address `ip`.
+    fn local(&self, ip: IpAddr) -> Result<Arc<LocalResponder>, PingError> {
+        let mut responders = self.responders.lock();
+        if let Some(local) = responders.get(&ip).filter(|local| !local.ended.load(Ordering::Acquire)) {
+            return Ok(local.clone());
+        }
+        if responders.len() >= MAX_LOCAL_ADDRESSES {
+            let why = format!("the responder answers at {MAX_LOCAL_ADDRESSES} addresses of its host, and at no other");
+            return Err(PingError::Refused(why));
+        }
+        let local = LocalResponder::open(SocketAddr::new(ip, self.options.roce_port))?;
+        responders.insert(ip, local.clone());
+        Ok(local)
+    }
+
+    /// Ends all sessions and responders; returns the sum of the counters.
+    fn end(&self) -> ResponderCounters {
+        self.ended.store(true, Ordering::Release);
+        self.speakers.lock().values().for_each(Speaker::hang_up);
+        let responders = std::mem::take(&mut *self.responders.lock());
+        let mut sum = ResponderCounters::default();
+        for local in responders.values() {
+            local.end();
+            let counters = local.responder.lock().counters();
+            sum.answered += counters.answered;
+            sum.limited += counters.limited;
+            sum.unexpected += counters.unexpected;
+        }
+        sum
+    }
+}
+
+/// Sends responses from one local address, in its own thread.
+struct LocalResponder {
+    device: Device,
+    cq: CompletionQueue,
+    qp: QueuePair,
+    address: DatagramAddress,
+    inbox: MemoryRegion,
+    outbox: Outbox,
+    responder: Mutex<Responder>,
+    /// Reliable connections of probers, once one has asked for a connection.
+    connections: Mutex<Option<EndpointConnections>>,
+    ended: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl LocalResponder {
+    fn open(local: SocketAddr) -> Result<Arc<LocalResponder>, PingError> {
+        let config = Config { mode: Mode::Polled, security: Security::None, ..Config::default() };
+        let device = Device::open_at(local, config)?;
+        let cq =
+            device.completion_queue((RECEIVES + 2 * MAX_RESPONSES + EndpointConnections::COMPLETIONS) as u32 + 16)?;
+        let pd = device.protection_domain();
+        let (send_wr, recv_wr) = (2 * MAX_RESPONSES as u32, RECEIVES as u32);
+        let capacities = Capacities { send_wr, recv_wr, ..Capacities::default() };
+        let qp = pd.queue_pair(&QpOptions { service: Service::Ud, capacities, ..QpOptions::new(&cq) })?;
+        let address = qp.open_datagrams(&DatagramOptions { qkey: None, mtu: MAX_PROBE as u32 })?;
+        let inbox = pd.allocate(RECEIVES * SLOT, Access::LOCAL)?;
+        let outbox = Outbox { region: pd.allocate(Outbox::len(MAX_RESPONSES), Access::LOCAL)?, slots: MAX_RESPONSES };
+        let responder = Mutex::new(Responder::new(device.clock().now()));
+        let (ended, thread, connections) = (AtomicBool::new(false), Mutex::new(None), Mutex::new(None));
+        let local =
+            Arc::new(LocalResponder { device, cq, qp, address, inbox, outbox, responder, connections, ended, thread });
+        for slot in 0..RECEIVES {
+            local.receive_into(slot)?;
+        }
+        let own = local.clone();
+        let run = move || {
+            // An error means that the device has failed; a later prober gets another one.
+            let _ = own.run();
+            own.ended.store(true, Ordering::Release);
+        };
+        let started = std::thread::Builder::new().name("rnic-ping".to_string()).spawn(run);
+        *local.thread.lock() = Some(started.map_err(Error::from)?);
+        Ok(local)
+    }
+
+    fn receive_into(&self, slot: usize) -> Result<(), Error> {
+        self.qp.post_recv(slot as u64, &[self.inbox.slice(slot * SLOT, SLOT)?])
+    }
+
+    /// Ends the thread.
+    fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.device.interrupt();
+        if let Some(thread) = self.thread.lock().take() {
+            // A panic was reported in that thread.
+            let _ = thread.join();
+        }
+    }
+
+    /// Sends responses until the responder ends.
+    fn run(&self) -> Result<(), Error> {
+        let mut found = [Completion::BLANK; 64];
+        // The responses that have not left, by slot, and when their probes arrived (T3).
+        let mut leaving: Vec<Option<(Reply, Time)>> = vec![None; MAX_RESPONSES];
+        let mut free: Vec<usize> = (0..MAX_RESPONSES).collect();
+        let mut datagram = vec![0; MAX_PROBE];
+        while !self.ended.load(Ordering::Acquire) {
+            let count = self.cq.wait(&mut found, STOP_CHECK_INTERVAL)?;
+            for completion in &found[..count] {
+                let &Completion { wr_id, status, time, .. } = completion;
+                if wr_id & RECEIVE != 0 {
+                    // A message of a prober has filled it; the NIC has acknowledged it.
+                    if let Some(connections) = &*self.connections.lock() {
+                        connections.received(wr_id)?;
+                    }
+                    continue;
+                }
+                if status != Status::Success {
+                    return Err(Error::Failed { wr_id, status });
+                }
+                if completion.opcode == Opcode::Recv {
+                    let slot = wr_id as usize;
+                    if let Some(at) = free.pop() {
+                        match self.respond(at, completion, &mut datagram)? {
+                            Some(reply) => leaving[at] = Some((reply, time)),
+                            None => free.push(at),
+                        }
+                    }
+                    self.receive_into(slot)?;
+                } else if wr_id & RESPONSE != 0 {
+                    let at = (wr_id & 0xffff_ffff) as usize % MAX_RESPONSES;
+                    if let Some((reply, arrived)) = leaving[at].take() {
+                        free.push(at);
+                        self.report(&reply, since(time, arrived))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Posts the response to a probe in slot `at`; `None` if the probe gets no response.
+    fn respond(&self, at: usize, probe: &Completion, datagram: &mut [u8]) -> Result<Option<Reply>, Error> {
+        let Some(source) = probe.source.map(|source| (source.ip(), source.qpn().0)) else { return Ok(None) };
+        let len = (probe.byte_len as usize).saturating_sub(GRH_LEN as usize).min(MAX_PROBE);
+        // The bytes after a connect datagram's fields are zeros.
+        let head = len.min(CONNECT_LEN);
+        self.inbox.read(probe.wr_id as usize * SLOT + GRH_LEN as usize, &mut datagram[..head])?;
+        if let Some(message) = Message::parse(&datagram[..head]).filter(|message| message.kind == Kind::Connect) {
+            self.connect(probe.time, source, &message, &datagram[..len])?;
+            return Ok(None);
+        }
+        let Some(reply) = self.responder.lock().on_probe(probe.time, source, &datagram[..len]) else { return Ok(None) };
+        let gather = self.outbox.write(at, &reply.response.emit(), reply.len)?;
+        let (op, data, flags) = (SendOp::Send, Data::Gather(&gather), SendFlags::SIGNALED);
+        let request = SendRequest { wr_id: RESPONSE | at as u64, op, data, flags };
+        Ok(is_posted(self.qp.post_datagram(&request, &reply.to))?.then_some(reply))
+    }
+
+    /// Opens a reliable connection for a prober, if it has a session.
+    fn connect(&self, now: Time, source: (IpAddr, u32), message: &Message, datagram: &[u8]) -> Result<(), Error> {
+        let (reply, prober) = {
+            let mut responder = self.responder.lock();
+            (responder.on_connect(now, source, datagram), responder.prober(message.session))
+        };
+        let (Some(reply), Some(prober)) = (reply, prober) else { return Ok(()) };
+        let mut connections = self.connections.lock();
+        if connections.is_none() {
+            *connections = Some(EndpointConnections::new(&self.device.protection_domain(), &self.cq)?);
+        }
+        let Some(connections) = &mut *connections else { return Ok(()) };
+        if let Some(accept) = connections.serve(message, datagram, prober, (CONNECTION_TIMEOUT, 0))? {
+            let (op, data, flags) = (SendOp::Send, Data::Inline(&accept), SendFlags::default());
+            is_posted(self.qp.post_datagram(&SendRequest { wr_id: REPORT, op, data, flags }, &reply.to))?;
+        }
+        Ok(())
+    }
+
+    fn report(&self, reply: &Reply, delay: Time) -> Result<(), Error> {
+        let report = reply.report(delay).emit();
+        let (op, data, flags) = (SendOp::Send, Data::Inline(&report), SendFlags::default());
+        is_posted(self.qp.post_datagram(&SendRequest { wr_id: REPORT, op, data, flags }, &reply.to)).map(drop)
+    }
+}

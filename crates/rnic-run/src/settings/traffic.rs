@@ -1,0 +1,182 @@
+//! Declarations of the settings of `[traffic]`.
+
+use super::{Section, Selector, Setting, Variant, names};
+use rnic_transport::settings::Kind;
+
+/// Maximum number of flows of one traffic source, so that the flow ids of several sources fit into 32 bits.
+pub const MAX_FLOWS: u64 = 1_000_000_000;
+/// Maximum number of pairs of hosts of the pattern `pairs`.
+pub const MAX_PAIRS: u32 = 1_000_000;
+/// Value of an incast's `interval` for a closed loop: the next request starts when the previous request is complete.
+pub const COMPLETION: &str = "completion";
+
+const COUNT: Kind = Kind::Count { min: 1, max: u32::MAX as u64 };
+const FLOWS_OR_NONE: Kind = Kind::Count { min: 0, max: MAX_FLOWS };
+
+const PATTERNS: [Variant; 6] = [
+    Variant { name: "poisson", about: "every host starts flows at random times towards random hosts" },
+    Variant { name: "incast", about: "one request striped over many senders" },
+    Variant { name: "permutation", about: "every host sends to one other and receives from one other" },
+    Variant { name: "all-to-all", about: "every host sends to every other host, at the same time or in turn" },
+    Variant { name: "pairs", about: "random pairs send message after message" },
+    Variant { name: "list", about: "the flows of a file" },
+];
+const PATTERN_NAMES: [&str; PATTERNS.len()] = names(&PATTERNS);
+
+pub(super) const TRAFFIC: Section = Section {
+    table: "traffic",
+    document: "traffic[]",
+    selector: Some(Selector { key: "pattern", variants: &PATTERNS }),
+    is_open: false,
+    settings: &[
+        Setting::new("pattern", Kind::Choice(&PATTERN_NAMES), "\"poisson\"", "how flows are generated")
+            .required()
+            .nowhere()
+            .well_known(),
+        Setting::new(
+            "name",
+            Kind::Text,
+            "\"background\"",
+            "name of the traffic source in the results; unique in the scenario",
+        )
+        .derived("name of the pattern"),
+        Setting::new(
+            "warmup",
+            FLOWS_OR_NONE,
+            "2000",
+            "number of the source's first flows that do not count in the statistics; with `cooldown` fewer than all \
+             flows of the source",
+        )
+        .default("0")
+        .well_known(),
+        Setting::new(
+            "cooldown",
+            FLOWS_OR_NONE,
+            "2000",
+            "number of the source's last flows that do not count in the statistics",
+        )
+        .default("0"),
+        Setting::new("start", Kind::Delay, "\"0 us\"", "time at which the traffic source starts its first flows")
+            .default("0 us"),
+        Setting::new(
+            "priority",
+            Kind::Count { min: 0, max: 7 },
+            "1",
+            "priority of all packets of the source, and of its [transport](#several-transports-in-one-run)",
+        )
+        .default("0"),
+        Setting::new(
+            "load",
+            Kind::NumberAbove { min: 0.0, max: 1.0 },
+            "0.7",
+            "average fraction of each host's link that data frames take (plain RoCEv2 headers and frame gap included)",
+        )
+        .required()
+        .only(&["poisson"])
+        .fields(&["pattern.load"])
+        .well_known(),
+        Setting::new("pairs", Kind::Count { min: 1, max: MAX_PAIRS as u64 }, "20", "number of pairs")
+            .required()
+            .only(&["pairs"])
+            .fields(&["pattern.pairs"]),
+        Setting::new("senders", COUNT, "30", "number of senders of a request, fewer than the hosts")
+            .required()
+            .only(&["incast"])
+            .fields(&["pattern.senders", "pattern.incast.senders"])
+            .well_known(),
+        Setting::new(
+            "total",
+            Kind::Size { min: 1, max: 100_000_000_000_000 },
+            "\"150 MB\"",
+            "bytes of one request over all senders, at least one for each flow",
+        )
+        .required()
+        .only(&["incast"])
+        .fields(&["pattern.total", "pattern.incast.total"]),
+        Setting::new(
+            "sizes",
+            Kind::Text,
+            "\"irn-heavy-tailed\"",
+            "sizes of the flows or messages: the name of a distribution from `rnic list workloads`, one size like \
+             `\"fixed 1 MB\"`, a range like `\"uniform 500 KB - 5 MB\"`, or the path of a [CDF file](formats.md)",
+        )
+        .required()
+        .only(&["poisson", "permutation", "all-to-all", "pairs"])
+        .nowhere()
+        .well_known(),
+        Setting::new("flows", Kind::Count { min: 1, max: MAX_FLOWS }, "20000", "total number of flows")
+            .required()
+            .only(&["poisson"])
+            .fields(&["pattern.flows"])
+            .well_known(),
+        Setting::new("messages", COUNT, "100", "number of messages of each pair")
+            .derived("no end")
+            .only(&["pairs"])
+            .fields(&["pattern.messages"]),
+        Setting::new("repeats", COUNT, "10", "number of requests")
+            .derived("1; in a [closed loop](#closed-loops) no end")
+            .only(&["incast"])
+            .fields(&["pattern.repeats"]),
+        Setting::new("repeats", COUNT, "10", "number of repetitions")
+            .default("1")
+            .only(&["permutation", "all-to-all"])
+            .fields(&["pattern.repeats"]),
+        Setting::new("receiver", Kind::Count { min: 0, max: u32::MAX as u64 }, "0", "number of the receiving host")
+            .default("0")
+            .only(&["incast"])
+            .fields(&["pattern.receiver", "pattern.incast.receiver"]),
+        Setting::new("connections", COUNT, "2", "number of flows of each sender in a request")
+            .default("1")
+            .only(&["incast"])
+            .fields(&["pattern.connections", "pattern.incast.connections"]),
+        Setting::new(
+            "interval",
+            Kind::Either(&[Kind::Time, Kind::Choice(&[COMPLETION])]),
+            "\"1 ms\"",
+            "time between the starts of two requests; `\"completion\"` makes a [closed loop](#closed-loops)",
+        )
+        .derived("four times the time that the receiver's link needs for one request")
+        .only(&["incast"])
+        .fields(&["pattern.interval"]),
+        Setting::new("interval", Kind::Time, "\"1 ms\"", "time between the starts of two repetitions")
+            .default("1 ms")
+            .only(&["permutation", "all-to-all"])
+            .fields(&["pattern.interval"]),
+        Setting::new(
+            "outstanding",
+            COUNT,
+            "8",
+            "number of messages that a host has in progress at a time, fewer than the hosts; makes a [closed \
+             loop](#closed-loops), without `interval`",
+        )
+        .derived("all flows at the same time")
+        .only(&["all-to-all"])
+        .fields(&["pattern.outstanding"]),
+        Setting::new(
+            "think_time",
+            Kind::Delay,
+            "\"10 us\"",
+            "in a [closed loop](#closed-loops): time between the completion of a message or request and the next",
+        )
+        .default("0 us")
+        .only(&["incast", "all-to-all", "pairs"])
+        .fields(&["pattern.think_time"]),
+        Setting::new(
+            "persistent_connections",
+            Kind::Flag,
+            "true",
+            "in a [closed loop](#closed-loops): whether the flows of a sender share connections",
+        )
+        .default("false")
+        .only(&["incast", "pairs"])
+        .fields(&["pattern.persistent"]),
+        Setting::new("file", Kind::Text, "\"flows.csv\"", "path of the [flow list](formats.md)")
+            .required()
+            .only(&["list"])
+            .nowhere(),
+        Setting::new("format", Kind::Choice(&["csv", "hpcc"]), "\"csv\"", "format of the flow list")
+            .derived("`\"csv\"` if the file name ends in `.csv`, else `\"hpcc\"`")
+            .only(&["list"])
+            .nowhere(),
+    ],
+};
