@@ -13,8 +13,8 @@ use rnic_campaign::campaign::{
 use rnic_campaign::{CODE, Fingerprint, Threads, cost};
 use rnic_results::dataset::{Columns, write_csv, write_parquet};
 use rnic_results::files::write_atomically;
-use rnic_run::{RunEvent, RunRecord, RunSpec, Scenario, SpecError};
 use rnic_sim::Catalogue;
+use rnic_spec::{RunEvent, RunRecord, RunSpec, Scenario, SpecError};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

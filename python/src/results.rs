@@ -6,7 +6,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use rnic_results::files::{CsvFile, FlowFormat, write_all};
 use rnic_results::{ScenarioSummary, report, summarise, table};
-use rnic_run::{RunRecord, RunStatus, Scenario};
+use rnic_spec::{RunRecord, RunStatus, Scenario};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;

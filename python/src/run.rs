@@ -7,7 +7,7 @@ use crate::results::Results;
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use rnic_campaign::{RunListener, execute_remaining};
-use rnic_run::{RunEvent, RunProgress, RunRecord, Scenario};
+use rnic_spec::{RunEvent, RunProgress, RunRecord, Scenario};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

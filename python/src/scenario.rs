@@ -6,10 +6,10 @@ use crate::{congestion, convert, error, run};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rnic_run::RunSpec;
 use rnic_scenario::write::{self, Toml};
 use rnic_scenario::{Origin, ScenarioError as Wrong, read_with, to_toml};
 use rnic_simulator::builtin;
+use rnic_spec::RunSpec;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(crate) struct Scenario {
     source: Source,
     overrides: Vec<(String, String)>,
     seed: Option<u64>,
-    read: Arc<rnic_run::Scenario>,
+    read: Arc<rnic_spec::Scenario>,
 }
 
 impl Scenario {
@@ -55,7 +55,7 @@ impl Scenario {
 
     /// The scenario with the runs of these names. A name selects the run, or in a sweep all runs with this name in the
     /// scenario file.
-    fn selected(&self, names: &[String]) -> PyResult<Arc<rnic_run::Scenario>> {
+    fn selected(&self, names: &[String]) -> PyResult<Arc<rnic_spec::Scenario>> {
         let is_called = |run: &RunSpec, name: &String| run.name == *name || run.base == *name;
         for name in names {
             if !self.read.runs.iter().any(|run| is_called(run, name)) {
@@ -68,7 +68,7 @@ impl Scenario {
             return Ok(self.read.clone());
         }
         let runs = self.read.runs.iter().filter(|run| names.iter().any(|name| is_called(run, name)));
-        Ok(Arc::new(rnic_run::Scenario { runs: runs.cloned().collect(), ..(*self.read).clone() }))
+        Ok(Arc::new(rnic_spec::Scenario { runs: runs.cloned().collect(), ..(*self.read).clone() }))
     }
 }
 

@@ -9,7 +9,7 @@ use arrow_array::{
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use rnic_results::flow_files::{COLUMNS, goodput, request, rounded_slowdown, source};
 use rnic_results::stats;
-use rnic_run::{FlowRecord, RunRecord, RunSpec, Scenario};
+use rnic_spec::{FlowRecord, RunRecord, RunSpec, Scenario};
 use rnic_transport::Time;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Estimates the CPU time of a run from its specification.
 
 use rnic_fabric::config::TopologySpec;
-use rnic_run::{RunSpec, TrafficPattern};
+use rnic_spec::{RunSpec, TrafficPattern};
 use rnic_transport::congestion::{CongestionControl, NoCongestionControl, Timely};
 
 /// CPU seconds that the simulator takes for one packet-hop (one packet on one link).
@@ -16,7 +16,7 @@ pub fn cost(run: &RunSpec) -> f64 {
     let mut packets: f64 = run.traffic.iter().map(|traffic| packets(&traffic.pattern, &run.fabric.topology, mtu)).sum();
     if let Some(duration) = run.limits.duration {
         // An upper bound: half of the hosts receive at line rate for the whole duration.
-        let hosts = f64::from(rnic_run::hosts(&run.fabric.topology));
+        let hosts = f64::from(rnic_spec::hosts(&run.fabric.topology));
         packets = packets.min(run.fabric.link.rate.bytes_in(duration) as f64 / mtu * hosts / 2.0);
     }
     let links = match run.fabric.topology {
@@ -41,7 +41,7 @@ pub fn cost(run: &RunSpec) -> f64 {
 }
 
 fn packets(pattern: &TrafficPattern, topology: &TopologySpec, mtu: f64) -> f64 {
-    let hosts = f64::from(rnic_run::hosts(topology));
+    let hosts = f64::from(rnic_spec::hosts(topology));
     match pattern {
         TrafficPattern::Poisson { sizes, flows, .. } => *flows as f64 * sizes.mean_packets(mtu as u32),
         // Incasts have few flows at a time, whose state stays in the CPU caches, so a packet takes half the time.

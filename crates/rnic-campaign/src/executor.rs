@@ -1,10 +1,10 @@
 //! Executors, which simulate a list of runs and report each result to a [`Sink`], the receiver of results.
 
 use parking_lot::Mutex;
-use rnic_run::{RunEvent, RunRecord, RunSpec, Scenario};
 use rnic_sim::resolve::{Resolved, SetupError, resolve, resolve_all};
 use rnic_sim::run::run;
 use rnic_sim::{Catalogue, Events, Sharing};
+use rnic_spec::{RunEvent, RunRecord, RunSpec, Scenario};
 use std::any::Any;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +23,7 @@ pub trait Sink: Sync {
 
     /// Called for each event during a run, for example its start or its progress. If it returns `Break`, the run is
     /// interrupted: it ends early, and the status of its record is
-    /// [`RunStatus::Interrupted`](rnic_run::RunStatus::Interrupted).
+    /// [`RunStatus::Interrupted`](rnic_spec::RunStatus::Interrupted).
     fn event(&self, _run: usize, _event: RunEvent) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
@@ -67,7 +67,7 @@ pub trait Executor {
 /// # "#;
 /// # let scenario = rnic_scenario::from_str(text, "example.toml", "".as_ref(), &[], None).unwrap();
 /// use rnic_campaign::{Executor, Outcome, Sink, Threads};
-/// use rnic_run::RunEvent;
+/// use rnic_spec::RunEvent;
 /// use rnic_sim::Catalogue;
 /// use std::ops::ControlFlow;
 ///

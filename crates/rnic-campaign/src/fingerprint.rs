@@ -1,7 +1,7 @@
 //! Fingerprints: hashes of everything that determines the result of a run.
 
 use crate::hash::Fnv1a;
-use rnic_run::{FlowSpec, RunSpec, Traffic, TrafficPattern};
+use rnic_spec::{FlowSpec, RunSpec, Traffic, TrafficPattern};
 use serde::{Deserialize, Serialize};
 use std::io;
 

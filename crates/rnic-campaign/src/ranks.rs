@@ -2,7 +2,7 @@
 
 use crate::fingerprint::{CODE, Fingerprint};
 use rnic_fabric::RankGroup;
-use rnic_run::Scenario;
+use rnic_spec::Scenario;
 use serde::{Deserialize, Serialize};
 
 /// What a rank is about to simulate.

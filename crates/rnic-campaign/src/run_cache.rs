@@ -7,7 +7,7 @@
 
 use crate::fingerprint::Fingerprint;
 use crate::store::{Header, Store};
-use rnic_run::{RunRecord, RunSpec, RunStatus, Scenario};
+use rnic_spec::{RunRecord, RunSpec, RunStatus, Scenario};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;

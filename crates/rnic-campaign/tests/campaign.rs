@@ -5,9 +5,9 @@ use rnic_campaign::campaign::{
     execute, rows, run_campaign, status, used,
 };
 use rnic_campaign::{Fingerprint, Ignore, Threads};
-use rnic_run::{RunEvent, RunSpec};
 use rnic_scenario::{from_str, read_with};
 use rnic_sim::Catalogue;
+use rnic_spec::{RunEvent, RunSpec};
 use rnic_transport::congestion::{AckSample, CongestionControl, Parameter, Settings};
 use rnic_transport::{BitRate, FlowConfig, Time};
 use std::collections::{BTreeMap, BTreeSet};

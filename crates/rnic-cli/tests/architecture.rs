@@ -433,7 +433,7 @@ fn crates_depend_on_each_other_one_way() {
 fn the_data_of_runs_knows_no_engine() {
     let packages = packages();
     let dependencies = |name: &str| &packages.iter().find(|package| package.name == name).unwrap().dependencies;
-    for name in ["rnic-run", "rnic-workload", "rnic-scenario", "rnic-metrics", "rnic-watch"] {
+    for name in ["rnic-spec", "rnic-workload", "rnic-scenario", "rnic-metrics", "rnic-watch"] {
         let mut all: BTreeSet<&str> = BTreeSet::new();
         let mut next = vec![name];
         while let Some(name) = next.pop().filter(|_| all.len() < packages.len()) {

@@ -181,7 +181,7 @@ fn every_scenario_can_be_printed_and_read() {
     for file in files {
         let scenario = rnic_scenario::load_with(&vocabulary, &file, &[], None).unwrap();
         for run in &scenario.runs {
-            let read = rnic_run::RunSpec::from_json(&run.to_json(true).unwrap(), &vocabulary);
+            let read = rnic_spec::RunSpec::from_json(&run.to_json(true).unwrap(), &vocabulary);
             assert_eq!(read.as_ref(), Ok(run), "{} {}", file.display(), run.name);
         }
     }

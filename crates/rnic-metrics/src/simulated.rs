@@ -2,7 +2,7 @@
 
 use crate::exposition::Metrics;
 use crate::{Paused, Priority, Queue, Reading, Recorder};
-use rnic_run::{PauseRow, PortRecord, RunRecord};
+use rnic_spec::{PauseRow, PortRecord, RunRecord};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@
 //! Counters do not say for which output the packets of an input wait. So a circle is an inference: each of its links
 //! was blocked for the whole interval, which pauses of congestion that dissolve do not bring about.
 
-use rnic_run::RunRecord;
+use rnic_spec::RunRecord;
 use rnic_transport::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

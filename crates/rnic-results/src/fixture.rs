@@ -5,9 +5,9 @@ use super::report::figure::{
 };
 use super::report::{Experiment, Study, Verdict, Within};
 use rnic_fabric::config::{LinkSpec, TopologySpec};
-use rnic_run::RunRecord;
-use rnic_run::{FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
-use rnic_run::{FlowRecord, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
+use rnic_spec::RunRecord;
+use rnic_spec::{FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
+use rnic_spec::{FlowRecord, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 use rnic_transport::{BitRate, Bytes, Time};
 
 /// A measured flow that started at time 0 and took 10 us, which is twice its ideal time.

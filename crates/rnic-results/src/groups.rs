@@ -2,8 +2,8 @@
 
 use super::ranks::{Ranked, ranked};
 use super::stats::{self, Distribution, Goodput};
-use rnic_run::RunSpec;
-use rnic_run::{FlowRecord, RunOutput};
+use rnic_spec::RunSpec;
+use rnic_spec::{FlowRecord, RunOutput};
 use rnic_transport::Bytes;
 
 /// The measured flows whose sizes lie in one range.

@@ -232,7 +232,7 @@ fn utilisation(of: Option<Utilisation>) -> Value {
 mod tests {
     use super::super::{fixture, summarise};
     use super::*;
-    use rnic_run::{RunStatus, Truncation};
+    use rnic_spec::{RunStatus, Truncation};
 
     #[test]
     fn the_contract_by_hand() {

@@ -1,13 +1,13 @@
 //! Results of runs: statistics, result files, the table on the terminal, the HTML report.
 //!
-//! [`summarise`] turns the records of a scenario's runs ([`rnic_run::RunRecord`]) into one [`ScenarioSummary`]. The
+//! [`summarise`] turns the records of a scenario's runs ([`rnic_spec::RunRecord`]) into one [`ScenarioSummary`]. The
 //! table ([`table::render`]), the files ([`write_all`]) and the HTML report ([`report::render`]) all show this summary,
 //! so no statistic is computed twice. No file depends on a clock or on the machine: the same scenario and seed give the
 //! same bytes.
 //!
 //! ```
-//! # let scenario = rnic_run::Scenario { title: "Empty".into(), name: "empty".into(), seed: 1, runs: Vec::new() };
-//! # let records: Vec<rnic_run::RunRecord> = Vec::new();
+//! # let scenario = rnic_spec::Scenario { title: "Empty".into(), name: "empty".into(), seed: 1, runs: Vec::new() };
+//! # let records: Vec<rnic_spec::RunRecord> = Vec::new();
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let folder = folder.path();
 //! // `scenario` and `records` are the argument and the result of `rnic_campaign::run_scenario`.

@@ -1,7 +1,7 @@
 //! What the meshes of probes of a run measured: the file `mesh.csv`, the list in `summary.json`, and sentences.
 
 use super::text::{count, duration, exact_us, round6};
-use rnic_run::{MeshRecord, MeshRow, RunRecord, Scenario};
+use rnic_spec::{MeshRecord, MeshRow, RunRecord, Scenario};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 

@@ -35,7 +35,7 @@ pub(crate) fn truncations(summary: &ScenarioSummary) -> Vec<String> {
     let all = summary.runs.iter().filter_map(|run| Some((run, run.truncated?)));
     let (interrupted, truncated): (Vec<_>, Vec<_>) = all.partition(|(run, _)| run.interrupted);
     let not_started = |flows: u64| if flows == 0 { String::new() } else { format!(", {} not started", count(flows)) };
-    let line = |(run, truncation): &(&RunSummary, rnic_run::Truncation)| {
+    let line = |(run, truncation): &(&RunSummary, rnic_spec::Truncation)| {
         let (how, at) = match run.interrupted {
             true => ("interrupted", duration(truncation.at.as_us())),
             false => ("truncated", truncation.at.to_string()),

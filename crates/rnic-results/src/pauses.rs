@@ -2,9 +2,9 @@
 //! of paused ports that wait for each other; its root is the cause, for example a congested output.
 
 use super::text::{duration, exact_us, round6, three_digits};
-use rnic_run::RunRecord;
-use rnic_run::Scenario;
-use rnic_run::{PauseRecords, PauseRoot, PortRecord, RootKind, RunOutput};
+use rnic_spec::RunRecord;
+use rnic_spec::Scenario;
+use rnic_spec::{PauseRecords, PauseRoot, PortRecord, RootKind, RunOutput};
 use rnic_transport::Time;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -173,7 +173,7 @@ pub(super) fn summarise(output: &RunOutput) -> Option<PauseSummary> {
         })
         .collect();
     roots.sort_by_key(|root| std::cmp::Reverse(root.held));
-    let victim = |victim: &rnic_run::Victim| VictimSummary {
+    let victim = |victim: &rnic_spec::Victim| VictimSummary {
         flow: victim.flow,
         src: host_name(ports, victim.src),
         dst: host_name(ports, victim.dst),
@@ -182,7 +182,7 @@ pub(super) fn summarise(output: &RunOutput) -> Option<PauseSummary> {
         finished: victim.finished,
         goodput: victim.goodput,
     };
-    let tree_port = |port: &rnic_run::TreePort| TreePortSummary {
+    let tree_port = |port: &rnic_spec::TreePort| TreePortSummary {
         port: name(&port.port),
         priority: port.priority,
         paused: port.paused,

@@ -7,8 +7,8 @@
 //! collect them (Munro and Paterson, "Selection and sorting with limited storage", 1980). The results from memory and
 //! from a file are bit-identical.
 
-use rnic_run::FlowLog;
-use rnic_run::FlowRecord;
+use rnic_spec::FlowLog;
+use rnic_spec::FlowRecord;
 
 /// Number of equal parts into which a pass over the flow records divides a range of values. A range with at most this
 /// many values is not divided: its values are collected and sorted.
@@ -70,7 +70,7 @@ impl Ranked {
 ///
 /// ```
 /// use rnic_results::ranks::ranked;
-/// use rnic_run::FlowLog;
+/// use rnic_spec::FlowLog;
 ///
 /// // Median and 99th percentile of the flow sizes.
 /// let flows = FlowLog::new();

@@ -30,8 +30,8 @@ pub use verdict::{Verdict, Within};
 
 use super::summary::ScenarioSummary;
 use html::escape;
-use rnic_run::RunRecord;
-use rnic_run::Scenario;
+use rnic_spec::RunRecord;
+use rnic_spec::Scenario;
 use serde_json::{Value, json};
 
 /// The report of a scenario's runs as one HTML file. `summary` must be the summary of `scenario` and `reports`.
@@ -80,8 +80,8 @@ pub(crate) fn render_with(
 mod tests {
     use super::super::{fixture, summarise};
     use super::*;
-    use rnic_run::RunStatus;
-    use rnic_run::{BufferCycle, PauseRecords, PauseRoot, PauseSpan, RootKind, Victim};
+    use rnic_spec::RunStatus;
+    use rnic_spec::{BufferCycle, PauseRecords, PauseRoot, PauseSpan, RootKind, Victim};
     use rnic_transport::Time;
 
     fn rendered(scenario: &Scenario, reports: &[RunRecord]) -> String {
@@ -180,7 +180,7 @@ mod tests {
         let noted = |page: &str| page.contains("<li>truncated at 600 us: IRN: 0 of 5 flows unfinished, 3 not started;");
         assert!(!noted(&rendered(&scenario, &reports)));
         let at = rnic_transport::Time::from_us(600);
-        reports[1].output.truncated = Some(rnic_run::Truncation { at, not_started: Some(3) });
+        reports[1].output.truncated = Some(rnic_spec::Truncation { at, not_started: Some(3) });
         assert!(noted(&rendered(&scenario, &reports)));
     }
 

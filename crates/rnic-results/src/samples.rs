@@ -1,9 +1,9 @@
 //! The files of samples over time: `queues.csv` (queue lengths) and `goodput.csv` (goodput of flows).
 
 use super::text::{exact_us, round6};
-use rnic_run::RunRecord;
-use rnic_run::Scenario;
-use rnic_run::{FlowSamples, Samples};
+use rnic_spec::RunRecord;
+use rnic_spec::Scenario;
+use rnic_spec::{FlowSamples, Samples};
 use std::io::{self, Write};
 
 /// Columns of `queues.csv`, one row per run, sample and queue. `bytes` is the queue length at the sample.

@@ -3,8 +3,8 @@
 pub use super::ranks::{mean, nearest_rank, rank};
 
 use super::ranks::Ranked;
-use rnic_run::FlowLog;
-use rnic_run::FlowRecord;
+use rnic_spec::FlowLog;
+use rnic_spec::FlowRecord;
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 

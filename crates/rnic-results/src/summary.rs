@@ -7,10 +7,10 @@ use super::pauses::{self, PauseSummary};
 use super::stats::{self, Distribution, Goodput};
 use super::watchdog::{self, WatchdogSummary};
 use rnic_fabric::config::TopologySpec;
-use rnic_run::MeshRecord;
-use rnic_run::RunRecord;
-use rnic_run::{PortRecord, QueueSamples, RunOutput, RunStatus, Totals, Truncation};
-use rnic_run::{RunSpec, Scenario};
+use rnic_spec::MeshRecord;
+use rnic_spec::RunRecord;
+use rnic_spec::{PortRecord, QueueSamples, RunOutput, RunStatus, Totals, Truncation};
+use rnic_spec::{RunSpec, Scenario};
 use rnic_transport::Time;
 
 /// The summaries of all runs of one scenario.

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::Field;
-    use rnic_run::RunStatus;
+    use rnic_spec::RunStatus;
 
     /// A sweep over two values with two runs each. At the second value, the second run failed.
     fn swept() -> ScenarioSummary {

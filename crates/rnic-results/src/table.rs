@@ -8,7 +8,7 @@ use super::summary::{RunSummary, ScenarioSummary};
 use super::text::{count, duration, percent, rate, three_digits};
 use super::{mesh, watchdog};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
-use rnic_run::short_keys;
+use rnic_spec::short_keys;
 
 /// Minimum terminal width, in characters, for one table with metrics and counts. A narrower terminal shows two tables.
 const ONE_TABLE: usize = 110;
@@ -284,7 +284,7 @@ fn wrap(text: &str, width: usize) -> String {
 mod tests {
     use super::super::{fixture, summarise};
     use super::*;
-    use rnic_run::{RunStatus, Truncation};
+    use rnic_spec::{RunStatus, Truncation};
     use rnic_transport::Time;
 
     fn fits(text: &str, width: usize) {
@@ -433,7 +433,7 @@ load   run            average  average  99th perc.  request  dropped  lost on  r
         let (scenario, mut reports) = fixture::two_runs();
         let at = rnic_transport::Time::from_ns(80_312_456);
         reports[1].output.status = RunStatus::Interrupted;
-        reports[1].output.truncated = Some(rnic_run::Truncation { at, not_started: Some(7) });
+        reports[1].output.truncated = Some(rnic_spec::Truncation { at, not_started: Some(7) });
         let mut summary = summarise(&scenario, &reports);
         summary.not_started = vec!["a".into(), "b".into()];
         let text = render(&summary, 120);

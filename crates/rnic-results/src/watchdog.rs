@@ -2,7 +2,7 @@
 
 use super::pauses::{host_name, port_name};
 use super::text::{count, duration, exact_us, round6};
-use rnic_run::{RunOutput, RunRecord, Scenario};
+use rnic_spec::{RunOutput, RunRecord, Scenario};
 use rnic_transport::Time;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -33,7 +33,7 @@ pub struct WatchdogSummary {
 
 /// The storms that the watchdogs of a run found.
 pub(super) fn summarise(output: &RunOutput) -> Vec<WatchdogSummary> {
-    let summary = |record: &rnic_run::WatchdogRecord| WatchdogSummary {
+    let summary = |record: &rnic_spec::WatchdogRecord| WatchdogSummary {
         port: match record.action {
             Some(_) => port_name(&output.ports, record.port),
             None => host_name(&output.ports, record.port),
@@ -119,7 +119,7 @@ pub(super) fn write(out: impl Write, scenario: &Scenario, reports: &[RunRecord])
 mod tests {
     use super::super::{fixture, summarise as summarise_all};
     use super::*;
-    use rnic_run::{WatchdogAction, WatchdogRecord};
+    use rnic_spec::{WatchdogAction, WatchdogRecord};
 
     #[test]
     fn storms_are_in_the_file_in_the_summary_and_in_sentences() {

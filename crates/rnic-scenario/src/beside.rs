@@ -3,7 +3,7 @@
 use super::extends::Files;
 use super::reader::{Item, Result, Table};
 use super::transport;
-use rnic_run::{Beside, RunSpec, Vocabulary};
+use rnic_spec::{Beside, RunSpec, Vocabulary};
 
 /// Reads every `[[run.beside]]` of a run. The defaults in `[transport]` are for the run's own transport only.
 pub(super) fn read(run: &Table<'_>, vocabulary: &Vocabulary, files: Files<'_>) -> Result<Vec<Beside>> {

@@ -2,7 +2,7 @@
 
 use super::reader::Result;
 use super::tree::{Documents, Entry, Node, Value};
-use rnic_run::settings;
+use rnic_spec::settings;
 use std::path::{Component, Path, PathBuf};
 
 /// Where to find the files that scenarios refer to.

@@ -6,8 +6,8 @@ use super::mesh;
 use super::reader::{Item, Result, Table};
 use super::switch;
 use rnic_fabric::config::{ClockSpec, LinkSpec, NamedLink, TopologySpec};
-use rnic_run::settings::{MAX_HOSTS, MAX_UPLINKS};
-use rnic_run::{FabricSetup, SwitchSetup};
+use rnic_spec::settings::{MAX_HOSTS, MAX_UPLINKS};
+use rnic_spec::{FabricSetup, SwitchSetup};
 use rnic_transport::settings::MAX_RATE;
 use rnic_transport::{BitRate, Time};
 
@@ -115,7 +115,7 @@ fn read_pods(table: &Table<'_>, rate: BitRate) -> Result<TopologySpec> {
 }
 
 fn check_links(table: &Table<'_>, topology: &TopologySpec, what: impl FnOnce() -> String) -> Result<()> {
-    if rnic_run::uplinks(topology) <= MAX_UPLINKS {
+    if rnic_spec::uplinks(topology) <= MAX_UPLINKS {
         return Ok(());
     }
     let help = format!("accepted: at most {MAX_UPLINKS} links between them");
@@ -158,7 +158,7 @@ fn read_names(item: &Item<'_>, letter: char) -> Result<Vec<String>> {
 }
 
 fn check_hosts(topology: &TopologySpec, chosen: &Item<'_>) -> Result<()> {
-    match rnic_run::hosts(topology) {
+    match rnic_spec::hosts(topology) {
         0 | 1 => Err(chosen.error("the fabric has fewer than two hosts", "a flow needs a sender and a receiver")),
         count if count > MAX_HOSTS => {
             Err(chosen.error(format!("the fabric has {count} hosts"), format!("accepted: at most {MAX_HOSTS}")))

@@ -7,7 +7,7 @@ use super::graph::{self, Link};
 use super::reader::{Item, Result, Table};
 use rnic_fabric::config::{FabricSpec, NamedLink, NamedRoute, Paths, SwitchSpec, TopologySpec};
 use rnic_fabric::{Routes, Topology, TopologyError};
-use rnic_run::{
+use rnic_spec::{
     DeadHost, DropRule, FabricSetup, Faults, LinkFault, NicWatchdog, SlowReceiver, Storm, SwitchWatchdog, Watchdogs,
 };
 use rnic_transport::{Bytes, Time};

@@ -146,7 +146,7 @@ fn check_existing(topology: &TopologySpec, (link, table): &Link<'_>) -> Result<(
 /// For each kind of node of a topology that is not a graph, the prefix of the node names and the number of nodes.
 /// `None` stands for a single node, whose name is the prefix.
 fn tiers(topology: &TopologySpec) -> Vec<(&'static str, Option<u32>)> {
-    let hosts = ("h", Some(rnic_run::hosts(topology)));
+    let hosts = ("h", Some(rnic_spec::hosts(topology)));
     match topology {
         TopologySpec::FatTree { k } => {
             vec![hosts, ("edge", Some(k * k / 2)), ("agg", Some(k * k / 2)), ("core", Some(k * k / 4))]
@@ -182,7 +182,7 @@ pub(super) fn host(topology: &TopologySpec, name: &str) -> Option<u32> {
         TopologySpec::Graph { hosts, .. } => {
             hosts.iter().zip(0..).find(|(host, _)| *host == name).map(|(_, number)| number)
         }
-        _ => number(name, "h").filter(|number| *number < rnic_run::hosts(topology)),
+        _ => number(name, "h").filter(|number| *number < rnic_spec::hosts(topology)),
     }
 }
 

@@ -7,7 +7,7 @@
 //! 2. Overrides (`--set`) change values of the tree.
 //! 3. Each point of the sweep (a combination of swept values) gets a copy of the tree with its values.
 //! 4. Each run at this point gets a copy of the point's tree, changed by the run's own `set`.
-//! 5. A typed reader turns the tree of the run into a [`RunSpec`](rnic_run::RunSpec).
+//! 5. A typed reader turns the tree of the run into a [`RunSpec`](rnic_spec::RunSpec).
 //!
 //! A scenario with mistakes becomes a [`ScenarioError`], which points at the position of each mistake. Mistakes that
 //! may only be consequences of others are left out.
@@ -40,7 +40,7 @@ pub use schema::schema;
 
 use extends::Files;
 use read::Text;
-use rnic_run::{Scenario, Vocabulary};
+use rnic_spec::{Scenario, Vocabulary};
 use std::io;
 use std::path::Path;
 

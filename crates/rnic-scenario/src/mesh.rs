@@ -3,8 +3,8 @@
 use super::graph;
 use super::reader::{Item, Result, Table};
 use rnic_fabric::config::TopologySpec;
-use rnic_run::settings::MAX_MESH_PAIRS;
-use rnic_run::{Mesh, MeshPairs, StackDelay};
+use rnic_spec::settings::MAX_MESH_PAIRS;
+use rnic_spec::{Mesh, MeshPairs, StackDelay};
 use rnic_transport::Time;
 
 /// Reads every `[[fabric.mesh]]`.

@@ -2,7 +2,7 @@
 
 use super::reader::{Item, Result, Table};
 use rnic_fabric::config::{SchedulerSpec, TrimSpec, TrimmedPriority};
-use rnic_run::{FabricSetup, OutputSetup, QueueingSetup, TransportSpec};
+use rnic_spec::{FabricSetup, OutputSetup, QueueingSetup, TransportSpec};
 use rnic_transport::Bytes;
 
 /// Default of `trim.in_a_row`: the maximum number of trimmed headers that an output sends in a row while other packets

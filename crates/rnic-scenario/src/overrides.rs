@@ -7,7 +7,7 @@
 use super::error::ScenarioError;
 use super::reader::{Result, Table};
 use super::tree::{At, Documents, Entry, Node, Value};
-use rnic_run::settings;
+use rnic_spec::settings;
 use rnic_transport::settings::Kind;
 
 /// One name of a dotted path (such as `load` in `traffic.load`), and its position in the text.

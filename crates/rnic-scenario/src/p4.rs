@@ -2,7 +2,7 @@
 
 use super::extends::Files;
 use super::reader::{Item, Result};
-use rnic_run::{P4Error, P4Program, P4Source, Vocabulary};
+use rnic_spec::{P4Error, P4Program, P4Source, Vocabulary};
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -1,11 +1,11 @@
-//! A typed reader over a scenario's tree of TOML values. The declarations of settings ([`rnic_run::settings`]) say
+//! A typed reader over a scenario's tree of TOML values. The declarations of settings ([`rnic_spec::settings`]) say
 //! which keys a table has, and which values a key takes. A value that is missing or invalid becomes an error that
 //! points at its position in the text.
 
 use super::error::ScenarioError;
 use super::renamed;
 use super::tree::{At, Documents, Entry, Node, Repair, Value};
-use rnic_run::settings::{self, Preset, SECTIONS, Section, Setting};
+use rnic_spec::settings::{self, Preset, SECTIONS, Section, Setting};
 use rnic_transport::settings::{DefaultValue, Kind, MAX_TIME, Parameter, Value as Declared};
 use rnic_transport::{BitRate, Bytes, Time};
 use serde::de::DeserializeOwned;

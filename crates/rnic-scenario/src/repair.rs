@@ -6,7 +6,7 @@
 
 use super::error::{Mistake, ScenarioError};
 use super::tree::{At, Documents, Entry, Node, Repair, Value};
-use rnic_run::settings::SECTIONS;
+use rnic_spec::settings::SECTIONS;
 use std::collections::BTreeSet;
 
 /// Maximum number of readings of a scenario.

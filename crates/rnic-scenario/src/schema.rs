@@ -1,11 +1,11 @@
 //! A JSON Schema of scenario files, for editors that complete and check TOML.
 //!
-//! Keys, kinds, ranges, defaults and descriptions come from the declarations of settings ([`rnic_run::settings`]) and
+//! Keys, kinds, ranges, defaults and descriptions come from the declarations of settings ([`rnic_spec::settings`]) and
 //! of transports and congestion controls.
 
 use super::{overrides, transport};
-use rnic_run::settings::{self, CONSTANT, Preset, SECTIONS, Section, Setting};
-use rnic_run::{P4_PREFIX, Vocabulary};
+use rnic_spec::settings::{self, CONSTANT, Preset, SECTIONS, Section, Setting};
+use rnic_spec::{P4_PREFIX, Vocabulary};
 use rnic_transport::settings::{BUFFER_CLASS, Kind, Parameter};
 use serde_json::{Map, Value, json};
 

@@ -4,7 +4,7 @@
 use super::overrides::{self, Step};
 use super::reader::{Item, Result, Table};
 use super::tree::{At, Documents, Node, Repair, Value};
-use rnic_run::settings;
+use rnic_spec::settings;
 
 /// Maximum number of runs that a scenario with a sweep may have.
 const MOST_RUNS: u128 = 10_000;
@@ -265,7 +265,7 @@ fn check_lengths(documents: &Documents, axes: &[Axis]) -> Result<()> {
 /// Sets the label of each axis for the names of runs: the shortest suffix of the axis's key that no other axis has.
 fn label(axes: &mut [Axis]) {
     let keys: Vec<&str> = axes.iter().map(|axis| axis.key.as_str()).collect();
-    let labels = rnic_run::short_keys(&keys);
+    let labels = rnic_spec::short_keys(&keys);
     for (axis, label) in axes.iter_mut().zip(labels) {
         axis.label = label;
     }

@@ -3,7 +3,7 @@
 use super::output;
 use super::reader::{Item, Result, Table};
 use rnic_fabric::config::{ArbiterSpec, ChooseScheduler, Quantum, SCHEDULERS, SchedulerSpec, Weights};
-use rnic_run::{EcnSetup, FabricSetup, InputSetup, QueueingSetup, SchedulerSetup, SharedSetup, SwitchSetup};
+use rnic_spec::{EcnSetup, FabricSetup, InputSetup, QueueingSetup, SchedulerSetup, SharedSetup, SwitchSetup};
 use rnic_transport::Bytes;
 use rnic_transport::settings::Value;
 

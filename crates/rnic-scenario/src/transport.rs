@@ -3,8 +3,8 @@
 
 use super::extends::Files;
 use super::reader::{Item, Result, Table, Variant};
-use rnic_run::settings::{self, CONSTANT};
-use rnic_run::{CongestionDeclaration, CongestionSpec, P4_PREFIX, TransportSpec, Vocabulary};
+use rnic_spec::settings::{self, CONSTANT};
+use rnic_spec::{CongestionDeclaration, CongestionSpec, P4_PREFIX, TransportSpec, Vocabulary};
 use rnic_transport::Bytes;
 use rnic_transport::message::buffers::BufferClass;
 use rnic_transport::settings::{BUFFER_CLASS, Kind, Parameter, Settings, Value};

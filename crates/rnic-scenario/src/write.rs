@@ -6,7 +6,7 @@ use super::overrides;
 use super::read::{self, Text};
 use super::reader::Result;
 use super::tree::{Documents, Node, Value};
-use rnic_run::Vocabulary;
+use rnic_spec::Vocabulary;
 use std::path::Path;
 
 /// A TOML value to write. Unlike [`toml::Table`] it keeps the order of keys, which is the order of the values that a

@@ -1,9 +1,9 @@
 //! The contents of a scenario that is read from a file: values that the file sets, and settings that it leaves open.
 
 use rnic_fabric::config::TopologySpec;
-use rnic_run::hosts;
-use rnic_run::{Scenario, Traffic, TrafficPattern};
 use rnic_scenario::{ScenarioError, from_str, load};
+use rnic_spec::hosts;
+use rnic_spec::{Scenario, Traffic, TrafficPattern};
 use rnic_transport::{BitRate, Bytes, Time};
 use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! Tests of `[sweep]` and `extends`: the runs that they produce, and their error messages.
 
 use rnic_fabric::config::TopologySpec;
-use rnic_run::{RunSpec, Scenario, TrafficPattern};
 use rnic_scenario::{ScenarioError, from_embedded, from_str, load};
+use rnic_spec::{RunSpec, Scenario, TrafficPattern};
 use rnic_transport::Bytes;
 use std::path::Path;
 

@@ -11,7 +11,7 @@ use crate::run::{
     simulate_several,
 };
 use rnic_host::Control;
-use rnic_run::{CongestionDeclaration, CongestionSpec, RunOutput, Vocabulary};
+use rnic_spec::{CongestionDeclaration, CongestionSpec, RunOutput, Vocabulary};
 use rnic_transport::FlowConfig;
 use rnic_transport::congestion::{CongestionControl, Settings};
 use rnic_transport::recovery::Protocol;

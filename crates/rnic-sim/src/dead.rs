@@ -2,7 +2,7 @@
 //! hosts whose receive pipeline is stuck and whose NIC has stopped pausing its switch (`[fabric.nic_watchdog]`).
 
 use rnic_fabric::{BodyOf, Fabric, HostId, PartitionedHosts, UnknownMac, Watcher};
-use rnic_run::{DeadHost, Storm, UnknownMacAction};
+use rnic_spec::{DeadHost, Storm, UnknownMacAction};
 use rnic_transport::Time;
 
 /// From the time `at` on, a host's switch treats packets for the host in this way.

@@ -1,6 +1,6 @@
 //! Delivery of a run's events (start, progress, samples, pauses, end) to a listener, which is a function of the caller.
 
-use rnic_run::{RunEvent, RunProgress};
+use rnic_spec::{RunEvent, RunProgress};
 use rnic_transport::Time;
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -32,7 +32,7 @@ type FlowEstimate<'e> = Box<dyn Fn(&RunProgress) -> Option<u64> + 'e>;
 /// Events do not influence the results of a run: without such a function the run has the same record.
 ///
 /// ```
-/// use rnic_run::RunEvent;
+/// use rnic_spec::RunEvent;
 /// use rnic_sim::Events;
 /// use std::ops::ControlFlow;
 /// let mut last_time = None;

@@ -1,5 +1,5 @@
-//! Simulates the hosts and transports of a run on the simulated fabric: a [`RunSpec`](rnic_run::RunSpec) goes in, a
-//! [`RunRecord`](rnic_run::RunRecord) comes out.
+//! Simulates the hosts and transports of a run on the simulated fabric: a [`RunSpec`](rnic_spec::RunSpec) goes in, a
+//! [`RunRecord`](rnic_spec::RunRecord) comes out.
 //!
 //! [`resolve`] computes the settings that the run's specification leaves open, and [`run::run`] simulates the run:
 //!

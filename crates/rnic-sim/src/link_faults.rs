@@ -6,7 +6,7 @@
 
 use rnic_fabric::config::NamedRoute;
 use rnic_fabric::{BodyOf, Fabric, LinkState, PartitionedHosts, PortId, Routes, Topology, Watcher};
-use rnic_run::{Faults, LinkFault};
+use rnic_spec::{Faults, LinkFault};
 use rnic_transport::{BitRate, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use rnic_fabric::rng::{Purpose, Stream, mix};
 use rnic_fabric::{HostId, MIN_FRAME, ProbeResult, ProbeSpec};
-use rnic_run::{Mesh, MeshPairs, MeshRecord, MeshRow, StackDelay};
+use rnic_spec::{Mesh, MeshPairs, MeshRecord, MeshRow, StackDelay};
 use rnic_transport::Time;
 
 /// The probes of all meshes of a run on a fabric with `hosts` hosts, and the length of a probe's headers in bytes. The

@@ -1,6 +1,6 @@
 //! Stands in for the module `p4` in a build without the cargo feature `p4`, which has no P4 compiler.
 
-use rnic_run::{P4Compiler, P4Error, P4Program};
+use rnic_spec::{P4Compiler, P4Error, P4Program};
 use rnic_transport::FlowConfig;
 use rnic_transport::transports::{MessageFacts, ProgramVisitor};
 

@@ -2,7 +2,7 @@
 
 use rnic_nano::source::SourceFile;
 use rnic_nano::{NicParameters, P4Pipeline, Program, Rejected, compile};
-use rnic_run::{P4Compiler, P4Error, P4Program, P4Rejected, P4Source};
+use rnic_spec::{P4Compiler, P4Error, P4Program, P4Rejected, P4Source};
 use rnic_transport::FlowConfig;
 use rnic_transport::transports::{MessageFacts, ProgramVisitor};
 

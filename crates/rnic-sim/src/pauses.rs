@@ -3,8 +3,8 @@
 use crate::events::Listener;
 use crate::host::{FlowUnderWay, RunHosts};
 use rnic_fabric::{Body, BodyOf, Cause, Fabric, PauseTree, PortId, Wait, Watcher, pause_tree};
-use rnic_run::FlowLog;
-use rnic_run::{
+use rnic_spec::FlowLog;
+use rnic_spec::{
     BufferCycle, PauseRecords, PauseRoot, PauseRow, PauseSpan, PauseTreeRecord, RootKind, RunEvent, TreePort, Victim,
 };
 use rnic_transport::Time;
@@ -295,7 +295,7 @@ fn record(at: Time, paused: u32, tree: &PauseTree, roots: &[Option<u32>]) -> Pau
         depth: port.depth,
         root: *root,
     };
-    let ports = tree.ports.iter().zip(roots).take(rnic_run::MAX_TREE_PORTS).map(port).collect();
+    let ports = tree.ports.iter().zip(roots).take(rnic_spec::MAX_TREE_PORTS).map(port).collect();
     PauseTreeRecord { at, paused, ports }
 }
 

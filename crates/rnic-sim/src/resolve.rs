@@ -28,7 +28,7 @@ use links::Links;
 use message::MessagePlan;
 use rnic_fabric::Topology;
 use rnic_fabric::config::FabricSpec;
-use rnic_run::{CongestionSpec, RunSpec, TransportSpec};
+use rnic_spec::{CongestionSpec, RunSpec, TransportSpec};
 use rnic_transport::congestion::Marking;
 use rnic_transport::settings::Value;
 use rnic_transport::{FlowConfig, Time};

@@ -1,7 +1,7 @@
 //! Pause storms of a run (`[[fabric.storm]]`): NICs that send PFC pause frames to their switch from a given time on.
 
 use rnic_fabric::{BodyOf, Fabric, HostId, PartitionedHosts, Watcher};
-use rnic_run::{Storm, WatchdogRecord};
+use rnic_spec::{Storm, WatchdogRecord};
 use rnic_transport::Time;
 
 /// A step of a pause storm: from the time `at` on, a host's NIC pauses the priorities in `mask` and no others.

@@ -4,8 +4,8 @@
 use crate::events::Listener;
 use crate::host::RunHosts;
 use rnic_fabric::{Body, BodyOf, Fabric, PortId, Topology, Watcher};
-use rnic_run::{DropRow, FlowLog, FlowSamples, QueueSamples, RunEvent, Samples};
-use rnic_run::{Watch, WatchedQueues};
+use rnic_spec::{DropRow, FlowLog, FlowSamples, QueueSamples, RunEvent, Samples};
+use rnic_spec::{Watch, WatchedQueues};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@
 //! port when the peer has sent no pause for the restoration time.
 
 use rnic_fabric::{Body, BodyOf, Fabric, Mitigation, PartitionedHosts, PortId, Topology, Watcher};
-use rnic_run::{SwitchWatchdog, WatchdogAction, WatchdogRecord, WatchedPorts};
+use rnic_spec::{SwitchWatchdog, WatchdogAction, WatchdogRecord, WatchedPorts};
 use rnic_transport::Time;
 
 /// Maximum number of records of a run. A watchdog that has reached this number still acts, but records nothing more.

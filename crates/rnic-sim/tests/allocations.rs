@@ -3,10 +3,10 @@
 mod common;
 
 use common::*;
-use rnic_run::RunEvent;
-use rnic_run::RunStatus;
 use rnic_sim::Events;
 use rnic_sim::run::simulate;
+use rnic_spec::RunEvent;
+use rnic_spec::RunStatus;
 use rnic_transport::Bytes;
 use rnic_transport::congestion::NoCongestionControl;
 use rnic_transport::recovery::{GoBackN, Irn, Protocol};

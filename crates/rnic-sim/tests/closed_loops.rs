@@ -4,14 +4,14 @@ use crate::common::*;
 use proptest::prelude::*;
 use rnic_campaign::{RunListener, execute_remaining};
 use rnic_fabric::config::TopologySpec;
-use rnic_run::RunEvent;
-use rnic_run::{CongestionDeclaration, CongestionSpec};
-use rnic_run::{EcnSetup, Incast, RunSpec, Scenario, Traffic, TrafficPattern};
-use rnic_run::{FlowRecord, RunOutput, RunStatus};
-use rnic_run::{FlowSpec, SizeDistribution};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::simulate_run;
+use rnic_spec::RunEvent;
+use rnic_spec::{CongestionDeclaration, CongestionSpec};
+use rnic_spec::{EcnSetup, Incast, RunSpec, Scenario, Traffic, TrafficPattern};
+use rnic_spec::{FlowRecord, RunOutput, RunStatus};
+use rnic_spec::{FlowSpec, SizeDistribution};
 use rnic_transport::congestion::Dcqcn;
 use rnic_transport::{Bytes, Time};
 use std::ops::ControlFlow;
@@ -321,7 +321,7 @@ impl RunListener for Plausible {
 /// Closed loops, with and without an end, together with open-loop traffic, under all congestion controls.
 fn scenario() -> Scenario {
     let mut runs = Vec::new();
-    for cc in rnic_run::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only) {
+    for cc in rnic_spec::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only) {
         let ends = [("roce", None), ("irn", Some(Time::from_us(400)))];
         for ((transport, duration), last) in ends.into_iter().flat_map(|end| [(end, false), (end, true)]) {
             let mut spec = run_on(TopologySpec::FatTree { k: 4 }, transport);

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use rnic_fabric::config::{ArbiterSpec, NamedLink, TopologySpec};
-use rnic_run::{FlowSpec, InputSetup, QueueingSetup, RunSpec, RunStatus};
+use rnic_spec::{FlowSpec, InputSetup, QueueingSetup, RunSpec, RunStatus};
 use rnic_transport::{BitRate, Bytes, Time};
 
 /// Destinations from h0, with the number of links to each: under the same switch, in the same pod, in another pod.

@@ -2,9 +2,9 @@
 
 use crate::common::*;
 use rnic_fabric::config::TopologySpec;
-use rnic_run::FlowSpec;
-use rnic_run::RunOutput;
-use rnic_run::RunSpec;
+use rnic_spec::FlowSpec;
+use rnic_spec::RunOutput;
+use rnic_spec::RunSpec;
 use rnic_transport::{Bytes, Time};
 
 /// Seven switches in a ring. Each host sends to the host that is three switches further, which is the shorter way

@@ -3,12 +3,12 @@
 use crate::common::*;
 use rnic_campaign::{RunListener, execute_remaining, run_scenario};
 use rnic_fabric::config::TopologySpec;
-use rnic_run::CongestionSpec;
-use rnic_run::RunEvent;
-use rnic_run::{FlowSpec, SizeDistribution};
-use rnic_run::{RunOutput, RunStatus, Truncation};
-use rnic_run::{RunSpec, Scenario, Traffic, TrafficPattern};
 use rnic_sim::Catalogue;
+use rnic_spec::CongestionSpec;
+use rnic_spec::RunEvent;
+use rnic_spec::{FlowSpec, SizeDistribution};
+use rnic_spec::{RunOutput, RunStatus, Truncation};
+use rnic_spec::{RunSpec, Scenario, Traffic, TrafficPattern};
 use rnic_transport::{Bytes, Psn, Time};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +35,7 @@ fn poisson(mut run: RunSpec, name: &str) -> RunSpec {
 /// control with or without PFC.
 fn variants() -> Vec<RunSpec> {
     let mut runs = Vec::new();
-    for cc in rnic_run::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only) {
+    for cc in rnic_spec::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only) {
         for (transport, pfc) in [("roce", true), ("irn", false)] {
             let mut run = run_on(TopologySpec::FatTree { k: 4 }, transport);
             run.transport.cc = CongestionSpec::of(*cc);

@@ -7,8 +7,8 @@
 
 use crate::common::scenario_files;
 use expect_test::expect_file;
-use rnic_run::RunSpec;
 use rnic_sim::Catalogue;
+use rnic_spec::RunSpec;
 use std::path::Path;
 
 /// The 64-bit FNV-1a hash of a text.

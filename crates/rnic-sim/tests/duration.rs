@@ -3,9 +3,9 @@
 use crate::common::*;
 use proptest::prelude::*;
 use rnic_fabric::config::TopologySpec;
-use rnic_run::FlowSpec;
-use rnic_run::RunSpec;
-use rnic_run::{RunOutput, RunStatus, Truncation};
+use rnic_spec::FlowSpec;
+use rnic_spec::RunSpec;
+use rnic_spec::{RunOutput, RunStatus, Truncation};
 use rnic_transport::Time;
 
 fn cut(run: &RunSpec, flows: &[FlowSpec], ps: u64) -> RunOutput {

@@ -2,9 +2,9 @@
 //! tables, with every transport and every organisation of the switch buffer.
 
 use crate::common::read_scenario;
-use rnic_run::Scenario;
 use rnic_sim::resolve::{Resolved, resolve};
 use rnic_sim::{Catalogue, Events, Sharing};
+use rnic_spec::Scenario;
 use std::path::Path;
 
 const TRANSPORTS: [&str; 9] =

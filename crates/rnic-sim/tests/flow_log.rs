@@ -5,9 +5,9 @@ mod common;
 
 use crate::common::fat_tree;
 use rnic_results::{FlowFormat, summarise, write_all};
-use rnic_run::RunRecord;
-use rnic_run::{FlowLog, FlowRecord, RunOutput, RunStatus};
-use rnic_run::{Scenario, Traffic, TrafficPattern};
+use rnic_spec::RunRecord;
+use rnic_spec::{FlowLog, FlowRecord, RunOutput, RunStatus};
+use rnic_spec::{Scenario, Traffic, TrafficPattern};
 use rnic_transport::Time;
 
 /// Maximum resident set size of this process so far in bytes; `None` if the system does not report it.

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use rnic_fabric::config::TopologySpec;
-use rnic_run::{RunOutput, RunStatus};
+use rnic_spec::{RunOutput, RunStatus};
 use rnic_transport::Time;
 
 /// Number of packets that the host has transmitted.

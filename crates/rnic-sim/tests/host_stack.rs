@@ -1,10 +1,10 @@
 //! TCP in the hosts' kernel: what its declared costs allow, by hand.
 
 use crate::common::*;
-use rnic_run::{RunOutput, RunStatus};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::simulate_run;
+use rnic_spec::{RunOutput, RunStatus};
 use rnic_transport::Time;
 
 /// Endless flows to the last host of a switch with a shared buffer of 12 MB, and the payload that arrived in 20 ms, in

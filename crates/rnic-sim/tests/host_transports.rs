@@ -2,10 +2,10 @@
 
 use crate::common::{failure, fct, outputs, scenario};
 use rnic_fabric::{PartitionPlan, Topology};
-use rnic_run::{RunOutput, RunStatus};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::{Sharing, simulate_run_shared};
+use rnic_spec::{RunOutput, RunStatus};
 
 const BOTH: [&str; 2] = ["rogue", "multipath"];
 

@@ -1,11 +1,11 @@
 //! HPCC on fabrics whose switches write in-band telemetry of their queues into packets.
 
 use rnic_campaign::run_scenario;
-use rnic_run::Scenario;
-use rnic_run::{RunOutput, RunStatus};
 use rnic_scenario::from_str;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
+use rnic_spec::Scenario;
+use rnic_spec::{RunOutput, RunStatus};
 use rnic_transport::Time;
 use std::path::Path;
 

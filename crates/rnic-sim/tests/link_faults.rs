@@ -2,10 +2,10 @@
 
 use crate::common::*;
 use rnic_fabric::PartitionPlan;
-use rnic_run::{LinkFault, RunSpec, RunStatus};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::{Sharing, simulate_run_shared};
+use rnic_spec::{LinkFault, RunSpec, RunStatus};
 use rnic_transport::transports::SAFETY_TIMEOUT;
 use rnic_transport::{BitRate, Time};
 
@@ -52,10 +52,10 @@ fn irn_goes_around_after_convergence() {
     // A frame leaves every 224.4 ns for at most 20 us, unless the cap on packets in flight stops the flow.
     assert!((10..=90).contains(&lost), "{lost}");
     assert!(output.totals.retransmitted >= lost);
-    let finish = |output: &rnic_run::RunOutput| output.flows.iter().next().unwrap().finish.unwrap();
+    let finish = |output: &rnic_spec::RunOutput| output.flows.iter().next().unwrap().finish.unwrap();
     assert!(finish(&output) > finish(&whole) + Time::from_us(20));
     // After the failure the packets pass s3 and s2.
-    let sent = |output: &rnic_run::RunOutput| -> u64 {
+    let sent = |output: &rnic_spec::RunOutput| -> u64 {
         let port = output.ports.iter().find(|port| port.node == "s3" && port.peer == "s2").unwrap();
         port.priorities.iter().map(|counters| counters.tx_packets).sum()
     };

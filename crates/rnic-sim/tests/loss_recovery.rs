@@ -2,8 +2,8 @@
 //! by hand.
 
 use crate::common::*;
-use rnic_run::RunSpec;
-use rnic_run::RunStatus;
+use rnic_spec::RunSpec;
+use rnic_spec::RunStatus;
 use rnic_transport::{Bytes, Time};
 
 /// Serialisation time of a RoCE NACK (66 bytes + 20 bytes of gap) on a 40 Gbps link, in picoseconds.

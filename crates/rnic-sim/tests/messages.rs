@@ -1,9 +1,9 @@
 //! Simulated runs of message transports.
 
 use crate::common::{outputs, read_scenario, scenario};
-use rnic_run::{RunOutput, RunStatus, Scenario};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
+use rnic_spec::{RunOutput, RunStatus, Scenario};
 use rnic_transport::Time;
 use std::path::Path;
 

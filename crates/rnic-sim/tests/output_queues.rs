@@ -2,10 +2,10 @@
 
 use rnic_campaign::run_scenario;
 use rnic_fabric::config::{BufferSpec, OutputBuffers, OutputSpec, SchedulerSpec, TrimSpec, TrimmedPriority};
-use rnic_run::{RunOutput, RunSpec, RunStatus, Scenario};
 use rnic_scenario::from_str;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, resolve};
+use rnic_spec::{RunOutput, RunSpec, RunStatus, Scenario};
 use rnic_transport::{Bytes, Time};
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 
 use crate::common::read_scenario;
 use rnic_campaign::run_scenario;
-use rnic_run::RunOutput;
+use rnic_spec::RunOutput;
 use std::fs;
 use std::path::{Path, PathBuf};
 

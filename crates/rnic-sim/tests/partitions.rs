@@ -5,11 +5,11 @@ use crate::common::read_scenario;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rnic_fabric::{PartitionPlan, RankGroup, Topology, local_ranks};
-use rnic_run::RunOutput;
-use rnic_run::Scenario;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::{Sharing, check_ranks, simulate_run_shared};
+use rnic_spec::RunOutput;
+use rnic_spec::Scenario;
 use std::cell::Cell;
 use std::path::Path;
 
@@ -83,7 +83,7 @@ fn runs() -> Vec<String> {
     .map(String::from)
     .into();
     runs.retain(|run: &String| cfg!(feature = "p4") || !run.contains("p4:"));
-    for cc in rnic_run::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only) {
+    for cc in rnic_spec::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only) {
         runs.push(format!("transport = \"irn\"\ncc = \"{}\"", cc.name));
         runs.push(format!("transport = \"roce\"\npfc = true\ncc = \"{}\"", cc.name));
     }

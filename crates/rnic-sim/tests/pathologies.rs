@@ -4,11 +4,11 @@ use proptest::prelude::*;
 use rnic_campaign::run_scenario;
 use rnic_fabric::config::TopologySpec;
 use rnic_results::{ScenarioSummary, summarise};
-use rnic_run::RunRecord;
-use rnic_run::{PauseRecords, RootKind};
-use rnic_run::{QueueingSetup, Scenario, Storm, Watch, WatchedQueues};
-use rnic_run::{RunOutput, RunStatus};
 use rnic_scenario::load;
+use rnic_spec::RunRecord;
+use rnic_spec::{PauseRecords, RootKind};
+use rnic_spec::{QueueingSetup, Scenario, Storm, Watch, WatchedQueues};
+use rnic_spec::{RunOutput, RunStatus};
 use rnic_transport::Time;
 use std::path::Path;
 

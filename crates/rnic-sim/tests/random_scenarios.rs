@@ -4,11 +4,11 @@ use crate::common::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rnic_fabric::config::{SchedulerSpec, TopologySpec, TrimSpec, TrimmedPriority};
-use rnic_run::CongestionSpec;
-use rnic_run::FlowSpec;
-use rnic_run::RunStatus;
-use rnic_run::{OutputSetup, QueueingSetup, RunSpec};
 use rnic_sim::Catalogue;
+use rnic_spec::CongestionSpec;
+use rnic_spec::FlowSpec;
+use rnic_spec::RunStatus;
+use rnic_spec::{OutputSetup, QueueingSetup, RunSpec};
 use rnic_transport::settings::Value;
 use rnic_transport::{BitRate, Bytes, Time};
 use std::cell::Cell;
@@ -57,8 +57,8 @@ fn hosts(topology: &TopologySpec) -> u32 {
     }
 }
 
-fn congestion_controls() -> Vec<rnic_run::CongestionDeclaration> {
-    rnic_run::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only).copied().collect()
+fn congestion_controls() -> Vec<rnic_spec::CongestionDeclaration> {
+    rnic_spec::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only).copied().collect()
 }
 
 prop_compose! {

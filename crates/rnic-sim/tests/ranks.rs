@@ -3,10 +3,10 @@
 
 use crate::common::read_scenario;
 use rnic_fabric::{RankGroup, Ranks, local_ranks};
-use rnic_run::{RunOutput, RunSpec, RunStatus};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, resolve};
 use rnic_sim::run::{RankEfficiency, RankReport, Sharing, check_ranks, simulate_run_shared};
+use rnic_spec::{RunOutput, RunSpec, RunStatus};
 use std::path::Path;
 
 const FABRIC: &str = "topology = \"fat-tree\"\nk = 4\nrate = \"40 Gbps\"\ndelay = \"1 us\"\n";

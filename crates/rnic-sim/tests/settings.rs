@@ -2,10 +2,10 @@
 
 use crate::common::*;
 use rnic_fabric::config::{BufferSpec, InputSpec, TopologySpec};
-use rnic_run::RunSpec;
-use rnic_run::RunStatus;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
+use rnic_spec::RunSpec;
+use rnic_spec::RunStatus;
 use rnic_transport::Bytes;
 
 fn refused(run: &RunSpec) -> String {

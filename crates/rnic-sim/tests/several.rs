@@ -2,10 +2,10 @@
 //! the other transports.
 
 use crate::common::*;
-use rnic_run::{RunOutput, RunSpec, RunStatus, Scenario};
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::{Sharing, simulate_run, simulate_run_shared};
 use rnic_sim::{Catalogue, flow_hashes};
+use rnic_spec::{RunOutput, RunSpec, RunStatus, Scenario};
 
 /// A scenario of one run, whose own transport is RoCE without congestion control.
 fn scenario_of(fabric: &str, traffic: &str, run: &str) -> Result<Scenario, String> {
@@ -93,7 +93,7 @@ fn alone_in_its_priority_a_transport_is_as_in_a_run_of_its_own() {
             let scenario = scenario_of(fabric, &format!("{traffic}\npriority = {priority}"), &beside).unwrap();
             let mut run = scenario.runs[0].clone();
             if run.beside.is_empty() {
-                run.transport = rnic_run::TransportSpec::named(transport).unwrap();
+                run.transport = rnic_spec::TransportSpec::named(transport).unwrap();
                 run.transport.pfc = true;
                 if !keys.is_empty() {
                     run.transport.set("cores", 1_u64).unwrap();
@@ -117,7 +117,7 @@ fn only_the_priority_without_pfc_loses_packets() {
     let beside = "[[run.beside]]\npriority = 1\ntransport = \"irn\"";
     let scenario = scenario_of(fabric, TO_ONE, beside).unwrap();
     let output = simulated(&scenario.runs[0]);
-    let sum = |of: &dyn Fn(&rnic_run::PriorityCounters) -> u64| -> Vec<u64> {
+    let sum = |of: &dyn Fn(&rnic_spec::PriorityCounters) -> u64| -> Vec<u64> {
         let priority = |at: usize| output.ports.iter().map(|port| of(&port.priorities[at])).sum();
         vec![priority(0), priority(1)]
     };
@@ -163,7 +163,7 @@ fn several_transports_are_deterministic_on_any_number_of_threads() {
     let mut requests = std::collections::BTreeMap::new();
     for (id, flow) in (0..).zip(&one.flows) {
         assert_eq!(flow.id, id);
-        if flow.request != rnic_run::FlowSpec::NO_REQUEST {
+        if flow.request != rnic_spec::FlowSpec::NO_REQUEST {
             assert_eq!(*requests.entry(flow.request).or_insert((flow.dst, flow.start)), (flow.dst, flow.start));
         }
     }
@@ -197,8 +197,8 @@ fn a_second_transport_keeps_the_flows_of_the_first() {
     let alone = flows(&source("a", 0), "");
     assert_eq!(flows(&[source("a", 0), source("b", 1)].concat(), beside), alone);
     let hash = |src| {
-        let request = rnic_run::FlowSpec::NO_REQUEST;
-        flow_hashes(1, &rnic_run::FlowSpec { request, ..flow(0, src, 3, 1) }, 0)
+        let request = rnic_spec::FlowSpec::NO_REQUEST;
+        flow_hashes(1, &rnic_spec::FlowSpec { request, ..flow(0, src, 3, 1) }, 0)
     };
     assert_ne!(hash(0), hash(1));
 }

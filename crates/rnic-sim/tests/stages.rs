@@ -2,10 +2,10 @@
 
 use crate::common::{D, ROCE, assert_accounts, fct, flow, list, outcome, run_on};
 use rnic_fabric::config::TopologySpec;
-use rnic_run::{Mesh, MeshPairs, RunSpec, RunStatus, SlowReceiver, StackDelay};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::{Sharing, simulate_run_shared};
+use rnic_spec::{Mesh, MeshPairs, RunSpec, RunStatus, SlowReceiver, StackDelay};
 use rnic_transport::{Bytes, Time};
 
 /// Two hosts on one switch with PFC; the NIC of h1 is slow.
@@ -96,7 +96,7 @@ fn classes_are_isolated_by_the_scheduler() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "roce");
     run.transport.pfc = true;
     let weights = rnic_fabric::config::SchedulerSpec::DeficitRoundRobin([1; 8]);
-    run.fabric.switch.scheduler = rnic_run::SchedulerSetup { spec: weights, weights: 2 };
+    run.fabric.switch.scheduler = rnic_spec::SchedulerSetup { spec: weights, weights: 2 };
     run.fabric.meshes = vec![mesh(0), mesh(1)];
     run.limits.duration = Some(Time::from_ms(2));
     let flows = [flow(0, 2, 1, 100_000_000), flow(0, 3, 1, 100_000_000)];

@@ -3,10 +3,10 @@
 
 use rnic_campaign::run_scenario;
 use rnic_fabric::config::{MarkOn, SchedulerSpec};
-use rnic_run::{RunStatus, Scenario};
 use rnic_scenario::from_str;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, SetupError, resolve};
+use rnic_spec::{RunStatus, Scenario};
 use std::path::Path;
 
 /// An incast on four hosts at one switch, with ECN. `switch` is the body of `[fabric.switch]`, `transport` is the body

@@ -1,8 +1,8 @@
 //! Tests of `[watch]`: samples of queues and flows.
 
 use rnic_campaign::run_scenario;
-use rnic_run::RunOutput;
 use rnic_scenario::from_str;
+use rnic_spec::RunOutput;
 use std::path::Path;
 
 /// Two hosts start at the same time to send 1 MB each to a third host.

@@ -2,13 +2,13 @@
 
 use crate::common::{D, assert_accounts, failure, flow, link_between, list, outcome, resolved, run_on};
 use rnic_fabric::config::TopologySpec;
-use rnic_run::{
-    DeadHost, DropRule, NicWatchdog, RunOutput, RunSpec, RunStatus, Storm, SwitchWatchdog, UnknownMacAction,
-    WatchdogAction, WatchdogRecord, WatchedPorts,
-};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::{Sharing, simulate_run_shared};
+use rnic_spec::{
+    DeadHost, DropRule, NicWatchdog, RunOutput, RunSpec, RunStatus, Storm, SwitchWatchdog, UnknownMacAction,
+    WatchdogAction, WatchdogRecord, WatchedPorts,
+};
 use rnic_transport::Time;
 use rnic_transport::settings::Value;
 

@@ -4,10 +4,10 @@ use crate::args::CheckArgs;
 use crate::error::CliError;
 use crate::{cannot_be_set_up_all, load_selected, output};
 use rnic_fabric::config::TopologySpec;
-use rnic_run::hosts;
-use rnic_run::{QueueingSetup, RunSpec, Traffic, TrafficPattern};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve_all;
+use rnic_spec::hosts;
+use rnic_spec::{QueueingSetup, RunSpec, Traffic, TrafficPattern};
 
 /// Prints the scenario's title, seed and number of runs, and for each run one line and its warnings. With `--settings`,
 /// it also prints the settings of the run.

@@ -3,7 +3,7 @@
 
 use crate::error::CliError;
 use rnic_campaign::RunListener;
-use rnic_run::{RunEvent, RunRecord};
+use rnic_spec::{RunEvent, RunRecord};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::ops::ControlFlow;

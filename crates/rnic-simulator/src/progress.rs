@@ -4,7 +4,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
 use rnic_campaign::RunListener;
 use rnic_results::text::{count, duration};
-use rnic_run::{RunEvent, RunProgress, RunRecord};
+use rnic_spec::{RunEvent, RunProgress, RunRecord};
 use rnic_studies::jobs::JobProgress;
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;

@@ -18,12 +18,12 @@ use rnic_metrics::simulated;
 use rnic_results::files::{FlowFormat, write_all, write_atomically};
 use rnic_results::summary::{ScenarioSummary, summarise};
 use rnic_results::table;
-use rnic_run::RunRecord;
-use rnic_run::RunStatus;
-use rnic_run::Scenario;
 use rnic_sim::Catalogue;
 use rnic_sim::capture::Capture;
 use rnic_sim::{Events, Sharing};
+use rnic_spec::RunRecord;
+use rnic_spec::RunStatus;
+use rnic_spec::Scenario;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -249,7 +249,7 @@ pub(crate) fn print_files(files: &[PathBuf]) {
 
 /// A sentence for each run that failed or has no result.
 fn failures(scenario: &Scenario, reports: &[RunRecord]) -> Vec<String> {
-    let failure = |(number, run): (usize, &rnic_run::RunSpec)| match reports.get(number) {
+    let failure = |(number, run): (usize, &rnic_spec::RunSpec)| match reports.get(number) {
         None => Some(format!("run \"{}\" has no result", run.name)),
         Some(report) => match &report.output.status {
             RunStatus::Completed | RunStatus::Interrupted => None,

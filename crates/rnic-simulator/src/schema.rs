@@ -3,8 +3,8 @@
 use crate::args::{Schema, SchemaArgs};
 use crate::error::CliError;
 use crate::output;
-use rnic_run::{RunEvent, RunSpec};
 use rnic_sim::Catalogue;
+use rnic_spec::{RunEvent, RunSpec};
 
 /// Prints a JSON Schema. That of scenarios has the transports and congestion controls of `catalogue`.
 pub(crate) fn schema(arguments: &SchemaArgs, catalogue: &Catalogue) -> Result<(), CliError> {

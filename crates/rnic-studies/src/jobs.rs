@@ -8,9 +8,9 @@ use crate::measurement::Measurement;
 use rnic_campaign::{
     Executor, Fingerprint, Header, Outcome, RunListener, Sink, Store, Stored, cost, read_value, write_value,
 };
-use rnic_run::{RunEvent, RunSpec, RunStatus};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::reset_idle_settings;
+use rnic_spec::{RunEvent, RunSpec, RunStatus};
 use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -48,9 +48,9 @@ pub use verdict::{Outcome, Row, Verdict};
 
 use jobs::Job;
 use rnic_campaign::Fingerprint;
-use rnic_run::RunSpec;
 use rnic_scenario::{Origin, read_with};
 use rnic_sim::Catalogue;
+use rnic_spec::RunSpec;
 use std::collections::BTreeMap;
 
 /// All studies that `rnic reproduce` can execute.

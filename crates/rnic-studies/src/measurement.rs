@@ -10,9 +10,9 @@ use rnic_results::ranks::ranked;
 use rnic_results::stats::{Distribution, Goodput, fct_us};
 use rnic_results::summary::{Group, RunSummary, summarise};
 use rnic_results::text::round6;
-use rnic_run::{FlowLog, FlowRecord, FlowSamples, RunOutput, RunRecord, RunSpec, Samples, Scenario};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
+use rnic_spec::{FlowLog, FlowRecord, FlowSamples, RunOutput, RunRecord, RunSpec, Samples, Scenario};
 use rnic_transport::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -453,7 +453,7 @@ fn requests(flows: &FlowLog) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rnic_run::{PortRecord, QueueSamples};
+    use rnic_spec::{PortRecord, QueueSamples};
     use rnic_transport::BitRate;
 
     /// The bursts of a queue with samples every 100 ns. The link has 8 Gbps, so it sends one byte per nanosecond.

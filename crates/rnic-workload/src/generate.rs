@@ -11,7 +11,7 @@ use super::loops::Loops;
 use super::network::Network;
 use super::poisson::Poisson;
 use super::rounds::Rounds;
-use rnic_run::{Traffic, TrafficPattern};
+use rnic_spec::{Traffic, TrafficPattern};
 use rnic_transport::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -108,7 +108,7 @@ fn request_count(pattern: &TrafficPattern) -> u64 {
 /// traffic sources.
 ///
 /// ```
-/// use rnic_run::{Traffic, TrafficPattern};
+/// use rnic_spec::{Traffic, TrafficPattern};
 /// use rnic_transport::{BitRate, Time};
 /// use rnic_workload::{Network, closed_loops, sizes};
 /// use std::path::Path;
@@ -148,7 +148,7 @@ pub fn closed_loops(traffic: &[Traffic], network: &Network, seed: u64) -> Option
 /// source. A source that [`check`] refuses yields no flows.
 ///
 /// ```
-/// use rnic_run::{Traffic, TrafficPattern};
+/// use rnic_spec::{Traffic, TrafficPattern};
 /// use rnic_transport::{BitRate, Time};
 /// use rnic_workload::{Network, check, generate, sizes};
 /// use std::path::Path;

@@ -23,4 +23,4 @@ pub use loops::{Loops, Origin};
 pub use network::Network;
 pub use sizes::BUILT_IN as BUILT_IN_SIZES;
 
-use rnic_run::{FlowSpec, SizeDistribution};
+use rnic_spec::{FlowSpec, SizeDistribution};

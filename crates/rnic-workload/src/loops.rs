@@ -16,7 +16,7 @@ use super::network::Network;
 use super::rng::Stream;
 use super::rounds::{check_incast, draw_incast};
 use super::{FlowSpec, SizeDistribution};
-use rnic_run::{Incast, Traffic, TrafficPattern};
+use rnic_spec::{Incast, Traffic, TrafficPattern};
 use rnic_transport::Time;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -100,7 +100,7 @@ impl Loops {
     /// The [`Origin`] of a flow of open-loop traffic, which belongs to no closed loop.
     pub const OUTSIDE: Origin = Origin { member: Loops::NONE, connection: Loops::NONE };
     /// Maximum number of pairs of hosts in one traffic source.
-    pub const MAX_PAIRS: u32 = rnic_run::settings::MAX_PAIRS;
+    pub const MAX_PAIRS: u32 = rnic_spec::settings::MAX_PAIRS;
 
     /// Checks that the closed loops of a traffic source can run on this network; accepts any open-loop traffic.
     ///

@@ -3,7 +3,7 @@
 use super::network::Network;
 use super::rng::Stream;
 use super::{FlowSpec, SizeDistribution};
-use rnic_run::{Incast, Traffic, TrafficPattern};
+use rnic_spec::{Incast, Traffic, TrafficPattern};
 use rnic_transport::Time;
 use std::collections::VecDeque;
 

@@ -11,7 +11,7 @@
 //! 3000000  100
 //! ```
 
-use rnic_run::SizeDistribution;
+use rnic_spec::SizeDistribution;
 use rnic_transport::Bytes;
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use rnic_run::{Traffic, TrafficPattern};
+use rnic_spec::{Traffic, TrafficPattern};
 use rnic_transport::{BitRate, Bytes, Time};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The tables of the settings of scenarios, from their declarations.
 
 use crate::table::{escaped, lines, thousands};
-use rnic_run::settings::{self, MAX_FLOWS, MAX_HOSTS, Preset, SECTIONS, Section, Setting};
+use rnic_spec::settings::{self, MAX_FLOWS, MAX_HOSTS, Preset, SECTIONS, Section, Setting};
 use rnic_transport::settings::{Kind, MAX_BYTES};
 
 /// The text of the block `settings/NAME`: a table of settings.

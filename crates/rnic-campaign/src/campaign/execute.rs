@@ -8,7 +8,7 @@ use crate::executor::{Executor, Outcome, Sink};
 use crate::fingerprint::{CODE, Fingerprint};
 use crate::store::Header;
 use parking_lot::Mutex;
-use rnic_run::{RunEvent, RunSpec};
+use rnic_spec::{RunEvent, RunSpec};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;

@@ -7,7 +7,7 @@ use super::result::RunResult;
 use crate::fingerprint::{CODE, Fingerprint};
 use crate::hash::Fnv1a;
 use crate::store::{Header, Store};
-use rnic_run::{RunRecord, Vocabulary};
+use rnic_spec::{RunRecord, Vocabulary};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

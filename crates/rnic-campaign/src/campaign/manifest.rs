@@ -4,7 +4,7 @@ use super::error::CampaignError;
 use super::until::Until;
 use crate::fingerprint::CODE;
 use rnic_results::files::write_atomically;
-use rnic_run::{RunSpec, Vocabulary};
+use rnic_spec::{RunSpec, Vocabulary};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::File;

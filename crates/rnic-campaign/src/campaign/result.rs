@@ -5,7 +5,7 @@ use crate::hash::Fnv1a;
 use crate::store::Stored;
 use crate::store::file::{read_value, write_value};
 use rnic_results::summary::summarise;
-use rnic_run::{RunRecord, RunSpec, RunStatus, Scenario};
+use rnic_spec::{RunRecord, RunSpec, RunStatus, Scenario};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::io::{self, Read, Write};

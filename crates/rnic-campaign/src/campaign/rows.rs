@@ -6,7 +6,7 @@ use super::replication::{Replica, Replication, Shard, Verdict};
 use super::result::{RunResult, RunState};
 use crate::fingerprint::Fingerprint;
 use crate::statistics::Estimate;
-use rnic_run::RunSpec;
+use rnic_spec::RunSpec;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 

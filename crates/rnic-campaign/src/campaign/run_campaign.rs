@@ -9,7 +9,7 @@ use crate::cost::cost;
 use crate::executor::Executor;
 use crate::fingerprint::Fingerprint;
 use parking_lot::Mutex;
-use rnic_run::{RunEvent, RunSpec};
+use rnic_spec::{RunEvent, RunSpec};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;

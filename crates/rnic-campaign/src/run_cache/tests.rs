@@ -5,13 +5,13 @@ use crate::executor::{Ignore, RunListener, execute_remaining};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use rnic_results::{FlowFormat, fixture, summarise, write_all};
-use rnic_run::{
+use rnic_scenario::from_str;
+use rnic_sim::Catalogue;
+use rnic_spec::{
     BufferCycle, FlowSamples, PauseRecords, PauseRoot, PauseRow, PauseSpan, PauseTreeRecord, QueueSamples, RootKind,
     Samples, TreePort, Victim,
 };
-use rnic_run::{RunEvent, RunStatus, Truncation};
-use rnic_scenario::from_str;
-use rnic_sim::Catalogue;
+use rnic_spec::{RunEvent, RunStatus, Truncation};
 use rnic_transport::Time;
 use std::fs;
 use std::ops::ControlFlow;

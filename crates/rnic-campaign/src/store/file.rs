@@ -11,7 +11,7 @@
 //! Integers are little-endian.
 
 use super::{Header, Stored};
-use rnic_run::{FlowLog, RunRecord};
+use rnic_spec::{FlowLog, RunRecord};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::File;

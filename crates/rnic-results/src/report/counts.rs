@@ -6,8 +6,8 @@ use super::super::summary::{Group, RunSummary, ScenarioSummary, Utilisation};
 use super::super::text::{count, percent, three_digits};
 use super::html::{escape, exact, row, table, time};
 use super::settings::ROWS_FROM;
-use rnic_run::PortRecord;
-use rnic_run::RunRecord;
+use rnic_spec::PortRecord;
+use rnic_spec::RunRecord;
 
 /// Maximum number of ports in a list of ports with most pauses or drops.
 const TOP: usize = 8;

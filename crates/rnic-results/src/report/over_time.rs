@@ -6,7 +6,7 @@ use super::super::samples::goodput;
 use super::super::summary::{RunSummary, ScenarioSummary};
 use super::super::text::round6;
 use super::figure::{Axis, Board, Figure, Line, Lines, Point, Scale, Unit, View};
-use rnic_run::{FlowSamples, QueueSamples, RunOutput, RunRecord, Samples};
+use rnic_spec::{FlowSamples, QueueSamples, RunOutput, RunRecord, Samples};
 use std::collections::BTreeMap;
 
 /// Maximum number of runs with figures over time. Runs after these have no such figures.

@@ -7,9 +7,9 @@ use super::super::summary::{RunSummary, ScenarioSummary};
 use super::super::watchdog::WatchdogSummary;
 use super::figure::{Axis, Board, Figure, Reference, Scale, Span, SpanRow, Spans, Unit};
 use super::html::{escape, row, table, time};
-use rnic_run::RunRecord;
-use rnic_run::{PauseRecords, PauseSpan, PortRecord};
-use rnic_run::{RunSpec, Scenario};
+use rnic_spec::RunRecord;
+use rnic_spec::{PauseRecords, PauseSpan, PortRecord};
+use rnic_spec::{RunSpec, Scenario};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 

@@ -9,9 +9,9 @@ use super::over_time;
 use super::overview::title;
 use super::settings::Settings;
 use super::sweep::{self, Sweep};
-use rnic_run::FlowLog;
-use rnic_run::RunRecord;
-use rnic_run::{RunSpec, Scenario};
+use rnic_spec::FlowLog;
+use rnic_spec::RunRecord;
+use rnic_spec::{RunSpec, Scenario};
 
 /// Maximum number of runs for which each bar has the colour of its run. With more runs, bars have the colour of the
 /// run's transport, and only the curves of the first [`FEW`] runs are visible when the page loads.
@@ -413,8 +413,8 @@ fn range_ends() -> impl Iterator<Item = u64> {
 mod tests {
     use super::super::super::{fixture, fixture::flow, summarise};
     use super::*;
-    use rnic_run::FlowRecord;
-    use rnic_run::TrafficPattern;
+    use rnic_spec::FlowRecord;
+    use rnic_spec::TrafficPattern;
     use rnic_transport::{Bytes, Time};
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::super::summary::{RunSummary, ScenarioSummary};
 use super::html::{escape, row, table};
-use rnic_run::{RunSpec, Scenario, TrafficPattern};
+use rnic_spec::{RunSpec, Scenario, TrafficPattern};
 
 /// Minimum number of runs for which tables have a row per run instead of a column per run.
 pub(super) const ROWS_FROM: usize = 7;

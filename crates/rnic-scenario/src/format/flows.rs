@@ -7,7 +7,7 @@
 //! ConWeave file. Only CSV contains `request` and `measured`.
 
 use super::decimal::{self, MICROSECONDS, SECONDS};
-use rnic_run::FlowSpec;
+use rnic_spec::FlowSpec;
 use std::io::{self, ErrorKind, Write};
 
 /// File formats in which a flow list can be written.

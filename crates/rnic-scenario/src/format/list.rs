@@ -12,7 +12,7 @@
 //! ignored. If this text is one more flow, the announced number is wrong, which is an error.
 
 use super::decimal::{self, MICROSECONDS, SECONDS};
-use rnic_run::FlowSpec;
+use rnic_spec::FlowSpec;
 use rnic_transport::settings::{MAX_BYTES, MAX_TIME};
 use rnic_transport::{Bytes, Time};
 use std::path::Path;

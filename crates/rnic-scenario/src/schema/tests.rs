@@ -3,7 +3,7 @@
 mod ranges;
 
 use super::*;
-use rnic_run::settings::Effect;
+use rnic_spec::settings::Effect;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use toml::Value as Toml;

@@ -1,8 +1,8 @@
 //! Traffic and runs: transports, congestion controls, variants.
 
 use crate::{GOOD, check};
-use rnic_run::{RunSpec, Vocabulary};
 use rnic_scenario::{Origin, read_with};
+use rnic_spec::{RunSpec, Vocabulary};
 
 #[test]
 #[rustfmt::skip] // a table: two lines for each case

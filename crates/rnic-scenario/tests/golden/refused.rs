@@ -6,8 +6,8 @@
 //! `expected.txt` has the error text of each case.
 
 use expect_test::expect_file;
-use rnic_run::{RunSpec, Vocabulary};
 use rnic_scenario::from_str;
+use rnic_spec::{RunSpec, Vocabulary};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use crate::cases::Case;
 use rnic_campaign::run_scenario;
-use rnic_run::RunStatus;
+use rnic_spec::RunStatus;
 use rnic_transport::Time;
 use std::path::Path;
 use std::process::Command;

@@ -6,7 +6,7 @@ use super::ids::{FlowId, Id};
 use crate::events::Listener;
 use rnic_fabric::rng::{Purpose, mix};
 use rnic_fabric::{Body, Fabric, HostId, MIN_FRAME, Routes, Topology, completion_time};
-use rnic_run::{FlowLog, FlowRecord, FlowSpec, RunProgress};
+use rnic_spec::{FlowLog, FlowRecord, FlowSpec, RunProgress};
 use rnic_transport::Time;
 use rnic_transport::headers::ROCE_DATA;
 use rnic_workload::{Loops, Origin};
@@ -39,7 +39,7 @@ pub(crate) enum Stop {
 /// that start at the same instant. Because this number differs, the hashes of these flows differ, too.
 ///
 /// ```
-/// use rnic_run::FlowSpec;
+/// use rnic_spec::FlowSpec;
 /// use rnic_sim::flow_hashes;
 /// use rnic_transport::Time;
 /// let request = FlowSpec::NO_REQUEST;

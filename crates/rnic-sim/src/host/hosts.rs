@@ -9,7 +9,7 @@ use super::partition::{Host, NicPartition, Notice, Start};
 use super::ranks::RankHosts;
 use super::slab::Slab;
 use rnic_fabric::{HostId, HostPartition, Location, PartitionPlan, PartitionedHosts, RankError, RankGroup};
-use rnic_run::{FlowLog, FlowRecord, FlowSpec};
+use rnic_spec::{FlowLog, FlowRecord, FlowSpec};
 use rnic_transport::Time;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub(crate) trait NicKind: Sized {
 /// A flow that has started and not finished.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowUnderWay {
-    /// Id of the flow's record ([`FlowRecord::id`](rnic_run::FlowRecord::id)).
+    /// Id of the flow's record ([`FlowRecord::id`](rnic_spec::FlowRecord::id)).
     pub(crate) id: u32,
     /// Sending host.
     pub(crate) src: HostId,

@@ -32,7 +32,7 @@ macro_rules! id {
 
 id! {
     /// Id of a flow in the flow table. After a flow has retired, another flow takes its id. In contrast,
-    /// [`FlowRecord::id`](rnic_run::FlowRecord::id) is unique in a run.
+    /// [`FlowRecord::id`](rnic_spec::FlowRecord::id) is unique in a run.
     FlowId
 }
 

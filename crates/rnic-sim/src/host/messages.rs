@@ -6,7 +6,7 @@ use super::hosts::{Hosts, NicKind};
 use super::ids::{EndSlot, FlowId};
 use super::partition::Notice;
 use rnic_fabric::HostId;
-use rnic_run::FlowSpec;
+use rnic_spec::FlowSpec;
 use rnic_workload::Loops;
 use std::collections::BTreeSet;
 

@@ -13,7 +13,7 @@ use super::ids::{EndSlot, FlowId, Id};
 use super::partition::Notice;
 use rnic_fabric::rank_message::{append, take, take_last};
 use rnic_fabric::{HostId, RankError, RankGroup};
-use rnic_run::FlowSpec;
+use rnic_spec::FlowSpec;
 use rnic_transport::Time;
 use rnic_workload::Loops;
 use serde::{Deserialize, Serialize};

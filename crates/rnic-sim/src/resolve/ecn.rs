@@ -2,7 +2,7 @@
 
 use super::{Demands, EcnError};
 use rnic_fabric::config::{BufferSpec, EcnSpec, MarkOn, PauseThreshold, SharedLimits, SharedSpec, SwitchSpec};
-use rnic_run::{EcnSetup, QueueingSetup, RunSpec};
+use rnic_spec::{EcnSetup, QueueingSetup, RunSpec};
 use rnic_transport::congestion::Marking;
 
 /// Configuration of the ECN marking of a run, whose congestion control has these demands; `None` if switches mark no

@@ -2,7 +2,7 @@
 
 use crate::link_faults::LinkFaultError;
 use rnic_fabric::TopologyError;
-use rnic_run::P4Error;
+use rnic_spec::P4Error;
 use rnic_transport::Bytes;
 
 /// Why a run cannot be set up.

@@ -7,7 +7,7 @@ use crate::dead::{self, DeadStep};
 use crate::link_faults::LinkPlan;
 use crate::storm;
 use rnic_fabric::{HostId, PortId, ReceiverSpec, Topology, required_headroom};
-use rnic_run::{
+use rnic_spec::{
     Faults, RunSpec, Storm, SwitchWatchdog, UnknownMacAction, WatchdogAction, WatchdogRecord, WatchedPorts,
 };
 

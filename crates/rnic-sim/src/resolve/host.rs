@@ -4,7 +4,7 @@ use super::TransportError;
 use super::links::Frames;
 use crate::host::{MultipathSettings, NicTiming, VerbsConfig, try_out};
 use rnic_host::{Control, HostError, multipath, rogue};
-use rnic_run::RunSpec;
+use rnic_spec::RunSpec;
 use rnic_transport::settings::Settings;
 use rnic_transport::{BitRate, Bytes, FlowConfig, Time};
 use rnic_verbs::{DeviceConfig, Limits, MAX_IN_FLIGHT};

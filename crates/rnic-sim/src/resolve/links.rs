@@ -5,7 +5,7 @@ use rnic_fabric::config::{FabricSpec, SwitchSpec, TopologySpec};
 use rnic_fabric::{
     MIN_FRAME, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path, lossless_headroom,
 };
-use rnic_run::RunSpec;
+use rnic_spec::RunSpec;
 use rnic_transport::headers::ROCE_DATA;
 use rnic_transport::{Bytes, FlowConfig, Psn, Time};
 use rnic_workload::Network;

@@ -2,7 +2,7 @@
 
 use crate::mesh;
 use rnic_fabric::ProbeSpec;
-use rnic_run::{Mesh, RunSpec};
+use rnic_spec::{Mesh, RunSpec};
 use rnic_transport::headers::ROCE_DATA;
 
 /// The meshes of probes of a run.

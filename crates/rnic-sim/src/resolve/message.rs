@@ -4,7 +4,7 @@ use super::TransportError;
 use super::links::Frames;
 use crate::host::Framing;
 use crate::p4::P4Plan;
-use rnic_run::{P4Error, RunSpec};
+use rnic_spec::{P4Error, RunSpec};
 use rnic_transport::message::nic::{NicConfig, Order};
 use rnic_transport::transports::{MessageFacts, nic_config};
 use rnic_transport::{FlowConfig, Time};

@@ -3,7 +3,7 @@
 use super::{CongestionNeeds, EcnError, Resolved, SetupError, TransportError, resolve_own};
 use crate::host::HostConfig;
 use rnic_fabric::rng::{Purpose, mix};
-use rnic_run::{RunSpec, TransportSpec};
+use rnic_spec::{RunSpec, TransportSpec};
 use rnic_transport::FlowConfig;
 
 /// One of the transports of a run with traffic in several priorities, as all hosts have it.

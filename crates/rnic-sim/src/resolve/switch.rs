@@ -7,7 +7,7 @@ use rnic_fabric::config::{
     BufferSpec, InputSpec, OutputBuffers, OutputSpec, PauseThreshold, PfcThresholds, SchedulerSpec, SharedLimits,
     SharedPfc, SharedSpec, SwitchSpec, TrimmedPriority,
 };
-use rnic_run::{InputSetup, OutputSetup, QueueingSetup, RunSpec, SharedSetup};
+use rnic_spec::{InputSetup, OutputSetup, QueueingSetup, RunSpec, SharedSetup};
 use rnic_transport::transports::SAFETY_TIMEOUT;
 use rnic_transport::{Bytes, Timeouts};
 

@@ -6,7 +6,7 @@ use super::message::{self, MessagePlan};
 use super::{Demands, SetupError, TransportError, switch};
 use crate::host::{HostConfig, PipelineConfig, ProcessingConfig, StackConfig};
 use rnic_fabric::config::{SEGMENT, SwitchSpec};
-use rnic_run::{CongestionSpec, RunSpec};
+use rnic_spec::{CongestionSpec, RunSpec};
 use rnic_transport::settings::Settings;
 use rnic_transport::transports::{FabricFacts, IRN_PIPELINE_CYCLES};
 use rnic_transport::{Bytes, FlowConfig, Time};

@@ -11,7 +11,7 @@ use crate::storm::Storms;
 use crate::watch::Recorder;
 use crate::watchdog::Watchdog;
 use rnic_fabric::{Body, BodyOf, Cause, Ending, Fabric, PortId, ProbeResult, Watcher, pause_tree};
-use rnic_run::{FlowLog, PortRecord, RunOutput, RunStatus, Totals, Truncation, WatchdogRecord};
+use rnic_spec::{FlowLog, PortRecord, RunOutput, RunStatus, Totals, Truncation, WatchdogRecord};
 use rnic_transport::Time;
 
 /// Simulates the hosts on the fabric until all flows have finished or the run's `duration` is over.

@@ -5,7 +5,7 @@ use super::engine::run_hosts;
 use crate::host::{FlowTable, HostChannel, VerbsConfig, VerbsHosts};
 use crate::resolve::host::{HostKind, HostPlan};
 use rnic_host::{Control, HostError};
-use rnic_run::{RunOutput, RunStatus};
+use rnic_spec::{RunOutput, RunStatus};
 
 /// Simulates a run with the transport of `plan` and the congestion control `control`.
 pub(crate) fn simulate_host(plan: &HostPlan, control: Control, job: Job<'_, '_>) -> RunOutput {

@@ -6,7 +6,7 @@ use super::select::select_program;
 use crate::host::{FlowTable, MessageHosts, MessageSegment};
 use crate::in_band::InBand;
 use crate::resolve::message::MessagePlan;
-use rnic_run::RunOutput;
+use rnic_spec::RunOutput;
 use rnic_transport::message::Pipeline;
 use rnic_transport::telemetry::Telemetry;
 use rnic_transport::transports::ProgramVisitor;

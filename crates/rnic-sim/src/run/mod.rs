@@ -23,7 +23,7 @@ use crate::capture::Capture;
 use crate::events::{Events, Listener};
 use crate::resolve::Resolved;
 use cpu_time::ThreadTime;
-use rnic_run::{RunEvent, RunOutput, RunProgress, RunRecord, RunSpec, RunStatus, Traffic, Truncation};
+use rnic_spec::{RunEvent, RunOutput, RunProgress, RunRecord, RunSpec, RunStatus, Traffic, Truncation};
 use rnic_transport::Time;
 use rnic_workload::{FlowStream, Loops};
 

@@ -9,7 +9,7 @@ use crate::host::{FlowTable, RcHosts, Segment};
 use crate::in_band::InBand;
 use crate::resolve::Resolved;
 use rnic_fabric::Fabric;
-use rnic_run::{FlowSpec, RunOutput};
+use rnic_spec::{FlowSpec, RunOutput};
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_workload::Loops;
@@ -18,7 +18,7 @@ use rnic_workload::Loops;
 /// loss recovery, and `C` is its congestion control with the parameters `params`.
 ///
 /// ```
-/// use rnic_run::FlowSpec;
+/// use rnic_spec::FlowSpec;
 /// use rnic_sim::{Catalogue, Events, resolve::resolve, run::simulate};
 /// use rnic_transport::{Time, congestion::NoCongestionControl, recovery::Irn};
 /// # let text = r#"

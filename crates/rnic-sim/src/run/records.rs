@@ -2,7 +2,7 @@
 
 use crate::host::HostTotals;
 use rnic_fabric::{Body, Fabric, PortId};
-use rnic_run::{PortRecord, PriorityCounters, Totals};
+use rnic_spec::{PortRecord, PriorityCounters, Totals};
 
 /// The record (name, rate and counters) of each port of the fabric.
 pub(super) fn port_records<B: Body>(fabric: &Fabric<B>) -> Vec<PortRecord> {

@@ -13,7 +13,7 @@ use crate::in_band::Several;
 use crate::resolve::StackPlan;
 use rnic_fabric::Fabric;
 use rnic_fabric::config::FabricSpec;
-use rnic_run::{FlowSpec, RunOutput, Traffic, TrafficPattern};
+use rnic_spec::{FlowSpec, RunOutput, Traffic, TrafficPattern};
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::transports::ProtocolVisitor;

@@ -3,13 +3,13 @@
 #![allow(dead_code)] // each test file uses its own part
 
 use rnic_fabric::config::{LinkSpec, NamedLink, TopologySpec};
-use rnic_run::FlowSpec;
-use rnic_run::{FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
-use rnic_run::{FlowRecord, RunOutput, RunStatus};
 use rnic_scenario::{Origin, read_with};
 use rnic_sim::resolve::{Resolved, resolve};
 use rnic_sim::run::{simulate_on, simulate_run};
 use rnic_sim::{Catalogue, Events, Segment};
+use rnic_spec::FlowSpec;
+use rnic_spec::{FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
+use rnic_spec::{FlowRecord, RunOutput, RunStatus};
 use rnic_transport::congestion::NoCongestionControl;
 use rnic_transport::recovery::{GoBackN, Irn};
 use rnic_transport::{BitRate, Bytes, Time};

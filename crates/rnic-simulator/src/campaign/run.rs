@@ -8,8 +8,8 @@ use rnic_campaign::campaign::{
 };
 use rnic_campaign::{CODE, Threads};
 use rnic_results::text::{count, duration};
-use rnic_run::{RunEvent, RunSpec};
 use rnic_sim::Catalogue;
+use rnic_spec::{RunEvent, RunSpec};
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;

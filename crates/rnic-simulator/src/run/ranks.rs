@@ -10,10 +10,10 @@ use crate::{exec, program, set_up};
 use rnic_campaign::RunListener;
 use rnic_campaign::ranks::agree;
 use rnic_fabric::RankGroup;
-use rnic_run::{RunEvent, RunRecord, RunStatus, Scenario};
 use rnic_sim::resolve::Resolved;
 use rnic_sim::run::{RankEfficiency, RankReport, check_ranks};
 use rnic_sim::{Catalogue, Events, Sharing};
+use rnic_spec::{RunEvent, RunRecord, RunStatus, Scenario};
 use std::io::Write;
 
 /// Simulates the selected runs of a scenario, one after the other, on all ranks.

@@ -2,7 +2,7 @@
 //! share of the traffic.
 
 use rnic_results::text::round6;
-use rnic_run::{FlowRecord, MeshRow, RunOutput, RunSpec};
+use rnic_spec::{FlowRecord, MeshRow, RunOutput, RunSpec};
 use rnic_transport::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ pub struct Rtt {
 
 impl Operations {
     pub(super) fn of(run: &RunSpec, output: &RunOutput) -> Operations {
-        let hosts = rnic_run::hosts(&run.fabric.topology);
+        let hosts = rnic_spec::hosts(&run.fabric.topology);
         let end = output.end.as_ps().max(1);
         let mut finished = vec![0; INTERVALS];
         let mut delivered_bytes = 0;

@@ -2,7 +2,7 @@
 //! is refused by neither for its range. Python gives scenarios to the reader as the text of a file.
 
 use super::*;
-use rnic_run::RunSpec;
+use rnic_spec::RunSpec;
 use rnic_transport::settings::MAX_RATE;
 
 /// Values at both bounds of a kind and one step beyond, each with whether it is in range.

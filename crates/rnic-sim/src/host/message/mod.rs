@@ -16,7 +16,7 @@ use crate::in_band::InBand;
 use nic::{HostNic, InvalidActions, MessageShared};
 use packet::ip;
 use rnic_fabric::{HostId, PartitionPlan};
-use rnic_run::FlowSpec;
+use rnic_spec::FlowSpec;
 use rnic_transport::message::Pipeline;
 use rnic_transport::message::nic::{Counters, NicConfig};
 use std::marker::PhantomData;

@@ -22,7 +22,7 @@ use crate::in_band::InBand;
 use ends::{Connection, Peer, Phase, ReceiveEnd, SendEnd};
 use nic::{RcNic, RcShared};
 use rnic_fabric::{HostId, PartitionPlan};
-use rnic_run::FlowSpec;
+use rnic_spec::FlowSpec;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::{FlowConfig, Psn, Receiver, Sender, TcpConfig, Time};

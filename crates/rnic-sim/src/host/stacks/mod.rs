@@ -20,7 +20,7 @@ use crate::events::Listener;
 use crate::in_band::Several;
 use nics::StackNics;
 use rnic_fabric::{HostId, HostPartition, PartitionPlan, PartitionedHosts};
-use rnic_run::{FlowLog, FlowSpec, RunProgress};
+use rnic_spec::{FlowLog, FlowSpec, RunProgress};
 use rnic_transport::Time;
 use std::ops::ControlFlow;
 

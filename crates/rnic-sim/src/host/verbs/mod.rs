@@ -33,7 +33,7 @@ use super::partition::Notice;
 use nic::{HostNic, VerbsShared};
 use rnic_fabric::{HostId, PartitionPlan};
 use rnic_host::{Frames, HostError, multipath};
-use rnic_run::FlowSpec;
+use rnic_spec::FlowSpec;
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{Batch, Counters, DeviceConfig};
 use std::marker::PhantomData;

@@ -8,7 +8,7 @@ use crate::resolve::{CongestionError, CongestionNeeds, Demands, resolve};
 use rnic_fabric::{Fabric, PartitionPlan};
 use rnic_host::record::{Recordable, Recorded};
 use rnic_host::{Control, Failure, Link, multipath, rogue};
-use rnic_run::{CongestionSpec, FlowSpec};
+use rnic_spec::{CongestionSpec, FlowSpec};
 use rnic_transport::FlowConfig;
 use rnic_transport::congestion::{CongestionControl, RogueDelay};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};

@@ -22,7 +22,7 @@ impl SizeDistribution {
     /// distributed in `0.0..1.0`, the sizes have this distribution.
     ///
     /// ```
-    /// use rnic_run::SizeDistribution;
+    /// use rnic_spec::SizeDistribution;
     ///
     /// // Half of the flows have 1,000 bytes, the others 1,000 to 9,000.
     /// let sizes = SizeDistribution { name: "example".into(), points: vec![(1_000.0, 0.5), (9_000.0, 1.0)] };

@@ -7,7 +7,7 @@
 //! Schemas, `rnic list` and the tables of the reference (`rnic-pages`) come from them.
 //!
 //! ```
-//! use rnic_run::settings;
+//! use rnic_spec::settings;
 //!
 //! let ecn = settings::section("fabric.switch.ecn").expect("the table [fabric.switch.ecn]");
 //! let kmax = ecn.setting("kmax", "").expect("the key kmax");

@@ -30,7 +30,7 @@ impl RunProgress {
     /// `duration`. `None` if neither is known.
     ///
     /// ```
-    /// use rnic_run::RunProgress;
+    /// use rnic_spec::RunProgress;
     /// use rnic_transport::Time;
     /// let (time, duration) = (Time::from_us(3), Some(Time::from_us(12)));
     /// let progress = RunProgress { time, duration, ..RunProgress::default() };
@@ -64,7 +64,7 @@ pub struct DropRow {
 /// In the JSON form of an event, the field `event` names its kind:
 ///
 /// ```
-/// use rnic_run::RunEvent;
+/// use rnic_spec::RunEvent;
 ///
 /// let event = RunEvent::Failed { reason: "no flow progressed for 1 s".into() };
 /// let line = serde_json::to_string(&event)?;

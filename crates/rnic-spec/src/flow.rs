@@ -67,7 +67,7 @@ impl FlowRecord {
     /// flow did not finish, the time lasts to the end of the run, `end`. `None` if this time is zero.
     ///
     /// ```
-    /// use rnic_run::FlowRecord;
+    /// use rnic_spec::FlowRecord;
     /// use rnic_transport::Time;
     ///
     /// let flow = FlowRecord {

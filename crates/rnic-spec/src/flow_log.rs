@@ -22,7 +22,7 @@ pub(crate) const IN_MEMORY: usize = 200_000;
 /// missing, and [`FlowLog::error`] says why.
 ///
 /// ```
-/// use rnic_run::{FlowLog, FlowRecord};
+/// use rnic_spec::{FlowLog, FlowRecord};
 /// use rnic_transport::Time;
 ///
 /// let record = |id| FlowRecord {

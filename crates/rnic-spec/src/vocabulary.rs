@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// The transports and congestion controls that a run can name, with their parameters.
 ///
 /// ```
-/// let vocabulary = rnic_run::Vocabulary::standard();
+/// let vocabulary = rnic_spec::Vocabulary::standard();
 /// let dcqcn = vocabulary.congestion_control("dcqcn").expect("DCQCN is built in");
 /// assert!(dcqcn.parameters.iter().any(|parameter| parameter.name == "g"));
 /// ```

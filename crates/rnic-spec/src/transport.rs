@@ -17,7 +17,7 @@ pub const P4_PREFIX: &str = "p4:";
 /// congestion control. Only settings that the transport declares can be set.
 ///
 /// ```
-/// use rnic_run::TransportSpec;
+/// use rnic_spec::TransportSpec;
 ///
 /// let mut irn = TransportSpec::named("irn").expect("IRN is built in");
 /// irn.set("recovery", "go-back-n")?;

@@ -154,7 +154,7 @@ impl RunSpec {
     /// Reads a run from its JSON document, with the transports and congestion controls of `vocabulary`.
     ///
     /// ```
-    /// use rnic_run::{RunSpec, Vocabulary};
+    /// use rnic_spec::{RunSpec, Vocabulary};
     /// let error = RunSpec::from_json("{\"version\": 7}", &Vocabulary::standard()).unwrap_err();
     /// assert!(error.to_string().contains("this program reads version 1"));
     /// ```

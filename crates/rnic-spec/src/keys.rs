@@ -4,7 +4,7 @@
 /// suffixes as labels for the keys of a sweep.
 ///
 /// ```
-/// assert_eq!(rnic_run::short_keys(&["traffic.a.load", "traffic.b.load", "seed"]), ["a.load", "b.load", "seed"]);
+/// assert_eq!(rnic_spec::short_keys(&["traffic.a.load", "traffic.b.load", "seed"]), ["a.load", "b.load", "seed"]);
 /// ```
 pub fn short_keys(keys: &[&str]) -> Vec<String> {
     let ends_in = |key: &str, end: &str| key == end || key.ends_with(&format!(".{end}"));

@@ -108,7 +108,7 @@ impl P4Program {
     /// [`P4Error::Annotation`]: an annotation is invalid.
     ///
     /// ```
-    /// use rnic_run::{P4Program, P4Source};
+    /// use rnic_spec::{P4Program, P4Source};
     /// let annotation = ("priorities".to_string(), "3".to_string());
     /// let program = P4Program::of(P4Source::default(), &[annotation]).expect("1 to 8 priorities are possible");
     /// assert_eq!((program.priorities, program.telemetry), (3, false));
