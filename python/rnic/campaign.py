@@ -473,7 +473,7 @@ class CampaignResults:
 
     @property
     def failures(self) -> Table:
-        """The runs that failed or were lost: `campaign`, `run`, `seed`, `status`, `failure`."""
+        """Table of the failed and lost runs. Its columns are `campaign`, `run`, `seed`, `status`, `failure`."""
         return Table(self._folder.failures())
 
     def estimates(self, metric: str | None = None, *, confidence: float = 0.95) -> Table:

@@ -50,7 +50,7 @@ impl Change {
         found
     }
 
-    /// Makes the change in the text from which it comes.
+    /// Applies the change to `text`, which must be the source text in which the change was found.
     pub fn apply(&self, text: &mut String) {
         text.replace_range(self.at..self.at + self.from.len(), self.to);
     }

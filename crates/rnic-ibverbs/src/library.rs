@@ -1,4 +1,4 @@
-//! Linking of `libibverbs.so.1` of this crate's static library, and of `librdmacm.so.1` of that of `rnic-rdmacm`.
+//! Links `libibverbs.so.1` from this crate's static library, and `librdmacm.so.1` from `rnic-rdmacm`'s static library.
 //!
 //! A Rust `cdylib` has its own version script, which gives every symbol the same version. Programs are linked with the
 //! versions of the distribution's library, and NCCL asks for them by name (`dlvsym`). So a C compiler links the static

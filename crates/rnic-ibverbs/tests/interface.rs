@@ -120,7 +120,7 @@ fn a_path_mtu_beyond_that_of_the_port_is_refused() {
         let server = server.end();
         assert!(!client.status.success() && !server.status.success(), "{}{}", client.output, server.output);
         assert!(server.output.contains("Failed to modify QP to RTR"), "{}", server.output);
-        let reason = "path_mtu is 5 (4096 bytes), but that of the port is 1024 bytes";
+        let reason = "path_mtu is 5 (4096 bytes); the port's maximum is 1024 bytes";
         assert!(server.output.contains(reason), "{}", server.output);
     });
 }

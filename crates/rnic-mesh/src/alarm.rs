@@ -45,7 +45,7 @@ impl Metric {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum About {
-    /// All probes of one scope: of hosts below one ToR switch, in one podset, and so on.
+    /// All probes of one scope: between hosts of the same ToR switch, of the same podset, and so on.
     Scope,
     /// The probes from the hosts of one ToR switch to those of another.
     TorPair,

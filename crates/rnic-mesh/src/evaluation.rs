@@ -249,7 +249,7 @@ impl Evaluation {
         findings
     }
 
-    /// Hosts whose software is much slower than that of the median host.
+    /// Hosts whose median software delay is more than 10 times the median host's delay, and more than 1 ms longer.
     fn slow_hosts(&self, mesh: &Mesh) -> Vec<Finding> {
         let mut findings: BTreeMap<u32, Finding> = BTreeMap::new();
         for medians in &self.software {

@@ -187,7 +187,7 @@ impl Routes {
         self.routes.len() >= self.limit
     }
 
-    /// Removes all routes but those of these paths, whose numbers it changes.
+    /// Keeps only the routes that `paths` refer to. Renumbers them, and writes the new route numbers into `paths`.
     pub(crate) fn retain<'a>(&mut self, paths: impl Iterator<Item = &'a mut u32>) {
         let old = std::mem::take(self);
         for number in paths {

@@ -280,8 +280,8 @@ impl Mesh {
         }
     }
 
-    /// Counts a result that an earlier controller received, at a time that is not before that of an earlier result, if
-    /// `presence` is known about the target.
+    /// Counts a result that an earlier controller received. `now` must not decrease from one result to the next. If
+    /// `presence` is `Unknown`, a timeout is held back.
     pub fn restore(&mut self, ends: (u32, u32), path: (u16, u16), result: ProbeResult, now: u64, presence: Presence) {
         self.judge(Held { ends, incarnation: 0, path, at: now }, result, presence);
     }

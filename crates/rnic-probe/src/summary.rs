@@ -129,7 +129,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// `source_ports` has that of each path.
+    /// `source_ports` has the UDP source port of each path.
     pub(crate) fn new(source_ports: &[u16]) -> Tally {
         let path =
             |source_port: &u16| Path { source_port: *source_port, probes: 0, answered: 0, network: histogram(3) };

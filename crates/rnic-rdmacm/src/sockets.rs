@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// `EAFNOSUPPORT` if it is neither IPv4 nor IPv6.
 ///
 /// # Safety
-/// The pointer is that of an address whose length is that of its family.
+/// `address` is valid for reads of a `sockaddr_in` (`AF_INET`), `sockaddr_in6` (`AF_INET6`) or `sockaddr` (others).
 pub(crate) unsafe fn read(address: *const sockaddr) -> Result<SocketAddr, c_int> {
     // SAFETY: the caller promises it.
     unsafe {

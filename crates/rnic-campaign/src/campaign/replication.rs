@@ -92,7 +92,7 @@ impl Replication {
     pub fn new(manifest: &Arc<Manifest>, shard: Shard) -> Replication {
         let index_of =
             |index: usize| Point { index, wanted: manifest.seeds, values: BTreeMap::new(), verdict: Verdict::Open };
-        // With a condition, one worker must see all values of a point.
+        // An `until` condition compares the values of all seeds of a point, so one shard has all runs of this point.
         let is_own = |index: &usize| manifest.until.is_none() || shard.has(*index as u64);
         let points = (0..manifest.runs.len()).filter(is_own).map(index_of).collect();
         let manifest = manifest.clone();

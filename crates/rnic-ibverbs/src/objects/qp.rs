@@ -303,7 +303,7 @@ fn path_mtu(context: &ContextState, code: c_int) -> Result<u32, Refused> {
     let max = context.address.path_mtu();
     match code {
         mtu @ 1..=5 if 128 << mtu > max => {
-            Err(Refused::Text(format!("path_mtu is {mtu} ({} bytes), but that of the port is {max} bytes", 128 << mtu)))
+            Err(Refused::Text(format!("path_mtu is {mtu} ({} bytes); the port's maximum is {max} bytes", 128 << mtu)))
         }
         mtu @ 1..=5 => Ok(128 << mtu),
         other => Err(Refused::Text(format!("path_mtu is {other}; it must be 1 (256 bytes) to 5 (4096 bytes)"))),

@@ -84,7 +84,7 @@ pub(crate) unsafe fn bind_type_2(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_
     let Some(window) = window.filter(|window| rnic_cabi::get!(window.kind) == IBV_MW_TYPE_2) else {
         return Err(Refused::Number(
             libc::EINVAL,
-            "a work request binds a window of type 2; ibv_bind_mw those of type 1",
+            "the memory window is not of type 2; use ibv_bind_mw for windows of type 1",
         ));
     };
     // SAFETY: the caller promises it.

@@ -1,5 +1,5 @@
 //! Functions that exist so that programs can be linked, and that always fail: parts of libibverbs that concern the
-//! kernel's interface or other providers. `link/versions.c` has those of which only the symbol matters.
+//! kernel's interface or other providers. `link/versions.c` defines symbols that only the loader needs.
 
 use crate::abi::{ibv_ah_attr, ibv_context, ibv_mr, ibv_pd};
 use libc::{c_char, c_int, c_void, size_t};

@@ -118,7 +118,7 @@ impl Client<'_> {
         let slots = u64::from(self.end.setup.slots);
         let slot = |message: u64| (message % slots) as u32;
         let messages = first..first + u64::from(count);
-        // The memory has a place for each slot, which lies as far behind that of slot 0 as in the peer's memory.
+        // Slot n has the same offset from slot 0 in this memory as in the peer's memory.
         let base = self.end.sge(queue_pair, 0, self.size)?;
         let offset = |slot| (self.end.offset(queue_pair, slot) - self.end.offset(queue_pair, 0)) as u64;
         let place = |message| Sge { addr: base.addr + offset(slot(message)), ..base };

@@ -64,7 +64,7 @@ pub(super) struct Setup {
     pub(super) seed: u64,
     pub(super) faults: FaultPlan,
     pub(super) polled: bool,
-    /// Time without a response after which either side gives up the other; `None` with UC.
+    /// Time without a response after which either end aborts the connection, in us; `None` with UC.
     pub(super) give_up_after_us: Option<u64>,
     pub(super) security: Security,
 }
@@ -258,7 +258,7 @@ impl Control {
         ExchangeError::Silent { peer: self.peer, waited }.into()
     }
 
-    /// Waits for the next message. Meanwhile the device goes on sending and receiving packets.
+    /// Waits for the next message. In the meantime the device continues to send and receive packets.
     pub(super) fn wait_for_message(&self, device: &Device, stop: &AtomicBool) -> Result<Message, PerfError> {
         self.wait_for_message_within(MESSAGE_TIMEOUT, device, stop)
     }

@@ -230,8 +230,8 @@ pub struct Plan {
     pub mode: Mode,
     /// UDP port of the client's device; 0 stands for any free port.
     pub roce_port: u16,
-    /// Time without a response after which either side gives up the other, 1 ms to 1 day. With `None` it is 5 s
-    /// ([`GIVE_UP_AFTER`]), with a host transport 10 s ([`CHANNEL_GIVE_UP_AFTER`]); UC gives up nothing.
+    /// Time without a response after which either end aborts the connection, 1 ms to 1 day. With `None` it is 5 s
+    /// ([`GIVE_UP_AFTER`]), with a host transport 10 s ([`CHANNEL_GIVE_UP_AFTER`]). UC has no such timeout.
     pub give_up_after: Option<Time>,
     /// How packets are protected.
     pub security: Security,
@@ -348,7 +348,7 @@ impl Plan {
         if let Some(time) = self.give_up_after {
             if self.service.is_unreliable() {
                 return wrong(
-                    "an unreliable connection (uc) gets no responses, so it gives up nothing; leave out the time, or use rc or irn"
+                    "an unreliable connection (uc) gets no responses, so it has no timeout; omit the time, or use rc or irn"
                         .to_string(),
                 );
             }

@@ -416,7 +416,7 @@ impl Nic {
             self.unreachable.remove(&to.ip);
         }
         if self.objects.handles.len() >= HANDLES {
-            // Datagrams that have not left may use them, so this waits for a time at which none is under way.
+            // Outstanding datagrams may use the handles. So the handles are destroyed only when none is outstanding.
             if self.free.len() < SENDS {
                 return None;
             }

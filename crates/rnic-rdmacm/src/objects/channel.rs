@@ -25,7 +25,7 @@ pub(crate) struct EventChannel {
 
 rnic_cabi::object!(EventChannel { c: rdma_event_channel, queue: Arc<Channel> });
 
-/// An event of an identifier, before it is translated for the program.
+/// An event of an identifier (`rdma_cm_id`), before it is translated into the program's `rdma_cm_event`.
 #[derive(Clone)]
 pub(crate) struct Raw {
     /// The token of the identifier.

@@ -13,7 +13,7 @@
 //! | `datagram` | rsockets of datagrams |
 //! | `watched` | threads that wait for the same rsocket |
 //!
-//! The number of an rsocket of streams is that of the descriptor of its identifier's event channel.
+//! The number of a stream rsocket is the file descriptor of the event channel of its identifier (`rdma_cm_id`).
 
 mod completions;
 mod connect;

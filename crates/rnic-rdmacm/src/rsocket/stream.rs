@@ -387,8 +387,8 @@ impl Stream {
         Ok(len)
     }
 
-    /// The bytes of a request: those of the program if they are copied into it, otherwise those of the send buffer,
-    /// which has room for them.
+    /// The source of a request's bytes. Inline data is read directly from `data`. Longer data is first copied into the
+    /// send buffer, which must have room for it.
     ///
     /// # Safety
     /// `data` has `len` bytes.

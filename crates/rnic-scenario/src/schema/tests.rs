@@ -115,7 +115,7 @@ fn put(scenario: &mut toml::Table, table: &str, key: &str, value: Toml) {
     for step in table.split('.').filter(|step| !step.is_empty()) {
         let default = match (table, step) {
             (_, "link") => list(
-                "from = \"h0\"\nto = \"s0\"\ndown_at = \"1 us\"\nup_at = \"2 us\"\nflap_every = \"29 days\"\n\
+                "from = \"h0\"\nto = \"s0\"\ndown_at = \"1 us\"\nup_at = \"2 us\"\nflap_every = \"2000000 s\"\n\
                  slow_rate = \"1 Kbps\"\nslow_at = \"1 us\"\nslow_until = \"2 us\"",
             ),
             (_, "route") => list("at = \"s0\"\nto = \"h1\"\nvia = \"h1\""),

@@ -35,7 +35,7 @@ impl State {
             InputError::new(
                 name.as_str(),
                 Place::File,
-                format!("is not a state of rnic lint ({message}); remove it to begin anew"),
+                format!("is not a state of rnic lint ({message}); remove it to start again"),
             )
         };
         let value: Value = serde_json::from_str(&read_file(path)?).map_err(|cause| error(cause.to_string()))?;
@@ -122,7 +122,7 @@ mod tests {
         fs::write(&path, "{\"since\": {\"a\": \"b\"}}").unwrap();
         let error = State::read(&path).unwrap_err().to_string();
         assert!(
-            error.ends_with("is not a state of rnic lint (a time is not a number of seconds); remove it to begin anew")
+            error.ends_with("is not a state of rnic lint (a time is not a number of seconds); remove it to start again")
         );
         assert!(state.write(Path::new("/nonexistent/state.json")).is_err());
     }

@@ -25,7 +25,7 @@ trait Encode {
     fn words(&self) -> [u32; WORDS];
 }
 
-/// The words of the bench that begin with `first`; the others are 0.
+/// Pads `first`, which has at most [`WORDS`] words, with zeros to the words that the bench reads.
 fn padded(first: &[u32]) -> [u32; WORDS] {
     let mut words = [0; WORDS];
     words[..first.len()].copy_from_slice(first);

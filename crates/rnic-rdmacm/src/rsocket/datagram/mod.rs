@@ -367,10 +367,10 @@ impl Datagrams {
         unsafe { libc::shutdown(inner.fd(), how) };
     }
 
-    /// Waits, for a short time, until what was sent has departed.
+    /// Waits until the queue pairs have sent all posted datagrams, at most about [`FINISH`] ms.
     pub(super) fn finish(&self) {
         let mut inner = self.inner();
-        // The kernel's socket is closed with datagrams in its buffer; a queue pair would be destroyed with them.
+        // A kernel socket still sends its buffered datagrams after close; destroying a queue pair discards them.
         for _ in 0..FINISH {
             self.inner.progress(&mut inner);
             if inner.queues.iter().all(Queue::is_all_sent) {

@@ -227,7 +227,7 @@ fn judge(
     let Some((wred, min)) = wred.and_then(|wred| Some((wred, wred.min?))) else { return findings };
     if min as f64 >= alone {
         let text = format!(
-            "the queue marks from {} on (profile `{}`), but a group pauses from {} on even if nothing else is congested: senders are paused before they are told to slow down",
+            "the queue marks from {} on (profile `{}`), but a group pauses from {} on even if nothing else is congested: the switch pauses senders before congestion control reduces their rates",
             bytes_text(min),
             wred.name,
             kilobytes(alone)
