@@ -122,7 +122,8 @@ mod tests {
         fs::write(&path, "{\"since\": {\"a\": \"b\"}}").unwrap();
         let error = State::read(&path).unwrap_err().to_string();
         assert!(
-            error.ends_with("is not a state of rnic lint (a time is not a number of seconds); remove it to start again")
+            error
+                .ends_with("is not a state of rnic lint (a time is not a number of seconds); remove it to start again")
         );
         assert!(state.write(Path::new("/nonexistent/state.json")).is_err());
     }
