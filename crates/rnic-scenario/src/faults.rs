@@ -98,10 +98,11 @@ pub(super) fn read_faults(table: &Table<'_>, topology: &TopologySpec, links: &[L
     }
     let (convergence, local_repair) = (table.given("convergence")?, table.given("local_repair")?);
     if faults.is_empty()
-        && let Some(item) = ["convergence", "local_repair"].into_iter().find_map(|key| table.get(key))
+        && let Some((key, item)) =
+            ["convergence", "local_repair"].into_iter().find_map(|key| Some((key, table.get(key)?)))
     {
         let help = "give a [[fabric.link]] `down`, `down_at` or `slow_rate`, or remove the key";
-        return Err(item.error("no link has a fault, so this has no effect", help));
+        return Err(item.error(format!("`{key}` has no effect: no link has a fault"), help));
     }
     table.ordered(
         ("local_repair", local_repair),

@@ -31,6 +31,8 @@ const VALUES: &[(&str, &[&str])] = &[
     ("frame_gap", &["\"24 B\""]),
     ("clock_skew_ppm", &["50"]),
     ("clock_jitter", &["\"2 ns\""]),
+    ("convergence", &["\"1 ms\""]),
+    ("local_repair", &["\"1 ms\""]),
     ("drop", &["[{ at = \"leaf0\", from = \"h0\", every = 3 }]"]),
     ("dead", &["[{ host = \"h0\" }]"]),
     ("receiver", &[RECEIVER]),

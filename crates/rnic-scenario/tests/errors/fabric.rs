@@ -351,7 +351,7 @@ fn faults_of_links() {
     check("slow_rate = \"2 Gbps\"\nslow_at = \"3 ms\"\nslow_until = \"2 ms\"",
         "a.toml:14:14: `slow_until` is out of range: 2 ms; accepted: later than `slow_at`, 3 ms");
     assert_eq!(error_of(&GOOD.replace("[fabric.switch]", "convergence = \"1 ms\"\n[fabric.switch]"), &[]),
-        "a.toml:9:15: no link has a fault, so this has no effect; give a [[fabric.link]] `down`, `down_at` or `slow_rate`, or remove the key");
+        "a.toml:9:15: `convergence` has no effect: no link has a fault; give a [[fabric.link]] `down`, `down_at` or `slow_rate`, or remove the key");
     let both = "convergence = \"1 ms\"\nlocal_repair = \"2 ms\"\nlink = [{ from = \"leaf0\", to = \"spine0\", down = true }]\n[fabric.switch]";
     assert_eq!(error_of(&GOOD.replace("[fabric.switch]", both), &[]),
         "a.toml:10:16: `local_repair` of 2 ms is above `convergence` of 1 ms; `local_repair` can be at most `convergence`");
