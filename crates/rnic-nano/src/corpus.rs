@@ -25,7 +25,7 @@ impl Corpus {
     /// Compiles all files in `folder` whose name ends with `.p4`.
     ///
     /// # Errors
-    /// The folder or a file in it cannot be read, or there are more than [`MAX_PROGRAMS`] files.
+    /// The folder or a file in it cannot be read, or there are more than `MAX_PROGRAMS` files.
     pub fn check(folder: &Path) -> io::Result<Corpus> {
         let mut files = Vec::new();
         collect(folder, &mut files)?;

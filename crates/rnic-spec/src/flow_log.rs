@@ -16,7 +16,7 @@ pub(crate) const IN_MEMORY: usize = 200_000;
 /// The records of all flows of a run. They are read in order of flow id. The record of each flow id, from 0 on, is put
 /// into the log once, in any order.
 ///
-/// A log of more than [`IN_MEMORY`] flows keeps its records, 64 bytes each, in an unnamed file in the system's
+/// A log of more than 200,000 flows keeps its records, 64 bytes each, in an unnamed file in the system's
 /// temporary folder (on Unix `TMPDIR`, else `/tmp`). The system deletes the file with the last clone of the log. The
 /// memory that a log needs therefore does not grow with the run. If the file cannot be written or read, records are
 /// missing, and [`FlowLog::error`] says why.

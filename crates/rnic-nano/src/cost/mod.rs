@@ -1,8 +1,8 @@
 //! A model of the cost of a P4 program in hardware: number of pipeline stages, latency, packet rate and memory.
 //!
 //! The NanoTransport paper (SOSR 2021) gives such figures for its hardware prototype, so the model's results can be
-//! compared with them. Two figures of the paper were used to fit the model: see [`INGRESS_CYCLES`] and
-//! [`EGRESS_CYCLES`].
+//! compared with them. Two figures of the paper were used to fit the model: see `INGRESS_CYCLES` and
+//! `EGRESS_CYCLES`.
 
 mod memory;
 mod stages;
@@ -77,7 +77,7 @@ pub struct PipelineCost {
     /// has 2 stages: priority, header. In the model, `p4/homa.p4` needs one stage more than the paper in each pipeline.
     pub stages: Vec<Vec<String>>,
     /// Latency of the pipeline in clock cycles: the number of words ([`Cost::word_bytes`]) of the header, plus
-    /// [`STAGE_CYCLES`] for each stage, plus [`INGRESS_CYCLES`] or [`EGRESS_CYCLES`].
+    /// `STAGE_CYCLES` for each stage, plus `INGRESS_CYCLES` or `EGRESS_CYCLES`.
     pub cycles: u32,
     /// Latency of the pipeline in picoseconds.
     pub picoseconds: u64,
@@ -100,7 +100,7 @@ pub struct Cost {
     /// The cost of the egress pipeline: the egress control and the deparser.
     pub egress: PipelineCost,
     /// Minimum interval between packets that the pipelines support, in picoseconds. The stages process different
-    /// packets at the same time, so only the ports of the memories limit the interval. It is [`STAGE_CYCLES`] clock
+    /// packets at the same time, so only the ports of the memories limit the interval. It is `STAGE_CYCLES` clock
     /// cycles times the maximum number of accesses that one packet makes through the same port.
     pub pipeline_interval: u64,
     /// Minimum interval between packets on the link, in picoseconds: the transmission time of a header with one byte of
