@@ -39,7 +39,7 @@ pub const RDMA_OPTION_ID_REUSEADDR: c_int = 1;
 pub const RDMA_OPTION_ID_AFONLY: c_int = 2;
 pub const RDMA_OPTION_ID_ACK_TIMEOUT: c_int = 3;
 
-/// A path record, as `infiniband/sa.h` has it.
+/// A path record, with the layout from `infiniband/sa.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct ibv_sa_path_rec {

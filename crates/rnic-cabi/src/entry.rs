@@ -1,11 +1,11 @@
-//! The beginning and the end of functions that C calls: no panic crosses the border, and errors are numbers.
+//! Wrappers for the bodies of functions that C calls: no panic reaches the C program, and errors become numbers.
 
 use crate::pointer::Out;
 use libc::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Runs the body of a function that C calls. A panic, which is an error of this library, becomes the result `failed`.
+/// Runs the body of a function that C calls. A panic, which is a bug in this library, becomes the result `failed`.
 pub fn entry<R>(failed: R, body: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         set_errno(libc::EIO);
@@ -34,7 +34,7 @@ pub fn status(body: impl FnOnce() -> Result<(), c_int>) -> c_int {
     entry(libc::EIO, || match body() {
         Ok(()) => 0,
         Err(error) => {
-            // Programs look at both.
+            // Some programs check the result, and others check `errno`.
             set_errno(error);
             error
         }
@@ -82,13 +82,13 @@ pub unsafe fn free_list<T>(list: *mut *mut T) {
     }
 }
 
-/// Locks, whether or not another thread panicked with the lock.
+/// Locks a mutex, even if another thread panicked while it held the lock.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts the events of an object that the program has received and not acknowledged. An object is destroyed only after
-/// they are acknowledged.
+/// Counts the events of an object that the program has received and not acknowledged. The library destroys the object
+/// only after the program has acknowledged these events.
 #[derive(Default)]
 pub struct Unacknowledged {
     count: Mutex<u32>,
@@ -101,7 +101,7 @@ impl Unacknowledged {
         *lock(&self.count) += 1;
     }
 
-    /// The program has acknowledged events.
+    /// Records that the program has acknowledged this number of events.
     pub fn acknowledge(&self, events: u32) {
         let mut count = lock(&self.count);
         *count = count.saturating_sub(events);

@@ -1,5 +1,5 @@
-//! The border to C that `rnic-ibverbs` and `rnic-rdmacm` share: the structures of the headers, typed pointers, the
-//! beginning and the end of exported functions, queues with a file descriptor, and threads.
+//! The interface to C that `rnic-ibverbs` and `rnic-rdmacm` share: the structures of the headers, typed pointers,
+//! wrappers for the bodies of exported functions, queues with a file descriptor, and threads.
 //!
 //! | module | contents |
 //! |---|---|

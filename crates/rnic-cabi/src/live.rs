@@ -1,5 +1,5 @@
-//! The objects of one kind that exist. A pointer from C is looked up here before it is used, so that the pointer of a
-//! freed object, or a pointer that never was an object, is an error and not a crash.
+//! The objects of one kind that exist. A library looks up each pointer from C here before it uses the pointer, so that
+//! a pointer to a freed object, or a pointer that never was an object, causes an error and not a crash.
 
 use crate::entry::lock;
 use std::collections::BTreeSet;
@@ -19,8 +19,8 @@ impl Live {
         lock(&self.0).insert(object.addr());
     }
 
-    /// Removes an object that is going to be freed. Returns `false` if no object exists at this address: of several
-    /// threads that free an object, one gets `true`.
+    /// Removes an object that is going to be freed. Returns `false` if no object exists at this address: if several
+    /// threads free the same object, only one of them gets `true`.
     pub fn remove<T>(&self, object: *mut T) -> bool {
         lock(&self.0).remove(&object.addr())
     }

@@ -56,8 +56,9 @@ impl<T> Mailbox<T> {
         lock(&self.queue).is_empty()
     }
 
-    /// Removes the `unwanted` items. If the queue is empty then, the descriptor becomes unreadable, unless `refill`
-    /// adds items, as in [`Mailbox::take`]: the descriptor may have been readable because of these.
+    /// Removes the `unwanted` items. If the queue is empty afterwards, the descriptor becomes unreadable, and `refill`
+    /// is called as in [`Mailbox::take`], because the descriptor may have been readable due to items of the other
+    /// source. If `refill` adds items, the descriptor becomes readable again.
     pub fn remove(&self, unwanted: impl Fn(&T) -> bool, refill: impl Fn(&mut VecDeque<T>)) {
         let mut queue = lock(&self.queue);
         queue.retain(|item| !unwanted(item));
@@ -77,9 +78,9 @@ impl<T> Mailbox<T> {
     }
 
     /// Takes the oldest item. `refill` first adds items from another source to the queue, and ensures that the
-    /// descriptor becomes readable for further ones. If the queue is empty, waits for an item, unless the descriptor is
-    /// non-blocking. `taken` gets the item before another thread can call [`Mailbox::remove`]: if [`Mailbox::remove`]
-    /// does not find an item, `taken` has got it.
+    /// descriptor becomes readable for further items. If the queue is empty, the call waits for an item, unless the
+    /// descriptor is non-blocking. `taken` gets the item before another thread can call [`Mailbox::remove`]. So if
+    /// [`Mailbox::remove`] does not find an item, `taken` has already got this item.
     ///
     /// # Errors
     /// `EAGAIN` if the queue is empty and the descriptor is non-blocking; `EINTR` after a signal; `EIO` if the queue is
@@ -100,14 +101,14 @@ impl<T> Mailbox<T> {
                     return Ok(item);
                 }
                 if self.closed.load(Ordering::Relaxed) {
-                    // For the next thread that waits.
+                    // Wake the next thread that waits.
                     self.make_readable();
                     return Err(libc::EIO);
                 }
             }
             let mut count = [0; 8];
             nix::unistd::read(&self.fd, &mut count).map_err(|error| error as c_int)?;
-            // Another thread may take the item. If not, the descriptor must stay readable.
+            // Another thread may take the item. If no other thread takes it, the descriptor must stay readable.
             self.make_readable();
         }
     }
@@ -144,8 +145,8 @@ mod tests {
         });
     }
 
-    /// The descriptor is readable because of an item of another source. The removal of another item does not change
-    /// that.
+    /// The descriptor is readable because of an item from another source. It stays readable when a different item is
+    /// removed.
     #[test]
     fn removal_keeps_the_items_of_another_source() {
         let mailbox = Mailbox::new().unwrap();

@@ -1,9 +1,10 @@
 //! Typed pointers of C programs, so that the functions that a library exports need little `unsafe` code.
 //!
-//! C programs pass pointers, and the libraries must trust them, as every implementation of libibverbs does. A typed
-//! pointer states once what the program promises: an exported function takes a [`Handle`], an [`In`], an [`Out`] or an
-//! [`InOut`] instead of a raw pointer, in memory the same. Only C programs, and code that is marked `unsafe`, can make
-//! one.
+//! C programs pass pointers, and the libraries must trust these pointers, as every implementation of libibverbs does.
+//! The type of a typed pointer states the promise that the program makes for it: an exported function takes a
+//! [`Handle`], an [`In`], an [`Out`] or an [`InOut`] instead of a raw pointer. A typed pointer has the same
+//! representation in memory as a raw pointer. Only C programs, and code that is marked `unsafe`, can make a typed
+//! pointer.
 //!
 //! | type | the program promises |
 //! |---|---|
@@ -203,7 +204,7 @@ impl<T> Out<T> {
     /// The memory has `len` bytes; it may be shorter than `T`.
     pub unsafe fn write_prefix(self, value: &T, len: usize) {
         let len = len.min(size_of::<T>());
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         unsafe { std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), self.0.cast(), len) };
     }
 }

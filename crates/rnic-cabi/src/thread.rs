@@ -4,8 +4,9 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use std::io;
 use std::thread::JoinHandle;
 
-/// Signals that an instruction of a thread causes. The program's handlers handle them, as in its own threads; the
-/// system ends a process that has blocked such a signal.
+/// Signals that an instruction of a thread causes in the same thread. The library's threads do not block them: the
+/// program's handlers handle them, as in the program's own threads. The system ends a process that has blocked such a
+/// signal.
 const OWN: [Signal; 5] = [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGFPE, Signal::SIGILL, Signal::SIGTRAP];
 
 /// Starts a thread of this name that receives none of the signals sent to the process.
@@ -21,7 +22,7 @@ pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<Join
     for signal in OWN {
         blocked.remove(signal);
     }
-    // A thread begins with the mask of the thread that starts it.
+    // A new thread inherits the signal mask of the thread that starts it.
     let before = blocked.thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     let thread = std::thread::Builder::new().name(name.to_string()).spawn(run);
     before.thread_set_mask()?;

@@ -1,8 +1,8 @@
 //! The C structures and constants of `infiniband/verbs.h`, with the names that the header gives them.
 //!
-//! The layouts are those of rdma-core 44 on 64-bit systems. Later versions append fields only where the header allows
-//! it, so programs built with them work too. A test compiles a C program that compares sizes and offsets with the
-//! header.
+//! The layouts are the layouts of rdma-core 44 on 64-bit systems. Later versions append fields only where the header
+//! allows it, so programs built with later versions work too. A test compiles a C program that compares sizes and
+//! offsets with the header.
 #![allow(non_camel_case_types, missing_docs, reason = "the header documents them")]
 #![allow(
     dead_code,
@@ -26,7 +26,7 @@ pub use qp::*;
 pub use queue::*;
 pub use work::*;
 
-/// A pointer to a function that rnic does not provide: always null, by which programs see it.
+/// A pointer to a function that rnic does not provide: always null, so that programs can detect the missing function.
 pub type Absent = usize;
 
 /// The value of `ibv_context::abi_compat` by which the header sees that the context is part of a [`verbs_context`].

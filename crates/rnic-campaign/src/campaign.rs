@@ -1,13 +1,13 @@
-//! Campaigns: many runs whose results are files of one folder, whichever engine executes them.
+//! Campaigns: many runs whose results are files in one folder. The folder has the same form for every engine.
 //!
 //! - A [`Manifest`] is the list of the runs, a file that every worker can read. Each of its runs is a *point*: it is
 //!   simulated with one seed or more. With [`Until`] the number of seeds depends on the results.
 //! - A [`Folder`] has the results, under the fingerprints of their runs, so each run is simulated once, also if several
 //!   campaigns contain it.
-//! - [`execute`] simulates the runs of a list and stores their results. Engines differ only in the process and on the
-//!   machine in which they call it. [`run_campaign`] calls it for all missing runs of a manifest or of one shard.
-//! - [`Replication`] tells which runs are missing, and which seeds a point needs further.
-//! - Each worker writes a [journal](Worker). A run that its worker started and did not end is a *lost* run: the worker
+//! - [`execute`] simulates the runs of a list and stores their results. Every engine calls it, each engine in other
+//!   processes or on other machines. [`run_campaign`] calls it for all missing runs of a manifest or of one shard.
+//! - [`Replication`] determines which runs are missing, and which further seeds a point needs.
+//! - Each worker writes a [journal](Worker). A run that a worker started but did not finish is a *lost* run: the worker
 //!   was killed, or its machine stopped.
 
 mod error;

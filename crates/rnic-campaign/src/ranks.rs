@@ -1,11 +1,11 @@
-//! What the ranks of one simulation (processes that simulate runs together) must have in common.
+//! Checks that all ranks of one simulation (processes that simulate runs together) have the same program and runs.
 
 use crate::fingerprint::{CODE, Fingerprint};
 use rnic_fabric::RankGroup;
 use rnic_spec::Scenario;
 use serde::{Deserialize, Serialize};
 
-/// What a rank is about to simulate.
+/// The program and the runs that a rank is about to simulate.
 #[derive(Serialize, Deserialize)]
 struct Identity {
     /// Version of rnic, with the hash of its source code.
@@ -76,7 +76,7 @@ mod tests {
     const TEXT: &str = "[fabric]\ntopology = \"single-switch\"\nhosts = 4\nrate = \"100 Gbps\"\ndelay = \"1 us\"\n[traffic]\n\
         pattern = \"permutation\"\nsizes = \"fixed 64 KB\"\n[[run]]\nname = \"IRN\"\ntransport = \"irn\"\n";
 
-    /// What three ranks find, of which the last has the given scenario and threads.
+    /// The results of `agree` on three ranks. The last rank has the given scenario and number of threads.
     fn found(last: Result<String, String>, program: &str, threads: usize) -> Vec<Result<(), String>> {
         let scenario = |text: &str| rnic_scenario::from_str(text, "test.toml", "".as_ref(), &[], None).unwrap();
         let usual = scenario(TEXT);

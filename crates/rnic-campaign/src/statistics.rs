@@ -2,7 +2,7 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// The probability of a confidence interval unless another is given.
+/// Default probability of a confidence interval.
 pub const CONFIDENCE: f64 = 0.95;
 
 /// A mean over seeds, with its confidence interval.
@@ -17,9 +17,9 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Estimates the mean of independent values, which are assumed to be normally distributed, so that the interval is
-    /// that of Student's t distribution. It contains the mean over all seeds with the probability `confidence`, above 0
-    /// and below 1. `None` if there are no values, or if a value is not finite.
+    /// Estimates the mean of independent values, which are assumed to be normally distributed. The interval is computed
+    /// from Student's t distribution. It contains the mean over all seeds with the probability `confidence`, above 0
+    /// and below 1. `None` if `values` is empty, or if a value is not finite.
     pub fn of(values: &[f64], confidence: f64) -> Option<Estimate> {
         let count = values.len();
         if count == 0 || values.iter().any(|value| !value.is_finite()) {

@@ -54,7 +54,7 @@ pub(crate) struct CountersArgs {
     once: bool,
 }
 
-/// Where counters come from.
+/// The source of the counters: a host, or a SONiC switch.
 enum Source {
     Host(Host),
     Sonic(Box<Sonic>),
@@ -107,7 +107,7 @@ pub(crate) fn counters(arguments: &CountersArgs) -> Result<(), CliError> {
             let _ = writeln!(io::stderr(), "{message}");
             failure = now;
         }
-        // A source that is away has no values, so that no old value is taken for a new one.
+        // A source that cannot be read has no values, so that an old value is not taken for a new one.
         let reading = reading.unwrap_or_else(|_| Reading { sources: vec![("redis", false)], ..Reading::default() });
         recorder.record(&reading, clock.nanoseconds(), &mut metrics);
         page.set(&metrics);
@@ -116,7 +116,7 @@ pub(crate) fn counters(arguments: &CountersArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Prints what pauses the network, by the metrics of all nodes.
+/// Prints the causes of PFC pauses in the network, which follow from the metrics of all nodes.
 fn suspects(arguments: &CountersArgs) -> Result<(), CliError> {
     let read = pause_metrics::read(&arguments.suspects, arguments.cabling.as_deref());
     let runs = read.map_err(|error| CliError::Input(error.to_string()))?;

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Unknown keys that the table lists.
+/// Maximum number of unknown keys that the table lists.
 const UNKNOWN: usize = 20;
 
 #[derive(Args, Debug)]
@@ -133,7 +133,7 @@ fn write_scenario(path: &Path, fleet: &Fleet, desired: Option<&Desired>, report:
     Ok(())
 }
 
-/// A number and its noun.
+/// A count with its noun, in the singular or in the plural.
 fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
@@ -177,7 +177,8 @@ fn table(report: &Report) -> String {
     text
 }
 
-/// A finding as two lines: where it is, and what.
+/// Describes a finding in two lines: its check and place, then its text. An accepted finding has a third line with the
+/// reason.
 fn describe(finding: &Finding) -> String {
     let place = finding.place();
     let place = if place.is_empty() { "the fleet".to_string() } else { place };
@@ -199,7 +200,7 @@ fn watch(arguments: &LintArgs) -> Result<(), CliError> {
     let mut before = BTreeSet::new();
     while interruption.exit_code().is_none() {
         let begin = service::unix_seconds();
-        // A mistake in the file must not end the watch: the last desired state without mistakes applies.
+        // A mistake in the file must not end the watch: the last valid desired state still applies.
         let mistakes = match read_desired(arguments) {
             Ok(read) => {
                 desired = read;
@@ -227,7 +228,7 @@ fn watch(arguments: &LintArgs) -> Result<(), CliError> {
         if let (Some(state), Some(path)) = (&state, &arguments.state)
             && let Err(error) = state.write(path)
         {
-            // The disk may be full for a while; the watch goes on.
+            // The disk may be full for a while, so the watch continues.
             let _ = writeln!(io::stderr(), "error: cannot write `{}`: {error}", path.display());
         }
         service::wait(arguments.every, &interruption);
@@ -235,7 +236,7 @@ fn watch(arguments: &LintArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What a report says, a line each.
+/// The findings that are not accepted and the errors of a report, a line each.
 fn lines(report: &Report) -> impl Iterator<Item = String> {
     let findings = report.findings.iter().filter(|finding| finding.accepted.is_none()).map(|finding| {
         format!("{} {}: {}: {}", finding.check.severity, finding.check.name, finding.place(), finding.text)

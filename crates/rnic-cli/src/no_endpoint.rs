@@ -1,4 +1,4 @@
-//! The commands of the endpoint, in a build without the endpoint: each of them says why it is missing.
+//! The commands of the endpoint in a build without the endpoint. Their error says why they are missing.
 
 use rnic_simulator::absent::{self, Ignored};
 use rnic_simulator::error::CliError;
@@ -11,7 +11,7 @@ fn absent(command: &str) -> CliError {
     }
 }
 
-/// Stands in for the module of `rnic perf`.
+/// Replaces the module of `rnic perf`.
 pub(crate) mod perf {
     use super::{CliError, Ignored, absent};
 
@@ -22,7 +22,7 @@ pub(crate) mod perf {
     }
 }
 
-/// Stands in for the module of `rnic mesh`.
+/// Replaces the module of `rnic mesh`.
 pub(crate) mod mesh {
     use super::{CliError, Ignored, absent};
 
@@ -33,7 +33,7 @@ pub(crate) mod mesh {
     }
 }
 
-/// Stands in for the module of `rnic ping`.
+/// Replaces the module of `rnic ping`.
 pub(crate) mod ping {
     use super::{CliError, Ignored, absent};
 
@@ -44,7 +44,7 @@ pub(crate) mod ping {
     }
 }
 
-/// Stands in for the module of `rnic pingpong`.
+/// Replaces the module of `rnic pingpong`.
 pub(crate) mod pingpong {
     use super::{CliError, Ignored, absent};
 
@@ -55,7 +55,7 @@ pub(crate) mod pingpong {
     }
 }
 
-/// Stands in for the module of `rnic verbs`.
+/// Replaces the module of `rnic verbs`.
 pub(crate) mod verbs {
     use super::{CliError, Ignored, absent};
 

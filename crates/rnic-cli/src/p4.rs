@@ -68,7 +68,7 @@ fn verify(program: &Program, rtl: &rtl::Rtl, arguments: &P4BuildArgs) -> Result<
     ))
 }
 
-/// The error that this build cannot compare hardware.
+/// The error of a build without the feature `hardware`, which cannot compare Verilog with the virtual machine.
 #[cfg(not(feature = "hardware"))]
 fn verify(_: &Program, _: &rtl::Rtl, _: &P4BuildArgs) -> Result<String, CliError> {
     Err(rnic_simulator::absent::without_feature("p4 build --verify", "hardware"))
@@ -110,7 +110,7 @@ fn check(arguments: &P4CheckArgs) -> Result<(), CliError> {
     })
 }
 
-/// Compiles all programs in a folder, and prints how many are refused and why.
+/// Compiles all programs in a folder, and prints how many of them the compiler rejects, with the reasons.
 fn check_folder(arguments: &P4CheckArgs, folder: &str) -> Result<(), CliError> {
     if arguments.cost || !arguments.constants.is_empty() {
         let message = format!("`{folder}` is a folder: --cost and --constant are for one program");

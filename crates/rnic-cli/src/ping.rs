@@ -15,7 +15,7 @@ use rnic_transport::Time;
 use std::io::{self, Write};
 use std::net::IpAddr;
 
-/// What `--listen` refuses, because only the prober decides it.
+/// Options that `--listen` refuses, because they apply only to the prober.
 const PROBER: [&str; 10] =
     ["host", "count", "interval", "timeout", "size", "paths", "transport", "dscp", "format", "quiet"];
 
@@ -129,7 +129,7 @@ fn probe(host: &str, arguments: &PingArgs, interruption: &Interruption) -> Resul
         };
         printed = output::print(lines);
         if printed.is_err() {
-            // Nobody reads what would follow.
+            // The output is closed, so stop the probes.
             interruption.flag().store(true, std::sync::atomic::Ordering::Relaxed);
         }
     };
@@ -148,7 +148,8 @@ fn probe(host: &str, arguments: &PingArgs, interruption: &Interruption) -> Resul
     verdict(&summary, arguments, interruption.exit_code())
 }
 
-/// How the command ends after the summary. `signal` is the exit code of an interruption.
+/// The result of the command after the summary: an error if it was interrupted early, if the responder ended, or if no
+/// probe was answered. `signal` is the exit code of an interruption.
 fn verdict(summary: &Summary, arguments: &PingArgs, signal: Option<u8>) -> Result<(), CliError> {
     let Summary { host, probes, answered, responder_ended, .. } = summary;
     match (signal, arguments.count) {

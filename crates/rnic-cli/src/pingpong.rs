@@ -102,7 +102,7 @@ pub(crate) fn pingpong(arguments: &PingpongArgs) -> Result<(), CliError> {
             side(&stream, arguments, options)?.dial(stream)
         }
         None => {
-            // Only on a host without IPv6, the server listens on IPv4 alone.
+            // The server listens on IPv6 and IPv4; on a host without IPv6, it listens on IPv4 only.
             let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, arguments.port))
                 .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, arguments.port)))
                 .map_err(|error| CliError::Io {
@@ -118,7 +118,7 @@ pub(crate) fn pingpong(arguments: &PingpongArgs) -> Result<(), CliError> {
     print(&outcome.map_err(failed)?)
 }
 
-/// Prepares this side of the ping-pong. Its device has the local address of the TCP connection to the peer, unless
+/// Prepares the local end of the ping-pong. Its device has the local address of the TCP connection to the peer, unless
 /// `--address` is given.
 fn side(stream: &TcpStream, arguments: &PingpongArgs, options: Options) -> Result<Pingpong, CliError> {
     let io = |error| CliError::Io { doing: "the connection to the peer".to_string(), error };

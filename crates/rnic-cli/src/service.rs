@@ -68,17 +68,17 @@ pub(crate) fn host_name() -> String {
     if name.trim().is_empty() { "localhost".to_string() } else { name.trim().to_string() }
 }
 
-/// A clock that does not go back.
+/// A monotonic clock.
 pub(crate) struct Clock(Instant);
 
 #[expect(clippy::disallowed_methods, reason = "a service measures real time")]
 impl Clock {
-    /// The clock starts at 0.
+    /// Starts a clock at 0.
     pub(crate) fn start() -> Clock {
         Clock(Instant::now())
     }
 
-    /// Nanoseconds since the start.
+    /// Nanoseconds since the start of the clock.
     pub(crate) fn nanoseconds(&self) -> u64 {
         u64::try_from((Instant::now() - self.0).as_nanos()).unwrap_or(u64::MAX)
     }
@@ -97,7 +97,8 @@ pub(crate) fn wait(time: Duration, interruption: &Interruption) {
     }
 }
 
-/// A time in seconds since 1970 as `2026-01-31 23:59:59 UTC`. A time that no calendar has, as the number.
+/// Formats a time in seconds since 1970 as `2026-01-31 23:59:59 UTC`. A time outside the range of the calendar is
+/// printed as a number of seconds.
 pub(crate) fn utc(seconds: u64) -> String {
     let Some(utc) = i64::try_from(seconds).ok().and_then(|s| OffsetDateTime::from_unix_timestamp(s).ok()) else {
         return format!("{seconds} s");

@@ -1,4 +1,4 @@
-//! The arguments with which two sides find out over TCP that they may trust each other.
+//! The arguments for the mutual authentication of two hosts over TCP.
 
 use clap::Args;
 use rnic_endpoint::exchange::Credentials;

@@ -1,5 +1,5 @@
-//! The command `rnic verbs`: RDMA programs without an RDMA NIC, by a `libibverbs.so.1` and a `librdmacm.so.1` of
-//! rnic.
+//! The command `rnic verbs`: runs RDMA programs without an RDMA NIC, with rnic's own `libibverbs.so.1` and
+//! `librdmacm.so.1`.
 
 use clap::{Args, Subcommand};
 use rnic_endpoint::port::shared_address::Standby;
@@ -95,7 +95,7 @@ fn failed(doing: String) -> impl Fn(io::Error) -> CliError {
     move |error| CliError::Io { doing: doing.clone(), error }
 }
 
-/// The folder with the libraries; makes those that are missing or older than their static library.
+/// The folder with the libraries. Links each library that is missing or older than its static library.
 fn folder() -> Result<PathBuf, CliError> {
     if let Some(folder) = program::libraries() {
         if folder.join(library::NAME).exists() {
@@ -159,7 +159,7 @@ fn install(dir: &Path) -> Result<(), CliError> {
     print_line(&format!("start programs with LD_LIBRARY_PATH={}", dir.display()))
 }
 
-/// Has a standby for the programs of each address, each in its thread, until this process is ended.
+/// Runs a standby for the programs of each address, each in its own thread, until this process ends.
 fn keep() -> Result<(), CliError> {
     let environment = Environment::get().as_ref().map_err(|error| CliError::Input(error.clone()))?;
     let mut standbys = Vec::new();
@@ -183,7 +183,7 @@ fn keep() -> Result<(), CliError> {
     Ok(())
 }
 
-/// Prints what programs will see. Fails if they will see no device that can be opened.
+/// Prints which devices programs will see. Fails if they will not see any device that can be opened.
 fn doctor() -> Result<(), CliError> {
     let mut problems = Vec::new();
     let say = |line: String| print_line(&line);
@@ -254,7 +254,7 @@ fn doctor() -> Result<(), CliError> {
     if problems.is_empty() { Ok(()) } else { Err(CliError::Failed(problems)) }
 }
 
-/// The files that the library writes: the variable, the file, and what programs cannot do without it.
+/// The files that the library writes, as (environment variable, path, consequence if the file cannot be written).
 fn files_to_write<'a>(
     pcap: Option<&'a Path>, trace: &'a TraceTo,
 ) -> impl Iterator<Item = (&'static str, &'a Path, &'static str)> {
@@ -263,15 +263,15 @@ fn files_to_write<'a>(
     pcap.into_iter().chain(trace.map(|path| ("RNIC_TRACE", path, "programs run without a trace")))
 }
 
-/// Whether a file can be written. Leaves no new file.
+/// Checks that a file can be written. The check leaves no new file behind.
 fn can_write(path: &Path) -> io::Result<()> {
     let was_there = path.exists();
     fs::File::options().create(true).append(true).open(path)?;
     if was_there { Ok(()) } else { fs::remove_file(path) }
 }
 
-/// Whether programs can see files of the devices, in words. Tries it with another process, because a process that shows
-/// itself files cannot go back.
+/// Whether `rnic verbs run --files` can show programs the files of the devices, as text. The check runs in another
+/// process, because a process that shows itself the files cannot undo it.
 fn files_can_be_shown() -> &'static str {
     let shown = program::command().and_then(|words| {
         let mut program = Command::new(&words[0]);
@@ -284,7 +284,7 @@ fn files_can_be_shown() -> &'static str {
     }
 }
 
-/// What happens to a program that opens the device of an address.
+/// Predicts whether a program can open the device of an address: `Ok` with its state, or the reason why not.
 fn probe(address: &hosts::HostAddress) -> Result<String, String> {
     match UdpSocket::bind(SocketAddr::new(address.ip, rnic_endpoint::port::ROCE_PORT)) {
         Ok(_) => Ok("ready".to_string()),

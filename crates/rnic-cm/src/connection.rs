@@ -37,24 +37,26 @@ pub(crate) struct Waiting {
     pub(crate) retries: u8,
 }
 
-/// State of the probes of an established connection. The communication manager of InfiniBand has no message by which an
-/// end asks whether its peer still exists, and a process that is killed sends no message. So each end periodically
-/// sends an MRA that names no message. Managers of this crate respond with an MRA, and their hosts with a REJ if the
-/// connection is unknown. Linux ignores such an MRA, because it ends the connections of killed processes itself: a peer
-/// that has never responded stays connected, and is still probed, because its host may later report that the connection
-/// is unknown.
+/// State of the probes by which an end checks whether the peer of an established connection still exists. InfiniBand's
+/// communication manager has no message for this purpose, and a killed process sends no message. So each end
+/// periodically sends a probe: an MRA that names no message. A manager of this crate that knows the connection responds
+/// with an MRA; if the connection is unknown, the manager's host responds with a REJ. Linux ignores such an MRA,
+/// because the kernel ends the connections of killed processes itself. So a connection stays established if its peer
+/// has never responded to a probe. The probes of such a peer continue, because the peer's host may later report that
+/// the connection is unknown.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Probe {
-    /// Whether the peer is known to respond: it has done so, or its device is one of rnic's libibverbs.
+    /// Whether the peer is known to respond to probes: it has responded before, or its device belongs to rnic's
+    /// libibverbs.
     pub(crate) responds: bool,
     /// Consecutive probes without a response.
     pub(crate) unanswered: u8,
 }
 
 impl Probe {
-    /// Service timeout of an MRA that is a probe.
+    /// Service timeout in an MRA that is a probe.
     pub(crate) const REQUEST: u8 = 31;
-    /// Service timeout of the response.
+    /// Service timeout in an MRA that responds to a probe.
     pub(crate) const RESPONSE: u8 = 0;
 }
 
@@ -90,7 +92,8 @@ pub(crate) struct Connection {
     pub(crate) interval: Time,
     /// Probes of the peer of an established connection.
     pub(crate) probe: Probe,
-    /// Slot in the connection list, while another process has to send the DREQ if this one is killed.
+    /// Slot of this connection in the connection list, from which another process sends the DREQ if this process is
+    /// killed.
     pub(crate) slot: Option<u32>,
     pub(crate) waiting: Option<Waiting>,
     /// The response to the peer's latest message, to be retransmitted if it was lost.
@@ -98,10 +101,10 @@ pub(crate) struct Connection {
     pub(crate) deadline: Option<Time>,
 }
 
-/// How long a REQ is retransmitted to a peer without a listener, and the time between two REQs. Servers let their
-/// clients connect when they are about to listen. Managers of this crate queue such a request, and refuse it after this
-/// time. Linux refuses it immediately. Over a NIC the server has started to listen by then; here the REQ arrives
-/// earlier.
+/// Time for which a REQ is retransmitted to a peer without a listener, and the time between two such REQs. Some servers
+/// let their clients connect shortly before they listen. Managers of this crate queue such an early REQ, and refuse it
+/// after this time; Linux refuses it immediately. With a NIC, the server listens before the REQ arrives; with this
+/// library the REQ arrives earlier.
 pub(crate) const LISTENER_WAIT: (Time, Time) = (Time::from_ms(1_000), Time::from_ms(100));
 
 /// Decodes a time of 5 bits: 4.096 us times 2 to the power of the code; at most 275 s, so that no peer can make this

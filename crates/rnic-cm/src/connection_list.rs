@@ -1,4 +1,4 @@
-//! The connection list of a process: what another process needs to send the DREQs of its connections if it is killed.
+//! The connection list of a process: if the process is killed, another process sends DREQs to the peers in this list.
 //!
 //! A [`Manager`](crate::Manager) keeps its [`Entry`]s in numbered slots, each of [`ENTRY_LEN`] bytes
 //! ([`Manager::poll_connection_list`](crate::Manager::poll_connection_list)). Another process that has received the
@@ -37,7 +37,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The bytes of a slot with this entry. All bytes of an empty slot are 0.
+    /// Encodes the entry as the bytes of a slot. All bytes of an empty slot are 0.
     pub fn bytes(&self) -> [u8; ENTRY_LEN] {
         let mut out = [0; ENTRY_LEN];
         out[0] = 1;
@@ -49,8 +49,8 @@ impl Entry {
         out
     }
 
-    /// Reads a slot of the manager with this address and manager ID. `None` if the slot is empty, or this manager
-    /// cannot have such a connection.
+    /// Decodes a slot in the list of the manager with this address and manager ID. `None` if the slot is empty, or if
+    /// this manager cannot have such a connection.
     pub fn read(bytes: &[u8; ENTRY_LEN], local: IpAddr, manager_id: u16) -> Option<Entry> {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let entry = Entry {
@@ -167,7 +167,7 @@ impl Disconnector {
         self.open.is_empty()
     }
 
-    /// Whether the work is done: every peer has responded, or got the maximum number of retransmissions.
+    /// Whether the work is done: every peer has responded, or the DREQ was retransmitted the maximum number of times.
     pub fn is_done(&self) -> bool {
         self.deadline.is_none() && self.responses.is_empty()
     }
@@ -188,7 +188,7 @@ impl Disconnector {
             && (entry.peer, entry.remote_id) == (peer, remote)
         {
             if matches!(parsed.message, Message::Mra { .. }) {
-                // The probe of a peer that has not received the DREQ.
+                // The peer sends a probe, so it has not received the DREQ: retransmit the DREQ now.
                 if unmatched::is_probe(&parsed.message) && !self.due.contains(&local) {
                     self.due.push_front(local);
                 }

@@ -1,16 +1,16 @@
-//! The protocol of rsockets of datagrams, as librdmacm of rdma-core has it. There is no other specification than that
-//! program.
+//! The protocol of datagram rsockets. Its only specification is the implementation in librdmacm of rdma-core.
 //!
-//! An rsocket has a UDP socket, and a UD queue pair for each of its addresses. The first datagrams to a peer go over
-//! UDP, with a [`Service`] header that has the sender's queue pair number. The peer answers with its own
-//! ([`Service::is_data`] is false). From then on datagrams go to the queue pair, with a header that has the sender's
-//! address ([`emit_source`]): the network header of UD has no port.
+//! A datagram rsocket has a UDP socket, and a UD queue pair for each of its addresses. It sends the first datagrams to
+//! a peer over UDP, with a [`Service`] header that contains its own queue pair number. The peer responds with a header
+//! that contains the peer's queue pair number ([`Service::is_data`] is false). From then on the rsocket sends datagrams
+//! to the peer's queue pair. In front of each of these datagrams is a header with the sender's address
+//! ([`emit_source`]), because the network header of UD has no port.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// Maximum bytes of a datagram with its header.
 pub const LONGEST: usize = 2_048;
-/// Maximum bytes of either header.
+/// Maximum bytes of the header of a datagram, both over UDP and between queue pairs.
 pub const HEADER: usize = 28;
 
 const TAG: u32 = 0x5555_5555;
@@ -42,7 +42,7 @@ impl Service {
         out
     }
 
-    /// Reads a message: the header, and the datagram. `None` if it is none.
+    /// Decodes a message over UDP into its header and the datagram. `None` if the bytes are not such a message.
     pub fn parse(bytes: &[u8]) -> Option<(Service, &[u8])> {
         let (fixed, _) = bytes.split_first_chunk::<12>()?;
         let [t0, t1, t2, t3, version, kind, len, _, q0, q1, q2, q3] = *fixed;
@@ -63,7 +63,7 @@ impl Service {
     }
 }
 
-/// The header in front of a datagram between queue pairs: 8 bytes for an IPv4 sender, 24 for an IPv6 sender.
+/// Returns the header in front of a datagram between queue pairs: 8 bytes for an IPv4 sender, 24 for an IPv6 sender.
 pub fn emit_source(source: SocketAddr) -> Vec<u8> {
     let mut out = if source.is_ipv4() { vec![4, 8] } else { vec![6, 24] };
     out.extend(source.port().to_be_bytes());
@@ -77,7 +77,8 @@ pub fn emit_source(source: SocketAddr) -> Vec<u8> {
     out
 }
 
-/// The sender of a datagram, and the length of the header. `None` if there is no header.
+/// Decodes the header in front of a datagram between queue pairs: returns the sender's address and the length of the
+/// header. `None` if the bytes do not begin with such a header.
 pub fn parse_source(bytes: &[u8]) -> Option<(SocketAddr, usize)> {
     match *bytes {
         [4, 8, p0, p1, a, b, c, d, ..] => {

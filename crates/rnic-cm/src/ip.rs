@@ -17,9 +17,9 @@ pub const fn port(service: u64) -> u16 {
     service as u16
 }
 
-/// The GUID of the device of an address, as rnic's libibverbs reports it, with the bit of locally administered
-/// identifiers. A peer whose messages have the GUID of its own address runs this library too: no other device makes
-/// GUIDs so.
+/// Returns the GUID that rnic's libibverbs reports for the device of an address. The bit of locally administered
+/// identifiers is set. If the messages of a peer contain the GUID that belongs to the peer's own address, the peer runs
+/// this library too, because no other device computes its GUID in this way.
 pub fn guid(ip: IpAddr) -> u64 {
     // FNV-1a, with 64 bits.
     let add = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

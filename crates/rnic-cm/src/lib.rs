@@ -13,8 +13,9 @@
 //! | [`unmatched`] | responses to messages that match no connection and no listener |
 //! | [`connection_list`] | the connections of a process, for another process that ends them if it is killed |
 //!
-//! A peer may send anything. All state that it can create is bounded ([`manager::Limits`]); messages of a connection
-//! must come from the address of its peer, and with both communication IDs, of which half the bits of each are random.
+//! A peer may send any bytes. All state that a peer can create is bounded ([`manager::Limits`]). A message of a
+//! connection must come from the address of the connection's peer, and must contain both communication IDs. Half of the
+//! bits of each communication ID are random.
 #![forbid(unsafe_code)]
 
 mod connection;

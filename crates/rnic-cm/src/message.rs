@@ -43,7 +43,7 @@ pub mod private {
 
 /// Reasons of a REJ (section 12.6.7.2).
 pub mod reason {
-    /// There are no resources.
+    /// The sender lacks resources.
     pub const NO_RESOURCES: u16 = 3;
     /// The sender got no response in time.
     pub const TIMEOUT: u16 = 4;
@@ -55,7 +55,7 @@ pub mod reason {
     pub const INVALID_TRANSPORT: u16 = 9;
     /// The connection is stale.
     pub const STALE_CONNECTION: u16 = 10;
-    /// The GID of the receiver is not one of its own.
+    /// The GID of the receiver in the REQ does not belong to the receiver.
     pub const INVALID_GID: u16 = 12;
     /// The path MTU is not supported.
     pub const INVALID_MTU: u16 = 26;
@@ -131,7 +131,7 @@ pub struct Path {
 pub struct Request {
     /// Communication ID of the sender.
     pub local_id: u32,
-    /// What the sender wants to be connected with.
+    /// Service ID of the service to which the sender wants to connect.
     pub service: u64,
     /// GUID of the sender's adapter.
     pub ca_guid: u64,
@@ -151,7 +151,7 @@ pub struct Request {
     pub flow_control: bool,
     /// PSN at which the receiver begins to send.
     pub psn: u32,
-    /// How long the receiver should wait for the sender's CM; code as above.
+    /// Time for which the receiver should wait for the sender's CM; same code as `remote_response_timeout`.
     pub local_response_timeout: u8,
     /// Retries of the receiver's queue pair, 3 bits.
     pub retry_count: u8,
@@ -209,9 +209,9 @@ pub struct Reject {
     pub local_id: u32,
     /// Communication ID of the receiver; 0 if the sender does not know it.
     pub remote_id: u32,
-    /// What is refused.
+    /// The refused message.
     pub about: About,
-    /// Why: see [`reason`].
+    /// Reason of the refusal: see [`reason`].
     pub reason: u16,
     /// Number of valid bytes of `info`.
     pub info_len: u8,
@@ -232,9 +232,9 @@ pub enum Message {
         local_id: u32,
         /// Communication ID of the receiver.
         remote_id: u32,
-        /// The message.
+        /// The message that the receiver got.
         about: About,
-        /// How long it takes: 4.096 us times 2 to the power of this number, 5 bits.
+        /// Time that the receiver needs: 4.096 us times 2 to the power of this number, 5 bits.
         service_timeout: u8,
     },
     /// REJ.
@@ -296,7 +296,7 @@ pub struct ServiceReply {
     pub qpn: u32,
     /// The service.
     pub service: u64,
-    /// Its Q_Key.
+    /// Q_Key of the queue pair.
     pub qkey: u32,
     /// Private data.
     pub private: [u8; private::SERVICE_REPLY],
@@ -305,7 +305,7 @@ pub struct ServiceReply {
 /// A message with the transaction ID of its MAD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parsed {
-    /// Transaction ID: all messages of a handshake have the one of its first message.
+    /// Transaction ID: all messages of a handshake have the transaction ID of the first message.
     pub transaction: u64,
     /// The message.
     pub message: Message,
@@ -319,7 +319,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(part(bytes, at))
 }
 
-/// The bytes from `at` on, as many as the array has.
+/// Returns `N` bytes, beginning at offset `at`.
 fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&bytes[at..at + N]);
@@ -330,13 +330,13 @@ fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     bytes[at..at + N].copy_from_slice(&value);
 }
 
-/// A word with 24 bits and 8 bits.
+/// Writes a 32-bit word: `high` into the upper 24 bits, `low` into the lower 8 bits.
 fn put_24_8(bytes: &mut [u8], at: usize, high: u32, low: u8) {
     put(bytes, at, ((high & MAX_24) << 8 | u32::from(low)).to_be_bytes());
 }
 
 impl Parsed {
-    /// Reads the message in a MAD; `None` if the MAD is none of these messages. Reserved fields are ignored.
+    /// Decodes the message in a MAD; `None` if the MAD does not contain a [`Message`]. Reserved fields are ignored.
     pub fn parse(mad: &MadBytes) -> Option<Parsed> {
         let header = Mad::parse(mad)?;
         let usual = [header.class, header.class_version, header.method] == [CLASS, CLASS_VERSION, METHOD_SEND];
@@ -454,7 +454,8 @@ impl Message {
         }
     }
 
-    /// The communication ID of the process for which the message is; `None` for a message about a service.
+    /// Returns the receiver's communication ID in the message; `None` for a REQ and a SIDR_REQ, whose sender does not
+    /// know it.
     pub fn receiver(&self) -> Option<u32> {
         match self {
             Message::Request(_) | Message::ServiceRequest { .. } => None,
@@ -468,7 +469,7 @@ impl Message {
         }
     }
 
-    /// The service ID, in a message about a service.
+    /// Returns the service ID in a REQ or SIDR_REQ; `None` for other messages.
     pub fn service(&self) -> Option<u64> {
         match self {
             Message::Request(request) => Some(request.service),

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 /// The Q_Key of queue pair 1.
 pub const QKEY: u32 = 0x8001_0000;
-/// The default partition with full membership; a receiver ignores the bit of the membership.
+/// The default partition with full membership; a receiver ignores the membership bit.
 pub const PKEY: u16 = 0xffff;
 /// UDP payload bytes of a packet with a MAD: base transport header, datagram header, MAD, ICRC.
 pub const LEN: usize = 12 + 8 + 256 + 4;
@@ -19,7 +19,7 @@ fn seed(source: SocketAddr, destination: IpAddr) -> Option<IcrcSeed> {
     }
 }
 
-/// Whether a packet goes to queue pair 1. Looks at its destination alone.
+/// Whether a packet goes to queue pair 1. Checks only the destination queue pair number.
 pub fn is_for_manager(packet: &[u8]) -> bool {
     packet.get(5..8) == Some(&GSI_QP.to_be_bytes()[1..])
 }
@@ -36,8 +36,9 @@ pub fn emit(mad: &MadBytes, psn: u32, source: SocketAddr, destination: IpAddr) -
     Some(out)
 }
 
-/// The MAD in a packet that came from `source` to `destination`; `None` if it has none, or its ICRC is wrong. The IPv4
-/// identification is unknown to the socket, so any is admitted ([`IcrcSeed::solve_id`]).
+/// Returns the MAD in a packet from `source` to `destination`; `None` if the packet has no MAD, or its ICRC is wrong.
+/// The ICRC covers the IPv4 identification, which a socket does not show, so any identification is accepted
+/// ([`IcrcSeed::solve_id`]).
 pub fn parse(packet: &[u8], source: SocketAddr, destination: IpAddr) -> Option<MadBytes> {
     if packet.len() != LEN || !is_for_manager(packet) {
         return None;

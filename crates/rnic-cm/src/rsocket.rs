@@ -1,12 +1,13 @@
-//! The protocol of rsockets, streams of bytes over RDMA Writes, as librdmacm of rdma-core has it: the private data of a
-//! connection, immediate data, and the flow control of both directions. There is no other specification than that
-//! program.
+//! The protocol of stream rsockets, which carry byte streams in RDMA Writes: the private data of a connection,
+//! immediate data, and the flow control of both directions. The only specification of the protocol is the
+//! implementation in librdmacm of rdma-core.
 //!
-//! A receiver has a ring of bytes, of which its peer may write one half after the other. Each Write has immediate data
-//! with its length, and takes a receive request of the receiver ([`Immediate::Data`]). When the program has read half
-//! of the ring, the receiver writes the address of that half into the *target list* of the peer, a list of two entries
-//! in the peer's memory, and says how many further Writes it has receive requests for ([`Immediate::Credits`]). Its
-//! peer writes into the entries of its target list in turns.
+//! A receiver has a ring buffer. Its peer writes into the two halves of the ring alternately. The immediate data of
+//! each Write contains its length, and each Write consumes a receive request of the receiver ([`Immediate::Data`]).
+//! When the program has read half of the ring, the receiver writes the address of this half into the *target list* of
+//! the peer, a list of two entries in the peer's memory. The immediate data of this Write says for how many further
+//! Writes the receiver has receive requests ([`Immediate::Credits`]). The receiver uses the two entries of the target
+//! list alternately.
 
 use std::collections::VecDeque;
 
@@ -18,7 +19,8 @@ pub const TARGETS: usize = 2;
 pub const TARGET_LEN: usize = 16;
 /// Bytes of an entry of the list of mappings: an offset, and a [`Target`].
 pub const MAPPING_LEN: usize = 8 + TARGET_LEN;
-/// Messages without data that may be outstanding in each direction, besides those with data.
+/// Maximum number of messages without data that may be outstanding in each direction, in addition to messages with
+/// data.
 pub const CONTROLS: u8 = 4;
 /// Bytes that the send buffer must have free before a program may send.
 pub const LOW_WATER: u32 = 2_048;
@@ -35,7 +37,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// The bytes of a target in the memory of a host that stores numbers as `big_endian` says.
+    /// Encodes the target for the memory of a host that stores numbers with the most significant byte first if
+    /// `big_endian`.
     pub fn bytes(&self, big_endian: bool) -> [u8; TARGET_LEN] {
         let mut out = [0; TARGET_LEN];
         if big_endian {
@@ -50,7 +53,7 @@ impl Target {
         out
     }
 
-    /// The target in this host's memory, which the peer has written.
+    /// Decodes a target that the peer has written into this host's memory.
     pub fn read(bytes: &[u8; TARGET_LEN]) -> Target {
         let (address, rest) = bytes.split_first_chunk().expect("16 bytes");
         let (key, len) = rest.split_first_chunk().expect("8 bytes");
@@ -59,16 +62,16 @@ impl Target {
     }
 }
 
-/// The private data of a REQ, behind the header of the IP CM service, and of its REP.
+/// The private data of a REQ, after the header of the IP CM service, and of the REP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectData {
     /// Whether the sender stores numbers with the most significant byte first.
     pub big_endian: bool,
-    /// Writes with data for which the sender has receive requests.
+    /// Number of Writes with data for which the sender has receive requests.
     pub credits: u16,
     /// Entries of the sender's list of mappings, which follows its target list in memory.
     pub mappings: u32,
-    /// The sender's target list, whose `len` is its number of entries.
+    /// The sender's target list; its `len` is the number of entries.
     pub targets: Target,
     /// The first half of the sender's ring.
     pub data: Target,
@@ -78,18 +81,18 @@ const VERSION: u8 = 1;
 const BIG_ENDIAN: u8 = 1;
 const MAPPINGS: u8 = 2;
 
-/// A number of mappings as one byte: small numbers are themselves, larger ones multiples of 256.
+/// Encodes a number of mappings as one byte: a small number as itself, a larger number as a multiple of 256.
 pub fn scale(mappings: u32) -> u8 {
     if mappings <= 128 { mappings as u8 } else { 0x80 | (mappings >> 8).min(0x7f) as u8 }
 }
 
-/// The number of mappings that a byte of [`scale`] stands for.
+/// Returns the number of mappings for a byte that [`scale`] has returned.
 pub fn unscale(byte: u8) -> u32 {
     if byte <= 128 { byte.into() } else { u32::from(byte & 0x7f) << 8 }
 }
 
 impl ConnectData {
-    /// The bytes.
+    /// Encodes the private data.
     pub fn emit(&self) -> [u8; CONNECT_LEN] {
         let mut out = [0; CONNECT_LEN];
         out[0] = VERSION;
@@ -101,7 +104,8 @@ impl ConnectData {
         out
     }
 
-    /// Reads the bytes; `None` if they are too short, or of another version, or have a target list of another length.
+    /// Decodes the private data; `None` if the bytes are too short or of another version, or if the length of the
+    /// target list is not 1 to 256.
     pub fn parse(bytes: &[u8]) -> Option<ConnectData> {
         let bytes = bytes.first_chunk::<CONNECT_LEN>()?;
         let u32_at = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -121,7 +125,7 @@ impl ConnectData {
     }
 }
 
-/// What a message says: immediate data of a Write.
+/// A message, encoded in the immediate data of a Write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Immediate {
     /// Number of bytes that a Write has put into the receiver's ring.
@@ -137,7 +141,7 @@ pub enum Immediate {
     KeepAlive,
     /// The sender sends no more data.
     Shutdown,
-    /// None of these.
+    /// A number without a known meaning.
     Unknown,
 }
 
@@ -149,7 +153,7 @@ const CONTROL: u32 = 7;
 const LEN_MASK: u32 = (1 << 29) - 1;
 
 impl Immediate {
-    /// The number, in the byte order of this host.
+    /// Encodes the message as a number, in the byte order of this host.
     pub fn number(self) -> u32 {
         let (kind, value) = match self {
             Immediate::Data(len) => (DATA, len & LEN_MASK),
@@ -164,7 +168,7 @@ impl Immediate {
         kind << 29 | value
     }
 
-    /// The meaning of a number.
+    /// Decodes the message from a number.
     pub fn of(number: u32) -> Immediate {
         let value = number & LEN_MASK;
         match (number >> 29, value) {
@@ -179,7 +183,7 @@ impl Immediate {
     }
 }
 
-/// The peer does not keep to the flow control: it has written more than it may.
+/// Error: the peer violates the flow control, because it has written more than its credits allow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the peer has written more than its credits admit")]
 pub struct Violation;
@@ -187,38 +191,38 @@ pub struct Violation;
 /// A grant of credits, which a receiver sends to its peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
-    /// Offset of the half of the ring to which the peer may write next, if there is a new one.
+    /// Offset of the half of the ring to which the peer may write next; `None` if no further half is free.
     pub half: Option<u32>,
-    /// What [`Immediate::Credits`] says.
+    /// The number to send in [`Immediate::Credits`].
     pub credits: u16,
 }
 
-/// The receiving end: the ring, and the Writes in it that the program has not read.
+/// State of the receiving end: the ring, and the received Writes that the program has not read.
 #[derive(Debug)]
 pub struct Inbox {
     /// Bytes of the ring, an even number.
     size: u32,
-    /// Receive requests.
+    /// Number of receive requests.
     queue: u16,
     /// Lengths of the messages that have arrived and are not read yet, oldest first.
     messages: VecDeque<u32>,
     unread: u32,
     /// Offset of the next byte that the program reads.
     at: u32,
-    /// Bytes of which the peer does not know that they may be written.
+    /// Number of free bytes of the ring that were not granted to the peer yet.
     free: u32,
-    /// Where they begin.
+    /// Offset of the first of these free bytes.
     free_at: u32,
-    /// Bytes that the peer may still write.
+    /// Number of granted bytes that the peer has not written yet.
     granted: u32,
     /// Number of Writes that the program has read.
     sequence: u16,
-    /// The peer gets the number at the latest when it has this value.
+    /// When `sequence` reaches this value, a grant is due, even if no half of the ring is free.
     report_at: u16,
 }
 
 impl Inbox {
-    /// A ring of `size` bytes, of which the peer knows the first half, with `queue` receive requests.
+    /// Makes a ring of `size` bytes with `queue` receive requests. The peer knows the first half of the ring.
     pub fn new(size: u32, queue: u16) -> Inbox {
         let half = size / 2;
         Inbox {
@@ -240,7 +244,7 @@ impl Inbox {
         self.unread
     }
 
-    /// A Write with `len` bytes has arrived.
+    /// Records that a Write with `len` bytes has arrived.
     ///
     /// # Errors
     /// [`Violation`].
@@ -254,14 +258,14 @@ impl Inbox {
         Ok(())
     }
 
-    /// The next at most `len` bytes that the program may read, as ranges of the ring: offset and length. The second
-    /// may be empty.
+    /// Returns the next bytes that the program may read, at most `len`, as two ranges of the ring: offset and length of
+    /// each. The second range may be empty.
     pub fn ranges(&self, len: usize) -> [(u32, u32); 2] {
         let len = u32::try_from(len).unwrap_or(u32::MAX).min(self.unread);
         ranges(self.size, self.at, len)
     }
 
-    /// The program has read `len` bytes, at most [`Inbox::unread`].
+    /// Records that the program has read `len` bytes, at most [`Inbox::unread`].
     pub fn consume(&mut self, len: u32) {
         let mut rest = len.min(self.unread);
         self.unread -= rest;
@@ -281,7 +285,7 @@ impl Inbox {
         }
     }
 
-    /// The grant that has to be sent to the peer now, if any; the caller sends it.
+    /// Returns the grant that the caller has to send to the peer now; `None` if no grant is due.
     pub fn grant(&mut self) -> Option<Grant> {
         let half = self.size / 2;
         let is_due = self.sequence.wrapping_sub(self.report_at) as i16 >= 0;
@@ -300,41 +304,41 @@ impl Inbox {
     }
 }
 
-/// Where `len` bytes from `at` on are in a ring of `size` bytes: offset and length of each part. The second may be
-/// empty.
+/// Splits `len` bytes, beginning at offset `at` of a ring of `size` bytes, into two ranges: offset and length of each.
+/// The second range may be empty.
 fn ranges(size: u32, at: u32, len: u32) -> [(u32, u32); 2] {
     let first = len.min(size - at);
     [(at, first), (0, len - first)]
 }
 
-/// The sending end: the send buffer, which is a ring too, and the credits.
+/// State of the sending end: the send buffer, which is a ring too, and the credits.
 #[derive(Debug)]
 pub struct Outbox {
     size: u32,
-    /// Offset of the next byte that is copied into the buffer.
+    /// Offset in the buffer to which the next byte is copied.
     at: u32,
-    /// Bytes whose Writes are complete.
+    /// Number of free bytes in the buffer: the Writes of their previous content are complete.
     free: u32,
-    /// Send requests that are free.
+    /// Number of free send requests.
     requests: u16,
     /// Number of Writes that were sent.
     sequence: u16,
-    /// Number of the first Write that may not be sent.
+    /// Number of the first Write for which this end has no credit.
     limit: u16,
 }
 
 impl Outbox {
-    /// A buffer of `size` bytes, with `queue` send requests, and the peer's `credits`.
+    /// Makes a send buffer of `size` bytes with `queue` send requests, and with `credits` from the peer.
     pub fn new(size: u32, queue: u16, credits: u16) -> Outbox {
         Outbox { size, at: 0, free: size, requests: queue, sequence: 0, limit: credits }
     }
 
-    /// The peer has sent [`Immediate::Credits`].
+    /// Handles [`Immediate::Credits`] from the peer.
     pub fn credit(&mut self, limit: u16) {
         self.limit = limit;
     }
 
-    /// Whether there is a send request, a credit, and enough of the buffer.
+    /// Whether a Write may be sent: a send request, a credit, and enough of the buffer are available.
     pub fn is_ready(&self) -> bool {
         self.requests > 0 && self.sequence != self.limit && self.free >= LOW_WATER.min(self.size)
     }
@@ -344,14 +348,15 @@ impl Outbox {
         self.free
     }
 
-    /// Where the next at most `len` bytes of [`Outbox::room`] are, as ranges of the buffer: offset and length. The
-    /// second may be empty.
+    /// Returns where to copy the next bytes, at most `len` and [`Outbox::room`], as two ranges of the buffer: offset
+    /// and length of each. The second range may be empty.
     pub fn ranges(&self, len: u32) -> [(u32, u32); 2] {
         let len = len.min(self.free);
         ranges(self.size, self.at, len)
     }
 
-    /// A Write of `len` bytes was sent: `is_copied` if from the buffer, `is_counted` if it takes a credit.
+    /// Records that a Write of `len` bytes was sent. `is_copied`: its bytes were in the buffer. `is_counted`: it
+    /// consumes a credit.
     pub fn sent(&mut self, len: u32, is_copied: bool, is_counted: bool) {
         self.requests -= 1;
         self.free -= len;
@@ -361,13 +366,13 @@ impl Outbox {
         self.sequence = self.sequence.wrapping_add(is_counted.into());
     }
 
-    /// A Write of `len` bytes is complete.
+    /// Records that a Write of `len` bytes is complete.
     pub fn done(&mut self, len: u32) {
         self.requests += 1;
         self.free += len;
     }
 
-    /// Send requests that are free.
+    /// Returns the number of free send requests.
     pub fn requests(&self) -> u16 {
         self.requests
     }

@@ -1,5 +1,5 @@
-//! Responses to unmatched messages: messages that match no connection and no listener of the host. A response needs no
-//! state, is as long as the message, and each message has at most one.
+//! Responses to unmatched messages: messages that match no connection and no listener of the host. Each unmatched
+//! message causes at most one response. The response is as long as the message, and the host stores no state for it.
 
 use crate::connection::Probe;
 use crate::message::{About, Message, Parsed, Reject, ServiceReply, private, reason, service_status};
@@ -38,7 +38,7 @@ pub fn is_probe(message: &Message) -> bool {
     matches!(message, Message::Mra { about: About::Other, service_timeout: Probe::REQUEST, .. })
 }
 
-/// A REJ of the REQ with the communication ID `request`, for which this host keeps no state.
+/// Returns a REJ for the REQ with the communication ID `request`, for which this host keeps no state.
 pub(crate) fn rejection(request: u32, reason: u16) -> Reject {
     Reject {
         local_id: 0,

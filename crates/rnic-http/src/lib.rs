@@ -1,9 +1,8 @@
 //! The HTTP server of rnic's services: `rnic counters`, `rnic lint --watch`, and the controller of `rnic mesh`. Clients
-//! may be hostile, so the number of connections, the size of a request's header, and the times are limited
-//! ([`Limits`]).
+//! may be malicious, so [`Limits`] bounds the number of connections, the size of a request's header, and the times.
 //!
-//! [`serve`] serves the connections of any [`Listener`], for example one that makes TLS handshakes; [`Server`] serves a
-//! TCP listener in threads of its own.
+//! [`serve`] serves the connections of any [`Listener`], for example of one that makes TLS handshakes; [`Server`]
+//! serves a TCP listener in its own threads.
 
 #![forbid(unsafe_code)]
 
@@ -28,15 +27,16 @@ use tower_service::Service;
 /// Limits of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Maximum number of connections. With one more, the server closes the oldest.
+    /// Maximum number of connections. If a client opens one more, the server closes the oldest.
     pub connections: usize,
-    /// Maximum size of a request's line and headers in bytes, at least 8,192. A longer one gets the status 431.
+    /// Maximum size of the request line and the headers in bytes, at least 8,192. A larger request gets the status 431.
     pub header_bytes: usize,
     /// Maximum time from the connection, or from the previous response, until the end of the request's headers.
     pub header_time: Duration,
     /// Maximum time for which the client accepts no byte of a response.
     pub write_time: Duration,
-    /// Whether a connection can carry several requests. If not, it also ends when the sum of the two times has passed.
+    /// Whether a connection can carry several requests. If not, the server also closes it when the sum of the two times
+    /// has passed.
     pub keep_alive: bool,
 }
 
@@ -48,19 +48,19 @@ impl Default for Limits {
     }
 }
 
-/// Minimum of [`Limits::header_bytes`]: the first buffer of a connection.
+/// Minimum of [`Limits::header_bytes`]: the initial buffer size of a connection.
 const MIN_HEADER: usize = 8 << 10;
 
-/// Maximum number of headers of a request. More get the status 431.
+/// Maximum number of headers of a request. A request with more headers gets the status 431.
 const MAX_HEADERS: usize = 64;
 
-/// Serves the connections of `listener`. Requests have the address of their connection as [`ConnectInfo`]. The future
-/// never ends; when it is dropped, connections that are open continue.
+/// Serves the connections of `listener`. Each request carries the address of its connection as [`ConnectInfo`]. The
+/// future never completes; if it is dropped, open connections continue.
 pub async fn serve<L: Listener>(mut listener: L, router: Router, limits: Limits)
 where
     L::Addr: Clone + Sync + 'static,
 {
-    // The open connections, the oldest first, and some that have ended.
+    // The open connections, the oldest first, and some connections that have already ended.
     let mut connections: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let (stream, peer) = listener.accept().await;
@@ -92,7 +92,7 @@ async fn connection<A: Clone + Send + Sync + 'static>(
         .max_buf_size(limits.header_bytes.max(MIN_HEADER))
         .max_headers(MAX_HEADERS)
         .serve_connection(TokioIo::new(WriteTimeout::new(stream, limits.write_time)), service);
-    // An error ends this connection only, and the client sees it.
+    // An error ends only this connection; the client notices it.
     if limits.keep_alive {
         let _ = connection.await;
     } else {
@@ -107,7 +107,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts to serve, in threads of the server.
+    /// Starts to serve in new threads, which belong to the server.
     ///
     /// # Errors
     /// The address of the socket is unknown, or a thread cannot be started.

@@ -1,4 +1,4 @@
-//! A stream whose writes fail if the peer accepts nothing for some time.
+//! A stream whose writes fail if the peer accepts no byte for a certain time.
 
 use std::io;
 use std::pin::Pin;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A stream with a limit on the time of a write without progress.
+/// A stream with a limit on the time for which a write makes no progress.
 pub(crate) struct WriteTimeout<Io> {
     io: Io,
     limit: Duration,
-    /// When the pending write fails; `None` if no write is pending.
+    /// Time at which the pending write fails; `None` if no write is pending.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
@@ -20,7 +20,7 @@ impl<Io> WriteTimeout<Io> {
         WriteTimeout { io, limit, deadline: None }
     }
 
-    /// Passes on the result of a write, unless it has been pending for too long.
+    /// Returns the result of a write, or an error if the write has been pending for too long.
     fn limited<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.deadline = None;

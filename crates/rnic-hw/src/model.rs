@@ -1,4 +1,4 @@
-//! Verilog as a running program: Verilator translates a bench into C++, and a child process executes it.
+//! Runs Verilog as a program: Verilator translates a bench into C++, and a child process executes it.
 
 use crate::tools::{HwError, Tool, run};
 use parking_lot::Mutex;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use tempfile::TempDir;
 
-/// The C++ program around a bench.
+/// The C++ program that drives a bench.
 const DRIVER: &str = include_str!("bench.cpp");
 
 /// A bench in Verilog: a module with the ports `clk`, `in_valid`, `in`, `out_valid` and `out`, where `in` and `out` are
@@ -60,7 +60,7 @@ impl Compiler {
         let root = run("verilator", Command::new(verilator).args(["--getenv", "VERILATOR_ROOT"]))?;
         let include = Path::new(root.trim()).join("include");
         let mut compiler = Compiler { program, include, vcd, library: Vec::new() };
-        // After a panic in another thread the map still has complete entries only.
+        // After a panic in another thread, the map still contains only complete entries.
         let mut libraries = LIBRARIES.lock();
         let parts: &[&str] = if vcd {
             &["verilated", "verilated_threads", "verilated_vcd_c"]
@@ -113,7 +113,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Translates and compiles a bench; `vcd` says whether it can write waveforms, which makes it slower.
+    /// Translates and compiles a bench. With `vcd`, the bench can write waveforms, which makes it slower.
     ///
     /// # Errors
     /// A program is not installed, or refuses the Verilog.
@@ -142,7 +142,7 @@ impl Model {
         Ok(Model { folder, words: design.words, name: design.top })
     }
 
-    /// Starts the bench; its signals are written into the file `vcd`, if there is one.
+    /// Starts the bench. With `vcd`, the bench writes its signals into this file.
     ///
     /// # Errors
     /// The program cannot be started, or the file cannot be written.
@@ -174,8 +174,8 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Gives the bench a step in every cycle, and returns the words of the results and the number of cycles from the
-    /// first step to the last result. `steps` has the words of each step.
+    /// Gives the bench one step per cycle. Returns the number of cycles from the first step to the last result, and the
+    /// words of all results. `steps` contains the words of all steps.
     ///
     /// # Errors
     /// The child process has ended, for example because a step had no result.
@@ -202,7 +202,7 @@ impl Bench {
 }
 
 impl Drop for Bench {
-    /// Ends the child process, so that it closes the file of the waveforms.
+    /// Ends the child process, so that it closes the waveform file.
     fn drop(&mut self) {
         if let Some(mut input) = self.input.take() {
             let _ = input.write_all(&0_u32.to_ne_bytes());

@@ -1,19 +1,20 @@
-//! Mutants: copies of a block with one changed condition. A comparison that does not notice one is too weak.
+//! Mutants: copies of a block with one changed condition. A comparison that does not detect a mutant is too weak.
 
 /// One change in a source file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change {
     /// Line of the change, from 1.
     pub line: usize,
-    /// Byte of the change.
+    /// Byte offset of the change in the source text.
     at: usize,
-    /// The text that is replaced.
+    /// The text that the change replaces.
     pub from: &'static str,
-    /// The text instead.
+    /// The replacement.
     pub to: &'static str,
 }
 
-/// What a mutant changes: an operator, a condition, a constant. The first of these texts that fits is taken.
+/// The changes of mutants, as (text, replacement): operators, conditions, constants. The first text that occurs at a
+/// place is replaced.
 const CHANGES: [(&str, &str); 12] = [
     (" && ", " || "),
     (" || ", " && "),
@@ -30,7 +31,7 @@ const CHANGES: [(&str, &str); 12] = [
 ];
 
 impl Change {
-    /// All changes of a source text: each place after the ports where one of the changes applies.
+    /// Lists all changes of a source text: each place after the port list to which an entry of `CHANGES` applies.
     pub(crate) fn all(text: &str) -> Vec<Change> {
         let body = text.find(");\n").unwrap_or_default();
         let mut found = Vec::new();

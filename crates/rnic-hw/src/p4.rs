@@ -1,4 +1,4 @@
-//! The pipelines of a P4 program in Verilog, compared with the virtual machine packet for packet.
+//! Compares the Verilog pipelines of a P4 program with the virtual machine, packet by packet.
 
 use crate::model::{Design, Model};
 use crate::tools::HwError;
@@ -17,7 +17,7 @@ use rnic_transport::telemetry::{HopRecord, Telemetry};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The programs of the folder `p4` that have a hardware form, and the files that they include.
+/// The programs in the folder `p4` for which Verilog can be generated, and the files that they include.
 const PROGRAMS: [(&str, &str); 5] = [
     ("window", include_str!("../../../p4/window.p4")),
     ("ndp", include_str!("../../../p4/ndp.p4")),
@@ -32,10 +32,11 @@ const INCLUDED: [(&str, &str); 4] = [
     ("homa.p4", include_str!("../../../p4/homa.p4")),
 ];
 
-/// The programs that this crate has, each with its name, with `messages` registers for each array of messages.
+/// The programs that this crate contains, each with its name. Arrays that are indexed by message have `messages`
+/// registers.
 ///
 /// # Errors
-/// A program is refused, which a test excludes.
+/// A program does not compile, which a test excludes.
 pub fn programs(messages: u128) -> Result<Vec<(&'static str, Program)>, HwError> {
     let include = |path: &str| INCLUDED.iter().find(|(name, _)| *name == path).map(|(_, text)| (*text).to_string());
     let constants = [("MESSAGES".to_string(), messages)];
@@ -51,7 +52,7 @@ pub fn programs(messages: u128) -> Result<Vec<(&'static str, Program)>, HwError>
     sized.collect()
 }
 
-/// Packets that enter without a pause between two answers of the model.
+/// Number of packets that enter without a pause before the results are read.
 const BATCH: u64 = 1_000;
 /// Size of the machine's header buffer in bytes.
 const ROOM: usize = 256;
@@ -72,7 +73,7 @@ pub struct Verified {
 /// A call of a block of the NIC: the function and its arguments.
 type Call = (&'static str, Vec<u64>);
 
-/// Records the calls of the machine, and answers each request for a message with the same information.
+/// Records the machine's calls, and answers each request for a message with the same information.
 #[derive(Default)]
 struct Recorder {
     info: RxMsgInfo,
@@ -111,7 +112,7 @@ impl Blocks for Recorder {
     }
 }
 
-/// What the machine did with a packet.
+/// The result of the machine for a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Expected {
     Ingress { reassemble: Option<(u64, u64, u64)>, calls: Vec<Call> },
@@ -129,9 +130,9 @@ pub fn bench(rtl: &Rtl, nic: Option<&str>) -> Design {
     }
 }
 
-/// Compares the pipelines of `rtl`, in the bench `design`, with the machine that runs `program`, over `packets` random
-/// packets. Headers come from the egress pipeline, and many are altered or truncated. Few messages share the registers,
-/// so neighbouring packets often use the same entries.
+/// Runs `packets` random packets through the pipelines of `rtl`, in the bench `design`, and through the machine with
+/// the program `program`, and compares the results. Headers come from the egress pipeline, and many are altered or
+/// truncated. Few messages share the registers, so consecutive packets often use the same entries.
 ///
 /// # Errors
 /// A difference, with the packet; Verilator is not installed or refuses the Verilog.
@@ -176,13 +177,13 @@ pub fn verify(
     Ok(verified)
 }
 
-/// Bits of a value in the words of a result.
+/// Reads a value of `width` bits from the words of a result.
 fn read(words: &[u32], at: usize, width: u32) -> u64 {
     let low = u64::from(words[at]);
     if width > 32 { low | u64::from(words[at + 1]) << 32 } else { low }
 }
 
-/// Sets the words of a value.
+/// Writes a value of `width` bits into the words of a step.
 fn write(words: &mut [u32], at: usize, width: u32, value: u64) {
     words[at] = value as u32;
     if width > 32 {
@@ -190,7 +191,7 @@ fn write(words: &mut [u32], at: usize, width: u32, value: u64) {
     }
 }
 
-/// What the hardware did, from the words of a result.
+/// Decodes the result of the hardware from its words.
 fn decode(rtl: &Rtl, words: &[u32], verified: &mut Verified) -> Expected {
     let pipeline = if words[0] & 1 == 1 { &rtl.egress } else { &rtl.ingress };
     let OutputWords { outputs, calls, .. } = pipeline.output_words();
@@ -224,7 +225,7 @@ fn decode(rtl: &Rtl, words: &[u32], verified: &mut Verified) -> Expected {
             "delivered_event" => "delivered_event",
             "ctrl_pkt_event" => "ctrl_pkt_event",
             _ => {
-                // Without its flag, a number of the event has no meaning.
+                // If the event's flag is not set, the number of the event has no meaning.
                 values[2] *= values[1];
                 values[4] *= values[3];
                 "credit_to_btx_event"
@@ -238,7 +239,7 @@ fn decode(rtl: &Rtl, words: &[u32], verified: &mut Verified) -> Expected {
     Expected::Ingress { reassemble: (!consumed).then_some((place[0], place[1], place[2])), calls: made }
 }
 
-/// Random packets, and the machine that processes them first.
+/// Generates random packets, each of which the machine processes first.
 struct Source<'r> {
     random: Pcg64Mcg,
     machine: P4Pipeline<ROOM>,
@@ -254,7 +255,7 @@ impl Source<'_> {
         below(self.random.next_u64(), bound)
     }
 
-    /// A number that is often small, and sometimes any number of `bits` bits.
+    /// Returns a random number of at most `bits` bits, which is often small.
     fn number(&mut self, bits: u32) -> u64 {
         match self.below(8) {
             0 => self.random.next_u64() >> (64 - bits),
@@ -310,7 +311,7 @@ impl Source<'_> {
     fn egress(&mut self, steps: &mut Vec<u32>) -> Expected {
         let d = Departure {
             now: Time::from_ns(self.now),
-            // A response goes to the sender of a packet that arrived, which is this NIC, too.
+            // Some responses go to the sender of an arrived packet, which may be this NIC itself.
             dst_ip: if self.below(2) == 0 { self.nic.ip } else { self.number(32) as u32 },
             dst_context: self.number(16) as u16,
             src_context: self.number(16) as u16,
@@ -350,7 +351,7 @@ impl Source<'_> {
         Expected::Egress { priority: framed.priority.into(), header }
     }
 
-    /// The telemetry of a few hops, whose clocks go on from packet to packet.
+    /// Telemetry of a few hops, whose clocks advance from packet to packet.
     fn telemetry(&mut self) -> Telemetry {
         let mut telemetry = Telemetry::default();
         for _ in 0..self.below(9) {

@@ -26,7 +26,7 @@ pub struct Xilinx {
 /// The result of placing and routing a block on an ECP5 device.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Placed {
-    /// Lookup tables of four inputs, with those of carry chains and of memory.
+    /// Lookup tables of four inputs, including the lookup tables of carry chains and of memory.
     pub luts: u64,
     /// Flip-flops.
     pub flip_flops: u64,
@@ -63,7 +63,7 @@ fn yosys(design: &Design, folder: &Path, synthesis: &str) -> Result<BTreeMap<Str
 }
 
 fn folder() -> Result<tempfile::TempDir, HwError> {
-    // The WebAssembly build of nextpnr sees the working directory, but not the folder for temporary files.
+    // nextpnr's WebAssembly build can access the working directory, but not the folder for temporary files.
     tempfile::tempdir().map_err(HwError::io("cannot make a temporary folder"))
 }
 
@@ -85,7 +85,7 @@ pub fn xilinx(module: &Design) -> Result<Xilinx, HwError> {
             "DSP48E1" | "DSP48E2" => total.multipliers += count,
             "SRL16E" | "SRLC32E" => total.luts += count,
             _ if name.starts_with("LUT") => total.luts += count,
-            // Memory of a LUT: the name has its depth and ports, such as RAM32M (4 LUTs) or RAM64M8 (8 LUTs).
+            // A memory in LUTs: the cell name has its depth and ports, for example RAM32M (4 LUTs) or RAM64M8 (8 LUTs).
             "RAM32X1S" | "RAM64X1S" => total.luts += count,
             "RAM128X1S" | "RAM32X1D" | "RAM64X1D" => total.luts += 2 * count,
             "RAM32M" | "RAM64M" | "RAM128X1D" | "RAM256X1S" => total.luts += 4 * count,
@@ -97,7 +97,7 @@ pub fn xilinx(module: &Design) -> Result<Xilinx, HwError> {
 }
 
 /// Synthesises a module for ECP5, and places and routes it in `bench` on an LFE5U-85F of speed grade 6. The bench
-/// surrounds the module with registers, so that every path begins and ends in a register; they are not counted.
+/// surrounds the module with registers, so that every path begins and ends in a register; these are not counted.
 ///
 /// # Errors
 /// Yosys or nextpnr is not installed, or refuses the design.

@@ -1,4 +1,4 @@
-//! The external programs: where they are, what they print when they fail, and which package has them.
+//! The external programs: their paths, their error output, and the packages that contain them.
 
 use std::io;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub enum HwError {
         /// The end of what it printed.
         message: String,
     },
-    /// Hardware and core differ.
+    /// The results of the hardware and of the core differ.
     #[error("{0}")]
     Differs(String),
     /// A parameter is out of range.
@@ -52,7 +52,7 @@ impl HwError {
 pub enum Tool {
     /// Verilator.
     Verilator,
-    /// The C++ compiler that compiles what Verilator writes.
+    /// The C++ compiler, which compiles Verilator's output.
     Compiler,
     /// The synthesis tool.
     Yosys,
@@ -77,7 +77,7 @@ impl Tool {
     /// The path of the program.
     ///
     /// # Errors
-    /// The program is in no folder of `PATH`.
+    /// No folder in `PATH` contains the program.
     #[expect(clippy::disallowed_methods, reason = "PATH says where programs are; results do not depend on it")]
     pub fn find(self) -> Result<PathBuf, HwError> {
         let (names, package) = self.about();
@@ -91,10 +91,10 @@ impl Tool {
     }
 }
 
-/// Runs an external program to its end and returns what it wrote to its standard output.
+/// Runs an external program until it ends, and returns its standard output.
 ///
 /// # Errors
-/// The program cannot be started, or ends with another code than 0; the error has the end of its output.
+/// The program cannot be started, or its exit code is not 0; the error contains the end of the program's output.
 pub(crate) fn run(program: &str, command: &mut Command) -> Result<String, HwError> {
     let output = command.stdin(Stdio::null()).output().map_err(HwError::io(format!("cannot start {program}")))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

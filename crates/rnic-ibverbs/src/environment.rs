@@ -9,12 +9,12 @@ use std::sync::OnceLock;
 /// Where the trace of verbs goes (`RNIC_TRACE`).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum TraceTo {
-    /// There is no trace.
+    /// No trace is written.
     #[default]
     Nowhere,
     /// To the standard error output.
     Stderr,
-    /// Appended to a file; `%p` in its name stood for the process ID.
+    /// The trace is appended to this file. `%p` in the file name was already replaced by the process ID.
     File(PathBuf),
 }
 
@@ -70,7 +70,7 @@ impl Environment {
             None => TraceTo::Nowhere,
             Some(value) if value.is_empty() || value == "0" => TraceTo::Nowhere,
             Some(value) if value == "1" || value == "-" => TraceTo::Stderr,
-            // A name that is not UTF-8 is a name too.
+            // A file name may have bytes that are not UTF-8.
             Some(value) => TraceTo::File(value.into_string().map_or_else(PathBuf::from, named)),
         };
         let offer_irn = match text("RNIC_TRANSPORT")?.as_deref().map(str::trim) {
@@ -82,7 +82,7 @@ impl Environment {
     }
 }
 
-/// Number of later datagrams that overtake a reordered datagram, at most.
+/// Maximum number of later datagrams that overtake a reordered datagram.
 const DEPTH: u32 = 8;
 
 fn faults(text: &str) -> Result<(Faults, u64), String> {

@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 
 const NOTHING: Option<&str> = None;
 
-/// Shows this process, and those that it starts from now on, the files of the devices that the environment chooses. The
-/// process must have one thread only.
+/// Shows the files of the devices that the environment chooses to this process, and to the processes that it starts
+/// from now on. This process must have only one thread.
 ///
 /// ```no_run
 /// use std::os::unix::process::CommandExt;
@@ -64,7 +64,8 @@ pub fn show() -> Result<(), String> {
     Ok(())
 }
 
-/// Enters a mount namespace whose mounts other processes do not see. An error has the name of the refused namespace.
+/// Enters a mount namespace whose mounts other processes do not see. An error contains the name of the namespace that
+/// the system refused.
 fn enter() -> Result<(), (&'static str, Errno)> {
     match unshare(CloneFlags::CLONE_NEWNS) {
         Err(Errno::EPERM) => {
@@ -87,15 +88,15 @@ fn enter() -> Result<(), (&'static str, Errno)> {
     mount(NOTHING, "/", NOTHING, private, NOTHING).map_err(|why| ("mounts of its own", why))
 }
 
-/// Puts a file system in memory at the place of `folder`, with all entries of `folder` but `others`, which are new
-/// empty folders.
+/// Mounts a file system in memory on `folder`. It contains all entries that `folder` had before, except the entries
+/// `others`, which it replaces by new empty folders.
 fn extend(folder: &Path, others: &[&str]) -> io::Result<()> {
     let old = File::options().read(true).custom_flags(libc::O_DIRECTORY).open(folder)?;
     let entries: Vec<_> = fs::read_dir(folder)?.collect::<io::Result<_>>()?;
     let kinds: Vec<(OsString, fs::FileType)> =
         entries.iter().map(|entry| Ok((entry.file_name(), entry.file_type()?))).collect::<io::Result<_>>()?;
     mount(Some("tmpfs"), folder, Some("tmpfs"), MsFlags::MS_NOSUID, Some("mode=755,size=64m"))?;
-    // The folder below, which the new file system hides, stays within reach by its file descriptor.
+    // The new file system hides the original folder, which remains accessible by its file descriptor.
     let old = PathBuf::from(format!("/proc/self/fd/{}", old.as_raw_fd()));
     for (name, kind) in kinds {
         if others.iter().any(|other| name == *other) {
@@ -127,7 +128,7 @@ fn make_parent(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), fs::create_dir_all)
 }
 
-/// The files in `/sys/class`, with their texts: what the library reports by its functions.
+/// Returns the files in `/sys/class` with their texts, which are the values that the library's functions report.
 fn describe(addresses: &[HostAddress]) -> Vec<(String, String)> {
     let mut files = vec![("infiniband_verbs/abi_version".to_string(), "6".to_string())];
     let words = |bytes: &[u8]| {

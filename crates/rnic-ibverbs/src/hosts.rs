@@ -31,7 +31,7 @@ impl HostAddress {
     }
 }
 
-/// Whether programs of this user share the device of the address `ip`, so that others can join them.
+/// Whether programs of this user already share the device of the address `ip`, so that other programs can join them.
 pub fn is_shared(ip: IpAddr) -> bool {
     rnic_endpoint::port::shared_address::has_broker(ip)
 }
@@ -96,8 +96,9 @@ fn is_usual(address: &HostAddress) -> bool {
     }
 }
 
-/// The MTU of a network interface in the network namespace of this process; `None` if the interface was just removed.
-/// It is not read from sysfs, because a process that has entered a namespace may still see the sysfs of another one.
+/// Returns the MTU of a network interface in the network namespace of this process; `None` if the interface was just
+/// removed. The function does not read the MTU from sysfs, because a process that has entered a namespace may still see
+/// the sysfs of another namespace.
 fn mtu(socket: &impl AsRawFd, interface: &str) -> Option<u32> {
     // SAFETY: all zeros are a valid value of this structure.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!(of("fd00::1", 4_096 + around + 40).path_mtu(), 4_096);
     }
 
-    /// In a namespace that this process has entered, sysfs is that of another one.
+    /// After this process has entered a network namespace, its sysfs still shows another namespace.
     #[test]
     fn the_mtu_is_that_of_the_namespace() {
         rnic_netns::with_pair(9_000, |pair| {
@@ -186,7 +187,7 @@ mod tests {
         rnic_netns::with_pair(1_500, |pair| {
             pair.a.run(|| {
                 let link_local = || all().unwrap().into_iter().find(is_link_local);
-                // The kernel gives a link an address when it is up.
+                // The kernel assigns an address to a link after the link is up.
                 let turns = (0..1_000).find_map(|_| {
                     std::thread::sleep(std::time::Duration::from_millis(10));
                     link_local()

@@ -24,10 +24,10 @@
 //!
 //! # Unsafe code
 //!
-//! This crate is the border to C. Its functions get pointers from C programs, and trust them as every implementation of
-//! libibverbs does. [`rnic_cabi::pointer`] states once, for each kind of pointer, what the program promises. A comment
-//! at an `unsafe` block says what else is promised, and by whom. Numbers, flags, masks, lists that end early, and all
-//! bytes from the network are checked.
+//! This crate is the interface to C programs. Its functions get pointers from C programs, and trust these pointers as
+//! every implementation of libibverbs does. [`rnic_cabi::pointer`] states once, for each kind of pointer, which
+//! conditions the program promises. A comment at an `unsafe` block states which other conditions are promised, and who
+//! promises them. The crate checks numbers, flags, masks, lists that end early, and all bytes from the network.
 
 #![allow(unreachable_pub, reason = "the exported functions are public in C")]
 

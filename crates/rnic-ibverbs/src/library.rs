@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
 
-/// A shared library that is linked of a static library.
+/// A shared library that is linked from a static library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Library {
     /// Its name, by which programs find it.
@@ -20,7 +20,7 @@ pub struct Library {
     pub script: &'static str,
     /// C source of symbols that exist in name only; may be empty.
     pub source: &'static str,
-    /// The shared library, in the same folder, that it needs.
+    /// Name of another shared library in the same folder that this library needs.
     pub needs: Option<&'static str>,
 }
 
@@ -69,9 +69,9 @@ impl Library {
         self.link_by(Path::new("cc"), archive, folder)
     }
 
-    /// Links the static library `archive` to the shared library in `folder` with a C compiler, which decides for which
-    /// system. Several processes may do so at the same time: each writes a file of its own, and the last one replaces
-    /// the others.
+    /// Links the static library `archive` to the shared library in `folder` with a C compiler, which determines the
+    /// target system. Several processes may do so at the same time: each process writes its own temporary file, and the
+    /// last process replaces the shared library.
     ///
     /// # Errors
     /// A sentence, if a file cannot be written, or the C compiler is missing or fails.
@@ -113,12 +113,13 @@ impl Library {
         arguments.extend(self.needs.map(|name| folder.join(name).into()));
         arguments.push(option("-Wl,--version-script=", script));
         arguments.push(format!("-Wl,-soname,{}", self.name).into());
-        // Where librdmacm finds libibverbs if a program names its file, and not the folder.
+        // With this option librdmacm finds libibverbs in its own folder, also if a program loads librdmacm by its path
+        // and not from a search path.
         arguments.extend(self.needs.map(|_| OsString::from("-Wl,-rpath,$ORIGIN")));
         arguments
             .extend(["-Wl,--gc-sections", "-Wl,-z,defs", "-lgcc_s", "-lpthread", "-ldl", "-lm"].map(OsString::from));
-        // A release has the library without names of symbols and without the debug information of Rust's standard
-        // library, which are nine tenths of it. Other builds keep them for debuggers and sanitizers.
+        // The library of a release has neither symbol names nor the debug information of Rust's standard library,
+        // because these are nine tenths of its size. Other builds keep both for debuggers and sanitizers.
         if !cfg!(debug_assertions) {
             arguments.push("-Wl,--strip-all".into());
         }

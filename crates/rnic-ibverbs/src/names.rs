@@ -150,8 +150,8 @@ pub extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> c_int {
     RATES.iter().find(|(.., other)| *other == mbps).map_or(0, |(code, ..)| *code)
 }
 
-/// Memory of a region needs no preparation for a fork: the child gets its own copy of a page at the first write, and
-/// the parent, with the device, keeps the page. A child must not use the objects of its parent.
+/// Succeeds, because the memory of a region needs no preparation for a fork: the child gets its own copy of a page at
+/// the first write, and the parent, with the device, keeps the page. A child must not use the objects of its parent.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_fork_init() -> c_int {
     0

@@ -1,5 +1,6 @@
 //! The table of functions of a context, which the inline functions of the header call, and the opening of devices,
-//! which makes it. The module is above all functions, so that no object knows the table.
+//! which makes the table. This module is in a layer above all these functions, so that objects do not depend on the
+//! table.
 
 use crate::abi::*;
 use crate::objects::context::Context;

@@ -49,9 +49,9 @@ const MAX_CHECKS_OF_A_POLL: u32 = 100;
 /// After the program has driven the device for this long, the poll limit is reset to its initial value.
 const LIMIT_RESET: Time = Time::from_ms(10);
 /// Time of moving packets after which the library's thread spins before it sleeps, and the maximum of the spin credit.
-/// So the thread is awake for a stream of packets, and need not be woken for each burst, which costs more than the
-/// burst on a host without other work. For single messages the thread sleeps immediately: on a host with few cores a
-/// program that polls memory needs the core on which the thread would spin.
+/// So the thread stays awake during a stream of packets, and no wake-up is needed for each burst: on a host without
+/// other work a wake-up costs more than the burst. For single messages the thread sleeps immediately: on a host with
+/// few cores a program that polls memory needs the core on which the thread would spin.
 const SPIN_CREDIT: (Time, Time) = (Time::from_us(20), Time::from_us(100));
 /// Maximum time for which the thread sleeps while no packets arrive.
 const MAX_SLEEP: Time = Time::from_ms(1_000);
@@ -92,13 +92,13 @@ impl PollLimit {
         exceeded
     }
 
-    /// The program is going to sleep.
+    /// Handles that the program is going to sleep.
     fn on_sleep(&self) {
         self.empty_polls.store(0, Ordering::Relaxed);
     }
 
-    /// The program has stopped polling, after it has led for the time `led`. `packets_waited` if packets have arrived
-    /// that it has not received.
+    /// Handles that the program has stopped polling, after it has led for the time `led`. `packets_waited` says whether
+    /// packets have arrived that the program has not received.
     fn on_stop(&self, led: Time, packets_waited: bool) {
         if led > LIMIT_RESET {
             self.limit.store(POLL_LIMIT.0, Ordering::Relaxed);
@@ -144,8 +144,8 @@ fn register(state: &Arc<State>) {
     open.1.push(Arc::downgrade(state));
 }
 
-/// Sends the ACKs of received packets before the process ends, as a NIC would. The process may not have destroyed its
-/// queue pairs.
+/// Sends the ACKs of received packets before the process ends, because a NIC would still send them. The process may not
+/// have destroyed its queue pairs.
 extern "C" fn at_exit() {
     // A thread that is opening a device, or a thread of the parent at the time of a fork, may have the lock.
     let Ok(open) = OPEN_DEVICES.try_lock() else { return };
@@ -179,7 +179,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Starts the thread of a device, which has no progress thread of its own.
+    /// Starts the thread of a device. The device must not have its own progress thread.
     pub(crate) fn start(device: Device) -> std::io::Result<Progress> {
         let state = Arc::new(State {
             device,
@@ -208,13 +208,13 @@ impl Progress {
         let count = state.device.poll_number(cq, out)?;
         if state.poll_limit.on_poll(count > 0) {
             state.program_leads.store(true, Ordering::Release);
-            // The thread sleeps with the lock of the port.
+            // The library's thread sleeps while it holds the lock of the port: wake it.
             state.device.interrupt();
         }
         Ok(count)
     }
 
-    /// The program is going to sleep until an event, so that the library's thread becomes the leader.
+    /// Makes the library's thread the leader, because the program is going to sleep until an event.
     pub(crate) fn program_sleeps(&self) {
         self.state.poll_limit.on_sleep();
         if self.state.program_leads.swap(false, Ordering::AcqRel)
@@ -231,7 +231,7 @@ impl Drop for Progress {
         self.state.device.interrupt();
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A panic was reported in that thread.
+            // If the thread has panicked, the panic was already reported.
             let _ = thread.join();
         }
         self.state.device.shut_down();
@@ -239,7 +239,7 @@ impl Drop for Progress {
 }
 
 impl State {
-    /// Moves packets if there is no completion.
+    /// Takes completions. If the queue has none, moves packets first.
     fn poll_as_leader(&self, cq: CqId, out: &mut [Completion]) -> Result<usize, VerbsError> {
         // Existing completions come before the ACKs that are due: the program may respond to a message immediately, and
         // then one system call sends the response and the ACK.

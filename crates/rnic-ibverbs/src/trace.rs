@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::sync::{Mutex, OnceLock};
 
-/// Where the lines go; `None`: nowhere.
+/// Returns the target of the trace lines; `None` if no trace is written.
 fn target() -> Option<&'static Mutex<Option<File>>> {
     static TARGET: OnceLock<Option<Mutex<Option<File>>>> = OnceLock::new();
     let open = || match &Environment::get().as_ref().ok()?.trace {

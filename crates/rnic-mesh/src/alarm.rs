@@ -1,26 +1,26 @@
-//! Alarms: rules over windows, with hysteresis.
+//! Alarms: rules that compare a metric over a window with a bound, with hysteresis.
 
 use crate::scope::Scope;
 use crate::window::{Cell, Series, Window};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a rule compares.
+/// The metric that a rule compares with its bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
     /// Median of the round-trip time of the network, in microseconds.
     P50Us,
-    /// 99th percentile, in microseconds.
+    /// 99th percentile of the round-trip time of the network, in microseconds.
     P99Us,
-    /// 99.9th percentile, in microseconds.
+    /// 99.9th percentile of the round-trip time of the network, in microseconds.
     P999Us,
     /// Share of lost probes, 0 to 1.
     Loss,
 }
 
 impl Metric {
-    /// The value of a cell; `None` if it has none.
+    /// The metric's value in a cell; `None` if the cell has no such value.
     pub fn of(self, cell: &Cell) -> Option<f64> {
         match self {
             Metric::P50Us => cell.quantile_us(0.5),
@@ -41,39 +41,39 @@ impl Metric {
     }
 }
 
-/// What a rule is about.
+/// The set of probes that a rule covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum About {
     /// All probes of one scope: between hosts of the same ToR switch, of the same podset, and so on.
     Scope,
-    /// The probes from the hosts of one ToR switch to those of another.
+    /// The probes from hosts below one ToR switch to hosts below another.
     TorPair,
 }
 
-/// A rule.
+/// A rule for an alarm.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     /// Name of the alarm.
     pub name: String,
-    /// What the rule is about.
+    /// The set of probes that the rule covers.
     pub about: About,
-    /// The scopes to which it applies; all if there are none.
+    /// The scopes to which the rule applies; all scopes if empty.
     #[serde(default)]
     pub scopes: Vec<Scope>,
-    /// What it compares.
+    /// The metric that the rule compares with `raise` and `clear`.
     pub metric: Metric,
-    /// How far it looks back.
+    /// The window over which the metric is computed.
     pub over: Window,
-    /// The alarm begins when the value is above this.
+    /// The alarm begins when the metric is above this value.
     pub raise: f64,
-    /// The alarm ends when the value is below this, which is at most `raise`.
+    /// The alarm ends when the metric is below this value, which is at most `raise`.
     pub clear: f64,
-    /// The number of verdicts in a row that must agree.
+    /// Number of evaluations in a row that must agree before the alarm begins or ends.
     #[serde(default = "two")]
     pub verdicts: u32,
-    /// Minimum number of probes in the window.
+    /// Minimum number of probes in the window. With fewer probes the alarm does not change.
     #[serde(default = "twenty")]
     pub probes: u64,
 }
@@ -87,8 +87,8 @@ fn twenty() -> u64 {
 }
 
 impl Rule {
-    /// The rules of an inventory that has none: those of the TCP Pingmesh (99th percentile above 5 ms, more than one
-    /// probe in 1000 lost), for each pair of ToR switches over a minute and ten minutes.
+    /// The rules of an inventory without rules, with the bounds of the TCP Pingmesh (99th percentile above 5 ms, more
+    /// than one probe in 1000 lost), for each pair of ToR switches over a minute and ten minutes.
     pub fn defaults() -> Vec<Rule> {
         let rule = |name: &str, metric, over, raise, clear, probes| Rule {
             name: name.to_string(),
@@ -103,7 +103,7 @@ impl Rule {
         };
         vec![
             rule("latency", Metric::P99Us, Window::Minute, 5_000.0, 2_500.0, 20),
-            // Three lost probes of 60 are no accident.
+            // Three lost probes of 60 are not a coincidence.
             rule("heavy-loss", Metric::Loss, Window::Minute, 0.05, 0.01, 20),
             rule("loss", Metric::Loss, Window::TenMinutes, 1e-3, 5e-4, 1_000),
         ]
@@ -112,7 +112,7 @@ impl Rule {
     /// Checks the numbers.
     ///
     /// # Errors
-    /// A sentence.
+    /// Returns a sentence that describes the mistake.
     pub fn check(&self) -> Result<(), String> {
         let Rule { name, raise, clear, .. } = self;
         if !(raise.is_finite() && clear.is_finite() && (0.0..=*raise).contains(clear)) {
@@ -127,7 +127,7 @@ impl Rule {
         Ok(())
     }
 
-    /// The value that the rule compares; `None` if there are too few probes.
+    /// The metric's value over the rule's window; `None` if the window has too few probes.
     pub fn value(&self, series: &Series, now: u64) -> Option<f64> {
         let (probes, lost) = series.counts(self.over, now);
         match self.metric {
@@ -148,19 +148,19 @@ impl Rule {
 pub struct Alarm {
     /// Name of the rule.
     pub rule: String,
-    /// What it is about, in words.
+    /// The scope or the pair of ToR switches, in words.
     pub about: String,
-    /// Since when, by the controller's clock that does not go back, in ms.
+    /// Time in ms at which the alarm began, by the controller's monotonic clock.
     pub since_ms: u64,
-    /// The latest value.
+    /// The latest value of the metric.
     pub value: f64,
     /// The rule's metric.
     pub metric: Metric,
-    /// The rule's bound.
+    /// The rule's bound for raising the alarm.
     pub raise: f64,
 }
 
-/// What an alarm is about.
+/// The scope or the pair of ToR switches that an alarm concerns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Subject {
     /// All probes of a scope.
@@ -171,7 +171,7 @@ pub enum Subject {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// Number of verdicts in a row that want a change.
+    /// Number of evaluations in a row whose value demands a change of the alarm.
     agreeing: u32,
     on: Option<Alarm>,
 }
@@ -180,26 +180,27 @@ struct State {
 #[derive(Clone, Debug, Default)]
 pub struct Alarms {
     states: BTreeMap<(usize, Subject), State>,
-    /// Alarms that have ended, the newest last, with the time of the end.
+    /// Alarms that have ended, each with the time of its end; the newest is last.
     ended: Vec<(Alarm, u64)>,
 }
 
-/// Maximum number of ended alarms that are remembered.
+/// Maximum number of ended alarms that are kept.
 const MAX_ENDED: usize = 200;
 
 impl Alarms {
-    /// Judges a value by a rule. `name` says in words what it is about.
+    /// Compares a value with a rule's bounds, and raises or clears the alarm. `name` describes the subject in words.
     pub fn judge(
         &mut self, (number, rule): (usize, &Rule), subject: Subject, name: impl FnOnce() -> String, value: Option<f64>,
         now: u64,
     ) {
         let key = (number, subject);
-        // Most pairs are healthy, and have no state.
+        // Most pairs are healthy, and need no state.
         if value.is_none_or(|value| value <= rule.raise) && !self.states.contains_key(&key) {
             return;
         }
         let state = self.states.entry(key).or_default();
-        // Without a value an alarm neither begins nor ends: a network that is silent is not healthy.
+        // Without a value an alarm neither begins nor ends, because missing probes do not show that the network is
+        // healthy.
         let wants_change = match (value, &state.on) {
             (Some(value), None) => value > rule.raise,
             (Some(value), Some(_)) => value < rule.clear || (rule.clear == 0.0 && value == 0.0),
@@ -240,7 +241,7 @@ impl Alarms {
         self.states.values().filter_map(|state| state.on.as_ref())
     }
 
-    /// Alarms that have ended, the newest last, with the time of the end.
+    /// Alarms that have ended, each with the time of its end; the newest is last.
     pub fn ended(&self) -> &[(Alarm, u64)] {
         &self.ended
     }
@@ -259,9 +260,9 @@ mod tests {
             alarms.judge((0, &rule), Subject::TorPair(1, 2), || "t1 to t2".to_string(), value, now);
             alarms.on().count()
         };
-        // One bad verdict is none; two in a row are.
+        // One bad value does not raise the alarm; two in a row do.
         assert_eq!([judge(10, 100, 1), judge(0, 100, 2), judge(10, 100, 3), judge(10, 100, 4)], [0, 0, 0, 1]);
-        // Between the two bounds nothing changes, nor without probes.
+        // A value between the two bounds, or no probes, does not change the alarm.
         assert_eq!([judge(3, 100, 5), judge(0, 0, 6), judge(3, 100, 7)], [1, 1, 1]);
         assert_eq!([judge(0, 100, 8), judge(2, 100, 9), judge(0, 100, 10), judge(0, 100, 11)], [1, 1, 1, 0]);
         assert_eq!(alarms.ended()[0].0.since_ms, 4);

@@ -1,8 +1,9 @@
-//! Certificates: who may do what in a mesh.
+//! Certificates, and the actions that a mesh permits to their owners.
 //!
-//! All sides have certificates of one authority, made for the mesh. A certificate names a host of the inventory, the
-//! controller, or an operator: the controller takes from a host only what this host measured, and gives it only its own
-//! pinglist; an agent obeys only who has the controller's name; and only an operator reads results.
+//! All certificates are signed by one authority, made for the mesh. A certificate names a host of the inventory, the
+//! controller, or an operator. The controller accepts from a host only results that this host measured, and returns
+//! only the host's own pinglist; an agent accepts pinglists only from a server with the controller's name; and only an
+//! operator may read results.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
@@ -29,19 +30,19 @@ pub const CONTROLLER: &str = "controller";
 /// Paths of PEM files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Files {
-    /// Certificate of this side, with its chain.
+    /// Certificate of the local end, with its chain.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// Private key of the certificate.
     pub key: PathBuf,
     /// Certificate of the authority.
     pub ca: PathBuf,
 }
 
-/// Certificates that were read.
+/// The content of the PEM files.
 pub struct Credentials {
-    /// Certificate of this side, with its chain.
+    /// Certificate of the local end, with its chain.
     pub chain: Vec<CertificateDer<'static>>,
-    /// Its private key.
+    /// Private key of the certificate.
     pub key: PrivateKeyDer<'static>,
     /// Certificates of the authority.
     pub ca: Vec<CertificateDer<'static>>,
@@ -51,7 +52,7 @@ impl Files {
     /// Reads the files.
     ///
     /// # Errors
-    /// A sentence, if a file cannot be read or has nothing of its kind.
+    /// Returns a sentence if a file cannot be read, or lacks the certificate or key.
     pub fn read(&self) -> Result<Credentials, String> {
         let certificates = |path: &Path| -> Result<Vec<CertificateDer<'static>>, String> {
             let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
@@ -69,10 +70,10 @@ impl Files {
 }
 
 impl Credentials {
-    /// The side of a server: TLS 1.3, and every client must show a certificate of the authority.
+    /// The TLS configuration of a server: TLS 1.3, and every client must present a certificate of the authority.
     ///
     /// # Errors
-    /// A sentence, if the certificate and the key do not fit together.
+    /// Returns a sentence if the private key does not belong to the certificate.
     pub fn server(self) -> Result<ServerConfig, String> {
         let unfit = |why: &dyn std::fmt::Display| format!("the certificate cannot be used: {why}");
         let provider = Arc::new(aws_lc_rs::default_provider());
@@ -92,7 +93,7 @@ impl Credentials {
     }
 }
 
-/// Whether a certificate, which the authority has signed, is for this name.
+/// Whether a certificate names `name`. The caller has already verified the authority's signature.
 pub fn is_for(certificate: &CertificateDer<'_>, name: &str) -> bool {
     let (Ok(certificate), Ok(name)) = (ParsedCertificate::try_from(certificate), ServerName::try_from(name)) else {
         return false;

@@ -1,8 +1,9 @@
-//! A verdict in the making: alarms and suspects, in steps.
+//! The evaluation of the results, in steps: it raises and clears alarms, and finds suspects.
 //!
-//! A verdict about 10,000 hosts looks at millions of paths. A controller that made it while it holds the state of the
-//! mesh would take no reports in the meantime. So each [`Evaluation::step`] needs the state for some milliseconds only,
-//! and copies the counts of some paths; [`Evaluation::localise`], which takes most of the time, works on the copy.
+//! An evaluation of 10,000 hosts processes millions of paths. If the controller held the lock of the mesh for the whole
+//! evaluation, it could not count reports in the meantime. So each [`Evaluation::step`] needs the mesh for a few
+//! milliseconds only, and copies the counts of some paths; [`Evaluation::localise`], which takes most of the time,
+//! works on the copy.
 
 use crate::alarm::{About, Subject};
 use crate::inventory::Scope;
@@ -13,25 +14,25 @@ use crate::window::Window;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// A probe is slow above this multiple of the scope's median, and above this time.
+/// A probe is slow if its round-trip time is above this multiple of the scope's median, and above the minimum time.
 const SLOW_FACTOR: f64 = 5.0;
 const SLOW_MIN_NS: f64 = 50_000.0;
 /// Minimum number of answered probes for a median.
 const MIN_MEDIAN: u64 = 100;
-/// Number of pairs of ToR switches in a step.
+/// Number of pairs of ToR switches that one step evaluates.
 const TOR_PAIRS: usize = 1_000;
-/// Number of pairs of hosts in a step.
+/// Number of pairs of hosts that one step copies.
 const PAIRS: usize = 10_000;
 
-/// Judges everything: alarms, and suspects. To be called regularly. A service that must not wait for it takes the steps
-/// of an [`Evaluation`] instead.
+/// Evaluates all alarms and suspects; the caller calls this periodically. A service that must not block for the whole
+/// evaluation runs the steps of an [`Evaluation`] instead.
 pub fn evaluate(mesh: &mut Mesh, now: u64) {
     let mut evaluation = Evaluation::new(now);
     while evaluation.step(mesh) {}
     evaluation.conclude(mesh);
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Scopes,
@@ -54,20 +55,20 @@ struct Counted {
     slow: u32,
 }
 
-/// A verdict in the making.
+/// An evaluation of alarms and suspects in progress.
 #[derive(Debug)]
 pub struct Evaluation {
     now: u64,
     stage: Stage,
-    /// [`Routes::generation`](crate::parts::Routes::generation) of the routes of the paths.
+    /// [`Routes::generation`](crate::parts::Routes::generation) of the route numbers of the copied paths.
     generation: u64,
     paths: Vec<Counted>,
-    /// Number of the first path of each prober.
+    /// Index of the first copied path of each prober.
     starts: Vec<usize>,
-    /// Medians of the delays in the software of each host.
+    /// Median delays in the software of each host.
     software: [Vec<(u32, f64)>; 2],
     seen: Seen,
-    /// The ToR switch of each host, as a part.
+    /// The ToR switch of each host, as a part number.
     tors: Vec<u32>,
     suspects: Option<Vec<(Symptom, Vec<crate::localise::Suspect>)>>,
 }
@@ -88,7 +89,7 @@ impl Evaluation {
         }
     }
 
-    /// Does the next step. Returns whether there are more.
+    /// Runs the next step. Returns whether more steps follow.
     pub fn step(&mut self, mesh: &mut Mesh) -> bool {
         self.stage = match self.stage {
             Stage::Scopes => {
@@ -103,10 +104,10 @@ impl Evaluation {
                 let next = self.pairs(mesh, prober);
                 if (next as usize) < mesh.inventory.hosts.len() { Stage::Pairs(next) } else { Stage::Done }
             }
-            // The numbers of the routes have changed in between.
+            // The routes were renumbered since the paths were copied, so the paths are copied again.
             Stage::Done if self.generation != mesh.routes.generation() => Stage::Pairs(0),
             Stage::Done => {
-                // Routes of traces that came since the first step are there too.
+                // Includes the routes of traces that arrived since the first step.
                 self.seen.routes = mesh.routes.parts();
                 self.seen.parts = mesh.parts.len();
                 self.tors = (0..mesh.inventory.hosts.len() as u32).map(|host| mesh.parts.tor_of(host)).collect();
@@ -132,7 +133,8 @@ impl Evaluation {
         }
     }
 
-    /// Judges some pairs of ToR switches; returns the last one, or `None` if there are no more.
+    /// Evaluates the alarms of some pairs of ToR switches. Returns the last of these pairs, or `None` if no pairs are
+    /// left.
     fn tor_pairs(&self, mesh: &mut Mesh, after: Bound<(u32, u32)>) -> Option<(u32, u32)> {
         let inventory = mesh.inventory.clone();
         let mut last = None;
@@ -184,7 +186,7 @@ impl Evaluation {
         prober
     }
 
-    /// Finds the suspects, without the state of the mesh.
+    /// Finds the suspects. Works on the copy, without the mesh.
     pub fn localise(&mut self) {
         let mut suspects = Vec::new();
         for (symptom, rules) in [(Symptom::Loss, Rules::LOSS), (Symptom::Delay, Rules::DELAY)] {
@@ -201,14 +203,14 @@ impl Evaluation {
         let observed = |path: &Counted| {
             let (probes, bad) = match symptom {
                 Symptom::Loss => (path.probes, path.lost),
-                // A lost probe says nothing about delay.
+                // A lost probe has no delay.
                 _ => (path.probes - path.lost, path.slow),
             };
             if probes == 0 {
                 return None;
             }
             let (prober, target) = path.ends;
-            // Of a path that was not traced, only the hosts and their ToR switches are known.
+            // If a path was not traced, only its hosts and their ToR switches are known.
             let ends = match path.route {
                 UNTRACED => [prober, target, self.tors[prober as usize], self.tors[target as usize]],
                 _ => [prober, target, prober, target],

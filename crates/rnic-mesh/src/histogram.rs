@@ -1,6 +1,7 @@
-//! A histogram of times whose memory grows with the number of different values: most windows of a pair have few probes.
+//! A histogram of times. Its memory grows with the number of different values, because most windows of a pair of hosts
+//! have few probes.
 
-/// Values below this are exact; above it each power of two has this many buckets, so values are exact to 1.6 %.
+/// Number of buckets per power of two. Values below this number are exact; larger values are exact to 1.6 %.
 const STEPS: u64 = 64;
 
 /// Counts of times in nanoseconds.
@@ -65,13 +66,13 @@ impl Histogram {
         self.counts.iter().map(|(_, count)| u64::from(*count)).sum()
     }
 
-    /// Whether there is no time.
+    /// Whether the histogram is empty.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// The time in nanoseconds that a part of all times, 0 to 1, does not exceed, by nearest rank; `None` if there are
-    /// no times.
+    /// Quantile in nanoseconds by nearest rank: the share `part` (0 to 1) of all times does not exceed it. `None` if
+    /// the histogram is empty.
     pub fn quantile(&self, part: f64) -> Option<f64> {
         let rank = ((self.len() as f64 * part).ceil() as u64).max(1);
         let mut passed = 0;

@@ -1,5 +1,5 @@
-//! The inventory file of a mesh: the hosts and where they are, the switches and their addresses, the settings of the
-//! mesh, and the rules of its alarms.
+//! The inventory file of a mesh: hosts and their locations, switches and their addresses, settings of the mesh, and
+//! alarm rules.
 
 use crate::alarm::Rule;
 use crate::credentials::{CONTROLLER, OPERATOR};
@@ -27,7 +27,7 @@ pub struct Host {
     pub tor: u32,
 }
 
-/// A ToR switch and where it is.
+/// A ToR switch and its location.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Tor {
     /// Name.
@@ -41,36 +41,36 @@ pub struct Tor {
 /// Settings of a mesh.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
-    /// Time between two probes of a pair below one ToR switch.
+    /// Time between two probes of a pair of hosts below the same ToR switch.
     pub tor_interval: Time,
-    /// Time between two probes of a pair below two ToR switches.
+    /// Time between two probes of a pair of hosts below different ToR switches.
     pub interval: Time,
     /// Number of peers of each host in other ToRs of the podset, other podsets of the data center, and other data
     /// centers. Peers are symmetric, so an odd number is rounded up.
     pub peers: [u32; 3],
     /// Number of paths (UDP source ports) to each target.
     pub paths: u16,
-    /// Time after which a fifth of the paths take other source ports; `None`: they do not change.
+    /// Time after which a fifth of the paths change their source port; `None`: source ports do not change.
     pub rotate: Option<Time>,
-    /// What carries the probes.
+    /// Transport of the probes.
     pub transport: Carrier,
     /// Payload bytes of a probe.
     pub size: u16,
     /// Differentiated services code point.
     pub dscp: u8,
-    /// Time after which a probe is lost.
+    /// Time after which a probe without a response counts as lost.
     pub timeout: Time,
     /// Maximum probes per second of one host.
     pub host_rate: f64,
     /// Time between two fetches of the pinglist.
     pub refresh: Time,
-    /// Time between two reports.
+    /// Time between two reports of an agent to the controller.
     pub report: Time,
     /// Time between two traces of a path.
     pub trace: Time,
-    /// Time between two verdicts.
+    /// Time between two evaluations of alarms and suspects.
     pub evaluate: Time,
-    /// Number of hours with results that are stored.
+    /// Number of hours for which results are stored. Hours without results do not count.
     pub retention_hours: u32,
 }
 
@@ -81,7 +81,7 @@ pub struct Inventory {
     pub hosts: Vec<Host>,
     /// The ToR switches, in the order in which hosts name them.
     pub tors: Vec<Tor>,
-    /// Names of other nodes by IP address: switches.
+    /// Names of the switches, by IP address.
     pub switches: BTreeMap<IpAddr, String>,
     /// Settings.
     pub settings: Settings,
@@ -205,7 +205,7 @@ impl Inventory {
     /// Reads an inventory.
     ///
     /// # Errors
-    /// A sentence, for the first mistake.
+    /// Returns a sentence that describes the first mistake.
     pub fn parse(text: &str) -> Result<Inventory, String> {
         let file: File = toml::from_str(text).map_err(|error| error.to_string().trim().to_string())?;
         let settings = file.mesh.read()?;
@@ -303,7 +303,7 @@ impl Tor {
     }
 }
 
-/// Names go into certificates, labels and pages, so they are DNS labels.
+/// Checks that a name is a DNS label, because names become parts of certificates, metric labels and pages.
 fn check_name(what: &str, name: &str) -> Result<(), String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);

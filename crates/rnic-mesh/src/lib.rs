@@ -1,4 +1,5 @@
-//! RDMA Pingmesh: the hosts of a data center probe each other, and a controller judges the network by the results.
+//! RDMA Pingmesh: the hosts of a data center probe each other, and a controller raises alarms and finds faulty parts of
+//! the network from the results.
 //!
 //! | module | holds |
 //! |---|---|
@@ -13,10 +14,10 @@
 //! | [`alarm`] | rules with hysteresis |
 //! | [`localise`] | which part of the network failing paths have in common |
 //! | `parts` | hosts, switches and links, and the routes over them |
-//! | [`evaluation`] | a verdict, in steps between which other threads can use the mesh |
+//! | [`evaluation`] | the evaluation of alarms and suspects, in steps between which other threads can use the mesh |
 //! | [`verdict`] | results, alarms and suspects, without sockets and clocks |
 //! | [`store`] | results on disk: a log, and Parquet files by hour |
-//! | [`credentials`] | certificates, and what each of them allows |
+//! | [`credentials`] | certificates, and the actions that each of them permits |
 //! | [`controller`] | the service: agents' requests over TLS, page, metrics |
 //! | [`host`] | the agent on a real host: device, traces of paths, requests to the controller |
 //! | [`state`] | the state that the page and the metrics show: of a controller, or of a recording |

@@ -1,35 +1,37 @@
 //! Localisation: which part of the network the failing paths have in common.
 //!
-//! A probe crosses parts of the network: hosts, links and switches, on its way and on the way of its response. Each
-//! observation is the number of probes on one such path, and how many of them were bad (lost, or slow). If one part is
-//! the cause, the probes through it are bad with a higher probability than the others. The search is greedy, as in
-//! SCORE (Kompella et al., NSDI 2005) with the likelihood of Flock (Harsh et al., CoNEXT 2023): it takes the part whose
-//! probability of bad probes explains the observations best, against the probability of all other probes; removes what
-//! it explains; and starts again with the rest.
+//! A probe crosses parts of the network (hosts, links and switches), and so does its response. Each observation is the
+//! number of probes on one such path, and the number of bad (lost or slow) ones. If one part is faulty, probes through
+//! it are bad with a higher probability than other probes. The search is greedy, as in SCORE (Kompella et al., NSDI
+//! 2005), with the likelihood of Flock (Harsh et al., CoNEXT 2023). It selects the part that explains the observations
+//! best: the part whose probability of bad probes, compared with the probability of all other probes, gives the highest
+//! likelihood. It then removes the observations that this part explains, and repeats the search with the remaining
+//! ones.
 //!
-//! The logarithm of the likelihood ratio of a part with k bad ones of n probes, against the background probability b,
-//! is k ln(p / b) + (n - k) ln((1 - p) / (1 - b)), where p = k / n. A switch of which one link is bad has the same k as
-//! the link and a larger n, so the link explains more.
+//! For a part with k bad probes of n, and the background probability b, the logarithm of the likelihood ratio is k ln(p
+//! / b) + (n - k) ln((1 - p) / (1 - b)), where p = k / n. If one link of a switch is bad, the switch has the same k as
+//! the link and a larger n, so the link has the higher ratio.
 
 use std::sync::Arc;
 
-/// What was seen on one path.
+/// The probes on one path, and how many of them were bad.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Observation {
     /// Parts at the ends of the path, such as hosts; a part may be there twice.
     pub ends: [u32; 4],
-    /// Routes there and back, as indexes of [`Seen::routes`]; an index beyond the end stands for no route.
+    /// Routes of the probe and of its response, as indexes into [`Seen::routes`]; an index beyond the end stands for no
+    /// route.
     pub routes: [u32; 2],
     /// Number of probes.
     pub probes: u32,
-    /// Number of bad ones.
+    /// Number of bad probes.
     pub bad: u32,
 }
 
-/// What was seen on all paths.
+/// The observations on all paths.
 #[derive(Clone, Default, Debug)]
 pub struct Seen {
-    /// Number of parts: each part is below this.
+    /// Number of parts. Part numbers are below this number.
     pub parts: usize,
     /// The parts on each route.
     pub routes: Vec<Arc<[u32]>>,
@@ -61,26 +63,26 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Rules for lost probes: healthy networks lose less than one in a thousand.
+    /// Rules for lost probes: healthy networks lose less than one probe in a thousand.
     pub const LOSS: Rules = Rules { background: 1e-3, score: 15.0, bad: 3, suspects: 16 };
-    /// Rules for slow probes: hosts in software are slow now and then.
+    /// Rules for slow probes: endpoints in software are occasionally slow.
     pub const DELAY: Rules = Rules { background: 2e-2, score: 20.0, bad: 5, suspects: 16 };
 }
 
 /// A part of the network that explains bad probes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Suspect {
-    /// The part, and others that the observations cannot distinguish from it.
+    /// The suspected part, and other parts that the observations cannot distinguish from it.
     pub parts: Vec<u32>,
-    /// Number of probes through it, without those that earlier suspects explain.
+    /// Number of probes through the part, without probes that earlier suspects explain.
     pub probes: u64,
-    /// Number of bad ones.
+    /// Number of bad probes among them.
     pub bad: u64,
     /// Logarithm of the likelihood ratio.
     pub score: f64,
 }
 
-/// The observations through a part that no suspect explains yet.
+/// Sums over the observations through one part, without observations that suspects explain.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Through {
     paths: u32,
@@ -88,7 +90,7 @@ struct Through {
     bad: u64,
 }
 
-/// Remembers for which path a part was visited last, so that a part that is on a path twice counts once.
+/// The last path on which each part was visited, so that a part that occurs twice on a path counts once.
 struct Visited(Vec<u32>);
 
 impl Visited {
@@ -97,8 +99,8 @@ impl Visited {
     }
 }
 
-/// Finds the parts that explain the bad probes, the most likely one first. Takes time in proportion to the number of
-/// paths for each suspect, and memory in proportion to the number of parts.
+/// Finds the parts that explain the bad probes, the most likely part first. The time per suspect is proportional to the
+/// number of paths, and the memory to the number of parts.
 pub fn localise(seen: &Seen, rules: Rules) -> Vec<Suspect> {
     let mut suspects = Vec::new();
     if seen.observations.iter().map(|o| u64::from(o.bad)).sum::<u64>() < u64::from(rules.bad) {
@@ -140,7 +142,7 @@ fn explain(
 ) -> Vec<u32> {
     let on_route: Vec<bool> = seen.routes.iter().map(|parts| parts.contains(&suspect)).collect();
     let is_on = |route: u32| on_route.get(route as usize).copied().unwrap_or(false);
-    // Such parts have the same sums before, and all of their paths are removed.
+    // Two parts that are on exactly the same paths have equal sums before, and all paths of both are removed.
     let sums = through[suspect as usize];
     let alike: Vec<u32> = (0..).zip(&*through).filter(|(_, sum)| **sum == sums).map(|(part, _)| part).collect();
     visited.0.fill(u32::MAX);
@@ -162,8 +164,9 @@ fn explain(
     alike.into_iter().filter(|part| through[*part as usize].paths == 0).collect()
 }
 
-/// The probability of a bad probe that parts without fault have: the first decile over all parts, at least the rules'.
-/// It is low because with few hosts a fault touches most parts.
+/// The background probability: the probability that a probe through parts without fault is bad. It is estimated as the
+/// first decile over all parts, and is at least the minimum of the rules. A low quantile is used because with few hosts
+/// a fault touches most parts.
 fn background(through: &[Through], rules: Rules) -> f64 {
     let with_probes = through.iter().filter(|sum| sum.probes > 0);
     let mut shares: Vec<f64> = with_probes.map(|sum| sum.bad as f64 / sum.probes as f64).collect();
@@ -211,7 +214,7 @@ mod tests {
         seen(&paths)
     }
 
-    /// Paths over these parts, of which the first is at both ends and the others are on routes that overlap.
+    /// Observations of paths over these parts. The first part is at both ends; the others are on routes that overlap.
     fn seen(paths: &[(Vec<u32>, u32, u32)]) -> Seen {
         let mut seen = Seen { parts: 200, ..Seen::default() };
         for (parts, probes, bad) in paths {

@@ -1,4 +1,4 @@
-//! The parts of the network: hosts, switches and links with their names, and the routes that probes take over them.
+//! The parts of the network (hosts, switches and links) with their names, and the routes that probes take.
 //!
 //! Agents report the addresses of the routers on a path, so both tables are bounded: an agent that invents addresses
 //! fills a table, and its further traces are ignored.
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Maximum number of parts.
 const MAX_PARTS: usize = 1_000_000;
-/// Number of routes at which those that no path takes any more are removed for the first time.
+/// Number of routes at which `Routes::retain` removes routes without a path for the first time.
 const ROUTES: usize = 200_000;
 
 /// The parts of a network.
@@ -23,12 +23,14 @@ pub(crate) struct Parts {
     links: BTreeMap<(u32, u32), u32>,
     /// The ToR switch of each host.
     tor_of: Vec<u32>,
-    /// Whether the inventory has addresses of a host's ToR switch, so that a complete trace ends with it.
+    /// Whether the inventory lists an address of each host's ToR switch. If it does, a trace to the host is complete
+    /// only if it ends with this ToR switch.
     tor_answers: Vec<bool>,
 }
 
 impl Parts {
-    /// The hosts of an inventory, whose numbers are those of the inventory, and their ToR switches.
+    /// Creates the parts for the hosts of an inventory and for their ToR switches. A host's part number is its index in
+    /// the inventory.
     pub(crate) fn new(inventory: &Inventory) -> Parts {
         let names = inventory.hosts.iter().map(|host| format!("host {}", host.name)).collect();
         let mut parts = Parts {
@@ -106,7 +108,9 @@ impl Parts {
         Some(number)
     }
 
-    /// The switches of a trace to `target`, without silent hops at its end, and whether it is complete.
+    /// Maps the addresses of a trace to `target` to switches, and removes hops without an answer from its end. Also
+    /// returns whether the trace is complete: every hop has answered, and the last hop is the target's ToR switch, if
+    /// the inventory lists an address of this switch.
     pub(crate) fn hops(
         &mut self, inventory: &Inventory, target: u32, hops: &[Option<IpAddr>],
     ) -> (Vec<Option<u32>>, bool) {
@@ -121,20 +125,21 @@ impl Parts {
     }
 }
 
-/// The number of the route of a path that was not traced.
+/// Route number of a path that was not traced.
 pub(crate) const UNTRACED: u32 = u32::MAX;
 
-/// The hops of a route, and the switches and links on it.
+/// A route: its hops in order, and the switches and links on it.
 struct Route {
     hops: Arc<[Option<u32>]>,
     parts: Arc<[u32]>,
 }
 
-/// Routes: paths of many pairs of hosts have the same switches, so paths have numbers of routes.
+/// The routes of all paths. Paths of many pairs of hosts cross the same switches, so each path stores only the number
+/// of its route.
 pub(crate) struct Routes {
     routes: Vec<Route>,
     numbers: BTreeMap<Arc<[Option<u32>]>, u32>,
-    /// Number of routes at which unused ones are removed.
+    /// Number of routes at which routes without a path are removed.
     limit: usize,
     generation: u64,
 }
@@ -146,7 +151,7 @@ impl Default for Routes {
 }
 
 impl Routes {
-    /// The number of a route over these switches.
+    /// The number of the route over these switches. A new route gets a new number.
     pub(crate) fn number(&mut self, parts: &mut Parts, hops: &[Option<u32>]) -> u32 {
         if hops.is_empty() {
             return UNTRACED;
@@ -182,12 +187,12 @@ impl Routes {
         self.generation
     }
 
-    /// Whether it is time to remove unused routes.
+    /// Whether the number of routes has reached the limit, so that routes without a path should be removed.
     pub(crate) fn is_full(&self) -> bool {
         self.routes.len() >= self.limit
     }
 
-    /// Keeps only the routes that `paths` refer to. Renumbers them, and writes the new route numbers into `paths`.
+    /// Keeps only the routes to which `paths` refer, renumbers them, and writes the new route numbers into `paths`.
     pub(crate) fn retain<'a>(&mut self, paths: impl Iterator<Item = &'a mut u32>) {
         let old = std::mem::take(self);
         for number in paths {

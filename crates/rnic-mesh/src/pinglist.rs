@@ -1,16 +1,18 @@
-//! Which hosts probe each other: everybody in the ToR, and selected peers across ToRs, podsets and data centers.
+//! Which hosts probe each other: all hosts below the same ToR switch, and selected peers across ToRs, podsets and data
+//! centers.
 //!
-//! The relation is symmetric: if a host probes another, the other probes it. So the paths that an agent traces are also
-//! the paths of the responses to the others' probes.
+//! The relation is symmetric: if host A probes host B, then B probes A. So the paths that A traces to B are also the
+//! paths of A's responses to the probes of B.
 
 use crate::inventory::{Inventory, Scope};
 use rnic_transport::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of peers below the same ToR; with more hosts each one probes this many neighbours.
+/// Maximum number of peers of a host below the same ToR switch. If more hosts are below the switch, each host probes
+/// this many neighbours.
 const MAX_TOR_PEERS: usize = 64;
 
-/// A host that another one probes.
+/// A host that another host probes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// Index of the host in the inventory.
@@ -100,21 +102,23 @@ fn add(pairs: &mut BTreeSet<(u32, u32)>, a: u32, b: u32) {
     }
 }
 
-/// The hosts of all groups, one of each group in turn.
+/// The hosts of all groups: first one host of each group, then a second one of each group, and so on.
 fn interleaved(groups: &[Vec<u32>]) -> Vec<u32> {
     let longest = groups.iter().map(Vec::len).max().unwrap_or(0);
     (0..longest).flat_map(|rank| groups.iter().filter_map(move |group| group.get(rank))).copied().collect()
 }
 
-/// Adds pairs between hosts of different groups. A host of rank r in its group meets hosts of the same rank in groups
-/// at distances that depend on r, so that hosts of all ranks together cover all pairs of groups.
+/// Adds pairs of hosts in different groups. A host with index r in its group is paired with hosts of the same index in
+/// other groups. The distances between the groups depend on r, so that the hosts of all indices together cover all
+/// pairs of groups.
 fn across(pairs: &mut BTreeSet<(u32, u32)>, groups: &[Vec<u32>], peers: u32) {
     let count = groups.len();
     if count < 2 {
         return;
     }
     let distances = count / 2;
-    // A distance gives a host two peers, one on each side; with two groups, both are the same.
+    // A distance gives a host two peers: one in a group after its own, one in a group before it. With two groups, both
+    // are the same.
     let turns = (peers as usize).div_ceil(2).min(distances.max(1) * 8);
     for (at, group) in groups.iter().enumerate() {
         for (rank, host) in group.iter().enumerate() {
@@ -122,7 +126,7 @@ fn across(pairs: &mut BTreeSet<(u32, u32)>, groups: &[Vec<u32>], peers: u32) {
                 let number = rank * turns + turn;
                 let distance = 1 + number % distances;
                 let other = &groups[(at + distance) % count];
-                // Past the number of distances, the same groups meet at other hosts.
+                // After all distances have been used, the same groups are paired again, by other hosts.
                 let shift = turn / distances;
                 if let Some(peer) = other.get((rank + shift) % other.len().max(1)) {
                     add(pairs, *host, *peer);

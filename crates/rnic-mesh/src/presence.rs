@@ -1,23 +1,25 @@
-//! Whether the agent of a target was up when a probe to it got no response. A probe to an agent that is down says
-//! nothing about the network.
+//! Whether the agent of a target was up when a probe to it got no response. If the agent was down, the missing response
+//! is not a failure of the network.
 //!
 //! A controller that has just started does not know which of the restored agents are up. So it holds such probes back
-//! until it has received a request of the target, or the target's timeout has passed. Results of an earlier controller,
-//! which are read from the disk, are treated in the same way: an agent counts as up while the disk has its reports.
+//! until it has received a request from the target, or the target's timeout has passed. Results of an earlier
+//! controller, which are read from the disk, are treated in the same way: an agent counts as up as long as its reports
+//! on the disk continue.
 
 use std::collections::VecDeque;
 
-/// Maximum number of probes that are held back. Beyond it the oldest count as results that say nothing.
+/// Maximum number of probes that are held back. Beyond it the oldest probes count as results that do not concern the
+/// network.
 const MAX_HELD: usize = 100_000;
 
-/// What is known about an agent.
+/// Whether an agent is up, as far as the controller knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Presence {
     /// Its latest request is recent.
     Up,
     /// Its latest request is too old, or it has restarted.
     Down,
-    /// This controller has received no request of it, and has not waited for long enough.
+    /// This controller has not received a request from the agent, and the timeout since the start has not passed.
     Unknown,
 }
 
@@ -26,11 +28,11 @@ pub enum Presence {
 pub struct Held {
     /// Prober and target.
     pub ends: (u32, u32),
-    /// The target's incarnation, as the prober knows it; 0 if it is not known.
+    /// The target's incarnation that the prober knew; 0 if it is unknown.
     pub incarnation: u64,
     /// Number and UDP source port of the path.
     pub path: (u16, u16),
-    /// When the controller received the result.
+    /// Time in ms at which the controller received the result.
     pub at: u64,
 }
 
@@ -39,13 +41,13 @@ pub struct Held {
 pub(crate) struct Waiting(VecDeque<Held>);
 
 impl Waiting {
-    /// Holds a probe back. Returns the oldest one if too many are held back.
+    /// Holds a probe back. If the maximum is exceeded, removes and returns the oldest one.
     pub(crate) fn hold(&mut self, held: Held) -> Option<Held> {
         self.0.push_back(held);
         if self.0.len() > MAX_HELD { self.0.pop_front() } else { None }
     }
 
-    /// Takes the probes whose targets' presence is known now.
+    /// Removes and returns the probes to targets whose presence is known now.
     pub(crate) fn settled(&mut self, presence: impl Fn(&Held) -> Presence) -> Vec<(Held, Presence)> {
         let mut known = Vec::new();
         self.0.retain(|held| match presence(held) {
@@ -64,22 +66,23 @@ impl Waiting {
     }
 }
 
-/// The time of the latest report of each agent, while results are read from the disk.
+/// The time of each agent's latest report, for results that are read from the disk.
 pub(crate) struct ReportTimes {
     latest: Vec<Option<u64>>,
     /// Time in ms after a report for which an agent counts as up.
     timeout: u64,
-    /// When the probes that are held back were judged last.
+    /// Time at which the held probes were last settled.
     settled: u64,
 }
 
 impl ReportTimes {
-    /// No reports of this many hosts.
+    /// Creates the table for this many hosts, without reports.
     pub(crate) fn new(hosts: usize, timeout: u64) -> ReportTimes {
         ReportTimes { latest: vec![None; hosts], timeout, settled: 0 }
     }
 
-    /// A report of a host arrived. Returns whether the probes that are held back should be judged now: once a second.
+    /// Notes that a report of a host arrived. Returns whether the held probes should be settled now; this is the case
+    /// once per second.
     pub(crate) fn reported(&mut self, host: u32, at: u64) -> bool {
         self.latest[host as usize] = Some(at);
         let is_due = at >= self.settled + 1_000;
@@ -111,7 +114,7 @@ mod tests {
         assert_eq!([116, 131, 132].map(|now| reports.presence(0, 116, now)), {
             [Presence::Unknown, Presence::Unknown, Presence::Down]
         });
-        // It reports again in time: it was up.
+        // The host reports again before the timeout, so it was up.
         reports.reported(0, 120);
         assert_eq!(reports.presence(0, 116, 120), Presence::Up);
         assert_eq!(reports.presence(1, 100, 110), Presence::Unknown);

@@ -1,5 +1,5 @@
-//! The messages between agents and the controller, as plain data. Lists and registrations travel as JSON, reports as
-//! postcard, a compact binary format, because there are many.
+//! The messages between agents and the controller, as plain data. Pinglists and registrations are encoded as JSON.
+//! Reports are encoded as postcard, a compact binary format, because agents send many of them.
 
 use rnic_endpoint::DatagramAddress;
 use rnic_probe::Carrier;
@@ -17,7 +17,7 @@ pub const MAX_PATHS: u16 = 64;
 /// Maximum number of hops of a traced path.
 pub const MAX_HOPS: usize = 16;
 
-/// What an agent says about itself whenever it fetches its pinglist.
+/// An agent's description of itself. The agent sends it with each fetch of its pinglist.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Registration {
     /// Version of the protocol, [`PROTOCOL`].
@@ -42,13 +42,13 @@ pub struct Registration {
 pub struct Health {
     /// Probes with a result.
     pub probes: u64,
-    /// Results that the agent discarded because the controller did not take them in time.
+    /// Results that the agent discarded because the controller did not accept them in time.
     pub discarded: u64,
     /// Results that wait for the controller.
     pub waiting: u64,
     /// Probes of other agents that got a response.
     pub answered: u64,
-    /// Probes of other agents beyond the rate, which got no response.
+    /// Probes of other agents that exceeded the rate limit, and got no response.
     pub limited: u64,
     /// Unexpected datagrams; see [`rnic_probe::ResponderCounters::unexpected`].
     #[serde(rename = "strange")]
@@ -57,7 +57,7 @@ pub struct Health {
     pub throttled: u64,
     /// Whether the agent can trace the paths of its probes.
     pub traces: bool,
-    /// Whether the times of its probes are time stamps of a NIC's hardware.
+    /// Whether the NIC's hardware takes the time stamps of the agent's probes.
     #[serde(default)]
     pub hardware_times: bool,
 }
@@ -72,12 +72,12 @@ pub enum Fetched {
     List(Box<Pinglist>),
 }
 
-/// What an agent has to do.
+/// The targets that an agent probes, the probers that it answers, and the settings of the probes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Pinglist {
-    /// Grows with every agent that registers.
+    /// Version of the list. It increases whenever an agent registers.
     pub version: u64,
-    /// A number that changes with the content.
+    /// Hash of the content.
     pub digest: u64,
     /// Time between two fetches, in ms.
     pub refresh_ms: u64,
@@ -91,10 +91,10 @@ pub struct Pinglist {
     pub size: u16,
     /// Number of paths to each target.
     pub paths: u16,
-    /// Number of the rotation of the paths ([`rotation`](crate::rotation)); 0: they do not change.
+    /// Number of the rotation of the paths ([`rotation`](crate::rotation)); 0: the paths do not change.
     #[serde(default)]
     pub rotation: u64,
-    /// What carries the probes.
+    /// Transport of the probes.
     #[serde(default)]
     pub transport: Carrier,
     /// Differentiated services code point of probes.
@@ -110,7 +110,7 @@ pub struct Pinglist {
 pub struct Target {
     /// Name in the inventory.
     pub host: String,
-    /// The target's incarnation, which reports repeat.
+    /// The target's incarnation. The agent copies it into its reports.
     pub incarnation: u64,
     /// Where the target receives probes.
     pub address: DatagramAddress,
@@ -120,7 +120,7 @@ pub struct Target {
     pub interval_ms: u64,
 }
 
-/// A prober to be answered.
+/// A prober that the agent answers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Admit {
     /// Session number that its probes carry.
@@ -160,32 +160,33 @@ pub struct ProbeRecord {
     pub path: u16,
     /// When the result was known, by the prober's clock, in microseconds since 1970.
     pub at_us: u64,
-    /// What became of it.
+    /// The result.
     pub result: ProbeResult,
 }
 
-/// What became of a probe.
+/// The result of a probe, without its time and path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ProbeResult {
-    /// It was answered.
+    /// The target answered the probe.
     Answered {
-        /// Time from posting it until the prober saw the response, in ns.
+        /// Time in ns from posting the probe until the prober saw the response.
         total_ns: u64,
         /// Delay at the prober in ns.
         prober_ns: u64,
-        /// Delay at the responder, and round-trip time of the network, in ns; `None` if the report was lost.
+        /// Delay at the responder and round-trip time of the network, both in ns; `None` if the responder's report was
+        /// lost.
         split_ns: Option<(u64, u64)>,
     },
-    /// No response arrived in time.
+    /// No response arrived before the timeout.
     Timeout,
-    /// The prober's system could not send it.
+    /// The prober's system could not send the probe.
     Unreachable,
     /// The target's agent had ended or restarted, which is not a failure of the network.
     Gone,
 }
 
 impl ProbeResult {
-    /// The code in files and on the page.
+    /// The name of the result in files and on the page.
     pub const fn code(self) -> &'static str {
         match self {
             ProbeResult::Answered { .. } => "answered",
@@ -195,7 +196,7 @@ impl ProbeResult {
         }
     }
 
-    /// Round-trip time of the network, if it is known.
+    /// Round-trip time of the network in ns, if it is known.
     pub const fn network_ns(self) -> Option<u64> {
         match self {
             ProbeResult::Answered { split_ns: Some((_, network)), .. } => Some(network),
@@ -209,7 +210,7 @@ impl ProbeResult {
     }
 }
 
-/// The routers on a path, as they answer to packets whose time to live ends there.
+/// The routers on a path: the addresses from which they answer packets whose time to live expires.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Trace {
     /// Index of the target in [`Batch::targets`].
@@ -221,7 +222,7 @@ pub struct Trace {
 }
 
 impl Batch {
-    /// The batch as bytes.
+    /// Encodes the batch.
     pub fn emit(&self) -> Vec<u8> {
         // Only a serialiser that allocates in advance can fail.
         postcard::to_stdvec(self).unwrap_or_default()
@@ -230,7 +231,7 @@ impl Batch {
     /// Reads a batch.
     ///
     /// # Errors
-    /// A sentence, if the bytes are no batch, or it refers to targets that it does not name.
+    /// Returns a sentence if the bytes are not a batch, or if a result refers to a target that the batch does not list.
     pub fn parse(bytes: &[u8]) -> Result<Batch, String> {
         let batch: Batch = postcard::from_bytes(bytes).map_err(|error| format!("this is no report: {error}"))?;
         if batch.protocol != PROTOCOL {
@@ -291,7 +292,7 @@ mod tests {
     }
 
     proptest! {
-        /// Hostile bytes yield an error or a batch within the bounds, and no panic.
+        /// Arbitrary bytes yield an error or a batch within the bounds, and no panic.
         #[test]
         fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0..60_usize, value in any::<u8>()) {
             let mut near = batch().emit();

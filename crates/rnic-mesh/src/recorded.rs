@@ -1,7 +1,7 @@
-//! A mesh that was recorded: the probes of a simulated run, as the controller's page would have shown them.
+//! A recorded mesh: the probes of a simulated run, shown as on the page of a controller.
 //!
-//! Incidents of a simulation last milliseconds, and the windows of a controller minutes. So the time of the run is
-//! stretched. Round-trip times are not.
+//! Incidents of a simulation last milliseconds, but the windows of a controller last minutes. So the time of the run is
+//! stretched. Round-trip times are not stretched.
 
 use crate::evaluation::evaluate;
 use crate::inventory::Inventory;
@@ -16,7 +16,7 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// A probe of a run.
+/// A probe of a simulated run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Probe {
     /// Index of the prober.
@@ -25,7 +25,7 @@ pub struct Probe {
     pub target: u32,
     /// When it was posted.
     pub at: Time,
-    /// Round-trip time; `None`: there was no response.
+    /// Round-trip time; `None` if no response arrived.
     pub rtt: Option<Time>,
 }
 
@@ -39,8 +39,8 @@ pub fn switch_address(switch: u32) -> IpAddr {
     Ipv4Addr::from_bits(0xac10_0000 + switch).into()
 }
 
-/// The inventory of a simulated fabric, all of whose hosts are in one podset. `hosts` has the name and the ToR switch
-/// of each host, `switches` the names of all switches. `mesh` are lines of the table `[mesh]`.
+/// The inventory of a simulated fabric. All hosts are in one podset. `hosts` has the name and the ToR switch of each
+/// host, `switches` the names of all switches, and `mesh` the lines of the table `[mesh]`.
 ///
 /// # Errors
 /// A sentence, if `mesh` has a mistake.
@@ -60,9 +60,9 @@ pub fn inventory<'a>(
     Inventory::parse(&text)
 }
 
-/// Judges the probes of a run of length `end`, each second of which takes `stretch` seconds on the page. Verdicts are
-/// made as often as the inventory says, in the time of the page. A probe without a response counts as lost, unless it
-/// was posted less than `timeout` before the end.
+/// Evaluates the probes of a run of length `end`. One second of the run takes `stretch` seconds on the page. Alarms and
+/// suspects are evaluated at the inventory's interval, in the time of the page. A probe without a response counts as
+/// lost, unless it was posted less than `timeout` before the end.
 pub fn record(
     inventory: &Arc<Inventory>, mut probes: Vec<Probe>, (end, timeout): (Time, Time), stretch: f64, note: &str,
 ) -> MeshState {
@@ -107,8 +107,8 @@ mod tests {
     use crate::inventory::Scope;
     use crate::window::Window;
 
-    /// Half of the run one host is dead: the last minute of the page shows losses, the windows before do not, and the
-    /// host is the suspect.
+    /// One host is dead for the second half of the run. The last minute of the page shows losses, the windows before do
+    /// not, and the host is the suspect.
     #[test]
     fn a_dead_host_is_seen() {
         let host = |n: u32| format!("[[host]]\nname=\"h{n}\"\naddress=\"10.0.0.{n}\"\ntor=\"t{}\"\n", n % 2);

@@ -1,8 +1,8 @@
-//! The agents that have registered, and the pinglists they get. It uses neither sockets nor clocks.
+//! The registered agents and their pinglists. This module uses neither sockets nor clocks.
 //!
-//! A prober learns the address of a target from the controller, and so does a target the address of its probers. A
-//! target is in the list of a prober only after the target has confirmed a list that admits this prober: otherwise the
-//! first probes would be lost, and would count.
+//! Probers and targets learn each other's addresses from the controller. The list of a prober includes a target only
+//! after the target has confirmed a list that admits this prober. Otherwise the target would not answer the first
+//! probes, and they would count as lost.
 
 use crate::inventory::Inventory;
 use crate::pinglist::Pinglists;
@@ -12,17 +12,16 @@ use aws_lc_rs::hmac;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// An agent that has registered.
+/// A registered agent.
 #[derive(Clone, Debug)]
 pub struct Agent {
     /// Its latest registration.
     pub registration: Registration,
-    /// Time of its latest request in ms, on a clock that never goes back; for a restored agent, the time of the
-    /// restart.
+    /// Time of its latest request in ms, by a monotonic clock; for a restored agent, the time of the restart.
     pub seen_ms: u64,
-    /// Whether this controller has received a request of it.
+    /// Whether this controller has received a request from the agent.
     pub has_contacted: bool,
-    /// [`Registry::version`] when it registered with its present address.
+    /// [`Registry::version`] at the time when the agent registered with its current address.
     version: u64,
 }
 
@@ -32,7 +31,7 @@ pub struct Registry {
     lists: Pinglists,
     agents: Vec<Option<Agent>>,
     version: u64,
-    /// Number of the rotation of source ports, which all lists have.
+    /// Number of the current rotation of source ports, which is in all lists.
     rotation: u64,
     secret: hmac::Key,
 }
@@ -47,25 +46,23 @@ impl Registry {
         Registry { inventory, lists, agents, version, rotation: 0, secret: hmac::Key::new(hmac::HMAC_SHA256, secret) }
     }
 
-    /// Restores an agent that had registered with an earlier controller. Agents that are no longer in the inventory are
-    /// left out.
+    /// Restores an agent that had registered with an earlier controller, unless its host is no longer in the inventory.
     pub fn restore(&mut self, registration: Registration, now: u64) {
         let index = self.inventory.index(&registration.host);
         let fits = |index: &u32| registration.address.addr.ip().to_canonical() == self.inventory.host(*index).address;
         if let Some(index) = index.filter(fits) {
             self.version += 1;
             let version = self.version;
-            // It admits all agents that the earlier controller knew.
+            // The agent's list admits all agents that the earlier controller knew.
             let registration = Registration { list_version: u64::MAX, ..registration };
             self.agents[index as usize] = Some(Agent { registration, seen_ms: now, has_contacted: false, version });
         }
     }
 
-    /// An agent registers and fetches its pinglist. Returns the list, and whether the agent is new or has another
-    /// address.
+    /// Registers an agent, and returns its pinglist, and whether the agent is new or its address has changed.
     ///
     /// # Errors
-    /// A sentence for the agent.
+    /// Returns a sentence, which the controller sends to the agent.
     pub fn fetch(&mut self, registration: Registration, now: u64) -> Result<(Fetched, bool), String> {
         if registration.protocol != PROTOCOL {
             return Err(format!("this controller speaks version {PROTOCOL}; use the same rnic on all hosts"));
@@ -92,7 +89,7 @@ impl Registry {
         }
         let version = old.map_or(self.version, |(version, _)| version);
         let digest = registration.digest;
-        // The versions of an earlier controller have no meaning for this one, which has only the restored lists.
+        // List versions of an earlier controller have no meaning for this one, which knows only the restored lists.
         let list_version = match old {
             Some((_, u64::MAX)) if registration.list_version != 0 => u64::MAX,
             _ => registration.list_version.min(self.version),
@@ -109,14 +106,15 @@ impl Registry {
         if let Some(agent) = &mut self.agents[index as usize]
             && agent.registration.list_version == u64::MAX
         {
-            // It gets a list of this controller now, and confirms it in the next fetch.
+            // This fetch returns the first list of this controller, and the agent confirms the list with its next
+            // fetch.
             agent.registration.list_version = 0;
         }
         Ok((Fetched::List(Box::new(list)), is_new))
     }
 
-    /// Sets the number of the rotation of source ports: the time of day divided by [`Settings::rotate`]. A clock that
-    /// goes back or jumps only changes source ports once more.
+    /// Sets the number of the rotation of source ports: the time of day divided by [`Settings::rotate`]. If the clock
+    /// jumps, the source ports only change once more.
     ///
     /// [`Settings::rotate`]: crate::inventory::Settings::rotate
     pub fn rotate(&mut self, unix_us: u64) {
@@ -139,8 +137,9 @@ impl Registry {
         self.lists.of_host(host)
     }
 
-    /// Whether a host's agent has this incarnation and a recent request. A lost probe to any other agent is not a loss
-    /// of the network. The presence of a restored agent is unknown until its first request.
+    /// The presence of a host's agent with this incarnation. The agent is up if it still has this incarnation, and its
+    /// latest request is recent; a lost probe to any other agent is not a loss of the network. The presence of a
+    /// restored agent is unknown until its first request.
     pub fn presence(&self, host: u32, incarnation: u64, now: u64) -> Presence {
         let timeout = 3 * self.inventory.settings.refresh.as_ps() / 1_000_000_000;
         let fits = |agent: &&Agent| {
@@ -153,7 +152,7 @@ impl Registry {
         }
     }
 
-    /// Whether a host's agent with this incarnation is up, as far as is known.
+    /// Whether a host's agent with this incarnation is known to be up.
     pub fn is_up(&self, host: u32, incarnation: u64, now: u64) -> bool {
         self.presence(host, incarnation, now) != Presence::Down
     }
@@ -183,7 +182,8 @@ impl Registry {
             admit: Vec::new(),
         };
         let Some(own) = self.agent(host) else { return list };
-        // An agent without a request for a long time is down, and its probes would say nothing about the network.
+        // An agent whose latest request is older than this counts as down. No agent probes it, because lost probes to
+        // it would not show anything about the network.
         let timeout = 10 * list.refresh_ms;
         for peer in self.lists.of_host(host) {
             let Some(other) = self.agent(peer.host) else { continue };
@@ -210,7 +210,7 @@ impl Registry {
         for admit in &list.admit {
             admit.session.hash(&mut hasher);
         }
-        // 0 stands for no list.
+        // A digest of 0 means that the agent has no list.
         list.digest = hasher.finish().max(1);
         list
     }
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    /// An agent fetches, and keeps what it gets in `list`. Returns the numbers of targets and of admitted probers.
+    /// Fetches an agent's list, and stores it in `list`. Returns the numbers of targets and of admitted probers.
     fn fetch(registry: &mut Registry, n: u8, incarnation: u64, list: &mut Option<Pinglist>) -> (usize, usize) {
         let have = list.as_ref().map_or((0, 0), |list| (list.version, list.digest));
         match (registry.fetch(registration(n, incarnation, have), 0).unwrap().0, &mut *list) {
@@ -250,7 +250,7 @@ mod tests {
         list.as_ref().map_or((0, 0), |list| (list.targets.len(), list.admit.len()))
     }
 
-    /// No agent gets a target that does not admit it yet.
+    /// No agent's list includes a target that does not admit the agent yet.
     #[test]
     fn targets_follow_admission() {
         let mut registry = Registry::new(inventory(), &[1; 32]);
@@ -264,7 +264,8 @@ mod tests {
         assert_eq!(fetch(&mut registry, 2, 20, &mut two), (1, 1));
         let (target, admitted) = (one.as_ref().unwrap().targets[0].session, two.as_ref().unwrap().admit[0].session);
         assert_eq!(target, admitted);
-        // h2 restarts: h1 stops probing the old one, and probes the new one once it admits h1.
+        // h2 restarts: h1 stops probing the old incarnation, and probes the new one after it has confirmed that it
+        // admits h1.
         let mut again = None;
         fetch(&mut registry, 2, 21, &mut again);
         assert_eq!(fetch(&mut registry, 1, 10, &mut one), (0, 1));
@@ -273,7 +274,7 @@ mod tests {
         assert_eq!(one.unwrap().targets[0].incarnation, 21);
     }
 
-    /// A controller that comes back gives everybody the lists that they have.
+    /// After a restart, the controller gives each agent the list that the agent already has.
     #[test]
     fn a_restart_disturbs_nobody() {
         let mut registry = Registry::new(inventory(), &[1; 32]);
@@ -298,7 +299,8 @@ mod tests {
         }
     }
 
-    /// A controller that comes back does not know which agents are up: one that stays silent is down after a while.
+    /// After a restart, the controller does not know which agents are up. An agent that sends no request is down after
+    /// a timeout.
     #[test]
     fn a_restored_agent_is_unknown_until_it_speaks() {
         let mut registry = Registry::new(inventory(), &[1; 32]);

@@ -1,9 +1,10 @@
 //! Which UDP source ports a pair of hosts uses, and how they change over time.
 //!
-//! An agent has [`MAX_PATHS`] source ports, and a pair uses some of them. A hash of ECMP that is bad for one port is
-//! not noticed as long as no pair uses this port. So the ports of a pair change: at each rotation a fifth of all paths
-//! take another port, as in R-Pingmesh (20 % per hour). Both hosts of a pair use the same numbers at any time, because
-//! the path of a response has the number of its probe, and the localisation joins the traces of both.
+//! An agent has [`MAX_PATHS`] source ports, and a pair of hosts uses some of them. If ECMP hashes one port to a bad
+//! link, the fault is not noticed as long as no pair uses this port. So the ports of a pair change: at each rotation a
+//! fifth of all paths change their port, as in R-Pingmesh (20 % per hour). Both hosts of a pair use the same path
+//! numbers at any time, because a response uses the path number of its probe, and the localisation combines the traces
+//! of both hosts.
 
 use crate::record::MAX_PATHS;
 
@@ -19,18 +20,18 @@ fn hash(text: &[&str], number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The numbers of the paths between two hosts at a rotation, in any order of the hosts. With `rotation` 0 they are 0,
-/// 1, 2 and so on: the mesh does not rotate.
+/// The numbers of the paths between two hosts at a rotation. The order of the hosts does not matter. With `rotation` 0,
+/// which means that the mesh does not rotate, the numbers are 0, 1, 2 and so on.
 pub fn paths(a: &str, b: &str, rotation: u64, count: u16) -> Vec<u16> {
     if rotation == 0 {
         return (0..count).collect();
     }
     let pair = [a.min(b), a.max(b)];
-    // Each path has numbers of its own, among which it rotates.
+    // Each path has its own set of numbers, through which it rotates.
     let own = u64::from(MAX_PATHS / count.max(1)).max(1);
     let path = |index: u16| {
         let (phase, start) = (hash(&pair, u64::from(index)), hash(&pair, 1 << 32 | u64::from(index)));
-        // Unsigned numbers wrap around; a path then changes once more.
+        // The sum may wrap around; the path then changes once more.
         let turn = rotation.wrapping_add(phase % ROUNDS) / ROUNDS;
         let number = (start % own).wrapping_add(turn) % own;
         index + (number as u16) * count

@@ -1,4 +1,4 @@
-//! The state of a mesh that the page and the metrics show: of a running controller, or of a recording.
+//! The state of a mesh that the page and the metrics show, either of a running controller or of a recording.
 
 use crate::inventory::Inventory;
 use crate::registry::Registry;
@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-/// Reading of the mesh's clock in ms when a controller starts: results of the hours before have times as well.
+/// Reading in ms of the mesh's clock when a controller starts. It is above 0, so that results of the preceding hours,
+/// which the controller reads from disk, have times too.
 pub(crate) const START_MS: u64 = 2 * 3_600_000;
 
 /// The state of a mesh.
@@ -17,19 +18,19 @@ pub struct MeshState {
     pub(crate) mesh: Mutex<Mesh>,
     pub(crate) registry: Mutex<Registry>,
     clock: Clock,
-    /// A sentence about a recording, for the page.
+    /// A sentence that describes the recording, for the page; `None` for a running controller.
     pub(crate) note: Option<String>,
-    /// The reason why the disk does not take results; `None` while it does.
+    /// The reason why the controller cannot write results to the disk; `None` while it can.
     pub(crate) storage_error: Mutex<Option<String>>,
     /// Number of refused batches and requests.
     pub(crate) refused: AtomicU64,
 }
 
-/// The clock of the verdicts, which never goes back.
+/// The monotonic clock for windows, alarms and suspects.
 enum Clock {
-    /// It reads [`START_MS`] at this instant.
+    /// A running clock, which read [`START_MS`] at this instant.
     Running(Instant),
-    /// It always shows this time in ms.
+    /// A stopped clock, which always reads this time in ms.
     Stopped(u64),
 }
 
@@ -55,17 +56,17 @@ impl MeshState {
         self.mesh.lock()
     }
 
-    /// The sentence about a recording; empty for a running controller.
+    /// The sentence that describes a recording; empty for a running controller.
     pub fn note(&self) -> &str {
         self.note.as_deref().unwrap_or_default()
     }
 
-    /// Appends text to the sentence about a recording.
+    /// Appends text to the sentence that describes a recording.
     pub fn append_note(&mut self, text: &str) {
         self.note.get_or_insert_default().push_str(text);
     }
 
-    /// The time of the verdicts in ms.
+    /// The current time in ms, by the monotonic clock for windows, alarms and suspects.
     pub fn now(&self) -> u64 {
         match self.clock {
             Clock::Running(start) => (instant() - start).as_millis() as u64 + START_MS,

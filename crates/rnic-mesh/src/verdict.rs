@@ -1,6 +1,6 @@
-//! All that the controller knows about the network: results by scope, pair of ToR switches, pair of hosts and path,
-//! alarms, and the suspects of the localisation. It uses neither sockets nor clocks: time is in ms of a clock that does
-//! not go back.
+//! The controller's knowledge of the network: results by scope, pair of ToR switches, pair of hosts and path; alarms;
+//! and the suspects of the localisation. This module uses neither sockets nor clocks: times are in ms of a monotonic
+//! clock.
 
 use crate::alarm::Alarms;
 use crate::histogram::Histogram;
@@ -12,47 +12,47 @@ use crate::window::{Cell, Series, Window};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Length of the slots of a path; the localisation looks at the current and the last one.
+/// Length in ms of the time slots of a path. The localisation uses the current slot and the one before.
 const PATH_MS: u64 = 30_000;
-/// Length and number of the slots of a pair of hosts.
+/// Length in ms and number of the time slots of a pair of hosts.
 const PAIR_MS: u64 = 60_000;
 const PAIR_SLOTS: u64 = 10;
-/// Maximum number of pairs of hosts that are remembered. An honest mesh has fewer.
+/// Maximum number of pairs of hosts with results. More pairs than this occur only if agents invent targets.
 const MAX_PAIRS: usize = 4_000_000;
 
-/// A minute of a pair of hosts.
+/// The results of a pair of hosts in one minute.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Minute {
-    /// Number of the minute.
+    /// Number of the minute, by the monotonic clock.
     pub slot: u64,
     /// Number of probes.
     pub probes: u32,
-    /// Number of lost ones.
+    /// Number of lost probes.
     pub lost: u32,
-    /// Number of answered ones whose network time is known, and the sum and the maximum of these times in ns.
+    /// Number of answered probes whose network round-trip time is known.
     pub answered: u32,
-    /// Sum in ns.
+    /// Sum of these round-trip times in ns.
     pub sum_ns: u64,
-    /// Maximum in ns.
+    /// Maximum of these round-trip times in ns.
     pub max_ns: u64,
 }
 
-/// Counts of a path: all probes, lost and slow ones.
+/// Numbers of all, lost and slow probes on a path.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PathCounts {
     slot: u64,
     /// Number of probes.
     pub probes: u32,
-    /// Number of lost ones.
+    /// Number of lost probes.
     pub lost: u32,
-    /// Number of slow ones.
+    /// Number of slow probes.
     pub slow: u32,
 }
 
 /// A path between two hosts.
 #[derive(Clone, Debug)]
 pub struct Path {
-    /// Number, which both hosts of the pair use.
+    /// Number of the path. Both hosts of the pair use the same numbers.
     pub number: u16,
     /// UDP source port.
     pub source_port: u16,
@@ -69,7 +69,7 @@ impl Path {
         Path { number, source_port: 0, now, before, route: UNTRACED, complete: false }
     }
 
-    /// When the path was probed last, in slots of 30 s.
+    /// Number of the 30 s slot in which the path was last probed.
     pub(crate) fn last_slot(&self) -> u64 {
         self.now.slot
     }
@@ -103,7 +103,7 @@ impl Path {
 pub struct Pair {
     /// The last ten minutes, the oldest first.
     pub minutes: VecDeque<Minute>,
-    /// The paths in the order of their numbers: those in use, and some that were in use before a rotation.
+    /// The paths by number: the current ones, and some that were in use before a rotation.
     pub paths: Vec<Path>,
 }
 
@@ -113,7 +113,8 @@ impl Pair {
         self.paths.binary_search_by_key(&number, |path| path.number).ok().and_then(|at| self.paths.get(at))
     }
 
-    /// The path with this number. If it is new, and there are `max` paths, the one that was probed longest ago goes.
+    /// The path with this number. A new path replaces the one that was probed longest ago if the pair already has `max`
+    /// paths.
     fn path_mut(&mut self, number: u16, max: usize) -> &mut Path {
         let at = match self.paths.binary_search_by_key(&number, |path| path.number) {
             Ok(at) => at,
@@ -156,30 +157,30 @@ impl Software {
     }
 }
 
-/// What is wrong with a suspect.
+/// The symptom of a suspect.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Symptom {
-    /// Probes through it are lost.
+    /// Probes through the suspect are lost.
     Loss,
-    /// Probes through it are slow.
+    /// Probes through the suspect are slow.
     Delay,
-    /// Its agent answers late: the software of the host is slow, not the network.
+    /// The host's agent responds late: the host's software is slow, not the network.
     SlowHost,
 }
 
-/// A suspect of the localisation, in words.
+/// A suspect of the localisation, with the names of its parts.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Finding {
-    /// What is wrong.
+    /// The symptom.
     pub symptom: Symptom,
-    /// The part of the network, and others that the probes cannot distinguish from it.
+    /// The suspected part of the network, and other parts that the probes cannot distinguish from it.
     pub parts: Vec<String>,
-    /// Number of probes through it.
+    /// Number of probes through the suspect.
     pub probes: u64,
-    /// Number of bad ones.
+    /// Number of lost or slow probes through the suspect.
     pub bad: u64,
-    /// Logarithm of the likelihood ratio; for a slow host, its delay divided by that of the others.
+    /// Logarithm of the likelihood ratio; for a slow host, its median delay divided by the median host's delay.
     pub score: f64,
 }
 
@@ -188,9 +189,9 @@ pub struct Finding {
 pub struct Totals {
     /// Probes.
     pub probes: u64,
-    /// Answered ones.
+    /// Answered probes.
     pub answered: u64,
-    /// Lost ones.
+    /// Lost probes.
     pub lost: u64,
 }
 
@@ -201,14 +202,14 @@ pub struct Mesh {
     pub(crate) tor_pairs: BTreeMap<(u32, u32), (Series, Totals)>,
     pub(crate) pairs: BTreeMap<(u32, u32), Pair>,
     pub(crate) software: Vec<Software>,
-    /// Last batch of each host that was counted.
+    /// Incarnation and sequence number of the last counted batch, by host.
     counted: BTreeMap<u32, (u64, u64)>,
     pub(crate) parts: Parts,
     pub(crate) routes: Routes,
     pub(crate) slow_ns: [f64; 4],
     pub(crate) alarms: Alarms,
     pub(crate) findings: Vec<Finding>,
-    /// Probes without a response whose targets may be up or down.
+    /// Probes without a response to targets that may be up or down.
     waiting: Waiting,
     probes: u64,
     gone: u64,
@@ -246,8 +247,8 @@ impl Mesh {
     }
 
     /// Counts a batch that the controller received at `now`; a batch that was counted before is ignored. `presence`
-    /// says whether the agent of a host is up with an incarnation: if it is not, its silence is no loss. While this is
-    /// not known, the probe waits for [`Mesh::settle`].
+    /// returns whether the agent of a host is up with an incarnation. If the target is down, a missing response is not
+    /// a loss of the network. If the presence is unknown, the probe waits for [`Mesh::settle`].
     pub fn add(&mut self, batch: &Batch, now: u64, presence: impl Fn(u32, u64) -> Presence) {
         let Some(prober) = self.inventory.index(&batch.host) else { return };
         let last = self.counted.get(&prober);
@@ -261,7 +262,7 @@ impl Mesh {
         };
         let targets: Vec<Option<(u32, u64, Presence)>> = batch.targets.iter().map(known).collect();
         for probe in &batch.probes {
-            // Results of a target that has left the inventory are left out.
+            // Results of a target that is no longer in the inventory are ignored.
             let Some((target, incarnation, presence)) = targets[usize::from(probe.target)] else { continue };
             let path = (probe.path, batch.source_ports[usize::from(probe.path)]);
             self.judge(Held { ends: (prober, target), incarnation, path, at: now }, probe.result, presence);
@@ -273,7 +274,8 @@ impl Mesh {
         }
     }
 
-    /// The results of a host up to a batch, which has an incarnation and a number, were counted before.
+    /// Notes that the results of a host were counted up to the batch `last`, given by its incarnation and sequence
+    /// number.
     pub fn counted_before(&mut self, host: &str, last: (u64, u64)) {
         if let Some(host) = self.inventory.index(host) {
             self.counted.entry(host).or_insert(last);
@@ -300,14 +302,14 @@ impl Mesh {
         }
     }
 
-    /// Counts the probes that were held back, as far as `presence` knows their targets at `now`.
+    /// Counts the held probes to targets whose presence at `now` is known to `presence`.
     pub fn settle(&mut self, now: u64, presence: impl Fn(&Held) -> Presence) {
         for (held, presence) in self.waiting.settled(presence) {
             self.judge(Held { at: now, ..held }, ProbeResult::Timeout, presence);
         }
     }
 
-    /// Target and incarnation of each probe that is held back, without repetitions.
+    /// Target and incarnation of each held probe, without duplicates.
     pub fn held(&self) -> std::collections::BTreeSet<(u32, u64)> {
         self.waiting.iter().map(|held| (held.ends.1, held.incarnation)).collect()
     }
@@ -378,7 +380,7 @@ impl Mesh {
         }
     }
 
-    /// The switches on a path, as numbers of [`Mesh::part_name`]; `None` for a hop that did not answer.
+    /// The switches on a path, as part numbers for [`Mesh::part_name`]; `None` for a hop that did not answer.
     pub fn hops(&self, path: &Path) -> &[Option<u32>] {
         self.routes.hops(path.route)
     }
@@ -426,7 +428,7 @@ impl Mesh {
         [0, 1].map(|which| self.software[host as usize].median_us(now, which))
     }
 
-    /// Number of results since the start, and of results that say nothing about the network.
+    /// Number of results since the start, and number of these results that do not concern the network.
     pub fn counts(&self) -> (u64, u64) {
         (self.probes, self.gone)
     }

@@ -1,16 +1,16 @@
-//! Results of probes over the last minute, ten minutes and hour. Time is that of a clock that does not go back, in ms.
+//! Results of probes over the last minute, ten minutes and hour. Times are in ms of a monotonic clock.
 
 use crate::histogram::Histogram;
 use crate::record::ProbeResult;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Length of the short slots, of which the last minute consists.
+/// Length in ms of the short slots, which cover the last minute.
 const SHORT_MS: u64 = 10_000;
-/// Length of the long slots.
+/// Length in ms of the long slots, which cover the last hour.
 const LONG_MS: u64 = 60_000;
 
-/// The time that a verdict looks back.
+/// The interval before now over which an alarm or a view summarises results.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Window {
     /// One minute.
@@ -43,7 +43,7 @@ impl Window {
 pub struct Cell {
     /// Number of probes whose results concern the network.
     pub probes: u64,
-    /// Number of them that were lost.
+    /// Number of lost probes.
     pub lost: u64,
     /// Round-trip times of the network.
     pub network: Histogram,
@@ -81,7 +81,7 @@ impl Cell {
     }
 }
 
-/// Cells of one series over time.
+/// The cells of a scope or a pair of ToR switches over time.
 #[derive(Clone, Default, Debug)]
 pub struct Series {
     short: VecDeque<(u64, Cell)>,
@@ -92,7 +92,7 @@ impl Series {
     /// Adds the result of a probe that the controller received at `now`.
     pub fn add(&mut self, now: u64, result: ProbeResult) {
         for (slots, slot, keep) in [(&mut self.short, now / SHORT_MS, 7), (&mut self.long, now / LONG_MS, 61)] {
-            // Times of a clock that does not go back; older results, of a controller before, come first.
+            // The clock is monotonic, and older results of an earlier controller are added before newer ones.
             if slots.back().is_none_or(|(last, _)| *last < slot) {
                 slots.push_back((slot, Cell::default()));
             }
@@ -121,13 +121,13 @@ impl Series {
         sum
     }
 
-    /// Numbers of probes and of lost ones of the last minute, ten minutes or hour before `now`.
+    /// Numbers of all and of lost probes in the last minute, ten minutes or hour before `now`.
     pub fn counts(&self, window: Window, now: u64) -> (u64, u64) {
         self.cells(window, now).fold((0, 0), |(probes, lost), cell| (probes + cell.probes, lost + cell.lost))
     }
 
-    /// The cells over time: the age of the cell's start and its length in ms, and the cell. First minutes, of at most
-    /// the last hour, then the slots of ten seconds of the last minute.
+    /// The cells over time, each with the age of its start and its length in ms. One-minute cells of the last hour come
+    /// first, then ten-second cells of the last minute.
     pub fn history(&self, now: u64) -> impl Iterator<Item = (u64, u64, &Cell)> {
         fn of(slots: &VecDeque<(u64, Cell)>, length: u64, now: u64) -> impl Iterator<Item = (u64, u64, &Cell)> {
             slots.iter().map(move |(slot, cell)| (now.saturating_sub(slot * length), length, cell))

@@ -66,7 +66,7 @@ struct Family {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Metrics {
     families: BTreeMap<String, Family>,
-    /// Added to every sample.
+    /// The time stamp of new samples.
     time: Option<u64>,
 }
 
@@ -106,7 +106,7 @@ impl Metrics {
         self.families.values().map(|family| family.samples.len()).sum()
     }
 
-    /// Whether there is no sample.
+    /// Whether the set has no samples.
     pub fn is_empty(&self) -> bool {
         self.families.is_empty()
     }
@@ -140,11 +140,12 @@ impl Metrics {
         )
     }
 
-    /// The text format of OpenMetrics 1.0. Time stamps are in seconds; samples of the same labels are in order of time.
+    /// The text format of OpenMetrics 1.0. Time stamps are in seconds; samples with the same labels are in order of
+    /// time.
     pub fn open_metrics(&self) -> String {
         let mut text = self.text(
             |text, name, family| {
-                // The name of a counter's family has no suffix.
+                // The name of a counter's family does not have the suffix `_total`.
                 let name = match family.kind {
                     Kind::Counter => name.strip_suffix("_total").unwrap_or(name),
                     Kind::Gauge => name,
@@ -164,7 +165,7 @@ impl Metrics {
         let mut text = String::new();
         for (name, family) in &self.families {
             head(&mut text, name, family);
-            // All samples of one set of labels are together, in order of time.
+            // Samples with equal labels must be adjacent and in order of time.
             let mut samples: Vec<&Sample> = family.samples.iter().collect();
             samples.sort_by(|a, b| (&a.labels, a.time).cmp(&(&b.labels, b.time)));
             for sample in samples {

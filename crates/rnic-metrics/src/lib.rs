@@ -1,7 +1,7 @@
 //! Counters of nodes as Prometheus metrics, for real and simulated networks alike.
 //!
-//! A source makes [`Reading`]s, and a [`Recorder`] turns each into [`Metrics`](exposition::Metrics). [`simulated`]
-//! makes the readings of a run. [`suspects`] finds the ports that cause pauses.
+//! A source returns [`Reading`]s, and a [`Recorder`] converts each into [`Metrics`](exposition::Metrics). [`simulated`]
+//! makes the readings of a simulated run. [`suspects`] finds the ports that cause pauses.
 
 pub mod exposition;
 mod reading;

@@ -1,9 +1,9 @@
-//! The counters of a node at one time, as a source reads them.
+//! The counters of a node at one point in time, as a source reads them.
 
 use crate::exposition::Metrics;
 use rnic_transport::BitRate;
 
-/// The counters of a node at one time.
+/// The counters of a node at one point in time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Reading {
     /// Counters of the priorities of ports.
@@ -12,11 +12,11 @@ pub struct Reading {
     pub queues: Vec<Queue>,
     /// Counters of ingress priority groups.
     pub groups: Vec<Group>,
-    /// Metrics that only this kind of source has, such as those of node_exporter.
+    /// Metrics that only this kind of source has, such as the metrics of node_exporter.
     pub other: Metrics,
-    /// The parts of the source, and whether each could be read.
+    /// The parts of the source, each with whether it could be read.
     pub sources: Vec<(&'static str, bool)>,
-    /// Number of values that are no numbers.
+    /// Number of values that are not numbers.
     pub malformed: u64,
 }
 
@@ -33,11 +33,11 @@ pub struct Priority {
     pub frames_received: Option<u64>,
     /// Pause frames sent.
     pub frames_sent: Option<u64>,
-    /// Pauses of the transmitter that began.
+    /// Number of times that the transmitter was paused.
     pub pauses: Option<u64>,
-    /// Time for which the transmitter was paused.
+    /// Total time for which the transmitter was paused.
     pub paused: Paused,
-    /// Microseconds for which this port paused its peer.
+    /// Total time in microseconds for which this port paused its peer.
     pub pausing_us: Option<f64>,
     /// Packets received and sent.
     pub packets: [Option<u64>; 2],
@@ -47,14 +47,14 @@ pub struct Priority {
     pub dropped: Option<u64>,
 }
 
-/// Time for which a transmitter was paused.
+/// Total time for which a transmitter was paused, and its origin.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Paused {
-    /// Microseconds that the device measured.
+    /// Time in microseconds that the device measured.
     Measured(f64),
-    /// Microseconds that the switch's software estimated.
+    /// Time in microseconds that the switch's software estimated.
     Estimated(f64),
-    /// The device has no such counter: the time is estimated from pause frames.
+    /// The device has no such counter. The recorder estimates the time from received pause frames.
     #[default]
     Unknown,
 }

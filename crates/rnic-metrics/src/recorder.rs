@@ -1,15 +1,15 @@
-//! Turns readings of counters into metrics, and adds what follows from two readings: pause time per interval.
+//! Converts readings of counters into metrics, and adds the pause time per interval, which needs two readings.
 
 use crate::exposition::{Kind, Metrics, Value};
 use crate::{Group, Paused, Priority, Queue, Reading};
 use std::collections::BTreeMap;
 
-/// Pause time that a pause frame can ask for at most: 65,535 quanta of 512 bit times (IEEE 802.1Q, 36.1.3).
+/// Maximum pause time of a pause frame: 65,535 quanta of 512 bit times (IEEE 802.1Q, 36.1.3).
 const MAX_QUANTA: f64 = 65_535.0;
 /// Bits per pause quantum.
 const QUANTUM_BITS: f64 = 512.0;
 
-/// Makes metrics of the readings of one node.
+/// Converts the readings of one node into metrics.
 ///
 /// ```
 /// use rnic_metrics::{Paused, Priority, Reading, Recorder};
@@ -30,22 +30,22 @@ const QUANTUM_BITS: f64 = 512.0;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Recorder {
     node: String,
-    /// Labels that every metric has in addition.
+    /// Labels that are added to every metric.
     labels: Vec<(String, String)>,
     previous: BTreeMap<(String, u8), Previous>,
 }
 
-/// What the previous reading of a priority said.
+/// The values of a priority at the previous reading.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Previous {
-    /// Nanoseconds.
+    /// Time of the reading in nanoseconds.
     at: u64,
     frames: Option<u64>,
-    /// Seconds for which the transmitter was paused, so far.
+    /// Total time in seconds for which the transmitter was paused.
     paused: f64,
 }
 
-/// The metrics of one node: adds its labels.
+/// Adds metrics with the labels of one node.
 struct To<'t> {
     metrics: &'t mut Metrics,
     labels: Vec<(&'t str, &'t str)>,
@@ -83,7 +83,7 @@ impl Recorder {
         self
     }
 
-    /// Adds the metrics of a reading that was made `at` this time, in nanoseconds of a clock that does not go back.
+    /// Adds the metrics of a reading that was made at the time `at`, in nanoseconds of a monotonic clock.
     pub fn record(&mut self, reading: &Reading, at: u64, metrics: &mut Metrics) {
         metrics.extend(&reading.other);
         let extra: Vec<(String, String)> = self.labels.clone();
@@ -132,8 +132,8 @@ impl Recorder {
         self.pause_time(of, at, &labels, to);
     }
 
-    /// The time for which the transmitter was paused: as the device measured or estimated it, else at most as long as
-    /// the received frames can ask for.
+    /// Adds the time for which the transmitter was paused. The device has measured or estimated the time; otherwise it
+    /// is estimated as the maximum time that the received pause frames can request, but at most the interval.
     fn pause_time(&mut self, of: &Priority, at: u64, labels: &[(&str, &str); 2], to: &mut To<'_>) {
         let key = (of.port.clone(), of.priority);
         let previous = self.previous.get(&key).copied();
@@ -143,7 +143,7 @@ impl Recorder {
             (Paused::Estimated(us), _, _) => (us / 1e6, "estimated"),
             (Paused::Unknown, Some(speed), Some(frames)) => {
                 let before = previous.map_or(0.0, |previous| previous.paused);
-                // A counter that is smaller than before was reset, and counts from 0.
+                // A counter that has decreased was reset, and has counted from 0 since.
                 let new = match previous.and_then(|previous| previous.frames) {
                     Some(earlier) if frames >= earlier => frames - earlier,
                     Some(_) => frames,
@@ -231,7 +231,7 @@ mod tests {
         let paused = value(&second, "rnic_pfc_paused_seconds_total").unwrap();
         assert!((paused - 0.335_539_2).abs() < 1e-9, "{paused}");
         assert!(second.prometheus().contains("method=\"estimated\""));
-        // More frames than fit: the whole interval.
+        // More pause frames than fit into the interval: the transmitter was paused for the whole interval.
         let third = at(&mut recorder, Paused::Unknown, 2_000_000, 3);
         assert_eq!(value(&third, "rnic_pfc_paused_ratio"), Some(1.0));
         assert!((value(&third, "rnic_pfc_paused_interval_seconds").unwrap() - 2.0).abs() < 1e-9);

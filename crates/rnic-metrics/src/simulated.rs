@@ -1,4 +1,4 @@
-//! Counters of a simulated run, over simulated time.
+//! Converts the counters of a simulated run into metrics over simulated time.
 
 use crate::exposition::Metrics;
 use crate::{Paused, Priority, Queue, Reading, Recorder};
@@ -6,14 +6,15 @@ use rnic_spec::{PauseRow, PortRecord, RunRecord};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
-/// Maximum number of values of a run; with more, the metrics have every second, third, ... sample.
+/// Maximum number of values of a run. If a run has more, the metrics contain only every second, third, ... sample.
 const MAX_VALUES: u64 = 1_000_000;
 
-/// Adds the metrics of a run, which have the label `run` in addition to those of real devices.
+/// Adds the metrics of a run. They have the label `run` in addition to the labels of metrics of real devices.
 ///
-/// Pause times and queues have a value at every sample of the run (`[watch]`); the other counters, which the simulator
-/// has only at the end, have one value, at the end. Time stamps are simulated time times `stretch`, from 0. Pause times
-/// are stretched too, so that shares of time keep their values. Returns a sentence about each thing that is missing.
+/// Pause times and queues have a value at every sample of the run (`[watch]`). The other counters have one value, at
+/// the end, because the simulator records them only there. Time stamps are simulated time from 0, multiplied by
+/// `stretch`. Pause times are multiplied too, so that shares of time keep their values. Returns a sentence about each
+/// missing item.
 pub fn add(run: &str, record: &RunRecord, stretch: u32, metrics: &mut Metrics) -> Vec<String> {
     let output = &record.output;
     let mut missing = Vec::new();
@@ -52,7 +53,7 @@ pub fn add(run: &str, record: &RunRecord, stretch: u32, metrics: &mut Metrics) -
         None => missing.push(format!("run \"{run}\" has no [watch], so that its metrics have only values at the end")),
     }
     if let Some((_, interval, _)) = watch {
-        // The values at the end replace those of a sample shortly before it.
+        // Removes a sample shortly before the end, because the values at the end replace it.
         times.retain(|time| *time + interval <= output.end);
         if interval * u64::from(stretch) < Time::from_ms(1) {
             missing.push(format!(
@@ -89,7 +90,7 @@ pub fn add(run: &str, record: &RunRecord, stretch: u32, metrics: &mut Metrics) -
     missing
 }
 
-/// Name of a port: its number on the node and the node at the other end, as in result files.
+/// The name of a port as in result files: the node's port number and the peer's name.
 fn name(port: &PortRecord) -> String {
     format!("{}->{}", port.port, port.peer)
 }

@@ -1,32 +1,32 @@
-//! What pauses a network: finds the origin of PFC pauses in the pause counters of all switches and hosts.
+//! Finds the origin of PFC pauses from the pause counters of all switches and hosts.
 //!
-//! A probe says that a part of the network is bad; when pauses have spread, nearly all parts are, and probes name none.
-//! Counters of pauses say more, because a pause has a direction: a transmitter that is paused waits for the node at the
-//! other end of its link. A link whose transmitter was paused for (nearly) the whole interval is *blocked*. Blocked
-//! links are the edges of a graph of nodes, in which each node waits for others:
+//! A probe shows that a part of the network on its path is bad. When pauses have spread, nearly all parts are bad, and
+//! probes cannot identify the origin. Pause counters can, because a pause has a direction: a transmitter that is paused
+//! waits for the node at the other end of its link. A link whose transmitter was paused for (nearly) the whole interval
+//! is *blocked*. Blocked links are the edges of a graph, in which nodes wait for other nodes:
 //!
-//! - nodes that wait for each other in a circle are a **deadlock**: it does not dissolve by itself;
-//! - a node that others wait for and that waits for no node is an **origin**: a host whose NIC pauses without end (a
-//!   storm), or a switch whose packets do not leave in time.
+//! - nodes that wait for each other in a cycle are a **deadlock**, which does not dissolve by itself;
+//! - a node for which other nodes wait, and which does not wait for any node, is an **origin**: a host whose NIC sends
+//!   pauses without end (a pause storm), or a switch that cannot forward packets fast enough.
 //!
-//! Counters do not say for which output the packets of an input wait. So a circle is an inference: each of its links
-//! was blocked for the whole interval, which pauses of congestion that dissolve do not bring about.
+//! Counters do not show for which output port the packets of an input port wait. So a deadlock is inferred: each link
+//! of the cycle was blocked for the whole interval, which does not happen when the congestion behind pauses dissolves.
 
 use rnic_spec::RunRecord;
 use rnic_transport::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Share of an interval above which a link counts as blocked.
+/// Minimum share of an interval for which the transmitter of a blocked link was paused.
 pub const BLOCKED: f64 = 0.9;
 
-/// The transmitter of a node at a link, in one priority.
+/// The transmitter of a node on a link, for one priority.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Transmitter {
-    /// The node that sends.
+    /// The node of the transmitter.
     pub node: String,
-    /// The node at the other end.
+    /// The node at the other end of the link.
     pub peer: String,
-    /// Whether the other end is a host, as far as is known: a host forwards nothing.
+    /// Whether the other end is known to be a host. A host does not forward packets.
     pub peer_is_host: bool,
     /// Priority.
     pub priority: u8,
@@ -34,34 +34,34 @@ pub struct Transmitter {
     pub paused: f64,
 }
 
-/// What is behind the pauses.
+/// The kind of origin of pauses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
-    /// The nodes wait for each other in a circle.
+    /// The nodes wait for each other in a cycle.
     Deadlock,
     /// A host's NIC pauses its switch.
     Nic,
-    /// A switch pauses others and is not blocked itself.
+    /// A switch pauses other nodes, and is not paused itself.
     Switch,
 }
 
 /// An origin of pauses.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PauseSuspect {
-    /// What is behind the pauses.
+    /// The kind of origin.
     pub kind: Kind,
     /// Priority.
     pub priority: u8,
-    /// The nodes: of a deadlock, in the order in which each waits for the next and the last for the first.
+    /// The nodes of the origin. In a deadlock, each node waits for the next, and the last waits for the first.
     pub nodes: Vec<String>,
-    /// Number of blocked links that lead to it, its own included.
+    /// Number of blocked links that lead to the origin, including the origin's own links.
     pub links: usize,
-    /// Number of nodes that wait for it, itself not included.
+    /// Number of nodes that wait for the origin, without the origin itself.
     pub waiting: usize,
 }
 
 impl PauseSuspect {
-    /// The suspect in one sentence.
+    /// Describes the suspect in one sentence.
     pub fn text(&self) -> String {
         let PauseSuspect { kind, priority, nodes, links, waiting } = self;
         let first = nodes.first().map_or("?", String::as_str);
@@ -80,8 +80,8 @@ impl PauseSuspect {
     }
 }
 
-/// Finds the origins of the pauses, those for which most nodes wait first. `transmitters` are those of all nodes in one
-/// interval; a transmitter that is not among them counts as not paused.
+/// Finds the origins of the pauses. The origin for which most nodes wait comes first. `transmitters` has the
+/// transmitters of all nodes in one interval; a transmitter that is missing counts as not paused.
 pub fn suspects(transmitters: &[Transmitter]) -> Vec<PauseSuspect> {
     let mut found = Vec::new();
     let priorities: BTreeSet<u8> = transmitters.iter().map(|one| one.priority).collect();
@@ -94,11 +94,11 @@ pub fn suspects(transmitters: &[Transmitter]) -> Vec<PauseSuspect> {
     found
 }
 
-/// The nodes that wait, and for which others.
+/// The graph of blocked links: for each node, the nodes for which it waits.
 #[derive(Default)]
 struct Graph<'t> {
     waits_for: BTreeMap<&'t str, BTreeSet<&'t str>>,
-    /// The same in the other direction.
+    /// For each node, the nodes that wait for it.
     waiting_for: BTreeMap<&'t str, BTreeSet<&'t str>>,
     hosts: BTreeSet<&'t str>,
 }
@@ -117,7 +117,7 @@ impl<'t> Graph<'t> {
         graph
     }
 
-    /// The shortest circle of waiting nodes that goes through `start`; `None` if there is none.
+    /// The shortest cycle of waiting nodes through `start`; `None` if there is none.
     fn circle(&self, start: &'t str) -> Option<Vec<&'t str>> {
         let mut from: BTreeMap<&str, &str> = BTreeMap::new();
         let mut queue = VecDeque::from([start]);
@@ -142,7 +142,7 @@ impl<'t> Graph<'t> {
         None
     }
 
-    /// The nodes that wait, directly or not, for one of these.
+    /// The nodes that wait, directly or indirectly, for one of the nodes `of`.
     fn upstream(&self, of: &BTreeSet<&'t str>) -> BTreeSet<&'t str> {
         let mut all = of.clone();
         let mut queue: Vec<&str> = of.iter().copied().collect();
@@ -156,8 +156,8 @@ impl<'t> Graph<'t> {
         all
     }
 
-    /// The nodes that may be on a circle: the rest after the removal of nodes that wait for no node, or only for
-    /// removed nodes.
+    /// The nodes that may be on a cycle: the remaining nodes after all nodes that wait for no node, or only for removed
+    /// nodes, were removed.
     fn core(&self) -> BTreeSet<&'t str> {
         let mut left: BTreeMap<&str, usize> = self.waits_for.iter().map(|(node, peers)| (*node, peers.len())).collect();
         let mut ends: Vec<&str> = left.iter().filter(|(_, count)| **count == 0).map(|(node, _)| *node).collect();
@@ -202,7 +202,7 @@ impl<'t> Graph<'t> {
     }
 }
 
-/// The transmitters of a simulated run in the interval before its end, as the counters of all nodes would show them;
+/// The transmitters of a simulated run in the last interval of the run, as the counters of all nodes would show them;
 /// empty if the run did not record pauses.
 pub fn of_run(record: &RunRecord, hosts: u32, interval: Time) -> Vec<Transmitter> {
     let output = &record.output;
@@ -269,7 +269,7 @@ mod tests {
     fn links_that_are_paused_now_and_then_are_not_blocked() {
         let mut links = blocked(&[("a", "b"), ("b", "a")]);
         links[0].paused = 0.89;
-        // Only one of the two links is blocked, and the priorities are apart.
+        // Only one of the two links is blocked, and priorities are evaluated separately.
         assert_eq!(suspects(&links).iter().map(|one| one.kind).collect::<Vec<_>>(), [Kind::Switch]);
         links[0].paused = 1.0;
         links[0].priority = 4;

@@ -1,9 +1,9 @@
 //! Measures RDMA between two hosts over `rnic-endpoint`, an RDMA NIC in software: bandwidth and latency of every
-//! operation, in the manner of perftest.
+//! operation, as perftest does.
 //!
 //! | module | holds |
 //! |---|---|
-//! | crate root | [`run`] and [`serve`], the two sides of `rnic perf`; [`run_perftest`], with a perftest program as the peer |
+//! | crate root | [`run`] and [`serve`], client and server of `rnic perf`; [`run_perftest`], with a perftest program as the peer |
 //! | [`ibverbs`] | the out-of-band exchanges and the traffic of `ibv_rc_pingpong` and of perftest |
 //! | [`raw`] | throughput and round-trip time of plain UDP datagrams: the upper bound for every transport above UDP |
 //!

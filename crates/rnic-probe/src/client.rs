@@ -28,11 +28,11 @@ pub struct PingOptions {
     pub count: Option<u64>,
     /// Time between two probes, 1 ms to 1 hour.
     pub interval: Time,
-    /// Time after which a probe without a response is lost, 1 ms to 1 minute.
+    /// Time after which a probe without a response counts as lost, 1 ms to 1 minute.
     pub timeout: Time,
     /// Payload bytes of a probe, 136 to the path MTU of datagrams, which is at most 4096.
     pub size: usize,
-    /// Number of paths, 1 to 256. Each has its own UDP source port, and the probes take them in turn.
+    /// Number of paths, 1 to 256. Each path has its own UDP source port, and the probes use the paths in turn.
     pub paths: u16,
     /// Differentiated services code point of the probes, 0 to 63.
     pub dscp: u8,
@@ -96,17 +96,17 @@ pub enum PingEvent<'a> {
     Outcome(&'a Outcome),
 }
 
-/// Number of receives that are posted, and of slots for probes to be sent.
+/// Number of posted receives, and number of slots for outgoing probes.
 const SLOTS: usize = 128;
-/// Bit in the identifier of a work request that marks a probe to be sent.
+/// Bit in the identifier of a work request that marks the send of a probe.
 const SENT: u64 = 1 << 63;
-/// Maximum length of a ping: its clock ends after 213 days.
+/// Maximum duration of a ping, because its clock overflows after 213 days.
 const MAX_LENGTH: Time = Time::from_ms(200 * 24 * 3_600_000);
 /// Maximum time between two checks of `stop`.
 const STOP_CHECK_INTERVAL: Time = Time::from_ms(100);
 
 /// Probes the responder at `host` ("host:port") until all probes have an outcome, the responder has ended, or `stop` is
-/// set. Reports to `event`; with an outcome also the UDP source port of its path, otherwise 0.
+/// set. Calls `event` for each event, with the UDP source port of the path for an outcome, and with 0 for other events.
 ///
 /// # Errors
 /// If the session cannot be opened, for example because no responder listens at `host`, or if the local device fails.
@@ -128,7 +128,7 @@ pub fn ping(
     let watch = {
         let (has_ended, device) = (has_ended.clone(), end.device.clone());
         move || {
-            // The responder sends nothing more. So this ends when one of the two ends closes the connection.
+            // The responder sends no further message, so this returns when one of the two ends closes the connection.
             let _ = channel.receive_within::<IgnoredAny>(None);
             has_ended.store(true, Ordering::Release);
             device.interrupt();
@@ -187,11 +187,11 @@ struct ProbeDevice {
     address: DatagramAddress,
     outbox: Outbox,
     inbox: MemoryRegion,
-    /// Reliable connections, if they carry the probes.
+    /// Reliable connections, if the probes use them.
     connections: Option<EndpointConnections>,
-    /// Length of a receive in bytes.
+    /// Length of a receive buffer in bytes.
     slot: usize,
-    /// Number of datagrams of other senders than the responder.
+    /// Number of datagrams from other senders than the responder.
     unexpected: u64,
     /// Number of batches of packets that the system has refused to send so far.
     unsendable: u64,
@@ -235,7 +235,7 @@ impl ProbeDevice {
         Ok(self.qp.post_recv(slot as u64, &[self.inbox.slice(slot * self.slot, self.slot)?])?)
     }
 
-    /// Sends the probes and receives the responses, until the caller sets `stop`, or the responder has ended.
+    /// Sends probes and receives responses until the caller sets `stop`, or the responder has ended.
     fn run(
         &mut self, prober: &mut Prober, session: u64, responder: DatagramAddress, options: &PingOptions,
         (stop, has_ended): (&AtomicBool, &AtomicBool), mut report: impl FnMut(&Outcome),
@@ -265,7 +265,7 @@ impl ProbeDevice {
         }
     }
 
-    /// Posts the probe that is due, if there is one.
+    /// Posts the next probe if it is due.
     fn send(&mut self, prober: &mut Prober, to: Recipient, options: &PingOptions) -> Result<(), PingError> {
         let Some(probe) = prober.poll_send(self.clock.now()) else { return Ok(()) };
         if options.carrier != Carrier::Ud {
@@ -277,7 +277,7 @@ impl ProbeDevice {
         let path = AddressHandle { flow: probe.path.into(), dscp: options.dscp, ..to.path };
         match self.qp.post_datagram(&request, &Recipient { path, ..to }) {
             Ok(()) => Ok(()),
-            // The system does not take the probes that were posted before.
+            // The send queue is full, because the system does not accept the probes that were posted before.
             Err(rnic_endpoint::Error::Verbs(VerbsError::Full(_))) => {
                 prober.failed(probe.sequence, ProbeError::Unreachable);
                 Ok(())
@@ -286,7 +286,8 @@ impl ProbeDevice {
         }
     }
 
-    /// Posts a probe on the reliable connection of its path, or sends a connect to the responder.
+    /// Posts a probe on the reliable connection of its path. If the connection is not open, sends a connect datagram to
+    /// the responder.
     fn send_connected(
         &mut self, prober: &mut Prober, message: &Message, to: Recipient, options: &PingOptions,
     ) -> Result<(), PingError> {
@@ -301,7 +302,7 @@ impl ProbeDevice {
                 let (op, data, flags) = (SendOp::Send, Data::Inline(&bytes), SendFlags::default());
                 let path = AddressHandle { flow: message.path.into(), dscp: options.dscp, ..to.path };
                 match self.qp.post_datagram(&SendRequest { wr_id: 0, op, data, flags }, &Recipient { path, ..to }) {
-                    // The connect is repeated with a later probe.
+                    // If the connect datagram is lost, a later probe repeats it.
                     Ok(()) | Err(rnic_endpoint::Error::Verbs(VerbsError::Full(_))) => {}
                     Err(why) => return Err(why.into()),
                 }
@@ -310,7 +311,7 @@ impl ProbeDevice {
         Ok(())
     }
 
-    /// Posts the probes that wait for a connection, which the responder has accepted.
+    /// Posts the probes that wait for a connection, after the responder has accepted it.
     fn accepted(
         &mut self, prober: &mut Prober, message: &Message, datagram: &[u8], responder: &DatagramAddress,
         options: &PingOptions,
@@ -336,7 +337,7 @@ impl ProbeDevice {
             && let Some(connections) = &mut self.connections
         {
             if completion.wr_id & RECEIVE != 0 {
-                // Peers send nothing to a prober, so this receive was flushed with its queue pair.
+                // Peers send no messages to a prober, so this receive was flushed when its queue pair was closed.
                 return Ok(());
             }
             let ok = completion.status == Status::Success;

@@ -1,9 +1,10 @@
-//! Reliable connections for probes: RC Sends and RDMA Writes instead of datagrams.
+//! Reliable connections for probes, which carry RC Sends or RDMA Writes instead of datagrams.
 //!
-//! A reliable connection belongs to a path of a session, so that each has its own UDP source port. The two ends connect
-//! over the datagrams of the session: the prober sends a *connect* datagram, which the responder treats like a probe
-//! (only in a session, from its address, at a bounded rate, with a response that is no longer), and the response is
-//! an *accept* datagram. In both, these fields follow the message of [`message`](crate::message):
+//! A reliable connection belongs to one path of a session, so that each path has its own UDP source port. The two ends
+//! set up a connection by datagrams of the session: the prober sends a *connect* datagram, and the responder's response
+//! is an *accept* datagram. The responder treats a connect datagram like a probe: it must belong to a session and come
+//! from the session's address, its rate is limited, and the response is not longer than the request. In both datagrams,
+//! these fields follow the message of [`message`](crate::message):
 //!
 //! | bytes | field |
 //! |---|---|
@@ -14,9 +15,9 @@
 //! | 44 to 47 | remote key of the responder's memory; 0 in a connect |
 //! | 48 to 55 | virtual address of the responder's memory; 0 in a connect |
 //!
-//! The responder's NIC acknowledges a probe without its software, and the round-trip time is the time from posting the
-//! probe until its ACK. A lost packet is retransmitted, so it appears as a longer time; a probe without an ACK within
-//! the timeout is lost. Then the connection is aborted, and the next probe opens a new one.
+//! The responder's NIC acknowledges a probe without the responder's software, and the round-trip time is the time from
+//! posting the probe until its ACK. A lost packet is retransmitted, so its round-trip time is longer. A probe without
+//! an ACK within the timeout is lost; its connection is then aborted, and the next probe opens a new one.
 
 use crate::message::{Kind, MESSAGE_LEN, MIN_PROBE, Message};
 use rnic_endpoint::DatagramAddress;
@@ -56,12 +57,12 @@ impl Carrier {
     }
 }
 
-/// Bit in the identifier of a work request that marks a receive of a connection. No other work request of the
-/// completion queue has it.
+/// Bit in the identifier of a work request that marks a receive of a connection. No other kind of work request on the
+/// completion queue has this bit.
 pub const RECEIVE: u64 = 1 << 57;
 /// Bit in the identifier of a work request that marks a probe on a connection.
 pub const CONNECTED: u64 = 1 << 56;
-/// Maximum number of probes that have been posted and are not acknowledged.
+/// Maximum number of posted probes without an ACK.
 pub const PROBES: usize = 1_024;
 /// Maximum number of connections that peers have opened.
 const MAX_INCOMING: usize = 8_192;
@@ -75,14 +76,14 @@ pub const CONNECT_LEN: usize = 56;
 /// The session and the path of a connection.
 pub type ConnectionKey = (u64, u16);
 
-/// The queue pair of one end of a connection, as the other end must know it.
+/// The attributes of the queue pair at one end of a connection that the peer must know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PairInfo {
     /// Queue pair number.
     pub qpn: u32,
     /// First PSN.
     pub psn: u32,
-    /// UDP source port of its packets; `None`: not known, as with NICs that choose it themselves.
+    /// UDP source port of its packets; `None` if it is unknown, because the NIC chooses it.
     pub source_port: Option<u16>,
 }
 
@@ -93,16 +94,16 @@ pub trait QueuePairs {
     /// The error of a failed device.
     type Error;
 
-    /// Makes a queue pair for a path; `None` if there is no room for one.
+    /// Creates a queue pair for a path; `None` if a limit of the device is reached.
     ///
     /// # Errors
     /// If the device fails.
     fn open(&mut self, path: u16) -> Result<Option<Self::Pair>, Self::Error>;
 
-    /// Destroys a queue pair. It touches no memory afterwards.
+    /// Destroys a queue pair. The device does not access the queue pair's memory afterwards.
     fn close(&mut self, pair: Self::Pair);
 
-    /// The attributes of a queue pair that the other end must know.
+    /// The attributes of a queue pair that the peer must know.
     fn info(&self, pair: &Self::Pair) -> PairInfo;
 
     /// Virtual address and remote key of memory into which peers may write.
@@ -111,9 +112,9 @@ pub trait QueuePairs {
     /// If the device fails.
     fn writable_memory(&mut self) -> Result<(u64, u32), Self::Error>;
 
-    /// Connects a queue pair with the queue pair of the peer at `at`. `path` has the time without an ACK after which
-    /// the connection is aborted, and the DSCP. `false`: no queue pair can have the peer's numbers, or no host has the
-    /// address.
+    /// Connects a queue pair with the peer's queue pair at `at`. `path` has the time without an ACK after which the
+    /// connection is aborted, and the DSCP. Returns `false` if the peer's numbers are not valid for a queue pair, or if
+    /// no host has the address.
     ///
     /// # Errors
     /// If the device fails.
@@ -121,8 +122,9 @@ pub trait QueuePairs {
         &mut self, pair: &mut Self::Pair, peer: &PairInfo, at: DatagramAddress, path: (Time, u8),
     ) -> Result<bool, Self::Error>;
 
-    /// Posts a message of `len` bytes, whose bytes behind `message` are zero, from the memory of a slot below
-    /// [`PROBES`]: an RDMA Write to an address with a remote key, or a Send. `false`: the queue pair takes no more.
+    /// Posts a message of `len` bytes: `message`, followed by zeros. It is sent from the memory of a slot below
+    /// [`PROBES`], as an RDMA Write to an address with a remote key, or as a Send. Returns `false` if the send queue is
+    /// full.
     ///
     /// # Errors
     /// If the device fails.
@@ -175,7 +177,7 @@ struct Outgoing<Q> {
     pair: Q,
     /// Virtual address and remote key of the responder's memory, once it has accepted.
     accepted: Option<(u64, u32)>,
-    /// When the latest connect was sent.
+    /// Time at which the latest connect was sent.
     connect_sent: Option<Time>,
     /// Probes that wait for the connection.
     waiting: Vec<u64>,
@@ -186,18 +188,18 @@ struct Incoming<Q> {
     pair: Q,
     /// The fields of the prober's connect datagram.
     body: ConnectBody,
-    /// Number of incoming connections that were opened up to this one.
+    /// Sequence number of the connection among all incoming connections, in order of opening.
     number: u64,
 }
 
-/// A probe that is not acknowledged: its connection, its number, and when it was posted.
+/// A posted probe without an ACK: its connection, its number, and the time of posting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Posted {
     /// The connection.
     pub key: ConnectionKey,
     /// Number of the probe in its session.
     pub sequence: u64,
-    /// When it was posted.
+    /// Time of posting.
     pub at: Time,
 }
 
@@ -214,15 +216,16 @@ pub enum Posting {
     Full,
 }
 
-/// A slot for a probe. A work request also has the generation of its slot in its identifier, because the completion of
-/// a destroyed queue pair may still arrive.
+/// A slot for a probe. The identifier of a work request contains the generation of its slot, because completions of a
+/// destroyed queue pair may still arrive.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     generation: u32,
     probe: Option<Posted>,
 }
 
-/// The reliable connections of a device whose queue pairs are `Q`. Every method gets the device ([`QueuePairs`]).
+/// The reliable connections of a device whose queue pairs have the type `Q`. Methods that need the device
+/// ([`QueuePairs`]) have it as a parameter.
 pub struct Connections<Q> {
     outgoing: BTreeMap<ConnectionKey, Outgoing<Q>>,
     incoming: BTreeMap<ConnectionKey, Incoming<Q>>,
@@ -245,7 +248,8 @@ impl<Q> Default for Connections<Q> {
 }
 
 impl<Q> Connections<Q> {
-    /// A probe of `len` bytes on a connection is due at `now`. A probe whose connection is not open waits for it.
+    /// Sends a probe of `len` bytes that is due at `now`. If its connection is not open, the probe waits for the
+    /// connection.
     ///
     /// # Errors
     /// If the device fails.
@@ -286,13 +290,13 @@ impl<Q> Connections<Q> {
             self.posted[slot].probe = Some(Posted { key, sequence: message.sequence, at: now });
             return Ok(Posting::Posted);
         }
-        // Too many probes are not acknowledged, or the connection has ended.
+        // The send queue is full, or the connection has ended.
         self.free.push(slot);
         Ok(Posting::Full)
     }
 
-    /// An accept arrived from the responder at `from`. `path` is that of [`QueuePairs::connect`]. Returns the
-    /// probes that wait for the connection.
+    /// Handles an accept from the responder at `from`, and returns the probes that wait for the connection. `path` is
+    /// the parameter of [`QueuePairs::connect`].
     ///
     /// # Errors
     /// If the device fails.
@@ -313,8 +317,8 @@ impl<Q> Connections<Q> {
         Ok(Vec::new())
     }
 
-    /// A connect arrived in a session of the prober at `from`. Returns the accept to be sent, which is shorter than the
-    /// connect; `None` if the connect is invalid, or there is no room.
+    /// Handles a connect in a session of the prober at `from`. Returns the accept to be sent, which is shorter than the
+    /// connect; `None` if the connect is invalid, or a limit is reached.
     ///
     /// # Errors
     /// If the device fails.
@@ -323,7 +327,7 @@ impl<Q> Connections<Q> {
     ) -> Result<Option<[u8; CONNECT_LEN]>, P::Error> {
         let key = (message.session, message.path);
         let Some(body) = ConnectBody::parse(datagram).filter(|_| datagram.len() >= MIN_PROBE) else { return Ok(None) };
-        // A prober that repeats its connect from the same queue pair did not receive the accept.
+        // A prober that repeats its connect for the same queue pair did not receive the accept.
         if self.incoming.get(&key).is_none_or(|incoming| incoming.body != body) {
             if let Some(old) = self.incoming.remove(&key) {
                 pairs.close(old.pair);
@@ -349,8 +353,8 @@ impl<Q> Connections<Q> {
         Ok(Some(accept.emit(&Message { kind: Kind::Accept, ..*message })))
     }
 
-    /// A work request with the bit [`CONNECTED`] has completed, `ok` if it was acknowledged. Returns the probe, unless
-    /// its connection is closed.
+    /// Handles the completion of a work request with the bit [`CONNECTED`]; `ok` if it was acknowledged. Returns the
+    /// probe, or `None` if its connection was closed.
     pub fn completed<P: QueuePairs<Pair = Q>>(&mut self, pairs: &mut P, wr_id: u64, ok: bool) -> Option<Posted> {
         let at = (wr_id & 0xffff) as usize;
         let slot = self.posted.get_mut(at).filter(|slot| slot.generation == (wr_id >> 16) as u32)?;
@@ -377,8 +381,8 @@ impl<Q> Connections<Q> {
         }
     }
 
-    /// Closes unused connections: `is_used` says which outgoing connections are in use, and `is_open` which sessions of
-    /// peers are open.
+    /// Closes unused connections. `is_used` returns whether an outgoing connection is in use, and `is_open` whether a
+    /// session of a peer is open.
     pub fn retain<P: QueuePairs<Pair = Q>>(
         &mut self, pairs: &mut P, is_used: impl Fn(ConnectionKey) -> bool, is_open: impl Fn(u64) -> bool,
     ) {

@@ -1,4 +1,5 @@
-//! Reliable connections for probes on a device of the endpoint: the queue pairs of [`Connections`].
+//! Reliable connections for probes on a device of the endpoint: the implementation of [`QueuePairs`] for
+//! [`Connections`].
 
 use crate::Outbox;
 use crate::connections::{
@@ -11,7 +12,7 @@ use rnic_endpoint::{
 };
 use rnic_transport::Time;
 
-/// Number of receives for all connections together.
+/// Number of posted receives of all connections together.
 const RECEIVES: usize = 256;
 
 /// The reliable connections of a device.
@@ -20,7 +21,7 @@ pub struct EndpointConnections {
     connections: Connections<QueuePair>,
 }
 
-/// Objects that all connections of a device share.
+/// The objects that all connections of a device share.
 struct EndpointQueuePairs {
     pd: ProtectionDomain,
     cq: CompletionQueue,
@@ -41,14 +42,15 @@ impl QueuePairs for EndpointQueuePairs {
     type Pair = QueuePair;
     type Error = Error;
 
-    /// A queue pair whose packets have the UDP source port of a path. The port follows from the number of the queue
-    /// pair, so queue pairs are made until one fits.
+    /// Creates a queue pair whose packets have the UDP source port of a path. The port follows from the queue pair
+    /// number, so queue pairs are created until one has the right port.
     fn open(&mut self, path: u16) -> Result<Option<QueuePair>, Error> {
         let wanted = self.pd.device().source_port(path.into());
         let capacities = Capacities { send_wr: 128, recv_wr: 1, ..Capacities::default() };
         let options = QpOptions { capacities, srq: Some(self.srq.clone()), ..QpOptions::new(&self.cq) };
         let options = QpOptions { service: Service::Rc, ..options };
-        // Queue pairs that do not fit keep their numbers until then.
+        // Queue pairs with other ports are kept until one has the right port, so that their numbers are not assigned
+        // again.
         let mut others = Vec::new();
         loop {
             let qp = self.pd.queue_pair(&options)?;
@@ -76,7 +78,7 @@ impl QueuePairs for EndpointQueuePairs {
         &mut self, pair: &mut QueuePair, peer: &PairInfo, at: DatagramAddress, (timeout, dscp): (Time, u8),
     ) -> Result<bool, Error> {
         let address = Address { source_port: peer.source_port, ..Address::plain(at.addr, peer.qpn, peer.psn) };
-        // A timeout of 4.2 ms: a lost packet is seen as a round trip that is longer by about this.
+        // The retransmission timeout is 4.2 ms: a lost packet increases the measured round-trip time by about this.
         let give_up_after = Some(timeout.max(Time::from_ms(1)));
         let options = PathOptions { timeout: 10, give_up_after, dscp, ..PathOptions::default() };
         match pair.connect(&address, &options) {
@@ -102,11 +104,12 @@ impl QueuePairs for EndpointQueuePairs {
 }
 
 impl EndpointConnections {
-    /// Completions come from `cq`: at most [`EndpointConnections::COMPLETIONS`] that are not polled. They have the bit
-    /// [`RECEIVE`] or [`CONNECTED`](crate::connections::CONNECTED) in their identifiers.
+    /// Creates the connections of a device. `cq` receives their completions, at most
+    /// [`EndpointConnections::COMPLETIONS`] before it is polled. Their identifiers have the bit [`RECEIVE`] or
+    /// [`CONNECTED`](crate::connections::CONNECTED).
     ///
     /// # Errors
-    /// If the device has no room.
+    /// If a limit of the device is reached.
     pub fn new(pd: &ProtectionDomain, cq: &CompletionQueue) -> Result<EndpointConnections, Error> {
         let writable = Access { remote_write: true, ..Access::LOCAL };
         let pairs = EndpointQueuePairs {
@@ -123,10 +126,10 @@ impl EndpointConnections {
         Ok(EndpointConnections { pairs, connections: Connections::default() })
     }
 
-    /// Number of completions that may wait to be polled.
+    /// Maximum number of completions that have not been polled.
     pub const COMPLETIONS: usize = RECEIVES + PROBES;
 
-    /// [`Connections::probe`].
+    /// See [`Connections::probe`].
     ///
     /// # Errors
     /// If the device fails.
@@ -136,7 +139,7 @@ impl EndpointConnections {
         self.connections.probe(&mut self.pairs, carrier, key, message, len, now)
     }
 
-    /// [`Connections::accepted`].
+    /// See [`Connections::accepted`].
     ///
     /// # Errors
     /// If the device fails.
@@ -146,7 +149,7 @@ impl EndpointConnections {
         self.connections.accepted(&mut self.pairs, key, datagram, from, path)
     }
 
-    /// [`Connections::serve`].
+    /// See [`Connections::serve`].
     ///
     /// # Errors
     /// If the device fails.
@@ -156,7 +159,7 @@ impl EndpointConnections {
         self.connections.serve(&mut self.pairs, message, datagram, from, path)
     }
 
-    /// A work request with the bit [`RECEIVE`] has completed.
+    /// Posts the receive of a completed work request with the bit [`RECEIVE`] again.
     ///
     /// # Errors
     /// If the device fails.
@@ -164,17 +167,17 @@ impl EndpointConnections {
         self.pairs.receive_into((wr_id & 0xffff) as usize % RECEIVES)
     }
 
-    /// [`Connections::completed`].
+    /// See [`Connections::completed`].
     pub fn completed(&mut self, wr_id: u64, ok: bool) -> Option<Posted> {
         self.connections.completed(&mut self.pairs, wr_id, ok)
     }
 
-    /// [`Connections::retain`].
+    /// See [`Connections::retain`].
     pub fn retain(&mut self, is_used: impl Fn(ConnectionKey) -> bool, is_open: impl Fn(u64) -> bool) {
         self.connections.retain(&mut self.pairs, is_used, is_open);
     }
 
-    /// [`Connections::count`].
+    /// See [`Connections::count`].
     pub fn count(&self) -> (usize, usize) {
         self.connections.count()
     }

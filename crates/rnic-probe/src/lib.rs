@@ -1,5 +1,5 @@
-//! Latency probes between two hosts over unreliable datagrams or reliable connections, by the endpoint in software or
-//! by a real NIC: the engine of `rnic ping` and of the agents of `rnic mesh`.
+//! Latency probes between two hosts, over unreliable datagrams or reliable connections, with the endpoint in software
+//! or a real NIC. `rnic ping` and the agents of `rnic mesh` use this crate.
 //!
 //! | module | holds |
 //! |---|---|
@@ -71,13 +71,13 @@ pub enum PingError {
     /// The exchange with the responder over TCP failed.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
-    /// The responder refuses the session; the text is its reason.
+    /// The responder refused the session; the text is the responder's reason.
     #[error("the responder refuses: {0}")]
     Refused(String),
     /// The local device refused an operation or failed.
     #[error(transparent)]
     Device(#[from] Error),
-    /// An option is out of range, or does not fit the path.
+    /// An option is out of range, or does not match the path.
     #[error("{0}")]
     Option(String),
 }
@@ -86,15 +86,15 @@ pub enum PingError {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Control {
-    /// The prober asks for a session.
+    /// The prober requests a session.
     Hello { ping: u32, prober: DatagramAddress },
     /// The responder opens a session.
     Welcome { ping: u32, session: u64, responder: DatagramAddress },
-    /// The responder opens no session.
+    /// The responder refuses the session.
     Refused { why: String },
 }
 
-/// The error for a message of the peer that is not the expected one.
+/// The error for an unexpected message of the peer.
 fn unexpected(channel: &Channel) -> ExchangeError {
     let peer = channel.peer_addr();
     ExchangeError::NotUnderstood { peer, why: "it does not belong there".to_string() }
@@ -110,7 +110,7 @@ fn check_version(channel: &Channel, theirs: u32) -> Result<(), ExchangeError> {
     Err(ExchangeError::Disagreement(why))
 }
 
-/// Memory of datagrams to be sent: a slot for each message, and zeros that follow every message.
+/// Memory of outgoing datagrams: a slot for each message, followed by zeros, which fill the datagram after any message.
 pub struct Outbox {
     /// Memory of [`Outbox::len`] bytes, all zero.
     pub region: MemoryRegion,
@@ -148,7 +148,7 @@ pub fn random<const N: usize>() -> io::Result<[u8; N]> {
 }
 
 /// Returns whether a datagram was posted. If the send queue is full or the recipient cannot exist, the datagram is
-/// lost, which is not a failure of the device.
+/// lost; this is not a failure of the device.
 ///
 /// # Errors
 /// All other errors.

@@ -1,6 +1,6 @@
-//! The datagrams of a ping, and how long they may be.
+//! The datagrams of a ping, and their minimum and maximum lengths.
 //!
-//! All numbers are big-endian. Behind the 32 bytes of a message follow zeros up to the length of the datagram.
+//! All numbers are big-endian. A message has 32 bytes; the remaining bytes of the datagram are zeros.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -16,19 +16,19 @@ use rnic_transport::Time;
 
 /// Length of a message in bytes, and so the minimum length of a datagram.
 pub const MESSAGE_LEN: usize = 32;
-/// Maximum number of bytes around the payload of a datagram that count for the bound of a responder: IPv6 and UDP
-/// headers, base transport header, datagram header and ICRC.
+/// Maximum number of bytes of headers and ICRC around the payload of a datagram. They count when a responder limits the
+/// length of its responses: IPv6 and UDP headers, base transport header, datagram header and ICRC.
 const MAX_HEADERS: usize = 40 + 8 + 12 + 8 + 4;
-/// Minimum payload bytes of a probe. A response and a report together are no longer than their probe, headers
-/// included, so that a forged source address does not amplify traffic.
+/// Minimum payload bytes of a probe. A response and a report together must not be longer than their probe, headers
+/// included, so that a probe with a forged source address does not amplify traffic.
 pub const MIN_PROBE: usize = 2 * MESSAGE_LEN + MAX_HEADERS;
-/// Maximum payload bytes of a probe: the largest path MTU of datagrams.
+/// Maximum payload bytes of a probe, which is the largest path MTU of datagrams.
 pub const MAX_PROBE: usize = 4_096;
 
 const MAGIC: u32 = 0x726e_7067;
 const VERSION: u8 = 1;
 
-/// Payload bytes of the response to a probe of `probe` bytes. The report takes the remaining bytes.
+/// Payload bytes of the response to a probe of `probe` bytes. The report uses the remaining bytes.
 pub const fn response_len(probe: usize) -> usize {
     probe.saturating_sub(MESSAGE_LEN + MAX_HEADERS)
 }
@@ -36,11 +36,11 @@ pub const fn response_len(probe: usize) -> usize {
 /// The kind of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A probe of the prober.
+    /// A probe, from the prober.
     Probe,
-    /// The response of the responder.
+    /// The response, from the responder.
     Response,
-    /// The responder reports its delay, once the response has left.
+    /// A report, in which the responder sends its delay after the response has left.
     Report {
         /// T4 - T3: the time between arrival of the probe and departure of the response, in ns.
         delay: Time,
@@ -58,14 +58,14 @@ pub struct Message {
     pub kind: Kind,
     /// Index of the path, from 0.
     pub path: u16,
-    /// Number of the session, which the responder chose.
+    /// Number of the session, which the responder assigned.
     pub session: u64,
     /// Number of the probe.
     pub sequence: u64,
 }
 
 impl Message {
-    /// The bytes of the message; the rest of the datagram is zero.
+    /// The bytes of the message. All further bytes of the datagram are zeros.
     pub fn emit(&self) -> [u8; MESSAGE_LEN] {
         let (kind, delay) = match self.kind {
             Kind::Probe => (1, 0),
@@ -84,7 +84,8 @@ impl Message {
         out
     }
 
-    /// Parses the message at the start of a datagram; `None` if there is none. A report of more than an hour is none.
+    /// Parses the message at the start of a datagram; `None` if it is not a valid message. A report of a delay of more
+    /// than an hour is not valid.
     pub fn parse(datagram: &[u8]) -> Option<Message> {
         let bytes: &[u8; MESSAGE_LEN] = datagram.first_chunk()?;
         let word = |at: usize| bytes[at..at + 8].iter().fold(0, |word, byte| word << 8 | u64::from(*byte));

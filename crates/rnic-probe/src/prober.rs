@@ -1,9 +1,9 @@
-//! The prober: decides when probes leave, and computes the outcome of each. It uses neither sockets nor clocks, so a
-//! simulation can drive it as well as a device.
+//! The prober: it decides when probes leave, and computes the outcome of each. It uses neither sockets nor clocks, so a
+//! simulation can drive it as well as a device can.
 //!
-//! The owner takes probes to send ([`Prober::poll_send`]), reports when they left ([`Prober::sent`]) and which
-//! datagrams arrived ([`Prober::received`]), and takes the outcomes ([`Prober::poll_outcome`]). Its times must never go
-//! back. Six times belong to a probe, as in R-Pingmesh (SIGCOMM 2024):
+//! The owner of a prober takes the probes to send ([`Prober::poll_send`]), reports when they left ([`Prober::sent`])
+//! and which datagrams arrived ([`Prober::received`]), and takes the outcomes ([`Prober::poll_outcome`]). The times
+//! that the owner passes must never go back. Each probe has six times, as in R-Pingmesh (SIGCOMM 2024):
 //!
 //! | time | event | clock |
 //! |---|---|---|
@@ -14,29 +14,29 @@
 //! | T5 | the response arrives at the prober's NIC | prober |
 //! | T6 | the prober sees the response | prober |
 //!
-//! The round-trip time of the network is (T5 - T2) - (T4 - T3), whatever the two clocks show, and the delay of the
-//! prober is (T6 - T1) - (T5 - T2). A second datagram, the report, brings T4 - T3, because the response must leave
-//! before its time of departure is known.
+//! The round-trip time of the network is (T5 - T2) - (T4 - T3), which does not depend on the offset between the two
+//! clocks, and the delay of the prober is (T6 - T1) - (T5 - T2). The responder sends T4 - T3 in a second datagram, the
+//! report, because it does not know the departure time of the response before the response has left.
 
 use crate::message::{Kind, Message};
 use rnic_transport::Time;
 use std::collections::VecDeque;
 
-/// Maximum number of outstanding probes: sent, without an outcome.
+/// Maximum number of outstanding probes, which have been sent and have no outcome yet.
 pub const MAX_OUTSTANDING: usize = 4_096;
 
 /// Settings of a [`Prober`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProberConfig {
-    /// Number of the session, which the responder chose.
+    /// Number of the session, which the responder assigned.
     pub session: u64,
-    /// Number of paths: probe n takes path n modulo `paths`.
+    /// Number of paths: probe n uses path n modulo `paths`.
     pub paths: u16,
     /// Time between two probes.
     pub interval: Time,
-    /// Time after which a probe without a response is lost.
+    /// Time after which a probe without a response counts as lost.
     pub timeout: Time,
-    /// Number of probes; `None`: without end.
+    /// Number of probes; `None`: unlimited.
     pub count: Option<u64>,
 }
 
@@ -58,12 +58,12 @@ pub struct Times {
     pub total: Time,
     /// Delay at the prober: (T6 - T1) - (T5 - T2).
     pub prober: Time,
-    /// Delay at the responder, T4 - T3, and the round-trip time of the network, (T5 - T2) - (T4 - T3). `None`: the
-    /// report was lost.
+    /// Delay at the responder, T4 - T3, and round-trip time of the network, (T5 - T2) - (T4 - T3). `None` if the report
+    /// was lost.
     pub split: Option<Split>,
 }
 
-/// The parts of the time between departure of a probe and arrival of its response.
+/// The parts of the time between the departure of a probe and the arrival of its response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Split {
     /// Delay at the responder: T4 - T3.
@@ -86,11 +86,11 @@ pub struct Outcome {
 /// The reason why a probe has no response.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ProbeError {
-    /// No response arrived in time.
+    /// No response arrived before the timeout.
     Timeout,
     /// The prober's system could not send the probe: it has no route, or the packet is too long.
     Unreachable,
-    /// The responder ended.
+    /// The responder has ended.
     Gone,
 }
 
@@ -113,7 +113,7 @@ struct Outstanding {
     path: u16,
     posted: Time,
     sent: Option<Time>,
-    /// T5 and T6.
+    /// T5 and T6; `None` until the response has arrived.
     answered: Option<(Time, Time)>,
     responder: Option<Time>,
 }
@@ -130,15 +130,15 @@ impl Outstanding {
 /// The state of one series of probes.
 pub struct Prober {
     config: ProberConfig,
-    /// Numbers of the paths; empty: 0, 1, 2 and so on.
+    /// Numbers of the paths to use; empty: 0, 1, 2 and so on.
     paths: Vec<u16>,
     next: u64,
-    /// When the next probe leaves.
+    /// Time at which the next probe leaves.
     due: Time,
     /// Probes without an outcome, in order.
     outstanding: VecDeque<Outstanding>,
     outcomes: VecDeque<Outcome>,
-    /// Number of datagrams that belong to no outstanding probe.
+    /// Number of datagrams that do not belong to an outstanding probe.
     unexpected: u64,
 }
 
@@ -149,13 +149,14 @@ impl Prober {
         Prober { config, paths: Vec::new(), next: 0, due: now, outstanding, outcomes, unexpected: 0 }
     }
 
-    /// The probe to be sent at `now`, if one is due. At most [`MAX_OUTSTANDING`] probes are outstanding: with
-    /// more, the oldest counts as lost.
+    /// The probe to be sent at `now`, if one is due. If more than [`MAX_OUTSTANDING`] probes would be outstanding, the
+    /// oldest counts as lost.
     pub fn poll_send(&mut self, now: Time) -> Option<Probe> {
         if self.config.count.is_some_and(|count| self.next >= count) || now < self.due {
             return None;
         }
-        // A prober that was late does not catch up: a burst would measure itself.
+        // After a delay the prober does not send the missed probes, because the probes of a burst would delay each
+        // other.
         self.due = (self.due + self.config.interval).max(now);
         if self.outstanding.len() >= MAX_OUTSTANDING {
             self.finish_first(ProbeError::Timeout);
@@ -185,15 +186,15 @@ impl Prober {
         }
     }
 
-    /// The probe cannot be sent.
+    /// Ends a probe that cannot be sent, with the outcome `error`.
     pub fn failed(&mut self, sequence: u64, error: ProbeError) {
         if let Ok(at) = self.outstanding.binary_search_by_key(&sequence, |outstanding| outstanding.sequence) {
             self.finish(at, Err(error));
         }
     }
 
-    /// A datagram arrived at T5 = `arrived`, and the prober sees it at T6 = `now`. Datagrams other than the response or
-    /// the report to an outstanding probe are ignored and counted.
+    /// Handles a datagram that arrived at T5 = `arrived` and that the prober sees at T6 = `now`. Datagrams other than
+    /// the response or the report to an outstanding probe are ignored and counted.
     pub fn received(&mut self, arrived: Time, now: Time, datagram: &[u8]) {
         let message = Message::parse(datagram).filter(|message| message.session == self.config.session);
         let Some(message) = message else {
@@ -223,8 +224,8 @@ impl Prober {
         }
     }
 
-    /// A probe on a reliable connection was posted at `posted`, and acknowledged at `arrived`; the prober sees it at
-    /// `now`. The responder's software takes no part in it.
+    /// Handles the ACK of a probe on a reliable connection. The probe was posted at `posted` and acknowledged at
+    /// `arrived`; the prober sees the ACK at `now`. The responder's software is not involved.
     pub fn acknowledged(&mut self, sequence: u64, posted: Time, arrived: Time, now: Time) {
         let found = self.outstanding.binary_search_by_key(&sequence, |outstanding| outstanding.sequence);
         let Some((at, outstanding)) = found.ok().and_then(|at| Some((at, self.outstanding.get_mut(at)?))) else {
@@ -244,19 +245,20 @@ impl Prober {
         self.outstanding.get(at).map(|outstanding| outstanding.path)
     }
 
-    /// From now on the probes take paths with these numbers in turn, instead of 0, 1, 2 and so on.
+    /// Makes further probes use paths with these numbers in turn, instead of 0, 1, 2 and so on.
     pub fn set_paths(&mut self, paths: Vec<u16>) {
         self.paths = paths;
     }
 
-    /// Ends the probes whose time is up at `now`. An answer without a report counts as an answer.
+    /// Ends the probes whose timeout has passed at `now`. A probe with a response but without a report counts as
+    /// answered.
     pub fn on_time(&mut self, now: Time) {
         while self.outstanding.front().is_some_and(|first| now.saturating_sub(first.posted) >= self.config.timeout) {
             self.finish_first(ProbeError::Timeout);
         }
     }
 
-    /// Ends the series: no further probe leaves, and outstanding probes have the outcome `error`.
+    /// Ends the series: no further probe leaves, and outstanding probes get the outcome `error`.
     pub fn end(&mut self, error: ProbeError) {
         self.stop();
         while !self.outstanding.is_empty() {
@@ -264,18 +266,19 @@ impl Prober {
         }
     }
 
-    /// Ends the series at once: no further probe leaves, and outstanding probes get no outcome.
+    /// Ends the series immediately: no further probe leaves, and outstanding probes get no outcome.
     pub fn abandon(&mut self) {
         self.stop();
         self.outstanding.clear();
     }
 
-    /// No further probe leaves.
+    /// Stops sending probes. Outstanding probes still get an outcome.
     pub fn stop(&mut self) {
         self.config.count = Some(self.next);
     }
 
-    /// When the owner should call [`Prober::poll_send`] and [`Prober::on_time`] next; `None` if all is done.
+    /// Time at which the owner should call [`Prober::poll_send`] and [`Prober::on_time`] next; `None` if no probe is
+    /// outstanding or due.
     pub fn next_time(&self) -> Option<Time> {
         let send = self.config.count.is_none_or(|count| self.next < count).then_some(self.due);
         let timeout = self.outstanding.front().map(|first| first.posted + self.config.timeout);
@@ -287,7 +290,7 @@ impl Prober {
         self.outcomes.pop_front()
     }
 
-    /// Whether every probe was sent and has its outcome.
+    /// Whether all probes were sent and have an outcome.
     pub fn is_done(&self) -> bool {
         self.next_time().is_none()
     }
@@ -297,7 +300,7 @@ impl Prober {
         self.next
     }
 
-    /// Number of datagrams that belong to no outstanding probe: late, repeated, or from other senders.
+    /// Number of datagrams that do not belong to an outstanding probe: late, duplicate, or from other senders.
     pub fn unexpected(&self) -> u64 {
         self.unexpected
     }
@@ -350,7 +353,7 @@ mod tests {
         assert!(prober.is_done());
     }
 
-    /// On a reliable connection only the ACK counts.
+    /// On a reliable connection only the ACK ends a probe.
     #[test]
     fn an_ack_ends_a_probe() {
         let mut prober = prober(Some(2));
@@ -375,7 +378,7 @@ mod tests {
             left.extend(prober.poll_send(now).map(|probe| (now, probe.path)));
         }
         assert_eq!(left, [(10, 0), (1_010, 1), (2_010, 2), (3_010, 0), (4_010, 1)].map(|(us, path)| (US(us), path)));
-        // After a pause there is no burst.
+        // After an interruption the prober sends no burst.
         assert!(prober.poll_send(US(50_000)).is_some() && prober.poll_send(US(50_000)).is_some());
         assert!(prober.poll_send(US(50_000)).is_none());
     }
@@ -389,7 +392,8 @@ mod tests {
             prober.sent(sequence, now);
         }
         prober.failed(1, ProbeError::Unreachable);
-        // Only the report of 0 arrives, only the response to 2, and both from 3, twice and in the other order.
+        // For probe 0 only the report arrives, for probe 2 only the response, and for probe 3 both, twice and in
+        // reverse order.
         prober.received(US(3_100), US(3_100), &answer(0, Kind::Report { delay: US(1) }));
         prober.received(US(3_100), US(3_100), &answer(2, Kind::Response));
         for _ in 0..2 {
@@ -410,7 +414,7 @@ mod tests {
         assert_eq!(prober.unexpected(), 6);
     }
 
-    /// The number of outstanding probes is bounded, whatever the timeout is.
+    /// The number of outstanding probes is limited, whatever the timeout is.
     #[test]
     fn many_unanswered_probes() {
         let mut prober = prober(None);
@@ -426,7 +430,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever arrives, each probe has one outcome, and no time is longer than the whole.
+        /// Whatever datagrams arrive, each probe has one outcome, and no partial time is longer than the total.
         #[test]
         fn unexpected_datagrams_change_no_count(
             datagrams in prop::collection::vec((0..6_u64, 0..4_u8, any::<u64>(), 0..3_000_u64), 0..60)

@@ -1,10 +1,10 @@
-//! The responder: decides which probes get a response. It uses neither sockets nor clocks.
+//! The responder: it decides which probes get a response. It uses neither sockets nor clocks.
 //!
 //! It responds only to probers that have opened a session, and only at the address from which they opened it, so a
-//! prober cannot make it send to a third party. The response and the report to a probe are together no longer than the
-//! probe. Their rate is limited for each session and for all sessions together. Once the report has left, the responder
-//! has no state of the probe. Only differences of times are used, so the times may be readings of a device's clock,
-//! which never ends.
+//! prober cannot make it send packets to a third party. The response and the report to a probe together are not longer
+//! than the probe. Their rate is limited for each session and for all sessions together. After the report has left, the
+//! responder keeps no state of the probe. Only differences of times are used, so the times may come from a device's
+//! clock, which never ends.
 
 use crate::message::{Kind, MIN_PROBE, Message, response_len};
 use rnic_endpoint::DatagramAddress;
@@ -14,18 +14,18 @@ use rnic_verbs::{AddressHandle, Recipient};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Maximum number of sessions at the same time, of all hosts and of one host.
+/// Maximum number of concurrent sessions: of all hosts together, and of one host.
 pub const MAX_SESSIONS: [usize; 2] = [1_024, 64];
-/// Maximum probes per second that are answered in one session, and the burst that may exceed it.
+/// Rate limit of one session: answered probes per second, and the burst that may exceed the rate.
 pub const SESSION_RATE: (u64, u64) = (2_000, 200);
-/// Maximum probes per second that are answered in all sessions together, and the burst that may exceed it.
+/// Rate limit of all sessions together: answered probes per second, and the burst that may exceed the rate.
 pub const TOTAL_RATE: (u64, u64) = (50_000, 1_000);
 
-/// A rate limit: probes per second, and the largest burst.
+/// A rate limit: probes per second, and the maximum burst.
 struct TokenBucket {
     rate: u64,
     burst: u64,
-    /// Thousandths of a token; a response takes one token.
+    /// Available tokens, in thousandths. Each response consumes one token.
     millitokens: u64,
     at: Time,
 }
@@ -35,7 +35,7 @@ impl TokenBucket {
         TokenBucket { rate, burst, millitokens: burst * 1_000, at: now }
     }
 
-    /// Adds the tokens since the last call.
+    /// Adds the tokens for the time since the last call.
     fn fill(&mut self, now: Time) {
         let passed_us = since(now, self.at).as_ps() / 1_000_000;
         let gained = passed_us.saturating_mul(self.rate) / 1_000;
@@ -56,10 +56,10 @@ struct Session {
 pub struct ResponderCounters {
     /// Probes that were answered.
     pub answered: u64,
-    /// Probes beyond the rate of their session or of the responder.
+    /// Probes that got no response because they exceeded the rate limit of their session or of the responder.
     pub limited: u64,
-    /// Unexpected datagrams: not a probe, too short, of no session, or from another address or queue pair than the
-    /// session's.
+    /// Unexpected datagrams: not a probe, too short, of an unknown session, or from another address or queue pair than
+    /// the session's prober.
     pub unexpected: u64,
 }
 
@@ -75,7 +75,8 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The report that follows the response, once it is known that the response left `delay` after the probe arrived.
+    /// The report that follows the response. `delay` is the time from the arrival of the probe to the departure of the
+    /// response.
     pub fn report(&self, delay: Time) -> Message {
         Message { kind: Kind::Report { delay }, ..self.response }
     }
@@ -98,11 +99,11 @@ impl Responder {
         }
     }
 
-    /// Opens the session `number` for the prober with the queue pair `prober`. The caller has verified that the prober
-    /// receives at the address, and drawn the number at random.
+    /// Opens the session `number` for the prober with the queue pair `prober`. The caller must have verified that the
+    /// prober receives at this address, and must have drawn the number at random.
     ///
     /// # Errors
-    /// A sentence, if there are too many sessions, or one has this number.
+    /// Returns a sentence if too many sessions exist, or a session already has this number.
     pub fn open(&mut self, number: u64, prober: DatagramAddress, now: Time) -> Result<(), String> {
         let [all, of_host] = MAX_SESSIONS;
         let host = |session: &&Session| session.prober.addr.ip() == prober.addr.ip();
@@ -135,13 +136,14 @@ impl Responder {
         self.sessions.remove(&number);
     }
 
-    /// The response to a probe that arrived from the IP address and the queue pair number `source`; `None` if it gets
-    /// none. Of the bytes after the message only the number matters.
+    /// The response to a probe that arrived from the IP address and the queue pair number `source`; `None` if the probe
+    /// gets no response. The bytes after the message are not read; only their number matters.
     pub fn on_probe(&mut self, now: Time, source: (IpAddr, u32), datagram: &[u8]) -> Option<Reply> {
         self.respond(now, source, datagram, (Kind::Probe, Kind::Response))
     }
 
-    /// The response to a datagram that requests a reliable connection, under the same conditions as for a probe.
+    /// The response to a datagram that requests a reliable connection. It gets a response under the same conditions as
+    /// a probe.
     pub fn on_connect(&mut self, now: Time, source: (IpAddr, u32), datagram: &[u8]) -> Option<Reply> {
         self.respond(now, source, datagram, (Kind::Connect, Kind::Accept))
     }
@@ -212,14 +214,14 @@ mod tests {
         assert_eq!((answer.len, answer.to.qkey, answer.to.path.flow), (408, 5, 3));
         assert_eq!(answer.to.path.peer, prober().addr);
         assert_eq!(answer.response, Message { kind: Kind::Response, path: 3, session: 7, sequence: 11 });
-        // Another session, a probe that is too short, an answer instead of a probe, garbage.
+        // A datagram of another session, a probe that is too short, a response instead of a probe, and garbage.
         let response = Message { kind: Kind::Response, path: 3, session: 7, sequence: 11 }.emit();
         let mut response = response.to_vec();
         response.resize(512, 0);
         for datagram in [probe(8, 512), probe(7, MIN_PROBE - 1), response, vec![0xff; 512], Vec::new()] {
             assert_eq!(responder.on_probe(now, SOURCE, &datagram), None);
         }
-        // A session of another queue pair, and of another host.
+        // Datagrams for the session of another queue pair, and for the session of another host.
         let theirs = prober();
         responder.open(8, DatagramAddress { qpn: theirs.qpn ^ 1, ..theirs }, now).unwrap();
         responder.open(9, DatagramAddress { addr: "10.0.0.1:9".parse().unwrap(), ..theirs }, now).unwrap();

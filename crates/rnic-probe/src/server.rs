@@ -1,7 +1,7 @@
 //! The responder of a ping on devices.
 //!
-//! A thread for each TCP connection opens a session, and closes it when the connection ends. A thread for each local
-//! address that probers use sends the responses.
+//! For each TCP connection, a thread opens a session, and closes it when the connection ends. For each local address
+//! that probers use, a thread sends the responses.
 
 use crate::connections::{CONNECT_LEN, RECEIVE};
 use crate::endpoint::EndpointConnections;
@@ -33,7 +33,7 @@ use std::thread::JoinHandle;
 pub struct RespondOptions {
     /// UDP port of the responder's devices; 0 stands for any free port.
     pub roce_port: u16,
-    /// What probers must show, over TLS. With `None` everyone may probe this host.
+    /// The credentials for TLS, with which probers must authenticate. With `None` every host may probe this host.
     pub credentials: Option<Credentials>,
 }
 
@@ -50,24 +50,26 @@ pub enum RespondEvent {
     Opened(SocketAddr),
     /// A prober at this address has closed its session.
     Closed(SocketAddr),
-    /// A prober at this address got no session, for this reason.
+    /// A prober at this address could not open a session, for this reason.
     Failed(SocketAddr, PingError),
 }
 
 /// Maximum number of local addresses that probers can use.
 const MAX_LOCAL_ADDRESSES: usize = 16;
-/// Number of receives that are posted.
+/// Number of posted receives.
 const RECEIVES: usize = 512;
-/// Maximum number of responses that have been posted and have not left.
+/// Maximum number of outstanding sends of responses.
 const MAX_RESPONSES: usize = 256;
-/// Bits in the identifier of a work request: a response, a report. Without them it is a receive.
+/// Bits in the identifier of a work request that mark a response or a report. A work request without these bits is a
+/// receive.
 const RESPONSE: u64 = 1 << 32;
 const REPORT: u64 = 1 << 33;
-/// Time without a response of the prober after which a reliable connection ends. This end sends only ACKs.
+/// Time without a response of the prober after which the responder aborts a reliable connection. The responder sends
+/// only ACKs on it.
 const CONNECTION_TIMEOUT: Time = Time::from_ms(60_000);
 /// Maximum time between two checks of the flag that ends the responder.
 const STOP_CHECK_INTERVAL: Time = Time::from_ms(100);
-/// Length of a receive in bytes.
+/// Length of a receive buffer in bytes.
 const SLOT: usize = GRH_LEN as usize + MAX_PROBE;
 
 /// Sends the responses to the probes of [`ping`](crate::ping) until `stop` is set. Reports sessions to `event`. Returns
@@ -89,7 +91,7 @@ pub fn respond(
     let limit = ClientLimit::new(of_all, of_host);
     let event = RefCell::new(event);
     let report = || received.try_iter().for_each(|received| (event.borrow_mut())(received));
-    // `accept` calls it about ten times a second.
+    // `accept` calls this closure about ten times per second.
     let ends = || {
         report();
         stop.load(Ordering::Relaxed)
@@ -110,7 +112,7 @@ pub fn respond(
             server.serve(stream, peer, &events);
             drop(admission);
         };
-        // Without a thread the prober is turned away.
+        // If no thread can be started, the prober is refused.
         let _ = std::thread::Builder::new().name("rnic-ping-peer".to_string()).spawn(serve);
     }
     let counters = server.end();
@@ -118,12 +120,12 @@ pub fn respond(
     accepted.map(|()| counters)
 }
 
-/// A responder.
+/// The responder of a host.
 struct Server {
     options: RespondOptions,
     /// The responders, by local address.
     responders: Mutex<BTreeMap<IpAddr, Arc<LocalResponder>>>,
-    /// The connections with a session, by its number.
+    /// The TCP connections with a session, by the number of the session.
     speakers: Mutex<BTreeMap<u64, Speaker>>,
     ended: AtomicBool,
 }
@@ -132,14 +134,14 @@ impl Server {
     /// Opens a session for the prober at the other end of a TCP connection, and closes it when the connection ends.
     fn serve(&self, stream: TcpStream, peer: SocketAddr, events: &Sender<RespondEvent>) {
         let report = |event| {
-            // It fails once the responder has ended.
+            // This fails if the responder has ended.
             let _ = events.send(event);
         };
         match self.open(stream) {
             Err(why) => report(RespondEvent::Failed(peer, why)),
             Ok((mut channel, local, session)) => {
                 report(RespondEvent::Opened(peer));
-                // The prober sends nothing more. If it does, the session ends as well.
+                // The prober sends no further message. If it does, the session ends as well.
                 let _ = channel.receive_within::<IgnoredAny>(None);
                 self.close(&local, session);
                 channel.speaker().hang_up();
@@ -166,15 +168,15 @@ impl Server {
                 Ok((channel, local, session))
             }
             Err(why) => {
-                // It fails if the prober has ended.
+                // This fails if the prober has ended.
                 let _ = channel.send(&Control::Refused { why: why.to_string() });
                 Err(why)
             }
         }
     }
 
-    /// Opens a session for `prober`, which must be at the address from which its TCP connection comes: otherwise it
-    /// could make this host send packets to a third party.
+    /// Opens a session for `prober`. Its address must be the address from which its TCP connection comes: otherwise the
+    /// prober could make this host send packets to a third party.
     fn open_session(
         &self, channel: &Channel, prober: DatagramAddress,
     ) -> Result<(Arc<LocalResponder>, u64), PingError> {
@@ -207,7 +209,7 @@ impl Server {
         self.speakers.lock().remove(&session);
     }
 
-    /// The responder at the local address `ip`.
+    /// The responder at the local address `ip`, which the first call creates.
     fn local(&self, ip: IpAddr) -> Result<Arc<LocalResponder>, PingError> {
         let mut responders = self.responders.lock();
         if let Some(local) = responders.get(&ip).filter(|local| !local.ended.load(Ordering::Acquire)) {
@@ -222,7 +224,7 @@ impl Server {
         Ok(local)
     }
 
-    /// Ends all sessions and responders; returns the sum of the counters.
+    /// Ends all sessions and responders; returns the sums of their counters.
     fn end(&self) -> ResponderCounters {
         self.ended.store(true, Ordering::Release);
         self.speakers.lock().values().for_each(Speaker::hang_up);
@@ -248,7 +250,7 @@ struct LocalResponder {
     inbox: MemoryRegion,
     outbox: Outbox,
     responder: Mutex<Responder>,
-    /// Reliable connections of probers, once one has asked for a connection.
+    /// Reliable connections of probers; created when a prober first requests one.
     connections: Mutex<Option<EndpointConnections>>,
     ended: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -276,7 +278,7 @@ impl LocalResponder {
         }
         let own = local.clone();
         let run = move || {
-            // An error means that the device has failed; a later prober gets another one.
+            // On an error the device has failed; a later prober gets a new device.
             let _ = own.run();
             own.ended.store(true, Ordering::Release);
         };
@@ -294,7 +296,7 @@ impl LocalResponder {
         self.ended.store(true, Ordering::Release);
         self.device.interrupt();
         if let Some(thread) = self.thread.lock().take() {
-            // A panic was reported in that thread.
+            // If the thread panicked, the panic was reported there.
             let _ = thread.join();
         }
     }
@@ -302,7 +304,7 @@ impl LocalResponder {
     /// Sends responses until the responder ends.
     fn run(&self) -> Result<(), Error> {
         let mut found = [Completion::BLANK; 64];
-        // The responses that have not left, by slot, and when their probes arrived (T3).
+        // The responses whose sends have not completed, by slot, with the arrival times of their probes (T3).
         let mut leaving: Vec<Option<(Reply, Time)>> = vec![None; MAX_RESPONSES];
         let mut free: Vec<usize> = (0..MAX_RESPONSES).collect();
         let mut datagram = vec![0; MAX_PROBE];
@@ -311,7 +313,7 @@ impl LocalResponder {
             for completion in &found[..count] {
                 let &Completion { wr_id, status, time, .. } = completion;
                 if wr_id & RECEIVE != 0 {
-                    // A message of a prober has filled it; the NIC has acknowledged it.
+                    // A message of a prober has consumed this receive; the NIC has already acknowledged the message.
                     if let Some(connections) = &*self.connections.lock() {
                         connections.received(wr_id)?;
                     }
@@ -341,11 +343,11 @@ impl LocalResponder {
         Ok(())
     }
 
-    /// Posts the response to a probe in slot `at`; `None` if the probe gets no response.
+    /// Posts the response to a probe in slot `at`; returns `None` if the probe gets no response.
     fn respond(&self, at: usize, probe: &Completion, datagram: &mut [u8]) -> Result<Option<Reply>, Error> {
         let Some(source) = probe.source.map(|source| (source.ip(), source.qpn().0)) else { return Ok(None) };
         let len = (probe.byte_len as usize).saturating_sub(GRH_LEN as usize).min(MAX_PROBE);
-        // The bytes after a connect datagram's fields are zeros.
+        // Only the fields of a connect datagram are read; its remaining bytes are zeros.
         let head = len.min(CONNECT_LEN);
         self.inbox.read(probe.wr_id as usize * SLOT + GRH_LEN as usize, &mut datagram[..head])?;
         if let Some(message) = Message::parse(&datagram[..head]).filter(|message| message.kind == Kind::Connect) {

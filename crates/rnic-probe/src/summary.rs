@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
-/// Statistics of times, in microseconds. Values from the histogram are exact to one part in 1000.
+/// Statistics of times in microseconds. Values that come from a histogram are exact to one part in 1000.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Distribution {
     /// Minimum.
@@ -41,15 +41,15 @@ impl Distribution {
     }
 }
 
-/// A histogram of times with `digits` significant decimal digits, whose memory grows with the longest time.
+/// A histogram of times with `digits` significant decimal digits. Its memory grows with the longest time.
 fn histogram(digits: u8) -> Histogram<u64> {
     let empty = || Histogram::new(1);
-    // Only a number of digits beyond 5 is refused.
+    // Only more than 5 digits are refused.
     Histogram::new(digits).or_else(|_| empty()).unwrap_or_else(|_| unreachable!("one digit is possible"))
 }
 
 fn record(times: &mut Histogram<u64>, time: Time) {
-    // No probe is outstanding for more than a minute. A histogram that grows refuses no value of this range.
+    // A probe is outstanding for at most a minute, and a growing histogram accepts every value of this range.
     let _ = times.record((time.as_ps() / 1_000).clamp(1, 3_600_000_000_000));
 }
 
@@ -58,11 +58,11 @@ fn record(times: &mut Histogram<u64>, time: Time) {
 pub struct PathSummary {
     /// Index of the path.
     pub path: u16,
-    /// UDP source port of its probes.
+    /// UDP source port of the path's probes.
     pub source_port: u16,
-    /// Number of its probes with an outcome.
+    /// Number of the path's probes with an outcome.
     pub probes: u64,
-    /// Number of its probes that were answered.
+    /// Number of the path's probes that were answered.
     pub answered: u64,
     /// Round-trip times of the network.
     pub network_us: Option<Distribution>,
@@ -71,7 +71,7 @@ pub struct PathSummary {
 /// The outcomes of all probes.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Summary {
-    /// The host that was probed, as it was given.
+    /// The probed host, as the user typed it.
     pub host: String,
     /// IP address and UDP port of the responder's device.
     pub responder: SocketAddr,
@@ -89,9 +89,9 @@ pub struct Summary {
     pub loss: f64,
     /// Number of probes by error code.
     pub errors: BTreeMap<&'static str, u64>,
-    /// Number of answered probes whose report was lost, so that the network's part of their time is not known.
+    /// Number of answered probes whose report was lost, so that the round-trip time of the network is unknown.
     pub without_report: u64,
-    /// Number of received datagrams that belong to no outstanding probe: late, repeated, or from other senders.
+    /// Number of received datagrams that do not belong to an outstanding probe: late, duplicate, or from other senders.
     pub stray: u64,
     /// Round-trip times of the network.
     pub network_us: Option<Distribution>,
@@ -129,7 +129,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// `source_ports` has the UDP source port of each path.
+    /// Creates an empty tally. `source_ports` has the UDP source port of each path.
     pub(crate) fn new(source_ports: &[u16]) -> Tally {
         let path =
             |source_port: &u16| Path { source_port: *source_port, probes: 0, answered: 0, network: histogram(3) };
@@ -200,7 +200,7 @@ impl Tally {
     }
 }
 
-/// The attributes of a ping that a summary repeats.
+/// The attributes of a ping that are copied into the summary.
 pub(crate) struct About<'a> {
     pub(crate) host: &'a str,
     pub(crate) responder: SocketAddr,

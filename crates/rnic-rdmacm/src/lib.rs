@@ -2,8 +2,8 @@
 //! RDMA NIC. The messages of the communication manager go over queue pair 1, so that they interoperate with Linux.
 //!
 //! The crate is compiled to a static library. `rnic verbs` links it to `librdmacm.so.1`, which needs `libibverbs.so.1`
-//! of `rnic-ibverbs`: queue pairs are made by the public functions of that library, and queue pair 1 is used by a few
-//! private ones.
+//! of `rnic-ibverbs`. This crate makes queue pairs by the public functions of that library, and uses queue pair 1 by a
+//! few private functions.
 //!
 //! The modules are layers: a module uses only modules above it in this table.
 //!
@@ -18,10 +18,11 @@
 //!
 //! # Unsafe code
 //!
-//! The functions get pointers from C programs, and trust them as every implementation of librdmacm does.
-//! [`rnic_cabi::pointer`] states once, for each kind of pointer, what the program promises. Pointers of identifiers,
-//! channels and events are looked up before they are used ([`rnic_cabi::live`]). A comment at an `unsafe` block says
-//! what else is promised, and by whom. Numbers, flags, lengths, and all bytes from the network are checked.
+//! The functions get pointers from C programs, and trust these pointers as every implementation of librdmacm does.
+//! [`rnic_cabi::pointer`] states once, for each kind of pointer, which conditions the program promises. The crate looks
+//! up pointers of identifiers, channels and events before it uses them ([`rnic_cabi::live`]). A comment at an `unsafe`
+//! block states which other conditions are promised, and who promises them. The crate checks numbers, flags, lengths,
+//! and all bytes from the network.
 
 #![allow(unreachable_pub, reason = "the exported functions are public in C")]
 

@@ -36,7 +36,7 @@ pub extern "C" fn rdma_event_str(number: c_int) -> *const c_char {
     event(number).as_ptr()
 }
 
-/// A copy of `len` bytes that [`rdma_freeaddrinfo`] frees; null for none.
+/// Copies `len` bytes into memory that [`rdma_freeaddrinfo`] frees. Returns null if `from` is null or `len` is 0.
 ///
 /// # Safety
 /// The memory has `len` bytes, or the pointer is null.
@@ -44,7 +44,7 @@ unsafe fn copy<T>(from: *const T, len: usize) -> *mut T {
     if from.is_null() || len == 0 {
         return std::ptr::null_mut();
     }
-    // SAFETY: the caller promises it; the memory of `malloc` has any alignment.
+    // SAFETY: the caller promises the conditions of this function; the memory of `malloc` has any alignment.
     unsafe {
         let to = libc::malloc(len);
         if !to.is_null() {
@@ -60,7 +60,7 @@ unsafe fn copy<T>(from: *const T, len: usize) -> *mut T {
 pub unsafe extern "C" fn rdma_getaddrinfo(
     node: *const c_char, service: *const c_char, hints: *const rdma_addrinfo, out: *mut *mut rdma_addrinfo,
 ) -> c_int {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     call(|| unsafe {
         let hints = hints.as_ref();
         if out.is_null() || node.is_null() && service.is_null() && hints.is_none() {
@@ -112,21 +112,21 @@ const AF_IB: c_int = 27;
 /// Resolves a host and a service.
 ///
 /// # Errors
-/// `ENODEV` if they are unknown, as in librdmacm.
+/// `ENODEV` if the host or the service is unknown, as in librdmacm.
 ///
 /// # Safety
 /// The texts are C strings or null.
 unsafe fn resolve(
     node: *const c_char, service: *const c_char, passive: bool, info: &mut rdma_addrinfo,
 ) -> Result<(), c_int> {
-    // SAFETY: the caller promises it; the list is freed once.
+    // SAFETY: the caller promises the conditions of this function; the list is freed once.
     unsafe {
         let mut hints: libc::addrinfo = std::mem::zeroed();
         hints.ai_flags = if passive { libc::AI_PASSIVE } else { 0 };
         if info.ai_flags & RAI_NUMERICHOST != 0 {
             hints.ai_flags |= libc::AI_NUMERICHOST;
         }
-        // As in rdma-core, the family counts without `RAI_FAMILY` too, unless it is the family of InfiniBand's
+        // As in rdma-core, the family counts even if `RAI_FAMILY` is not set, unless it is the family of InfiniBand's
         // addresses.
         let counts = info.ai_flags & RAI_FAMILY != 0 || info.ai_family != AF_IB;
         hints.ai_family = if counts { info.ai_family } else { libc::AF_UNSPEC };
@@ -153,13 +153,13 @@ unsafe fn resolve(
 }
 
 /// # Safety
-/// The list is null, or one of [`rdma_getaddrinfo`] that was not freed.
+/// The list is null, or [`rdma_getaddrinfo`] has returned it and it was not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_freeaddrinfo(info: *mut rdma_addrinfo) {
     entry((), || {
         let mut next = info;
         while !next.is_null() {
-            // SAFETY: the caller promises it.
+            // SAFETY: the caller promises the conditions of this function.
             unsafe {
                 let info = Box::from_raw(next);
                 let parts: [*mut c_void; 6] = [

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// # Safety
 /// `address` is valid for reads of a `sockaddr_in` (`AF_INET`), `sockaddr_in6` (`AF_INET6`) or `sockaddr` (others).
 pub(crate) unsafe fn read(address: *const sockaddr) -> Result<SocketAddr, c_int> {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe {
         match c_int::from((*address).sa_family) {
             AF_INET => {
@@ -23,7 +23,7 @@ pub(crate) unsafe fn read(address: *const sockaddr) -> Result<SocketAddr, c_int>
                 let v6 = address.cast::<sockaddr_in6>().read_unaligned();
                 let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
                 let address = SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id);
-                // The address of an IPv4 peer of an IPv6 socket.
+                // An IPv4-mapped address is the address of an IPv4 peer of an IPv6 socket.
                 Ok(match ip.to_ipv4_mapped() {
                     Some(ip) => SocketAddr::new(ip.into(), port),
                     None => SocketAddr::V6(address),
@@ -64,11 +64,11 @@ pub(crate) fn of(address: SocketAddr) -> (sockaddr_storage, u32) {
     (storage, len as u32)
 }
 
-/// The address from which this host sends to `peer`, by its routes.
+/// Returns the address from which this host sends to `peer`, according to the host's routes.
 pub(crate) fn source_for(peer: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = std::net::UdpSocket::bind(SocketAddr::new(any, 0)).ok()?;
-    // No packet is sent.
+    // Connecting a UDP socket sends no packet.
     socket.connect(SocketAddr::new(peer.ip(), peer.port().max(1))).ok()?;
     Some(socket.local_addr().ok()?.ip())
 }

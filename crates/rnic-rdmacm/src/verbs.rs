@@ -1,4 +1,5 @@
-//! The functions of libibverbs that this library calls: the public ones, and those between the two libraries.
+//! The functions of libibverbs that this library calls: the public functions, and the functions that only rnic's two
+//! libraries use.
 
 use libc::{c_char, c_int, c_uint, c_void};
 use rnic_cabi::cma::*;
@@ -62,21 +63,22 @@ pub(crate) fn trace(text: Arguments<'_>) {
     }
 }
 
-/// The extended context around a context, whose operations the header of libibverbs calls too.
+/// Returns the extended context around a context. The header of libibverbs calls the operations of the extended context
+/// too.
 ///
 /// # Safety
-/// The context is one of libibverbs.
+/// libibverbs has made the context.
 pub(crate) unsafe fn extended(context: *mut ibv_context) -> *mut verbs_context {
     context.wrapping_byte_sub(std::mem::offset_of!(verbs_context, context)).cast()
 }
 
-/// Fails a call that returns 0 or -1: sets `errno`.
+/// Fails a call that returns 0 or -1: sets `errno`, and returns -1.
 pub(crate) fn fail(error: c_int) -> c_int {
     rnic_cabi::entry::set_errno(error);
     -1
 }
 
-/// Runs the body of a function that returns 0, or -1 and an error in `errno`, as those of librdmacm do.
+/// Runs the body of a function that returns 0, or -1 and an error in `errno`, as the functions of librdmacm do.
 pub(crate) fn call(body: impl FnOnce() -> Result<(), c_int>) -> c_int {
     rnic_cabi::entry::entry(-1, || body().map_or_else(fail, |()| 0))
 }
@@ -86,7 +88,7 @@ pub(crate) fn errno() -> c_int {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// `Ok` for 0, as the verbs return it.
+/// Converts the result of a verb: `Ok` if the verb has returned 0.
 pub(crate) fn check(result: c_int) -> Result<(), c_int> {
     match result {
         0 => Ok(()),
@@ -96,12 +98,12 @@ pub(crate) fn check(result: c_int) -> Result<(), c_int> {
     }
 }
 
-/// `Ok` for an object, as the verbs return it.
+/// Converts the object that a verb returns: `Ok` unless the object is null.
 pub(crate) fn made<T>(object: *mut T) -> Result<*mut T, c_int> {
     if object.is_null() { Err(errno()) } else { Ok(object) }
 }
 
-/// The type of the queue pairs of a port space.
+/// Returns the type of the queue pairs of a port space.
 pub(crate) fn type_of(space: c_int) -> c_int {
     if matches!(space, RDMA_PS_UDP | RDMA_PS_IPOIB) { IBV_QPT_UD } else { IBV_QPT_RC }
 }

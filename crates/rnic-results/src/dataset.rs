@@ -1,5 +1,5 @@
-//! Tables of rows whose columns are not known in advance, as Parquet or CSV. The rows are read twice: once for the
-//! columns, once for the values. So only a part of the table is in memory.
+//! Tables of rows whose columns are not known in advance, as Parquet or CSV. The rows are read twice: first to find the
+//! columns, then to write the values. Only a part of the table is in memory at any time.
 
 use parquet::basic::{Compression, LogicalType, Repetition, Type as PhysicalType};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Number of rows of a row group of a Parquet file, and of the rows in memory.
+/// Number of rows in a row group of a Parquet file; at most this many rows are in memory.
 const GROUP: usize = 1 << 12;
 
-/// The type of a column, from its values. A column without a value is of text.
+/// The type of a column, which follows from its values. A column without values has the type [`Kind::Text`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Integers.
@@ -63,7 +63,7 @@ impl Columns {
     }
 
     fn add(&mut self, row: &Map<String, Value>) {
-        // A column that the first rows do not have comes after the column that precedes it in its row.
+        // A column that is missing in the first rows is inserted after the column that precedes it in its row.
         let mut after = 0;
         for (name, value) in row {
             let at = match self.index.get(name) {

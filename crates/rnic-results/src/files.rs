@@ -92,9 +92,8 @@ impl CsvFile {
 /// written completely or not at all, and replaces an older file of the same name. The files are:
 ///
 /// `summary.json`, `ports.csv` and `report.html` always; `queues.csv`, `goodput.csv`, `pauses.csv` and `victims.csv` if
-/// a run sampled queues, flows or pauses; `mesh.csv` if a run has probes; `watchdog.csv` if a watchdog found a
-/// storm; `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each
-/// of the formats `flows`.
+/// a run sampled queues, flows or pauses; `mesh.csv` if a run has probes; `watchdog.csv` if a watchdog found a storm;
+/// `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each of the formats `flows`.
 ///
 /// # Errors
 /// A file cannot be written, or flow records cannot be read.
@@ -140,7 +139,7 @@ pub fn write_all(
             flow_files::write_parquet(out, scenario, reports)
         })?);
     }
-    // If a record of a flow could not be read, it is missing in the files that were just written.
+    // If the record of a flow could not be read, it is missing in the files just written: return this error.
     reports.iter().try_for_each(|report| report.output.flows.check())?;
     Ok(paths)
 }

@@ -1,4 +1,4 @@
-//! What the meshes of probes of a run measured: the file `mesh.csv`, the list in `summary.json`, and sentences.
+//! The measurements of a run's meshes of probes: the file `mesh.csv`, the list in `summary.json`, and sentences.
 
 use super::text::{count, duration, exact_us, round6};
 use rnic_spec::{MeshRecord, MeshRow, RunRecord, Scenario};

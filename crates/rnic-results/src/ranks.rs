@@ -285,8 +285,8 @@ mod tests {
         assert_eq!(both_ways(&[]), [vec![None; 3], vec![None; 3]]);
     }
 
-    /// There are more values than are collected without a search in several passes. Most values are equal, the others
-    /// are adjacent or far apart.
+    /// The series has more values than are collected without a search in several passes. Most values are equal, the
+    /// others are adjacent or far apart.
     #[test]
     fn many_equal_values_and_wide_gaps() {
         let scattered = |i: u64| f64::from_bits(i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 2);

@@ -111,9 +111,9 @@ pub struct RunSummary {
     pub queues: Vec<QueueSummary>,
     /// The transmitters that PFC paused, and the causes; `None` if the run did not record pauses.
     pub pauses: Option<PauseSummary>,
-    /// What the watchdogs of the run found and did; empty without watchdogs.
+    /// The pause storms that the watchdogs of the run found, and their actions; empty without watchdogs.
     pub watchdog: Vec<WatchdogSummary>,
-    /// What the meshes of probes measured; empty without meshes.
+    /// The measurements of the meshes of probes; empty without meshes.
     pub meshes: Vec<MeshRecord>,
     /// Time and memory that the simulation used.
     pub timing: Timing,

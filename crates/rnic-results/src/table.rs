@@ -37,8 +37,7 @@ struct Column {
 
 /// The summary as plain text without colour codes. Lines have at most `width` characters; a `width` below 60 counts as
 /// 60. If the results are partial, the first line says so. The text consists of a table with a row per run, sentences
-///     that compare the runs with the first one, failures,
-/// and warnings.
+/// that compare the runs with the first one, failures, and warnings.
 pub fn render(summary: &ScenarioSummary, width: usize) -> String {
     let width = width.clamp(NARROWEST, usize::from(u16::MAX));
     let mut metrics = vec![SLOWDOWN, AVERAGE_FCT, P99_FCT];

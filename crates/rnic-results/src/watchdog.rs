@@ -1,4 +1,5 @@
-//! What the watchdogs of a run found and did: the file `watchdog.csv`, the list in `summary.json`, and sentences.
+//! Pause storms that the watchdogs of a run found, with the actions: the file `watchdog.csv`, the list in
+//! `summary.json`, and sentences.
 
 use super::pauses::{host_name, port_name};
 use super::text::{count, duration, exact_us, round6};
@@ -20,12 +21,12 @@ pub struct WatchdogSummary {
     pub port: String,
     /// The paused priority; `None` for the watchdog of a NIC.
     pub priority: Option<u8>,
-    /// What the watchdog did: `drop`, `forward` or `alert`; `stop` for the watchdog of a NIC, which stops the NIC's
-    /// pauses.
+    /// The action of the watchdog: `drop`, `forward` or `alert` for a switch; `stop` for a NIC, whose pauses the
+    /// watchdog stops.
     pub action: &'static str,
     /// Simulated time at which the watchdog found the storm.
     pub detected: Time,
-    /// Simulated time at which the port was restored; `None` if this did not happen.
+    /// Simulated time at which the port was restored; `None` if it was not restored.
     pub restored: Option<Time>,
     /// Number of packets that the action dropped.
     pub dropped: u64,

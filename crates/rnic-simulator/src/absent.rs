@@ -1,4 +1,4 @@
-//! Commands that a build leaves out because a cargo feature is off: each of them says which feature it needs.
+//! Commands that a build leaves out because a cargo feature is off. Their error names the missing feature.
 
 use crate::error::CliError;
 use clap::Args;
@@ -13,7 +13,8 @@ pub struct Ignored {
     _arguments: Vec<OsString>,
 }
 
-/// The error of the command `rnic COMMAND`, which this build does not have. `remedy` says why, and what to do.
+/// The error of the command `rnic COMMAND`, which this build does not have. `remedy` says why, and how to get the
+/// command.
 pub fn absent(command: &str, remedy: &str) -> CliError {
     CliError::Input(format!("`rnic {command}` is not in this build: {remedy}"))
 }

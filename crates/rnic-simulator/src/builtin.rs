@@ -1,4 +1,4 @@
-//! The built-in scenarios: those of the folder `scenarios/`, with the files that they name.
+//! The built-in scenarios: the scenarios of the folder `scenarios/`, with the files that they name.
 
 use rnic_scenario::Origin;
 use std::path::Path;
@@ -14,8 +14,8 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-/// Path in [`FILES`] of the built-in scenario with this name; `None` if there is none. The name may also be written as
-/// the path of the scenario's file in the repository.
+/// Path in [`FILES`] of the built-in scenario with this name; `None` if no built-in scenario has it. The name may also
+/// be the path of the scenario's file in the repository.
 pub fn path(name: &str) -> Option<&'static str> {
     let short = name.strip_prefix("scenarios/").unwrap_or(name);
     let short = short.strip_suffix(".toml").unwrap_or(short);

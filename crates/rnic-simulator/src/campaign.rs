@@ -259,12 +259,13 @@ impl From<CampaignError> for CliError {
     }
 }
 
-/// The folder of the results of a manifest, unless another is given.
+/// The folder for the results of a manifest: `store` if it is given, else a folder next to the manifest.
 fn store_of(manifest: &Path, store: Option<&PathBuf>) -> PathBuf {
     store.cloned().unwrap_or_else(|| manifest.with_extension("results"))
 }
 
-/// Distinguishes programs with additional congestion controls in fingerprints; empty for the standard ones.
+/// The text that distinguishes a program with additional congestion controls in fingerprints; empty for the standard
+/// ones.
 fn program(catalogue: &Catalogue) -> Result<String, CliError> {
     let reading = |error| CliError::Io { doing: "cannot read this program's own file".to_string(), error };
     if catalogue.is_extended() { crate::program::identity().map_err(reading) } else { Ok(String::new()) }

@@ -37,7 +37,7 @@ fn describe(run: &RunSpec) -> String {
         name => name,
     };
     let traffic: Vec<String> = run.traffic.iter().map(describe_traffic).collect();
-    // Sources that are alike are said once.
+    // Equal traffic sources are described once, with their number.
     let alike = traffic.chunk_by(|a, b| a == b).map(|alike| match alike.len() {
         1 => alike[0].clone(),
         count => format!("{count} x ({})", alike[0]),

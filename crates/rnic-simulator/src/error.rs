@@ -36,7 +36,7 @@ pub enum CliError {
     Interrupted {
         /// Exit code: 128 + number of the signal.
         code: u8,
-        /// What was reached, and how to continue.
+        /// The results so far, and how to continue.
         message: String,
     },
     /// A file or stream cannot be read or written.
@@ -105,7 +105,7 @@ impl CliError {
     }
 }
 
-/// The error of a program without hardware form, with its position if that is known.
+/// The error of a program for which Verilog cannot be generated, with its position if the position is known.
 #[cfg(feature = "p4")]
 pub fn no_hardware(file: &str, program: &Program, error: &rtl::RtlError) -> CliError {
     match error.rejected(program) {
@@ -114,7 +114,7 @@ pub fn no_hardware(file: &str, program: &Program, error: &rtl::RtlError) -> CliE
     }
 }
 
-/// The sentence as an error message on one line, with the prefix `error: `.
+/// The error message on one line, with the prefix `error: `.
 fn plain(sentence: &str) -> String {
     format!("error: {}", sentence.split_whitespace().collect::<Vec<_>>().join(" "))
 }

@@ -57,8 +57,8 @@ pub(crate) fn exec(arguments: &ExecArgs, catalogue: &Catalogue) -> Result<(), Cl
     }
 
     if let Some((path, file)) = file {
-        // A program with additional congestion controls may have one of them under a standard name, so the fingerprints
-        // that it writes are marked.
+        // A program with additional congestion controls may define one under a standard name. The fingerprints that it
+        // writes are therefore marked as extended.
         let program = if catalogue.is_extended() { format!("{CODE} extended") } else { String::new() };
         let fingerprint = Fingerprint::of(&spec, &program);
         let header = Header { run: spec.name.clone(), seed: spec.seed, cpu_s: record.cpu_s, fingerprint };

@@ -34,7 +34,7 @@ pub(crate) fn flows(arguments: &FlowsArgs, catalogue: &Catalogue) -> Result<(), 
     let mut late = false;
     let flows = flows.inspect(|flow| late |= flow.start > Time::ZERO);
     output::print(|out| write_flows(out, format, flows, network.hosts, total))?;
-    // Of the programs for the transports that rnic also has, only the one for NDP uses the start times.
+    // htsim has programs for several transports that rnic also has; only its program for NDP uses the start times.
     if late && format == FlowExport::Htsim && run.transport.name != "ndp" {
         warn(
             "htsim's programs for RoCE, HPCC and TCP start all flows at 0, and its program for Swift reads picoseconds \
@@ -62,8 +62,8 @@ pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Resul
     for (key, _) in left_out.iter().filter(|(_, none)| !none) {
         warn(&format!("the output does not contain the run's `{key}`: topology files have no such entries"));
     }
-    // If the scenario changes single links of the fat-tree, the fat-tree is not regular, and its shape does not
-    // describe it.
+    // If the scenario changes single links of the fat-tree, the fat-tree is not regular. Its shape alone then does not
+    // describe the topology.
     let shape = match fabric.links.is_empty() {
         true => FatTreeShape::of(&fabric.topology, &fabric.link),
         false => None,

@@ -10,22 +10,22 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Listens to Ctrl-C and SIGTERM. When this value is dropped, the signals end the program as usual.
+/// Handles Ctrl-C and SIGTERM while this value exists. When it is dropped, the signals end the program as usual.
 pub struct Interruption {
-    /// Number of the first signal; 0 before it.
+    /// Number of the first signal that arrived; 0 if none has arrived.
     signal: Arc<AtomicUsize>,
     /// Whether a signal ends the program at once.
     at_once: Arc<AtomicBool>,
 }
 
 impl Interruption {
-    /// Starts to listen to the signals.
+    /// Installs the handlers of the signals.
     pub fn listen() -> Result<Interruption, CliError> {
         let listening = |error| CliError::Io { doing: "cannot listen to signals".to_string(), error };
         let (signal, at_once) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         for number in [SIGINT, SIGTERM] {
-            // The actions of a signal are executed in the order of these calls: the first signal sets `at_once` after
-            // the check whether it is set.
+            // The handlers of a signal run in the order of these calls. The check of `at_once` runs before the first
+            // signal sets it, so only a second signal ends the program.
             flag::register_conditional_shutdown(number, exit_code(number).into(), at_once.clone())
                 .map_err(listening)?;
             flag::register_usize(number, signal.clone(), number as usize).map_err(listening)?;

@@ -1,4 +1,4 @@
-//! Stands in for the module `hw` in a build without the cargo feature `hardware`.
+//! Replaces the module `hw` in a build without the cargo feature `hardware`.
 
 use crate::absent::{Ignored, without_feature};
 use crate::args::ReproduceArgs;
@@ -6,7 +6,7 @@ use crate::error::CliError;
 
 /// The name of the study of hardware in `rnic reproduce`.
 pub(crate) const STUDY: &str = "hardware";
-/// What the list of studies says about it.
+/// The title of the hardware study in the list of studies.
 pub(crate) const TITLE: &str =
     "IRN and NanoTransport as hardware: not in this build, which lacks the feature `hardware`";
 

@@ -1,4 +1,4 @@
-//! The program that runs the command: how it is started again, and its identity.
+//! The program that runs the command: its command line, with which it can start itself again, and its identity.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,7 +17,7 @@ pub struct Interpreter {
 
 static INTERPRETER: OnceLock<Interpreter> = OnceLock::new();
 
-/// Says that an interpreter runs the command in this process. Only the first call has an effect.
+/// Declares that an interpreter runs the command in this process. Only the first call has an effect.
 pub fn run_by(interpreter: Interpreter) {
     let _ = INTERPRETER.set(interpreter);
 }
@@ -25,7 +25,7 @@ pub fn run_by(interpreter: Interpreter) {
 /// The program and the arguments that start the command again.
 ///
 /// # Errors
-/// An error of the operating system, which does not know the file of this program.
+/// The operating system does not know the path of this program's file.
 pub fn command() -> io::Result<Vec<OsString>> {
     match INTERPRETER.get() {
         Some(interpreter) => Ok(interpreter.command.clone()),
@@ -33,7 +33,7 @@ pub fn command() -> io::Result<Vec<OsString>> {
     }
 }
 
-/// The folder of the libraries in a package whose command an interpreter runs.
+/// The folder of the RDMA libraries, if an interpreter runs the command and its package contains them.
 pub fn libraries() -> Option<&'static Path> {
     INTERPRETER.get().map(|interpreter| interpreter.libraries.as_path())
 }

@@ -140,7 +140,7 @@ struct Estimate {
 impl Estimate {
     /// Elapsed seconds before the first estimate.
     const FIRST_S: f64 = 5.0;
-    /// Maximum ratio of the speeds in two successive intervals with which there is an estimate.
+    /// An estimate is made only if the speeds in two successive intervals differ by at most this factor.
     const STEADY: f64 = 1.5;
     /// Maximum number of stored points.
     const POINTS: usize = 256;
@@ -369,7 +369,7 @@ mod tests {
         }
     }
 
-    /// The estimate must not come and go because few of the old points are left.
+    /// The estimate must not alternate between known and unknown because only few old points are stored.
     #[test]
     fn a_steady_run_keeps_its_estimate_with_frequent_progress() {
         let mut estimate = Estimate::default();

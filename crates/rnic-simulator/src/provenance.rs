@@ -1,5 +1,5 @@
-//! The file `command.json` next to the results of `rnic run`: the arguments that determine the results of each run.
-//! With it, a command says so before it replaces the results of a different command.
+//! The file `command.json` next to the results of `rnic run`: the arguments that determine the results of each run. By
+//! this file, a later command detects that it will replace the results of a different command, and warns.
 
 use crate::args::{RunArgs, Selection};
 use crate::shell::quoted;
@@ -33,7 +33,7 @@ impl Provenance {
         }
     }
 
-    /// The message that this command replaces the results of another command in `folder`; `None` if there are none.
+    /// The message that this command replaces the results of another command in `folder`; `None` if it replaces none.
     pub(crate) fn replaced(&self, folder: &Path) -> Option<String> {
         let text = std::fs::read_to_string(folder.join(FILE)).ok()?;
         let earlier: Provenance = serde_json::from_str(&text).ok()?;

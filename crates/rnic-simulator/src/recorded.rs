@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Recorded {
     /// Path of the file.
     pub(crate) path: PathBuf,
-    /// The record that is in the file.
+    /// The record that the file contained before; `None` if the file does not exist.
     pub(crate) earlier: Option<Record>,
 }
 
 impl Recorded {
-    /// The file `to` or, in the folder `to`, the file of the study with this name. A file that is no record is an error
-    /// before anything is simulated.
+    /// The recorded file: `to`, or if `to` is a folder, the study's file in it. A file that is not a record causes an
+    /// error before anything is simulated.
     pub(crate) fn at(to: &Path, name: &str, quick: bool) -> Result<Recorded, CliError> {
         let path = if to.is_dir() { to.join(format!("{name}.json")) } else { to.to_path_buf() };
         let earlier = if path.exists() { Some(Record::read(&path).map_err(CliError::Input)?) } else { None };

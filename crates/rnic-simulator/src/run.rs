@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
         let message = stored.unwrap_or_else(|| "the results are partial".to_string());
         return Err(CliError::Interrupted { code, message });
     }
-    // All runs have ended. From here on a signal ends the program as usual.
+    // All runs have ended. From here on, a signal ends the program as usual.
     drop(interruption);
     let reports: Vec<RunRecord> = records.into_iter().flatten().collect();
     conclude(arguments, &scenario, &reports, || {
@@ -82,8 +82,8 @@ pub(crate) fn load(arguments: &RunArgs, catalogue: &Catalogue) -> Result<Scenari
     Ok(scenario)
 }
 
-/// Prints the results of all runs of the scenario and writes the result files. `written` is called when these are
-/// written, and returns further files.
+/// Prints the results of all runs of the scenario and writes the result files. Then it calls `written`, which writes
+/// further files and returns their paths.
 pub(crate) fn conclude(
     arguments: &RunArgs, scenario: &Scenario, reports: &[RunRecord], written: impl FnOnce() -> Vec<PathBuf>,
 ) -> Result<(), CliError> {
@@ -98,15 +98,15 @@ pub(crate) fn conclude(
     let failures = failures(scenario, reports);
     match (failures.len(), arguments.format) {
         (0, _) => Ok(()),
-        // The table has said why.
+        // The printed table already contains the reasons.
         (1, Format::Table) => Err(CliError::Failed(vec!["a run failed".to_string()])),
         (count, Format::Table) => Err(CliError::Failed(vec![format!("{count} runs failed")])),
         _ => Err(CliError::Failed(failures)),
     }
 }
 
-/// Prints and writes the results of the runs that an interruption left: complete and partial ones. Returns the paths of
-/// the files.
+/// Prints the results of an interrupted scenario, with its complete and partial runs, and writes the files. Returns the
+/// paths of the files.
 pub(crate) fn conclude_partial(
     arguments: &RunArgs, mut scenario: Scenario, records: Vec<Option<RunRecord>>, folder: &Path,
 ) -> Result<Vec<PathBuf>, CliError> {
@@ -187,12 +187,12 @@ fn simulate_with_capture(
     Ok((report, path.to_path_buf()))
 }
 
-/// Creates the folder for the result files. This happens before the simulation, so that a wrong path fails early.
-/// Creates the folder for the results, and says so if results of another command in it will be replaced.
+/// Creates the folder for the result files before the simulation, so that a wrong path fails early. Prints a message if
+/// results of another command in the folder will be replaced.
 pub(crate) fn make_folder(arguments: &RunArgs, scenario: &Scenario) -> Result<(), CliError> {
     let folder = arguments.out.join(&scenario.name);
     if let Some(message) = Provenance::of(arguments).replaced(&folder).filter(|_| !arguments.quiet) {
-        // If standard error is closed, nobody reads the message.
+        // If standard error is closed, the message is lost.
         let _ = writeln!(std::io::stderr(), "{message}");
     }
     std::fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, error))
@@ -219,7 +219,7 @@ fn write_files(
     Ok(files)
 }
 
-/// Writes the metrics of all runs over simulated time, and says what they lack.
+/// Writes the metrics of all runs over simulated time, and prints which metrics are missing.
 fn write_metrics(folder: &Path, scenario: &Scenario, reports: &[RunRecord], stretch: u32) -> Result<PathBuf, CliError> {
     let mut metrics = Metrics::new();
     for (run, report) in scenario.runs.iter().zip(reports) {

@@ -6,7 +6,7 @@ use crate::output;
 use rnic_sim::Catalogue;
 use rnic_spec::{RunEvent, RunSpec};
 
-/// Prints a JSON Schema. That of scenarios has the transports and congestion controls of `catalogue`.
+/// Prints a JSON Schema. The schema of scenarios contains the transports and congestion controls of `catalogue`.
 pub(crate) fn schema(arguments: &SchemaArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let schema = match arguments.of {
         Schema::Scenario => rnic_scenario::schema(&catalogue.vocabulary()),

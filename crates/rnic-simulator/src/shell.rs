@@ -1,6 +1,6 @@
-//! Words of a shell's command line.
+//! Quotes words for the command line of a shell.
 
-/// The word as it is written in a shell: in quotes if it has characters with a meaning for the shell.
+/// The word as it must be written in a shell: in quotes if it contains characters that are special to the shell.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=,:+%@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -47,7 +47,8 @@ const FIG7_SERVERS: f64 = 384.0;
 /// Number of pairs of servers of figure 8.
 const FIG8_PAIRS: f64 = 20.0;
 
-/// Figure 6 at 20,160 servers with `--quick`: two pods, and two servers that ask more often than each of the 420 does.
+/// Settings of figure 6 (20,160 servers) with `--quick`: two pods, and two servers that each send requests more often
+/// than each of the 420 servers does.
 const FIG6_QUICK: &[(&str, &str)] = &[
     ("fabric.pods", "2"),
     ("limits.duration", "2 ms"),
@@ -151,7 +152,7 @@ fn row(m: &Measured<'_>, case: Case<'_>, metric: Metric, stated: &str, claim: Cl
     Row::new(format!("{}: {}", case.run, metric.text()), stated, claim, unit, m.values(case, metric))
 }
 
-/// Rows about what an operator would have seen in the probes of these runs.
+/// Rows about the latencies and losses that the probes of these runs show to an operator.
 fn probes(m: &Measured<'_>, cases: &[Case<'_>]) -> Vec<Row> {
     let rows = |case: &Case<'_>| {
         let open = |case: Case<'_>, metric, unit| row(m, case, metric, "", Claim::Open, unit);
@@ -240,7 +241,7 @@ fn storm(m: &Measured<'_>) -> Vec<Row> {
     rows.push(
         row(m, run("storm, switch watchdog"), Metric::DETECTED_BY_SWITCH_MS, "", Claim::Open, Unit::Count).note("ms"),
     );
-    // The storm begins at 2 % of the run. By half of it every watchdog has acted.
+    // The storm begins at 2 % of the run. Every watchdog has acted before half of the run is over.
     for name in ["storm", "storm, NIC watchdog", "storm, switch watchdog", "storm, both watchdogs"] {
         let last = Metric::finished_after(60);
         let label = format!("{name} / no storm: {}", last.text());

@@ -1,5 +1,6 @@
-//! Study of transports in host software at 400 Gbps: a permutation on 1,024 hosts, goodput against loss, an incast
-//! beside a permutation. The statements are those of UCCL-Tran (OSDI 2026) and of its authors' simulations.
+//! Study of transports in host software at 400 Gbps: a permutation on 1,024 hosts, goodput against the loss rate, and
+//! an incast next to a permutation. The compared statements come from UCCL-Tran (OSDI 2026) and from its authors'
+//! simulations.
 
 use super::figures::{Chart, Pick};
 use super::measured::{Case, Measured, each};
@@ -204,7 +205,7 @@ fn permutation(m: &Measured<'_>) -> Vec<Row> {
     rows
 }
 
-/// Losses on the way of a packet, with the names of the points of the sweep.
+/// Loss rates on a packet's path, as (point of the sweep, loss rate as a fraction).
 const LOSSES: [(&str, &str); 5] = [
     ("7.63e-6", "1/65536"),
     ("3.05e-5", "1/16384"),
@@ -213,7 +214,8 @@ const LOSSES: [(&str, &str); 5] = [
     ("1.953e-3", "1/256"),
 ];
 
-/// What the paper says of goodput lost at a loss: of hardware, and of its software.
+/// The paper's statement about the share of goodput that is lost at a loss rate, for hardware or for the paper's
+/// software.
 fn stated(loss: &str, is_hardware: bool) -> (&'static str, Claim) {
     let within = |low, high| Claim::Within { low, high };
     match (loss, is_hardware) {

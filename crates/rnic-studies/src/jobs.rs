@@ -389,7 +389,7 @@ mod tests {
             assert_eq!(key.len(), 32);
             assert!(!keys[..index].contains(key), "{index}");
         }
-        // With PFC there are no retransmission timers, so the setting of their length has no effect.
+        // Transports with PFC have no retransmission timers, so the setting of the timers' length has no effect.
         assert_eq!(key(&one), other("pfc = true", "pfc = true\nrto_high = \"999 us\""));
         // A setting with its default value has no effect; another value, or another loss recovery, has.
         let irn_with = |setting: &str| key(&runs(&format!("{TINY}\n{setting}"), 1)[1]);

@@ -262,8 +262,9 @@ impl Plan {
         planned.jobs.iter().flatten().map(|number| self.jobs[*number].clone()).collect()
     }
 
-    /// The results of all jobs for [`Plan::conclude`], from those of an interrupted reproduction: a claim that needs a
-    /// missing result gets no verdict. Notes the number of missing results in [`Plan::missing`].
+    /// Completes the results of an interrupted reproduction for [`Plan::conclude`]: a job without a result gets a
+    /// failed result, so a claim that needs it gets no verdict. Notes the number of missing results in
+    /// [`Plan::missing`].
     pub fn accept_partial(&mut self, results: Vec<Option<Measurement>>) -> Vec<Measurement> {
         self.missing = results.iter().filter(|result| result.is_none()).count();
         results

@@ -84,7 +84,7 @@ const LIKE_THE_AUTHORS: &str = "Homa-Tr, headers below, retransmits with GRANTs"
 const AUTHORS_LARGE: &str = "119900 B";
 const AUTHORS_SMALL: &str = "63220 B";
 
-/// The slowdowns in the paper's figure are read from it with an accuracy of half of this.
+/// Resolution with which slowdowns are read from the paper's figure: the error is at most half of this value.
 const READING: f64 = 0.1;
 
 const LARGE: &str = "108.8 KB";

@@ -13,8 +13,8 @@ const EXPERIMENTS: [&str; 10] =
 const ROWS: [&str; 11] =
     ["experiment", "metric", "stated", "claim", "unit", "mean", "half_width", "seeds", "sample", "outcome", "note"];
 
-/// The record of the verdicts of `plan`. `now` has the command, the date and the machine; its tables are replaced. If
-/// the plan has only some of the study's experiments, the others are those of `earlier`.
+/// The record of the verdicts of `plan`. The command, the date and the machine come from `now`, whose tables are
+/// replaced. If the plan has only some of the study's experiments, the record keeps the other experiments of `earlier`.
 ///
 /// # Errors
 /// One sentence if the results are partial, or if `earlier` has numbers of another kind (`--quick` or not).
@@ -55,7 +55,7 @@ pub fn record(plan: &Plan, verdicts: &[Verdict], now: Record, earlier: Option<&R
     }
     let mut record = Record { quick: plan.quick, tables: Vec::new(), ..now };
     if plan.experiments.len() < plan.study.experiments.len() && earlier.is_some() {
-        // The experiments of the earlier record belong to the command, too.
+        // The command must also name the experiments of the earlier record.
         record.command = format!("rnic reproduce {}", plan.study.name);
     }
     // The whole record counts as imported as long as it has imported rows.
@@ -69,7 +69,7 @@ fn row(verdict: &Verdict) -> Vec<Value> {
     let one = |value: Option<f64>| value.map_or(Value::Null, |value| cells(&[value]));
     let mean = one(verdict.estimate.map(|e| e.mean));
     let half = one(verdict.estimate.and_then(|e| e.half_width));
-    // The outcome is that of the recorded numbers, which have six digits.
+    // The outcome is computed from the recorded mean, which has six significant digits.
     let outcome = mean.as_f64().map_or(Outcome::NoResult, |mean| {
         judge(&verdict.row.claim, &Measured { mean, half_width: half.as_f64(), exact: verdict.exact })
     });

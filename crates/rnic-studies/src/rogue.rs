@@ -1,5 +1,5 @@
-//! Study of RoGUE: RDMA over a lossy Ethernet with commodity NICs, and congestion control in host software. The source
-//! is a public talk; its evaluation has 16 hosts of 10 Gbps on one switch.
+//! Study of RoGUE: RDMA over lossy Ethernet with commodity NICs, and with congestion control in host software. The
+//! compared statements come from a public talk. Its evaluation has 16 hosts with links of 10 Gbps on one switch.
 
 use super::figures::{Chart, Pick};
 use super::measured::{Case, Measured, divide, largest};
@@ -124,12 +124,12 @@ const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// The loads for which there are results.
+/// The loads for which the experiment has results.
 fn loads(m: &Measured<'_>) -> Vec<&'static str> {
     LOADS.into_iter().filter(|load| m.points(RPC).contains(load)).collect()
 }
 
-/// A row for each load: RoGUE's metric over that of a baseline.
+/// A row for each load: the ratio of RoGUE's metric to the metric of a baseline.
 fn against(
     m: &Measured<'_>, (own, label): (fn(&'static str, &'static str) -> Case<'static>, &str),
     (base, name): (fn(&'static str) -> Case<'static>, &str), what: &str, metric: Metric,
@@ -148,7 +148,7 @@ fn against(
     loads(m).into_iter().map(row).collect()
 }
 
-/// A row about the axis of the figure, which RoGUE's largest value must not exceed.
+/// A row that compares RoGUE's largest value over all loads with the end of the axis in the source's figure.
 fn axis(m: &Measured<'_>, (own, name): Named, what: &str, stated: &str, metric: Metric, most: f64) -> Row {
     let of = |load| (format!("at load {load}"), m.values(own(RPC, load), metric));
     let (sample, at) = largest(loads(m).into_iter().map(of).collect());
@@ -156,10 +156,10 @@ fn axis(m: &Measured<'_>, (own, name): Named, what: &str, stated: &str, metric: 
     Row::new(label, stated, Claim::AtMost(most), Unit::Microseconds, sample).note(at)
 }
 
-/// The case of a file at a load, and its name in the table.
+/// A function that returns the case of a scenario file at a load, and the name of this case in the table.
 type Named = (fn(&'static str, &'static str) -> Case<'static>, &'static str);
 
-/// RoGUE with one channel between two hosts, and with one for small RPCs besides.
+/// RoGUE with one channel between two hosts, and RoGUE with a second channel for small RPCs.
 const BOTH: [Named; 2] = [(rogue, "RoGUE"), (apart, "RoGUE, small apart")];
 
 fn rpcs(m: &Measured<'_>, what: &str, metric: Metric, (stated, most): (&str, f64)) -> Vec<Row> {
@@ -248,9 +248,9 @@ fn sharing(m: &Measured<'_>) -> Vec<Row> {
     rows
 }
 
-/// Largest difference, as a share of a core, that counts as little; the paper's axis ends at 60 %.
+/// Maximum difference that counts as little, as a share of a core. The paper's axis ends at 60 %.
 const LITTLE: f64 = 0.05;
-/// Rate for which the CPU is stated, in Gbps.
+/// Rate of payload, in Gbps, for which the source states the CPU time.
 const GBPS: f64 = 10.0;
 
 fn cpu(m: &Measured<'_>) -> Vec<Row> {

@@ -61,7 +61,7 @@ fn anything() -> Measurement {
     }
 }
 
-/// What a run about the operation of a network measures.
+/// The metrics of a run about the operation of a network.
 fn operations() -> Operations {
     let storm = |by_nic| operations::Storm { by_nic, detected_ms: 3.0, dropped: 7 };
     let rtt = operations::Rtt { probes: 9, unanswered: 1, p50: 2.0, p99: 3.0, p999: 4.0 };

@@ -1,4 +1,4 @@
-//! The files that describe one device: a folder, or a tar archive of such a folder (also compressed by gzip).
+//! The files that describe one device: a folder, or a tar archive of such a folder, optionally compressed by gzip.
 
 use crate::input::{InputError, MAX_FILE, Place, read_limited};
 use flate2::read::GzDecoder;
@@ -16,7 +16,7 @@ const ARCHIVES: [&str; 3] = [".tar", ".tar.gz", ".tgz"];
 
 /// The files of one device.
 pub(crate) struct Dump {
-    /// Name of the device: the name of the folder, or that of the archive without its extension.
+    /// Name of the device: the name of the folder, or the name of the archive without its extension.
     pub(crate) name: String,
     files: Files,
 }
@@ -26,7 +26,7 @@ enum Files {
     Archive(BTreeMap<String, Vec<u8>>),
 }
 
-/// The name of the device whose archive has this file name; `None` if the file is no archive.
+/// The name of the device whose archive has this file name; `None` if the file is not an archive.
 pub(crate) fn archive_name(file: &str) -> Option<&str> {
     ARCHIVES.iter().rev().find_map(|extension| file.strip_suffix(extension)).filter(|name| !name.is_empty())
 }
@@ -52,8 +52,8 @@ impl Dump {
         format!("{}/{path}", self.name)
     }
 
-    /// The names of the files and folders in the folder `path` of the device (`""`: its top), sorted. Empty if there is
-    /// no such folder.
+    /// The sorted names of the files and folders in the folder `path` of the device; `""` is its top folder. Empty if
+    /// the folder does not exist.
     pub(crate) fn list(&self, path: &str) -> Vec<String> {
         let mut names: Vec<String> = match &self.files {
             Files::Folder(folder) => {
@@ -73,9 +73,9 @@ impl Dump {
         names
     }
 
-    /// The text of the file `path`; `None` if there is no such file. A file that exists and cannot be read is an error,
-    /// except that some files of sysfs return "invalid argument" or "not supported" if the device lacks the feature:
-    /// these are `None`.
+    /// The text of the file `path`; `None` if the file does not exist. A file that exists and cannot be read is an
+    /// error, with one exception: some files of sysfs return "invalid argument" or "not supported" if the device lacks
+    /// the feature, and the result is then `None`.
     pub(crate) fn read(&self, path: &str) -> Result<Option<String>, InputError> {
         let name = self.called(path);
         match &self.files {
@@ -95,15 +95,16 @@ impl Dump {
     }
 }
 
-/// The path below `folder`, with symbolic links resolved; `None` if it does not exist or leads out of `folder`.
+/// The path below `folder`, with symbolic links resolved; `None` if the path does not exist or leads out of `folder`.
 fn inside(folder: &Path, path: &str) -> Option<PathBuf> {
     let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     let path = folder.join(path).canonicalize().ok()?;
     (plain && path.starts_with(folder)).then_some(path)
 }
 
-/// The regular files of a tar archive, by their path. Links and special files are skipped: nothing is written to the
-/// disk, and no path leads out of the archive. If all files are in one folder, its name is removed from the paths.
+/// Reads the regular files of a tar archive into memory, by their path. Links and special files are skipped, and
+/// nothing is written to the disk. If all files are in one top folder, the name of this folder is removed from the
+/// paths.
 fn unpack(source: impl Read, error: &dyn Fn(String) -> InputError) -> Result<BTreeMap<String, Vec<u8>>, InputError> {
     let mut archive = tar::Archive::new(source.take(MAX_ARCHIVE + 1));
     let mut files = BTreeMap::new();
@@ -131,7 +132,8 @@ fn unpack(source: impl Read, error: &dyn Fn(String) -> InputError) -> Result<BTr
                 MAX_ARCHIVE >> 20
             )));
         }
-        // Files of sysfs have a length of 4096 bytes in their metadata; some archivers pad them with zeros.
+        // The metadata of files of sysfs state a length of 4096 bytes; some archivers pad the contents with zeros up to
+        // it.
         while bytes.last() == Some(&0) {
             bytes.pop();
         }
@@ -218,7 +220,7 @@ mod tests {
         fs::write(&path, "not gzip").unwrap();
         let error = Dump::open(&path, "h").err().unwrap().to_string();
         assert!(error.contains("h.tar.gz: is not a usable tar archive: "), "{error}");
-        // Zeros, of which gzip makes a thousandth.
+        // gzip compresses zeros to about a thousandth of their size.
         let mut gz = GzEncoder::new(Vec::new(), Compression::fast());
         let mut header = tar::Header::new_gnu();
         header.set_path("big").unwrap();

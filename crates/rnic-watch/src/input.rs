@@ -1,4 +1,4 @@
-//! Reading files that others wrote: errors with positions, and limits of size.
+//! Reads files of untrusted origin: errors have positions, and sizes are limited.
 
 use std::fmt;
 use std::fs::File;
@@ -12,7 +12,7 @@ pub const MAX_FILE: u64 = 64 << 20;
 /// A mistake in a file, or a file that cannot be read: one sentence with the position.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub struct InputError {
-    /// Name of the file as the user knows it, such as `leaf1/config_db.json`.
+    /// Name of the file as the user typed it, such as `leaf1/config_db.json`.
     pub file: String,
     /// Place in the file.
     pub place: Place,
@@ -58,7 +58,7 @@ impl fmt::Display for InputError {
     }
 }
 
-/// A quotation from an input for an error message: at most 60 characters, without control characters.
+/// Quotes a part of an input for an error message: at most 60 characters, without control characters.
 pub fn shown(text: &str) -> String {
     let clean: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).take(61).collect();
     match clean.char_indices().nth(60) {

@@ -1,4 +1,4 @@
-//! What the attacker sends.
+//! The attacks: which packets the attacker sends.
 
 use crate::raw::{Sender, Tap};
 use crate::victim::Known;
@@ -9,28 +9,29 @@ use rnic_wire::{Aeth, Bth, Headers, NakCode, Opcode, Packet, ProtectedHeader, Re
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An attack.
+/// An attack, named after the attacker's knowledge or method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Attack {
-    /// Nothing, for comparison.
+    /// The attacker sends nothing, for comparison.
     None,
-    /// Knows the addresses: zero-length Writes, which need no key, to random QPNs with random PSNs.
+    /// The attacker knows the addresses. It sends zero-length Writes, which need no key, to random QPNs with random
+    /// PSNs.
     Blind,
-    /// Knows the QPN, and is another user of the sending host, so that his packets have another source port.
+    /// The attacker knows the QPN. It is another user of the sending host, so its packets have another source port.
     OtherUser,
-    /// Knows the QPN and the source port: zero-length Writes all over the PSNs.
+    /// The attacker knows the QPN and the source port. It sends zero-length Writes with PSNs from the whole range.
     Sweep,
-    /// As `Sweep`, with acknowledgements that refuse a request.
+    /// As `Sweep`, but the attacker sends NAKs that refuse a request.
     Refuse,
-    /// As `Sweep`, with CNPs.
+    /// As `Sweep`, but the attacker sends CNPs.
     Slow,
-    /// Knows everything but the keys of protected packets, and writes into the receiver's memory.
+    /// The attacker knows everything but the keys of protected packets. It sends Writes to the receiver's memory.
     Write,
-    /// As `Write`, with packets that look protected.
+    /// As `Write`, but the packets have the format of protected packets.
     Forge,
-    /// Sends every packet that he sees again, at once and later.
+    /// The attacker captures packets and sends each of them again, immediately and later.
     Replay,
-    /// Sends every packet that he sees again with one byte changed.
+    /// The attacker captures packets and sends each of them again with one byte changed.
     Alter,
 }
 
@@ -86,7 +87,7 @@ impl Attack {
                 let mut seen: Vec<(u16, Vec<u8>)> = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
                     let Some((port, payload)) = tap.next(known.receiver) else { continue };
-                    // Longer ones are batches that the kernel has not split yet, or the attacker's own.
+                    // Longer payloads are batches that the kernel has not segmented yet, or the attacker's own packets.
                     if payload.len() > 1_200 || seen.len() > 4_096 {
                         seen.clear();
                         continue;
@@ -131,7 +132,7 @@ impl Attack {
 
     /// The packet with the number `number`, with room for an ICRC.
     fn packet(self, known: &Known, rng: &mut impl Rng, number: u64) -> Vec<u8> {
-        // The receiver's window is 1,024 packets, so every 512th PSN is one of the window's.
+        // Consecutive packets have PSNs 512 apart. The receiver's window has 1,024 packets, so some of them hit it.
         let psn = known.psn.wrapping_add(number as u32 * 512) & 0xff_ffff;
         let (va, rkey, len) = known.memory;
         let empty = |qpn, psn| {
@@ -164,9 +165,9 @@ impl Attack {
     }
 }
 
-/// A packet that looks protected: it has everything but a right tag.
+/// A packet with the format of a protected packet but a wrong tag.
 fn protected(known: &Known, rng: &mut impl Rng, number: u64, plain: &[u8]) -> Vec<u8> {
-    // Numbers near those of the connection, and anywhere.
+    // Use packet numbers near the numbers of the connection, and random ones.
     let packet_number = if number.is_multiple_of(2) { number % 10_000 } else { rng.next_u64() };
     let header = ProtectedHeader { encrypted: number.is_multiple_of(3), dest_qp: known.qpn, packet_number };
     let mut bytes = header.emit().to_vec();

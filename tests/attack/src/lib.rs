@@ -1,9 +1,9 @@
-//! Attacks on a connection of the endpoint: somebody else sends forged, repeated and altered packets while the
-//! connection moves data, every byte of which is compared.
+//! Attacks on a connection of the endpoint: an attacker sends forged, repeated and altered packets while the connection
+//! transfers data. Every byte of the data is compared.
 //!
-//! The two ends are in two network namespaces. The attacker is in the namespace of the end that sends, with a raw
-//! socket, so that he can do all that somebody elsewhere with a forged source address can do, and more: he can read the
-//! packets. `docs/concepts/security.md` has the table of results, which the command `rnic-attack` prints.
+//! The two ends are in two network namespaces. The attacker is in the namespace of the sending end and has a raw
+//! socket. It can therefore do everything that a remote attacker with a forged source address can do, and it can also
+//! read the packets. `docs/concepts/security.md` has the table of results, which the command `rnic-attack` prints.
 
 #![forbid(unsafe_code)]
 
@@ -22,7 +22,7 @@ use victim::{Outcome, Victim};
 /// One attack on one kind of connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Case {
-    /// What the attacker does.
+    /// The attack.
     pub attack: Attack,
     /// Transport service of the connection.
     pub service: Service,
@@ -31,7 +31,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Whether the connection must keep all its bytes and go on, whatever the attacker sends.
+    /// Whether the connection must transfer all its data without error during the attack.
     pub fn must_hold(&self) -> bool {
         self.security != Security::None || self.attack.is_harmless()
     }
@@ -44,12 +44,12 @@ pub struct Finding {
     pub case: Case,
     /// Number of packets that the attacker sent.
     pub packets: u64,
-    /// What happened to the connection.
+    /// The result for the connection.
     pub outcome: Outcome,
 }
 
 impl Finding {
-    /// Whether the connection still moves data, and no byte was wrong.
+    /// Whether the connection still transfers data, and no byte was wrong.
     pub fn held(&self) -> bool {
         self.outcome.failed.is_none() && self.outcome.wrong_bytes == 0 && self.outcome.messages > 0
     }
@@ -74,7 +74,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Head of the table whose rows are [`Finding`]s.
+/// Header of the table of [`Finding`]s.
 pub const HEAD: &str = "| attack | service | security | packets sent | messages verified | wrong bytes | connection |\n\
                         |---|---|---|---|---|---|---|";
 

@@ -1,4 +1,4 @@
-//! The command `rnic-attack`: attacks connections of each kind, and prints a table of what happened.
+//! The command `rnic-attack`: attacks connections of each kind, and prints a table of the results.
 
 use clap::Parser;
 use rnic_attack::attacker::Attack;

@@ -1,4 +1,4 @@
-//! Raw sockets: packets with any source port, and copies of the packets of others.
+//! Raw sockets: send packets with any source port, and capture the packets of other sockets.
 
 use rnic_netns::Namespace;
 use rnic_wire::IcrcSeed;
@@ -29,7 +29,7 @@ impl Sender {
         Sender { socket: namespace.run(open).expect("the privilege of raw sockets"), source, to }
     }
 
-    /// Sends one datagram. Errors, such as a full queue, do not matter to an attacker.
+    /// Sends one datagram. Errors, such as a full queue, are ignored.
     pub fn send(&self, source_port: u16, payload: &[u8]) {
         let len = HEADERS + payload.len();
         let mut bytes = Vec::with_capacity(len);
@@ -56,7 +56,7 @@ impl Sender {
     }
 }
 
-/// Sees the packets of a namespace, as somebody on the path does.
+/// Captures the packets of a namespace, like an attacker on the path.
 pub struct Tap(Socket);
 
 impl Tap {
@@ -73,7 +73,8 @@ impl Tap {
         Tap(socket)
     }
 
-    /// Returns the source port and the payload of the next datagram to `to`; `None` if there was none for a while.
+    /// Returns the source port and the payload of the next datagram to `to`; `None` if no datagram arrives within the
+    /// timeout.
     pub fn next(&mut self, to: SocketAddr) -> Option<(u16, Vec<u8>)> {
         let mut frame = [0; 65_536];
         let SocketAddr::V4(to) = to else { return None };

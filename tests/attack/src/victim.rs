@@ -23,7 +23,7 @@ struct Side {
     region: MemoryRegion,
 }
 
-/// What an attacker may know about the connection. How much of it he uses depends on the attack.
+/// The facts about the connection that an attacker may know. Each attack uses a part of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// IP address and UDP port of the end that receives.
@@ -38,14 +38,14 @@ pub struct Known {
     pub memory: (u64, u32, u32),
 }
 
-/// What happened to the connection.
+/// The result of an attack for the connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
     /// Number of messages that completed with success.
     pub messages: u64,
     /// Bytes of these messages that were wrong at the receiver when the message completed.
     pub wrong_bytes: u64,
-    /// How the connection ended, if it did.
+    /// The error with which the connection ended; `None` if it did not end.
     pub failed: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl Victim {
         Ok(Victim { a, b })
     }
 
-    /// Everything about the connection but its keys.
+    /// Everything that an attacker can know about the connection, except the keys.
     pub fn known(&self) -> Known {
         let [a, b] = [self.a.qp.address(), self.b.qp.address()];
         let region = &self.b.region;
@@ -76,7 +76,7 @@ impl Victim {
         }
     }
 
-    /// Writes one message after another for `time`, of one packet and of several, and compares every byte of each.
+    /// For `time`, writes messages of one packet and of several packets one after another, and compares every byte.
     ///
     /// # Errors
     /// If a device fails.

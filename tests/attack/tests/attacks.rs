@@ -1,4 +1,4 @@
-//! Each attack for a short time. `cargo run --release -p rnic-attack` carries them out for longer, and prints a table.
+//! Runs each attack for a short time. `cargo run --release -p rnic-attack` runs them for longer and prints a table.
 
 use parking_lot::Mutex;
 use rnic_attack::attacker::Attack;
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 const TIME: Duration = Duration::from_millis(250);
 
-/// One test at a time. A test opens its UDP port again and again, and processes that another one starts, for its
-/// namespaces, have a copy of the open port until they execute their command.
+/// Runs one test at a time. A test opens its UDP port repeatedly. If another test forks a process (for its namespaces)
+/// at that moment, the process has a copy of the open port until it executes its command.
 fn with_pair(act: impl FnOnce(&Pair)) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock();
@@ -42,7 +42,7 @@ fn plain_connections_withstand_a_stranger_who_must_guess() {
     });
 }
 
-/// Otherwise the attacks would not be attacks.
+/// Checks that the attacks work: without protection, an attacker who knows the numbers ends the connection.
 #[test]
 fn whoever_knows_the_numbers_ends_a_plain_connection() {
     with_pair(|pair| {

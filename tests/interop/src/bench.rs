@@ -1,4 +1,4 @@
-//! Cases, the guests and ports that a case works with, and the function that runs cases.
+//! Cases, the guests and ports that a case uses, and the function that runs cases.
 
 use crate::error::{Error, Result};
 use crate::fault::Faults;
@@ -85,7 +85,7 @@ impl Bench {
         self.two_guests_with_files(mtu, GuestOptions::default().memory, &[])
     }
 
-    /// As [`Bench::two_guests`], for guests that have so much memory in MB, and further files.
+    /// As [`Bench::two_guests`], for guests with `memory` MB of memory and with further files.
     ///
     /// # Errors
     /// As [`Bench::two_guests`], or if a file cannot be read.

@@ -11,11 +11,11 @@ use std::net::SocketAddr;
 use std::task::Waker;
 use std::time::Duration;
 
-/// Opens an rnic device for plain RoCEv2 that sends and receives its packets over the link. It has the address of
-/// [`Host::OURS`] of the kind that `gid` names, and makes progress only while it is polled.
+/// Opens an rnic device for plain RoCEv2 that sends and receives its packets over the link. `gid` selects which address
+/// of [`Host::OURS`] the device has. The device makes progress only while it is polled.
 ///
 /// # Errors
-/// None is expected.
+/// Currently none.
 pub fn device(frames: FramePort, gid: Gid) -> Result<Device, Error> {
     let port = EndpointPort::new(frames, gid);
     Device::on_port(Box::new(port), Config { mode: Mode::Polled, security: Security::None, ..Config::default() })
@@ -34,7 +34,7 @@ pub struct EndpointPort {
 }
 
 impl EndpointPort {
-    /// Makes a port whose address is the address of [`Host::OURS`] of the kind that `gid` names.
+    /// Makes a port. `gid` selects which address of [`Host::OURS`] the port has.
     pub fn new(frames: FramePort, gid: Gid) -> EndpointPort {
         let local = SocketAddr::new(gid.address(Host::OURS), ROCE_PORT);
         EndpointPort { frames, local, early: None, arrived: None, counters: Counters::default() }

@@ -78,7 +78,7 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Ends a case with an error, whose text is the given sentence, unless a condition holds.
+/// Ends a case with an error if a condition does not hold. The error's text is the given sentence.
 #[macro_export]
 macro_rules! ensure {
     ($condition:expr, $($sentence:tt)+) => {

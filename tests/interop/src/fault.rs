@@ -105,7 +105,7 @@ impl Injector {
         Injector { faults, random: Pcg64Mcg::new(state), held: Vec::new(), counts: FaultCounts::default() }
     }
 
-    /// Takes a frame at time `now`; returns the frames that arrive on the other side now, in order.
+    /// Processes a frame that arrives at time `now`. Returns the frames that leave the injector now, in order.
     pub fn pass(&mut self, mut frame: Vec<u8>, now: Instant) -> Vec<Vec<u8>> {
         let mut out = self.expired(now);
         let Some(payload) = roce_payload(&frame) else {

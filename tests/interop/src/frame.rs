@@ -411,7 +411,7 @@ impl Datagram {
         })
     }
 
-    /// What UDP carries: a RoCEv2 packet from its base transport header to its ICRC.
+    /// The UDP payload: a RoCEv2 packet from its base transport header to its ICRC.
     pub fn payload(&self) -> &[u8] {
         &self.packet[self.payload..]
     }
@@ -562,7 +562,7 @@ mod tests {
             let _ = Arp::parse(&bytes);
             let _ = Neighbour::parse(&bytes);
             let _ = roce_payload(&bytes);
-            // The same behind headers that let more of it be looked at.
+            // The same bytes behind valid IP headers, so that the parser reads further.
             let mut v6 = header_v6(Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST, 0, 0, ICMPV6_PROTOCOL, 255, bytes.len());
             v6.extend(&bytes);
             let _ = Neighbour::parse(&v6);

@@ -55,9 +55,10 @@ pub struct GuestOptions {
     pub mtu: u32,
     /// Whether the guest has a second Ethernet port for TCP connections to and from this machine.
     pub out_of_band: bool,
-    /// Files that the guest has in addition to those of its image.
+    /// Files that the guest has in addition to the files of its image.
     pub files: Vec<GuestFile>,
-    /// Memory of the guest in MB. The archive of its files is unpacked into memory, and is in memory itself until then.
+    /// Memory of the guest in MB. During the boot, the archive of the guest's files and the unpacked files are both in
+    /// memory.
     pub memory: u32,
 }
 
@@ -75,12 +76,12 @@ pub struct Job {
     command: String,
 }
 
-/// The result of a command.
+/// The result of a command: its exit code and its output.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
     /// The exit code as a shell gives it: 128 plus the signal's number for a killed program.
     pub code: i32,
-    /// What the command wrote to standard output and standard error.
+    /// The command's standard output and standard error.
     pub output: String,
 }
 
@@ -212,9 +213,9 @@ impl Guest {
         self.finish(job, COMMAND_PATIENCE)
     }
 
-    /// Makes the guest resolve the Ethernet address of a host on the link, by a ping. Without it, a queue pair that
-    /// moves to RTR has to resolve its peer's address first. On a busy machine this may fail even though the response
-    /// to the neighbour solicitation has just arrived.
+    /// Makes the guest resolve the Ethernet address of a host on the link, by a ping. Otherwise a queue pair that moves
+    /// to RTR has to resolve its peer's address first. On a busy machine this may fail even though the response to the
+    /// neighbour solicitation has just arrived.
     ///
     /// # Errors
     /// If the guest ends.
@@ -279,7 +280,7 @@ impl Guest {
     /// # Errors
     /// As [`Guest::outcome`].
     pub fn kill(&mut self, job: Job, signal: &str) -> Result<Outcome> {
-        // The shell gets the signal first. Otherwise it would go on with the next program of the command.
+        // The shell must get the signal first. Otherwise it would continue with the next program of the command.
         self.run(&format!(
             "until pid=$(cat /run/jobs/{0}.pid); do usleep 10000; done; children=$(pgrep -P $pid); kill -{signal} $pid $children; true",
             job.id
@@ -306,10 +307,10 @@ impl Guest {
         if code == 0 { Ok(()) } else { Err(Error::Command { guest, command, code, output }) }
     }
 
-    /// Waits until a command listens by `rdma_cm`: the kernel's identifiers show it.
+    /// Waits until a command listens with `rdma_cm`, which is visible in the kernel's list of identifiers.
     ///
     /// # Errors
-    /// If nobody listens within about half a minute.
+    /// If no command listens within about half a minute.
     pub fn await_rdma_listener(&mut self) -> Result<()> {
         self.run(
             "for i in $(seq 150); do rdma resource show cm_id | grep -q 'state LISTEN' && exit; usleep 200000; done; \
@@ -491,7 +492,7 @@ fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// Writes a path as qemu's options need it: with doubled commas.
+/// Escapes a path for qemu's options: commas are doubled.
 fn escaped(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }

@@ -3,12 +3,12 @@
 use crate::frame::Mac;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A host on a link: rnic's side or a guest. All its addresses follow from its number.
+/// A host on a link: the host of rnic, or a guest. All addresses follow from the host's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Host(u8);
 
 impl Host {
-    /// rnic's side of a link, which is the peer of a single guest.
+    /// The host of rnic, which is the peer of a single guest.
     pub const OURS: Host = Host(1);
 
     /// Returns the guest with this number, counted from 1.

@@ -24,7 +24,7 @@ pub(crate) const LONGEST: usize = 65_535 + 14;
 /// Timeout of a sender whose receiver does not read.
 const SEND_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A link with its two ends, which are equal.
+/// A link with two equivalent ends.
 #[derive(Debug)]
 pub struct Link {
     /// One end.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// A file of this machine that a guest has at another path.
+/// A file of this machine that the guest has at the path `path`.
 #[derive(Clone, Debug)]
 pub struct GuestFile {
     /// Absolute path in the guest, in a directory that exists there.
@@ -14,7 +14,7 @@ pub struct GuestFile {
     pub source: PathBuf,
 }
 
-/// Writes `initramfs` and behind it an archive of `files` to `path`.
+/// Writes `initramfs`, followed by an archive of `files`, to `path`.
 ///
 /// # Errors
 /// If a file cannot be read or written.

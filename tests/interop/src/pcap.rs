@@ -1,6 +1,6 @@
 //! Captures: reads the pcap files that qemu's `filter-dump` writes, and writes pcapng files.
 //!
-//! Formats: pcap as <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/> has it, pcapng as
+//! Formats: pcap as defined in <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/>, pcapng as defined in
 //! <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/>.
 
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! The Ethernet port of rnic's side, through which a RoCE endpoint outside a guest sends and receives.
+//! The Ethernet port of rnic's host, through which a RoCE endpoint outside a guest sends and receives.
 
 use crate::fault::{FaultCounts, Faults, HOLD, Injector};
 use crate::frame::{ARP, Arp, Datagram, ETHERNET_HEADER, IPV4, IPV6, Mac, Neighbour, Udp};
@@ -154,7 +154,7 @@ impl FramePort {
     }
 }
 
-/// A handle to the faults of a port that something else, such as a device, owns.
+/// A handle to the faults of a port that another object, such as a device, owns.
 #[derive(Clone, Debug)]
 pub struct FaultControl(Arc<Shared>);
 

@@ -160,8 +160,8 @@ mod tests {
         for (src, dst) in [("10.77.0.1", "10.77.0.2"), ("fd77::1", "fd77::2")] {
             let bth = Bth::new(SEND_ONLY, 0x11, 7);
             let packet = packet(src.parse().unwrap(), dst.parse().unwrap(), 0xc000, 0x1234, &bth, b"four");
-            // Type of service, time to live, checksums; traffic class, flow label, hop limit; flags beside the queue
-            // pair.
+            // Fields that the ICRC masks: type of service, time to live, checksums; traffic class, flow label, hop
+            // limit; and the flags next to the queue pair number.
             let masked: &[usize] =
                 if packet[0] >> 4 == 4 { &[1, 8, 10, 11, 26, 27, 32] } else { &[0, 1, 2, 3, 7, 46, 47, 52] };
             for at in 0..packet.len() - ICRC {

@@ -1,4 +1,4 @@
-//! rnic's side of a link with real sockets: a network namespace whose Ethernet device is an end of the link.
+//! The host of rnic with real sockets: a network namespace whose Ethernet device is one end of the link.
 
 use crate::error::{Error, Result};
 use crate::guest::COMMAND_PATIENCE;
@@ -31,8 +31,8 @@ pub struct HostNetwork {
     namespace: Namespace,
 }
 
-/// The test bed's side of the TAP device. It receives the frames that the namespace's kernel sends, and the kernel
-/// receives the frames that it sends.
+/// The test bed's end of the TAP device. It receives the frames that the namespace's kernel sends, and sends frames to
+/// this kernel.
 #[derive(Debug)]
 pub struct Tap {
     file: File,
@@ -40,7 +40,8 @@ pub struct Tap {
 }
 
 impl HostNetwork {
-    /// Creates a namespace, and the end of the link that its Ethernet device is. `mtu` is the device's MTU in bytes.
+    /// Creates a namespace with an Ethernet device, and returns it with the end of the link that the device represents.
+    /// `mtu` is the device's MTU in bytes.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if the system allows no network namespaces or TAP devices.
@@ -70,14 +71,15 @@ impl HostNetwork {
         self.start(command, format!("rnic {arguments}"))
     }
 
-    /// Starts a program of this machine in the namespace, over rnic's libibverbs and librdmacm. Its verbs are traced.
+    /// Starts a program of this machine in the namespace with rnic's libibverbs and librdmacm. The program's verbs are
+    /// traced.
     ///
     /// # Errors
     /// As [`HostNetwork::rnic`].
     pub fn verbs(&self, line: &str) -> Result<Program> {
         let mut command = Command::new(rnic()?);
         command.args(["verbs", "run"]).args(line.split_whitespace());
-        // Without the loopback addresses, so that there is one device of each family.
+        // Loopback addresses are left out, so that each address family has one device.
         let devices = format!("{},{}", Host::OURS.ipv4(), Host::OURS.ipv6());
         command.env("RNIC_DEVICES", devices).env("RNIC_TRACE", "1");
         self.start(command, line.to_string())
@@ -97,10 +99,10 @@ impl HostNetwork {
 }
 
 impl HostNetwork {
-    /// The body of a page that a program in the namespace serves at `address`.
+    /// Returns the body of a page that a program in the namespace serves at `address`.
     ///
     /// # Errors
-    /// If nobody answers.
+    /// If no program responds.
     pub fn get(&self, address: &str, path: &str) -> Result<String> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         let answer = self.namespace.run(|| -> io::Result<String> {
@@ -160,10 +162,10 @@ impl Program {
         Err(Error::Check(format!("`{}` has ended; {}", self.name, self.said())))
     }
 
-    /// Whether the program has not ended.
+    /// Whether the program is still running.
     ///
     /// # Errors
-    /// If the system does not tell.
+    /// If the system does not report the state of the process.
     pub fn is_running(&mut self) -> Result<bool> {
         Ok(self.child.try_wait().map_err(Error::io(&*self.name))?.is_none())
     }

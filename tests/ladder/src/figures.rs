@@ -1,13 +1,13 @@
-//! Bandwidths and latencies in the output of programs.
+//! Reads bandwidths and latencies from the output of programs.
 
 use std::fmt;
 
-/// What a program has measured.
+/// A figure that a program has measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Figure {
     /// Bandwidth in Gbit/s.
     Bandwidth(f64),
-    /// Latency in microseconds: the median or, if the program tells none, the mean.
+    /// Latency in microseconds: the median, or the mean if the program does not print the median.
     Latency(f64),
 }
 
@@ -39,7 +39,7 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// How to find a figure in a program's output.
+/// Format of the output of a program, from which a figure is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
     /// The program measures nothing.
@@ -48,7 +48,7 @@ pub enum Reader {
     PerftestBandwidth,
     /// perftest: the typical latency.
     PerftestLatency,
-    /// The ping-pongs of ibverbs-utils: half a round trip.
+    /// The ping-pong programs of ibverbs-utils: half the round-trip time.
     Pingpong,
     /// qperf: the first latency, and otherwise the first bandwidth.
     Qperf,
@@ -71,7 +71,7 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// The figure in an output; `None` if there is none.
+    /// Reads the figure from an output; `None` if the output does not contain it.
     pub fn read(self, output: &str) -> Option<Figure> {
         match self {
             Reader::None => None,
@@ -148,7 +148,7 @@ impl Reader {
     }
 }
 
-/// Gbit of 2^20 bytes.
+/// Gbit in 2^20 bytes.
 const MEBI: f64 = 1_048_576.0 * 8.0 / 1e9;
 
 /// The numbers of perftest's line of results.
@@ -166,7 +166,7 @@ fn ucx(output: &str) -> Option<Vec<f64>> {
     (numbers.len() >= 8).then_some(numbers)
 }
 
-/// The median of some numbers; `None` without any.
+/// The median of the values; `None` if `values` is empty.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -177,7 +177,7 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// The number of tests of pyverbs that passed, or nothing.
+/// The numbers of pyverbs tests that passed and that were skipped, as text; empty if the output has no such numbers.
 pub fn remark(output: &str) -> String {
     let number = |before: &str| -> Option<u32> {
         let text = output.split(before).nth(1)?;

@@ -1,4 +1,4 @@
-//! Programs in network namespaces, with rnic's libraries.
+//! Runs programs in network namespaces with rnic's libraries.
 
 #![expect(clippy::disallowed_methods, reason = "programs are given time")]
 
@@ -10,46 +10,48 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time after which a program that still runs is stopped, and has failed.
+/// Time limit in which a program must end. A program that still runs is stopped, and counts as failed.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// When the client of a server may start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ready {
-    /// There is no server.
+    /// The program has no server.
     Alone,
     /// When the server listens on this TCP port.
     Port(u16),
-    /// When the server has called a function, which its trace tells.
+    /// When the trace of the server shows that it has called this function.
     Called(&'static str),
 }
 
-/// Where programs run.
+/// The namespaces in which the programs run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// Both in one namespace, over the loopback interface.
+    /// Both programs run in one namespace, over the loopback interface.
     Loopback,
-    /// In two namespaces that a link joins.
+    /// The programs run in two namespaces that a link connects.
     Link,
-    /// In two namespaces, with files of the devices in `/dev/infiniband` and `/sys/class/infiniband`, as UCX wants
-    /// them.
+    /// The programs run in two namespaces and see files for the devices in `/dev/infiniband` and
+    /// `/sys/class/infiniband`, which UCX requires.
     Ucx,
-    /// In two namespaces that a link joins, with a `/sys` of their own, where UCX looks for network interfaces.
+    /// The programs run in two namespaces that a link connects. Each has its own `/sys`, in which UCX looks for network
+    /// interfaces.
     Tcp,
-    /// In one namespace with these files, as MPI starts its ranks.
+    /// The programs run in one namespace with the same files as for UCX, because MPI starts its ranks there.
     Mpi,
 }
 
-/// The first argument by which this program shows the program in the other arguments files of the devices.
+/// The first argument with which this program runs the program in its other arguments, and shows it files for the
+/// devices.
 pub const WITH_FILES: &str = "with-files";
 
-/// The programs of a run, and the libraries that they get.
+/// The environment of a run: the namespaces for the programs, and the libraries that the programs load.
 pub struct Host {
-    /// This program.
+    /// Path of this program.
     program: PathBuf,
     /// Folder of the libraries.
     pub libraries: PathBuf,
-    /// Folder for what programs print.
+    /// Folder for the output of programs.
     pub logs: PathBuf,
     /// The namespaces.
     pub pair: Pair,
@@ -57,18 +59,18 @@ pub struct Host {
     preload: Option<PathBuf>,
 }
 
-/// What a pair of programs has left: the output of the client, or why they failed.
+/// The result of a pair of programs: the output of the client, or the reason of the failure.
 pub type Outcome = Result<String, String>;
 
 /// A setting of the environment.
 pub type Setting<'a> = (&'a str, &'a str);
 
 impl Host {
-    /// Namespaces joined by a link with this MTU, and the libraries that are made of the static libraries in the folder
-    /// `archives`, or beside this program. Programs load `preload` first.
+    /// Creates namespaces connected by a link with this MTU, and links the libraries from the static libraries in the
+    /// folder `archives`, or else next to this program. Programs load `preload` first.
     ///
     /// # Errors
-    /// A sentence.
+    /// A sentence with the reason.
     pub fn new(mtu: u32, archives: Option<&Path>, preload: Option<&Path>) -> Result<Host, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let here = archives.unwrap_or(program.parent().unwrap_or(Path::new("/"))).to_path_buf();
@@ -87,8 +89,8 @@ impl Host {
         Ok(Host { program, libraries: folder, logs, pair, preload: preload.map(Path::to_path_buf) })
     }
 
-    /// A command with the libraries. The words of `line` are separated by spaces; `{peer}` stands for the address of
-    /// the server.
+    /// Makes a command that runs with the libraries. Spaces separate the words of `line`; `{peer}` stands for the
+    /// address of the server.
     fn command(&self, line: &str, place: Place, server: bool, settings: &[Setting<'_>]) -> Command {
         let (device, peer) = match (place, server) {
             (Place::Loopback, _) => ("127.0.0.1".to_string(), "127.0.0.1".to_string()),
@@ -124,10 +126,10 @@ impl Host {
         Ok(Running { child, log })
     }
 
-    /// Runs a server, if there is one, and its client; returns what the client prints.
+    /// Runs a server, if the program has one, and its client. Returns the client's output.
     ///
     /// # Errors
-    /// Why one of them failed, with the last lines that it printed.
+    /// The reason why a program failed, with the last lines of its output.
     pub fn run(
         &self, place: Place, ready: Ready, server: &str, client: &str, settings: &[Setting<'_>], ends: bool,
     ) -> Outcome {
@@ -149,7 +151,7 @@ impl Host {
         let Some(serving) = serving else { return output };
         let output = output.map_err(|why| format!("{why}; the server printed: {}", last(&serving.output())))?;
         if !ends {
-            // Dropping it kills it, and the programs that it has started.
+            // Dropping the handle kills the server and the programs that it has started.
             drop(serving);
             return Ok(output);
         }
@@ -211,7 +213,7 @@ impl Running {
     }
 }
 
-/// The last lines of an output, in one line.
+/// The last lines of an output, joined into one line.
 pub fn last(output: &str) -> String {
     let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let from = lines.len().saturating_sub(3);

@@ -1,4 +1,4 @@
-//! The same programs between two virtual machines with the kernel's RoCE in software (rdma_rxe).
+//! Runs the same programs between two virtual machines with the kernel's RoCE in software (rdma_rxe).
 
 use crate::figures::{Figure, remark};
 use crate::host::{Place, Ready, last};
@@ -11,32 +11,32 @@ use rnic_interop::{Case, Error, GuestImage};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Memory of a guest in MB: its files are in memory, twice during the boot.
+/// Memory of a guest in MB. The guest's files are in memory, twice during the boot.
 const MEMORY: u32 = 1_536;
-/// Time after which a program that still runs is killed, and has failed.
+/// Time limit in which a program must end. A program that still runs is killed, and counts as failed.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// The same for a program that runs in one guest alone: the tests of pyverbs, and MPI.
+/// Time limit of a program that runs alone in one guest: the tests of pyverbs, and MPI.
 const LONG_PATIENCE: Duration = Duration::from_secs(400);
-/// Programs that this machine compiles, if it can, in the order of their rungs.
+/// Programs that this machine compiles, if it can, in the order of the ladder.
 const COMPILED: [&str; 3] = ["rpma", "mpicc.openmpi", "mpicc.mpich"];
 
-/// What a program did between the guests.
+/// The result of one program between the guests.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The program.
     pub name: &'static str,
-    /// What it did.
+    /// The result of the program.
     pub result: Outcome,
 }
 
 /// The result of a program.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// It ran; its figure, if it has one, and a remark.
+    /// The program ran: the figure, if it measures one, and a remark.
     Passed(Option<Figure>, String),
-    /// It failed, for this reason.
+    /// The program failed, for this reason.
     Failed(String),
-    /// It was not tried, for this reason.
+    /// The program was not run, for this reason.
     NotRun(String),
 }
 
@@ -44,11 +44,11 @@ static ROWS: Mutex<Vec<Row>> = Mutex::new(Vec::new());
 static FILES: Mutex<Vec<GuestFile>> = Mutex::new(Vec::new());
 static ONLY: Mutex<Option<String>> = Mutex::new(None);
 
-/// Runs the programs of the ladder that the guests have, or those whose names contain `only`. `compiled` is the folder
-/// of programs that this machine has compiled.
+/// Runs the programs that the guests contain; with `only`, those whose names contain this text. `compiled` is the
+/// folder of programs that this machine has compiled.
 ///
 /// # Errors
-/// A sentence, if there is no guest.
+/// A sentence with the reason why no guest could be started.
 pub fn run(directory: &Path, compiled: &Path, only: Option<&str>) -> Result<Vec<Row>, String> {
     let image = GuestImage::build_for_ladder().map_err(|error| error.to_string())?;
     *FILES.lock() = files(compiled);
@@ -91,7 +91,7 @@ fn all(bench: &Bench) -> Result<(), Error> {
     Ok(())
 }
 
-/// Why a program is not in the guests.
+/// The reason why a program is not in the guests.
 fn missing(program: &Program) -> Option<String> {
     let (Kernel::Alone(line) | Kernel::Both(line) | Kernel::Pair(line, _)) = program.kernel else { return None };
     let name = COMPILED.iter().find(|name| line.split([' ', '/']).any(|word| word == **name))?;
@@ -99,7 +99,8 @@ fn missing(program: &Program) -> Option<String> {
     (!has_it).then(|| "its test program could not be compiled on this machine".to_string())
 }
 
-/// Runs a program in the guests, which are started if there are none. Only an error of this start ends the ladder.
+/// Runs a program in the guests, and starts the guests if they are not running. Returns an error only if the start
+/// fails.
 fn climb(bench: &Bench, guests: &mut Option<[Guest; 2]>, program: &Program) -> Result<Outcome, Error> {
     let pair = match guests {
         Some(pair) => pair,
@@ -107,11 +108,11 @@ fn climb(bench: &Bench, guests: &mut Option<[Guest; 2]>, program: &Program) -> R
     };
     let outcome = meet(pair, program);
     if !matches!(outcome, Ok(_) | Err(Error::Command { .. } | Error::Check(_))) {
-        // A guest that has ended or does not answer must not make the other programs fail.
+        // Stop using a guest that has ended or does not respond, so that it does not make the other programs fail.
         *guests = None;
     }
     let expect = program.expect.replace("rnic0", "rxe0");
-    // The guests add fewer numbers up than this machine.
+    // In the guests, programs compute sums of fewer numbers than on this machine.
     let expect = if program.place == Place::Mpi { ", 0 wrong" } else { &expect };
     Ok(match outcome.map_err(|error| error.to_string()) {
         Ok(output) if output.contains(expect) => {
@@ -125,8 +126,8 @@ fn climb(bench: &Bench, guests: &mut Option<[Guest; 2]>, program: &Program) -> R
     })
 }
 
-/// The line that says why a program has failed, in front of which UCX and MPI have more to say and behind which they
-/// have the calls that led to it; otherwise the last lines.
+/// The line of the output that states the cause of a failure. UCX and MPI print more text before this line, and the
+/// call stack after it. If no line states a cause, the last lines of the output.
 fn cause(output: &str) -> String {
     const SIGNS: [&str; 4] = ["Assertion", "Caught signal", " ERROR ", "not found"];
     let line = output.lines().find(|line| SIGNS.iter().any(|sign| line.contains(sign)));
@@ -140,7 +141,7 @@ fn boot(bench: &Bench) -> Result<[Guest; 2], Error> {
         let to = guests[1 - from].host();
         guests[from].reach(to.ipv4().into())?;
         guests[from].reach(to.ipv6().into())?;
-        // MPI and Python ask for the name of the user and of the host.
+        // MPI and Python look up the names of the user and of the host.
         guests[from].run(
             "echo root:x:0:0:root:/tmp:/bin/sh >/etc/passwd; echo root:x:0: >/etc/group; \
              echo 127.0.0.1 localhost $(hostname) >/etc/hosts",
@@ -149,7 +150,7 @@ fn boot(bench: &Bench) -> Result<[Guest; 2], Error> {
     Ok(guests)
 }
 
-/// Runs a program; whatever happens, nothing of it runs afterwards.
+/// Runs a program. No process of the program runs afterwards, even after an error.
 fn meet([client, server]: &mut [Guest; 2], program: &Program) -> Result<String, Error> {
     let address = server.host().ipv4().to_string();
     let (serving, asking) = match program.kernel {
@@ -165,7 +166,7 @@ fn meet([client, server]: &mut [Guest; 2], program: &Program) -> Result<String, 
     let again = job.clone();
     let output = match program.ready {
         Ready::Port(port) => server.await_listener(&job, port).and_then(|()| end(client, &asking, PATIENCE)),
-        // A server by rdma_cm shows among the kernel's identifiers when it listens.
+        // When a server listens with `rdma_cm`, the kernel's list of identifiers shows it.
         _ => server.await_rdma_listener().and_then(|()| end(client, &asking, PATIENCE)),
     };
     if output.is_err() || !program.ends {
@@ -183,7 +184,7 @@ fn meet([client, server]: &mut [Guest; 2], program: &Program) -> Result<String, 
     }
 }
 
-/// Runs a command to its end, and kills it if that takes too long. An error has what it has printed.
+/// Runs a command, and kills it if it exceeds the time limit. An error contains the output of the command.
 fn end(guest: &mut Guest, line: &str, patience: Duration) -> Result<String, Error> {
     let job = guest.spawn(line)?;
     match guest.finish(job.clone(), patience) {

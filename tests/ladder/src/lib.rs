@@ -1,6 +1,6 @@
-//! The ladder: unmodified RDMA programs, from `ibv_devices` to MPI, that run over rnic's libraries `libibverbs.so.1`
-//! and `librdmacm.so.1`. The command writes a table of what each program did, with bandwidth and latency beside those
-//! of `rnic perf`, of the kernel's RoCE in software in virtual machines, and of UCX over TCP.
+//! The ladder: unmodified RDMA programs, from `ibv_devices` to MPI, that run with rnic's libraries `libibverbs.so.1`
+//! and `librdmacm.so.1`. The command writes a table with the result of each program. It shows bandwidth and latency
+//! next to the values of `rnic perf`, of the kernel's RoCE in software in virtual machines, and of UCX over TCP.
 //!
 //! | module | contents |
 //! |---|---|

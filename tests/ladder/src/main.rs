@@ -67,8 +67,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// From now on Ctrl-C and SIGTERM end the programs, which a terminal's Ctrl-C would not reach, and then this one. Their
-/// namespaces and mounts end with them.
+/// Installs a handler for Ctrl-C and SIGTERM. It ends the programs, which Ctrl-C on a terminal would not reach, and
+/// then this process. The namespaces and mounts of the programs end with them.
 fn end_at_signals() -> Result<(), String> {
     let signals = Signals::new([SIGINT, SIGTERM]);
     let mut signals = signals.map_err(|error| format!("cannot listen to signals: {error}"))?;
@@ -82,7 +82,7 @@ fn end_at_signals() -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the ladder; returns whether no program failed.
+/// Runs the ladder. Returns true if no program failed.
 fn run(arguments: &Arguments) -> Result<bool, String> {
     let host = Host::new(arguments.mtu, arguments.archives.as_deref(), arguments.preload.as_deref())?;
     let mut rows = Vec::new();
@@ -125,7 +125,7 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     Ok(!rows.iter().any(|row| matches!(row.result, Done::Failed(_))))
 }
 
-/// The row of a program that runs between the guests only, for which it may have to be compiled.
+/// The row of a program that runs only between the guests. This machine may have to compile the program.
 fn unclimbed(host: &Host, program: &Program) -> Row {
     let why = prepare(host, program).err().unwrap_or_else(|| "only the guests were asked for".into());
     Row { name: program.name, version: version(program.package), result: Done::Skipped(why) }
@@ -154,7 +154,7 @@ fn climb(host: &Host, program: &Program) -> Row {
     Row { name: program.name, version, result }
 }
 
-/// Makes what a program needs: the tests of pyverbs, which the package has compressed, and programs that use MPI.
+/// Prepares files that a program needs: it unpacks the tests of pyverbs, and compiles programs that use MPI.
 fn prepare(host: &Host, program: &Program) -> Result<(), String> {
     let shell = |script: &str| {
         let done = Command::new("sh").arg("-c").arg(script).current_dir(&host.logs).output();

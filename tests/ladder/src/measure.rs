@@ -1,11 +1,11 @@
-//! Repeated measurements side by side: programs over rnic's libibverbs, `rnic perf`, and UCX over TCP. The repetitions
-//! of all contenders alternate, so that other load on the machine affects all alike.
+//! Repeated measurements for comparison: programs with rnic's libibverbs, `rnic perf`, and UCX over TCP. The
+//! repetitions of all contenders alternate, so that other load on the machine affects all of them equally.
 
 use crate::figures::{Figure, Reader, median};
 use crate::host::{Host, Place, Ready, Setting};
 use std::path::Path;
 
-/// One who is measured.
+/// A program with its settings that takes part in a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Contender {
     /// Name in the table.
@@ -18,14 +18,14 @@ pub struct Contender {
     reader: Reader,
 }
 
-/// A quantity, and those that are compared.
+/// A comparison: a quantity, and the contenders that are measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Contest {
     /// Name of its table in records.
     pub name: &'static str,
-    /// What is measured.
+    /// Name of the measured quantity.
     pub title: &'static str,
-    /// The first is the one to which the others are compared.
+    /// The contenders. The first one is the reference for the others.
     pub contenders: &'static [Contender],
 }
 
@@ -36,7 +36,7 @@ const IRN_LOSS: &[Setting<'static>] = &[("RNIC_TRANSPORT", "irn"), ("RNIC_FAULTS
 const TCP: &[Setting<'static>] = &[("UCX_TLS", "tcp,self")];
 const RC_VERBS: &[Setting<'static>] = &[("UCX_TLS", "rc_verbs,ud_verbs,self"), ("UCX_NET_DEVICES", "rnic0:1")];
 
-/// The command `rnic` beside this program, whose results have the columns of perftest.
+/// The contender `rnic`, the command next to this program; its output has the columns of perftest.
 const fn rnic(client: &'static str, reader: Reader) -> Contender {
     Contender {
         name: "`rnic perf`, RC, plain",
@@ -202,12 +202,12 @@ pub const ALL: &[Contest] = &[
     },
 ];
 
-/// The figures of one contender.
+/// The measurements of one contender.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The contender.
     pub name: &'static str,
-    /// Its figures, or why the last attempt failed.
+    /// The measured figures, or the reason why the last attempt failed.
     pub figures: Result<Vec<Figure>, String>,
 }
 

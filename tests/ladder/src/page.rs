@@ -1,4 +1,4 @@
-//! The tables, as data of a record.
+//! The tables of results, as data of a record.
 
 use crate::figures::Figure;
 use crate::kernel::{self, Outcome};
@@ -7,34 +7,34 @@ use crate::programs::{ALL, Kernel};
 use rnic_record::{Column, Table, cells};
 use serde_json::{Value, json};
 
-/// What a program of the ladder did.
+/// The result of one program of the ladder.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The program.
     pub name: &'static str,
     /// Version of its package; `None` if it is not installed.
     pub version: Option<String>,
-    /// What it did.
+    /// The result of the program.
     pub result: Done,
 }
 
 /// The result of a program.
 #[derive(Clone, Debug)]
 pub enum Done {
-    /// It ran; its figure, if it measures something, and a remark.
+    /// The program ran: the figure, if it measures one, and a remark.
     Passed(Option<Figure>, String),
-    /// It failed, or refused to run.
+    /// The program failed, or refused to run.
     Failed(String),
-    /// It was not tried, for this reason.
+    /// The program was not run, for this reason.
     Skipped(String),
 }
 
-/// Text of a cell: one line, without what would begin code.
+/// The text as one line for a table cell, without characters that would begin code.
 fn plain(text: &str) -> String {
     text.replace(['\n', '`'], " ")
 }
 
-/// Why a program does not run between the guests.
+/// The reason why a program does not run between the guests.
 fn reason(name: &str) -> &'static str {
     let program = ALL.iter().find(|program| program.name == name);
     match program.map(|program| program.kernel) {
@@ -87,7 +87,7 @@ pub fn programs(rows: &[Row], kernel: &Result<Vec<kernel::Row>, String>) -> Tabl
     table
 }
 
-/// The table of a contest.
+/// The table of one comparison.
 pub fn contest(contest: &Contest, measured: &[Measured]) -> Table {
     let first = measured.first().and_then(Measured::median);
     let unit = if matches!(first, Some(Figure::Latency(_))) { " us" } else { " Gbit/s" };

@@ -3,33 +3,34 @@
 use crate::figures::Reader;
 use crate::host::{Place, Ready, Setting};
 
-/// A program, or a server and its client.
+/// A program of the ladder, or a server and its client.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
     /// Name in the table.
     pub name: &'static str,
-    /// Debian's package, whose version the table has.
+    /// The Debian package of the program; the table shows its version.
     pub package: &'static str,
-    /// The executable that must be there.
+    /// The executable that must be installed.
     pub needs: &'static str,
-    /// Where it runs.
+    /// The namespaces in which it runs.
     pub place: Place,
     /// When the client may start.
     pub ready: Ready,
-    /// Command line of the server. In both command lines `{peer}` stands for the server's address, `{files}` for the
-    /// folder of compiled programs, `{scripts}` for that of scripts, and `{folder}` for an empty folder.
+    /// Command line of the server. In both command lines, `{peer}` stands for the server's address, `{files}` for the
+    /// folder of compiled programs, `{scripts}` for the folder of scripts, and `{folder}` for an empty folder.
     pub server: &'static str,
     /// Command line of the client, or of the program.
     pub client: &'static str,
-    /// Whether the server ends with its client.
+    /// Whether the server ends when its client ends.
     pub ends: bool,
-    /// Texts in the output of the client, one of which means that it has done its work.
+    /// Texts of which the client's output must contain one to show success.
     pub expect: &'static str,
     /// Settings of the environment.
     pub settings: &'static [Setting<'static>],
-    /// What it measures.
+    /// The format of the figure in the client's output.
     pub reader: Reader,
-    /// Why it cannot run; empty if it can. A program that fails although this is empty has failed.
+    /// The reason why the program cannot run with rnic; empty if it can. If a program without such a reason fails, the
+    /// ladder fails.
     pub known: &'static str,
     /// How it runs between two guests with the kernel's RoCE.
     pub kernel: Kernel,
@@ -38,11 +39,11 @@ pub struct Program {
 /// How a program runs between two guests with the kernel's RoCE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kernel {
-    /// It does not, for this reason.
+    /// It does not run between guests, for this reason.
     No(&'static str),
-    /// In one of the guests.
+    /// It runs in one of the guests, with this command line.
     Alone(&'static str),
-    /// With the same command line on both sides, behind which the client has the server's address.
+    /// It runs in both guests with this command line, to which the client's line adds the server's address.
     Both(&'static str),
     /// As a server and its client. In both command lines `{peer}` stands for the server's address.
     Pair(&'static str, &'static str),
@@ -135,13 +136,13 @@ const fn qperf(name: &'static str, client: &'static str) -> Program {
     }
 }
 
-/// fio on the receiving side, for as many bytes as the sender has.
+/// fio as the receiver, for as many bytes as the sender sends.
 const RECEIVER: &str = "fio --name=receiver --thread --rw=read --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc \
      --bs=64k --size=256m --iodepth=8";
 const RECEIVER_OF_SENDS: &str = "fio --name=receiver --thread --rw=read --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc \
      --bs=64k --size=512k --iodepth=8";
 
-/// The same between guests, which are slower.
+/// The same receiver between guests, which are slower.
 const RECEIVER_IN_GUEST: &str = "fio --name=receiver --thread --rw=read --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc \
      --bs=64k --size=4m --iodepth=8";
 
@@ -160,10 +161,10 @@ const fn fio(name: &'static str, server: &'static str, client: &'static str, in_
     }
 }
 
-/// Why qperf's tests of UC and UD run on no RoCE device.
+/// The reason why qperf's tests of UC and UD do not run on any RoCE device.
 const NO_GIDS: &str = "it names no GIDs for UC and UD, without which RoCE has no addresses";
 
-/// UCX uses the library alone.
+/// Settings with which UCX uses only the RDMA library.
 const VERBS: &[Setting<'static>] = &[("UCX_TLS", "rc_verbs,ud_verbs,self"), ("UCX_NET_DEVICES", "rnic0:1")];
 const UD: &[Setting<'static>] = &[("UCX_TLS", "ud_verbs,self"), ("UCX_NET_DEVICES", "rnic0:1")];
 
@@ -334,8 +335,9 @@ pub const ALL: &[Program] = &[
         "fio --name=sender --thread --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=256m --iodepth=8 --verb=read",
         "fio --name=sender --thread --rw=write --ioengine=rdma --hostname={peer} --port=16789 --mem=malloc --bs=64k --size=4m --iodepth=8 --verb=read",
     ),
-    // Its Sends have no flow control, and no retry if the receiver is not ready. So no more messages than receives that
-    // are posted at the beginning. Between the guests it sends more, so that the table has what the kernel does then.
+    // fio's Sends have no flow control, and no retry if the receiver is not ready. Therefore the sender sends at most
+    // as many messages as the receiver posts receives at the beginning. Between the guests it sends more, so that the
+    // table shows the kernel's behaviour in this case.
     fio(
         "fio, verb send",
         RECEIVER_OF_SENDS,

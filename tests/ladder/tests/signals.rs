@@ -1,4 +1,4 @@
-//! Signals to the ladder.
+//! Tests how the ladder handles signals.
 
 #![expect(clippy::disallowed_methods, reason = "programs are given time")]
 
@@ -24,18 +24,19 @@ fn wait_for<T>(what: &str, mut value: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Whether a process runs. One that has ended and that nobody has waited for has no command line.
+/// Whether a process is running. A process that has ended, but for which its parent has not waited, has no command
+/// line.
 fn runs(number: u32) -> bool {
     fs::read(format!("/proc/{number}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
-/// A folder with a program `ucmatose` that never ends, whose children never end either, and with libraries without
-/// functions.
+/// Makes a folder with a program `ucmatose` that never ends and whose child processes never end, and with libraries
+/// without functions.
 fn prepare(folder: &Path) {
     let _ = fs::remove_dir_all(folder);
     fs::create_dir_all(folder).unwrap();
     let program = folder.join("ucmatose");
-    // Servers tell that they listen, and everybody the numbers of its processes.
+    // Servers report that they listen, and all processes report their process IDs.
     let script = format!(
         "#!/bin/sh\necho rdma_listen\nsleep 600 &\nnumbers={}/$$\necho $$ $! >$numbers.new\nmv $numbers.new $numbers.pids\nwait\n",
         folder.display()
@@ -48,7 +49,7 @@ fn prepare(folder: &Path) {
     }
 }
 
-/// The processes of the program: a server and a client, with a child each.
+/// The processes of the program: a server and a client, each with a child process.
 fn processes(folder: &Path, ladder: &mut Child) -> Vec<u32> {
     wait_for("the programs do not start", || {
         assert!(ladder.try_wait().unwrap().is_none(), "the ladder has ended");

@@ -1,4 +1,4 @@
-//! Processes that end with the handle that their starter holds, or all together.
+//! Child processes that are killed when their handle is dropped, or all together.
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
@@ -9,24 +9,26 @@ use std::ops::{Deref, DerefMut};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
-/// The processes of all handles: whether each is the leader of a group of its own. `None` once all were killed.
+/// All child processes that have a handle, by process ID; the value says whether the process leads its own process
+/// group. `None` after [`kill_children`].
 static CHILDREN: Mutex<Option<BTreeMap<u32, bool>>> = Mutex::new(Some(BTreeMap::new()));
 
 fn children() -> MutexGuard<'static, Option<BTreeMap<u32, bool>>> {
     CHILDREN.lock()
 }
 
-/// Kills the processes and groups of all [`KilledChild`]ren of this process. From then on no other one can be started.
-/// It is for a program that a signal ends: `exit` drops no handles, and Ctrl-C does not reach process groups.
+/// Kills the processes and process groups of all [`KilledChild`]ren of this process. Afterwards, no further child can
+/// be started. A program calls it when a signal ends it, because `exit` drops no handles and Ctrl-C does not reach
+/// other process groups.
 pub fn kill_children() {
     for (number, has_group) in children().take().into_iter().flatten() {
         end(number, has_group);
     }
 }
 
-/// Sends SIGKILL to a process, or to its group. It fails if the processes have ended already. No other group can have
-/// the number of this one while one of its processes lives, and before `wait` this holds for the process itself. A
-/// process that was waited for may have left others behind.
+/// Sends SIGKILL to a process, or to its process group. An error means that the processes have already ended. The ID of
+/// a group is not reused while one of its processes lives, and the ID of a process is not reused before `wait`.
+/// Therefore no other process is killed. After `wait` for the leader, other processes of the group may still run.
 fn end(number: u32, has_group: bool) {
     let pid = Pid::from_raw(number as i32);
     if has_group {
@@ -36,8 +38,7 @@ fn end(number: u32, has_group: bool) {
     }
 }
 
-/// Whether the process with this number is a child of this one: the number of a process that was waited for may be that
-/// of another one.
+/// Whether the process with this ID is a child of this process. After `wait`, the ID may belong to another process.
 fn is_child(number: u32) -> bool {
     // PID (NAME) STATE PARENT ...; the name may contain spaces and parentheses.
     let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
@@ -45,7 +46,7 @@ fn is_child(number: u32) -> bool {
     parent.and_then(|parent| parent.parse().ok()) == Some(std::process::id())
 }
 
-/// The handle of a process, or of a process group. When the handle is dropped, it kills the process, or the group.
+/// The handle of a process, or of a process group. Dropping the handle kills the process, or the group.
 #[derive(Debug)]
 pub struct KilledChild {
     child: Child,
@@ -53,12 +54,12 @@ pub struct KilledChild {
 }
 
 impl KilledChild {
-    /// Starts a process, as the leader of a group of its own if `has_group`.
+    /// Starts a process. With `has_group`, the process leads its own process group.
     pub(crate) fn start(command: &mut Command, has_group: bool) -> io::Result<KilledChild> {
         if has_group {
             command.process_group(0);
         }
-        // Locked until the process is in the map, so that `kill_children` misses none.
+        // The lock is held until the process is in the map, so that `kill_children` misses no process.
         let mut children = children();
         let Some(children) = children.as_mut() else {
             return Err(io::Error::other("all processes were killed, and no other one is started"));
@@ -84,7 +85,8 @@ impl DerefMut for KilledChild {
 
 impl Drop for KilledChild {
     fn drop(&mut self) {
-        // Locked until they are killed, so that `kill_children` and an end of this process leave none of them.
+        // The lock is held until the processes are killed, so that a concurrent `kill_children` before an exit misses
+        // none of them.
         let mut children = children();
         if self.has_group {
             end(self.child.id(), true);

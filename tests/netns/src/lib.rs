@@ -126,9 +126,9 @@ impl Namespace {
         self.run(|| KilledChild::start(command, false))
     }
 
-    /// Like [`Namespace::child`], for a process that starts others, such as `mpirun`: they are in a process group of
-    /// their own, and are killed with it. Ctrl-C on a terminal does not reach this group, so a program that starts one
-    /// calls [`kill_children`] when it gets a signal.
+    /// Like [`Namespace::child`], for a process that starts other processes, such as `mpirun`. All of them are in their
+    /// own process group, which is killed as a whole. Ctrl-C on a terminal does not reach this group, so a program that
+    /// starts one must call [`kill_children`] when it receives a signal.
     ///
     /// # Errors
     ///

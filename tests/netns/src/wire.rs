@@ -1,5 +1,5 @@
-//! A wire between two network devices of a namespace that can lose and delay frames. It takes frames from one device
-//! and gives them to the other with packet sockets, so it needs nothing of the kernel's queueing disciplines.
+//! A wire between two network devices of a namespace that can lose and delay frames. It forwards frames between the
+//! devices with packet sockets, so it does not need the kernel's queueing disciplines.
 
 use crate::Namespace;
 use nix::ifaddrs::getifaddrs;
@@ -15,7 +15,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-/// What a wire does with frames.
+/// The loss and the delay that a wire applies to frames.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Fault {
     /// Probability that a frame is lost, 0 to 1.
@@ -63,7 +63,7 @@ impl Drop for Wire {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A panic was reported in that thread.
+            // A panic of the thread was already reported in that thread.
             let _ = thread.join();
         }
     }
@@ -86,7 +86,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Receives frames until the wire ends, and passes on those that are not lost.
+/// Receives frames until the wire ends, and passes on the frames that are not lost.
 fn receive(
     input: &OwnedFd, fault: &Mutex<Fault>, ended: &AtomicBool, frames: &mpsc::Sender<(Instant, Vec<u8>)>, seed: u64,
 ) {
@@ -116,8 +116,8 @@ fn receive(
 /// `PACKET_OUTGOING` of Linux.
 const OUTGOING: u8 = 4;
 
-/// A sender leaves the checksum of UDP to the device; a packet socket gets the frame before that. Over IPv4 the
-/// checksum 0 stands for none.
+/// Sets the UDP checksum of a frame to 0, which means "no checksum" over IPv4. The sender leaves the checksum to the
+/// device, and a packet socket gets the frame before the device computes it.
 fn without_checksum(frame: &mut [u8]) {
     let is_udp = frame.get(12..14) == Some(&[8, 0]) && frame.get(23) == Some(&17);
     let header = frame.get(14).map_or(0, |byte| usize::from(byte & 15) * 4);

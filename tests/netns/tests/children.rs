@@ -1,4 +1,5 @@
-//! All children end together. In a test program of its own, because afterwards no other child can be started.
+//! Tests that all children are killed together. It is a separate test program, because no child can be started
+//! afterwards.
 
 use rnic_netns::{Namespace, NetnsError, kill_children};
 use std::os::unix::process::ExitStatusExt;

@@ -98,7 +98,7 @@ fn a_killed_group_leaves_nobody() {
         let mut group = pair.a.child_group(&mut shell).unwrap();
         let mut line = String::new();
         BufReader::new(group.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        // A process without a parent that has ended stays in /proc until somebody waits for it, without a command line.
+        // A process that has ended stays in /proc without a command line until its parent waits for it.
         let command = || std::fs::read(format!("/proc/{}/cmdline", line.trim())).unwrap_or_default();
         let becomes = |done: &dyn Fn(&[u8]) -> bool| {
             (0..1_000).any(|_| {
@@ -109,7 +109,7 @@ fn a_killed_group_leaves_nobody() {
                 is_done
             })
         };
-        // The shell may tell the number before its child has become the other program.
+        // The shell may print the process ID before its child has executed the other program.
         assert!(becomes(&|command| command.starts_with(b"sleep")));
         drop(group);
         assert!(becomes(&<[u8]>::is_empty), "sleep goes on");

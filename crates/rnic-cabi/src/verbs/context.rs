@@ -20,7 +20,7 @@ pub struct ibv_ece {
     pub comp_mask: u32,
 }
 
-/// The operations of a context that the header's inline functions call. The others have no use any more.
+/// The operations of a context that the header's inline functions call. No inline function calls the other operations.
 #[repr(C)]
 pub struct ibv_context_ops {
     pub compat_1: [Absent; 7],

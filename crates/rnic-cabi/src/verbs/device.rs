@@ -141,7 +141,7 @@ pub struct ibv_async_event {
     pub event_type: c_int,
 }
 
-// SAFETY: the pointers in events are only handed to the program.
+// SAFETY: the library only passes the pointers in events on to the program.
 unsafe impl Send for ibv_async_event {}
 
 pub const IBV_EVENT_CQ_ERR: c_int = 0;

@@ -36,8 +36,8 @@ pub const IBV_QP_INIT_ATTR_CREATE_FLAGS: u32 = 1 << 2;
 pub const IBV_QP_INIT_ATTR_SEND_OPS_FLAGS: u32 = 1 << 6;
 
 pub const IBV_QP_EX_WITH_TSO: u64 = 1 << 10;
-/// The operations of extended queue pairs that this library has: all of rdma-core 44 but segmentation (TSO) and atomic
-/// writes.
+/// The operations of extended queue pairs that this library provides: all operations of rdma-core 44 except
+/// segmentation (TSO) and atomic writes.
 pub const SEND_OPS: u64 = (1 << 10) - 1;
 
 #[repr(C)]

@@ -1,7 +1,7 @@
 use std::io;
 use std::path::Path;
 
-/// Why a campaign cannot be read, executed or shown.
+/// The reason why a campaign cannot be read, executed or shown.
 #[derive(Debug, thiserror::Error)]
 pub enum CampaignError {
     /// The input is wrong; the sentence says what, where, and what would be accepted.

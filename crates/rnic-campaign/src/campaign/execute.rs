@@ -1,4 +1,4 @@
-//! Executes runs of a campaign and stores their results. Every engine ends up here.
+//! Executes runs of a campaign and stores their results, for every engine.
 
 use super::error::CampaignError;
 use super::folder::Folder;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
 
-/// Where results go, and what their provenance says.
+/// The folder for the results of runs, and facts that are stored in the provenance of each result.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'p> {
     /// The folder of the results.
@@ -91,7 +91,7 @@ struct RunningRun {
 }
 
 impl ResultSink<'_> {
-    /// Opens a journal and writes that the run starts.
+    /// Opens a journal and records in it that the run starts.
     fn start(&self, run: usize) -> io::Result<()> {
         let spec = self.runs[run];
         let mut journal = Journal::open(&self.place.folder.workers(), self.place.engine)?;
@@ -100,7 +100,8 @@ impl ResultSink<'_> {
         Ok(())
     }
 
-    /// Stores the result that `result` makes of the run's provenance, and writes that the run has ended.
+    /// Stores the result that the function `result` returns for the run's provenance, and records in the journal that
+    /// the run has ended.
     fn end(
         &self, run: usize, outcome: Option<&Outcome>, result: impl FnOnce(Provenance) -> Option<RunResult>,
     ) -> io::Result<Option<RunResult>> {
@@ -178,7 +179,7 @@ impl Sink for ResultSink<'_> {
     }
 }
 
-/// Executes the runs and stores their results, those of failed runs too. Runs that are interrupted leave no result.
+/// Executes the runs and stores their results, including the results of failed runs. An interrupted run has no result.
 /// `lost` has the number of earlier losses of each run, by the key of its fingerprint.
 ///
 /// # Errors
@@ -201,7 +202,7 @@ pub fn execute(
     }
 }
 
-/// Stores that a run was lost too often.
+/// Stores a result which says that the run was lost too often.
 pub(crate) fn put_lost(
     place: &Place<'_>, spec: &RunSpec, fingerprint: &Fingerprint, lost: u32,
 ) -> io::Result<RunResult> {

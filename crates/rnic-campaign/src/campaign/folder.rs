@@ -31,7 +31,7 @@ pub struct Folder {
     records: Store<RunRecord>,
 }
 
-/// What [`Folder::clean`] removed, or would remove.
+/// Numbers of files that [`Folder::clean`] removed, or would remove.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Removed {
     /// Results and records that no campaign of the folder contains, or that another version of rnic computed.
@@ -110,7 +110,7 @@ impl Folder {
     /// The manifest of the campaign `name`, or of the only campaign if there is no name.
     ///
     /// # Errors
-    /// There is no such campaign, there are several and no name, or the manifest cannot be read.
+    /// The folder has no such campaign, it has several campaigns and no name is given, or the manifest cannot be read.
     pub fn manifest(&self, name: Option<&str>, vocabulary: &Vocabulary) -> Result<Manifest, CampaignError> {
         let names = self.campaigns()?;
         let chosen = match (name, names.as_slice()) {
@@ -135,12 +135,12 @@ impl Folder {
         Manifest::read(&self.manifests().join(format!("{chosen}.jsonl")), vocabulary)
     }
 
-    /// The stored result of a run; `None` if there is none or its file is damaged.
+    /// The stored result of a run; `None` if the run has no result or its file is damaged.
     pub fn result(&self, fingerprint: &Fingerprint) -> Option<RunResult> {
         self.results.get(fingerprint).ok().flatten().map(|(_, result)| result)
     }
 
-    /// The stored record of a run, with all its flows; `None` if there is none or its file is damaged.
+    /// The stored record of a run, with all its flows; `None` if the run has no record or its file is damaged.
     pub fn record(&self, fingerprint: &Fingerprint) -> Option<RunRecord> {
         self.records.get(fingerprint).ok().flatten().map(|(_, record)| record)
     }
@@ -158,7 +158,7 @@ impl Folder {
         self.results.put(header, result)
     }
 
-    /// How often each run was lost, by the key of its fingerprint.
+    /// The number of times that each run was lost, by the key of its fingerprint.
     pub fn lost(&self) -> BTreeMap<String, u32> {
         journal::lost(&self.workers())
     }
@@ -178,13 +178,13 @@ impl Folder {
         hash.finish()
     }
 
-    /// Removes what is not needed: results that are in no campaign of `used` or of another version of rnic, damaged and
-    /// incomplete files, and journals of workers that have ended, unless they tell of a lost run that is still missing.
-    /// With `dry`, it only counts. Files that are younger than an hour and incomplete may be those of a worker that
-    /// lives, so they remain.
+    /// Removes files that are not needed: results whose keys are not in `used` or that another version of rnic
+    /// computed, damaged and incomplete files, and journals of workers that have ended. A journal remains if its worker
+    /// lost a run that is still missing. An incomplete file remains for an hour, because a running worker may be
+    /// writing it. With `dry`, files are only counted.
     ///
     /// # Errors
-    /// Workers are simulating, so that a result could be new, or a file cannot be removed.
+    /// A worker is simulating, so its new result could be removed; or a file cannot be removed.
     pub fn clean(&self, used: &BTreeSet<String>, dry: bool) -> Result<Removed, CampaignError> {
         let workers = journal::workers(&self.workers());
         let busy = workers.iter().filter(|(_, worker)| worker.is_alive && worker.current.is_some()).count();
@@ -261,7 +261,7 @@ fn is_old(path: &Path) -> bool {
     age.is_some_and(|age| age.as_secs() > 3600)
 }
 
-/// The keys of the runs of all campaigns of a folder, which [`Folder::clean`] leaves.
+/// The keys of the runs of all campaigns in a folder. [`Folder::clean`] does not remove the results of these runs.
 ///
 /// # Errors
 /// A manifest cannot be read.

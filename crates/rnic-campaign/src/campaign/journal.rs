@@ -1,7 +1,7 @@
 //! The journal of a worker: a file to which it appends a line when it starts and when it ends a run.
 //!
-//! While the worker lives, its process holds a lock on the file. So other processes can distinguish a run that is being
-//! simulated from a run whose worker was killed, even if the worker could not write anything before.
+//! A worker's process holds a lock on the file as long as it lives. By this lock, other processes distinguish a run
+//! that is being simulated from a run whose worker was killed, although a killed worker cannot write a last line.
 
 use super::result::RunState;
 use parking_lot::Mutex;
@@ -45,7 +45,7 @@ pub(crate) fn host() -> String {
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: Handle,
-    /// Absolute: the process may change its current folder.
+    /// Absolute path of the file, because the process may change its current folder.
     path: PathBuf,
     /// Process that opened the file. A process that was forked from it must not write to it.
     pid: u32,
@@ -89,7 +89,7 @@ impl Journal {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Whether the file is still there: its folder may have been removed and made again.
+    /// Whether the file still exists at its path: its folder may have been removed and created again.
     fn is_in_place(&self) -> bool {
         Handle::from_path(&self.path).is_ok_and(|there| there == self.file)
     }
@@ -112,7 +112,7 @@ impl Journal {
         self.write(&Line::End { key: key.to_string(), state, at_s: now_s() })
     }
 
-    /// One call of the system per line, so lines of a killed worker are whole or missing.
+    /// Writes a line with a single system call, so that each line of a killed worker is complete or missing.
     fn write(&mut self, line: &Line) -> io::Result<()> {
         let mut text = serde_json::to_string(line)?;
         text.push('\n');
@@ -133,7 +133,7 @@ pub struct Current {
     pub since_s: f64,
 }
 
-/// What the journal of a worker says.
+/// The state of a worker according to its journal.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Worker {
     /// Name of the worker: machine, process, engine and a number.
@@ -142,7 +142,7 @@ pub struct Worker {
     pub host: String,
     /// The engine that started the worker.
     pub engine: String,
-    /// Whether the process of the worker lives.
+    /// Whether the process of the worker is running.
     pub is_alive: bool,
     /// The run that it executes, or the run during which it was killed.
     pub current: Option<Current>,
@@ -208,7 +208,8 @@ fn read(path: &Path) -> Option<Worker> {
     }
 }
 
-/// How often each run was lost: started by a worker that was then killed. By the key of the run's fingerprint.
+/// The number of times that each run was lost, by the key of its fingerprint. A run is lost if its worker is killed
+/// during the run.
 pub(crate) fn lost(folder: &Path) -> BTreeMap<String, u32> {
     let mut lost = BTreeMap::new();
     for (_, worker) in workers(folder) {

@@ -153,7 +153,7 @@ impl Manifest {
     /// Reads a manifest, whose runs may use the transports and congestion controls of `vocabulary`.
     ///
     /// # Errors
-    /// The file cannot be read or is no manifest; the sentence has the line and what would be accepted.
+    /// The file cannot be read or is not a manifest; the sentence has the line and what would be accepted.
     pub fn read(path: &Path, vocabulary: &Vocabulary) -> Result<Manifest, CampaignError> {
         let file = File::open(path).map_err(CampaignError::reading(path))?;
         let mut lines = Lines { path, input: BufReader::new(file), number: 0 };

@@ -49,7 +49,7 @@ impl FromStr for Shard {
     }
 }
 
-/// What became of a point.
+/// The state of a point of a campaign.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Verdict {
     /// Runs of the point are missing.
@@ -62,7 +62,7 @@ pub enum Verdict {
     Undetermined,
 }
 
-/// What is known of the metric of a run.
+/// The known value of the metric of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Value {
     Known(f64),
@@ -77,7 +77,8 @@ struct Point {
     verdict: Verdict,
 }
 
-/// The state of a campaign, or of one shard of it: which runs are wanted. Results may arrive in any order.
+/// The state of a campaign, or of one shard: it determines the wanted runs from the results so far. Results may arrive
+/// in any order.
 pub struct Replication {
     manifest: Arc<Manifest>,
     shard: Shard,
@@ -180,8 +181,7 @@ impl Replication {
         self.want(position, from);
     }
 
-    /// What became of each point of the shard: the index of its run in the manifest, the number of its results, and the
-    /// verdict.
+    /// The state of each point of the shard, as (index of its run in the manifest, number of its results, verdict).
     pub fn verdicts(&self) -> impl Iterator<Item = (usize, usize, Verdict)> + '_ {
         self.points.iter().map(|point| (point.index, point.values.len(), point.verdict))
     }

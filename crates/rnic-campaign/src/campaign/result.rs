@@ -40,8 +40,8 @@ impl RunState {
     }
 }
 
-/// Where, when and by what a run was simulated. It does not belong to the result: it differs from one execution to the
-/// next.
+/// Where, when and by which program a run was simulated. The provenance is not part of the result, because it differs
+/// between executions of the same run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Provenance {
     /// Version and hash of the simulator's code, [`CODE`](crate::CODE).

@@ -13,19 +13,19 @@ use std::sync::Arc;
 /// A row: the names of its columns, and its values, which are numbers, booleans, texts or null.
 pub type Row = Map<String, Value>;
 
-/// Keys of a run's summary that are not columns: they are columns already, or are text that does not differ between
-/// runs.
+/// Keys of a run's summary that do not become columns: other columns already contain their values, or they are text
+/// that is the same in all runs.
 const LEFT_OUT: [&str; 6] = ["status", "failure", "transport", "cc", "pfc", "seed"];
 
-/// The runs of a campaign that are wanted, by point and seed, with their fingerprints, and what became of each point.
-/// The results that are stored decide which seeds are wanted.
+/// The wanted runs of a campaign, by point and seed, with their fingerprints and the state of each point. The stored
+/// results determine which seeds are wanted.
 pub(crate) struct Wanted {
     pub(crate) replicas: Vec<(Replica, Fingerprint)>,
     pub(crate) verdicts: Vec<(usize, usize, Verdict)>,
 }
 
 impl Wanted {
-    /// Reads the results that `folder` has of the campaign, and passes each to `see`.
+    /// Reads the campaign's results from `folder`, and passes each result to `see`.
     pub(crate) fn of(
         manifest: &Manifest, folder: &Folder, program: &str, mut see: impl FnMut(Replica, &RunSpec, Option<&RunResult>),
     ) -> Wanted {
@@ -52,8 +52,8 @@ impl Wanted {
     }
 }
 
-/// The results of a campaign, a row for each run that has one, in the order of the manifest and the seeds. They are
-/// read one by one. With `provenance` the rows also have where and when each run was simulated.
+/// The results of a campaign: a row for each run with a result, in the order of the manifest and the seeds. The results
+/// are read one by one. With `provenance`, the rows also say where and when each run was simulated.
 ///
 /// The columns are `campaign`, `run`, `base`, the swept keys, `seed`, `transport`, `cc`, `pfc`, `status`, `failure`,
 /// the numbers of the run in `summary.json` with keys joined by dots, and `key`, the key of the fingerprint.

@@ -85,7 +85,8 @@ impl Outcomes {
         self.progress
     }
 
-    /// Looks for stored results of the runs that have become wanted, until none of them makes others wanted.
+    /// Looks up stored results of the runs that have become wanted. A result may make further runs wanted, so the
+    /// search continues until it finds no new wanted run.
     fn look_up(&mut self, place: &Place<'_>, fresh: &BTreeSet<String>) -> Result<(), CampaignError> {
         loop {
             let wanted = self.replication.take_wanted();
@@ -169,8 +170,8 @@ impl Outcomes {
         self.look_up(place, &BTreeSet::from([key.to_string()]))
     }
 
-    /// Adds a loss: the worker of a run was killed. The run is missing again, unless it was lost too often: then this
-    /// is stored as its result.
+    /// Records that the worker of a run was killed. The run is then missing again. If the run was lost too often, this
+    /// is stored as its result instead.
     ///
     /// # Errors
     /// The result cannot be stored.
@@ -205,7 +206,7 @@ struct BatchListener<'c> {
     outcomes: &'c Mutex<Outcomes>,
     place: &'c Place<'c>,
     listener: &'c dyn CampaignListener,
-    /// Why no further batch starts: an error, or the listener.
+    /// The reason why no further batch starts: an error, or `Ok` if the listener returned `Break`.
     stopped: &'c Mutex<Option<Result<(), CampaignError>>>,
 }
 
@@ -236,8 +237,8 @@ impl CampaignListener for BatchListener<'_> {
     }
 }
 
-/// Executes all missing runs of the campaign or of the shard, and returns the final state. It is also the way to
-/// continue: a campaign whose results are stored executes nothing.
+/// Executes all missing runs of the campaign or of the shard, and returns the final state. A repeated call continues an
+/// interrupted campaign: it executes no run that has a stored result.
 ///
 /// # Errors
 /// A result cannot be stored.

@@ -44,7 +44,7 @@ pub struct Standing {
     pub cpu_s: f64,
     /// Hash of all results, see [`Folder::digest`].
     pub digest: u128,
-    /// Runs that were lost and are not stored as such: number of attempts whose workers were killed.
+    /// Number of attempts whose workers were killed, over the runs that are not stored as lost.
     pub lost: u32,
     /// The workers that live, and those that were killed during a run.
     pub workers: Vec<Worker>,

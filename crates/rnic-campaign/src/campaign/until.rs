@@ -1,4 +1,4 @@
-//! When a point of a campaign has been simulated with enough seeds.
+//! The condition under which a point of a campaign has been simulated with enough seeds.
 
 use crate::statistics::{CONFIDENCE, Estimate};
 use serde::{Deserialize, Serialize};
@@ -58,8 +58,8 @@ pub const METRICS: [&str; 46] = [
 /// Seeds are added to a point until the confidence interval of the mean of a metric is narrow enough. It is written as
 /// `slowdown.mean ± 5 %` (relative to the mean) or `fct_us.p99 ± 20` (in the metric's unit); `+-` is the same as `±`.
 ///
-/// The interval is that of Student's t distribution, for values that are independent (each has another seed) and about
-/// normally distributed.
+/// The interval is computed from Student's t distribution. It assumes that the values are independent (each has another
+/// seed) and about normally distributed.
 ///
 /// ```
 /// use rnic_campaign::campaign::Until;
@@ -84,14 +84,14 @@ pub struct Until {
 }
 
 impl Until {
-    /// Probability of the interval unless another is given.
+    /// Default probability that the interval contains the mean.
     pub const CONFIDENCE: f64 = CONFIDENCE;
-    /// Maximum number of seeds of a point unless another is given.
+    /// Default maximum number of seeds of a point.
     pub const MAX_SEEDS: u32 = 100;
-    /// Number of seeds with which a point begins unless another is given.
+    /// Default number of seeds with which a point begins.
     pub const FIRST_SEEDS: u32 = 5;
 
-    /// Whether the values of this number of seeds are enough.
+    /// Whether the interval of the estimate is narrow enough.
     pub fn is_narrow(&self, estimate: &Estimate) -> bool {
         estimate.half_width.is_some_and(|half| half <= self.limit(estimate))
     }
@@ -109,7 +109,7 @@ impl Until {
         if count >= self.max_seeds || estimate.is_some_and(|estimate| self.is_narrow(&estimate)) {
             return None;
         }
-        // The width falls with the square root of the number of seeds. At most twice as many, because the first
+        // The width falls with the square root of the number of seeds. The number at most doubles, because the first
         // estimates of the variance are rough.
         let ratio = estimate.and_then(|estimate| Some(estimate.half_width? / self.limit(&estimate)));
         let needed = match ratio {

@@ -9,7 +9,7 @@ use rnic_wire::{
 /// Maximum payload of an IRN packet in bytes.
 const MAX_MTU: u16 = 8_960;
 
-/// What a captured frame contains.
+/// The contents of a captured frame.
 pub(super) enum Found<'a> {
     /// One RoCE packet, or the packets of a batch. A batch is a captured datagram of several packets: the NIC was still
     /// to segment it, or the kernel coalesced it on reception.
@@ -154,7 +154,7 @@ pub(super) fn examine<'a>(captured: &Captured<'a>, checksums: bool) -> Found<'a>
     }
 }
 
-/// What is wrong with the checksums of a datagram.
+/// The reason why a checksum of a datagram is wrong; `None` if the checksums are right.
 fn wrong_checksum(datagram: &RoceV2<'_>) -> Option<String> {
     let sums = [("IPv4 header", datagram.ip_checksum()), ("UDP", datagram.udp_checksum())];
     let (name, sum) = sums.into_iter().find_map(|(name, sum)| Some((name, sum.filter(|sum| !sum.is_right())?)))?;
@@ -192,8 +192,9 @@ fn roce<'a>(
     roce
 }
 
-/// Splits a captured UDP payload into the packets inside protected datagrams of rnic; `None` if it is something else.
-/// It may be a batch of datagrams (see [`batch`]), which is recognised by the datagrams' numbers: they increase by 1.
+/// Splits a captured UDP payload into the packets inside protected datagrams of rnic; `None` if the payload has another
+/// format. The payload may be a batch of datagrams (see [`batch`]). A batch is recognised by the numbers of its
+/// datagrams, which increase by 1.
 fn protected<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>) -> Option<Vec<Roce<'a>>> {
     let body = datagram.body;
     let first = ProtectedHeader::parse(body)?;
@@ -239,7 +240,7 @@ fn protected<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>) -> Option<Vec
 /// Parses the headers and the payload of a packet, and sets `bad` if the packet is not valid.
 fn read(roce: &mut Roce) {
     match Packet::parse(roce.body) {
-        // Every vendor may use these opcodes for packets of its own.
+        // Every vendor may use these opcodes for its own packets.
         Ok(packet) if is_manufacturers(packet.headers.bth.opcode.to_u8()) && !is_plausible(&packet) => {
             roce.opcode = None;
             roce.foreign = Some("not a packet of rnic".to_string());

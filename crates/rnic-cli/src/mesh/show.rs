@@ -139,7 +139,7 @@ fn simulate(
     let stretch = arguments.length.as_secs() / end.as_secs().max(1e-9);
     let mut times: Vec<Time> = probes.iter().filter_map(|probe| probe.rtt).collect();
     times.sort_unstable();
-    // A probe that was posted just before the end had no time for a response.
+    // A probe that was posted just before the end of the run had no time for a response.
     let timeout = times.get(times.len() / 2).map_or(Time::ZERO, |median| median.scale(20.0));
     // The last tenth of the run stands for the interval between two readings of the counters.
     let transmitters = suspects::of_run(&run, resolved.topology.hosts, end.scale(0.1));
@@ -154,7 +154,7 @@ fn simulate(
     Ok((record(&inventory, probes, (end, timeout), stretch, &note), pauses))
 }
 
-/// Prints what the page would show first.
+/// Prints the initial contents of the page.
 fn print(state: &MeshState, pauses: &[String]) -> Result<(), CliError> {
     let (mesh, now) = (state.mesh(), state.now());
     output::print(|out| {

@@ -86,7 +86,7 @@ pub(crate) struct BuffersArgs {
     format: ModelFormat,
 }
 
-/// The thresholds that the DCQCN paper states for its switch, as (key, value). The output shows them beside the
+/// The thresholds that the DCQCN paper states for its switch, as (key, value). The output shows them next to the
 /// computed thresholds.
 const PUBLISHED: [(&str, &str); 4] =
     [("t_flight", "22.4 KB"), ("t_pfc", "24.47 KB"), ("static_t_ecn", "0.85 KB"), ("dynamic_t_ecn", "21.75 KB")];

@@ -94,7 +94,7 @@ fn options(arguments: &MeasureArgs) -> Result<Options, CliError> {
     Ok(options)
 }
 
-/// The first given option that perftest does not have, and a text that says what to do instead.
+/// The first given option that perftest does not support, and a text that says what to do instead.
 fn impossible(arguments: &MeasureArgs) -> Option<(&'static str, &'static str)> {
     let faults = "faults are injected on both sides, which perftest cannot do; leave it out";
     let service = "rnic supports its reliable connections only; leave it out or use rc";

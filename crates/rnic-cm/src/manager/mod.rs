@@ -60,30 +60,31 @@ impl Default for Limits {
 const SERVICE_TIMEOUT: u8 = 24;
 /// Maximum backlog of a listener, and the default.
 const MAX_BACKLOG: usize = 1_024;
-/// Maximum requests that are queued for a program that is going to listen. Senders of further ones try again.
+/// Maximum number of requests that are queued for a program that is going to listen. Further requests are ignored, and
+/// their senders retransmit them.
 const MAX_EARLY_REQUESTS: usize = 16;
 
 /// Why the manager refuses a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ManagerError {
-    /// Another identifier listens on the service ID already.
+    /// Another identifier already listens on the service ID.
     #[error("another identifier listens on service {0:#x} already")]
     InUse(u64),
-    /// There are as many connections as the limits admit.
+    /// The manager already has the maximum number of connections that the limits allow.
     #[error("{0} connections are open, and no more are possible")]
     Full(usize),
-    /// There is no such connection.
+    /// No connection has this communication ID.
     #[error("there is no connection {0:#x}")]
     Unknown(u32),
-    /// The connection is in a state in which the call has no meaning.
+    /// The state of the connection does not allow the call.
     #[error("connection {0:#x} is in another state")]
     State(u32),
     /// The private data is too long.
     #[error("{len} bytes of private data are too many: at most {max}")]
     Private {
-        /// Their length.
+        /// Length of the private data in bytes.
         len: usize,
-        /// The maximum.
+        /// Maximum length in bytes.
         max: usize,
     },
 }
@@ -92,7 +93,7 @@ pub enum ManagerError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are explained at the variants and in `message`")]
 pub enum Event {
-    /// A peer wants a connection with a service. The program calls [`Manager::accept`] or [`Manager::reject`].
+    /// A peer requests a connection to a service. The program calls [`Manager::accept`] or [`Manager::reject`].
     Request { listener: u64, connection: u32, peer: IpAddr, request: Box<Request> },
     /// The peer accepts. The program calls [`Manager::establish`] or [`Manager::reject`].
     Reply { token: u64, connection: u32, reply: Box<Reply> },
@@ -131,7 +132,7 @@ struct Expected {
 }
 
 impl Listener {
-    /// The token, and whether the backlog is full.
+    /// Returns the token of the listener, and whether its backlog is full.
     fn state(&self) -> (u64, bool) {
         (self.token, self.pending >= self.backlog)
     }
@@ -151,16 +152,16 @@ pub struct Manager {
     /// Services of programs that do not listen yet.
     expected: BTreeMap<u64, Expected>,
     deadlines: BTreeSet<(Time, u32)>,
-    /// The connection list: if this process is killed, another one sends the DREQs of these connections.
+    /// The connection list: if this process is killed, another process sends the DREQs of these connections.
     slots: Slots,
     out: VecDeque<Transmit>,
     events: VecDeque<Event>,
 }
 
-/// Private data in a field of its full length.
+/// Copies private data into a field of `N` bytes; the bytes after the data are 0.
 ///
 /// # Errors
-/// If it is too long.
+/// If the data is longer than `N` bytes.
 pub fn padded<const N: usize>(data: &[u8]) -> Result<[u8; N], ManagerError> {
     let mut out = [0; N];
     out.get_mut(..data.len()).ok_or(ManagerError::Private { len: data.len(), max: N })?.copy_from_slice(data);
@@ -168,9 +169,9 @@ pub fn padded<const N: usize>(data: &[u8]) -> Result<[u8; N], ManagerError> {
 }
 
 impl Manager {
-    /// Makes the manager of the address `local`. The lower half of all its communication IDs is `manager_id`, by which
-    /// processes that share the address find the manager of a message. The upper half is random, from `seed`, which
-    /// must be unpredictable.
+    /// Makes the manager of the address `local`. `manager_id` is the lower half of all communication IDs of this
+    /// manager: if several processes share the address, they find the manager of a message by its manager ID. The upper
+    /// half is random, from `seed`, which must be unpredictable.
     pub fn new(local: IpAddr, manager_id: u16, limits: Limits, seed: [u8; 32]) -> Manager {
         Manager {
             local,
@@ -206,9 +207,10 @@ impl Manager {
         Ok(())
     }
 
-    /// Announces that an identifier will listen on a service ID soon, or withdraws the announcement. Until it listens,
-    /// requests are queued and not refused, because some servers publish their port before they listen. When the last
-    /// announcement is withdrawn, the queued requests are refused.
+    /// Announces that an identifier is going to listen on a service ID (`soon` is true), or withdraws the announcement.
+    /// Between the announcement and the call of `listen`, the manager queues requests instead of refusing them, because
+    /// some servers publish their port before they listen. When the last announcement is withdrawn, the manager refuses
+    /// the queued requests.
     pub fn expect_listener(&mut self, service: u64, soon: bool) {
         let expected = self.expected.entry(service).or_default();
         if soon {
@@ -226,12 +228,12 @@ impl Manager {
         }
     }
 
-    /// Stops listening on a service ID. Requests to which the program has not responded stay.
+    /// Stops listening on a service ID. The program can still respond to the requests that it has already received.
     pub fn stop_listening(&mut self, service: u64) {
         self.listeners.remove(&service);
     }
 
-    /// A 24-bit number for the first PSN of a queue pair.
+    /// Returns a 24-bit number to be used as the first PSN of a queue pair.
     pub fn psn(&mut self) -> u32 {
         self.rng.next_u32() >> 8
     }
@@ -241,7 +243,7 @@ impl Manager {
         self.connections.len()
     }
 
-    /// Whether there are no connections.
+    /// Whether the manager has neither connections nor SIDR requests.
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()
     }
@@ -281,7 +283,7 @@ impl Manager {
         Ok(id)
     }
 
-    /// Sets the program's token of a connection that a peer has requested.
+    /// Sets the program's token for a connection that a peer has requested.
     pub fn adopt(&mut self, id: u32, token: u64) {
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.token = token;
@@ -390,7 +392,7 @@ impl Manager {
         connection.detached = true;
         match connection.state {
             State::RequestReceived | State::ReplyReceived | State::ServiceReceived => {
-                // It has the right state, and no data.
+                // This call cannot fail: the state of the connection is right, and the private data is empty.
                 let _ = self.reject(now, id, reason::CONSUMER, &[]);
             }
             State::RequestSent => {

@@ -1,4 +1,4 @@
-//! What happens when a MAD arrives.
+//! Handles received MADs.
 
 use super::{Event, Listener, MAX_EARLY_REQUESTS, Manager, SERVICE_TIMEOUT, Transmit};
 use crate::connection::{LISTENER_WAIT, Probe, State, time_of};
@@ -57,7 +57,7 @@ impl Manager {
         }
     }
 
-    /// The connection to which a message of `peer` belongs, with the communication IDs of both sides.
+    /// Finds the connection to which a message of `peer` belongs, by the communication IDs of both ends.
     fn connection_of(&self, peer: IpAddr, message: &Message) -> Option<u32> {
         let (local, remote) = match message {
             Message::Mra { local_id, remote_id, .. }
@@ -66,7 +66,7 @@ impl Manager {
             | Message::Disconnected { local_id, remote_id, .. } => (*remote_id, Some(*local_id)),
             Message::Reply(reply) => (reply.remote_id, Some(reply.local_id)),
             Message::ServiceReply(reply) => (reply.request_id, None),
-            // A peer that got no response does not know the communication ID of this end.
+            // A peer that has received no response does not know the communication ID of this end.
             Message::Reject(reject) if reject.remote_id == 0 && reject.reason == reason::TIMEOUT => {
                 return self.requests.get(&(peer, reject.local_id)).copied();
             }
@@ -157,7 +157,7 @@ impl Manager {
         }
     }
 
-    /// The program has responded to a request.
+    /// Records that the program has responded to a request.
     pub(super) fn answered(&mut self, id: u32) {
         let Some(service) = self.connections.get(&id).map(|connection| connection.service) else { return };
         if let Some(listener) = self.listeners.get_mut(&service) {
@@ -168,13 +168,14 @@ impl Manager {
     fn on_repeated_request(&mut self, id: u32, request: &Request) {
         let connection = self.entry(id);
         match connection.state {
-            // The program needs time.
+            // The program has not responded yet: tell the peer to wait longer.
             State::RequestReceived => {
                 let remote_id = request.local_id;
                 let about = About::Request;
                 self.send(id, Message::Mra { local_id: id, remote_id, about, service_timeout: SERVICE_TIMEOUT });
             }
-            // The REP is retransmitted at its own pace; the REQ says that it was lost.
+            // The peer repeats its REQ, so the REP was lost: retransmit it now, in addition to the scheduled
+            // retransmissions.
             State::ReplySent => {
                 if let Some(waiting) = &connection.waiting {
                     let again = Transmit { peer: connection.peer, mad: *waiting.mad };
@@ -251,7 +252,7 @@ impl Manager {
         let state = self.entry(id).state;
         match (service_timeout, state) {
             (Probe::REQUEST, State::ReplySent | State::Established) => {
-                // The peer that probes has an established connection, so its RTU was lost.
+                // The peer considers the connection established, because it sends a probe. So its RTU was lost.
                 if state == State::ReplySent {
                     self.confirmed(now, id, [0; private::READY]);
                 }
@@ -277,7 +278,7 @@ impl Manager {
             {
                 self.ended(now, id, false);
             }
-            // A program may be about to listen.
+            // A program at the peer may be about to listen: retransmit the REQ later.
             State::RequestSent
                 if reject.reason == reason::INVALID_SERVICE
                     && now < connection.requested_at.saturating_add(LISTENER_WAIT.0)
@@ -293,7 +294,8 @@ impl Manager {
                     let private = Box::new(reject.private);
                     Event::Rejected { token, connection: id, reason: reject.reason, private }
                 };
-                // If the program has not seen the request yet, it should not see it at all.
+                // If the program has not received the event of the request yet, the program should get neither this nor
+                // another event.
                 let count = self.events.len();
                 self.events.retain(|event| !matches!(event, Event::Request { connection, .. } if *connection == id));
                 if self.events.len() == count {
@@ -312,7 +314,7 @@ impl Manager {
             state,
             State::ReplyReceived | State::ReplySent | State::Established | State::DisconnectSent | State::TimeWait
         );
-        // A DREQ of a connection that was never established, or with the QPN of an older one.
+        // Ignore a DREQ for a connection that was never established, or with the QPN of an older connection.
         if !is_connected || remote_qpn != connection.qpn {
             return;
         }

@@ -46,7 +46,7 @@ impl Manager {
         self.connections.insert(id, connection);
     }
 
-    /// The peer has confirmed the REP.
+    /// Handles the peer's confirmation of the REP.
     pub(super) fn confirmed(&mut self, now: Time, id: u32, private: [u8; private::READY]) {
         self.stop_waiting(id);
         let connection = self.entry(id);
@@ -56,7 +56,7 @@ impl Manager {
         self.raise(id, Event::Established { token, connection: id, private: Box::new(private) });
     }
 
-    /// The connection has ended.
+    /// Handles the end of a connection; `silent` if the peer did not respond.
     pub(super) fn ended(&mut self, now: Time, id: u32, silent: bool) {
         self.stop_waiting(id);
         self.unlist(id);
@@ -68,7 +68,7 @@ impl Manager {
         self.raise(id, Event::Disconnected { token, connection: id, silent });
     }
 
-    /// Adds a connection to the connection list: if this process is killed, another one sends the DREQ.
+    /// Adds a connection to the connection list, so that another process sends the DREQ if this process is killed.
     pub(super) fn list(&mut self, id: u32) {
         if self.entry(id).slot.is_none() {
             let slot = self.slots.insert(id);
@@ -76,7 +76,8 @@ impl Manager {
         }
     }
 
-    /// Removes a connection from the connection list: the peer knows that it has ended, or does not know it.
+    /// Removes a connection from the connection list, because the peer knows that the connection has ended, or does not
+    /// know the connection at all.
     fn unlist(&mut self, id: u32) {
         if let Some(slot) = self.connections.get_mut(&id).and_then(|connection| connection.slot.take()) {
             self.slots.remove(slot);

@@ -42,8 +42,9 @@ impl Manager {
         }
     }
 
-    /// Schedules the first probe of a connection that was just established. It is sent soon, to learn whether the peer
-    /// responds to probes: only if such a peer stops responding, it has ended.
+    /// Schedules the first probe of a connection that was just established. This probe is sent soon, to learn whether
+    /// the peer responds to probes: only a peer that has responded before, and then stops responding, is considered
+    /// dead.
     pub(super) fn begin_probes(&mut self, now: Time, id: u32) {
         let pause = self.entry(id).interval.min(self.limits.probe_interval);
         self.set_deadline(id, Some(now.saturating_add(pause)));
@@ -62,7 +63,7 @@ impl Manager {
         let connection = self.entry(id);
         let Probe { responds, unanswered } = connection.probe;
         if unanswered == MAX_UNANSWERED_PROBES && responds {
-            // The peer may exist: perhaps only its responses are lost.
+            // The peer may still exist, and only its responses may be lost. So notify the peer by a DREQ.
             let (remote_id, remote_qpn) = (connection.remote_id.unwrap_or(0), connection.remote_qpn);
             let private = [0; private::DISCONNECT];
             self.send(id, Message::Disconnect { local_id: id, remote_id, remote_qpn, private });
@@ -73,8 +74,8 @@ impl Manager {
         let (local_id, remote_id) = (id, connection.remote_id.unwrap_or(0));
         let ask = Message::Mra { local_id, remote_id, about: About::Other, service_timeout: Probe::REQUEST };
         self.send(id, ask);
-        // A peer that never responds is still probed, because the REJ of its host may still come: a host that has just
-        // changed its broker does not yet reject probes of unknown connections.
+        // Probes continue even if the peer never responds, because the peer's host may still send a REJ: a host whose
+        // broker has just changed does not reject probes of unknown connections immediately.
         let pause = if unanswered < MAX_UNANSWERED_PROBES {
             interval.saturating_add(interval)
         } else {

@@ -27,9 +27,9 @@ impl CaptureFile {
     }
 }
 
-/// A port that captures all packets that another port sends and receives. Bytes that are not a RoCEv2 packet are left
-/// out. The ICRC in the file is computed for the identification in the file's IPv4 header, because a socket does not
-/// show the identification of received packets. Ethernet addresses are 0.
+/// A port that captures all packets that another port sends and receives. Datagrams that are not RoCEv2 packets are
+/// left out. A socket does not show the identification of received packets, so the ICRC in the file is computed for the
+/// identification that the IPv4 header in the file has. Ethernet addresses are 0.
 pub struct CapturePort<P> {
     inner: P,
     file: CaptureFile,

@@ -1,4 +1,4 @@
-//! A pair of ports in memory, each of which receives the datagrams that the other one sends. They are for tests: they
+//! A pair of ports in memory, each of which receives the datagrams that the other port sends. They are for tests: they
 //! need neither privileges nor sockets, and lose datagrams only if a receive buffer overflows.
 
 use super::{Arrival, Batch, Counters, Interest, Limits, Meta, Port, Received, SOURCE_PORTS, SendError};
@@ -36,7 +36,7 @@ impl Default for LoopbackConfig {
     }
 }
 
-/// Creates a pair of ports, each of which receives the datagrams that the other one sends.
+/// Creates a pair of ports, each of which receives the datagrams that the other port sends.
 ///
 /// ```
 /// use rnic_endpoint::port::loopback::{LoopbackConfig, pair};

@@ -72,7 +72,7 @@ impl Batch<'_> {
         self.data.iter().map(|slice| slice.len()).sum()
     }
 
-    /// Number of datagrams; 0 for an invalid batch, one without bytes or with a segment length of 0.
+    /// Number of datagrams; 0 if the batch is invalid, because it has no bytes or a segment length of 0.
     pub fn segments(&self) -> usize {
         if self.segment == 0 { 0 } else { self.bytes().div_ceil(self.segment) }
     }

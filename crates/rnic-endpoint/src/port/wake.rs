@@ -1,4 +1,4 @@
-//! A flag by which one thread wakes another one that sleeps in the system call `ppoll`.
+//! A flag by which one thread wakes another thread that sleeps in the system call `ppoll`.
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::io;
@@ -24,8 +24,8 @@ impl WakeFlag {
         Ok(Arc::new(WakeFlag { state: AtomicU8::new(AWAKE), event }))
     }
 
-    /// The thread that others can wake calls this before it sleeps in `ppoll`. Returns whether a wake-up has already
-    /// come; then the thread must not sleep.
+    /// The thread that other threads can wake calls this before it sleeps in `ppoll`. Returns whether another thread
+    /// has already woken it; then the thread must not sleep.
     pub(super) fn fall_asleep(&self) -> bool {
         let came = self.state.compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire).is_err();
         if came {
@@ -34,9 +34,9 @@ impl WakeFlag {
         came
     }
 
-    /// The thread that others can wake calls this after `ppoll`; `readable` says whether `ppoll` found the eventfd
-    /// readable. A waker that saw the thread asleep may be late and write to the eventfd after this call. Then the
-    /// thread's next wait returns immediately, which [`Port::wait`](super::Port::wait) allows.
+    /// The thread that other threads can wake calls this after `ppoll`; `readable` says whether `ppoll` found the
+    /// eventfd readable. A thread that has seen this thread asleep may write to the eventfd only after this call. Then
+    /// the next wait of this thread returns immediately, which [`Port::wait`](super::Port::wait) allows.
     pub(super) fn wake_up(&self, readable: bool) {
         self.state.swap(AWAKE, Ordering::AcqRel);
         if readable {

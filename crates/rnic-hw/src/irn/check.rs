@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-/// Queue pairs of a trace that take turns: neighbouring steps belong to different queue pairs.
+/// Number of queue pairs in a trace. They take turns, so consecutive steps belong to different queue pairs.
 const QUEUE_PAIRS: u32 = 1 << super::LOG_QUEUE_PAIRS;
-/// Steps of a block that enter in consecutive cycles.
+/// Number of steps that enter a block in consecutive cycles, without a pause.
 const BATCH: usize = 4_096;
 
 /// The result of a comparison of one block.
@@ -23,8 +23,8 @@ pub struct Checked {
     pub steps: u64,
     /// Cycles from a step to its result.
     pub latency: u32,
-    /// Cycles between two steps, in thousandths, over all batches; rounded up. It is above 1,000 if steps of the same
-    /// queue pair had to wait for each other.
+    /// Average number of cycles between the entries of two steps, in thousandths and rounded up, over all batches. It
+    /// is above 1,000 if a step had to wait for an earlier step of the same queue pair.
     pub interval_per_mille: u64,
 }
 
@@ -50,8 +50,8 @@ impl Trace {
     }
 }
 
-/// Compares each of `blocks` with the core (or the model of the published logic) in the steps of a random and
-/// adversarial trace. With `vcd`, the signals of the single block are written into this file.
+/// Runs a random and adversarial trace through each of `blocks`, and compares the results with the core (or with the
+/// model of the published logic). With `vcd`, which needs a single block, writes the block's signals into this file.
 ///
 /// # Errors
 /// A difference, with the step and the field; a parameter out of range; a program that is not installed.
@@ -63,7 +63,7 @@ pub fn check(
     check_designs(parameters, &designs, trace, vcd)
 }
 
-/// Like [`check`], for benches with other sources.
+/// Does the same as [`check`], for benches with other source files.
 pub(super) fn check_designs(
     parameters: Parameters, designs: &[(Block, Design)], trace: Trace, vcd: Option<&Path>,
 ) -> Result<(Vec<Checked>, Coverage), HwError> {
@@ -91,7 +91,7 @@ pub(super) fn check_designs(
     })
 }
 
-/// Generates a trace, until each block with a sender has enough steps or its comparison has ended.
+/// Generates a trace, until each block with a sender has enough steps or the comparison of the block has ended.
 fn generate(parameters: Parameters, trace: Trace, mut senders: [Option<SyncSender<Batch>>; 6]) -> EventCounts {
     let mut random = Random(Pcg64Mcg::new((u128::from(trace.seed) << 64 | 0x1a2b_3c4d_5e6f_7788) | 1));
     let mut batches: Batches = std::array::from_fn(|block| senders[block].as_ref().map(|_| Batch::default()));
@@ -132,7 +132,7 @@ fn compare(
     let mut cycles = 0_u64;
     let mut latency = None;
     for batch in batches {
-        // The first step of all enters alone, which shows the latency.
+        // The very first step enters alone, to measure the latency.
         let first = latency.map_or(words, |_| 0);
         let (alone, mut results) = bench.run(&batch.steps[..first])?;
         let latency = *latency.get_or_insert(alone);
@@ -155,7 +155,7 @@ fn compare(
     Ok(Checked { block, steps, latency: latency.unwrap_or_default(), interval_per_mille })
 }
 
-/// The sentence about the first difference of a batch, whose first step is step `before` of the trace.
+/// Describes the first difference in a batch. `before` is the index in the trace of the batch's first step.
 fn difference(
     block: Block, parameters: Parameters, seed: u64, before: u64, batch: &Batch, results: &[u32], words: usize,
 ) -> String {

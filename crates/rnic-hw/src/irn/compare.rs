@@ -1,4 +1,4 @@
-//! What the two logics of the sender do with the same losses.
+//! Compares how the two logics of the sender retransmit after the same losses.
 
 use super::sender::{Response, TracedSender};
 use super::{Logic, Parameters};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The retransmissions of one flow with each logic.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Comparison {
-    /// What happens to the flow.
+    /// Description of what the network does to the flow.
     pub case: &'static str,
     /// Data packets that were lost.
     pub lost: u32,
@@ -38,9 +38,9 @@ pub fn compare_logics() -> Vec<Comparison> {
     ]
 }
 
-/// Retransmissions of a flow of 2,000 packets of which the first transmissions of `lost` are lost, the first NACKs that
-/// `nacks` trigger are lost, and the first transmissions of `late` arrive 20 packets late. A packet takes a slot of
-/// 217 ns, and 50 slots to the other end.
+/// Returns the number of retransmissions of a flow of 2,000 packets. The network loses the first transmission of each
+/// packet in `lost`, and the first NACK that each packet in `nacks` triggers. It delays the first transmission of each
+/// packet in `late` by 20 more slots. A packet occupies the link for one slot of 217 ns and arrives 50 slots later.
 fn retransmissions(
     parameters: Parameters, mut lost: BTreeSet<u32>, mut nacks: BTreeSet<u32>, late: &BTreeSet<u32>,
 ) -> u32 {

@@ -1,10 +1,10 @@
-//! What IRN's blocks cost on an FPGA, in a table.
+//! The cost of IRN's blocks on an FPGA, as a table.
 
 use super::{Block, Parameters};
 use crate::synthesis::{Placed, Xilinx, ecp5, xilinx};
 use crate::tools::HwError;
 
-/// log2 of the number of queue pairs whose contexts the cost has: 1,024.
+/// log2 of the number of queue pairs (1,024) whose contexts the cost includes.
 pub const LOG_QUEUE_PAIRS: u32 = 10;
 
 /// The cost of a block.

@@ -1,10 +1,11 @@
 //! IRN's packet logic in hardware: its four blocks, and the comparison of each with the transport core.
 //!
-//! The folder `hw/irn` has the blocks in Verilog. Each has a fixed latency and takes a step of another queue pair in
-//! every cycle. The state of the queue pairs is outside of the blocks: it enters with a step, leaves with the result.
+//! The folder `hw/irn` has the blocks in Verilog. Each block has a fixed latency and accepts a step in every cycle, if
+//! consecutive steps belong to different queue pairs. The blocks do not store the state of the queue pairs: the state
+//! is an input of each step, and the new state is an output.
 //!
-//! Two logics exist for the sender ([`Logic`]). They differ in the recovery sequence, in what a partial acknowledgement
-//! proves, and in when the length of the timer is decided; `docs/concepts/transports.md` has the reasons.
+//! Two logics exist for the sender ([`Logic`]). They differ in the recovery sequence, in the conclusions from a partial
+//! acknowledgement, and in the moment when the timer's length is chosen; `docs/concepts/transports.md` has the reasons.
 
 mod check;
 mod compare;
@@ -155,12 +156,12 @@ impl Parameters {
         if bits < 128 { 128 } else { bits }
     }
 
-    /// State of a queue pair in bits, of (its sender, its receiver).
+    /// Size of a queue pair's state in bits, as (sender, receiver).
     ///
-    /// Sender: five PSNs of 24 bits, two flags, the start of the timer and a bitmap; the end of the send queue is not
-    /// counted, because every NIC has it. The core's logic adds the departure time of a retransmission (32
-    /// bits), the published
-    /// logic a flag for the length of the timer. Receiver: the expected PSN, the MSN and a bitmap of two bits.
+    /// The sender has five PSNs of 24 bits, two flags, the start of the timer and a bitmap. The end of the send queue
+    /// is not counted, because every NIC stores it. The core's logic also needs the departure time of a retransmission
+    /// (32 bits), the published logic a flag for the length of the timer. The receiver has the expected PSN, the MSN
+    /// and a bitmap with two bits per packet.
     pub const fn state_bits(self) -> (u32, u32) {
         let logic = match self.logic {
             Logic::Core => 32,
@@ -169,8 +170,8 @@ impl Parameters {
         (5 * 24 + 2 + 32 + logic + self.window(), 2 * 24 + 2 * self.window())
     }
 
-    /// The settings of the core in which it does exactly what the hardware does: no computed timeouts, selective
-    /// acknowledgements, every response restarts the timer.
+    /// The settings of the core with which it behaves exactly as the hardware: timeouts are not computed from measured
+    /// RTTs, acknowledgements are selective, and every response restarts the timer.
     pub fn flow_config(self) -> FlowConfig {
         let timeouts = Timeouts { high: Time::from_us(320), low: Time::from_us(100), low_packets: 3, dynamic: None };
         FlowConfig { bdp_cap: self.cap, bdp: self.cap, timeouts: Some(timeouts), ..FlowConfig::default() }
@@ -181,7 +182,7 @@ impl Parameters {
         self.in_bench("irn_bench", block, LOG_QUEUE_PAIRS)
     }
 
-    /// The bench of a block between registers, for place and route, with 2^`log_queue_pairs` queue pairs.
+    /// The bench that places a block between registers, for place and route, with 2^`log_queue_pairs` queue pairs.
     pub fn place(self, block: Block, log_queue_pairs: u32) -> Design {
         self.in_bench("irn_place", block, log_queue_pairs)
     }
@@ -197,7 +198,7 @@ impl Parameters {
         Design { top, files: sources(), parameters, words: (words, words) }
     }
 
-    /// A block alone; a block with contexts has 2^`log_queue_pairs` queue pairs.
+    /// The block without a bench. A block with contexts has 2^`log_queue_pairs` queue pairs.
     pub fn module(self, block: Block, log_queue_pairs: u32) -> Design {
         let published = ("PUBLISHED", u64::from(self.logic == Logic::Published));
         let queue_pairs = ("LOG_QPS", u64::from(log_queue_pairs));

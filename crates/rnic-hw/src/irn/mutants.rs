@@ -20,7 +20,7 @@ pub fn mutants(block: Block) -> Vec<Mutant> {
     changes.into_iter().map(|change| Mutant { block, change }).collect()
 }
 
-/// Whether a comparison does not notice a mutant.
+/// Returns true if a comparison does not detect the mutant.
 ///
 /// # Errors
 /// A program is not installed, or refuses the mutant.

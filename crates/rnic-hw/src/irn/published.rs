@@ -1,9 +1,9 @@
-//! The sender's logic that the authors of IRN published, as far as it differs from the core's: a model for the hardware
-//! with this logic. It is written for reading, not for speed.
+//! A model of the sender's logic that the authors of IRN published, where it differs from the core's logic. The
+//! hardware with the published logic is compared with this model. The code is written for reading, not for speed.
 //!
 //! The differences from [`rnic_transport::recovery::IrnSender`]:
 //!
-//! - Every retransmission moves the recovery sequence, not only those of packets that are proven lost.
+//! - Every retransmission advances the recovery sequence, not only a retransmission of a packet that is proven lost.
 //! - A partial acknowledgement makes the sender retransmit the new first missing packet whenever this recovery has not
 //!   retransmitted it yet; the departure time of the packet that caused the acknowledgement does not matter.
 //! - The timer is armed with RTO_low or RTO_high when it starts. A short timer that expires while more than N packets
@@ -33,7 +33,7 @@ pub struct Published {
     pub rto_high: bool,
     /// Time at which the timer was last started.
     pub timer_start: u32,
-    /// Whether each packet from `first_missing` on is selectively acknowledged; as long as the packets in flight.
+    /// For each packet from `first_missing` on, whether it is selectively acknowledged; one entry per packet in flight.
     pub sacked: VecDeque<bool>,
     /// BDP-FC's cap on packets in flight.
     pub cap: u32,
@@ -132,8 +132,8 @@ impl Published {
         (0..count).map(|offset| from.plus(offset)).find(|psn| !acknowledged(psn))
     }
 
-    /// Chooses the next packet, of those before `end`, while the congestion control allows `window` packets in flight.
-    /// Returns its PSN and whether it is a retransmission.
+    /// Chooses the next packet to send among the packets before `end`. The congestion control allows `window` packets
+    /// in flight. Returns the packet's PSN and whether it is a retransmission.
     pub fn tx_free(&mut self, now: u32, window: u32, end: Psn) -> Option<(Psn, bool)> {
         if self.in_recovery {
             let lost = if self.retransmit_first { Some(self.first_missing) } else { self.next_lost() };
@@ -159,7 +159,7 @@ impl Published {
         Some((psn, false))
     }
 
-    /// Looks at the timer. Returns whether it has expired, and whether it was extended from RTO_low to RTO_high.
+    /// Checks the timer. Returns whether it has expired, and whether it was extended from RTO_low to RTO_high.
     pub fn timeout(&mut self, now: u32) -> (bool, bool) {
         let (low, high) = self.timeouts;
         let length = if self.rto_high { high } else { low };

@@ -1,12 +1,12 @@
-//! The words of a step and of its result, as `hw/irn/irn_bench.v` lays them out.
+//! The 32-bit words of a step and of its result, in the layout of `hw/irn/irn_bench.v`.
 
 use super::{Block, Parameters};
 use rnic_transport::recovery::IrnSenderRegisters;
 
-/// First word of the bitmaps.
+/// Index of the first word of the bitmaps.
 const BITMAPS: usize = 16;
 
-/// Words of a step and of a result.
+/// Number of words of a step, and of a result.
 pub(super) const fn words(parameters: Parameters) -> usize {
     BITMAPS + 2 * parameters.window() as usize / 32
 }
@@ -82,7 +82,8 @@ pub(super) struct SenderInputs {
     pub(super) tag: u32,
 }
 
-/// Operation of a block with contexts (0 begins a connection; else the number of the block) and its queue pair.
+/// The tag of a step for a block with contexts: the queue pair and the operation. Operation 0 begins a connection; any
+/// other operation is the number of a block.
 pub(super) const fn tag(operation: u32, queue_pair: u32) -> u32 {
     queue_pair << 2 | operation
 }
@@ -105,9 +106,8 @@ pub(super) fn push_sender(words: &mut Vec<u32>, inputs: &SenderInputs, state: &S
     words.extend(std::iter::repeat_n(0, 2 * state.sacked.len()));
 }
 
-/// Appends the result that is expected of a sender's block: its outputs (from word 1 on) and the state after the step,
-/// in which the fields that the block never changes are 0.
-/// A block with contexts has all fields, and the step's `tag`.
+/// Appends the expected result of a sender's block: the outputs (from word 1 on) and the state after the step. Fields
+/// that the block never changes are 0. The result of a block with contexts has all fields and the step's `tag`.
 pub(super) fn push_result(words: &mut Vec<u32>, block: Block, outputs: [u32; 2], state: &Sender, tag: u32) {
     words.extend([tag, outputs[0], outputs[1], 0, 0, 0, 0, 0]);
     let mut shown = state.clone();
@@ -143,7 +143,7 @@ pub(super) fn push_receiver(words: &mut Vec<u32>, psn: u32, marks: u32, state: &
     push_bits(words, &state.second);
 }
 
-/// Appends the result that is expected of receiveData.
+/// Appends the expected result of receiveData.
 pub(super) fn push_received(words: &mut Vec<u32>, outputs: [u32; 3], state: &Receiver, tag: u32) {
     let [flags, trigger, receives] = outputs;
     words.extend([tag, flags, trigger, receives, 0, 0, 0, 0, state.expected, state.msn, 0, 0, 0, 0, 0, 0]);

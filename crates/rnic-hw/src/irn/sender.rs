@@ -62,7 +62,8 @@ impl TracedSender {
         }
     }
 
-    /// Adds packets to the send queue. The published logic learns its end with each request for a packet.
+    /// Adds packets to the send queue. The published logic does not store the end of the queue: it is an argument of
+    /// `tx_free`.
     pub(super) fn extend(&mut self, packets: u32) {
         if let TracedSender::Core(sender) = self {
             sender.extend(packets.into());
@@ -84,7 +85,7 @@ impl TracedSender {
         }
     }
 
-    /// The packet to send: its PSN, whether it is the last, whether it is a retransmission.
+    /// Chooses the packet to send. Returns its PSN, whether it is the last packet, and whether it is a retransmission.
     pub(super) fn tx_free(&mut self, cfg: &FlowConfig, now: u64, window: u32, end: Psn) -> Option<(Psn, bool, bool)> {
         match self {
             TracedSender::Core(sender) => {
@@ -98,7 +99,7 @@ impl TracedSender {
         }
     }
 
-    /// Whether the timer has expired, and whether it was extended.
+    /// Checks the timer. Returns whether it has expired, and whether it was extended.
     pub(super) fn timeout(&mut self, cfg: &FlowConfig, now: u64) -> (bool, bool) {
         match self {
             TracedSender::Core(sender) => {
@@ -124,7 +125,7 @@ pub(super) fn timeouts(cfg: &FlowConfig) -> (u32, u32, u8) {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Response {
     pub(super) expected: Psn,
-    /// NACK: the packet that caused it.
+    /// For a NACK: the PSN of the data packet that triggered it.
     pub(super) trigger: Option<Psn>,
     pub(super) stamp: u32,
 }

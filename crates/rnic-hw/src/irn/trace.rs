@@ -1,4 +1,4 @@
-//! Traces: flows of IRN over a network that loses, reorders and duplicates packets, and with peers that send anything.
+//! Traces: IRN flows over a network that loses, reorders and duplicates packets, with peers that may send any response.
 
 use super::record::{self, SenderInputs, push_received, push_receiver, push_result, push_sender};
 use super::sender::{Response, TracedSender, timeouts};
@@ -89,7 +89,7 @@ pub(super) struct Flow {
     end: Psn,
     sender: TracedSender,
     receiver: IrnReceiver,
-    /// The receiver's registers, with those that the core does not have: the MSN and the marks of packets.
+    /// The receiver's registers, including the MSN and the marks of packets, which the core does not have.
     shadow: record::Receiver,
     salt: u64,
     /// Data packets in flight: PSN and timestamp.
@@ -186,7 +186,7 @@ impl Flow {
         let before = self.registers();
         let pick = self.sender.tx_free(&self.cfg, self.now, window, self.end);
         let after = self.registers();
-        // Without a packet to send, the block still has the PSN of the next new packet on its output.
+        // If no packet can be sent, the block's output still has the PSN of the next new packet.
         let (psn, last, retransmission) = pick.unwrap_or((Psn::new(before.next), false, false));
         let flags = u32::from(pick.is_some()) | u32::from(last) << 1 | u32::from(retransmission) << 2;
         let outputs = [flags, psn.value()];
@@ -216,7 +216,7 @@ impl Flow {
         }
     }
 
-    /// The next packet that arrives: the oldest, or with reordering another one.
+    /// Takes the next packet that arrives from the packets in flight: the oldest, or with reordering any other.
     fn next_arrival<T: Copy>(in_flight: &mut Vec<T>, random: &mut Random, profile: Profile) -> Option<T> {
         if in_flight.is_empty() {
             return None;
@@ -240,7 +240,7 @@ impl Flow {
         } else {
             Flow::next_arrival(&mut self.data, random, self.profile)
         };
-        // Without a packet in flight, an old one arrives again.
+        // If no packet is in flight, an old packet arrives again.
         let (psn, stamp) = packet.unwrap_or((expected.plus(Psn::MODULUS - 1), self.now as u32));
         let tags = [(Block::ReceiveData, 0), (Block::Receivers, record::tag(1, self.queue_pair))];
         for (block, tag) in tags {
@@ -276,7 +276,7 @@ impl Flow {
         }
     }
 
-    /// Updates the receiver's shadow registers from the core's, and returns the Receives that completed.
+    /// Updates the receiver's shadow registers from the core's registers, and returns the number of completed Receives.
     fn shadow_receive(&mut self, psn: Psn, discarded: bool, counts: &mut EventCounts) -> u32 {
         let bits = self.parameters.window();
         let marks = self.marks(psn);
@@ -392,7 +392,7 @@ impl Flow {
         );
     }
 
-    /// Lets time pass until a timeout, or one nanosecond before or after it, if this is within 500 us.
+    /// Advances the time to a timeout, or to one nanosecond before or after it, if the timeout is within 500 us.
     fn approach_timeout(&mut self, random: &mut Random) {
         let (low, high, _) = timeouts(&self.cfg);
         let timeout = if random.chance(500) { low } else { high };

@@ -1,4 +1,4 @@
-//! Co-simulation of NanoTransport's fixed-function blocks with those of the transport core.
+//! Co-simulation: compares NanoTransport's fixed-function blocks in Verilog with the same blocks of the transport core.
 
 use super::steps::{Step, StepSource, WORDS};
 use crate::model::{Design, Model};
@@ -6,7 +6,7 @@ use crate::mutation::Change;
 use crate::tools::HwError;
 use std::path::Path;
 
-/// Steps between two answers of the model.
+/// Number of steps that are sent to the Verilog model before its results are read.
 const BATCH: usize = 4_096;
 
 /// A fixed-function block.
@@ -53,7 +53,7 @@ impl Block {
         Design { top: "nt_place", words: (0, 0), ..self.bench(false) }
     }
 
-    /// The bench of the block; `rtx_needs_credit` is the setting of the same name of the core.
+    /// The bench of the block. `rtx_needs_credit` is the core's setting of the same name.
     fn bench(self, rtx_needs_credit: bool) -> Design {
         Design {
             top: "nt_block_bench",
@@ -73,19 +73,19 @@ pub struct Checked {
     pub steps: u64,
     /// Cycles from a step to its result.
     pub latency: u32,
-    /// Cycles in which the steps entered. A poll of packetization that meets an ended message is repeated.
+    /// Cycles during which the steps entered. If a poll of packetization finds an ended message, the poll is repeated.
     pub cycles: u64,
     /// How often each kind of step occurred.
     pub seen: Vec<(&'static str, u64)>,
 }
 
-/// Compares a block with the core in at least `steps` steps of a random trace. With `vcd`, the signals are written into
-/// this file.
+/// Runs at least `steps` steps of a random trace through a block, and compares the results with the core. With `vcd`,
+/// writes the block's signals into this file.
 ///
 /// # Errors
 /// A difference, with the step; Verilator is not installed.
 pub fn check(block: Block, steps: u64, seed: u64, vcd: Option<&Path>) -> Result<Checked, HwError> {
-    // Half of the seeds have the setting in which a retransmission needs a credit.
+    // For even seeds, a retransmission needs a credit.
     let rtx_needs_credit = seed.is_multiple_of(2);
     check_design(block, &block.bench(rtx_needs_credit), rtx_needs_credit, steps, seed, vcd)
 }
@@ -101,7 +101,7 @@ fn check_design(
         while pending.len() < BATCH.min((steps - checked.steps) as usize) {
             source.extend(&mut pending);
         }
-        // The first step of all enters alone, which shows the latency.
+        // The very first step enters alone, to measure the latency.
         let now = if checked.steps == 0 { 1 } else { pending.len() };
         let batch: Vec<Step> = pending.drain(..now).collect();
         let words: Vec<u32> = batch.iter().flat_map(|step| step.words).collect();
@@ -133,7 +133,8 @@ pub fn mutants(block: Block) -> Vec<Change> {
     Change::all(super::FILES[block as usize].1)
 }
 
-/// Whether a comparison of `steps` steps with each of the two settings does not notice a mutant.
+/// Returns true if a comparison of `steps` steps with each of the two values of `rtx_needs_credit` does not detect a
+/// mutant.
 ///
 /// # Errors
 /// A program is not installed, or refuses the mutant.

@@ -1,8 +1,8 @@
-//! NanoTransport's fixed-function blocks in hardware, and NICs that consist of them and the pipelines of a P4 program.
+//! NanoTransport's fixed-function blocks in hardware, and NICs that combine them with the pipelines of a P4 program.
 //!
 //! The folder `hw/nanotransport` has the blocks in Verilog: packetization, reassembly, the packet generator with its
-//! pacer, timers that are scanned, buffers of two sizes, the arbiter. [`check`] compares them with the blocks of
-//! [`rnic_transport::message::MessageNic`] step by step.
+//! pacer, timers that a scan checks one after another, buffers of two sizes, and the arbiter. [`check`] compares them
+//! with the blocks of [`rnic_transport::message::MessageNic`] step by step.
 
 mod blocks;
 mod nic;

@@ -1,4 +1,4 @@
-//! Two NICs that run a P4 program, at the ends of a link in Verilator: messages pass with their payload.
+//! Two NICs in Verilator that run a P4 program and exchange messages with payload over a link.
 
 use super::program::program;
 use crate::model::{Bench, Design, Model};
@@ -14,9 +14,9 @@ const WORDS: (usize, usize) = (3, 16);
 /// The NICs and the link between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PairParameters {
-    /// log2 of the number of messages that a NIC sends, and receives, at the same time.
+    /// log2 of the maximum number of messages that a NIC sends at the same time, and also of those that it receives.
     pub log_slots: u32,
-    /// Cycles from the first bit of a word to its arrival.
+    /// Delay of the link: cycles from the departure of a word's first bit to its arrival.
     pub delay: u32,
     /// Frames that the link loses, of 1,024.
     pub loss: u32,
@@ -46,25 +46,25 @@ pub struct PairMessage {
 pub struct Delivery {
     /// Index of the message.
     pub index: u32,
-    /// Whether its payload is what the sender wrote.
+    /// Whether the delivered payload equals the payload that the sender wrote.
     pub intact: bool,
     /// Length in bytes.
     pub bytes: u32,
-    /// The sender accepted the message.
+    /// Cycle in which the sender accepted the message.
     pub accepted: u32,
-    /// The first header of the message left the sender.
+    /// Cycle in which the first header of the message left the sender.
     pub departed: u32,
-    /// Latest arrival of a whole frame at the receiver.
+    /// Cycle of the latest arrival of a whole frame at the receiver.
     pub arrived: u32,
-    /// The last word of the message left the receiver's buffer.
+    /// Cycle in which the last word of the message left the receiver's buffer.
     pub delivered: u32,
-    /// Cycles from the latest arrival of a frame at the receiver to the departure of the next header there.
+    /// Cycles from the latest arrival of a frame at the receiver to the receiver's next departure of a header.
     pub turned: u32,
-    /// Frames that both NICs dropped because their queues were full, until then.
+    /// Number of frames that both NICs dropped before the delivery because their queues were full.
     pub dropped: u32,
-    /// Timeouts with a retransmission, until then.
+    /// Number of timeouts with a retransmission before the delivery.
     pub timeouts: u32,
-    /// Words of 64 bytes that passed on the links of both directions, until then.
+    /// Number of words of 64 bytes that the links of both directions carried before the delivery.
     pub words: u32,
 }
 
@@ -107,8 +107,8 @@ pub fn pipelines_alone(rtl: &Rtl) -> Design {
     Design { top: "p4_nic", files, parameters: Vec::new(), words: (0, 0) }
 }
 
-/// The pipelines of a program between shift registers, with four pins: for place and route, where all paths are from
-/// register to register.
+/// The pipelines of a program between shift registers, with four pins. Every path begins and ends in a register, as
+/// place and route needs it.
 pub fn pipelines_in_registers(rtl: &Rtl) -> Design {
     let mut inputs = 0;
     let mut outputs = 0;
@@ -221,9 +221,9 @@ fn delivery(words: &[u32]) -> Delivery {
 /// Latencies of a NIC in cycles, from one message of a single header at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Latency {
-    /// From the arrival of a header to the delivery of its message.
+    /// Cycles from the arrival of a header to the delivery of the message.
     pub rx: u32,
-    /// From a message to the departure of its header.
+    /// Cycles from the request to send a message to the departure of its header.
     pub tx: u32,
     /// From the arrival of a data packet to the departure of the response.
     pub round_trip: u32,
@@ -263,12 +263,12 @@ pub fn measure(
         let mut ends: Vec<u32> = delivered.iter().map(|message| message.delivered).collect();
         ends.sort_unstable();
         let per_cycle = if frames > 1.0 {
-            // Messages of several frames share the link, and several end at about the same time: all count, from the
-            // first header on.
+            // Messages of several frames share the link, and several messages end at about the same time. Therefore all
+            // messages count, from the departure of the first header on.
             let first = delivered.iter().map(|message| message.departed).min().unwrap_or_default();
             *count as f64 / f64::from(ends[count - 1] - first)
         } else {
-            // The first and the last sixteenth, when the link is not full, are left out.
+            // Leave out the first and the last sixteenth of the messages, during which the link is not full.
             let from = count / 16;
             let to = count - count / 16 - 1;
             (to - from) as f64 / f64::from(ends[to] - ends[from])

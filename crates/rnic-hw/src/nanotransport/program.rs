@@ -42,8 +42,9 @@ const PORTS: &str = "\
     output wire [511:0] egress_header,
     output wire [7:0]   egress_priority";
 
-/// Cycles between two arriving packets: at least four, which a link of 200 Gbps never exceeds at 3.2 GHz, and at least
-/// the distance of the pipeline. Requests and verdicts of reassembly are in different cycles.
+/// Minimum number of cycles between two arriving packets. It is at least 4 (a 200 Gbps link at 3.2 GHz never delivers
+/// packets faster), and at least the minimum distance between two packets in the pipeline. Requests to reassembly and
+/// verdicts for reassembly are in different cycles.
 pub fn period(rtl: &Rtl) -> u32 {
     let ingress = &rtl.ingress;
     let request = ingress.calls.iter().find(|call| call.function == "get_rx_msg_info").map_or(0, |call| call.stage);
@@ -118,7 +119,7 @@ pub(super) fn program(rtl: &Rtl) -> Result<String, HwError> {
     Ok(text)
 }
 
-/// What an input of a pipeline is connected to.
+/// The expression to which an input of a pipeline is connected.
 fn input(port: &Port) -> Result<String, HwError> {
     let nic = NicParameters {
         mac: 0x0250_0000_0001,
@@ -173,7 +174,8 @@ fn outputs(text: &mut String, connections: &mut Vec<String>, pipeline: &Pipeline
     }
 }
 
-/// The calls of the ingress pipeline: each place has a queue, and an arbiter chooses among the places of a function.
+/// Connects the calls of the ingress pipeline: each call site has a queue, and an arbiter chooses among the call sites
+/// of a function.
 fn calls(text: &mut String, connections: &mut Vec<String>, ingress: &PipelineRtl) {
     let mut full = Vec::new();
     for (function, wire, bits) in [
@@ -218,7 +220,7 @@ fn calls(text: &mut String, connections: &mut Vec<String>, ingress: &PipelineRtl
         connections.push(format!("        .{prefix}_valid(info_valid)"));
         connections.push(format!("        .{prefix}_arguments(info_request)"));
         connections.push(format!("        .{prefix}_results(info_results)"));
-        // What was marked leaves together with the verdict.
+        // The mark of the packet leaves in the same cycle as the verdict.
         let delay = (ingress.stages - ingress.calls[call].stage - 1) as usize;
         if delay == 0 {
             text.push_str("    assign marked = marked_now;\n");

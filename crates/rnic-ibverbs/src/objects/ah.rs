@@ -32,7 +32,7 @@ impl AddressHandle {
     }
 }
 
-/// The path that the attributes of C describe. RoCE needs a GID; the other addresses have no meaning.
+/// Converts the address handle attributes of C to a path. RoCE needs a GID; the other address fields have no meaning.
 ///
 /// # Errors
 /// `EINVAL`, with a line in the trace that says why.
@@ -69,8 +69,8 @@ pub(crate) fn path(
     })
 }
 
-/// The address handle attributes with which the sender of a datagram is reached. The 40 bytes before the data of the
-/// datagram hold an IPv6 header, or in the last 20 bytes an IPv4 header.
+/// Returns the address handle attributes by which a program reaches the sender of a datagram. The 40 bytes before the
+/// data of the datagram hold an IPv6 header, or in the last 20 bytes an IPv4 header.
 pub(crate) fn attributes_of_sender(bytes: &[u8; 40]) -> Option<ibv_ah_attr> {
     let (sender, class) = match (bytes[0] >> 4, bytes[20] >> 4) {
         (6, _) => {

@@ -51,7 +51,7 @@ impl ChannelState {
     }
 }
 
-/// The waker of a completion queue with a channel: it puts the queue into the channel.
+/// The waker of a completion queue with a channel: it adds the queue to the channel's events.
 pub(crate) struct CompletionWaker {
     channel: Arc<Mailbox<Address>>,
     queue: Address,
@@ -76,7 +76,8 @@ impl CompletionWaker {
         CompletionWaker { channel: channel.events.clone(), queue, closed: Mutex::new(false) }
     }
 
-    /// Removes the queue from the channel, before it is destroyed. It is not put there again.
+    /// Removes the queue from the channel before the queue is destroyed. Afterwards the waker does not add the queue
+    /// again.
     pub(crate) fn close(&self) {
         *lock(&self.closed) = true;
         self.channel.remove(|queue| *queue == self.queue, |_| ());

@@ -17,8 +17,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Number of entries in the table of GIDs. All are the device's address, because programs and scripts use different
-/// indices.
+/// Number of entries in the table of GIDs. All entries contain the device's address, because programs and scripts use
+/// different indices.
 pub(crate) const GIDS: usize = 4;
 
 #[repr(C)]
@@ -44,8 +44,8 @@ pub(crate) struct ContextState {
 }
 
 impl Context {
-    /// Opens a device. `operations` makes the structure that C sees: it gets the descriptor that programs keep as the
-    /// kernel's, and the descriptor of asynchronous events.
+    /// Opens a device. `operations` makes the structure that C sees, from two descriptors: the descriptor that programs
+    /// take for the descriptor of a kernel device, and the descriptor of asynchronous events.
     ///
     /// # Errors
     /// The error in C; a message was printed.
@@ -69,7 +69,8 @@ impl Context {
             guid: about.guid(),
             process: std::process::id(),
         };
-        // Programs keep and duplicate the descriptor of the kernel's device. This device has none.
+        // Programs keep and duplicate the descriptor of the kernel device. No kernel device exists, so `/dev/null`
+        // stands for it.
         let null = File::open("/dev/null").map_err(|_| libc::EMFILE)?;
         let c = operations(null.as_raw_fd(), state.events.mailbox.raw_fd());
         Ok(Handle::create(Context { c, state, _null: null }))
@@ -77,7 +78,7 @@ impl Context {
 }
 
 impl ContextState {
-    /// A number for a new object.
+    /// Returns a number for a new object.
     pub(crate) fn handle(&self) -> u32 {
         self.handles.fetch_add(1, Ordering::Relaxed)
     }
@@ -87,9 +88,9 @@ impl ContextState {
         self.progress.poll(cq, out)
     }
 
-    /// Whether `fork` made this process after another one had opened the device. Such a child has copies of the
-    /// objects, but not the threads, and a lock may be held for ever. A handler that runs when the child exits may
-    /// destroy objects nevertheless: they remain objects of the parent.
+    /// Whether `fork` made this process after its parent had opened the device. Such a child has copies of the objects,
+    /// but not the threads, and a lock may stay held for ever. An exit handler in the child may nevertheless call
+    /// functions that destroy objects. These calls have no effect, because the objects belong to the parent.
     pub(crate) fn is_of_parent(&self, verb: &str) -> bool {
         let is_of_parent = self.process != std::process::id();
         if is_of_parent {
@@ -98,12 +99,12 @@ impl ContextState {
         is_of_parent
     }
 
-    /// The program is going to sleep until a completion arrives.
+    /// Handles that the program is going to sleep until a completion arrives.
     pub(crate) fn will_sleep(&self) {
         self.progress.program_sleeps();
     }
 
-    /// The reading of the clock of the timestamps in completions.
+    /// Reads the clock of the timestamps in completions.
     pub(crate) fn now(&self) -> Time {
         self.clock.now()
     }

@@ -33,9 +33,9 @@ pub(crate) struct ExtendedCq {
 
 rnic_cabi::object!(ExtendedCq { cq.c: ibv_cq_ex, cq.state: CqState });
 
-/// A completion queue as an extended one: the same pointer.
+/// Converts a completion queue to an extended completion queue, which has the same pointer.
 pub(crate) fn extended(cq: Handle<Cq>) -> Handle<ExtendedCq> {
-    // SAFETY: every queue has the extended structure, which begins with the other one.
+    // SAFETY: every queue has the extended structure, which begins with the structure of a plain queue.
     unsafe { Handle::new(cq.as_ptr().cast()) }
 }
 
@@ -53,15 +53,15 @@ pub(crate) struct CqState {
     pub(crate) unacknowledged: Unacknowledged,
     /// Asynchronous events that the program has not acknowledged.
     pub(crate) events: Unacknowledged,
-    /// Whether the queue is being destroyed. Until all its events are acknowledged, a thread that has got one may still
-    /// use the queue, which is empty.
+    /// Whether the queue is being destroyed. Until all events of the queue are acknowledged, a thread that has received
+    /// such an event may still use the queue, which is empty.
     pub(crate) ending: AtomicBool,
     /// Whether a thread is between `ibv_start_poll` and `ibv_end_poll`; that thread alone uses `current`.
     pub(crate) polling: AtomicBool,
     pub(crate) current: UnsafeCell<Completion>,
 }
 
-/// What happens when a queue with a channel has a completion.
+/// The parts of a queue with a channel that notify the channel of a completion.
 pub(crate) struct Notification {
     /// The channel, which exists as long as it has queues.
     pub(crate) channel: Handle<Channel>,
@@ -131,7 +131,7 @@ fn packet_type(completion: &Completion, context: &ContextState) -> u8 {
     }
 }
 
-/// The completion of a queue of `context` as C sees it.
+/// Converts a completion of a queue of `context` to the structure that C sees.
 pub(crate) fn wc(completion: &Completion, context: &ContextState) -> ibv_wc {
     let (imm_data, with) = match (completion.imm, completion.invalidated) {
         (Some(imm), _) => (imm.to_be(), IBV_WC_WITH_IMM),

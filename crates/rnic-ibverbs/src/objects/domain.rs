@@ -21,13 +21,13 @@ rnic_cabi::object!(Domain { c: ibv_pd, state: DomainState });
 
 pub(crate) struct DomainState {
     pub(crate) id: Pd,
-    /// The domain of which a parent domain is another name.
+    /// The original domain, if this domain is a parent domain: a parent domain is another name of its original domain.
     inner: Option<InnerDomain>,
-    /// Number of address handles, and of parent domains that are other names of this one.
+    /// Number of address handles in this domain, and of parent domains that are other names of this domain.
     users: AtomicU32,
 }
 
-/// The domain behind a parent domain, which exists longer.
+/// The original domain of a parent domain. It exists longer than the parent domain.
 struct InnerDomain(Handle<Domain>);
 
 // SAFETY: only the state of the domain is used, which is atomic.
@@ -48,7 +48,7 @@ impl DomainState {
         self.users.load(Ordering::Acquire) > 0
     }
 
-    /// Destroys the domain in the device, or removes the parent domain from its domain.
+    /// Destroys the domain in the device. If this domain is a parent domain, only releases its original domain.
     pub(crate) fn deallocate(&self, context: &ContextState) -> Result<(), c_int> {
         match &self.inner {
             Some(InnerDomain(inner)) => inner.state().remove_user(),
@@ -70,8 +70,8 @@ impl Domain {
         Handle::create(Domain { c, state: DomainState { id, inner: None, users: AtomicU32::new(0) } })
     }
 
-    /// Makes a parent domain, which is another name of its domain: this library does not use the allocator of the
-    /// program, and all threads can use its objects.
+    /// Makes a parent domain, which is only another name of its original domain: this library does not use the
+    /// program's allocator, and all threads can use the objects of a domain.
     pub(crate) fn create_parent(context: Handle<Context>, inner: Handle<Domain>) -> Handle<Domain> {
         inner.state().add_user();
         let c = ibv_pd { context: context.as_ptr(), handle: context.state().handle() };
@@ -105,13 +105,14 @@ pub(crate) struct Range {
 
 impl Range {
     /// # Safety
-    /// If the memory exists and can be accessed as the registration says, it must stay so until it is deregistered, and
-    /// the program must access it like memory that a NIC accesses.
+    /// If the memory exists and allows the accesses of the registration, this must not change until the memory is
+    /// deregistered. The program must access the memory like memory that a NIC accesses.
     pub(crate) unsafe fn new(addr: *mut c_void, len: size_t) -> Range {
         Range { addr, len }
     }
 
-    /// Checks that the memory exists, as a NIC does that pins it, and that it can be written if `written`.
+    /// Checks that the memory exists, as a NIC does when it pins memory; if `written`, also that the memory can be
+    /// written.
     pub(crate) fn check(self, written: bool) -> Result<(), c_int> {
         const MADV_POPULATE_READ: c_int = 22;
         const MADV_POPULATE_WRITE: c_int = 23;
@@ -131,8 +132,8 @@ impl Range {
         if populated == 0 {
             return Ok(());
         }
-        // Kernels before 5.14 do not know the advice. On others `EINVAL` says that the access rights do not suffice, or
-        // that it is memory of a device.
+        // Kernels before 5.14 do not know the advice. On newer kernels `EINVAL` means that the access rights do not
+        // suffice, or that the memory belongs to a device.
         // SAFETY: advice for 0 bytes does nothing.
         let is_known = unsafe { libc::madvise(start, 0, advice) } == 0;
         // SAFETY: `MS_ASYNC` only checks that the memory is mapped.

@@ -14,7 +14,7 @@ use rnic_endpoint::{Acknowledge, Clock, Config, Device, Mode, Security, Time};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-/// The capture file of this process; `None` without one.
+/// Returns the capture file of this process; `None` if the environment sets no capture file.
 fn capture() -> Result<Option<CaptureFile>, String> {
     static FILE: OnceLock<Result<Option<CaptureFile>, String>> = OnceLock::new();
     let create = || match &Environment::get().as_ref().map_err(Clone::clone)?.pcap {
@@ -26,8 +26,8 @@ fn capture() -> Result<Option<CaptureFile>, String> {
     FILE.get_or_init(create).clone()
 }
 
-/// The thread that moves packets sleeps as soon as no packets arrive. If it spun on a host with few cores, it would
-/// take them from the programs.
+/// Makes the thread that moves packets sleep as soon as no packets arrive. On a host with few cores, a thread that
+/// spins would take the cores from the programs.
 fn idle() -> IdleConfig {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if cores > 4 { IdleConfig::default() } else { IdleConfig { spin: Time::ZERO, slack: Time::ZERO } }
@@ -35,15 +35,15 @@ fn idle() -> IdleConfig {
 
 /// Opens the endpoint's device of an address. An error is a sentence, with its number in C.
 pub(super) fn open(address: &HostAddress) -> Result<Device, (c_int, String)> {
-    /// The address is free, but the file of a capture cannot be written, for example.
+    /// Converts an error other than an address in use: for example, the file of a capture cannot be written.
     fn other(error: impl ToString) -> (c_int, String) {
         (libc::EIO, error.to_string())
     }
     observe_takeovers(trace_takeover);
     let port = SharedAddressPort::open(address.ip).map_err(|error| (error.errno(), error.to_string()))?;
     let mut config = Config { mode: Mode::Polled, idle: idle(), security: Security::None, ..Config::default() };
-    // The program's next poll sends the ACKs, and the reply to a message leaves before them. If the program does not
-    // poll, the library's thread sends them ([`crate::progress`]).
+    // The ACK of a message is sent by the program's next poll, so that the program's reply to the message leaves before
+    // the ACK. If the program does not poll, the library's thread sends the ACK ([`crate::progress`]).
     config.acknowledge = Acknowledge::WithNextPoll;
     config.verbs.late_memory_checks = true;
     config.verbs.shard = port.shard();
@@ -59,7 +59,8 @@ fn trace_takeover(report: TakeoverReport) {
     ));
 }
 
-/// A port with the faults and the capture that the environment sets. Ports with another `lane` lose other packets.
+/// Wraps a port in the faults and the capture that the environment sets. Ports with different values of `lane` lose
+/// different packets.
 fn with_faults_and_capture(port: impl Port + 'static, lane: u32) -> Result<Box<dyn Port>, String> {
     let environment = Environment::get().as_ref().map_err(Clone::clone)?;
     let mut port: Box<dyn Port> = Box::new(port);
@@ -81,7 +82,7 @@ fn with_faults_and_capture(port: impl Port + 'static, lane: u32) -> Result<Box<d
 pub(crate) fn open_manager(ip: IpAddr) -> Result<Mads, String> {
     let sender = MadSender::open(ip, capture()?).map_err(|error| error.to_string())?;
     let claims = Arc::<Claims>::default();
-    // Without files in memory, peers depend on probes.
+    // If the system has no files in memory, there is no list, and peers detect the end of this process by their probes.
     let list = ConnectionList::create().ok().map(Arc::new);
     let port = MadPort::open(ip, sender.manager_id(), claims.clone(), list.clone());
     let port = port.map_err(|error| error.to_string())?;

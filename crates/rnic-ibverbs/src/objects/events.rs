@@ -49,7 +49,7 @@ impl Events {
         Ok(events)
     }
 
-    /// Makes the descriptor readable at the next event. Returns whether events wait already.
+    /// Arms the descriptor, which becomes readable at the next event. Returns whether events are already waiting.
     fn watch(&self) -> bool {
         matches!(self.device.watch(None, Notify::Any, &self.waker), Ok(false))
     }

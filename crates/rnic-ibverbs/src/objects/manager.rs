@@ -71,7 +71,7 @@ impl Mads {
         }
     }
 
-    /// Ends the wait of the thread in [`Mads::receive`].
+    /// Wakes the thread that waits in [`Mads::receive`].
     pub(crate) fn wake(&self) {
         self.waker.wake_by_ref();
     }

@@ -1,6 +1,6 @@
-//! The objects that C programs make. Each has the structure that C sees, which begins it, and the state of this crate
-//! ([`rnic_cabi::pointer`]). No object knows the functions that C calls: the tables of functions are arguments of the
-//! functions that make objects. The modules use each other one way.
+//! The objects that C programs make. Each object begins with the structure that C sees, followed by the state of this
+//! crate ([`rnic_cabi::pointer`]). The objects do not depend on the functions that C calls: a function that makes an
+//! object gets the table of these functions as an argument. The dependencies between the modules have no cycles.
 
 pub(crate) mod ah;
 pub(crate) mod channel;
@@ -21,7 +21,7 @@ use crate::abi::ibv_context;
 use context::{Context, ContextState};
 use rnic_cabi::pointer::{Handle, Object};
 
-/// Objects whose C structure has the pointer of their context.
+/// An object whose C structure contains the pointer to the object's context.
 pub(crate) trait InContext {
     /// The pointer of the context.
     fn context_ptr(&self) -> *mut ibv_context;
@@ -47,7 +47,8 @@ macro_rules! in_context {
 
 in_context!(ah::AddressHandle, cq::Cq, domain::Domain, domain::Region, qp::Qp, srq::Srq, window::Window);
 
-/// The address of an object as a number, which threads can share. It is compared, and returned to the program.
+/// The address of an object as a number, which threads can share. The library only compares the address, and returns it
+/// to the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Address(usize);
 

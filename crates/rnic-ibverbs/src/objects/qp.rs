@@ -63,15 +63,15 @@ pub(crate) struct QpState {
     requests: UnsafeCell<Requests>,
 }
 
-/// The attributes of the creation that `ibv_query_qp` returns.
+/// The attributes from the creation of a queue pair that `ibv_query_qp` returns.
 pub(crate) struct InitAttributes {
     pub(crate) capacities: ibv_qp_cap,
     pub(crate) signal_all: c_int,
 }
 
 impl Qp {
-    /// Creates a queue pair. Sets the capacities in `attr` to those that the queue pair has. `operations` are the send
-    /// operations of an extended queue pair; `extended` makes the structure that C sees.
+    /// Creates a queue pair. Sets the capacities in `attr` to the capacities of the new queue pair. `operations` are
+    /// the send operations of an extended queue pair; `extended` makes the structure that C sees.
     ///
     /// # Errors
     /// The error in C, with a line in the trace that says why.
@@ -91,7 +91,7 @@ impl Qp {
                 return Err(libc::EOPNOTSUPP);
             }
         };
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         let cq = |cq: *mut ibv_cq| -> Option<Handle<Cq>> { unsafe { Handle::new_unless_null(cq) } };
         let (send_cq, recv_cq) = (cq(attr.send_cq), cq(attr.recv_cq));
         // SAFETY: as above.
@@ -110,7 +110,7 @@ impl Qp {
             signal_all: attr.sq_sig_all != 0,
         };
         let context = pd.context();
-        // A device does not open if the environment has mistakes.
+        // The environment is valid here: a device does not open if the environment has mistakes.
         let offer_irn = service == Service::Rc && Environment::get().as_ref().is_ok_and(|settings| settings.offer_irn);
         let made = context.device.with_verbs_quietly(|verbs| {
             let qpn = verbs.create_qp(pd.state().id, init)?;
@@ -155,13 +155,14 @@ impl Qp {
     }
 }
 
-/// Minimum bytes of inline data of a UD queue pair. UCX asks for 64, and its request for a connection has 68: it then
-/// leaves the request in the send buffer, and uses the buffer again as soon as the peer's own request arrives, although
-/// the send has not completed. A NIC has read the buffer long before. Here the queue pair may have to wait for a core,
-/// and would send the later content of the buffer to the wrong peer. Inline data is copied when it is posted.
+/// Minimum bytes of inline data of a UD queue pair. UCX asks for 64 bytes, but its connection request has 68 bytes, so
+/// it leaves the request in the send buffer. As soon as the peer's own request arrives, UCX uses this buffer again,
+/// although the send has not completed. A NIC has read the buffer long before. Here the queue pair may have to wait for
+/// a core, and would send the new content of the buffer to the wrong peer. Inline data avoids this, because it is
+/// copied when the send is posted.
 const MIN_INLINE_UD: u32 = 128;
 
-/// Increases the capacities in `cap` to those that the queue pair has, and returns them.
+/// Increases the capacities in `cap` to the capacities that the queue pair gets, and returns them.
 fn capacities(cap: &mut ibv_qp_cap, shared: bool, service: Service) -> Capacities {
     if service == Service::Ud {
         cap.max_inline_data = cap.max_inline_data.max(MIN_INLINE_UD);
@@ -185,7 +186,7 @@ fn capacities(cap: &mut ibv_qp_cap, shared: bool, service: Service) -> Capacitie
 pub(crate) enum Refused {
     Verbs(VerbsError),
     Text(String),
-    /// The trace says why already.
+    /// The trace already contains the reason.
     Number(c_int),
 }
 
@@ -234,7 +235,8 @@ pub(crate) fn modify(context: &ContextState, qp: &QpState, attr: &ibv_qp_attr, m
     if mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE) != 0 {
         return Err(Refused::Text("there are no alternate paths".into()));
     }
-    // More reads than the device says are accepted: perftest asks for as many as its peer has, 128 with rdma_rxe.
+    // `max_rd_atomic` may exceed the limit that the device reports: perftest sets it to the limit of its peer, 128 with
+    // rdma_rxe.
     let merged = merge(&known, attr, mask);
     for transition in transitions(context, qp, &merged, mask, from, to)? {
         context.device.with_verbs(|verbs| verbs.modify_qp(qp.qpn, transition))?;
@@ -249,7 +251,7 @@ pub(crate) fn modify(context: &ContextState, qp: &QpState, attr: &ibv_qp_attr, m
     Ok(())
 }
 
-/// The attributes after a change.
+/// Returns the attributes of the queue pair after a change.
 fn merge(known: &ibv_qp_attr, attr: &ibv_qp_attr, mask: c_int) -> ibv_qp_attr {
     let mut all = *known;
     let has = |bit| mask & bit != 0;
@@ -280,8 +282,8 @@ fn merge(known: &ibv_qp_attr, attr: &ibv_qp_attr, mask: c_int) -> ibv_qp_attr {
 /// Time without a response after which a reliable connection fails: the timeouts and retries of the program together,
 /// but at least two seconds.
 fn give_up_after(kind: c_int, all: &ibv_qp_attr) -> Option<Time> {
-    /// NICs respond whatever their host does. Here the peer is a program, which a busy host, such as one that runs
-    /// tests, may not run for a second.
+    /// Minimum of the returned time. A NIC responds whatever its host does. Here the peer is a program, and a busy
+    /// host, such as a host that runs tests, may not run the program for a second.
     const MIN: Time = Time::from_ms(2_000);
     const MAX: Time = Time::from_ms(86_400_000);
     if kind != IBV_QPT_RC || all.timeout == 0 {
@@ -292,7 +294,7 @@ fn give_up_after(kind: c_int, all: &ibv_qp_attr) -> Option<Time> {
     Some(Time::from_ps(timeout.as_ps().saturating_mul(retries)).clamp(MIN, MAX))
 }
 
-/// The rights of the peer. The engine checks the rights of regions, where writing needs `local_write`.
+/// Returns the access rights of the peer. The engine checks the rights of regions, where writing needs `local_write`.
 fn peer_access(flags: std::ffi::c_uint) -> Result<Access, Refused> {
     let access = domain::access(flags).map_err(Refused::Number)?;
     Ok(Access { local_write: true, ..access })
@@ -310,7 +312,7 @@ fn path_mtu(context: &ContextState, code: c_int) -> Result<u32, Refused> {
     }
 }
 
-/// The changes of the endpoint's queue pair that a change of attributes needs, in order.
+/// Returns the transitions of the endpoint's queue pair that a change of attributes needs, in order.
 fn transitions(
     context: &ContextState, qp: &QpState, all: &ibv_qp_attr, mask: c_int, from: c_int, to: c_int,
 ) -> Result<Vec<Transition>, Refused> {
@@ -361,7 +363,7 @@ fn transitions(
     let is_connected = [IBV_QPS_RTS, IBV_QPS_SQD].contains(&to) && from != IBV_QPS_INIT;
     if is_connected {
         let value = |bit, value: u8| has(bit).then_some(value);
-        // A transition to another state has these attributes itself.
+        // A transition to another state sets these attributes itself.
         let stays_in_state = from == to;
         let value_in_state = |bit, value: u8| (has(bit) && stays_in_state).then_some(value);
         let new_path = if has(IBV_QP_AV) { Some(path()?) } else { None };
@@ -414,7 +416,7 @@ impl QpState {
     /// The calling thread is between [`QpState::start_building`] and [`QpState::stop_building`], so that no other
     /// thread uses the requests.
     pub(crate) unsafe fn requests<R>(&self, work: impl FnOnce(&mut Requests) -> R) -> R {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         work(unsafe { &mut *self.requests.get() })
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct SrqState {
 }
 
 impl Srq {
-    /// Creates a queue. Sets `attr.max_sge` to the number that the queue has.
+    /// Creates a shared receive queue. Sets `attr.max_sge` to the number that the queue has.
     pub(crate) fn create(
         pd: Handle<Domain>, srq_context: *mut c_void, attr: &mut ibv_srq_attr,
     ) -> Result<Handle<Srq>, c_int> {

@@ -7,7 +7,7 @@ use rnic_verbs::State;
 
 const ANY_ALTERNATE: c_int = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
 
-/// The attributes of a change of state.
+/// The attributes that a change of state needs and admits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Masks {
     pub(crate) required: c_int,
@@ -15,14 +15,14 @@ pub(crate) struct Masks {
 }
 
 /// The attributes that a queue pair of the type `kind` needs, and admits, for a change from state `from` to state `to`;
-/// `None` if there is no such change.
+/// `None` if a queue pair cannot change so.
 pub(crate) fn masks(kind: c_int, from: c_int, to: c_int) -> Option<Masks> {
     let of = |rc, uc, ud| match kind {
         IBV_QPT_RC => rc,
         IBV_QPT_UC => uc,
         _ => ud,
     };
-    // What a connected queue pair may change while it is connected, and what a UD queue pair may.
+    // The attributes that a connected queue pair, and a UD queue pair, may change while it is running.
     let running = {
         let connected = IBV_QP_ACCESS_FLAGS | ANY_ALTERNATE;
         of(connected | IBV_QP_MIN_RNR_TIMER, connected, IBV_QP_QKEY) | IBV_QP_CUR_STATE

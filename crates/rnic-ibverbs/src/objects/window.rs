@@ -56,7 +56,7 @@ pub(crate) unsafe fn bind(window: Handle<Window>, rkey: u32, info: &ibv_mw_bind_
     if info.mw_access_flags & !FLAGS != 0 {
         return Err(Refused::Number(libc::EINVAL, "a memory window has remote rights, and may be zero-based"));
     }
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     let region: Option<Handle<Region>> = unsafe { Handle::new_unless_null(info.mr) };
     Ok(Bind {
         window: window.state().id,
@@ -79,7 +79,7 @@ pub(crate) unsafe fn bind(window: Handle<Window>, rkey: u32, info: &ibv_mw_bind_
 /// # Safety
 /// The pointers of the window, and of the region in `info`, are null or the pointers of objects that exist.
 pub(crate) unsafe fn bind_type_2(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<Bind, Refused> {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     let window: Option<Handle<Window>> = unsafe { Handle::new_unless_null(mw) };
     let Some(window) = window.filter(|window| rnic_cabi::get!(window.kind) == IBV_MW_TYPE_2) else {
         return Err(Refused::Number(
@@ -87,6 +87,6 @@ pub(crate) unsafe fn bind_type_2(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_
             "the memory window is not of type 2; use ibv_bind_mw for windows of type 1",
         ));
     };
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe { bind(window, rkey, info) }
 }

@@ -151,7 +151,7 @@ pub(crate) unsafe fn post_sends(
 ) -> Option<(*mut ibv_send_wr, Refused)> {
     let mut wr = first;
     while !wr.is_null() {
-        // SAFETY: the caller promises it for each request.
+        // SAFETY: each request meets the conditions that the caller promises.
         if let Err(why) = unsafe { post_send(verbs, qpn, kind, wr) } {
             return Some((wr, why));
         }
@@ -217,8 +217,8 @@ impl Requests {
         }
     }
 
-    /// Posts the requests; returns their number. If the queue has no room for all of them, or building one has failed,
-    /// none is posted.
+    /// Posts the requests; returns their number. If the queue does not have room for all requests, or building a
+    /// request has failed, no request is posted.
     pub(crate) fn post(self, verbs: &mut Device, qpn: Qpn) -> Result<usize, Refused> {
         if let Some(why) = self.error {
             return Err(why);

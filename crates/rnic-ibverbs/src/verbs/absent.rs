@@ -14,7 +14,7 @@ fn null<T>() -> *mut T {
     std::ptr::null_mut()
 }
 
-/// Objects cannot be shared between processes by a descriptor of the kernel.
+/// Always fails, because processes cannot share objects by a descriptor of the kernel.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_import_device(_: c_int) -> *mut ibv_context {
     null()
@@ -44,7 +44,7 @@ pub extern "C" fn ibv_import_dm(_: *mut ibv_context, _: u32) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_unimport_dm(_: *mut c_void) {}
 
-/// The device has no Ethernet addresses of its own: the kernel resolves them.
+/// Always fails, because the device does not know Ethernet addresses: the kernel resolves them.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_resolve_eth_l2_from_gid(
     _: *mut ibv_context, _: *mut ibv_ah_attr, _: *mut u8, _: *mut u16,
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
     dir: *const c_char, file: *const c_char, buffer: *mut c_char, size: size_t,
 ) -> c_int {
     entry(-1, || {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         let (dir, file) = unsafe { (CStr::from_ptr(dir), CStr::from_ptr(file)) };
         let path = |text: &CStr| Path::new(std::ffi::OsStr::from_bytes(text.to_bytes())).to_path_buf();
         let mut bytes = Vec::new();

@@ -27,7 +27,8 @@ pub extern "C" fn ibv_destroy_ah(ah: Handle<AddressHandle>) -> c_int {
     })
 }
 
-/// The attributes with which the sender of a datagram is reached, of its completion and the 40 bytes before its data.
+/// Returns the attributes by which a program reaches the sender of a datagram. They are computed from the datagram's
+/// completion and the 40 bytes before its data.
 fn sender(port: u8, wc: In<ibv_wc>, grh: In<[u8; 40]>) -> Result<ibv_ah_attr, c_int> {
     let has_grh = wc.read().wc_flags & IBV_WC_GRH != 0;
     attributes_of_sender(&grh.read()).filter(|_| has_grh && port == 1).ok_or(libc::EINVAL)

@@ -37,7 +37,7 @@ pub extern "C" fn ibv_destroy_comp_channel(channel: Handle<Channel>) -> c_int {
 /// # Safety
 /// The queue exists.
 unsafe fn queue(address: Address) -> Handle<Cq> {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe { Handle::new(address.as_ptr()) }
 }
 
@@ -46,7 +46,7 @@ pub extern "C" fn ibv_get_cq_event(channel: Handle<Channel>, cq: Out<*mut ibv_cq
     entry(-1, || {
         let events = channel.state().events.clone();
         // A queue that is being destroyed leaves the channel, and then waits for its events.
-        // SAFETY: so it exists while its event is in the channel.
+        // SAFETY: so the queue exists while its event is in the channel.
         let count = |address: &Address| unsafe { queue(*address) }.state().unacknowledged.add();
         match events.take(|_| (), count) {
             Ok(address) => {

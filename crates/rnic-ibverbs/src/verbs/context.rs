@@ -32,7 +32,7 @@ pub extern "C" fn ibv_get_async_event(context: Handle<Context>, event: Out<ibv_a
         let events = context.state().events.clone();
         // An object that is being destroyed leaves the mailbox, and then waits for its events.
         let count = |event: &ibv_async_event| {
-            // SAFETY: so it exists while its event is in the mailbox.
+            // SAFETY: so the object exists while its event is in the mailbox.
             unsafe { with_unacknowledged(event, Unacknowledged::add) };
         };
         match events.mailbox.take(|queue| events.refill(queue), count) {
@@ -67,6 +67,6 @@ unsafe fn with_unacknowledged(event: &ibv_async_event, work: impl FnOnce(&Unackn
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_ack_async_event(event: In<ibv_async_event>) {
     trace::line(format_args!("ibv_ack_async_event"));
-    // SAFETY: the event is one of `ibv_get_async_event`; its object exists until the event is acknowledged.
+    // SAFETY: `ibv_get_async_event` has returned the event; its object exists until the event is acknowledged.
     entry((), || unsafe { with_unacknowledged(&event.read(), |events| events.acknowledge(1)) });
 }

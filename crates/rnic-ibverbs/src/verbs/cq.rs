@@ -45,7 +45,7 @@ pub extern "C" fn ibv_destroy_cq(cq: Handle<Cq>) -> c_int {
         context.events.remove_cq(state.id);
         state.unacknowledged.wait();
         state.events.wait();
-        // Only now, since a thread with an event may have called `ibv_req_notify_cq` until here.
+        // Not earlier, because a thread with an unacknowledged event may have called `ibv_req_notify_cq` until here.
         context.device.unwatch(state.id);
         trace::line(format_args!("ibv_destroy_cq {:x}", cq.as_ptr().addr()));
         // SAFETY: the program does not use the queue afterwards, and no event of it is unacknowledged.
@@ -75,7 +75,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: Handle<Cq>, entries: c_int, out: *mu
     entry(-1, || {
         let max = usize::try_from(entries).unwrap_or(0);
         // Most programs that wait for a message ask for one completion.
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         unsafe { if max == 1 { poll_in_batches::<1>(cq, 1, out) } else { poll_in_batches::<16>(cq, max, out) } }
     })
 }
@@ -93,7 +93,7 @@ unsafe fn poll_in_batches<const BATCH: usize>(cq: Handle<Cq>, max: usize, out: *
         let count = match context.poll(state.id, &mut completions[..room]) {
             Ok(count) => count,
             Err(_) if state.ending.load(Ordering::Acquire) => break,
-            // Completions were lost. The program gets those that are left first.
+            // Completions were lost. The program first gets the completions that are left.
             Err(_) if done > 0 => break,
             Err(error) => {
                 trace::line(format_args!("ibv_poll_cq refused: {error}"));

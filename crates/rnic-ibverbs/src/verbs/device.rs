@@ -18,7 +18,7 @@ pub extern "C" fn ibv_get_device_list(count: Out<c_int>) -> *mut *mut ibv_device
 }
 
 /// # Safety
-/// The list is null, or one of [`ibv_get_device_list`] that was not freed.
+/// The list is null, or [`ibv_get_device_list`] has returned it and it was not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
     // SAFETY: `counted` made the list.

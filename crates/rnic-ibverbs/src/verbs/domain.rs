@@ -57,7 +57,7 @@ pub(crate) extern "C" fn alloc_td(context: Handle<Context>, attributes: In<u32>)
 }
 
 /// # Safety
-/// The thread domain is one of [`alloc_td`] that was not deallocated.
+/// [`alloc_td`] has returned the thread domain, and it was not deallocated.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     // SAFETY: `alloc_td` made it by `Box::into_raw`.
     drop(unsafe { Box::from_raw(td) });
@@ -106,7 +106,7 @@ const CHANGE_ACCESS: c_int = 1 << 2;
 pub extern "C" fn ibv_rereg_mr(
     mr: Handle<Region>, flags: c_int, pd: *mut ibv_pd, addr: *mut c_void, len: size_t, access: c_int,
 ) -> c_int {
-    /// The region is as it was.
+    /// The result of a call that has failed and has not changed the region.
     const INVALID: c_int = -1;
     entry(INVALID, || {
         let new_pd = if flags & CHANGE_DOMAIN != 0 { pd } else { get!(mr.pd) };
@@ -126,7 +126,7 @@ pub extern "C" fn ibv_rereg_mr(
     })
 }
 
-/// Changes a region. Its keys stay. After an error it is as it was.
+/// Changes a region. The keys of the region stay the same. After an error, the region is unchanged.
 fn reregister(
     mr: Handle<Region>, flags: c_int, pd: Handle<Domain>, new_memory: (*mut c_void, size_t), new_access: c_uint,
 ) -> Result<(), c_int> {
@@ -171,7 +171,7 @@ pub extern "C" fn ibv_dereg_mr(mr: Handle<Region>) -> c_int {
             return Ok(());
         }
         let id = lock(mr.state()).id;
-        // Afterwards no packet accesses the memory: the device looks up the region of every access under its lock.
+        // After this call no packet accesses the memory: the device looks up the region of every access under its lock.
         let removed = mr.context().device.with_verbs_quietly(|verbs| verbs.deregister(id));
         removed.map_err(refused("ibv_dereg_mr"))?;
         trace::line(format_args!("ibv_dereg_mr lkey {:#x}", get!(mr.lkey)));

@@ -42,7 +42,7 @@ pub extern "C" fn rnic_mads_send(mads: &Mads, peer: In<ibv_gid>, mad: &MadBytes)
     status(|| mads.send(ip(&peer.read()), mad))
 }
 
-/// Writes a slot of the manager's connection list, by which another process ends the connections if this one is killed.
+/// Writes a slot of the manager's connection list, for another process that ends the connections if this one is killed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rnic_mads_list_connection(mads: &Mads, slot: u32, list_entry: &[u8; ENTRY_LEN]) {
     entry((), || mads.list_connection(slot, list_entry));
@@ -69,9 +69,9 @@ pub extern "C" fn rnic_mads_wake(mads: &Mads) {
     entry((), || mads.wake());
 }
 
-/// Claims the requests for a service ID, among all processes of the address. If `shared` is not 0, others that say so
-/// may have it too, as long as none of them listens. Another thread must be in [`rnic_mads_receive`], which gets the
-/// response.
+/// Claims the requests for a service ID, among all processes of the address. If `shared` is not 0, other managers that
+/// claim the service ID with `shared` may have it too, as long as none of them listens. Another thread must be in
+/// [`rnic_mads_receive`], which receives the response.
 #[unsafe(no_mangle)]
 pub extern "C" fn rnic_mads_claim(mads: &Mads, service: u64, shared: c_int) -> c_int {
     status(|| mads.claim(service, shared != 0))
@@ -96,7 +96,7 @@ pub extern "C" fn rnic_mads_release(mads: &Mads, service: u64) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rnic_trace(text: *const c_char) {
     if trace::is_on() {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         entry((), || trace::line(format_args!("{}", unsafe { CStr::from_ptr(text) }.to_string_lossy())));
     }
 }

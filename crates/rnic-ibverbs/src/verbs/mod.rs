@@ -1,7 +1,8 @@
-//! The functions that C programs call. Each converts its arguments, calls functions of [`objects`](crate::objects),
-//! writes a line of the trace, and returns the result as C expects it. No panic crosses the border.
+//! The functions that C programs call. Each function converts its arguments, calls functions of
+//! [`objects`](crate::objects), writes a line of the trace, and returns the result as C expects it. No panic reaches
+//! the C program.
 //!
-//! The functions whose names begin with `ibv_` are exported. The header calls the others through tables of functions.
+//! The functions whose names begin with `ibv_` are exported. The header calls the other functions through tables.
 
 pub(crate) mod absent;
 pub(crate) mod ah;

@@ -27,7 +27,7 @@ pub(crate) unsafe extern "C" fn post_send(
 ) -> c_int {
     entry(libc::EIO, || {
         let state = qp.state();
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         let refused =
             qp.context().device.with_verbs(|verbs| unsafe { work::post_sends(verbs, state.qpn, state.kind, first) });
         if trace::is_on() {
@@ -48,7 +48,7 @@ pub(crate) unsafe extern "C" fn post_recv(
             trace::line(format_args!("ibv_post_recv to QP {:#x}", qpn.0));
         }
         let refused = qp.context().device.with_verbs_quietly(|verbs| {
-            // SAFETY: the caller promises it.
+            // SAFETY: the caller promises the conditions of this function.
             unsafe { work::post_receives(verbs, first, |verbs, request| verbs.post_recv(qpn, request)) }
         });
         report("ibv_post_recv", refused, bad)
@@ -66,7 +66,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
             trace::line(format_args!("ibv_post_srq_recv to SRQ {:x}", srq.as_ptr().addr()));
         }
         let refused = srq.context().device.with_verbs_quietly(|verbs| {
-            // SAFETY: the caller promises it.
+            // SAFETY: the caller promises the conditions of this function.
             unsafe { work::post_receives(verbs, first, |verbs, request| verbs.post_srq_recv(id, request)) }
         });
         report("ibv_post_srq_recv", refused, bad)

@@ -140,11 +140,12 @@ pub extern "C" fn ibv_query_qp(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_query_qp_data_in_order(_: *mut ibv_qp, _: c_int, _: u32) -> c_int {
-    // A program that polls the last byte of a message may see it before the others: the copy has no order.
+    // The bytes of a message are not copied in order: a program that polls the last byte may see it before the other
+    // bytes.
     0
 }
 
-/// Limits the rate. The attributes begin with the rate in kbit/s, 0 for no limit.
+/// Limits the send rate of a queue pair. The attributes begin with the rate in kbit/s, 0 for no limit.
 pub(crate) extern "C" fn modify_qp_rate_limit(qp: Handle<Qp>, attributes: In<u32>) -> c_int {
     status(|| {
         let (state, kbps) = (qp.state(), attributes.read());

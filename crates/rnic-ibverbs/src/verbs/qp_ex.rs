@@ -132,7 +132,7 @@ extern "C" fn send_inv(qp: Handle<ExtendedQp>, rkey: u32) {
 unsafe extern "C" fn bind_mw(qp: Handle<ExtendedQp>, mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) {
     begin(qp, SendOp::Bind);
     last(qp, |request| {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         request.bind = Some(unsafe { window::bind_type_2(mw, rkey, &*info) }?);
         Ok(())
     });
@@ -160,7 +160,7 @@ extern "C" fn set_sge(qp: Handle<ExtendedQp>, lkey: u32, addr: u64, len: u32) {
 /// `list` has `count` elements.
 unsafe extern "C" fn set_sge_list(qp: Handle<ExtendedQp>, count: size_t, list: *const ibv_sge) {
     last(qp, |request| {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         request.sges = unsafe { Sges::read(list, count) }?.list().to_vec();
         Ok(())
     });
@@ -173,7 +173,7 @@ unsafe extern "C" fn set_sge_list(qp: Handle<ExtendedQp>, count: size_t, list: *
 unsafe fn set_inline(qp: Handle<ExtendedQp>, buffers: impl Iterator<Item = (*const u8, usize)>) {
     last(qp, |request| {
         let mut inline = Inline::EMPTY;
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         request.inline = Some(unsafe { inline.gather(buffers) }?.to_vec());
         Ok(())
     });
@@ -182,14 +182,14 @@ unsafe fn set_inline(qp: Handle<ExtendedQp>, buffers: impl Iterator<Item = (*con
 /// # Safety
 /// The memory has `len` bytes.
 unsafe extern "C" fn set_inline_data(qp: Handle<ExtendedQp>, addr: *mut c_void, len: size_t) {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe { set_inline(qp, std::iter::once((addr.cast_const().cast(), len))) };
 }
 
 /// # Safety
 /// `list` has `count` elements, and the bytes of each buffer can be read.
 unsafe extern "C" fn set_inline_data_list(qp: Handle<ExtendedQp>, count: size_t, list: *const ibv_data_buf) {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe {
         let buffers = (0..count).map(|at| list.add(at).read());
         set_inline(qp, buffers.map(|buffer| (buffer.addr.cast_const().cast(), buffer.length)));

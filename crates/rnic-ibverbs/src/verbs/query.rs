@@ -97,7 +97,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         // The limits of `ibv_modify_qp_rate_limit`, in kbit/s.
         all.packet_pacing_caps =
             ibv_packet_pacing_caps { qp_rate_limit_min: 1, qp_rate_limit_max: u32::MAX, supported_qpts: PACED };
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         unsafe { Out::new(attributes).write_prefix(&all, len) };
         Ok(())
     })
@@ -134,19 +134,19 @@ pub(crate) unsafe extern "C" fn query_port(
 ) -> c_int {
     status(|| {
         let all = port_attributes(context.state(), port)?;
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         unsafe { Out::new(attributes).write_prefix(&all, len) };
         Ok(())
     })
 }
 
-/// The function behind programs that were built with old headers, whose structure ends before `port_cap_flags2`.
+/// The `ibv_query_port` of programs that were built with old headers, whose structure ends before `port_cap_flags2`.
 ///
 /// # Safety
 /// The structure of the program ends before `port_cap_flags2` or later.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_port(context: Handle<Context>, port: u8, attributes: *mut ibv_port_attr) -> c_int {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe { query_port(context, port, attributes, std::mem::offset_of!(ibv_port_attr, port_cap_flags2)) }
 }
 

@@ -33,7 +33,7 @@ pub(crate) extern "C" fn dealloc_mw(mw: Handle<Window>) -> c_int {
     })
 }
 
-/// Posts the binding of a window of type 1, which gets a new remote key immediately.
+/// Posts the binding of a type 1 window. The window gets a new remote key immediately.
 pub(crate) extern "C" fn bind_mw(qp: Handle<Qp>, mw: Handle<Window>, request: In<ibv_mw_bind>) -> c_int {
     status(|| {
         let qpn = qp.state().qpn;

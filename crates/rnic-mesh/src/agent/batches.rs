@@ -1,4 +1,4 @@
-//! What an agent has measured: batches that wait until the controller has them.
+//! The results of an agent, in batches that the agent keeps until the controller has confirmed them.
 
 use super::Agent;
 use crate::record::{Batch, MAX_PROBES, PROTOCOL, ProbeRecord, Trace};
@@ -6,7 +6,7 @@ use rnic_transport::Time;
 use std::net::IpAddr;
 
 impl Agent {
-    /// The path of a probe was traced.
+    /// Stores the routers that a trace found on a path.
     pub fn traced(&mut self, session: u64, path: u16, hops: Vec<Option<IpAddr>>) {
         if let Some(series) = self.series.get(&session) {
             self.traces.push_back(Trace { target: series.number, path, hops });
@@ -16,8 +16,8 @@ impl Agent {
         }
     }
 
-    /// Puts what was measured so far into a batch, if there is something. `wall` converts a time of the agent into
-    /// microseconds since 1970.
+    /// Puts all results and traces since the last batch into new batches; makes none if nothing was measured. `wall`
+    /// converts a time of the agent into microseconds since 1970.
     pub fn close_batch(&mut self, wall: impl Fn(Time) -> u64) {
         while !self.records.is_empty() || !self.traces.is_empty() {
             let count = self.records.len().min(MAX_PROBES);
@@ -58,7 +58,7 @@ impl Agent {
         self.batches.iter().find(|batch| batch.sequence > sequence)
     }
 
-    /// The controller confirmed a batch: its content is on disk. `sequence` is the batch's number.
+    /// Removes batch number `sequence`, because the controller confirmed that its content is on disk.
     pub fn confirmed(&mut self, sequence: u64) {
         while let Some(first) = self.batches.front().filter(|batch| batch.sequence <= sequence) {
             self.in_batches -= first.probes.len();

@@ -1,4 +1,4 @@
-//! A new pinglist: which probes end, which begin, and whom the agent answers.
+//! A new pinglist: it ends probing some targets, begins probing others, and admits probers that the agent answers.
 
 use super::{Agent, Series};
 use crate::record::{MAX_PATHS, MAX_TARGETS, Pinglist, ns};
@@ -11,11 +11,12 @@ use rnic_transport::Time;
 use std::collections::BTreeMap;
 
 impl Agent {
-    /// Takes a new pinglist. Targets that were in the list before go on undisturbed. `phase` returns a number from 0 to
-    /// 1 for each new target, so that hosts do not probe in step.
+    /// Takes a new pinglist. Targets that were in the previous list keep their probes and schedule. `phase` returns a
+    /// number from 0 to 1 for each new target, so that hosts do not probe at the same times.
     ///
     /// # Errors
-    /// A sentence, if the list asks for something that an agent does not do. The agent keeps its list then.
+    /// Returns a sentence if the list demands something that an agent does not do. The agent then keeps its previous
+    /// list.
     pub fn set_pinglist(&mut self, list: Pinglist, now: Time, mut phase: impl FnMut() -> f64) -> Result<(), String> {
         self.failed_fetches = 0;
         let size = usize::from(list.size);
@@ -44,7 +45,8 @@ impl Agent {
             std::mem::take(&mut self.series).into_iter().partition(|(_, series)| same(series));
         self.series = kept;
         for mut series in ended.into_values() {
-            // The target may have ended, so its outstanding probes say nothing about the network.
+            // The target's agent may have ended, so a missing response to an outstanding probe is not a failure of the
+            // network.
             series.prober.end(ProbeError::Gone);
             self.collect(&mut series, now);
         }
@@ -89,14 +91,15 @@ impl Agent {
         Ok(())
     }
 
-    /// The number of a target in the table of the batches.
+    /// The index of a target in `Agent::targets`, to which the records of batches refer.
     fn number(&mut self, host: &str, incarnation: u64) -> u16 {
         let found = self.targets.iter().position(|(name, inc)| name == host && *inc == incarnation);
         if let Some(at) = found {
             return at as u16;
         }
         if self.targets.len() >= MAX_TARGETS {
-            // The table is full of targets of earlier lists. What was measured leaves with the old table.
+            // The table is full of targets of earlier lists. The results so far refer to this table, so they leave in a
+            // batch with it before the table is cleared.
             self.close_batch(|time| ns(time) / 1_000);
             self.targets = Vec::new();
             let names: Vec<(u64, String, u64)> =

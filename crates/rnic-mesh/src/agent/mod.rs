@@ -1,9 +1,9 @@
 //! The agent of a host: it probes the targets of its pinglist and answers the probers that the list admits. It uses
 //! neither sockets nor clocks, so that a simulated host runs the same code as a real one.
 //!
-//! An agent does not trust its list with the network: each pair and the whole host have rates that no list can exceed
-//! ([`Limits`]). After three fetches in a row without an answer of the controller the agent stops probing, until a
-//! fetch succeeds again.
+//! An agent limits the traffic that its pinglist can demand: each pair and the whole host have maximum rates
+//! ([`Limits`]). After three fetches in a row without a response of the controller, the agent stops probing until a
+//! fetch succeeds.
 
 mod batches;
 mod list;
@@ -20,7 +20,7 @@ use rnic_probe::responder::Responder;
 use rnic_transport::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Number of fetches without an answer after which an agent stops probing.
+/// Number of fetches in a row without a response after which an agent stops probing.
 pub const MAX_FAILED_FETCHES: u32 = 3;
 
 /// Bounds that no pinglist can exceed.
@@ -30,7 +30,7 @@ pub struct Limits {
     pub rate: f64,
     /// Minimum time between two probes of a pair.
     pub interval: Time,
-    /// Maximum number of results that wait for the controller; beyond it the oldest are discarded.
+    /// Maximum number of results that wait for the controller. If there are more, the agent discards the oldest.
     pub waiting: usize,
 }
 
@@ -91,7 +91,7 @@ pub struct Agent {
     /// The time of the next action of each series.
     due: BTreeSet<(Time, u64)>,
     responder: Responder,
-    /// Probes that may leave, and when this was computed.
+    /// Number of probes that the host's rate limit currently allows, and the time at which this number was computed.
     allowance: (f64, Time),
     source_ports: Vec<u16>,
     /// Maximum bytes of a probe, if the device has no reliable connections.
@@ -133,12 +133,12 @@ impl Agent {
         }
     }
 
-    /// The device has datagrams of at most this many bytes; `None`: any probe fits.
+    /// Sets the maximum bytes of a datagram of the device; `None`: any probe fits.
     pub fn longest_datagram(&mut self, max: Option<usize>) {
         self.longest_datagram = max;
     }
 
-    /// The controller confirmed that the list is current.
+    /// Handles the controller's response that the agent's list is current; `version` is the list's new version.
     pub fn unchanged(&mut self, version: u64) {
         self.version = version;
         let stopped = self.stopped();
@@ -148,7 +148,7 @@ impl Agent {
         }
     }
 
-    /// The controller did not answer a fetch.
+    /// Counts a fetch without a response of the controller.
     pub fn fetch_failed(&mut self) {
         self.failed_fetches = self.failed_fetches.saturating_add(1);
         if self.stopped() {
@@ -156,7 +156,7 @@ impl Agent {
         }
     }
 
-    /// Whether the agent does not probe because the controller cannot be reached.
+    /// Whether the agent has stopped probing because it cannot reach the controller.
     pub fn stopped(&self) -> bool {
         self.failed_fetches >= MAX_FAILED_FETCHES
     }
@@ -199,7 +199,7 @@ impl Agent {
         self.source_ports.get(usize::from(path)).copied().unwrap_or(0)
     }
 
-    /// Ends the agent: probes that wait get no result.
+    /// Ends the agent. Outstanding probes get no result.
     pub fn end(&mut self) {
         self.series.clear();
         self.due.clear();
@@ -209,7 +209,7 @@ impl Agent {
         self.due.clear();
         let stopped = self.stopped();
         for (session, series) in &mut self.series {
-            // A stopped agent only waits for the probes that are under way.
+            // A stopped agent sends no probes; it only waits for the outstanding ones.
             series.due = if stopped { None } else { series.prober.next_time() };
             self.due.extend(series.due.map(|due| (due, *session)));
         }

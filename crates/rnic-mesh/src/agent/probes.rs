@@ -1,4 +1,4 @@
-//! The probes of an agent on their way, and the answers to those of others.
+//! Probes that an agent sends, and its responses to the probes of other agents.
 
 use super::{Agent, Outgoing, ProbeId, Series};
 use crate::record::{ProbeRecord, ProbeResult, ns};
@@ -55,7 +55,7 @@ impl Agent {
         }
     }
 
-    /// The system cannot send a probe.
+    /// Ends a probe that the system cannot send.
     pub fn unsendable(&mut self, id: ProbeId, now: Time) {
         if let Some(series) = self.series.get_mut(&id.session) {
             series.prober.failed(id.sequence, ProbeError::Unreachable);
@@ -93,7 +93,7 @@ impl Agent {
         self.drain(id.session, now);
     }
 
-    /// A probe that waits for its response, as it is to be sent.
+    /// The probe with this id, to be sent, if it still waits for its response.
     pub fn waiting(&self, id: ProbeId) -> Option<Outgoing> {
         let (list, series) = (self.list.as_ref()?, self.series.get(&id.session)?);
         let path = series.prober.path_of(id.sequence)?;
@@ -109,8 +109,8 @@ impl Agent {
         })
     }
 
-    /// A datagram that asks for a reliable connection arrived. Returns where the answer goes, and the prober, if it may
-    /// have one.
+    /// Handles a datagram that asks for a reliable connection. If this host admits the prober, returns the address for
+    /// the reply, and the prober.
     pub fn connect(
         &mut self, arrived: Time, source: (IpAddr, u32), datagram: &[u8],
     ) -> Option<(Reply, DatagramAddress)> {
@@ -118,14 +118,14 @@ impl Agent {
         Some((answer, self.responder.prober(answer.response.session)?))
     }
 
-    /// The target of a session, if a datagram from `source` comes from it.
+    /// The address of a session's target, if a datagram from `source` comes from this target.
     pub fn target(&self, session: u64, source: (IpAddr, u32)) -> Option<DatagramAddress> {
         let address = self.series.get(&session)?.target.address;
         let own = (address.addr.ip().to_canonical(), address.qpn) == (source.0.to_canonical(), source.1);
         own.then_some(address)
     }
 
-    /// Whether the probes of a session take a path.
+    /// Whether the probes of a session use this path.
     pub fn uses(&self, (session, path): (u64, u16)) -> bool {
         self.series.get(&session).is_some_and(|series| series.paths.contains(&path))
     }
@@ -156,7 +156,7 @@ impl Agent {
                 Err(ProbeError::Gone) => ProbeResult::Gone,
             };
             self.health.probes += 1;
-            // Until the batch is closed, the time is that of the agent's clock.
+            // `at_us` is by the agent's clock until the batch is closed.
             let at_us = ns(now) / 1_000;
             self.records.push_back(ProbeRecord { target: series.number, path: outcome.path, at_us, result });
             if self.records.len() > self.limits.waiting {

@@ -92,7 +92,7 @@ fn an_agent_without_controller_stops_and_resumes() {
     assert_eq!(agent.current_list(), (9, 4));
 }
 
-/// A list that asks for a flood is obeyed within the agent's own limits.
+/// An agent does not exceed its own limits, even if its pinglist demands more probes.
 #[test]
 fn no_list_exceeds_the_limits() {
     let mut agent = agent(Limits { rate: 50.0, ..Limits::default() });
@@ -122,7 +122,8 @@ fn only_admitted_probers_are_answered() {
     assert_eq!(agent.health().unexpected, 3);
 }
 
-/// Without a controller the results wait, up to a bound; the oldest go first, and are counted.
+/// If the controller cannot be reached, the agent keeps a bounded number of results. It discards the oldest first, and
+/// counts them.
 #[test]
 fn what_waits_is_bounded() {
     let mut agent = agent(Limits { waiting: 50, rate: 1_000.0, ..Limits::default() });
@@ -136,7 +137,7 @@ fn what_waits_is_bounded() {
     assert!(health.waiting <= 50 && agent.batch().unwrap().sequence > 1);
 }
 
-/// A rotation changes the paths of a target, and nothing else: probes that are under way keep theirs.
+/// A rotation changes only the paths of a target: outstanding probes keep their paths.
 #[test]
 fn a_rotation_changes_the_paths() {
     let ports: Vec<u16> = (0..MAX_PATHS).map(|path| 50_000 + path).collect();
@@ -161,7 +162,7 @@ fn a_rotation_changes_the_paths() {
     assert!(refused.unwrap_err().contains("changes source ports"));
 }
 
-/// A target that restarts is a new target; the probes of the old one are not losses.
+/// A target that restarts is a new target; outstanding probes to the old incarnation do not count as losses.
 #[test]
 fn a_new_incarnation_ends_the_old_probes() {
     let mut agent = agent(Limits::default());

@@ -25,7 +25,7 @@ pub(super) fn router(controller: Arc<Controller>) -> Router {
         .with_state(controller)
 }
 
-/// Checks that a request about a host comes from this host.
+/// Checks that the host that a request concerns is the host that sent it.
 fn is_own(controller: &Controller, peer: &Peer, host: &str) -> Response<()> {
     if peer.certificate.as_ref().is_some_and(|certificate| is_for(certificate, host)) {
         return Ok(());
@@ -54,7 +54,7 @@ async fn pinglist(
     Ok(Json(fetched))
 }
 
-/// The batch of a request that comes from the host that measured it.
+/// Parses the batch in a request, and checks that the host that sent it has measured it.
 fn own_batch(controller: &Controller, peer: &Peer, bytes: &Bytes) -> Response<Arc<Batch>> {
     let batch = Batch::parse(bytes).map_err(|why| {
         controller.state.refused.fetch_add(1, Ordering::Relaxed);
@@ -68,13 +68,14 @@ async fn report(
     State(controller): State<Arc<Controller>>, ConnectInfo(peer): ConnectInfo<Peer>, bytes: Bytes,
 ) -> Response<&'static str> {
     let batch = own_batch(&controller, &peer, &bytes)?;
-    // Verdicts do not need the disk: a batch counts once, even if it is written later.
+    // Alarms and suspects do not need the disk, so the batch is counted now. It counts only once, even if it is written
+    // later.
     controller.count(&batch, controller.state.now());
     controller.writer.write(batch, bytes).await.map_err(|why| (StatusCode::SERVICE_UNAVAILABLE, why))?;
     Ok("stored")
 }
 
-/// An agent shows a batch while an earlier one waits for room on the disk.
+/// Handles a batch that an agent shows because an earlier batch waits for space on the disk.
 async fn show(
     State(controller): State<Arc<Controller>>, ConnectInfo(peer): ConnectInfo<Peer>, bytes: Bytes,
 ) -> Response<&'static str> {

@@ -7,8 +7,8 @@ use crate::window::{Cell, Window};
 use rnic_metrics::exposition::{Kind, Metrics};
 use std::sync::atomic::Ordering;
 
-/// Maximum number of pairs of ToR switches with metrics of their own. Beyond it only the scopes have metrics, so that a
-/// large mesh does not flood the database.
+/// Maximum number of pairs of ToR switches with separate metrics. A mesh with more pairs has metrics only for its
+/// scopes, so that it does not overload the time-series database.
 pub(super) const MAX_TOR_PAIRS: usize = 10_000;
 
 const QUANTILES: [(&str, f64); 3] = [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.999)];

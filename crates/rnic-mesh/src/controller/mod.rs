@@ -44,7 +44,7 @@ pub struct Options {
     pub files: Files,
     /// URL of an OTLP collector to which metrics are pushed, such as `http://127.0.0.1:4318/v1/metrics`.
     pub otlp: Option<String>,
-    /// The time of day. Windows and alarms do not use it.
+    /// The clock for the time of day. Windows and alarms use a monotonic clock instead.
     pub clock: Clock,
 }
 
@@ -53,7 +53,7 @@ pub struct Options {
 pub struct Clock(Arc<dyn Fn() -> u64 + Send + Sync>);
 
 impl Clock {
-    /// A clock that shows what a function returns.
+    /// A clock that reads the value that `show` returns.
     pub fn new(show: impl Fn() -> u64 + Send + Sync + 'static) -> Clock {
         Clock(Arc::new(show))
     }
@@ -79,19 +79,19 @@ impl std::fmt::Debug for Clock {
 /// An event of a running controller.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
-    /// It listens: for agents, and for browsers.
+    /// The controller listens at these addresses: for agents, and for browsers.
     Open(SocketAddr, SocketAddr),
-    /// Results of an earlier controller were read: number of batches.
+    /// The logs of an earlier controller were read; number of batches.
     Replayed(usize),
-    /// Results of the last hour were read from Parquet files.
+    /// The results of the last hour were read from Parquet files.
     Refilled(Earlier),
     /// An agent registered.
     Agent(String),
-    /// The disk does not take results; the agents keep them in the meantime.
+    /// The controller cannot write results to the disk; the agents keep them in the meantime.
     Storage(String),
-    /// The disk takes results again.
+    /// The controller can write results to the disk again.
     StorageBack,
-    /// The OTLP collector does not take metrics.
+    /// The OTLP collector does not accept metrics.
     Otlp(String),
 }
 
@@ -112,7 +112,7 @@ pub enum ControllerError {
         /// The reason.
         error: io::Error,
     },
-    /// The system refuses something.
+    /// The system refuses an operation.
     #[error(transparent)]
     System(#[from] io::Error),
 }
@@ -125,7 +125,7 @@ struct Controller {
     clock: Clock,
     events: std::sync::mpsc::Sender<Event>,
     secret: Vec<u8>,
-    /// Whether an agent has registered since the state was saved.
+    /// Whether an agent has registered since the state was last saved.
     dirty: AtomicBool,
 }
 
@@ -134,14 +134,14 @@ fn unix_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64)
 }
 
-/// Maximum number of results with which the windows are filled at the start, from Parquet files.
+/// Maximum number of results that are read from Parquet files at the start to fill the windows.
 const REFILL: usize = 20_000_000;
 /// Length of the longest window.
 const HOUR_MS: u64 = 3_600_000;
 
 impl Controller {
     fn emit(&self, event: Event) {
-        // It fails once the controller ends.
+        // This fails only when the controller ends.
         let _ = self.events.send(event);
     }
 
@@ -157,7 +157,7 @@ impl Controller {
         }
     }
 
-    /// Notes whether the disk takes results: `None`, or the reason why it does not.
+    /// Stores the reason why the disk cannot be written; `None` while it can.
     fn set_storage_error(&self, error: Option<String>) {
         let mut known = self.state.storage_error.lock();
         if known.is_some() != error.is_some() {
@@ -166,7 +166,8 @@ impl Controller {
         *known = error;
     }
 
-    /// Makes a verdict. Reports are counted in between, because each step holds the mesh for a moment only.
+    /// Evaluates alarms and suspects. Reports can be counted between the steps, because each step locks the mesh only
+    /// briefly.
     fn evaluate(&self, now: u64) {
         let mut evaluation = Evaluation::new(now);
         while evaluation.step(&mut self.state.mesh.lock()) {
@@ -177,7 +178,7 @@ impl Controller {
         evaluation.conclude(&mut self.state.mesh.lock());
     }
 
-    /// Counts a batch in the verdicts.
+    /// Counts a batch for alarms and suspects.
     fn count(&self, batch: &crate::record::Batch, now: u64) {
         let index = |(name, incarnation): &(String, u64)| Some((self.state.inventory.index(name)?, *incarnation));
         let peers = self.presences(batch.targets.iter().filter_map(index), now);
@@ -185,7 +186,7 @@ impl Controller {
         self.state.mesh.lock().add(batch, now, presence);
     }
 
-    /// Counts the results that were held back until it was known whether their targets are up.
+    /// Counts the probes that were held back because it was not known whether their targets are up.
     fn settle(&self, now: u64) {
         let held = self.state.mesh.lock().held();
         if !held.is_empty() {
@@ -205,7 +206,7 @@ impl Controller {
 /// Runs the controller until `stop` is set. Reports to `event`.
 ///
 /// # Errors
-/// If it cannot start. Once it runs, a full disk or a wrong request does not end it.
+/// Fails if the controller cannot start. A full disk or an invalid request does not end a running controller.
 pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -> Result<(), ControllerError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let (events, received) = std::sync::mpsc::channel();
@@ -232,7 +233,7 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
                 exporter.push(&controller, |why| event(Event::Otlp(why)));
             }
         }
-        // After a restart, the controller knows the agents from this state, and they keep their pinglists.
+        // With this state the controller knows the agents after a restart, so they keep their pinglists.
         if now >= saved + 1_000 && controller.dirty.swap(false, Ordering::Relaxed) {
             saved = now;
             controller.save();
@@ -242,10 +243,10 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
     runtime.shutdown_timeout(Duration::from_secs(2));
     controller.save();
     received.try_iter().for_each(&mut event);
-    // The folder is free for another controller once the threads have ended.
+    // Releases the lock of the folder for another controller as soon as the threads have ended.
     drop(controller);
     for thread in threads {
-        // A panic was reported in that thread.
+        // If the thread panicked, the panic was reported there.
         let _ = thread.join();
     }
     Ok(())
@@ -263,7 +264,8 @@ fn open(
     let inventory = options.inventory.clone();
     let mut mesh = Mesh::new(inventory.clone());
     let wall = options.clock.unix_us();
-    // As in the registry; a report comes as often as a fetch, or less often.
+    // As in the registry, the timeout is three intervals. The longer of the fetch interval and the report interval
+    // counts, because an agent may report less often than it fetches.
     let timeout = 3 * inventory.settings.refresh.max(inventory.settings.report).as_ps() / 1_000_000_000;
     let mut reports = ReportTimes::new(inventory.hosts.len(), timeout);
     let refilled = refill(options, &mut mesh, &mut reports, wall)?;
@@ -271,13 +273,13 @@ fn open(
     let retention = inventory.settings.retention_hours as usize;
     let (store, mut state) = Store::open(&options.folder, retention, |entry| {
         replayed += 1;
-        // If the clock went back, the age is unknown. Results that are too old are left out.
+        // If the clock went back, the age is unknown and counts as 0. Results that are too old are ignored.
         let age = wall.checked_sub(entry.received_us).map_or(0, |us| us / 1_000);
         if let Some(at) = START_MS.checked_sub(age) {
             replay(&mut mesh, &mut reports, &entry.batch, at);
         }
     })?;
-    // Nothing shows whether the targets of the last results were up.
+    // No later report shows whether the targets of the last results were up, so they count as down.
     mesh.settle(START_MS, |_| Presence::Down);
     if state.secret.len() < 32 {
         state.secret = rnic_probe::random::<32>()?.to_vec();
@@ -288,7 +290,7 @@ fn open(
     }
     let converter = store.converter();
     let passed = store.passed()?;
-    // If an agent did not receive the response to a batch, it repeats the batch, which counts once.
+    // An agent that did not receive the response to a batch sends the batch again; it must not count twice.
     for (host, last) in store.stored() {
         mesh.counted_before(host, *last);
     }
@@ -308,13 +310,13 @@ fn open(
     if replayed > 0 {
         controller.emit(Event::Replayed(replayed));
     }
-    // The state must contain the content of the logs before a log becomes a Parquet file.
+    // Before a log becomes a Parquet file, `state.json` must contain the numbers of its last batches.
     controller.save();
     let threads = writer::start(&controller, jobs, passed)?;
     Ok((controller, threads))
 }
 
-/// Serves the page of a recorded mesh until `stop` is set. Passes the address to `opened`.
+/// Serves the page of a recorded mesh until `stop` is set. Passes the server's address to `opened`.
 ///
 /// # Errors
 /// If the address is no loopback address, or cannot be used.
@@ -338,7 +340,7 @@ pub fn show(
     Ok(())
 }
 
-/// Counts a batch that an earlier controller received at `at`; batches come in order of arrival.
+/// Counts a batch that an earlier controller received at `at`. The caller passes batches in order of arrival.
 fn replay(mesh: &mut Mesh, reports: &mut ReportTimes, batch: &crate::record::Batch, at: u64) {
     if let Some(host) = mesh.inventory().index(&batch.host) {
         reported(mesh, reports, host, at);
@@ -358,7 +360,7 @@ fn refill(options: &Options, mesh: &mut Mesh, reports: &mut ReportTimes, wall: u
     let since = wall.saturating_sub(HOUR_MS * 1_000);
     earlier(&options.folder, (since, wall), REFILL, |stored| {
         let index = |name: &[u8]| options.inventory.index(std::str::from_utf8(name).ok()?);
-        // Results of hosts that have left the inventory are left out.
+        // Results of hosts that are no longer in the inventory are ignored.
         if let (Some(prober), Some(target)) = (index(stored.prober.data()), index(stored.target.data())) {
             let at = START_MS - (wall - stored.received_us) / 1_000;
             reported(mesh, reports, prober, at);

@@ -1,5 +1,5 @@
-//! Metrics out to an OpenTelemetry collector: OTLP over HTTP in its binary encoding (`POST /v1/metrics`), which every
-//! collector reads.
+//! Exports metrics to an OpenTelemetry collector: OTLP over HTTP in its binary encoding (`POST /v1/metrics`), which
+//! every collector accepts.
 
 use super::{Controller, metrics};
 use opentelemetry_proto::tonic::collector::metrics::v1::{ExportMetricsServiceRequest, ExportMetricsServiceResponse};
@@ -19,7 +19,7 @@ use ureq::Agent;
 /// Maximum length of a collector's response.
 const MAX_RESPONSE: u64 = 64 << 10;
 
-/// Pushes metrics.
+/// Pushes metrics to a collector.
 pub(super) struct Exporter {
     agent: Agent,
     url: String,
@@ -62,7 +62,7 @@ impl Exporter {
         let mut bytes = Vec::new();
         let read = response.body_mut().as_reader().take(MAX_RESPONSE).read_to_end(&mut bytes);
         read.map_err(|error| error.to_string())?;
-        // A collector that takes everything may answer with anything.
+        // A collector that accepts everything may return a body in any format.
         match ExportMetricsServiceResponse::decode(&bytes[..]).ok().and_then(|response| response.partial_success) {
             Some(partial) if partial.rejected_data_points > 0 => {
                 let why: String = partial.error_message.chars().filter(|c| !c.is_control()).take(200).collect();
@@ -80,7 +80,7 @@ fn request(metrics: &Metrics, start_us: u64, now_us: u64) -> ExportMetricsServic
     for (name, kind, help, samples) in metrics.families() {
         let points = samples.map(|(labels, value)| NumberDataPoint {
             attributes: labels.iter().map(|(key, value)| attribute(key, value)).collect(),
-            // A clock that goes back must not make an interval that ends before it begins.
+            // If the clock goes back, the interval must not begin after its end.
             start_time_unix_nano: if kind == Kind::Counter { nano(start_us.min(now_us)) } else { 0 },
             time_unix_nano: nano(now_us),
             value: Some(match value {
@@ -115,7 +115,7 @@ fn request(metrics: &Metrics, start_us: u64, now_us: u64) -> ExportMetricsServic
     ExportMetricsServiceRequest { resource_metrics: vec![of_resource] }
 }
 
-/// An attribute with a text.
+/// An attribute with a string value.
 fn attribute(key: &str, value: &str) -> KeyValue {
     let value = AnyValue { value: Some(any_value::Value::StringValue(value.to_string())) };
     KeyValue { key: key.to_string(), value: Some(value), ..KeyValue::default() }

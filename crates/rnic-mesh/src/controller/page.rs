@@ -1,5 +1,5 @@
-//! The page and the metrics over HTTP. All parts of the page are in this binary, and a content security policy admits
-//! nothing from elsewhere.
+//! The page and the metrics over HTTP. The binary contains all parts of the page, and a content security policy forbids
+//! the browser to load anything from other sites.
 
 use super::tls::Peer;
 use super::{metrics, views};
@@ -22,8 +22,8 @@ const HTML: &str = include_str!("../../page/index.html");
 static SCRIPT: LazyLock<String> = LazyLock::new(|| rnic_web::script(include_str!("../../page/page.js")));
 static STYLE: LazyLock<String> = LazyLock::new(|| rnic_web::style(include_str!("../../page/page.css")));
 
-/// The routes for browsers and for Prometheus. `local` says that the address is a loopback address: requests without a
-/// certificate are admitted then, if they name this machine.
+/// The routes for browsers and for Prometheus. `local` means that the server listens on a loopback address. It then
+/// accepts requests without a certificate whose `Host` header names this machine.
 pub(super) fn router(state: Arc<MeshState>, local: bool) -> Router {
     let guard = middleware::from_fn_with_state((state.clone(), local), admit);
     Router::new()
@@ -43,8 +43,9 @@ fn asset(kind: &'static str, content: &'static str) -> Response {
     ([(header::CONTENT_TYPE, kind)], content).into_response()
 }
 
-/// Lets operators pass. On a loopback address the host that the request names must be this machine: otherwise a page
-/// elsewhere could read the answers through a name that it resolves to this address (DNS rebinding).
+/// Admits only operators. On a loopback address it admits only requests whose `Host` header names this machine:
+/// otherwise a page of another site could read the responses through a name that the site resolves to this address (DNS
+/// rebinding).
 async fn admit(State((state, local)): State<(Arc<MeshState>, bool)>, request: Request, next: Next) -> Response {
     let admitted = if local {
         let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
@@ -76,7 +77,7 @@ struct Choice {
     metric: Option<Metric>,
 }
 
-/// Runs a view outside the threads that serve, because a view of a large mesh takes some time.
+/// Computes a view on a separate thread, because a view of a large mesh would block the threads that serve requests.
 async fn blocking<T: Send + 'static>(
     state: Arc<MeshState>, make: impl FnOnce(&MeshState) -> T + Send + 'static,
 ) -> Result<T, StatusCode> {
@@ -121,7 +122,8 @@ async fn text(State(state): State<Arc<MeshState>>) -> Result<impl IntoResponse, 
 mod tests {
     use super::*;
 
-    /// Names of agents and files are input, so the script must not parse them as markup or as a script.
+    /// Names of agents and files are untrusted input, so the page's script must not parse them as markup or as a
+    /// script.
     #[test]
     fn the_script_parses_no_markup() {
         for way in ["innerHTML", "outerHTML", "insertAdjacent", "document.write", "DOMParser", "eval(", "Function("] {

@@ -1,5 +1,5 @@
-//! Connections over TLS with the peer's certificate. Clients without a certificate of the authority fail in the
-//! handshake; the number of handshakes and their time are limited.
+//! TLS connections, with the peer's certificate. The handshake rejects clients without a certificate of the authority;
+//! the number of concurrent handshakes and the time of each are limited.
 
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// Maximum number of handshakes at the same time.
+/// Maximum number of concurrent handshakes.
 const HANDSHAKES: usize = 256;
 /// Maximum time of a handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
@@ -37,7 +37,8 @@ impl Listener {
         tokio::spawn(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else {
-                    // Too many open files, for example: other connections will free some.
+                    // The system refused the connection, for example because too many files are open. Retry later, when
+                    // other connections may have been closed.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 };
@@ -46,7 +47,7 @@ impl Listener {
                 tokio::spawn(async move {
                     let accepted = tokio::time::timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await;
                     if let Ok(Ok(stream)) = accepted {
-                        // It fails if the server has ended.
+                        // This fails if the server has ended.
                         let _ = sender.send(stream).await;
                     }
                     drop(handshake);

@@ -70,7 +70,8 @@ pub(super) fn overview(state: &MeshState, window: Window, metric: Metric) -> Val
     })
 }
 
-/// Number of agents that are up, and of results that wait at the agents or were discarded there.
+/// Number of agents that are up, number of results that wait at the agents, and number of results that agents
+/// discarded.
 pub(super) fn agent_counts(state: &MeshState, now: u64) -> (usize, u64, u64) {
     let registry = state.registry.lock();
     let mut counts = (0, 0, 0);
@@ -144,7 +145,7 @@ pub(super) fn pair(state: &MeshState, prober: &str, target: &str) -> Option<Valu
             })
         })
         .collect();
-    // Paths that are no longer in use since a rotation are left out.
+    // Paths that have not been in use since a rotation are left out.
     let latest = pair.paths.iter().map(|path| path.last_slot()).max().unwrap_or(0);
     let paths: Vec<Value> = pair
         .paths

@@ -1,5 +1,5 @@
-//! The thread that writes batches to the disk. It writes all waiting batches at once, so that many agents share a
-//! flush.
+//! The thread that writes batches to the disk. It writes all waiting batches together, so that batches of many agents
+//! need only one flush.
 
 use super::{Controller, Event};
 use crate::record::Batch;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
-/// Maximum number of batches that wait.
+/// Maximum number of waiting batches.
 const WAITING: usize = 1_024;
 /// Maximum number of batches per flush.
 const TOGETHER: usize = 256;
@@ -23,7 +23,7 @@ pub(super) struct Job {
     done: oneshot::Sender<Result<(), String>>,
 }
 
-/// Passes batches to the thread.
+/// Sends batches to the thread.
 pub(super) struct Writer {
     jobs: mpsc::Sender<Job>,
     store: Arc<Mutex<Store>>,
@@ -38,7 +38,7 @@ impl Writer {
     /// Writes a batch; returns once it is on the disk.
     ///
     /// # Errors
-    /// The reason why it is not.
+    /// Returns the reason why the batch could not be written.
     pub(super) async fn write(&self, batch: Arc<Batch>, bytes: axum::body::Bytes) -> Result<(), String> {
         let (done, result) = oneshot::channel();
         let ended = || "the controller ends".to_string();
@@ -51,23 +51,24 @@ impl Writer {
     }
 }
 
-/// Starts the thread that writes, and one that converts logs of hours that have passed; `passed` are those of an
-/// earlier controller. The threads end when the controller is dropped.
+/// Starts the thread that writes, and a thread that converts the logs of past hours into Parquet files; `passed` are
+/// the logs of an earlier controller. The threads end when the controller is dropped.
 pub(super) fn start(
     controller: &Arc<Controller>, mut jobs: mpsc::Receiver<Job>, passed: Vec<PathBuf>,
 ) -> io::Result<[JoinHandle<()>; 2]> {
     let (logs, waiting) = std::sync::mpsc::channel::<PathBuf>();
     for log in passed {
-        // The receiver is alive.
+        // This cannot fail, because the receiver still exists.
         let _ = logs.send(log);
     }
-    // The threads end with the controller state: they do not keep it.
+    // The threads have only a weak reference to the controller, so that they end when it is dropped.
     let weak = Arc::downgrade(controller);
     let converter = std::thread::Builder::new().name("mesh-parquet".to_string()).spawn(move || {
         let mut failed: Vec<PathBuf> = Vec::new();
         while let Ok(log) = waiting.recv() {
             let Some(controller) = weak.upgrade() else { return };
-            // A log that could not be converted, because the disk was full, has another chance with each new one.
+            // A log that could not be converted, for example because the disk was full, is tried again with each new
+            // log.
             failed.push(log);
             controller.save();
             failed.retain(|log| match controller.converter.convert(log) {
@@ -92,13 +93,13 @@ pub(super) fn start(
             let batches: Vec<(&Batch, &[u8])> = together.iter().map(|job| (&*job.batch, &job.bytes[..])).collect();
             let result = store.lock().append(&batches, clock.unix_us()).map_err(|error| error.to_string());
             if let Ok(Some(log)) = &result {
-                // The other thread ends with this one.
+                // This can fail only when both threads are ending.
                 let _ = logs.send(log.clone());
             }
             let Some(controller) = weak.upgrade() else { return };
             controller.set_storage_error(result.as_ref().err().cloned());
             for job in together {
-                // It fails if the agent has closed the connection.
+                // This fails if the agent has closed the connection.
                 let _ = job.done.send(result.as_ref().map(|_| ()).map_err(Clone::clone));
             }
         }

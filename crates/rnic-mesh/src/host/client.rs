@@ -1,4 +1,4 @@
-//! The agent's requests to the controller: HTTP over TLS 1.3, with certificates of one authority on both sides.
+//! The agent's requests to the controller: HTTP over TLS 1.3. Both ends have certificates of the same authority.
 
 use crate::credentials::Files;
 use crate::record::{Fetched, Registration};
@@ -15,13 +15,13 @@ const MAX_RESPONSE: u64 = 4 << 20;
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The controller is not reached, or is not the right one.
+    /// The controller cannot be reached, or the server's certificate is not the controller's.
     #[error("the controller does not answer: {0}")]
     Unreachable(String),
-    /// The controller's disk takes nothing; the reason.
+    /// The controller cannot write to its disk, for this reason.
     #[error("{0}")]
     Full(String),
-    /// The controller, or the agent itself, refuses; the reason.
+    /// The controller, or the agent itself, refuses the request, for this reason.
     #[error("{0}")]
     Refused(String),
 }
@@ -54,7 +54,7 @@ impl Client {
         };
         let key =
             PrivateKey::from_pem(&read(&files.key)?).map_err(|error| format!("{}: {error}", files.key.display()))?;
-        // A pair that does not fit together is found here, not at the first request.
+        // If the certificate and the key do not belong together, this fails here and not at the first request.
         files.read()?.server()?;
         let tls = TlsConfig::builder()
             .provider(TlsProvider::Rustls)
@@ -65,7 +65,7 @@ impl Client {
         let config = Agent::config_builder()
             .tls_config(tls)
             .https_only(true)
-            // The environment of a service must not redirect its reports.
+            // The environment variables for proxies must not redirect the reports of a service.
             .proxy(None)
             .max_redirects(0)
             .http_status_as_error(false)
@@ -121,8 +121,8 @@ impl Client {
         self.post("/v1/report", batch, "application/octet-stream").map(drop)
     }
 
-    /// Shows a batch to the controller for its verdicts. The controller does not store it, so it must be reported
-    /// later.
+    /// Sends a batch to the controller for its alarms and suspects only. The controller does not store it, so the batch
+    /// must be reported later.
     ///
     /// # Errors
     /// If the controller cannot be reached or does not take the batch.

@@ -1,4 +1,4 @@
-//! The device of an agent: one UD queue pair that sends probes and responses, and receives both.
+//! The agent's device in software: one UD queue pair that sends and receives probes and responses.
 
 use super::{CONNECTION_TIMEOUT, Shared};
 use crate::agent::{Outgoing, ProbeId};
@@ -19,13 +19,13 @@ use rnic_verbs::{AddressHandle, Recipient};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 
-/// Number of receives that are posted.
+/// Number of posted receives.
 const RECEIVES: usize = 512;
-/// Maximum number of datagrams of each kind that have been posted and have not left.
+/// Maximum number of outstanding sends of each kind (probes and responses).
 const SENDS: usize = 256;
 /// Length of a receive in bytes.
 const SLOT: usize = GRH_LEN as usize + MAX_PROBE;
-/// What a work request is; without these bits it is a receive.
+/// Bits in the identifier of a work request that give its kind. A work request without these bits is a receive.
 const PROBE: u64 = 1 << 62;
 const RESPONSE: u64 = 1 << 61;
 const REPORT: u64 = 1 << 60;
@@ -38,10 +38,10 @@ pub(super) struct Device {
     clock: ContinuousClock,
     cq: CompletionQueue,
     qp: QueuePair,
-    /// Address to which peers send.
+    /// The address to which peers send.
     pub(super) address: DatagramAddress,
     inbox: MemoryRegion,
-    /// Slots of probes, then slots of responses.
+    /// Memory of the slots of probes, followed by the slots of responses.
     outbox: Outbox,
 }
 
@@ -83,17 +83,17 @@ impl Device {
     }
 }
 
-/// The datagrams that have been posted and have not left, by slot.
+/// The datagrams that have been posted and whose sends have not completed, by slot.
 struct Leaving<'a> {
     device: &'a Device,
     probes: Vec<Option<ProbeId>>,
-    /// A response, and when its probe arrived (T3).
+    /// Each response, with the arrival time of its probe (T3).
     responses: Vec<Option<(Reply, Time)>>,
     free_probes: Vec<usize>,
     free_responses: Vec<usize>,
-    /// Reliable connections, once they are needed.
+    /// Reliable connections; created when the first one is needed.
     connections: Option<EndpointConnections>,
-    /// When the connections of sessions that are over were closed.
+    /// Time at which the connections of closed sessions were last closed.
     closed: Time,
 }
 
@@ -107,7 +107,7 @@ impl Leaving<'_> {
     }
 }
 
-/// Moves datagrams until the agent ends.
+/// Sends and receives datagrams until the agent ends.
 pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), Error> {
     let mut found = [Completion::BLANK; 64];
     let mut leaving = Leaving {
@@ -157,7 +157,7 @@ fn send(shared: &Shared, leaving: &mut Leaving<'_>, probe: &Outgoing, now: Time)
                 let mut bytes = [0; MIN_PROBE];
                 bytes[..CONNECT_LEN].copy_from_slice(&connect);
                 let (op, data, flags) = (SendOp::Send, Data::Inline(&bytes), SendFlags::default());
-                // A connect that is lost is repeated with a later probe.
+                // If the connect datagram is lost, a later probe repeats it.
                 is_posted(device.qp.post_datagram(&SendRequest { wr_id: REPORT, op, data, flags }, &to))?;
             }
         }
@@ -179,7 +179,7 @@ fn send(shared: &Shared, leaving: &mut Leaving<'_>, probe: &Outgoing, now: Time)
     Ok(())
 }
 
-/// A datagram about a reliable connection: another agent asks for one, or has accepted one.
+/// Handles a datagram about a reliable connection: another agent requests one, or has accepted one.
 fn on_connection_message(
     shared: &Shared, leaving: &mut Leaving<'_>, (arrived, now): (Time, Time), source: (IpAddr, u32), message: &Message,
     datagram: &[u8],

@@ -1,7 +1,8 @@
-//! The agent on a real host: a device that carries the probes, traces of their paths, and requests to the controller.
+//! The agent on a real host: a device that sends and receives the probes, traces of their paths, and requests to the
+//! controller.
 //!
-//! Three threads share the state of the [`Agent`]: one moves datagrams, one traces paths, and one
-//! talks to the controller. The first never waits for the others' network traffic.
+//! Three threads share the state of the [`Agent`]: one sends and receives datagrams, one traces paths, and one sends
+//! requests to the controller. The first thread never waits for network traffic of the other two.
 
 mod client;
 mod device;
@@ -38,16 +39,17 @@ pub struct Options {
     pub limits: Limits,
     /// Whether paths are traced.
     pub trace: bool,
-    /// Whether a real NIC carries the probes.
+    /// Whether a real NIC sends and receives the probes.
     pub nic: NicChoice,
     /// Which time stamps of a real NIC are used.
     pub nic_times: NicTimes,
 }
 
-/// Time without a response of the prober after which its reliable connection ends. This end sends only ACKs.
+/// Time without a response of the prober after which the responder aborts the prober's reliable connection. The
+/// responder sends only ACKs on it.
 const CONNECTION_TIMEOUT: Time = Time::from_ms(60_000);
 
-/// Time after which an agent restarts, because its clock ends after 213 days.
+/// Time after which the agent restarts itself, because its clock overflows after 213 days.
 const LIFETIME: Time = Time::from_ms(100 * 24 * 3_600_000);
 
 /// Whether a real NIC, of libibverbs, carries the probes, or the endpoint in software.
@@ -79,21 +81,21 @@ pub enum NicTimes {
 /// An event of a running agent.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
-    /// The device is open: where it receives.
+    /// The device is open; the address at which it receives.
     Open(SocketAddr),
-    /// A real NIC carries the probes: its name, and whether its time stamps are used.
+    /// A real NIC sends and receives the probes: its name, and whether its time stamps are used.
     Nic(String, bool),
-    /// There is no real NIC for the probes; the reason.
+    /// No real NIC can be used for the probes, for this reason.
     NoNic(String),
     /// A new pinglist: number of targets and of admitted probers.
     List(usize, usize),
-    /// A request to the controller failed, or was refused; the reason.
+    /// A request to the controller failed or was refused, for this reason.
     Unreachable(String),
     /// The agent stops probing, because three fetches in a row failed.
     Stopped,
     /// Requests to the controller succeed again.
     Reachable,
-    /// Paths are not traced; the reason.
+    /// The agent cannot trace paths, for this reason.
     NoTraces(String),
 }
 
@@ -103,23 +105,23 @@ pub enum HostError {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] rnic_endpoint::Error),
-    /// The NIC failed, or there is none.
+    /// The NIC failed, or no NIC has the address.
     #[error(transparent)]
     Nic(#[from] rnic_probe::nic::NicError),
     /// A certificate cannot be used, or the controller's address is wrong.
     #[error("{0}")]
     Setup(String),
-    /// The system refuses something.
+    /// The system refuses an operation.
     #[error("{doing}: {error}")]
     System {
-        /// What the agent was doing.
+        /// The operation.
         doing: &'static str,
         /// The reason.
         error: io::Error,
     },
 }
 
-/// The device that carries the probes.
+/// The device that sends and receives the probes.
 enum Device {
     Endpoint(device::Device),
     Nic(Box<nic::Device>),
@@ -162,7 +164,7 @@ impl Device {
         }
     }
 
-    /// Maximum payload bytes of a datagram, if it is less than that of a probe.
+    /// Maximum payload bytes of a datagram, if this is less than the maximum size of a probe.
     fn longest_datagram(&self) -> Option<usize> {
         match self {
             Device::Endpoint(_) => None,
@@ -266,7 +268,7 @@ fn run_once(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) 
     shared.ended.store(true, Ordering::Release);
     shared.device.interrupt();
     for thread in threads {
-        // A panic was reported in that thread.
+        // If the thread panicked, the panic was reported there.
         let _ = thread.join();
     }
     let failed = failure.lock().take();
@@ -327,7 +329,7 @@ impl Requests<'_> {
             let wait = fetch_at.min(report_at).saturating_sub(self.shared.now());
             pause(wait.min(Time::from_ms(100)));
         }
-        // If the controller can be reached, the results are not lost with the agent.
+        // If the controller can be reached, this sends the last results before the agent ends.
         self.close_batch();
         if failure.is_none() {
             self.report(&mut shown, &|| false);
@@ -380,9 +382,9 @@ impl Requests<'_> {
         self.shared.agent().close_batch(|at| wall.saturating_sub(now.saturating_sub(at).as_ps() / 1_000_000));
     }
 
-    /// Sends the batches that wait, until one fails or the agent ends. A batch that the controller does not take
-    /// remains. If the controller's disk is full, it sees the batches for its verdicts; `shown` is the number of the
-    /// last one that it has seen.
+    /// Sends the waiting batches until one fails or the agent ends. A batch that the controller does not accept keeps
+    /// waiting. If the controller's disk is full, the agent shows the batches to the controller, which uses them for
+    /// alarms and suspects without storing them. `shown` is the number of the last shown batch.
     fn report(&self, shown: &mut u64, ends: &dyn Fn() -> bool) {
         while !ends() {
             let Some((sequence, bytes)) = self.shared.agent().batch().map(|batch| (batch.sequence, batch.emit()))
@@ -393,7 +395,7 @@ impl Requests<'_> {
             match reported {
                 Ok(()) => self.shared.agent().confirmed(sequence),
                 Err(ClientError::Full(_)) => {
-                    // A report counts for the verdicts even if it is not stored.
+                    // The controller counts a reported batch for alarms and suspects even if it cannot store it.
                     *shown = sequence.max(*shown);
                     return self.show(shown, ends);
                 }

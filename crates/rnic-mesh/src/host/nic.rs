@@ -1,8 +1,9 @@
-//! The device of an agent on a real NIC, through libibverbs.
+//! The agent's device on a real NIC, through libibverbs.
 //!
-//! If completions have time stamps of the hardware, the differences T5 - T2 and T4 - T3 are those of time stamps.
-//! Otherwise the times are those at which the software sees the completions. Only differences are used, so the clocks
-//! of hardware and software are never compared: a response arrives at the software's T2 plus the hardware's T5 - T2.
+//! If completions have hardware time stamps, the differences T5 - T2 and T4 - T3 are differences of hardware time
+//! stamps. Otherwise T2 to T5 are the times at which the software sees the completions. Only differences of hardware
+//! time stamps are used, so the hardware's clock and the software's clock are never compared: the arrival time of a
+//! response is the software's T2 plus the hardware's T5 - T2.
 
 use super::{CONNECTION_TIMEOUT, NicChoice, NicTimes, Shared};
 use crate::agent::{Outgoing, ProbeId};
@@ -31,17 +32,18 @@ pub(super) struct Device {
     start: Instant,
     pub(super) name: String,
     pub(super) mtu: usize,
-    /// The clock of the hardware's time stamps, if there are some.
+    /// The clock of the hardware time stamps; `None` if the NIC has none.
     pub(super) clock: Option<StampClock>,
-    /// Address to which peers send.
+    /// The address to which peers send.
     pub(super) address: DatagramAddress,
 }
 
 impl Device {
-    /// Opens the NIC that has this address, as `choice` asks for it; `None` with the reason if there is none.
+    /// Opens the NIC that has this address, if `choice` permits a NIC. Returns `None` and the reason if no NIC has the
+    /// address.
     ///
     /// # Errors
-    /// If a NIC is required, and there is none.
+    /// Fails if `choice` requires a NIC, and no NIC has the address.
     pub(super) fn open(
         local: SocketAddr, choice: NicChoice, times: NicTimes,
     ) -> Result<Result<Device, String>, NicError> {
@@ -88,10 +90,10 @@ fn instant() -> Instant {
     Instant::now()
 }
 
-/// A datagram that has been posted and has not left.
+/// A datagram that has been posted and whose send has not completed.
 enum Leaving {
     Probe(ProbeId),
-    /// A response, and when its probe arrived (T3), by the software and by the hardware.
+    /// A response, and the arrival time of its probe (T3) by the software's and by the hardware's clock.
     Response(Reply, Time, Option<u64>),
     Report,
 }
@@ -99,7 +101,7 @@ enum Leaving {
 /// Time for which the time stamp of a probe is kept: longer than any probe waits.
 const KEPT: Time = Time::from_ms(61_000);
 
-/// When the probes left, by the software and by the hardware (T2).
+/// The departure times of probes (T2), by the software's and by the hardware's clock.
 #[derive(Default)]
 struct Stamped {
     left: BTreeMap<ProbeId, (Time, u64)>,
@@ -115,7 +117,8 @@ impl Stamped {
         self.left.insert(id, (at, stamp));
     }
 
-    /// When a response arrived that the software saw at `at`: by the hardware, if it has made both time stamps.
+    /// The arrival time of a response that the software saw at `at`. It is computed from hardware time stamps if both
+    /// the probe and the response have one.
     fn arrived(&self, clock: Option<StampClock>, received: &Received, at: Time) -> Time {
         let times = || {
             let (clock, stamp) = (clock?, received.stamp?);
@@ -124,7 +127,7 @@ impl Stamped {
             let (left, before) = *self.left.get(&id)?;
             Some(left + time(clock.between(before, stamp)))
         };
-        // The software cannot see what has not arrived.
+        // The software cannot see a response before it has arrived.
         times().map_or(at, |arrived| arrived.min(at))
     }
 }
@@ -141,11 +144,11 @@ struct ProbeLoop<'a> {
     next_token: u64,
     stamps: Stamped,
     connections: Connections<Pair>,
-    /// When the connections of sessions that are over were closed.
+    /// Time at which the connections of closed sessions were last closed.
     closed: Time,
 }
 
-/// Moves datagrams until the agent ends.
+/// Sends and receives datagrams until the agent ends.
 pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), NicError> {
     let mut nic = device.nic.lock();
     let mut probe_loop = ProbeLoop {
@@ -218,7 +221,7 @@ impl ProbeLoop<'_> {
             match next {
                 Posting::Posted | Posting::Waiting => {}
                 Posting::Full => self.shared.agent().unsendable(probe.id, now),
-                // A connect that is lost is repeated with a later probe.
+                // If the connect datagram is lost, a later probe repeats it.
                 Posting::Connect(connect) => {
                     self.post(nic, Leaving::Report, &to, &connect, MIN_PROBE)?;
                 }
@@ -231,7 +234,7 @@ impl ProbeLoop<'_> {
         Ok(())
     }
 
-    /// A datagram has left.
+    /// Handles the completion of a send.
     fn left(&mut self, nic: &mut Nic, token: u64, sent: bool, stamp: Option<u64>, at: Time) -> Result<(), NicError> {
         match self.leaving.remove(&token) {
             Some(Leaving::Probe(id)) if sent => {
@@ -255,7 +258,7 @@ impl ProbeLoop<'_> {
         Ok(())
     }
 
-    /// A datagram has arrived.
+    /// Handles a received datagram.
     fn received(&mut self, nic: &mut Nic, received: &Received, at: Time) -> Result<(), NicError> {
         let &Received { source, qpn, len, ref head, stamp } = received;
         let mut datagram = head.to_vec();
@@ -274,7 +277,7 @@ impl ProbeLoop<'_> {
         Ok(())
     }
 
-    /// A datagram about a reliable connection: another agent asks for one, or has accepted one.
+    /// Handles a datagram about a reliable connection: another agent requests one, or has accepted one.
     fn on_connection_message(
         &mut self, nic: &mut Nic, arrived: Time, source: (IpAddr, u32), message: &Message, datagram: &[u8],
     ) -> Result<(), NicError> {

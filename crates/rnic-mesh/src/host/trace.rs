@@ -1,9 +1,10 @@
 //! Traces of paths: which routers the probes of a path cross.
 //!
-//! A trace sends packets with the addresses and UDP ports of the probes of a path, so that ECMP treats them alike, and
-//! with a time to live of 1, 2, 3 and so on. The router at which it ends answers with ICMP "time exceeded" (RFC 792).
-//! The packets have no payload, so the target's device discards the last one. Raw sockets need the capability
-//! CAP_NET_RAW; without it, and with IPv6, paths are not traced, and localisation knows hosts and ToR switches only.
+//! A trace sends packets with the addresses and UDP ports of the probes of a path, so that ECMP selects the same links
+//! for them, and with a time to live of 1, 2, 3 and so on. The router at which the time to live expires answers with
+//! ICMP "time exceeded" (RFC 792). The packets have no payload, so the target's device discards a packet that reaches
+//! it. Raw sockets need the capability CAP_NET_RAW. Without it, and with IPv6, paths are not traced, and the
+//! localisation knows only hosts and ToR switches.
 
 use super::Shared;
 use crate::record::MAX_HOPS;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 /// Maximum time to live of a trace; paths in a data center have at most five switches.
 const HOPS: u8 = 8;
-/// How long a trace waits for answers.
+/// Time in ms for which a trace waits for ICMP answers.
 const WAIT_MS: u64 = 400;
 /// Length of the IPv4 and UDP headers.
 const HEADERS: usize = 28;
@@ -54,13 +55,13 @@ impl Tracer {
 
     /// The routers between this host and `to` for probes with this UDP source port.
     fn trace(&mut self, source_port: u16, to: SocketAddrV4, now: impl Fn() -> Time) -> Vec<Option<IpAddr>> {
-        // Answers to earlier traces are of no interest.
+        // Discards answers to earlier traces.
         let mut buffer = [MaybeUninit::uninit(); 576];
         let first = self.next_id;
         self.next_id = if first > 60_000 { 1 } else { first + u16::from(HOPS) };
         for ttl in 1..=HOPS {
             let packet = packet(self.local, source_port, to, ttl, first + u16::from(ttl) - 1);
-            // A packet that cannot be sent is a hop that does not answer.
+            // If the packet cannot be sent, the hop counts as one that does not answer.
             let _ = self.send.send_to(&packet, &SockAddr::from(to));
         }
         let end = now() + Time::from_ms(WAIT_MS);
@@ -90,7 +91,7 @@ fn packet(from: Ipv4Addr, source_port: u16, to: SocketAddrV4, ttl: u8, id: u16) 
     packet[0] = 0x45;
     packet[2..4].copy_from_slice(&(HEADERS as u16).to_be_bytes());
     packet[4..6].copy_from_slice(&id.to_be_bytes());
-    // Do not fragment, as probes.
+    // Sets "do not fragment", as probes do.
     packet[6] = 0x40;
     packet[8] = ttl;
     packet[9] = 17;
@@ -99,12 +100,13 @@ fn packet(from: Ipv4Addr, source_port: u16, to: SocketAddrV4, ttl: u8, id: u16) 
     packet[20..22].copy_from_slice(&source_port.to_be_bytes());
     packet[22..24].copy_from_slice(&to.port().to_be_bytes());
     packet[24..26].copy_from_slice(&8_u16.to_be_bytes());
-    // Checksum 0: none, as RoCE v2 has it.
+    // The UDP checksum stays 0, "no checksum", as in RoCE v2.
     packet
 }
 
-/// The IP identification of the packet that a router discarded because its time to live had ended, and the router.
-/// `None` for other messages, and for packets of other programs. The bytes may come from an attacker.
+/// Parses an ICMP answer: returns the IP identification of the packet that a router discarded because its time to live
+/// expired, and the router's address. `None` for other messages, and for packets of other programs. The bytes may come
+/// from an attacker.
 fn time_exceeded(bytes: &[u8], from: Ipv4Addr, source_port: u16, to: SocketAddrV4) -> Option<(u16, IpAddr)> {
     let header = |bytes: &[u8]| Some(usize::from(bytes.first()? & 15) * 4).filter(|len| *len >= 20);
     let router: [u8; 4] = bytes.get(12..16)?.try_into().ok()?;
@@ -136,7 +138,7 @@ pub(super) fn run(shared: &Shared, mut tracer: Tracer) {
         let all: Vec<(u64, SocketAddr, u16)> =
             targets.iter().flat_map(|(session, to, paths)| paths.iter().map(|path| (*session, *to, *path))).collect();
         done.retain(|(session, _), _| targets.iter().any(|(known, ..)| known == session));
-        // New paths first, then those that were traced longest ago.
+        // New paths come first, then the paths whose latest trace is oldest.
         let next =
             all.iter().min_by_key(|(session, _, path)| done.get(&(*session, *path)).copied().unwrap_or_default());
         let due = next.filter(|(session, _, path)| {

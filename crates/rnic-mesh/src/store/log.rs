@@ -1,5 +1,6 @@
-//! The log of the current hour: records of a header and a batch. The header is the length of the batch and the CRC-32
-//! of all that follows (4 bytes each), and the time of arrival in microseconds since 1970 (8 bytes), all little-endian.
+//! The log of the current hour. Each record consists of a header and a batch. The header has the length of the batch (4
+//! bytes), the CRC-32 of all bytes after this field (4 bytes), and the time of arrival in microseconds since 1970 (8
+//! bytes), all little-endian.
 
 use crate::record::Batch;
 use std::fs::File;
@@ -14,7 +15,7 @@ pub(super) struct Log {
     pub(super) path: PathBuf,
     pub(super) hour: String,
     file: File,
-    /// Length of all complete records.
+    /// Length in bytes of all complete records.
     len: u64,
 }
 
@@ -25,7 +26,7 @@ impl Log {
         Ok(Log { path: path.to_path_buf(), hour, file, len: 0 })
     }
 
-    /// Appends batches; on an error none of them.
+    /// Appends batches. If an error occurs, none of them is stored.
     pub(super) fn append<'a>(&mut self, batches: impl Iterator<Item = &'a [u8]>, unix_us: u64) -> io::Result<()> {
         let mut bytes = Vec::new();
         for batch in batches {
@@ -44,8 +45,8 @@ impl Log {
         match written {
             Ok(()) => self.len += bytes.len() as u64,
             Err(_) => {
-                // A part of a record may be there. If it cannot be cut off now, readers stop at it, so no further
-                // record may follow it.
+                // The write may have left a partial record. Readers stop at a partial record, so if it cannot be
+                // truncated now, no further record may be appended.
                 self.file.set_len(self.len)?;
                 self.file.seek(SeekFrom::Start(self.len))?;
             }
@@ -63,7 +64,7 @@ pub struct Entry {
     pub batch: Batch,
 }
 
-/// The batches of a log, in order. They end at the first record that is not complete.
+/// Reads the batches of a log in order, and stops at the first incomplete record.
 ///
 /// # Errors
 /// If the log cannot be opened.

@@ -6,10 +6,10 @@
 //! | `probes-HOUR-N.parquet` | the results of an hour; HOUR is `2026-01-31T23` in UTC |
 //! | `state.json` | agents, and the last batch of each; see [`State`] |
 //!
-//! A batch is confirmed to its agent once it is in the log and the log is on the disk. When an hour has passed, its log
-//! becomes a Parquet file: written under another name, flushed, and renamed, so that a file with the name `.parquet` is
-//! complete, whenever the controller was killed. Hours are those of the controller's clock when the batch arrived. If
-//! this clock goes back, an hour gets another part (N).
+//! The controller confirms a batch to its agent after the batch is in the log and the log is flushed to the disk. When
+//! an hour has passed, its log is converted into a Parquet file: the file is written under another name, flushed, and
+//! renamed, so that a file named `.parquet` is complete even if the controller was killed. The hour of a batch is the
+//! hour of its arrival by the controller's clock. If this clock goes back, an hour gets another part (N).
 
 mod columns;
 mod log;
@@ -26,10 +26,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use time::{OffsetDateTime, PrimitiveDateTime};
 
-/// Number of the last batch of an agent that is on disk: incarnation and sequence number, by name of the host.
+/// Incarnation and sequence number of each agent's last batch on disk, by name of the host.
 pub type Stored = BTreeMap<String, (u64, u64)>;
 
-/// What the controller remembers besides the results.
+/// The controller's state apart from the results.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct State {
     /// Agents that have registered.
@@ -40,7 +40,7 @@ pub struct State {
     pub secret: Vec<u8>,
 }
 
-/// Why the store cannot be used.
+/// The reason why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A file cannot be read or written.
@@ -48,7 +48,7 @@ pub enum StoreError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What happened.
+        /// The error of the system.
         error: io::Error,
     },
     /// Another controller uses the folder.
@@ -81,7 +81,8 @@ pub struct Store {
     _lock: nix::fcntl::Flock<File>,
 }
 
-/// The hour of a time in microseconds since 1970, as in file names. Times after the year 9999 have its last hour.
+/// The hour of a time in microseconds since 1970, as in file names. Times after the year 9999 are mapped to its last
+/// hour.
 pub fn hour(unix_us: u64) -> String {
     let last = PrimitiveDateTime::MAX.assume_utc();
     let utc = OffsetDateTime::from_unix_timestamp((unix_us / 1_000_000) as i64).unwrap_or(last);
@@ -89,8 +90,8 @@ pub fn hour(unix_us: u64) -> String {
 }
 
 impl Store {
-    /// Opens a folder, and creates it if there is none. Returns the store, the state, and the batches of the current
-    /// log in order. What a killed controller left half done is completed.
+    /// Opens a folder, and creates it if it does not exist. Passes the batches of earlier logs to `replay` in order,
+    /// and returns the store and the state. Completes file operations that a killed controller left unfinished.
     ///
     /// # Errors
     /// If the folder cannot be used, or another controller uses it.
@@ -182,7 +183,7 @@ impl Store {
         Converter { folder: self.folder.clone(), retention: self.retention }
     }
 
-    /// The logs that no batch goes to any more: those of an earlier controller.
+    /// The logs of earlier controllers, to which no batch is appended any more.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -193,14 +194,14 @@ impl Store {
     }
 }
 
-/// What [`earlier`] has read.
+/// The result of [`earlier`].
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Earlier {
     /// Number of results.
     pub results: u64,
-    /// Number of older results that were left out, because there are too many.
+    /// Number of older results that were skipped because of the maximum.
     pub left_out: u64,
-    /// Files that cannot be read, with the reason.
+    /// Files that could not be read, each with the reason.
     pub unreadable: Vec<String>,
 }
 
@@ -223,7 +224,8 @@ pub fn earlier(
         .filter_map(|name| {
             let stem = name.strip_prefix("probes-")?.strip_suffix(".parquet")?;
             let (hour, part) = stem.rsplit_once('-')?;
-            // A controller that was killed may leave the log of a file behind, which is read and converted again.
+            // If a controller was killed, the log of a Parquet file may still exist. The log is then read and converted
+            // again, so this file is skipped.
             let is_complete = names.binary_search(&format!("probes-{stem}.log")).is_err();
             (is_complete && hours.contains(&hour.to_string())).then_some((hour, part.parse().ok()?, folder.join(name)))
         })
@@ -285,7 +287,7 @@ impl Converter {
             file.sync_all()
         };
         if let Err(error) = written() {
-            // The file is removed at the next start otherwise.
+            // If this fails, the next start removes the file.
             let _ = fs::remove_file(&temporary);
             return Err(StoreError::Io { path: temporary, error });
         }
@@ -295,8 +297,8 @@ impl Converter {
         self.retain()
     }
 
-    /// Keeps the newest hours. It counts hours that have files, and does not look at the clock: a clock that jumps
-    /// ahead removes nothing.
+    /// Removes the files of all but the newest hours. The retention counts hours with files instead of comparing with
+    /// the clock, so that a clock that jumps ahead removes no results.
     fn retain(&self) -> Result<(), StoreError> {
         let names = names(&self.folder)?;
         let hour = |name: &str| name.get("probes-".len().."probes-2026-01-31T23".len()).map(String::from);
@@ -324,7 +326,7 @@ impl Converter {
         let write = || -> io::Result<()> {
             use std::os::unix::fs::OpenOptionsExt;
             let mut options = fs::OpenOptions::new();
-            // The file has a secret.
+            // The file contains a secret, so only its owner may read it.
             let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
             file.write_all(&serde_json::to_vec(state)?)?;
             file.sync_all()?;
@@ -344,7 +346,7 @@ fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
     Ok(names)
 }
 
-/// A renamed or new file is certain to be there after a power failure only once its folder is on the disk.
+/// Flushes a folder: a new or renamed file survives a power failure only if its folder has been flushed.
 fn sync_folder(folder: &Path) -> Result<(), StoreError> {
     File::open(folder).and_then(|file| file.sync_all()).map_err(at(folder))
 }
@@ -418,7 +420,8 @@ mod tests {
         assert!(folder.path().join("probes-1970-01-01T01-1.log").exists());
     }
 
-    /// A controller is killed at any byte of the log: what was confirmed is there, and the rest is no obstacle.
+    /// If a controller is killed at any byte of the log, all confirmed batches are still read, and a partial record
+    /// does not cause an error.
     #[test]
     fn a_killed_controller_loses_nothing_that_was_confirmed() {
         let folder = tempfile::tempdir().unwrap();
@@ -451,7 +454,7 @@ mod tests {
         }
     }
 
-    /// The results of the last hour are read from the Parquet files, in order, whatever the number of the part is.
+    /// The results of the last hour are read from the Parquet files in order of arrival, whatever the part numbers are.
     #[test]
     fn earlier_results_are_read_again() {
         let folder = tempfile::tempdir().unwrap();

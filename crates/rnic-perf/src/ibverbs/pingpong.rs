@@ -1,10 +1,10 @@
-//! The protocol of `ibv_rc_pingpong`, `ibv_uc_pingpong` and `ibv_ud_pingpong`: two sides send each other messages
+//! The protocol of `ibv_rc_pingpong`, `ibv_uc_pingpong` and `ibv_ud_pingpong`: two ends send messages to each other
 //! alternately.
 //!
 //! The exchange over TCP has three messages. The client sends the address of its queue pair. The server connects its
-//! queue pair to this address, and sends the address of the server's queue pair. The client sends `done`. Then the
-//! client sends the first RDMA message. A side sends its next message when its previous message is complete and a
-//! message of the peer has arrived.
+//! queue pair to this address, and sends the address of the server's queue pair. The client sends `done`, and then the
+//! first RDMA message. Each end sends its next message when its previous message is complete and a message of the peer
+//! has arrived.
 
 use super::address::{AddressError, MESSAGE, decode, encode};
 use rnic_endpoint::device::{
@@ -20,19 +20,19 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
 /// Options of a ping-pong with `ibv_rc_pingpong`, `ibv_uc_pingpong` or `ibv_ud_pingpong`. Transport service, size,
-/// iterations and MTU must be the same on both sides, because the sides exchange only addresses. The defaults are those
-/// of `ibv_rc_pingpong`.
+/// iterations and MTU must be the same at both ends, because the ends exchange only addresses. The defaults are the
+/// defaults of `ibv_rc_pingpong`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Transport service: RC, UC or UD.
     pub service: Service,
     /// Message size in bytes. With UD it is at most the MTU.
     pub size: usize,
-    /// Number of messages that each side sends.
+    /// Number of messages that each end sends.
     pub iterations: u32,
     /// Path MTU in payload bytes.
     pub mtu: u32,
-    /// Number of receives that a side keeps posted.
+    /// Number of receives that an end keeps posted.
     pub receives: u32,
     /// Whether to compare every received byte. The peer must then be started with `-c`, too.
     pub check: bool,
@@ -62,7 +62,7 @@ impl Default for Options {
 pub struct Outcome {
     /// Number of bytes sent in both directions together.
     pub bytes: u64,
-    /// Number of messages that each side sent.
+    /// Number of messages that each end sent.
     pub iterations: u32,
     /// Time from the end of the exchange over TCP to the completion of the last message.
     pub elapsed: Time,
@@ -114,14 +114,14 @@ pub enum Error {
     },
 }
 
-/// One side of a ping-pong: its queue pair and buffers. [`Pingpong::serve`] and [`Pingpong::dial`] run it.
+/// One end of a ping-pong: its queue pair and buffers. [`Pingpong::serve`] and [`Pingpong::dial`] run it.
 pub struct Pingpong {
     device: Device,
     options: Options,
     cq: CompletionQueue,
     qp: QueuePair,
-    /// Two buffers: first the message to send, then the buffer for received messages, which with UD begin with
-    /// [`GRH_LEN`] other bytes.
+    /// Two buffers: first the message to send, then the buffer for received messages. With UD the receive buffer begins
+    /// with [`GRH_LEN`] bytes that do not belong to the message.
     region: MemoryRegion,
     /// Bytes before a received message.
     header: usize,
@@ -168,7 +168,7 @@ impl Pingpong {
         self.qp.post_recv(RECEIVE, &[self.region.slice(self.options.size, self.header + self.options.size)?])
     }
 
-    /// Connects the queue pair to the peer with this address. UD needs no connection. Returns the peer.
+    /// Connects the queue pair to the peer with this address; UD needs no connection. Returns the peer as a recipient.
     fn connect(&self, message: &[u8; MESSAGE]) -> Result<Recipient, Error> {
         let peer = decode(message, self.device.local_addr().port())?;
         let Address { addr, qpn, .. } = peer;
@@ -190,7 +190,7 @@ impl Pingpong {
         Ok(self.qp.post_datagram(&SendRequest { wr_id: SEND, op, data, flags }, peer)?)
     }
 
-    /// Runs the server's side with a client whose TCP connection is `stream`: the exchange of addresses, then the
+    /// Runs the server with a client whose TCP connection is `stream`: first the exchange of addresses, then the
     /// traffic.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl Pingpong {
         self.play(&peer, false)
     }
 
-    /// Runs the client's side over the TCP connection `stream` to the server: the exchange of addresses, then the
+    /// Runs the client over the TCP connection `stream` to the server: first the exchange of addresses, then the
     /// traffic.
     ///
     /// # Errors
@@ -229,7 +229,7 @@ impl Pingpong {
         if sending {
             self.post_send(peer)?;
         }
-        // Number of received messages to which this side has not yet responded with a message.
+        // Number of received messages to which the local end has not yet responded with a message.
         let mut unanswered = 0;
         let mut checked = 0;
         let mut found = [Completion::BLANK; 16];
@@ -267,8 +267,8 @@ impl Pingpong {
             }
         }
         let elapsed = clock.now();
-        // The last ACK of this side may be lost. So the device goes on sending and receiving packets for 100 ms: if the
-        // peer retransmits its last message, it gets another ACK.
+        // The last ACK of the local end may be lost. So the device continues to send and receive packets for 100 ms: if
+        // the peer retransmits its last message, the peer gets another ACK.
         let end = clock.now() + Time::from_ms(100);
         while clock.now() < end {
             self.device.wait(Time::from_ms(10))?;
@@ -290,7 +290,7 @@ impl Pingpong {
             if let Some((at, &found)) = wrong {
                 return Err(Error::Wrong { message, at, found, expected: pattern(at, true) });
             }
-            // Overwrites the message, so that its bytes cannot pass for the next message.
+            // Overwrites the message, so that the next comparison fails if the next message was not written.
             here.fill(0xff);
             Ok(len as u64)
         })
@@ -303,7 +303,7 @@ fn pattern(at: usize, check: bool) -> u8 {
     if check && at.is_multiple_of(4_096) { 0 } else { 0x7b }
 }
 
-/// Turns an error of the TCP exchange into an error that says what could not be exchanged.
+/// Converts an error of the TCP exchange into an error that names the part of the exchange that failed.
 fn exchanged(result: io::Result<()>, what: &str) -> Result<(), Error> {
     result.map_err(|error| {
         let why = match error.kind() {

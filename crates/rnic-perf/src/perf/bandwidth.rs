@@ -1,4 +1,4 @@
-//! Measures bandwidth: the client keeps as many messages outstanding as the plan admits.
+//! Measures bandwidth: the client keeps as many messages outstanding as the plan permits.
 
 use super::control::{Control, Message, unexpected};
 use super::end::{End, Tag, Watch};
@@ -30,7 +30,7 @@ pub(super) struct Outcome {
     pub(super) verified: Verified,
 }
 
-/// The client's side of a measurement of bandwidth.
+/// The client in a measurement of bandwidth.
 pub(super) struct Client<'a> {
     pub(super) end: &'a End,
     pub(super) control: &'a mut Control,
@@ -56,7 +56,7 @@ impl Client<'_> {
         if self.is_stopped() { Err(PerfError::Interrupted) } else { Ok(()) }
     }
 
-    /// Whether the caller has interrupted the measurement, whose result is then what was measured so far.
+    /// Whether the caller has interrupted the measurement. The result then covers the messages before the interruption.
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -176,7 +176,7 @@ impl Client<'_> {
         Ok(Outcome { messages, elapsed: clock.now(), peak: peak.best(), verified })
     }
 
-    /// Sends and verifies the messages of a round; returns what this side has verified.
+    /// Sends and verifies the messages of a round; returns the bytes that the client itself has verified.
     fn verify(&mut self, first: u64, count: u32) -> Result<Verified, PerfError> {
         let op = self.end.setup.op;
         let mut verified = Verified::default();
@@ -214,8 +214,8 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Asks the server to verify a round (group) of Writes, or to fill in the data for a round of Reads, and waits
-    /// until it has done so.
+    /// Requests the server to verify a round (group) of Writes, or to write the data for a round of Reads, and waits
+    /// until the server has done so.
     fn round(&mut self, first: u64, count: u32) -> Result<(), PerfError> {
         self.control.say(&Message::Round { first, count })?;
         match self.control.wait_for_message(&self.end.device, self.stop)? {
@@ -243,7 +243,7 @@ impl Client<'_> {
 }
 
 impl End {
-    /// Runs `with` on the bytes of each message of a round, that is messages `first` to `first + count - 1` of each
+    /// Calls `with` on the bytes of each message of a round, which are messages `first` to `first + count - 1` of each
     /// queue pair. The memory is locked for one message at a time, so that the device can send and receive packets in
     /// between.
     pub(super) fn each_slot(
@@ -272,8 +272,8 @@ impl End {
     }
 }
 
-/// The server's side of a measurement of bandwidth: it sends and receives packets, and checks received messages, until
-/// the client has sent all of them. Returns the number of received messages and the result of the verification.
+/// Runs a measurement of bandwidth at the server, which sends and receives packets, and checks received messages, until
+/// the client has sent all messages. Returns the number of received messages and the result of the verification.
 pub(super) fn attend(
     end: &End, control: &mut Control, size: u32, stop: &AtomicBool, watch: &mut Watch<'_>,
 ) -> Result<(u64, Verified), PerfError> {

@@ -17,16 +17,16 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// For so long a client waits until the server has its memory.
+/// Maximum time for which a client waits until the server has allocated its memory.
 const PREPARATION: Duration = Duration::from_secs(60);
 
-/// Runs all measurements of `plan` with the server `host`, which runs [`serve`](super::serve). It passes each result to
-/// `row` as soon as the measurement of this message size ends.
+/// Runs all measurements of `plan` with the server `host`, which runs [`serve`](super::serve). Passes each result to
+/// `row` as soon as the measurement of its message size ends.
 ///
 /// # Errors
 /// When the plan is invalid, the server does not respond, has another version or closes the connection, a work request
-/// fails, or `stop` is set before anything was measured. If `stop` is set later, the report says so
-/// ([`Report::interrupted`]), and its last row has what was measured until then.
+/// fails, or `stop` is set before any message was measured. If `stop` is set later, the report is marked as interrupted
+/// ([`Report::interrupted`]), and its last row has the results up to the interruption.
 pub fn run(
     host: impl ToSocketAddrs + ToString, plan: &Plan, stop: &AtomicBool, mut row: impl FnMut(&Report, &Row),
 ) -> Result<Report, PerfError> {
@@ -130,7 +130,7 @@ fn measure(
     let (messages, elapsed, peak, mut verified) = if plan.latency {
         let times = latency::measure(&Ball::new(end, memory, size, mtu, stop), control, plan.amount)?;
         let (count, elapsed) = (times.len() as u64, times.iter().fold(Time::ZERO, |sum, time| sum + *time));
-        // Sends and Writes go back and forth: the latency is half of the round trip.
+        // Sends and Writes are measured as a ping-pong: the latency is half of the round trip.
         let parts = if plan.op.is_fetching() { 1.0 } else { 2.0 };
         latency = Latencies::new(times, parts);
         (vec![count], elapsed, 0.0, Verified::default())
@@ -148,7 +148,7 @@ fn measure(
             verified += theirs;
             (Some(side), arrived)
         }
-        // The user does not wait for a server that does not respond.
+        // After an interruption, the user need not wait for a server that does not respond.
         Err(_) if interrupted => (None, sent),
         Err(error) => return Err(error),
     };
@@ -175,7 +175,7 @@ fn measure(
 /// Time for which the client waits for the server's result of an interrupted measurement.
 const AFTER_INTERRUPTION: Time = Time::from_ms(1_000);
 
-/// Waits for the server's side of the result: its counters, the number of messages that arrived, and the result of its
+/// Waits for the server's part of the result: its counters, the number of messages that arrived, and the result of its
 /// verification.
 fn ended(
     control: &Control, end: &End, interrupted: bool, stop: &AtomicBool,
@@ -187,7 +187,7 @@ fn ended(
         };
         match message? {
             Message::Ended { side, arrived, verified } => return Ok((side, arrived, verified)),
-            // The interruption came while the client waited for this message.
+            // The measurement was interrupted while the client waited for this message.
             Message::Checked if interrupted => {}
             message => return Err(unexpected(control.peer(), &message)),
         }
@@ -195,7 +195,7 @@ fn ended(
 }
 
 impl End {
-    /// Says of an error of the client's side whether packets are blocked: no packet of the server has ever arrived.
+    /// Replaces a timeout at the client by `PerfError::Blocked` if no packet of the server has ever arrived.
     fn explain(&self, error: PerfError, server: SocketAddr) -> PerfError {
         let is_silence =
             matches!(error, PerfError::Failed { status: Status::TransportRetryExceeded, .. } | PerfError::Lost { .. });

@@ -9,7 +9,7 @@
 //! | `Round` | `Checked` | with verification: the server compares a group of Writes, or writes the data for a group of Reads |
 //! | `End` | `Ended` | ends the measurement of a size; the server sends its counters |
 //!
-//! After the last size the client closes the connection. A side that fails sends `Refused` with a reason and closes the
+//! After the last size the client closes the connection. An end that fails sends `Refused` with a reason and closes the
 //! connection.
 
 use super::plan::{ChannelPlan, FaultPlan};
@@ -28,21 +28,21 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Version of the control messages, which must be the same on both sides.
+/// Version of the control messages, which must be the same at both ends.
 pub(super) const VERSION: u32 = 5;
 /// Timeout for a message that the peer can send immediately, without waiting for something else first.
 pub(super) const MESSAGE_TIMEOUT: Time = Time::from_ms(30_000);
-/// Maximum time between two checks for a message while a side waits for one.
+/// Maximum time between two checks for a message while a thread waits for one.
 const NAP: Time = Time::from_ms(1);
 
-/// The first message of each side: its version of the control messages.
+/// The first message of each end: its version of the control messages.
 #[derive(Serialize, Deserialize, Debug)]
 pub(super) struct Greeting {
     pub(super) rnic_perf: u32,
 }
 
-/// The settings of a measurement that both sides need: a part of the client's plan, with the memory layout that follows
-/// from it.
+/// The settings of a measurement that both ends need: a part of the client's plan, and the memory layout that results
+/// from the plan.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct Setup {
     pub(super) op: Op,
@@ -69,7 +69,7 @@ pub(super) struct Setup {
     pub(super) security: Security,
 }
 
-/// The address of one queue pair of the side that sends the message, as far as it differs from the others'.
+/// The attributes of one queue pair that differ from the other queue pairs of the end that sends the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Peer {
     pub(super) qpn: u32,
@@ -85,8 +85,8 @@ impl Peer {
     }
 }
 
-/// The UDP port, queue pairs, memory and MTU of the side that sends the message. Its IP address is not in the message:
-/// it is the address of the TCP connection.
+/// The UDP port, queue pairs, memory and MTU of the end that sends the message. The message does not contain the end's
+/// IP address, which is the address of the TCP connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Introduction {
     pub(super) roce_port: u16,
@@ -106,7 +106,7 @@ pub(super) enum Message {
     Hello {
         setup: Box<Setup>,
         client: Introduction,
-        /// Whether the plan sets the path MTU. If so, the server must refuse an MTU that its path does not admit,
+        /// Whether the plan sets the path MTU. If so, the server must refuse an MTU that its path does not support,
         /// instead of reducing it.
         mtu_fixed: bool,
     },
@@ -146,7 +146,7 @@ impl Message {
     }
 }
 
-/// Exchanges the versions of the control messages with the peer, which must be the same on both sides.
+/// Exchanges the versions of the control messages with the peer, which must be the same at both ends.
 pub(super) fn greet(channel: &mut Channel) -> Result<(), PerfError> {
     channel.send(&Greeting { rnic_perf: VERSION })?;
     let theirs: Greeting = channel.receive().map_err(|error| match error {
@@ -165,7 +165,7 @@ pub(super) fn greet(channel: &mut Channel) -> Result<(), PerfError> {
     Ok(())
 }
 
-/// Receives the next message before the measurements start, when there is no [`Control`] yet. A `Refused` becomes an
+/// Receives the next message before the measurements start, when no [`Control`] exists yet. A `Refused` becomes an
 /// error.
 pub(super) fn receive(channel: &mut Channel) -> Result<Message, PerfError> {
     receive_within(channel, exchange::PATIENCE)
@@ -185,7 +185,7 @@ pub(super) fn unexpected(peer: SocketAddr, message: &Message) -> PerfError {
     ExchangeError::NotUnderstood { peer, why }.into()
 }
 
-/// Sends the peer the reason of a failure, unless the failure came from the peer or from the connection itself.
+/// Sends the reason of a failure to the peer, unless the failure came from the peer or from the connection itself.
 pub(super) fn refuse(speaker: &mut Speaker, error: &PerfError) {
     if !matches!(error, PerfError::Refused(_) | PerfError::Exchange(_)) {
         let _ = speaker.send(&Message::Refused { why: error.to_string() });
@@ -252,7 +252,7 @@ impl Control {
         }
     }
 
-    /// The error for a peer that did nothing for the time `waited`.
+    /// The error for a peer that was inactive for the time `waited`.
     pub(super) fn silent(&self, waited: Time) -> PerfError {
         let waited = std::time::Duration::from_millis(waited.as_ps() / 1_000_000_000);
         ExchangeError::Silent { peer: self.peer, waited }.into()
@@ -263,7 +263,7 @@ impl Control {
         self.wait_for_message_within(MESSAGE_TIMEOUT, device, stop)
     }
 
-    /// As [`Control::wait_for_message`], with another limit for the time without a message.
+    /// Waits like [`Control::wait_for_message`], with another limit for the time without a message.
     pub(super) fn wait_for_message_within(
         &self, timeout: Time, device: &Device, stop: &AtomicBool,
     ) -> Result<Message, PerfError> {

@@ -1,4 +1,4 @@
-//! The counters that one side adds to the report of a measurement.
+//! The counters of one end in the report of a measurement.
 
 use rnic_endpoint::device::Counters;
 use rnic_endpoint::port::FaultCounters;
@@ -10,8 +10,8 @@ pub type Counts = BTreeMap<String, u64>;
 
 /// Returns all counters of a device and of its injected faults, with their names in the report.
 ///
-/// `channels` are the counts of channels: parts posted to the NIC, repeated ones, recoveries, CE-marked
-/// ones.
+/// `channels` has the counters of all channels: parts posted to the NIC, retransmitted parts, recoveries, and CE-marked
+/// parts.
 pub(super) fn counts(counters: &Counters, faults: &FaultCounters, channels: Option<[u64; 4]>) -> Counts {
     let Counters { verbs, driver, port } = counters;
     let plain = [
@@ -55,7 +55,7 @@ pub(super) fn counts(counters: &Counters, faults: &FaultCounters, channels: Opti
     plain.map(|(name, count)| (name.to_string(), count)).chain(dropped).collect()
 }
 
-/// Returns how much each counter has grown between `before` and `after`.
+/// Returns the increase of each counter from `before` to `after`.
 pub(super) fn difference(after: Counts, before: &Counts) -> Counts {
     after.into_iter().map(|(name, count)| (name.clone(), count - before.get(&name).copied().unwrap_or(0))).collect()
 }

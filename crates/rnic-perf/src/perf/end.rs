@@ -1,4 +1,4 @@
-//! The state that client and server of `rnic perf` have alike: a device, its queue pairs and their memory.
+//! The state that client and server of `rnic perf` have in common: a device, its queue pairs and their memory.
 
 use super::PerfError;
 use super::control::{Introduction, Setup};
@@ -28,8 +28,8 @@ use std::task::Waker;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Tag {
     pub(super) queue_pair: usize,
-    /// For a send: the number of messages that are complete when this request completes. For a receive: the slot (place
-    /// of one message in the registered memory) that is its buffer.
+    /// For a send: the number of complete messages when this request completes. For a receive: the slot (place of one
+    /// message in the registered memory) that is its buffer.
     pub(super) value: u32,
 }
 
@@ -43,7 +43,7 @@ impl Tag {
     }
 }
 
-/// One side of a measurement, client or server: its device, queue pairs and registered memory.
+/// One end of a measurement, client or server: its device, queue pairs and registered memory.
 pub(super) struct End {
     pub(super) device: Device,
     pub(super) lanes: Lanes,
@@ -52,24 +52,24 @@ pub(super) struct End {
     faults: Arc<Mutex<FaultCounters>>,
 }
 
-/// Bytes of memory of each side for the messages of a setup.
+/// Bytes of memory that each end needs for the messages of a setup.
 fn needed(setup: &Setup) -> u64 {
     u64::from(setup.queue_pairs) * u64::from(setup.slots) * u64::from(setup.stride)
 }
 
-/// The memory for the messages of `setup`. It may take many seconds to get it from a busy system, so no peer with the
-/// timeout of a message should wait in the meantime.
+/// Allocates the memory for the messages of `setup`. A busy system may take many seconds for this, so the caller must
+/// not let a peer wait for a message with a timeout in the meantime.
 ///
 /// # Errors
-/// If the setup is impossible, needs more than `max_memory` bytes in all, or the system has no memory.
+/// If the setup is impossible, needs more than `max_memory` bytes in total, or the system lacks memory.
 pub(super) fn memory(setup: &Setup, max_memory: u64) -> Result<Vec<u8>, PerfError> {
     check(setup, max_memory)?;
     Ok(rnic_endpoint::device::zeroed(needed(setup) as usize)?)
 }
 
 impl End {
-    /// Opens a device at `local`, creates its queue pairs and registers its memory, which [`memory`] returned. `side`
-    /// (0 for the client, 1 for the server) makes the random faults of the two sides differ.
+    /// Opens a device at `local`, creates its queue pairs and registers `memory`, which [`memory`] returned. `side` (0
+    /// for the client, 1 for the server) makes the random faults of the two ends differ.
     pub(super) fn open(local: SocketAddr, setup: &Setup, side: u64, memory: Vec<u8>) -> Result<End, PerfError> {
         let udp = UdpConfig { source_ports: source_ports(setup), ..UdpConfig::default() };
         let port = UdpPort::bind(local, &udp).map_err(Error::from)?;
@@ -82,8 +82,9 @@ impl End {
         }
         config.acknowledge = Acknowledge::WithNextPoll;
         config.security = setup.security;
-        // Both ends are rnic. So the ICRC of packets without protection, which is all that detects corruption, need not
-        // leave open which IPv4 identification a packet has.
+        // Only the ICRC detects corruption of packets without protection. Both ends are rnic, so the ICRC can exclude
+        // the IPv4 identification, which a UDP socket does not show; it then detects more corruption (see
+        // `Identification`).
         config.identification = Identification::Excluded;
         let mut config = config.fitted_to(&port).map_err(Error::from)?;
         if let Some(in_flight) = setup.in_flight {
@@ -121,7 +122,8 @@ impl End {
         }
     }
 
-    /// Connects all queue pairs to the queue pairs in `theirs`. The peer's device has the IP address of `peer`.
+    /// Connects all queue pairs to the peer's queue pairs, whose addresses are in `theirs`. The peer's device has the
+    /// IP address of `peer`.
     pub(super) fn connect(&self, peer: SocketAddr, theirs: &Introduction, mtu: u32) -> Result<(), PerfError> {
         let has_memory = theirs.memory.len >= needed(&self.setup);
         if theirs.peers.len() + theirs.channels.len() != self.lanes.count() || !has_memory {
@@ -149,22 +151,22 @@ impl End {
         receives(&self.setup)
     }
 
-    /// Posts a receive whose buffer is the given slot (place of one message in the registered memory). The slot fits a
-    /// message of any size of the plan.
+    /// Posts a receive whose buffer is the given slot (place of one message in the registered memory). A slot is large
+    /// enough for every message size of the plan.
     pub(super) fn post_recv(&self, queue_pair: usize, slot: u32) -> Result<(), PerfError> {
         let start = self.offset(queue_pair, slot);
         let range = start..start + self.setup.stride as usize;
         self.lanes.post_recv(queue_pair, Tag::id(queue_pair, slot), &self.region, range)
     }
 
-    /// Takes completions from the completion queue, and fails if one of them has an error status. On a device without a
-    /// progress thread it first sends and receives packets.
+    /// Polls the completion queue, and fails if a completion has an error status. On a device without a progress thread
+    /// it first sends and receives packets.
     pub(super) fn poll<'c>(&self, out: &'c mut [Completion]) -> Result<&'c [Completion], PerfError> {
         let count = self.lanes.poll(out)?;
         succeeded(&out[..count])
     }
 
-    /// Takes completions like [`End::poll`], but sleeps for up to 1 ms if there are none.
+    /// Polls completions like [`End::poll`], but sleeps for up to 1 ms if there are none.
     pub(super) fn wait<'c>(&self, out: &'c mut [Completion]) -> Result<&'c [Completion], PerfError> {
         let count = self.lanes.wait(&self.device, out, Time::from_ms(1))?;
         succeeded(&out[..count])
@@ -176,14 +178,14 @@ impl End {
     }
 }
 
-/// Watches at the server whether the client is active: it sends packets or messages.
+/// The server's check that the client is active, which means that the client sends packets or messages.
 pub(super) struct Watch<'a> {
     end: &'a End,
     idle_timeout: Time,
     clock: Clock,
-    /// Packets that the device had accepted when it was looked at last.
+    /// Number of packets that the device had accepted at the last check.
     packets: u64,
-    /// When the client was active last, and when it was looked for.
+    /// Time at which the client was last active, and time of the last check.
     active: Time,
     looked: Time,
 }
@@ -192,17 +194,17 @@ impl Watch<'_> {
     /// Minimum time between two readings of the device's counters.
     const INTERVAL: Time = Time::from_ms(1_000);
 
-    /// Watches the client of `end`, which may be inactive for `idle_timeout`.
+    /// Creates the check for the client of `end`. The client may be inactive for at most `idle_timeout`.
     pub(super) fn new(end: &End, idle_timeout: Time) -> Watch<'_> {
         Watch { end, idle_timeout, clock: Clock::start(), packets: 0, active: Time::ZERO, looked: Time::ZERO }
     }
 
-    /// Notes that a message of the client came.
+    /// Notes that a message from the client arrived.
     pub(super) fn message_received(&mut self) {
         self.active = self.clock.now();
     }
 
-    /// Fails if the client has been inactive for too long.
+    /// Fails if the client has been inactive for longer than the timeout.
     pub(super) fn look(&mut self) -> Result<(), PerfError> {
         let now = self.clock.now();
         if now < self.looked + Watch::INTERVAL.min(self.idle_timeout) {
@@ -210,7 +212,7 @@ impl Watch<'_> {
         }
         self.looked = now;
         let counters = self.end.device.counters().verbs;
-        // Strangers can send packets too, but the device drops them.
+        // Dropped packets do not count, because they may come from hosts other than the client.
         let packets = counters.packets_received - counters.dropped.iter().sum::<u64>();
         if packets != self.packets {
             (self.packets, self.active) = (packets, now);
@@ -229,8 +231,8 @@ fn succeeded(completions: &[Completion]) -> Result<&[Completion], PerfError> {
     }
 }
 
-/// Number of receives posted on an unreliable connection. There, a message that finds no receive is lost, because the
-/// sender does not wait for receives.
+/// Number of receives posted on an unreliable connection. A message that arrives when no receive is posted is lost,
+/// because the sender does not wait for receives.
 const UNRELIABLE_RECEIVES: u32 = 4_096;
 
 fn receives(setup: &Setup) -> u32 {
@@ -249,7 +251,8 @@ const MAX_GIVE_UP_US: u64 = 86_400_000_000;
 /// Estimate of the bytes that a work request and its completion take in the queues.
 const QUEUE_ENTRY: u64 = 256;
 
-/// Checks whether a setup is within the limits, because the server got it from a client.
+/// Checks whether a setup is within the limits. The check is necessary because the server receives the setup from a
+/// client.
 fn check(setup: &Setup, max_memory: u64) -> Result<(), PlanError> {
     let limits = [
         (setup.queue_pairs, "queue pairs", MAX_QUEUE_PAIRS),
@@ -281,8 +284,8 @@ fn check(setup: &Setup, max_memory: u64) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Number of UDP source ports of a side: one for each queue pair, and for each path of a multipath channel, because the
-/// network tells paths apart by their source ports.
+/// Number of UDP source ports of one end: one for each queue pair, and one for each path of a multipath channel,
+/// because the network (ECMP) distinguishes paths by their source ports.
 fn source_ports(setup: &Setup) -> usize {
     match HostTransport::named(&setup.service) {
         Some(HostTransport::Multipath) => {
@@ -293,7 +296,7 @@ fn source_ports(setup: &Setup) -> usize {
     }
 }
 
-/// Checks the channels of a host transport; returns the bytes of memory that they take apart from messages.
+/// Checks the channels of a host transport; returns the bytes of memory that they need in addition to the messages.
 fn check_channels(setup: &Setup) -> Result<u64, PlanError> {
     let Some(kind) = HostTransport::named(&setup.service) else { return Ok(0) };
     if setup.queue_pairs > MAX_CHANNELS {

@@ -1,4 +1,4 @@
-//! What carries the messages of a measurement: a queue pair, or a channel of a host transport.
+//! A lane carries messages of a measurement: it is a queue pair, or a channel of a host transport.
 
 use super::PerfError;
 use super::control::{Peer, Setup};
@@ -13,17 +13,17 @@ use rnic_verbs::{Capacities, Completion, MAX_IN_FLIGHT, SendRequest, Service};
 use std::net::SocketAddr;
 use std::ops::Range;
 
-/// The lanes of one side of a measurement: all queue pairs, which share a completion queue, or all channels, which have
-/// their own completions.
+/// The lanes at one end of a measurement: either all queue pairs, which share a completion queue, or all channels, each
+/// of which has its own completions.
 pub(super) enum Lanes {
     QueuePairs(Vec<QueuePair>, CompletionQueue),
     Channels(Vec<Channel>),
 }
 
-/// Bytes that a channel with credit sends before the first grant: what a link of 10 Gbps carries in 50 us, the base
-/// round-trip time of a channel.
+/// Bytes that a channel with credit sends before the first grant: the bytes that a link of 10 Gbps transmits in 50 us,
+/// the base round-trip time of a channel.
 const UNSOLICITED: u64 = 65_536;
-/// Time for which a side with several channels sleeps before it polls all of them again.
+/// Time for which a thread with several channels sleeps before it polls all of them again.
 const NAP: Time = Time::from_us(50);
 
 impl Lanes {
@@ -101,7 +101,7 @@ impl Lanes {
         })
     }
 
-    /// The addresses of queue pairs, the addresses of channels, and the packets that a queue pair has in flight.
+    /// The addresses of queue pairs, the addresses of channels, and the maximum packets in flight of a queue pair.
     pub(super) fn addresses(&self) -> (Vec<Peer>, Vec<host::Address>, u32) {
         match self {
             Lanes::QueuePairs(pairs, _) => {
@@ -112,7 +112,8 @@ impl Lanes {
         }
     }
 
-    /// Connects each lane to that of the peer, whose device is at `addr`. The numbers of lanes must be equal.
+    /// Connects each lane to the peer's lane with the same index. The peer's device is at `addr`, and both ends must
+    /// have the same number of lanes.
     pub(super) fn connect(
         &self, addr: SocketAddr, (peers, channels): (&[Peer], &[host::Address]), in_flight: u32, mtu: u32,
         setup: &Setup,
@@ -131,7 +132,8 @@ impl Lanes {
             Lanes::Channels(own) => {
                 let options = host::PathOptions { mtu: Some(mtu), ..host::PathOptions::default() };
                 for (channel, peer) in own.iter().zip(channels) {
-                    // The address that the peer tells could be that of a third party.
+                    // The IP address in the peer's message is not used, because it could be the address of a third
+                    // party.
                     let mut peer = peer.clone();
                     peer.addr = addr;
                     channel.connect(&peer, &options)?;
@@ -141,7 +143,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Posts requests to a lane; returns their number.
+    /// Posts requests to a lane; returns the number of posted requests.
     pub(super) fn post_sends(&self, lane: usize, requests: &[SendRequest<'_>]) -> Result<usize, PerfError> {
         Ok(match self {
             Lanes::QueuePairs(pairs, _) => pairs[lane].post_sends(requests)?,
@@ -159,7 +161,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Takes completions of all lanes.
+    /// Polls completions of all lanes.
     pub(super) fn poll(&self, out: &mut [Completion]) -> Result<usize, PerfError> {
         match self {
             Lanes::QueuePairs(_, cq) => Ok(cq.poll(out)?),
@@ -173,7 +175,7 @@ impl Lanes {
         }
     }
 
-    /// Takes completions of all lanes; sleeps up to `timeout` if there are none.
+    /// Polls completions of all lanes; sleeps for up to `timeout` if there are none.
     pub(super) fn wait(&self, device: &Device, out: &mut [Completion], timeout: Time) -> Result<usize, PerfError> {
         match self {
             Lanes::QueuePairs(_, cq) => Ok(cq.wait(out, timeout)?),
@@ -188,12 +190,12 @@ impl Lanes {
         }
     }
 
-    /// Whether messages arrive with their last byte last, so that a receiver may wait for this byte.
+    /// Whether the last byte of a message arrives last, so that a receiver can detect the message by polling this byte.
     pub(super) fn is_ordered(&self) -> bool {
         matches!(self, Lanes::QueuePairs(pairs, _) if pairs[0].service() == Service::Rc)
     }
 
-    /// Counts of the channels: parts posted to the NIC, repeated ones, recoveries, CE-marked ones.
+    /// Counters of the channels: parts posted to the NIC, retransmitted parts, recoveries, and CE-marked parts.
     pub(super) fn counts(&self) -> Option<[u64; 4]> {
         let Lanes::Channels(channels) = self else { return None };
         Some(channels.iter().map(Channel::counters).fold([0; 4], |sum, counters| {
@@ -203,8 +205,8 @@ impl Lanes {
     }
 }
 
-/// The mode that a setup asks for. Channels need progress threads, because a side that only answers must make progress
-/// too.
+/// The mode of the device for a setup. Channels need progress threads, because an end that only responds must make
+/// progress, too.
 pub(super) fn mode(setup: &Setup) -> Mode {
     if setup.polled { Mode::Polled } else { Mode::Thread }
 }

@@ -1,4 +1,4 @@
-//! Measures latency: only one message is outstanding at a time.
+//! Measures latency with one outstanding message at a time.
 
 use super::PerfError;
 use super::control::{Control, Message, unexpected};
@@ -11,7 +11,7 @@ use rnic_transport::Time;
 use rnic_verbs::{Completion, Data, Opcode, SendFlags, SendOp, SendRequest, Sge};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Time without a response after which a measurement is aborted. It matters for unreliable connections only: on
+/// Time without a response after which a measurement is aborted. It takes effect only on unreliable connections: on
 /// reliable connections the work request fails earlier.
 const GIVE_UP: Time = Time::from_ms(10_000);
 /// Number of polls between two checks of the control connection and the clock.
@@ -21,7 +21,7 @@ const OUT: u32 = 0;
 /// Slot (place of one message in the registered memory) into which messages are received.
 const IN: u32 = 1;
 
-/// A message that client and server send back and forth (a ping-pong), as one side sees it.
+/// The message of a ping-pong, which client and server send back and forth, from the view of one end.
 pub(super) struct Ball<'a> {
     pub(super) end: &'a End,
     pub(super) memory: RemoteMemory,
@@ -68,8 +68,8 @@ impl<'a> Ball<'a> {
         Ok(came.is_some())
     }
 
-    /// Waits until the message arrives for the `turn`-th time. From time to time it calls `heed`, which says whether to
-    /// go on; if that returns `false`, it stops waiting and returns `false`.
+    /// Waits until the message arrives for the `turn`-th time. Calls `heed` at intervals, and stops waiting if `heed`
+    /// returns `false`. Returns whether the message has arrived.
     fn catch(&self, turn: u64, heed: &mut impl FnMut() -> Result<bool, PerfError>) -> Result<bool, PerfError> {
         loop {
             for _ in 0..if self.end.setup.polled { LOOKS } else { 1 } {
@@ -100,7 +100,7 @@ fn is_receive(completion: &Completion) -> bool {
     matches!(completion.opcode, Opcode::Recv | Opcode::RecvWithImmediate)
 }
 
-/// The client's side of a measurement of latency. Returns the round-trip time of each message.
+/// Runs a measurement of latency at the client. Returns the round-trip time of each message.
 pub(super) fn measure(ball: &Ball<'_>, control: &Control, amount: Amount) -> Result<Vec<Time>, PerfError> {
     let clock = Clock::start();
     let mut times = Vec::new();
@@ -126,7 +126,7 @@ pub(super) fn measure(ball: &Ball<'_>, control: &Control, amount: Amount) -> Res
             ball.throw(turn).and_then(|()| ball.catch(turn, &mut heed)).map(|_| ())
         };
         match turned {
-            // The result is what was measured so far.
+            // After an interruption, the result consists of the messages that were measured before.
             Err(PerfError::Interrupted) => break,
             other => other?,
         }
@@ -161,8 +161,8 @@ fn fetch(ball: &Ball<'_>, turn: u64, heed: &mut impl FnMut() -> Result<bool, Per
     }
 }
 
-/// The server's side of a measurement of latency: it sends each message back until the client ends the measurement. For
-/// Reads and atomics it only lets its device send and receive packets.
+/// Runs a measurement of latency at the server, which sends each message back until the client ends the measurement.
+/// For Reads and atomics, the server only lets its device send and receive packets.
 pub(super) fn attend(ball: &Ball<'_>, control: &Control, watch: &mut Watch<'_>) -> Result<(), PerfError> {
     let mut heed = || match control.try_receive()? {
         None => watch.look().map(|()| true),

@@ -1,7 +1,7 @@
-//! Measures bandwidth and latency of RDMA between two hosts, in the manner of perftest.
+//! Measures bandwidth and latency of RDMA between two hosts, as perftest does.
 //!
 //! The server runs [`serve`], and the client runs [`run`] with a [`Plan`], which it sends to the server over TCP. The
-//! results are a [`Report`]. The table shows how each operation is measured:
+//! results are a [`Report`]. The table shows the method of measurement for each operation:
 //!
 //! | operation | bandwidth | latency |
 //! |---|---|---|
@@ -12,8 +12,8 @@
 //! [`run_perftest`] measures with a perftest program, such as `ib_write_bw`, as the peer.
 //!
 //! With [`Plan::verify`] the bytes of message `i` of a queue pair are derived from a seed, the queue pair and `i`, and
-//! the receiver compares every byte. The response to an atomic operation must be the value that the previous one
-//! stored.
+//! the receiver compares every byte. The response to an atomic operation must be the value that the previous atomic
+//! operation stored.
 
 mod bandwidth;
 mod client;
@@ -53,7 +53,7 @@ pub enum PerfError {
     /// The exchange of control messages with the peer over TCP failed.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
-    /// The peer refuses the plan or has failed; the text is its reason.
+    /// The peer refused the plan or has failed; the text is the peer's reason.
     #[error("the peer refuses: {0}")]
     Refused(String),
     /// The local device refused an operation or failed.
@@ -89,7 +89,7 @@ pub enum PerfError {
     /// The client sent neither a packet nor a message to the server for [`ServeOptions::idle_timeout`].
     #[error("the client sent neither a packet nor a message for {seconds} s")]
     Idle {
-        /// The time that passed, in seconds.
+        /// Time without a packet or message, in seconds.
         seconds: f64,
     },
     /// The caller interrupted the measurement, by setting `stop`.

@@ -1,10 +1,10 @@
 //! Payload bytes derived from a seed, a queue pair and the number of a message, so that the receiver can verify them.
 
-/// The payload bytes of one message.
+/// The expected payload bytes of one message.
 ///
 /// Each word of eight bytes is derived from the next element of an arithmetic progression that differs for each
-/// message. So bytes of another message or from another offset do not pass the comparison. Writing and comparing the
-/// words is about as fast as the memory can be accessed.
+/// message. So bytes of another message or from another offset fail the comparison. Writing and comparing the words is
+/// about as fast as memory access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pattern(u64);
 

@@ -11,12 +11,12 @@ use rnic_endpoint::port::FaultCounters;
 use rnic_verbs::Service;
 use std::net::TcpStream;
 
-/// Measures over `device` with the perftest program at the other end of `stream`. The report has the counters of this
-/// side only. As a server, this side gets the bandwidth of Writes, Reads and atomics from the client. It measures the
-/// latency of Sends and Writes itself, but does not learn the latency of Reads and atomics.
+/// Measures over `device` with the perftest program at the peer of `stream`. The report has only the counters of the
+/// local end. As a server, the local end receives the bandwidth of Writes, Reads and atomics from the client. It
+/// measures the latency of Sends and Writes itself, but the latency of Reads and atomics remains unknown.
 ///
 /// # Errors
-/// As [`Session::start`], [`Session::traffic`] and [`Session::finish`].
+/// The same errors as [`Session::start`], [`Session::traffic`] and [`Session::finish`].
 pub fn run_perftest(device: &Device, options: Options, role: Role, stream: TcpStream) -> Result<Report, Error> {
     let mut session = Session::start(device, options, role, stream)?;
     let ours = device.local_addr();
@@ -34,8 +34,8 @@ pub fn run_perftest(device: &Device, options: Options, role: Role, stream: TcpSt
     let count = outcome.messages as f64;
     let report = outcome.report.filter(|_| role == Role::Server).filter(|report| report.rate > 0.0);
     let (rate, peak) = match report {
-        // The client does not say whether its bandwidths are in MiB/s or Gbit/s. So the bandwidths are computed from
-        // its message rate, whose unit is fixed.
+        // The client's report does not contain the unit of its bandwidths (MiB/s or Gbit/s). So the bandwidths are
+        // computed from its message rate, whose unit is fixed.
         Some(report) => {
             let peak = if report.average > 0.0 { report.peak / report.average } else { 0.0 };
             (report.rate * 1e6, report.rate * 1e6 * peak)

@@ -1,4 +1,4 @@
-//! The plan of `rnic perf`, which has all settings of its measurements: its limits and its checks.
+//! The plan of `rnic perf`: all settings of its measurements, their limits and their checks.
 
 use super::PerfError;
 use crate::Op;
@@ -18,7 +18,7 @@ pub const DEFAULT_PORT: u16 = 18_515;
 /// Message sizes of the option `--all`, as exponents of two: 2 B to 8 MiB, the same as in perftest.
 pub const SIZES: std::ops::RangeInclusive<u32> = 1..=23;
 
-/// How many messages a measurement sends.
+/// Number of messages, or duration, of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Amount {
     /// This number of messages on each queue pair.
@@ -27,19 +27,19 @@ pub enum Amount {
     Duration(Time),
 }
 
-/// Fault injection into the packets that either side receives. Each field except `corrupt_kind` and `seed` is a share
-/// of the packets in percent, 0 to 100.
+/// Fault injection into the packets that the client and the server receive. Each field except `corrupt_kind` and `seed`
+/// is a share of the packets in percent, 0 to 100.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct FaultPlan {
     /// Percentage of packets dropped.
     pub loss: f64,
-    /// Percentage of packets delivered after later ones.
+    /// Percentage of packets delivered after packets that were sent later.
     pub reorder: f64,
     /// Percentage of packets delivered twice.
     pub duplicate: f64,
     /// Percentage of packets delivered corrupted.
     pub corrupt: f64,
-    /// How corrupted packets differ from what was sent.
+    /// Kind of corruption of corrupted packets.
     pub corrupt_kind: CorruptionKind,
     /// Seed of the random numbers that select the packets with faults.
     pub seed: u64,
@@ -71,7 +71,7 @@ impl FaultPlan {
     }
 }
 
-/// What carries the messages of a measurement.
+/// The carrier of the messages of a measurement: queue pairs, or channels of a host transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Carrier {
     /// Queue pairs of this transport service.
@@ -131,18 +131,20 @@ impl HostTransport {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ChannelPlan {
-    /// Bytes of a chunk. With `None` it is 65,536 for RoGUE and 32,768 for multipath.
+    /// Bytes of a chunk. The default (`None`) is 65,536 for RoGUE and 32,768 for multipath.
     pub chunk: Option<u32>,
-    /// Multipath: number of paths, 1 to 256. With `None` it is [`ChannelPlan::PATHS`].
+    /// Multipath: number of paths, 1 to 256. The default (`None`) is [`ChannelPlan::PATHS`].
     pub paths: Option<u32>,
-    /// Multipath: which path a chunk takes. With `None` it is the first choice.
+    /// Multipath: the algorithm that selects the path of a chunk. The default (`None`) is
+    /// [`PathSelection::TwoChoices`].
     pub select: Option<PathSelection>,
     /// Multipath: whether the receiver grants credit, at the rate of its link.
     pub credit: bool,
-    /// Multipath: whether chunks may be CE-marked, so that a congestion control such as `dctcp` sees marks.
+    /// Multipath: whether chunks are ECN-capable, so that switches can CE-mark them for a congestion control such as
+    /// `dctcp`.
     pub marks: bool,
-    /// Multipath: whether one queue pair in each direction sends the chunks of all paths, each with an entropy of its
-    /// own.
+    /// Multipath: whether one queue pair in each direction sends the chunks of all paths. Each chunk then has its own
+    /// entropy.
     pub spread: bool,
 }
 
@@ -175,7 +177,7 @@ impl PathSelection {
     }
 }
 
-/// Error that says in one sentence what is wrong with a plan.
+/// An error in a plan, described in one sentence.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct PlanError(pub(super) String);
@@ -205,17 +207,17 @@ pub struct Plan {
     pub queue_pairs: u32,
     /// Maximum outstanding messages on each queue pair, 1 to 16384.
     pub depth: u32,
-    /// Path MTU in payload bytes. With `None` it is the maximum that the path between the hosts and the transport
-    /// service admit.
+    /// Path MTU in payload bytes. The default (`None`) is the maximum that the path between the hosts and the transport
+    /// service support.
     pub mtu: Option<u32>,
-    /// What carries the messages: a transport service of queue pairs, or a host transport.
+    /// The carrier of the messages: a transport service of queue pairs, or a host transport.
     pub service: Carrier,
     /// Chunks and paths of a host transport.
     pub channel: ChannelPlan,
-    /// Name of the congestion control, such as `none` or `dcqcn`. For a host transport it is that of its channels, for
-    /// example `rogue`.
+    /// Name of the congestion control, such as `none` or `dcqcn`. With a host transport it is the congestion control of
+    /// the channels, for example `rogue`.
     pub congestion: String,
-    /// Names and values of those parameters of the congestion control that differ from their defaults.
+    /// Names and values of the parameters of the congestion control that differ from their defaults.
     pub settings: Vec<(String, String)>,
     /// Rate of the link, which is the initial rate of rate-based congestion controls. With `None` it is the device's
     /// default.
@@ -224,9 +226,9 @@ pub struct Plan {
     pub in_flight: Option<u32>,
     /// Whether the receiver compares every received byte with the byte that was sent.
     pub verify: bool,
-    /// Faults that are injected into the packets that either side receives.
+    /// Faults that are injected into the packets that the client and the server receive.
     pub faults: FaultPlan,
-    /// Which thread sends and receives packets, on both sides: a progress thread, or the thread that measures.
+    /// The thread that sends and receives packets, at both ends: a progress thread, or the thread that measures.
     pub mode: Mode,
     /// UDP port of the client's device; 0 stands for any free port.
     pub roce_port: u16,
@@ -235,7 +237,8 @@ pub struct Plan {
     pub give_up_after: Option<Time>,
     /// How packets are protected.
     pub security: Security,
-    /// What the client shows to the server, over TLS. With `None` the control connection is plain TCP.
+    /// The credentials for TLS, with which the client authenticates to the server. With `None` the control connection
+    /// is plain TCP.
     pub credentials: Option<Credentials>,
 }
 
@@ -268,12 +271,13 @@ impl Default for Plan {
 
 /// Default of [`Plan::give_up_after`].
 pub const GIVE_UP_AFTER: Time = Time::from_ms(5_000);
-/// Default of [`Plan::give_up_after`] with a host transport, which must survive a peer that stops for 5 s.
+/// Default of [`Plan::give_up_after`] with a host transport. It is longer, because a channel must survive a peer that
+/// stops for 5 s.
 pub const CHANNEL_GIVE_UP_AFTER: Time = Time::from_ms(10_000);
 
 /// Maximum number of queue pairs of a plan.
 pub(super) const MAX_QUEUE_PAIRS: u32 = 1_024;
-/// Maximum number of channels of a host transport in a plan, because each has a thread.
+/// Maximum number of channels of a host transport in a plan. It is low, because each channel has a thread.
 pub(super) const MAX_CHANNELS: u32 = 64;
 /// Maximum number of paths of all channels of a plan together.
 pub(super) const MAX_PATHS: u64 = 2_048;
@@ -281,9 +285,9 @@ pub(super) const MAX_PATHS: u64 = 2_048;
 pub(super) const MAX_DEPTH: u32 = 16_384;
 /// Maximum message size in bytes.
 pub(super) const MAX_SIZE: u32 = 1 << 30;
-/// Maximum bytes of registered memory on each side.
+/// Maximum bytes of registered memory at each end.
 pub(super) const MAX_MEMORY: u64 = 2 << 30;
-/// Maximum bytes of message slots on each side in a plan with verification, unless a single message needs more.
+/// Maximum bytes of message slots at each end in a plan with verification, unless a single message needs more.
 const SLOT_MEMORY: u64 = 128 << 20;
 
 /// Returns the error text for a `count` of objects `what` that is 0 or more than `max`.
@@ -295,7 +299,7 @@ pub(super) fn too_many(count: u64, what: &str, max: u64) -> String {
 }
 
 impl Plan {
-    /// Checks whether the plan can be carried out.
+    /// Checks whether the settings of the plan are valid.
     ///
     /// # Errors
     /// [`PerfError::Plan`] for the first setting that is invalid.
@@ -361,7 +365,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks the settings of a host transport, and that there are none without one.
+    /// Checks the settings of a host transport. Without a host transport, none of these settings may be present.
     fn check_channel(&self) -> Result<(), PlanError> {
         let wrong = |why: String| Err(PlanError(why));
         let Carrier::Channels(kind) = self.service else {
@@ -426,8 +430,8 @@ impl Plan {
     }
 
     /// Number of message slots (places of one message) in the memory of each queue pair. Without verification all
-    /// messages share one slot; with verification each outstanding message has its own, as far as the memory limit
-    /// allows. Latency needs one slot to send from and one to receive into.
+    /// messages share one slot. With verification each outstanding message has its own slot, as far as the memory limit
+    /// permits. A measurement of latency needs one slot to send from and one to receive into.
     pub(super) fn slots(&self) -> u32 {
         if self.latency {
             return 2;
@@ -466,7 +470,8 @@ pub(super) fn congestion(name: &str, settings: &[(String, String)]) -> Result<Co
     find.found()
 }
 
-/// Finds the congestion control of a channel like [`congestion`]: one of the same or RoGUE's own.
+/// Finds the congestion control of a channel like [`congestion`]: one of the congestion controls of queue pairs, or
+/// RoGUE's own.
 pub(super) fn control(name: &str, settings: &[(String, String)]) -> Result<Control, PlanError> {
     struct Make;
     impl Made for Make {
@@ -481,7 +486,7 @@ pub(super) fn control(name: &str, settings: &[(String, String)]) -> Result<Contr
     find.found()
 }
 
-/// What is made of a congestion control that was found by its name.
+/// Builds a value from a congestion control that was found by its name.
 trait Made {
     type Result;
     fn of<C: CongestionControl>(settings: Settings) -> Self::Result;

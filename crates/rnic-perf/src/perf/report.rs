@@ -76,13 +76,13 @@ impl AddAssign for Verified {
     }
 }
 
-/// Counters of one side, client or server, during a measurement.
+/// Counters of one end, client or server, during a measurement.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct Side {
     /// CPU time that the process used during the measurement, in seconds, in user and kernel mode.
     pub cpu_seconds: f64,
-    /// Counters of packets, loss recovery, congestion control and faults, by name: their increase during the
-    /// measurement.
+    /// Increase of each counter during the measurement, by name: counters of packets, loss recovery, congestion control
+    /// and faults.
     pub counts: Counts,
 }
 
@@ -100,7 +100,7 @@ impl Side {
     }
 }
 
-/// The result of one measurement. A report has one for each message size.
+/// The result of one measurement. A report has one row for each message size.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Message size in bytes.
@@ -130,7 +130,7 @@ pub struct Row {
     pub server: Option<Side>,
 }
 
-/// The results of all measurements of a plan, with the settings that they depend on.
+/// The results of all measurements of a plan, with the settings that affect them.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
     /// Version of the format of this report as JSON.
@@ -157,10 +157,10 @@ pub struct Report {
     pub client: SocketAddr,
     /// IP address and UDP port of the server's device.
     pub server: SocketAddr,
-    /// Faults injected on both sides.
+    /// Faults injected at both ends.
     pub faults: FaultPlan,
-    /// Whether the measurement was interrupted: then the last row has what was measured until then, and the rows of
-    /// further message sizes are missing.
+    /// Whether the measurement was interrupted. If so, the last row has the results up to the interruption, and the
+    /// rows of further message sizes are missing.
     #[serde(default)]
     pub interrupted: bool,
     /// The results, one for each message size.

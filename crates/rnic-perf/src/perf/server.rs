@@ -29,12 +29,13 @@ pub struct ServeOptions {
     pub roce_port: u16,
     /// Whether the server stops after its first client.
     pub once: bool,
-    /// Maximum bytes of memory that a client may ask the server to use.
+    /// Maximum bytes of memory that a client may request from the server.
     pub max_memory: u64,
-    /// Maximum time during a measurement in which the client sends neither a packet nor a message. Then the server
-    /// ends the measurement and serves the next client. The default is 60 s.
+    /// Maximum time during a measurement in which the client sends neither a packet nor a message. After this time the
+    /// server ends the measurement and serves the next client. The default is 60 s.
     pub idle_timeout: Time,
-    /// What clients must show, over TLS. With `None` the server serves everyone over plain TCP.
+    /// The credentials for TLS, with which clients must authenticate. With `None` the server serves every client over
+    /// plain TCP.
     pub credentials: Option<Credentials>,
 }
 
@@ -62,13 +63,13 @@ pub struct Served {
 
 /// Interval in milliseconds at which a server that waits for a client checks whether it should stop.
 const STOP_CHECK_INTERVAL: u8 = 100;
-/// Maximum number of clients that have connected and are not served yet, of all hosts and of one host. More are turned
-/// away, so that clients that send nothing do not keep others waiting.
+/// Maximum number of connected clients that wait to be served: of all hosts together, and of one host. The server
+/// refuses further clients, so that clients that send nothing do not keep others waiting.
 const MAX_WAITING: [usize; 2] = [64, 8];
 
-/// Serves one client after another until `stop` is set, or only one with [`ServeOptions::once`]. The result for each
-/// client is passed to `report`. An error with one client does not end the server. It receives the first
-/// messages of further clients in the meantime.
+/// Serves one client after another until `stop` is set, or only one with [`ServeOptions::once`]. Passes the result for
+/// each client to `report`. An error with one client does not end the server. While it serves a client, the server
+/// receives the first messages of further clients.
 ///
 /// # Errors
 /// An error of `listener` when it accepts a connection.
@@ -98,7 +99,7 @@ pub fn serve(
     })
 }
 
-/// A connected client, and its first message or the reason why there is none.
+/// A connected client, and its first message or the reason why the message is missing.
 struct Client {
     peer: SocketAddr,
     hello: Result<(Channel, Hello), PerfError>,
@@ -112,8 +113,8 @@ struct Hello {
     mtu_fixed: bool,
 }
 
-/// Accepts clients until `ends` returns true. A thread for each client listens to its first messages, which must arrive
-/// within the timeouts of a [`Channel`], and passes it on.
+/// Accepts clients until `ends` returns true. A thread for each client receives its first messages, which must arrive
+/// within the timeouts of a [`Channel`], and passes the result to `clients`.
 fn accept_clients(
     listener: &TcpListener, options: &ServeOptions, clients: &Sender<Client>, ends: impl Fn() -> bool,
 ) -> io::Result<()> {
@@ -124,10 +125,10 @@ fn accept_clients(
         let (credentials, clients) = (options.credentials.clone(), clients.clone());
         let listen = move || {
             let hello = receive_hello(stream, credentials.as_ref());
-            // It fails if the server has ended.
+            // This fails if the server has ended.
             let _ = clients.send(Client { peer, hello, _admission: admission });
         };
-        // Without a thread the client is refused.
+        // If no thread can be started, the client is refused.
         let _ = std::thread::Builder::new().name("rnic-perf-client".to_string()).spawn(listen);
     }
     Ok(())
@@ -147,7 +148,7 @@ fn receive_hello(stream: TcpStream, credentials: Option<&Credentials>) -> Result
 }
 
 fn serve_client(channel: Channel, hello: Hello, options: &ServeOptions, stop: &AtomicBool) -> Result<u32, PerfError> {
-    // A copy of the sending half, to tell the client why a measurement failed if the client is still connected.
+    // A copy of the sending half, to send the client the reason of a failure if the client is still connected.
     let mut speaker = channel.speaker();
     let result = converse(channel, hello, options, stop);
     if let Err(error) = &result {
@@ -216,8 +217,8 @@ fn attend(
     }
 }
 
-/// Waits for the client's next message. Returns `None` when the client closes the connection, which between two
-/// measurements means that it has finished.
+/// Waits for the client's next message. Returns `None` if the client closes the connection. Between two measurements
+/// this means that the client has finished.
 fn next(control: &Control, device: &Device, stop: &AtomicBool) -> Result<Option<Message>, PerfError> {
     let clock = Clock::start();
     loop {
@@ -233,7 +234,7 @@ fn next(control: &Control, device: &Device, stop: &AtomicBool) -> Result<Option<
         if stop.load(Ordering::Relaxed) {
             return Err(PerfError::Interrupted);
         }
-        // The device must go on sending and receiving packets: if the last ACKs were lost, the client retransmits, and
+        // The device must continue to send and receive packets: if the last ACKs were lost, the client retransmits, and
         // needs new ACKs.
         device.wait(Time::from_ms(10))?;
     }

@@ -9,11 +9,11 @@ use rnic_transport::Time;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 
-/// Number of reports that the receiver sends while one window (maximum bytes in flight) arrives. A report tells the
-/// sender how many bytes have arrived.
+/// Number of reports that the receiver sends per window (maximum bytes in flight). A report contains the number of
+/// bytes that have arrived.
 const REPORTS_PER_WINDOW: u64 = 4;
-/// Maximum datagrams in flight if there is a window. For a short datagram the kernel uses far more buffer space than
-/// its bytes, so the limit in bytes is not enough.
+/// Maximum datagrams in flight in a measurement with a window. The kernel uses far more buffer space for a short
+/// datagram than its bytes, so a limit in bytes is not sufficient.
 const MAX_IN_FLIGHT: u64 = 4_096;
 /// Time without a report after which the sender counts the datagrams in flight as lost.
 const TIMEOUT: Time = Time::from_ms(100);
@@ -66,7 +66,7 @@ fn open(control: &Control, mode: Mode) -> Result<UdpPort, RawError> {
     Ok(UdpPort::bind(SocketAddr::new(control.local.ip(), 0), &mode.config())?)
 }
 
-/// Waits for the server's message that its UDP port is open; returns the address of that port.
+/// Waits for the server's message that its UDP port is open; returns the address of this port.
 fn ready(control: &mut Control) -> Result<SocketAddr, RawError> {
     let reply = control.receive_line()?;
     Ok(SocketAddr::new(control.peer.ip(), field(&reply, "port")?))
@@ -119,7 +119,7 @@ fn report(port: &mut UdpPort) -> Result<Option<u64>, RawError> {
 ///
 /// # Errors
 ///
-/// As [`throughput`]. A `size` below 8 is no error: the datagrams then have 8 bytes.
+/// The same errors as [`throughput`]. A `size` below 8 is not an error: the datagrams then have 8 bytes.
 pub fn round_trips(server: SocketAddr, size: usize, count: u32) -> Result<RoundTrips, RawError> {
     let mut control = Control::connect(server)?;
     let mut port = open(&control, Mode::Plain)?;

@@ -1,5 +1,5 @@
-//! The TCP connection by which the two hosts of a measurement with plain datagrams agree on it. Each message is one
-//! line of text.
+//! The TCP connection over which the two hosts of a measurement with plain datagrams exchange its settings and results.
+//! Each message is one line of text.
 
 use rnic_endpoint::port::{BindError, SendError};
 use socket2::{SockRef, TcpKeepalive};
@@ -25,7 +25,7 @@ pub enum RawError {
         #[source]
         error: io::Error,
     },
-    /// The peer sent another message than expected.
+    /// The peer sent an unexpected message.
     #[error("the peer is not `rnic perf raw`, or one of another version: {0}")]
     Protocol(String),
     /// The UDP port for the datagrams cannot be opened.
@@ -37,7 +37,7 @@ pub enum RawError {
     /// The UDP port failed after it was opened.
     #[error("the port failed: {0}")]
     Port(#[source] io::Error),
-    /// The receiver got no datagram during the measurement.
+    /// The receiver did not receive any datagram during the measurement.
     #[error("no datagram arrived; is UDP from {from} to {to} filtered?")]
     Nothing {
         /// The address from which the datagrams were sent.
@@ -47,7 +47,7 @@ pub enum RawError {
     },
 }
 
-/// One end of the TCP connection by which the two hosts agree on measurements.
+/// One end of the TCP connection over which the two hosts set up measurements.
 #[derive(Debug)]
 pub(super) struct Control {
     reader: BufReader<TcpStream>,
@@ -70,8 +70,8 @@ impl Control {
             SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(MESSAGE_TIMEOUT))?;
             stream.local_addr()
         };
-        // A socket for IPv6 and IPv4 has an IPv6 address also on a connection over IPv4, but a UDP port of such an
-        // address cannot send to IPv4.
+        // On a connection over IPv4, a dual-stack socket has an IPv4-mapped IPv6 address. A UDP port with such an
+        // address cannot send to IPv4 addresses.
         let peer = canonical(peer);
         let local = prepare().map_err(|error| RawError::Connection { peer, error })?;
         Ok(Control { reader: BufReader::new(stream), local: canonical(local), peer })
@@ -104,7 +104,7 @@ impl Control {
     }
 }
 
-/// The IPv4 address that an IPv6 address stands for, if it is an IPv4-mapped one.
+/// Converts an IPv4-mapped IPv6 address to its IPv4 address; returns other addresses unchanged.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
@@ -112,7 +112,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Returns the value of the field `name`, which a line holds as `name=value`.
+/// Returns the value of the field `name` of a line, which contains `name=value`.
 pub(super) fn field<T: FromStr>(line: &str, name: &str) -> Result<T, RawError> {
     let value = line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
     let value = value.ok_or_else(|| RawError::Protocol(format!("`{line}` has no field `{name}`")))?;

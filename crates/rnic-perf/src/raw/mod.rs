@@ -1,8 +1,9 @@
 //! Measures throughput and round-trip time of plain UDP datagrams between two hosts. The results are upper bounds for
 //! every transport protocol over the same UDP ports.
 //!
-//! One host runs [`serve`], and the other host runs [`throughput`] and [`round_trips`]. They agree on each measurement
-//! over TCP. The datagrams are neither acknowledged nor retransmitted, and the receiver does not read their payload.
+//! One host runs [`serve`], and the other host runs [`throughput`] and [`round_trips`]. The hosts set up each
+//! measurement over TCP. The datagrams are neither acknowledged nor retransmitted, and the receiver does not read their
+//! payload.
 //!
 //! Throughput is measured with a window: the sender keeps at most [`Case::window`] bytes in flight, so that the
 //! receiver's buffer does not overflow and the result is the throughput without loss. Without a window the sender sends
@@ -21,10 +22,10 @@ use rnic_transport::Time;
 use std::fmt;
 use std::str::FromStr;
 
-/// How datagrams pass through the kernel: one by one, or in batches.
+/// How datagrams pass through the kernel: each by a separate system call, or in batches.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Mode {
-    /// Both sides pass each datagram to or from the kernel by a separate system call.
+    /// Both ends use a separate system call for each datagram.
     Plain,
     /// The sender sends batches by `UDP_SEGMENT`; the receiver receives datagrams one by one.
     Segmented,
@@ -70,8 +71,8 @@ pub struct Case {
     pub size: usize,
     /// Time for which the sender sends.
     pub duration: Time,
-    /// Maximum UDP payload bytes in flight. With a window at most 4,096 datagrams are in flight, too. `None` means that
-    /// there is no limit.
+    /// Maximum UDP payload bytes in flight. With a window, the number of datagrams in flight is also limited, to 4,096.
+    /// `None`: unlimited.
     pub window: Option<u64>,
 }
 
@@ -109,7 +110,8 @@ impl Throughput {
     }
 }
 
-/// Result of a measurement of round-trip times. Each datagram was sent alone, and both sides polled without sleeping.
+/// Result of a measurement of round-trip times. Only one datagram was outstanding at a time, and both ends polled
+/// without sleeping.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RoundTrips {
     sorted: Vec<Time>,
@@ -118,8 +120,8 @@ pub struct RoundTrips {
 }
 
 impl RoundTrips {
-    /// Quantile of the round-trip times: a share `fraction` (0 to 1) of them is at most as long. `None` if no datagram
-    /// returned.
+    /// Quantile of the round-trip times: the share `fraction` (0 to 1) of the round-trip times is at most this long.
+    /// `None` if no datagram returned.
     pub fn quantile(&self, fraction: f64) -> Option<Time> {
         let last = self.sorted.len().checked_sub(1)?;
         let at = (fraction.clamp(0.0, 1.0) * last as f64).round() as usize;

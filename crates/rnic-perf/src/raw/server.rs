@@ -1,4 +1,4 @@
-//! The server of a measurement with plain datagrams: it receives and counts datagrams, or sends them back.
+//! The server of a measurement with plain datagrams: it counts received datagrams, or sends them back.
 
 use super::control::{Control, RawError, field};
 use super::{Mode, UdpConfig};
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Time for which the server waits for further datagrams after the sender's message `done`.
 const AFTERMATH: Time = Time::from_ms(20);
 
-/// Serves one client after another, without end. If serving a client fails, it passes the error to `report` and goes on
-/// with the next client.
+/// Serves one client after another, without end. If serving a client fails, it passes the error to `report` and
+/// continues with the next client.
 ///
 /// # Errors
 ///
@@ -45,8 +45,8 @@ fn open(control: &mut Control, config: &UdpConfig) -> Result<UdpPort, RawError> 
     Ok(port)
 }
 
-/// Runs `work` on the port in a separate thread, and sets the flag that `work` gets when the client sends `done` or
-/// closes the connection.
+/// Runs `work` on the port in a separate thread. Sets the flag that was passed to `work` when the client sends `done`
+/// or closes the connection.
 fn until_done<T: Send>(
     control: &mut Control, port: &mut UdpPort,
     work: impl FnOnce(&mut UdpPort, &AtomicBool) -> Result<T, RawError> + Send,
@@ -89,8 +89,8 @@ fn receive(control: &mut Control, request: &str) -> Result<(), RawError> {
     ))
 }
 
-/// Counts received datagrams until the sender has finished. After each `every` bytes it reports the number of received
-/// bytes to the sender; with `every` 0 it sends no reports.
+/// Counts received datagrams until the sender has finished. Reports the number of received bytes to the sender after
+/// each `every` bytes; sends no reports if `every` is 0.
 fn count(port: &mut UdpPort, done: &AtomicBool, answer_to: SocketAddr, every: u64) -> Result<Received, RawError> {
     let (clock, mut received, mut reported) = (Clock::start(), Received::default(), 0);
     let mut idle = Idle::new(IdleConfig::default());
@@ -121,7 +121,7 @@ fn count(port: &mut UdpPort, done: &AtomicBool, answer_to: SocketAddr, every: u6
     }
 }
 
-/// Sends one datagram. If the send buffer is full, the datagram is lost, which the measurement tolerates like a loss in
+/// Sends one datagram. If the send buffer is full, the datagram is lost; the measurement tolerates this like a loss in
 /// a switch.
 fn send_report(port: &mut UdpPort, destination: SocketAddr, data: &[u8]) -> Result<(), RawError> {
     let (source_port, segment, traffic_class) = (port.source_port(0), data.len(), TrafficClass::default());

@@ -28,11 +28,11 @@ pub(super) struct Found {
 /// Finds the device with a RoCE v2 GID of an address.
 pub(super) fn find(functions: &Functions, ip: IpAddr) -> Result<Found, NicError> {
     let mut count = 0;
-    // SAFETY: the count lives for the call.
+    // SAFETY: `count` is valid during the call.
     let list = unsafe { (functions.get_device_list)(&raw mut count) };
     if list.is_null() || count <= 0 {
         if !list.is_null() {
-            // SAFETY: it is the list that the library has returned.
+            // SAFETY: `list` was returned by the library and is freed once.
             unsafe { (functions.free_device_list)(list) };
         }
         return Err(NicError::Absent("libibverbs finds no RDMA device".to_string()));
@@ -40,7 +40,7 @@ pub(super) fn find(functions: &Functions, ip: IpAddr) -> Result<Found, NicError>
     let mut names = BTreeSet::new();
     let mut found = None;
     for at in 0..count as usize {
-        // SAFETY: the list has this number of devices. An opened device may be used after the list is gone.
+        // SAFETY: the list has this number of devices. An opened device remains valid after the list is freed.
         let (name, context) = unsafe {
             let device = *list.add(at);
             let name = CStr::from_ptr((functions.get_device_name)(device)).to_string_lossy().into_owned();
@@ -55,10 +55,10 @@ pub(super) fn find(functions: &Functions, ip: IpAddr) -> Result<Found, NicError>
         if found.is_some() {
             break;
         }
-        // SAFETY: nothing uses the context.
+        // SAFETY: no other code uses the context.
         unsafe { (functions.close_device)(context) };
     }
-    // SAFETY: it is the list that the library has returned.
+    // SAFETY: `list` was returned by the library and is freed once.
     unsafe { (functions.free_device_list)(list) };
     found.ok_or_else(|| {
         let names: Vec<String> = names.into_iter().collect();
@@ -66,7 +66,7 @@ pub(super) fn find(functions: &Functions, ip: IpAddr) -> Result<Found, NicError>
     })
 }
 
-/// The active port of a device that has a RoCE v2 GID of an address.
+/// The active port of a device that has a RoCE v2 GID of an address, with the GID's index.
 ///
 /// # Safety
 /// The context is open.
@@ -74,7 +74,8 @@ unsafe fn port_with(functions: &Functions, context: *mut ibv_context, name: &str
     let wanted = gid(ip);
     for port in 1..=4_u8 {
         let mut attributes = ibv_port_attr::default();
-        // SAFETY: by the caller; the structure is at least as long as that of any version of the function.
+        // SAFETY: the caller guarantees that the context is open; the structure is at least as long as in every version
+        // of the function.
         if unsafe { (functions.query_port)(context, port, &raw mut attributes) } != 0 {
             break;
         }
@@ -83,9 +84,9 @@ unsafe fn port_with(functions: &Functions, context: *mut ibv_context, name: &str
         }
         for index in 0..attributes.gid_tbl_len.clamp(0, 256) {
             let mut entry = ibv_gid::default();
-            // SAFETY: by the caller; the entry lives for the call.
+            // SAFETY: the caller guarantees that the context is open; `entry` is valid during the call.
             let error = unsafe { (functions.query_gid)(context, port, index, &raw mut entry) };
-            // SAFETY: by the caller.
+            // SAFETY: the caller guarantees that the context is open.
             if error == 0 && entry == wanted && unsafe { is_roce_v2(functions, context, name, port, index) } {
                 let mtu = (128_usize << attributes.active_mtu.clamp(1, 5)).min(MAX_DATAGRAM);
                 return Some(Found { context, name: name.to_string(), port, gid_index: index as u8, mtu });
@@ -95,13 +96,14 @@ unsafe fn port_with(functions: &Functions, context: *mut ibv_context, name: &str
     None
 }
 
-/// Whether a GID is of RoCE v2: RoCE v1 has the same GIDs, and no UDP.
+/// Whether a GID belongs to RoCE v2. RoCE v1 uses the same GIDs, but its packets have no UDP header.
 ///
 /// # Safety
 /// The context is open.
 unsafe fn is_roce_v2(functions: &Functions, context: *mut ibv_context, name: &str, port: u8, index: i32) -> bool {
     if let Some(query) = functions.query_gid_ex {
-        // SAFETY: all zeros are a valid value; by the caller, and the entry has the length that is passed.
+        // SAFETY: the caller guarantees that the context is open; all zeros are a valid value of the entry, and the
+        // entry has the length that is passed.
         let (error, kind) = unsafe {
             let mut entry: ibv_gid_entry = std::mem::zeroed();
             let len = size_of::<ibv_gid_entry>();

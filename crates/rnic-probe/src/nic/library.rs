@@ -6,14 +6,14 @@ use rnic_cabi::verbs::*;
 /// Name of the library.
 const NAME: &str = "libibverbs.so.1";
 
-/// Declares the functions, and how they are found.
+/// Declares the struct `Functions`, and loads each function by name.
 macro_rules! functions {
     ($($field:ident = $symbol:literal: $kind:ty;)*) => {
-        /// Functions of the library, which stays in memory until the process ends.
+        /// Functions of the library. The library is not unloaded until the process ends.
         #[derive(Clone, Copy)]
         pub(super) struct Functions {
             $(pub(super) $field: $kind,)*
-            /// It is missing in libraries before rdma-core 32.
+            /// Absent in libraries before rdma-core 32.
             pub(super) query_gid_ex: Option<QueryGidEx>,
         }
 
@@ -66,13 +66,13 @@ impl Functions {
     /// Loads the library.
     ///
     /// # Errors
-    /// A sentence, if it is not there, or lacks a function.
+    /// Returns a sentence if the library is not installed, or lacks a function.
     pub(super) fn load() -> Result<Functions, String> {
-        // SAFETY: the start of libibverbs has no effects besides its own state; its providers are loaded later.
+        // SAFETY: the initialisation of libibverbs changes only its own state; it loads its providers later.
         let library = unsafe { libloading::Library::new(NAME) };
         let library = library.map_err(|error| format!("{NAME} is not there: {error}"))?;
         let functions = Functions::of(&library)?;
-        // Providers have threads and handlers of their own, so libibverbs cannot be unloaded.
+        // Providers start threads and register handlers, so libibverbs must not be unloaded.
         std::mem::forget(library);
         Ok(functions)
     }

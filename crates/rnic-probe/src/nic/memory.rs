@@ -1,4 +1,4 @@
-//! Memory of which a NIC reads and writes parts at any time: it is accessed through raw pointers only.
+//! Memory that a NIC may read and write at any time. It is accessed only through raw pointers.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -29,13 +29,13 @@ impl Memory {
 
     pub(super) fn clear(&self, at: usize, len: usize) {
         self.check(at, len);
-        // SAFETY: as above.
+        // SAFETY: the bytes are inside the allocation, and no reference to it exists.
         unsafe { self.start.as_ptr().add(at).write_bytes(0, len) }
     }
 
     pub(super) fn read(&self, at: usize, bytes: &mut [u8]) {
         self.check(at, bytes.len());
-        // SAFETY: as above.
+        // SAFETY: the bytes are inside the allocation, and no reference to it exists.
         unsafe { self.start.as_ptr().add(at).copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) }
     }
 
@@ -46,7 +46,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout.
+        // SAFETY: the memory was allocated with this layout, and is freed once.
         unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }
 }

@@ -1,5 +1,5 @@
-//! Datagrams (UD) and reliable messages (RC) over a real RDMA NIC, through the `libibverbs.so.1` that is found at run
-//! time. A program needs no libibverbs to be built or started.
+//! Datagrams (UD) and reliable messages (RC) over a real RDMA NIC. `libibverbs.so.1` is loaded at run time, so a
+//! program can be built and started without libibverbs.
 //!
 //! [`Nic::open`] opens the device with a RoCE v2 GID of an IP address. [`Nic::send`] posts a datagram, and
 //! [`Nic::poll`] reports sent and received datagrams. An idle thread calls [`Nic::arm`], polls once more, and calls
@@ -7,11 +7,11 @@
 //!
 //! # Unsafe code
 //!
-//! This module has the only `unsafe` code of the crate: it calls functions of C
-//! ([decision 29](../../../../docs/adr/0029-a-nic-at-run-time.md)). It relies on the contract of libibverbs: the
-//! functions have the types of the header `infiniband/verbs.h` of rdma-core; an object stays valid until it is
-//! destroyed here; a completed work request does not touch its memory any more. Memory that the NIC may write at any
-//! time is read and written through raw pointers only.
+//! This module has the only `unsafe` code of the crate: it calls C functions ([decision
+//! 29](../../../../docs/adr/0029-a-nic-at-run-time.md)). It relies on three properties of libibverbs: the functions
+//! have the types in the header `infiniband/verbs.h` of rdma-core; an object stays valid until this module destroys it;
+//! the NIC does not access the memory of a work request after the request has completed. Memory that the NIC may write
+//! at any time is read and written only through raw pointers.
 
 #![allow(unsafe_code)]
 
@@ -39,48 +39,48 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-/// Number of receives that are posted.
+/// Number of posted receives.
 const RECEIVES: usize = 512;
-/// Maximum number of datagrams that have been posted and have not left.
+/// Maximum number of outstanding sends of datagrams.
 const SENDS: usize = 256;
 /// Maximum payload bytes of a datagram.
 pub const MAX_DATAGRAM: usize = 4_096;
 /// Bytes in front of a received datagram: the global routing header, or an IPv4 header in its last 20 bytes.
 const GRH: usize = 40;
-/// Length of a receive.
+/// Length of a receive buffer in bytes.
 const RECEIVE: usize = GRH + MAX_DATAGRAM;
-/// Bytes of a received datagram that are copied.
+/// Number of payload bytes that are copied from a received datagram.
 pub const HEAD: usize = 64;
-/// Maximum number of address handles: one for each recipient, flow label and DSCP.
+/// Maximum number of address handles. Each combination of recipient, flow label and DSCP needs one.
 const HANDLES: usize = 16_384;
 /// Bit in the identifier of a work request that marks a send.
 const SEND: u64 = 1 << 32;
 
-/// Maximum number of completions that wait to be polled.
+/// Maximum number of completions that have not been polled.
 const COMPLETIONS: usize = RECEIVES + SENDS + SHARED_RECEIVES + PROBES;
 
-/// The reason why there is no NIC, or why it failed.
+/// The reason why no NIC can be used, or why the NIC failed.
 #[derive(Debug, thiserror::Error)]
 pub enum NicError {
-    /// There is no NIC for the address.
+    /// No NIC has the address, for this reason.
     #[error("{0}")]
     Absent(String),
-    /// The NIC's driver refused something.
+    /// The NIC's driver refused an operation.
     #[error("{device}: {doing}: {error}")]
     Failed {
         /// Name of the device.
         device: String,
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
         /// The reason.
         error: Errno,
     },
 }
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Destination {
-    /// IP address, of the same family as that of the NIC.
+    /// IP address, of the same family as the NIC's address.
     pub ip: IpAddr,
     /// Queue pair number.
     pub qpn: u32,
@@ -92,7 +92,7 @@ pub struct Destination {
     pub dscp: u8,
 }
 
-/// A datagram that was received.
+/// A received datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
     /// IP address of the sender.
@@ -101,27 +101,27 @@ pub struct Received {
     pub qpn: u32,
     /// Payload bytes.
     pub len: usize,
-    /// The first bytes of the payload; zeros behind its end.
+    /// The first bytes of the payload, followed by zeros if the payload is shorter.
     pub head: [u8; HEAD],
-    /// Time stamp of the hardware ([`Nic::clock`]); `None` without such a clock.
+    /// Hardware time stamp ([`Nic::clock`]); `None` if completions have none.
     pub stamp: Option<u64>,
 }
 
 /// A completion.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// The datagram with this token has left, with a time stamp of the hardware ([`Nic::clock`]), if the NIC makes
-    /// some; `false`: the NIC has failed to send it.
+    /// The send of the datagram with this token has completed, with a hardware time stamp ([`Nic::clock`]) if the NIC
+    /// supports them; `false`: the NIC failed to send it.
     Sent(u64, bool, Option<u64>),
     /// A datagram was received.
     Received(Received),
-    /// The message with this identifier was acknowledged; `false`: it was not, and its queue pair has
+    /// The message with this identifier was acknowledged; `false`: it was not acknowledged, and its queue pair has
     /// failed.
     Acknowledged(u64, bool),
 }
 
-/// The UDP source port that drivers give to packets with a flow label (`rdma_flow_label_to_udp_sport` of Linux). A NIC
-/// that does not use the flow label, such as `rdma_rxe`, has one port for all.
+/// The UDP source port that drivers derive from a flow label (`rdma_flow_label_to_udp_sport` of Linux). A NIC that
+/// ignores the flow label, such as `rdma_rxe`, uses the same port for all flow labels.
 pub const fn source_port(flow: u32) -> u16 {
     (((flow & 0x3fff) ^ ((flow & 0xf_c000) >> 14)) | 0xc000) as u16
 }
@@ -148,7 +148,7 @@ struct Objects {
 impl Drop for Objects {
     fn drop(&mut self) {
         let f = &self.functions;
-        // SAFETY: each object exists or is null, is destroyed once, and after the objects that use it. The memory is
+        // SAFETY: each object exists or is null, and is destroyed once, after the objects that use it. The memory is
         // freed afterwards.
         unsafe {
             if let Some(reliable) = self.reliable.take() {
@@ -179,19 +179,19 @@ impl Drop for Objects {
     }
 }
 
-/// Wakes a thread in [`Nic::sleep`].
+/// Wakes a thread that sleeps in [`Nic::sleep`].
 #[derive(Clone)]
 pub struct Waker(Arc<EventFd>);
 
 impl Waker {
-    /// Wakes the thread now, or at its next call.
+    /// Wakes the thread now, or makes its next call of [`Nic::sleep`] return at once.
     pub fn wake(&self) {
-        // The counter of the file is full only if the thread is to wake anyway.
+        // The write fails only if the counter is at its maximum, and then the thread will wake anyway.
         let _ = self.0.write(1);
     }
 }
 
-/// A NIC with one UD queue pair, and reliable ones.
+/// A NIC with one UD queue pair, and reliable queue pairs.
 pub struct Nic {
     objects: Objects,
     name: String,
@@ -201,25 +201,27 @@ pub struct Nic {
     mtu: usize,
     qkey: u32,
     waker: Waker,
-    /// Token of each send that has not left.
+    /// Token of each outstanding send.
     sends: Vec<u64>,
     free: Vec<usize>,
-    /// Clock of the time stamps of completions; `None`: they have none.
+    /// Clock of the time stamps of completions; `None` if completions have no time stamps.
     clock: Option<StampClock>,
-    /// Recipients for which there was no address handle, and how many datagrams to them are dropped before another try.
+    /// Recipients for which no address handle could be created, each with the number of datagrams to drop before the
+    /// next attempt.
     unreachable: BTreeMap<IpAddr, u32>,
 }
 
-// SAFETY: libibverbs has no state of threads: its objects may be used by any thread, and a `Nic` is used by one at a
-// time.
+// SAFETY: objects of libibverbs are not bound to a thread: any thread may use them, and only one thread at a time uses
+// a `Nic`.
 unsafe impl Send for Nic {}
 
 impl Nic {
     /// Opens the device that has a RoCE v2 GID of this IP address. `qkey` is the Q_Key of the queue pair, below 2^31;
-    /// `stamps` says which time stamps of completions are used.
+    /// `stamps` selects the time stamps of completions.
     ///
     /// # Errors
-    /// [`NicError::Absent`] if there is no libibverbs or no such device, and [`NicError::Failed`] if it cannot be used.
+    /// [`NicError::Absent`] if libibverbs or such a device does not exist, and [`NicError::Failed`] if the device
+    /// cannot be used.
     pub fn open(ip: IpAddr, qkey: u32, stamps: Stamps) -> Result<Nic, NicError> {
         let functions = Functions::load().map_err(NicError::Absent)?;
         let found = find(&functions, ip)?;
@@ -230,7 +232,7 @@ impl Nic {
         let Found { context, name, port, gid_index, mtu } = found;
         let memory = Memory::new(RECEIVES * RECEIVE + SENDS * MAX_DATAGRAM);
         let Some(memory) = memory else {
-            // SAFETY: the context was opened, and nothing uses it.
+            // SAFETY: the context is open, and no other code uses it.
             unsafe { (functions.close_device)(context) };
             return Err(NicError::Absent("there is no memory for the NIC's buffers".to_string()));
         };
@@ -240,7 +242,7 @@ impl Nic {
         let failed = |doing| NicError::Failed { device: name.clone(), doing, error: Errno::last() };
         let (o, len) = (&mut objects, RECEIVES * RECEIVE + SENDS * MAX_DATAGRAM);
         let mut clock;
-        // SAFETY: each function gets objects that exist, and structures that live for the call.
+        // SAFETY: each function gets existing objects, and structures that are valid during the call.
         unsafe {
             let f = o.functions;
             o.pd = (f.alloc_pd)(o.context);
@@ -320,7 +322,7 @@ impl Nic {
         (unsafe { (*self.objects.qp).qp_num }, self.qkey)
     }
 
-    /// The clock of the hardware's time stamps; `None` if completions have none.
+    /// The clock of the hardware time stamps; `None` if completions have none.
     pub fn clock(&self) -> Option<StampClock> {
         self.clock
     }
@@ -330,7 +332,7 @@ impl Nic {
         self.mtu
     }
 
-    /// Wakes the thread in [`Nic::sleep`].
+    /// A handle that wakes the thread in [`Nic::sleep`].
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
@@ -341,8 +343,8 @@ impl Nic {
 
     fn receive_into(&self, slot: usize) -> Result<(), NicError> {
         let Objects { context, qp, mr, memory, .. } = &self.objects;
-        // SAFETY: the context, the queue pair and the region exist. The list lives for the call, and the NIC writes
-        // into memory of this slot only, which is inside the region.
+        // SAFETY: the context, the queue pair and the region exist. The list is valid during the call, and the NIC
+        // writes only into the memory of this slot, which is inside the region.
         let error = unsafe {
             let length = RECEIVE as u32;
             let mut sge = ibv_sge { addr: memory.address(slot * RECEIVE), length, lkey: (**mr).lkey };
@@ -356,9 +358,9 @@ impl Nic {
         if error == 0 { Ok(()) } else { Err(self.failed("cannot post a receive", error)) }
     }
 
-    /// Posts a datagram of `len` bytes: `bytes`, and zeros behind them. `token` is that of [`Event::Sent`]. Returns
-    /// whether it was posted: not if it is too long, too many datagrams have not left, or the recipient has no
-    /// link-layer address.
+    /// Posts a datagram of `len` bytes: `bytes`, followed by zeros. [`Event::Sent`] will carry `token`. Returns whether
+    /// the datagram was posted. It is not posted if it is too long, too many sends are outstanding, or the recipient
+    /// has no link-layer address.
     ///
     /// # Errors
     /// If the NIC fails.
@@ -372,7 +374,8 @@ impl Nic {
         let at = RECEIVES * RECEIVE + slot * MAX_DATAGRAM;
         memory.write(at, bytes);
         memory.clear(at + bytes.len(), len - bytes.len());
-        // SAFETY: all objects exist. The list lives for the call, and this slot is not written before it has completed.
+        // SAFETY: all objects exist. The list is valid during the call, and this slot is not written before the send
+        // has completed.
         let error = unsafe {
             let mut sge = ibv_sge { addr: memory.address(at), length: len as u32, lkey: (**mr).lkey };
             let mut request: ibv_send_wr = std::mem::zeroed();
@@ -401,13 +404,13 @@ impl Nic {
         }
     }
 
-    /// The address handle of a recipient.
+    /// The address handle of a recipient; `None` if it cannot be created.
     fn handle(&mut self, to: &Destination) -> Option<*mut ibv_ah> {
         let key = (to.ip, to.flow, to.dscp);
         if let Some(handle) = self.objects.handles.get(&key) {
             return Some(*handle);
         }
-        // Making a handle resolves a link-layer address, which takes long if nobody answers.
+        // Creating an address handle resolves a link-layer address, which takes long if no host has the IP address.
         if let Some(rest) = self.unreachable.get_mut(&to.ip) {
             *rest -= 1;
             if *rest > 0 {
@@ -416,12 +419,13 @@ impl Nic {
             self.unreachable.remove(&to.ip);
         }
         if self.objects.handles.len() >= HANDLES {
-            // Outstanding datagrams may use the handles. So the handles are destroyed only when none is outstanding.
+            // Outstanding datagrams may use the address handles, so the handles are destroyed only when no datagram is
+            // outstanding.
             if self.free.len() < SENDS {
                 return None;
             }
             for handle in std::mem::take(&mut self.objects.handles).into_values() {
-                // SAFETY: the handle exists, and no datagram uses it.
+                // SAFETY: the handle exists, and no outstanding datagram uses it.
                 unsafe { (self.objects.functions.destroy_ah)(handle) };
             }
         }
@@ -433,7 +437,7 @@ impl Nic {
             traffic_class: to.dscp << 2,
         };
         let mut attributes = ibv_ah_attr { grh: route, is_global: 1, port_num: self.port, ..ibv_ah_attr::default() };
-        // SAFETY: the protection domain exists, and the attributes live for the call.
+        // SAFETY: the protection domain exists, and the attributes are valid during the call.
         let handle = unsafe { (self.objects.functions.create_ah)(self.objects.pd, &raw mut attributes) };
         if handle.is_null() {
             self.unreachable.insert(to.ip, 16);
@@ -461,11 +465,11 @@ impl Nic {
         }
     }
 
-    /// Takes completions from the queue; returns their number.
+    /// Polls completions from the queue; returns their number.
     fn poll_queue(&mut self, found: &mut [(ibv_wc, u64)]) -> Result<usize, NicError> {
         let Objects { context, cq, .. } = self.objects;
         if self.clock.is_some() {
-            // SAFETY: a queue of a NIC with such a clock was made with time stamps.
+            // SAFETY: the queue exists, and because the NIC has a clock, it was created with time stamps.
             let taken = unsafe { stamps::poll(cq.cast(), found) };
             return taken.map_err(|error| self.failed("cannot poll the completion queue", error));
         }
@@ -521,8 +525,8 @@ impl Nic {
         self.receive_into(slot)
     }
 
-    /// Asks for an event at the next completion. What completed before raises none, so the caller polls afterwards, and
-    /// sleeps if there was nothing.
+    /// Requests an event for the next completion. Earlier completions raise no event, so the caller polls afterwards,
+    /// and sleeps only if the poll found nothing.
     ///
     /// # Errors
     /// If the NIC fails.
@@ -538,13 +542,14 @@ impl Nic {
         if error == 0 { Ok(()) } else { Err(self.failed("cannot ask for a completion event", error)) }
     }
 
-    /// Sleeps until something has completed since [`Nic::arm`], the time has passed, or the [`Waker`] wakes it.
+    /// Sleeps until a work request has completed since [`Nic::arm`], the time has passed, or a [`Waker`] wakes the
+    /// thread.
     ///
     /// # Errors
     /// If the NIC fails.
     pub fn sleep(&mut self, milliseconds: u16) -> Result<(), NicError> {
         let Objects { functions, channel, .. } = &self.objects;
-        // SAFETY: the channel exists, and its file is open as long as it does.
+        // SAFETY: the channel exists, and its file is open as long as the channel exists.
         let fd = unsafe { BorrowedFd::borrow_raw((**channel).fd) };
         let mut files = [PollFd::new(fd, PollFlags::POLLIN), PollFd::new(self.waker.0.as_fd(), PollFlags::POLLIN)];
         let woken = poll(&mut files, PollTimeout::from(milliseconds));
@@ -555,12 +560,12 @@ impl Nic {
             Err(error) => return Err(self.failed("cannot wait for completions", error as i32)),
         }
         if is_ready(&files[1]) {
-            // The counter is back at 0 afterwards, or was already.
+            // This resets the counter to 0, and fails if the counter is 0 already.
             let _ = self.waker.0.read();
         }
         if is_ready(&files[0]) {
             let (mut queue, mut own) = (null_mut(), null_mut());
-            // SAFETY: the channel exists, and one event is there, which is acknowledged.
+            // SAFETY: the channel exists and has one event, which is acknowledged.
             unsafe {
                 if (functions.get_cq_event)(*channel, &raw mut queue, &raw mut own) == 0 {
                     (functions.ack_cq_events)(queue, 1);
@@ -571,10 +576,10 @@ impl Nic {
     }
 }
 
-/// The sender's address in the bytes in front of a datagram.
+/// The sender's address, from the bytes in front of a datagram.
 fn source(header: &[u8; GRH], is_ipv4: bool) -> IpAddr {
     if is_ipv4 {
-        // An IPv4 header without options takes the last 20 bytes.
+        // An IPv4 header without options is in the last 20 bytes.
         let octets: [u8; 4] = [header[32], header[33], header[34], header[35]];
         return octets.into();
     }

@@ -1,4 +1,4 @@
-//! Reliable queue pairs (RC) of a NIC, for probes that the peer's NIC acknowledges without its software.
+//! Reliable queue pairs (RC) of a NIC. The peer's NIC acknowledges probes on them without the peer's software.
 
 use super::flow;
 use super::library::Functions;
@@ -15,12 +15,12 @@ use std::net::IpAddr;
 use std::ptr::null_mut;
 use std::time::Duration;
 
-/// Number of receives for all queue pairs together.
+/// Number of posted receives of all queue pairs together.
 pub(super) const RECEIVES: usize = 256;
-/// Maximum number of messages of a queue pair that are not acknowledged.
+/// Maximum number of unacknowledged messages of a queue pair.
 const IN_FLIGHT: u32 = 128;
-/// Payload bytes of a packet: 1,024, or less if the port has less. Both sides must agree, and Ethernet of 1,500 bytes
-/// allows no more.
+/// Path MTU in payload bytes: 1,024, or less if the port's MTU is less. Both ends must use the same value, and an
+/// Ethernet MTU of 1,500 bytes does not permit a larger one.
 const MTU: usize = 1_024;
 
 /// A queue pair of a [`Nic`], from [`QueuePairs::open`].
@@ -34,7 +34,7 @@ pub struct Pair {
 /// Address of a peer's queue pair, and attributes of the packets to it.
 #[derive(Clone, Copy)]
 struct Peer {
-    /// IP address, of the same family as that of the NIC.
+    /// IP address, of the same family as the NIC's address.
     ip: IpAddr,
     /// Queue pair number.
     qpn: u32,
@@ -42,16 +42,16 @@ struct Peer {
     psn: u32,
     /// Differentiated services code point, 0 to 63.
     dscp: u8,
-    /// Time without an acknowledgement after which the queue pair fails, roughly.
+    /// Approximate time without an acknowledgement after which the queue pair fails.
     ack_timeout: Duration,
 }
 
-/// Objects that all reliable queue pairs share.
+/// The objects that all reliable queue pairs share.
 pub(super) struct Reliable {
     srq: *mut ibv_srq,
-    /// Region of the receives and of the posted messages.
+    /// Memory region of the receive buffers and of the posted messages.
     mr: *mut ibv_mr,
-    /// Region into which peers may write.
+    /// Memory region into which peers may write.
     writable: *mut ibv_mr,
     memory: Memory,
     scratch: Memory,
@@ -59,10 +59,11 @@ pub(super) struct Reliable {
 }
 
 impl Reliable {
-    /// Makes the queue of receives and the regions of memory.
+    /// Creates the shared receive queue and the memory regions.
     ///
     /// # Safety
-    /// The protection domain exists, and the caller calls [`Reliable::destroy`] before it goes.
+    /// The protection domain exists, and the caller calls [`Reliable::destroy`] before it destroys the protection
+    /// domain.
     unsafe fn new(f: &Functions, pd: *mut ibv_pd, device: &str) -> Result<Reliable, NicError> {
         let failed = |doing| NicError::Failed { device: device.to_string(), doing, error: Errno::last() };
         let len = (RECEIVES + PROBES) * MAX_DATAGRAM;
@@ -71,7 +72,8 @@ impl Reliable {
         };
         let (srq, mr, writable) = (null_mut(), null_mut(), null_mut());
         let mut own = Reliable { srq, mr, writable, memory, scratch, pairs: BTreeMap::new() };
-        // SAFETY: by the caller; the memory lives until `destroy`, and the structure for the call.
+        // SAFETY: the caller guarantees the protection domain; the memory is valid until `destroy`, and the structure
+        // during the call.
         let made = unsafe {
             let attr = ibv_srq_attr { max_wr: RECEIVES as u32, max_sge: 1, srq_limit: 0 };
             let mut attributes = ibv_srq_init_attr { srq_context: null_mut(), attr };
@@ -86,18 +88,18 @@ impl Reliable {
             return Ok(own);
         }
         let error = failed("cannot make a shared receive queue and its memory");
-        // SAFETY: nothing uses the objects.
+        // SAFETY: no queue pair uses the objects.
         unsafe { own.destroy(f) };
         Err(error)
     }
 
-    /// Destroys the queue pairs and what they share.
+    /// Destroys the queue pairs and the objects that they share.
     ///
     /// # Safety
-    /// Objects that exist are those that [`Reliable::new`] and [`QueuePairs::open`] have made.
+    /// All existing objects were created by [`Reliable::new`] and [`QueuePairs::open`].
     pub(super) unsafe fn destroy(self, f: &Functions) {
-        // SAFETY: by the caller; each object is destroyed once, and after the objects that use it. The memory is freed
-        // afterwards.
+        // SAFETY: the caller guarantees the objects; each object is destroyed once, and after the objects that use it.
+        // The memory is freed afterwards.
         unsafe {
             for qp in self.pairs.values() {
                 (f.destroy_qp)(*qp);
@@ -113,11 +115,11 @@ impl Reliable {
         }
     }
 
-    /// Posts a receive of a slot.
+    /// Posts a receive whose buffer is a slot.
     pub(super) fn receive_into(&self, context: *mut ibv_context, slot: usize) -> i32 {
         let at = slot % RECEIVES * MAX_DATAGRAM;
-        // SAFETY: the context, the queue and the region exist as long as this value. The list lives for the call, and
-        // the NIC writes into memory of this slot only.
+        // SAFETY: the context, the queue and the region exist as long as `self`. The list is valid during the call, and
+        // the NIC writes only into the memory of this slot.
         unsafe {
             let (addr, length, lkey) = (self.memory.address(at), MAX_DATAGRAM as u32, (*self.mr).lkey);
             let mut sge = ibv_sge { addr, length, lkey };
@@ -132,29 +134,29 @@ impl Reliable {
     }
 }
 
-/// The exponent of the timeout of an acknowledgement, 4.096 us times a power of two: so that eight of them take about
-/// this time, and at least 4.2 ms each.
+/// The exponent of the ACK timeout (4.096 us times a power of two). It is chosen so that eight timeouts take about
+/// `ack_timeout`, and one takes at least 4.2 ms.
 fn timeout(ack_timeout: Duration) -> u8 {
     let eighth = ack_timeout.as_nanos() / 8 / 4_096;
     (eighth.max(1).ilog2() as u8).clamp(10, 20)
 }
 
 impl Nic {
-    /// The shared objects of reliable queue pairs, which the first call makes.
+    /// The shared objects of reliable queue pairs. The first call creates them.
     fn reliable(&mut self) -> Result<(), NicError> {
         if self.objects.reliable.is_some() {
             return Ok(());
         }
         let Objects { functions, pd, context, .. } = self.objects;
-        // SAFETY: the protection domain exists, and `Objects` destroys what is made here before it.
+        // SAFETY: the protection domain exists, and `Objects` destroys the new objects before it.
         let reliable = unsafe { Reliable::new(&functions, pd, &self.name)? };
         let posted = (0..RECEIVES).map(|slot| reliable.receive_into(context, slot)).find(|error| *error != 0);
         self.objects.reliable = Some(reliable);
         posted.map_or(Ok(()), |error| Err(self.failed("cannot post a receive", error)))
     }
 
-    /// Makes a reliable queue pair whose packets have a flow label, from which NICs derive the UDP source port, and
-    /// begin with `psn`. `None` if the NIC has no more.
+    /// Creates a reliable queue pair. Its packets have the flow label `flow`, from which NICs derive the UDP source
+    /// port, and its first PSN is `psn`. `None` if the NIC cannot create another queue pair.
     ///
     /// # Errors
     /// If the NIC fails.
@@ -166,7 +168,7 @@ impl Nic {
         let (send_cq, recv_cq, srq, qp_type) = (*cq, *cq, reliable.srq, IBV_QPT_RC);
         let mut attributes =
             ibv_qp_init_attr { qp_context: null_mut(), send_cq, recv_cq, srq, cap, qp_type, sq_sig_all: 0 };
-        // SAFETY: the objects exist, and the structures live for the calls.
+        // SAFETY: the objects exist, and the structures are valid during the calls.
         let (qpn, error) = unsafe {
             let qp = (functions.create_qp)(*pd, &raw mut attributes);
             if qp.is_null() {
@@ -191,7 +193,7 @@ impl Nic {
         Ok(Some(pair))
     }
 
-    /// Destroys a queue pair. Its messages that are not acknowledged may complete nevertheless.
+    /// Destroys a queue pair. Its unacknowledged messages may still complete.
     fn close_pair(&mut self, pair: Pair) {
         let Objects { functions, reliable: Some(reliable), .. } = &mut self.objects else { return };
         if let Some(qp) = reliable.pairs.remove(&pair.qpn) {
@@ -200,7 +202,7 @@ impl Nic {
         }
     }
 
-    /// Connects a queue pair with that of a peer. `false` if the driver does not accept the peer, or finds no
+    /// Connects a queue pair with a peer's queue pair. Returns `false` if the driver refuses the peer, or finds no
     /// link-layer address for it.
     fn connect_pair(&mut self, pair: &Pair, peer: &Peer) -> bool {
         if peer.ip.is_ipv4() != self.local.is_ipv4() {
@@ -220,7 +222,7 @@ impl Nic {
         let rtr = ibv_qp_attr {
             qp_state: IBV_QPS_RTR,
             ah_attr: address,
-            // 256 bytes are 1, and each further value is twice as much.
+            // The code of 256 bytes is 1, and each further code stands for twice as many bytes.
             path_mtu: (mtu.max(256) / 256).ilog2() as i32 + 1,
             dest_qp_num: peer.qpn,
             rq_psn: peer.psn,
@@ -241,7 +243,7 @@ impl Nic {
         let arrive = arrive | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
         let leave = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
         [(rtr, arrive), (rts, leave)].into_iter().all(|(mut attributes, mask)| {
-            // SAFETY: the queue pair exists, and the attributes live for the call.
+            // SAFETY: the queue pair exists, and the attributes are valid during the call.
             unsafe { (functions.modify_qp)(*qp, &raw mut attributes, IBV_QP_STATE | mask) == 0 }
         })
     }
@@ -257,10 +259,11 @@ impl Nic {
         Ok((reliable.scratch.address(0), unsafe { (*reliable.writable).rkey }))
     }
 
-    /// Posts a message of `len` bytes, at most [`MAX_DATAGRAM`]: `bytes`, and zeros after them. It is an RDMA Write to
-    /// an address with a remote key, or a Send. `id` is that of [`Event::Acknowledged`](super::Event::Acknowledged),
-    /// and has the bit [`CONNECTED`](crate::connections::CONNECTED). The memory of `slot`, below [`PROBES`], is in use
-    /// until then. `false`: the queue pair takes no more.
+    /// Posts a message of `len` bytes, at most [`MAX_DATAGRAM`]: `bytes`, followed by zeros. The message is an RDMA
+    /// Write to an address with a remote key, or a Send. `id` is the identifier that
+    /// [`Event::Acknowledged`](super::Event::Acknowledged) will carry, and has the bit
+    /// [`CONNECTED`](crate::connections::CONNECTED). The memory of `slot`, which is below [`PROBES`], is in use until
+    /// then. Returns `false` if the send queue is full.
     fn post_message(
         &self, pair: &Pair, id: u64, slot: usize, write: Option<(u64, u32)>, bytes: &[u8], len: usize,
     ) -> bool {
@@ -272,7 +275,7 @@ impl Nic {
         let at = (RECEIVES + slot) * MAX_DATAGRAM;
         reliable.memory.write(at, bytes);
         reliable.memory.clear(at + bytes.len(), len - bytes.len());
-        // SAFETY: all objects exist, and the list lives for the call. The memory is that of the region.
+        // SAFETY: all objects exist, and the list is valid during the call. The message's memory is inside the region.
         unsafe {
             let (addr, lkey) = (reliable.memory.address(at), (*reliable.mr).lkey);
             let mut sge = ibv_sge { addr, length: len as u32, lkey };
@@ -304,7 +307,7 @@ impl QueuePairs for Nic {
         self.close_pair(pair);
     }
 
-    /// The driver may derive another source port from the flow label than Linux, so the port is unknown.
+    /// The source port is unknown, because the driver may derive it from the flow label in another way than Linux.
     fn info(&self, pair: &Pair) -> PairInfo {
         PairInfo { qpn: pair.qpn, psn: pair.psn, source_port: None }
     }

@@ -1,34 +1,36 @@
-//! Completion queues with time stamps of the hardware, which not every driver has.
+//! Completion queues with hardware time stamps, which not every driver supports.
 
 use rnic_cabi::verbs::*;
 use std::mem::offset_of;
 use std::ptr::null_mut;
 use std::time::Duration;
 
-/// Vendor of devices in software, such as `rdma_rxe` and those of rnic's own libibverbs. Their time stamps are those of
-/// software: a send has its stamp when the system call is over, which may be after its response has arrived.
+/// Vendor id of devices in software, such as `rdma_rxe` and the devices of rnic's own libibverbs. Software takes their
+/// time stamps: the time stamp of a send is the time at which the system call returns, which may be after the arrival
+/// of the response.
 const SOFTWARE: u32 = 0xff_ffff;
-/// What is read of a completion besides its identifier and status.
+/// The fields of a completion that are read in addition to its identifier and status.
 const FIELDS: u64 = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_SRC_QP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
 const IBV_WC_EX_WITH_BYTE_LEN: u64 = 1;
 const IBV_WC_EX_WITH_SRC_QP: u64 = 1 << 3;
-/// [`ibv_context::abi_compat`] of a context that lies in a [`verbs_context`].
+/// Value of [`ibv_context::abi_compat`] in a context that is part of a [`verbs_context`].
 const EXTENDED: usize = usize::MAX;
 
-/// Which time stamps of completions are used.
+/// The time stamps of completions to use.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Stamps {
-    /// Those of hardware. A device in software says by its vendor what it is.
+    /// Only hardware time stamps. The vendor id shows whether a device is in software.
     #[default]
     Hardware,
-    /// Those of any device that has some.
+    /// The time stamps of any device that supports them.
     Any,
-    /// None.
+    /// No time stamps.
     Never,
 }
 
 impl Stamps {
-    /// Whether the time stamps of a device of this vendor are used, which have this mask and frequency in kHz.
+    /// The clock of a device with this vendor id, time stamp mask and frequency in kHz; `None` if its time stamps are
+    /// not used.
     fn clock(self, vendor: u32, mask: u64, khz: u64) -> Option<StampClock> {
         let wanted = match self {
             Stamps::Hardware => vendor != SOFTWARE,
@@ -42,27 +44,27 @@ impl Stamps {
 /// The clock of a device's time stamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StampClock {
-    /// The bits of a time stamp that count.
+    /// Mask of the valid bits of a time stamp.
     mask: u64,
     /// Frequency in kHz.
     khz: u64,
 }
 
 impl StampClock {
-    /// The time from one time stamp to another. The counter may have wrapped once in between.
+    /// The time from one time stamp to another. The counter may have wrapped once between them.
     pub fn between(self, from: u64, to: u64) -> Duration {
         let ticks = to.wrapping_sub(from) & self.mask;
         Duration::from_nanos((u128::from(ticks) * 1_000_000 / u128::from(self.khz)) as u64)
     }
 }
 
-/// The extended context, if it has the operation at this offset.
+/// The extended context, if it includes the operation at this offset.
 ///
 /// # Safety
 /// The context is open.
 unsafe fn extended(context: *mut ibv_context, offset: usize) -> Option<*mut verbs_context> {
-    // SAFETY: by the caller. As the header's `verbs_get_ctx_op`: the extended context lies around this one, and has
-    // operations in its last `sz` bytes only.
+    // SAFETY: the caller guarantees that the context is open. As in the header's `verbs_get_ctx_op`, the extended
+    // context contains this context, and only its last `sz` bytes contain operations.
     unsafe {
         if (*context).abi_compat != EXTENDED {
             return None;
@@ -72,12 +74,13 @@ unsafe fn extended(context: *mut ibv_context, offset: usize) -> Option<*mut verb
     }
 }
 
-/// The clock of a device's time stamps; `None` if it has none, or they are not wanted.
+/// The clock of a device's time stamps; `None` if the device has no time stamps, or `choice` excludes them.
 ///
 /// # Safety
 /// The context is open.
 pub(super) unsafe fn clock(context: *mut ibv_context, choice: Stamps) -> Option<StampClock> {
-    // SAFETY: by the caller; the structure lives for the call, and has the length that is passed.
+    // SAFETY: the caller guarantees that the context is open; the structure is valid during the call, and has the
+    // length that is passed.
     let attributes = unsafe {
         let query = (*extended(context, offset_of!(verbs_context, query_device_ex))?).query_device_ex?;
         let mut attributes: ibv_device_attr_ex = std::mem::zeroed();
@@ -90,7 +93,7 @@ pub(super) unsafe fn clock(context: *mut ibv_context, choice: Stamps) -> Option<
     choice.clock(attributes.orig_attr.vendor_id, mask, khz)
 }
 
-/// Creates a completion queue whose completions have time stamps; `None` if the driver does not.
+/// Creates a completion queue whose completions have time stamps; `None` if the driver cannot create one.
 ///
 /// # Safety
 /// The context is open, and the channel exists.
@@ -107,7 +110,7 @@ pub(super) unsafe fn create(
         flags: 0,
         parent_domain: null_mut(),
     };
-    // SAFETY: by the caller; the attributes live for the call.
+    // SAFETY: the caller guarantees the context and the channel; the attributes are valid during the call.
     let cq = unsafe {
         let create = (*extended(context, offset_of!(verbs_context, create_cq_ex))?).create_cq_ex?;
         create(context, &raw mut attributes)
@@ -115,16 +118,16 @@ pub(super) unsafe fn create(
     (!cq.is_null()).then_some(cq)
 }
 
-/// Takes up to `found.len()` completions with their time stamps; returns their number.
+/// Polls up to `found.len()` completions with their time stamps; returns their number.
 ///
 /// # Errors
 /// The error number of the driver.
 ///
 /// # Safety
-/// The queue was made by [`create`], and exists.
+/// The queue was created by [`create`], and still exists.
 pub(super) unsafe fn poll(cq: *mut ibv_cq_ex, found: &mut [(ibv_wc, u64)]) -> Result<usize, i32> {
-    // SAFETY: by the caller. The functions of the queue are called in the order of `ibv_start_poll(3)`, those of fields
-    // that were asked for only.
+    // SAFETY: the caller guarantees the queue. Its functions are called in the order of `ibv_start_poll(3)`, and only
+    // the fields that were requested at its creation are read.
     unsafe {
         let (Some(start), Some(next), Some(end)) = ((*cq).start_poll, (*cq).next_poll, (*cq).end_poll) else {
             return Err(libc::ENOSYS);

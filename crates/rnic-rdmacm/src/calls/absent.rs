@@ -39,12 +39,12 @@ pub extern "C" fn rdma_get_remote_ece(_: *mut rdma_cm_id, ece: Out<ibv_ece>) -> 
     0
 }
 
-/// Rejects like `rdma_reject`. The reason that some vendors have is not sent.
+/// Rejects a request like `rdma_reject`. The vendor-specific reason is not sent.
 ///
 /// # Safety
 /// The data is null, or has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_reject_ece(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe { super::connect::rdma_reject(id, data, len) }
 }

@@ -14,7 +14,7 @@ use rnic_cabi::pointer::Handle;
 use rnic_cm::ip;
 use std::net::{IpAddr, SocketAddr};
 
-/// Ports of programs that do not choose one, as on Linux.
+/// Range of ports for programs that do not choose a port, as on Linux.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 /// Maximum number of random ports that are tried before the call fails.
 const MAX_ATTEMPTS: usize = 64;
@@ -25,7 +25,7 @@ const MAX_ATTEMPTS: usize = 64;
 pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, address: *mut sockaddr) -> c_int {
     call(|| {
         let id = id::live(id)?;
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         bind(id, unsafe { sockets::read(address) }?)
     })
 }
@@ -35,10 +35,11 @@ fn random_port(device: &'static Device) -> u16 {
     (first + device.with(|manager, _| manager.psn()) % (last - first + 1)) as u16
 }
 
-/// Claims a service ID on all these devices, or on none.
+/// Claims a service ID on all these devices, or on none of them.
 fn claim(devices: &[&'static Device], service: u64, shared: bool) -> Result<(), c_int> {
     for (at, device) in devices.iter().enumerate() {
-        // First, because a request may be queued at the broker, which passes it on as soon as the service is claimed.
+        // Before the claim, because a request may be queued at the broker, which passes the request on as soon as the
+        // service ID is claimed.
         device.with(|manager, _| manager.expect_listener(service, true));
         if let Err(error) = device.claim(service, shared) {
             devices[..at].iter().for_each(|device| device.release(service));
@@ -64,7 +65,7 @@ pub(crate) fn bind(id: Handle<Id>, address: SocketAddr) -> Result<(), c_int> {
     let all = if address.ip().is_unspecified() { devices::all()? } else { Vec::new() };
     let devices: Vec<_> = if address.ip().is_unspecified() {
         let admits = |ip: IpAddr| ip.is_ipv4() == address.is_ipv4() || address.is_ipv6() && !inner.family_only;
-        // Without a device of this family no peer can connect, and the call succeeds nevertheless, as on Linux.
+        // If no device has an address of this family, no peer can connect, but the call succeeds, as on Linux.
         all.iter().copied().filter(|device| admits(device.ip)).collect()
     } else {
         let device = devices::of(address.ip()).map_err(|error| {
@@ -95,15 +96,15 @@ pub(crate) fn bind(id: Handle<Id>, address: SocketAddr) -> Result<(), c_int> {
     Ok(())
 }
 
-/// The address of the first device, if `ip` is a loopback address that is no device: as Linux does, loopback stands for
-/// a device of this host then.
+/// Returns the address of the first device if `ip` is a loopback address that does not belong to a device: as on Linux,
+/// this loopback address then stands for a device of this host.
 fn local_device(ip: IpAddr) -> Option<IpAddr> {
     let own = devices::addresses();
     let first = || own.iter().find(|own| own.is_ipv4() == ip.is_ipv4()).or(own.first()).copied();
     if ip.is_loopback() && !own.contains(&ip) { first() } else { None }
 }
 
-/// The device by which this host reaches `remote`, and the address of the peer.
+/// Finds the device by which this host reaches `remote`. Returns the device and the address of the peer.
 fn route(inner: &Inner, remote: SocketAddr) -> Result<(&'static Device, SocketAddr), c_int> {
     if let Some(device) = inner.device {
         return if device.ip.is_ipv4() == remote.is_ipv4() { Ok((device, remote)) } else { Err(libc::EAFNOSUPPORT) };
@@ -114,7 +115,7 @@ fn route(inner: &Inner, remote: SocketAddr) -> Result<(&'static Device, SocketAd
         let ip = own.iter().find(|ip| ip.is_ipv4() == remote.is_ipv4()).ok_or(libc::ENODEV)?;
         return Ok((devices::of(*ip)?, SocketAddr::new(*ip, remote.port())));
     }
-    // An address of this host is reached from itself.
+    // The source address for an address of this host is this address itself.
     let source = if own.contains(&remote.ip()) { Some(remote.ip()) } else { sockets::source_for(remote) };
     let source = source.ok_or(libc::ENETUNREACH)?;
     let device = devices::of(source).inspect_err(|_| {
@@ -123,7 +124,7 @@ fn route(inner: &Inner, remote: SocketAddr) -> Result<(&'static Device, SocketAd
     Ok((device, remote))
 }
 
-/// Resolves the address of the peer: finds the device by which this host reaches it.
+/// Resolves the address of the peer: finds the device by which this host reaches the peer.
 ///
 /// # Safety
 /// The source is null or an address; the addresses have the lengths of their families.
@@ -131,7 +132,7 @@ pub(crate) unsafe fn resolve(id: Handle<Id>, source: *mut sockaddr, destination:
     if destination.is_null() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     let remote = unsafe { sockets::read(destination) }?;
     let state = id.state();
     if !source.is_null() && lock(&state.inner).local.is_none() {
@@ -166,11 +167,11 @@ pub(crate) unsafe fn resolve(id: Handle<Id>, source: *mut sockaddr, destination:
 pub unsafe extern "C" fn rdma_resolve_addr(
     id: *mut rdma_cm_id, source: *mut sockaddr, destination: *mut sockaddr, _timeout_ms: c_int,
 ) -> c_int {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     call(|| unsafe { resolve(id::live(id)?, source, destination) })
 }
 
-/// Resolves the route to the peer, which needs no time.
+/// Resolves the route to the peer, which is known immediately.
 pub(crate) fn resolve_route(id: Handle<Id>) -> Result<(), c_int> {
     let state = id.state();
     {

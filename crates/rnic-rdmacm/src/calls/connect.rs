@@ -19,7 +19,7 @@ use rnic_cm::message::{Path, Reply, Request, private, reason, service_status};
 use rnic_cm::packet::PKEY;
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// Code of the longest delay of ACKs, as Linux has it for software: 134 ms.
+/// Code of the maximum delay of ACKs, 134 ms, as Linux reports it for RoCE in software.
 const ACK_DELAY: u8 = 15;
 
 fn number(error: ManagerError) -> c_int {
@@ -50,7 +50,7 @@ struct Params {
     data: Vec<u8>,
 }
 
-/// The parameters of a connection of an identifier.
+/// Returns the parameters for a connection of an identifier: the parameters `given`, or the defaults.
 ///
 /// # Safety
 /// The private data of `given` is null, or has its length.
@@ -85,7 +85,7 @@ unsafe fn params(
         params.rnr_retry_count = given.rnr_retry_count.min(7);
         params.srq |= given.srq != 0;
         params.qpn = given.qp_num & 0xff_ffff;
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         params.data.extend(unsafe { bytes(given.private_data, given.private_data_len) });
     }
     let qp = get!(id.qp);
@@ -107,7 +107,7 @@ unsafe fn bytes<'a>(data: *const c_void, len: u8) -> &'a [u8] {
     if data.is_null() {
         return &[];
     }
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe { std::slice::from_raw_parts(data.cast(), len.into()) }
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn listen(id: Handle<Id>, backlog: c_int) -> Result<(), c_int> {
         address::bind(id, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))?;
     }
     let mut inner = lock(&state.inner);
-    // An identifier that listens at all addresses of a family without a device is bound to no device.
+    // An identifier that listens on all addresses of a family is bound to no device if no device has this family.
     let is_bound = !inner.bound.is_empty() || inner.local.is_some_and(|local| local.ip().is_unspecified());
     if inner.listening || inner.connection.is_some() || !is_bound {
         return Err(libc::EINVAL);
@@ -161,7 +161,7 @@ pub(crate) unsafe fn connect(id: Handle<Id>, given: Option<In<rdma_conn_param>>)
         if inner.connection.is_some() {
             return Err(libc::EINVAL);
         }
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         let params = unsafe { params(id, inner, device, given) }?;
         let service = ip::service(space as u16, remote.port());
         let mut data = vec![0; ip::LEN];
@@ -194,7 +194,7 @@ pub(crate) unsafe fn connect(id: Handle<Id>, given: Option<In<rdma_conn_param>>)
 /// The private data of the parameters is null, or has its length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, given: In<rdma_conn_param>) -> c_int {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     call(|| unsafe { connect(id::live(id)?, given.unless_null()) })
 }
 
@@ -250,7 +250,7 @@ pub(crate) unsafe fn accept(id: Handle<Id>, given: Option<In<rdma_conn_param>>) 
         let (Some(device), Some(connection)) = (inner.device, inner.connection) else {
             return Err(libc::EINVAL);
         };
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         let params = unsafe { params(id, inner, device, given) }?;
         let refused = refused("rdma_accept");
         trace(format_args!("rdma_accept"));
@@ -292,7 +292,7 @@ pub(crate) unsafe fn accept(id: Handle<Id>, given: Option<In<rdma_conn_param>>) 
 /// The private data of the parameters is null, or has its length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, given: In<rdma_conn_param>) -> c_int {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     call(|| unsafe { accept(id::live(id)?, given.unless_null()) })
 }
 
@@ -321,7 +321,7 @@ pub(crate) fn reject(id: Handle<Id>, data: &[u8]) -> Result<(), c_int> {
 /// The data is null, or has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     call(|| reject(id::live(id)?, unsafe { bytes(data, len) }))
 }
 
@@ -335,7 +335,7 @@ pub extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_int) -> c_int {
         let inner = lock(&id.state().inner);
         let (device, connection) = inner.device.zip(inner.connection).ok_or(libc::EINVAL)?;
         match device.with(|manager, now| manager.communication_established(now, connection)) {
-            // The peer's message has come in the meantime.
+            // The peer's message has arrived in the meantime.
             Err(ManagerError::State(_)) => Ok(()),
             other => other.map_err(refused("rdma_notify")),
         }
@@ -354,10 +354,10 @@ pub(crate) fn disconnect(id: Handle<Id>) -> Result<(), c_int> {
         if get!(id.qp_type) == IBV_QPT_UD {
             return Ok(());
         }
-        // Without a connection, the event of its end was delivered, and no other event follows.
+        // If the identifier has no connection, the event of its end was already delivered, and no other event follows.
         let Some((device, connection)) = inner.device.zip(inner.connection) else { return Ok(()) };
         match device.with(|manager, now| manager.disconnect(now, connection)) {
-            // The peer has ended it already.
+            // The peer has already ended the connection.
             Ok(()) | Err(ManagerError::State(_) | ManagerError::Unknown(_)) => {}
             Err(error) => return Err(number(error)),
         }

@@ -12,7 +12,7 @@ pub extern "C" fn rdma_get_devices(count: Out<c_int>) -> *mut *mut ibv_context {
 }
 
 /// # Safety
-/// The list is null, or one of [`rdma_get_devices`] that was not freed.
+/// The list is null, or [`rdma_get_devices`] has returned it and it was not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
     // SAFETY: `counted` made the list.

@@ -1,4 +1,4 @@
-//! The functions that do several steps.
+//! The functions of `rdma_cm` that do several steps in one call.
 
 use super::{address, connect, event, qp};
 use crate::objects;
@@ -21,7 +21,7 @@ unsafe fn set_up(
     id: Handle<Id>, info: &rdma_addrinfo, pd: *mut ibv_pd, attributes: Option<&mut ibv_qp_init_attr>,
 ) -> Result<(), c_int> {
     if info.ai_flags & RAI_PASSIVE != 0 {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         address::bind(id, unsafe { sockets::read(info.ai_src_addr) }?)?;
         set!(id.pd = pd);
         if let Some(attributes) = attributes {
@@ -30,18 +30,18 @@ unsafe fn set_up(
         }
         return Ok(());
     }
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe { address::resolve(id, info.ai_src_addr, info.ai_dst_addr) }?;
     if info.ai_flags & RAI_NOROUTE == 0 {
         address::resolve_route(id)?;
     }
     if let Some(attributes) = attributes {
         attributes.qp_type = info.ai_qp_type;
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         unsafe { qp::create(id, pd, attributes) }?;
     }
     if info.ai_connect_len > 0 && !info.ai_connect.is_null() {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         let data = unsafe { std::slice::from_raw_parts(info.ai_connect.cast::<u8>(), info.ai_connect_len) };
         lock(&id.state().inner).data = data.to_vec();
     }
@@ -57,13 +57,13 @@ pub unsafe extern "C" fn rdma_create_ep(
 ) -> c_int {
     call(|| {
         let info = info.read();
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         let attributes = unsafe { attributes.as_mut() };
         let kind = attributes.as_ref().map_or(0, |attributes| attributes.qp_type);
         let qp_type = if kind == 0 { info.ai_qp_type } else { kind };
         let new = New { context: std::ptr::null_mut(), space: info.ai_port_space, qp_type };
         let id = id::create(std::ptr::null_mut(), new)?;
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         match unsafe { set_up(id, &info, pd, attributes) } {
             Ok(()) => {
                 out.write(id.as_ptr());
@@ -109,7 +109,8 @@ pub(crate) fn get_request(listener: Handle<Id>) -> Result<Handle<Id>, c_int> {
         (_, 0) => return fail(libc::EINVAL),
         (_, status) => return fail(status.abs()),
     }
-    // SAFETY: the identifier of a request exists: the program does not know it yet.
+    // SAFETY: the identifier of a request exists: the program does not know the identifier yet, so it cannot destroy
+    // it.
     let id: Handle<Id> = unsafe { Handle::new(get!(event.id)) };
     let template = lock(&listener.state().inner).template;
     if let Some(Template(mut attributes)) = template {

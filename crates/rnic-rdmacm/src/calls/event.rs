@@ -54,8 +54,8 @@ pub extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     call(|| event::acknowledge(event))
 }
 
-/// Waits for the end of a step, if the program has passed no channel for the identifier. The event of the step stays
-/// until the next one.
+/// Waits for the end of a step, if the program has passed no channel for the identifier. The identifier keeps the event
+/// of this step until its next step.
 ///
 /// # Errors
 /// The error of the step.

@@ -97,14 +97,14 @@ pub unsafe extern "C" fn rdma_set_option(
     })
 }
 
-/// Returns the port in network byte order, 0 without one.
+/// Returns the port in network byte order; 0 if the identifier has no port.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
     let port = |id: Handle<Id>| lock(&id.state().inner).local.map(|local| local.port().to_be());
     id::live(id).ok().and_then(port).unwrap_or(0)
 }
 
-/// Returns the port in network byte order, 0 without one.
+/// Returns the port in network byte order; 0 if the identifier has no port.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
     let port = |id: Handle<Id>| lock(&id.state().inner).remote.map(|remote| remote.port().to_be());

@@ -15,7 +15,7 @@ use rnic_cabi::{get, set};
 /// # Safety
 /// The domain, and the queues in the attributes, are null or exist.
 pub(crate) unsafe fn create(id: Handle<Id>, pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr) -> Result<(), c_int> {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     let pd = unsafe { qp::domain(id, pd) }?;
     // The program's attributes change only with success: otherwise they would name queues that are destroyed.
     let mut with_queues = *attr;

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 /// The events of some identifiers, in order.
 pub(crate) type Channel = Mailbox<Raw>;
 
-/// A channel. Identifiers have its queue too, so that the queue may exist longer than the channel.
+/// An event channel. Its identifiers share its queue, so that the queue may exist longer than the channel.
 #[repr(C)]
 pub(crate) struct EventChannel {
     c: rdma_event_channel,
@@ -57,7 +57,7 @@ struct Registry {
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry { next: 1, ids: BTreeMap::new() });
 
-/// A token for a new identifier.
+/// Returns a token for a new identifier.
 pub(super) fn token() -> u64 {
     let mut registry = lock(&REGISTRY);
     registry.next += 1;
@@ -69,8 +69,8 @@ pub(super) fn register(token: u64, id: *mut rdma_cm_id, events: Arc<Unacknowledg
     lock(&REGISTRY).ids.insert(token, Entry { id: id.expose_provenance(), events, channel });
 }
 
-/// Removes an identifier: no further event has this token. Returns the requests for connections that the program has
-/// not seen.
+/// Removes an identifier from the registry, so that no further event has this token. Returns the connection requests
+/// that the program has not seen.
 pub(super) fn unregister(token: u64) -> Vec<(&'static Device, u32)> {
     let Some(entry) = lock(&REGISTRY).ids.remove(&token) else { return Vec::new() };
     let unseen = RefCell::new(Vec::new());
@@ -115,7 +115,7 @@ pub(crate) fn done(token: u64, event: c_int, status: c_int) {
 }
 
 /// Puts an event of a communication manager into the channel of its identifier. Returns the connection if the event is
-/// a request that has no listener any more.
+/// a request whose listener no longer exists.
 pub(super) fn deliver(device: &'static Device, event: Event) -> Option<u32> {
     let token = match &event {
         Event::Request { listener, .. }
@@ -130,8 +130,9 @@ pub(super) fn deliver(device: &'static Device, event: Event) -> Option<u32> {
         | Event::ServiceReply { token, .. } => *token,
     };
     match lock(&REGISTRY).ids.get(&token) {
-        // The program does not see a request that it has not taken yet. If it has, its `rdma_accept` fails; as with the
-        // kernel, the program gets no event of an identifier that it may not know yet.
+        // If the program has not taken the request yet, it does not see the request at all. If the program has taken
+        // the request, its `rdma_accept` fails. As with the kernel, the program gets no event of an identifier that it
+        // may not know yet.
         Some(entry) if matches!(event, Event::Withdrawn { .. }) => {
             let is_withdrawn = |raw: &Raw| {
                 matches!(&raw.what, What::Manager(of, other)
@@ -146,11 +147,11 @@ pub(super) fn deliver(device: &'static Device, event: Event) -> Option<u32> {
     None
 }
 
-/// The identifier with this token, and the counter of its events, which counts one more: the identifier is not
-/// destroyed before this event is acknowledged.
+/// Returns the identifier with this token and the counter of its events. The counter is increased by one, so that the
+/// identifier is not destroyed before this event is acknowledged.
 pub(crate) fn hold(token: u64) -> Option<(*mut rdma_cm_id, Arc<Unacknowledged>)> {
     let registry = lock(&REGISTRY);
-    // Identifiers are freed after they have left the registry.
+    // The lock is enough, because an identifier leaves the registry before it is freed.
     let entry = registry.ids.get(&token)?;
     entry.events.add();
     Some((std::ptr::with_exposed_provenance_mut(entry.id), entry.events.clone()))

@@ -17,8 +17,8 @@ use std::time::Instant;
 /// Maximum time for which the thread sleeps while nothing happens.
 const MAX_SLEEP: Time = Time::from_ms(10_000);
 
-/// Delivers an event of a communication manager. Returns the connection if the event is a request that has no listener
-/// any more.
+/// Delivers an event of a communication manager. Returns the connection if the event is a request whose listener no
+/// longer exists.
 pub(super) type Deliver = fn(&'static Device, Event) -> Option<u32>;
 
 /// A device that this library has opened. It stays open until the process ends, as programs expect.
@@ -36,7 +36,7 @@ pub(crate) struct Device {
     manager: Mutex<Manager>,
     mads: &'static Mads,
     deliver: Deliver,
-    /// The protection domain of queue pairs for which the program passes none.
+    /// The protection domain of queue pairs for which the program passes no domain.
     pd: OnceLock<Result<DomainPtr, c_int>>,
     /// The process that has opened the device.
     process: u32,
@@ -72,7 +72,7 @@ fn seed() -> Result<[u8; 32], c_int> {
     Ok(seed)
 }
 
-/// The addresses of all devices, with the devices of libibverbs, which stay until the process ends.
+/// Returns the addresses of all devices, with the devices of libibverbs, which exist until the process ends.
 pub(super) fn list() -> Result<Vec<(IpAddr, *mut ibv_device)>, c_int> {
     let mut count = 0;
     // SAFETY: the list has `count` devices, and is freed once.
@@ -98,8 +98,8 @@ pub(super) fn open((ip, device): (IpAddr, *mut ibv_device), deliver: Deliver) ->
     if let Some(device) = opened.iter().find(|device| device.ip == ip) {
         return Ok(device);
     }
-    // SAFETY: the device is one of libibverbs, and the results can be written. The queue pair 1 exists until the
-    // process ends.
+    // SAFETY: the device belongs to libibverbs, and the results can be written. Queue pair 1 exists until the process
+    // ends.
     let new = unsafe {
         let context = made(ibv_open_device(device))?;
         let mut about: ibv_device_attr = std::mem::zeroed();
@@ -125,7 +125,7 @@ pub(super) fn open((ip, device): (IpAddr, *mut ibv_device), deliver: Deliver) ->
     let new: &'static Device = Box::leak(Box::new(new));
     let thread = rnic_cabi::thread::spawn("rnic-cm", move || new.run());
     thread.map_err(|_| libc::EAGAIN)?;
-    // A child has the exit handlers of its parent.
+    // A child made by `fork` inherits the exit handlers of its parent, so it does not register the handler again.
     if PROCESS.swap(std::process::id(), Ordering::Relaxed) == 0 {
         // SAFETY: the function has the right type, and stays.
         unsafe { libc::atexit(at_exit) };
@@ -137,8 +137,8 @@ pub(super) fn open((ip, device): (IpAddr, *mut ibv_device), deliver: Deliver) ->
 /// The process that has opened the devices.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// Ends the connections before the process ends, as the kernel does for its programs. The connections of a child made
-/// by `fork` are its parent's.
+/// Ends the connections before the process ends, as the kernel does for its programs. The connections in a child made
+/// by `fork` belong to the parent, so the child does not end them.
 extern "C" fn at_exit() {
     if PROCESS.load(Ordering::Relaxed) != std::process::id() {
         return;
@@ -151,7 +151,7 @@ extern "C" fn at_exit() {
 }
 
 impl Device {
-    /// Whether `fork` made this process after another one had opened the device.
+    /// Whether `fork` made this process after its parent had opened the device.
     pub(crate) fn is_of_parent(&self) -> bool {
         self.process != std::process::id()
     }
@@ -172,7 +172,7 @@ impl Device {
 
     fn send_messages(&self, manager: &mut Manager) {
         while let Some(message) = manager.poll_transmit() {
-            // A message that cannot be sent is handled like a lost one.
+            // A message that cannot be sent is handled like a lost message.
             rnic_mads_send(self.mads, &ibv_gid { raw: ip::gid(message.peer) }, &message.mad);
         }
     }
@@ -187,7 +187,7 @@ impl Device {
                 manager.destroy(now(), unwanted);
             }
         }
-        // The messages of destroyed connections.
+        // Send the messages about the connections that were just destroyed.
         self.send_messages(manager);
     }
 
@@ -210,10 +210,10 @@ impl Device {
         }
     }
 
-    /// Claims a service ID for an identifier, `shared` with others that claim it as shared.
+    /// Claims a service ID for an identifier. `shared` allows other identifiers to claim the service ID as shared too.
     ///
     /// # Errors
-    /// `EADDRINUSE` if another identifier has it, of this process or of another one.
+    /// `EADDRINUSE` if another identifier, of this process or of another process, has the service ID.
     pub(crate) fn claim(&self, service: u64, shared: bool) -> Result<(), c_int> {
         check(rnic_mads_claim(self.mads, service, shared.into()))
     }
@@ -221,7 +221,7 @@ impl Device {
     /// Makes a claimed service ID exclusive.
     ///
     /// # Errors
-    /// `EADDRINUSE` if others share it.
+    /// `EADDRINUSE` if other identifiers share the service ID.
     pub(crate) fn listen(&self, service: u64) -> Result<(), c_int> {
         check(rnic_mads_listen(self.mads, service))
     }
@@ -231,7 +231,7 @@ impl Device {
         rnic_mads_release(self.mads, service);
     }
 
-    /// The protection domain of queue pairs for which the program passes none.
+    /// Returns the protection domain of queue pairs for which the program passes no domain.
     pub(crate) fn pd(&self) -> Result<*mut ibv_pd, c_int> {
         // SAFETY: the context is open.
         let alloc = || made(unsafe { ibv_alloc_pd(self.context) }).map(DomainPtr);

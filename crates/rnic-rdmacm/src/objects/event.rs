@@ -49,7 +49,7 @@ pub(crate) fn live(event: *mut rdma_cm_event) -> Option<Handle<Delivered>> {
     LIVE.has(event).then(|| unsafe { Handle::new(event) })
 }
 
-/// Parameters of a new event.
+/// The parameters of a new event.
 #[derive(Default)]
 pub(super) struct About {
     pub(super) event: c_int,

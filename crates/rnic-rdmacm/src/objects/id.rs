@@ -33,10 +33,10 @@ pub(crate) struct IdState {
     pub(crate) inner: Mutex<Inner>,
 }
 
-/// The state that changes. A thread with this lock may take the lock of a communication manager, and not the other way
-/// round.
+/// The state that changes. A thread that holds the lock of this state may take the lock of a communication manager. A
+/// thread that holds the lock of a communication manager must not take the lock of this state.
 pub(crate) struct Inner {
-    /// Whether calls wait for the end of their step, because the program has passed no channel.
+    /// Whether each call waits for the end of its step, because the program has passed no channel.
     pub(crate) sync: bool,
     /// The device, after the address was resolved or bound to a device.
     pub(crate) device: Option<&'static Device>,
@@ -53,7 +53,7 @@ pub(crate) struct Inner {
     pub(crate) tos: u8,
     /// Whether `::` stands for IPv6 addresses alone (`RDMA_OPTION_ID_AFONLY`).
     pub(crate) family_only: bool,
-    /// Whether others may bind to the same port until one of them listens (`RDMA_OPTION_ID_REUSEADDR`).
+    /// Whether other identifiers may bind to the same port until one of them listens (`RDMA_OPTION_ID_REUSEADDR`).
     pub(crate) reuse: bool,
     /// Code of the queue pair's timeout (`RDMA_OPTION_ID_ACK_TIMEOUT`).
     pub(crate) ack_timeout: u8,
@@ -64,7 +64,7 @@ pub(crate) struct Inner {
     pub(crate) data: Vec<u8>,
 }
 
-/// The attributes with which `rdma_create_ep` was called; the pointers are the program's.
+/// The attributes with which the program called `rdma_create_ep`; the pointers in them belong to the program.
 #[derive(Clone, Copy)]
 pub(crate) struct Template(pub(crate) ibv_qp_init_attr);
 
@@ -81,9 +81,9 @@ pub(crate) struct Connect {
     pub(crate) peer_qpn: u32,
     /// Path MTU: 1 (256 bytes) to 5 (4096 bytes).
     pub(crate) mtu: u8,
-    /// Maximum number of reads and atomics of the peer that are outstanding.
+    /// Maximum number of outstanding reads and atomics of the peer.
     pub(crate) responder_resources: u8,
-    /// Maximum number of reads and atomics of this end that are outstanding.
+    /// Maximum number of outstanding reads and atomics of this end.
     pub(crate) initiator_depth: u8,
     pub(crate) retry_count: u8,
     pub(crate) rnr_retry_count: u8,
@@ -113,7 +113,7 @@ pub(crate) struct New {
     pub(crate) qp_type: c_int,
 }
 
-/// Makes an identifier. Without a channel it gets its own, and its calls wait.
+/// Makes an identifier. If `channel` is null, the identifier gets its own channel, and its calls wait for their steps.
 ///
 /// # Errors
 /// `EPROTONOSUPPORT` for an unknown port space; `EINVAL` if the channel does not exist.
@@ -183,7 +183,7 @@ pub(crate) fn acknowledge_event(id: Handle<Id>) {
 }
 
 impl IdState {
-    /// Whether the identifier belongs to the process of which this one is a child, by `fork`.
+    /// Whether the identifier belongs to the parent of this process, which `fork` has made.
     fn is_of_parent(&self) -> bool {
         let inner = lock(&self.inner);
         let bound = inner.bound.iter().map(|(device, _)| *device);
@@ -221,7 +221,7 @@ pub(crate) fn destroy(id: *mut rdma_cm_id) -> Result<(), c_int> {
     let id: Handle<Id> = unsafe { Handle::new(id) };
     let state = id.state();
     if state.is_of_parent() {
-        // A handler that runs when a child of the process exits.
+        // An exit handler calls this function in a child of the process.
         trace(format_args!("rdma_destroy_id in a child of the process that opened the device: nothing happens"));
         return Ok(());
     }
@@ -244,7 +244,8 @@ pub(crate) fn destroy(id: *mut rdma_cm_id) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Moves an identifier to another channel. Without one its calls wait from now on.
+/// Moves an identifier to another channel. If `channel` is null, the identifier gets its own channel, and from now on
+/// its calls wait for their steps.
 ///
 /// # Errors
 /// The system has no file descriptors; `EINVAL` if the channel does not exist.
@@ -285,7 +286,8 @@ pub(crate) fn show_addresses(id: Handle<Id>, inner: &Inner) {
     if let Some(device) = inner.device {
         set!(id.verbs = device.context);
         set!(id.port_num = 1);
-        // As in rdma-core: UCX creates its queue pairs with this domain.
+        // The identifier has a protection domain, as in rdma-core, because UCX creates its queue pairs with this
+        // domain.
         if get!(id.pd).is_null() {
             set!(id.pd = device.pd().unwrap_or(std::ptr::null_mut()));
         }

@@ -11,7 +11,8 @@ use rnic_cabi::{get, set};
 use rnic_cm::ip;
 
 /// RNR timer of connections: 41 ms. A peer that retries five times waits 0.2 s for a program whose processor is busy.
-/// With Linux it would wait 3.3 s, but each message that comes before its receive would cost 0.66 s.
+/// With the timer of Linux the peer would wait 3.3 s in total, but each message that arrives before its receive request
+/// is posted would be delayed by 0.66 s.
 const RNR_TIMER: u8 = 24;
 
 /// The completion queues and the shared receive queue of a queue pair.
@@ -39,8 +40,8 @@ fn make_cq(id: Handle<Id>, size: u32) -> Result<(*mut ibv_comp_channel, *mut ibv
     }
 }
 
-/// The queues of a queue pair: those that the program passes, and otherwise the queues of the identifier. Completion
-/// queues that the identifier does not have yet are made, with their own channels.
+/// Returns the queues of a queue pair: the queues that the program passes, and otherwise the queues of the identifier.
+/// If the identifier does not have a completion queue yet, the function makes it, with its own channel.
 fn make_queues(id: Handle<Id>, given: Queues, cap: &ibv_qp_cap) -> Result<Queues, c_int> {
     let mut queues = given;
     if queues.recv.is_null() {
@@ -108,7 +109,7 @@ fn make_queue_pair(
 }
 
 /// Makes the queue pair of an identifier with `make`, and the queues that the program does not pass. After an error,
-/// the identifier has neither.
+/// the identifier has neither a queue pair nor queues that this function has made.
 pub(crate) fn create(
     id: Handle<Id>, pd: *mut ibv_pd, given: Queues, cap: &ibv_qp_cap, kind: c_int,
     make: impl FnOnce(Queues) -> *mut ibv_qp,
@@ -118,7 +119,8 @@ pub(crate) fn create(
         .inspect_err(|_| destroy_queues(id))
 }
 
-/// The protection domain of a new queue pair: `pd`, and if it is null, the identifier's or the device's.
+/// Returns the protection domain of a new queue pair: `pd`, or if `pd` is null, the identifier's domain, or if the
+/// identifier has none, the device's domain.
 ///
 /// # Errors
 /// `EINVAL` if the identifier has no device, or has a queue pair, or the domain belongs to another device.
@@ -234,7 +236,7 @@ pub(crate) fn path(inner: &Inner, gid: [u8; 16]) -> ibv_ah_attr {
 /// The queue pair exists.
 unsafe fn modify(qp: *mut ibv_qp, id: Handle<Id>, inner: &Inner, to: c_int) -> Result<(), c_int> {
     let (mut attr, mask) = attributes(get!(id.qp_type), inner, to)?;
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     check(unsafe { ibv_modify_qp(qp, &mut attr, mask) })
 }
 
@@ -268,7 +270,7 @@ pub(crate) fn fail(id: Handle<Id>, _inner: &Inner) {
 pub(crate) unsafe fn create_srq(
     id: Handle<Id>, pd: *mut ibv_pd, attributes: &mut ibv_srq_init_attr,
 ) -> Result<(), c_int> {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     let pd = unsafe { domain(id, pd) }?;
     if !get!(id.srq).is_null() {
         return Err(libc::EINVAL);

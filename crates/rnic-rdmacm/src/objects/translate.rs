@@ -1,4 +1,4 @@
-//! Makes the program's event of an event of the communication manager.
+//! Converts an event of the communication manager to an event for the program.
 
 use super::channel::What;
 use super::device::Device;
@@ -18,7 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// Changes the identifier `owner` as an event demands, and makes the event for the program; `None` if the program gets
-/// no event. `events` is the counter of the identifier's events, which counts this one already.
+/// no event. `events` is the counter of the identifier's events; it already includes this event.
 pub(crate) fn translate(owner: Handle<Id>, events: Arc<Unacknowledged>, what: What) -> Option<Handle<Delivered>> {
     let (device, event) = match what {
         What::Done { event, status } => {
@@ -46,7 +46,7 @@ pub(crate) fn translate(owner: Handle<Id>, events: Arc<Unacknowledged>, what: Wh
             qp::fail(owner, &inner);
             About { data: private.to_vec(), ..About::new(RDMA_CM_EVENT_REJECTED, reason.into()) }
         }
-        // The registry does not put this event into a channel.
+        // The registry never puts this event into a channel.
         Event::Withdrawn { .. } => return None,
         Event::Unreachable { .. } => {
             lock(&state.inner).connection = None;
@@ -103,7 +103,7 @@ fn on_request(
         let _ = device.with(|manager, now| manager.reject(now, connection, reason, &[]));
         None
     };
-    // A peer may name only its own address.
+    // The request of a peer must contain the peer's own address as the source.
     let header = IpHeader::parse(&request.private).filter(|header| header.source.ip() == peer);
     let Some(header) = header.filter(|header| header.destination == device.ip) else {
         return reject(reason::INVALID_GID);
@@ -116,7 +116,8 @@ fn on_request(
         peer_psn: request.psn,
         peer_qpn: request.qpn,
         mtu: request.mtu,
-        // The peer's initiator depth is the number of its requests to which this end responds, and the reverse.
+        // The peer's initiator depth is the number of outstanding requests to which this end responds. The peer's
+        // responder resources are the number of requests that this end may have outstanding.
         responder_resources: request.initiator_depth,
         initiator_depth: request.responder_resources,
         retry_count: request.retry_count,
@@ -178,7 +179,7 @@ fn on_reply(id: Handle<Id>, device: &'static Device, connection: u32, reply: &Re
     let connect = &mut inner.connect;
     connect.peer_psn = reply.psn;
     connect.peer_qpn = reply.qpn;
-    // At most the numbers that the program has requested, whatever the peer says.
+    // Use at most the numbers that the program has requested, whatever the peer states.
     connect.responder_resources = connect.responder_resources.min(reply.initiator_depth);
     connect.initiator_depth = connect.initiator_depth.min(reply.responder_resources);
     connect.rnr_retry_count = reply.rnr_retry_count;

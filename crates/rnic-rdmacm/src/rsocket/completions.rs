@@ -4,7 +4,7 @@ use crate::verbs::*;
 use libc::{c_int, c_void};
 use rnic_cabi::verbs::*;
 
-/// Completions that are taken at a time.
+/// Maximum number of completions that one call takes.
 const BATCH: usize = 16;
 
 /// A completion queue and its channel.
@@ -22,7 +22,8 @@ impl Completions {
     /// # Safety
     /// The context is open as long as the queue.
     pub(super) unsafe fn new(context: *mut ibv_context, entries: c_int) -> Result<Completions, c_int> {
-        // SAFETY: the caller promises it. The channel is destroyed with the structure, if the last step fails.
+        // SAFETY: the caller promises the conditions of this function. The channel is destroyed with the structure, if
+        // the last step fails.
         unsafe {
             let channel = made(ibv_create_comp_channel(context))?;
             let mut completions = Completions { context, channel, cq: std::ptr::null_mut(), armed: false };
@@ -58,8 +59,8 @@ impl Completions {
         }
     }
 
-    /// Makes the descriptor readable at the next completion. Returns whether this is new; then completions may have
-    /// arrived already.
+    /// Arms the descriptor, which becomes readable at the next completion. Returns whether the descriptor was not armed
+    /// before; in this case completions may have arrived already.
     pub(super) fn arm(&mut self) -> bool {
         if self.armed {
             return false;
@@ -74,7 +75,7 @@ impl Completions {
         true
     }
 
-    /// Takes the events of the descriptor. Returns whether it had any.
+    /// Takes the events of the descriptor. Returns whether the descriptor had any events.
     pub(super) fn take_events(&mut self) -> bool {
         let mut had_events = false;
         let (mut cq, mut about) = (std::ptr::null_mut(), std::ptr::null_mut::<c_void>());

@@ -78,7 +78,7 @@ pub(super) unsafe fn read(address: *const sockaddr, len: socklen_t) -> Result<st
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rbind(socket: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
     let streams = |socket: &Socket| {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         let address = unsafe { read(address, len)? };
         let inner = socket.inner.lock();
         if inner.state != State::New {
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn rbind(socket: c_int, address: *const sockaddr, len: soc
         }
         address::bind(inner.id, address).map(|()| 0)
     };
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     either(socket, streams, |socket| unsafe { socket.bind(address, len) }.map(|()| 0))
 }
 
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn raccept(socket: c_int, address: *mut sockaddr, len: *mu
             match accept(listener, options) {
                 Ok(Some(number)) => {
                     if !address.is_null() && !len.is_null() {
-                        // SAFETY: the caller promises it.
+                        // SAFETY: the caller promises the conditions of this function.
                         unsafe { options::rgetpeername(number, address, len) };
                     }
                     trace(format_args!("raccept = {number}"));
@@ -152,7 +152,7 @@ fn accept(listener: Handle<Id>, options: Options) -> Result<Option<c_int>, c_int
             trace(format_args!("raccept: a request was refused, error {error}"));
             let _ = calls::reject(id, &[]);
             let _ = id::destroy(id.as_ptr());
-            // The program gets the error only if this host lacks resources.
+            // The program gets the error only if this host lacks resources, not if the peer violates the protocol.
             if error == libc::EPROTO { Ok(None) } else { Err(error) }
         }
     }
@@ -168,14 +168,14 @@ fn accept_request(id: Handle<Id>, options: &Options, request: &Outcome) -> Resul
         rdma_conn_param { private_data: data.as_ptr().cast(), private_data_len: data.len() as u8, ..request.conn };
     // SAFETY: the parameters and the private data are local variables.
     match unsafe { calls::accept(id, Some(In::new(&raw mut param))) } {
-        // The RTU has come already.
+        // The peer's RTU has already arrived.
         Ok(()) => Ok((stream, State::Connected)),
         Err(libc::EAGAIN) => Ok((stream, State::Accepting)),
         Err(error) => Err(error),
     }
 }
 
-/// Makes the data path of an identifier, which exists longer.
+/// Makes the data path of an identifier. The identifier must exist longer than the data path.
 fn create(id: Handle<Id>, options: &Options) -> Result<Stream, c_int> {
     let device = lock(&id.state().inner).device.ok_or(libc::EINVAL)?;
     Stream::new(id, device, options.sizes)
@@ -186,11 +186,11 @@ fn create(id: Handle<Id>, options: &Options) -> Result<Stream, c_int> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rconnect(socket: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
     let datagrams = |socket: &datagram::Datagrams| {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         unsafe { socket.connect(read(address, len)?, address, len) }.map(|()| 0)
     };
     let streams = |socket: &Socket| {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         let address = unsafe { read(address, len)? };
         let mut inner = socket.inner.lock();
         match inner.state {
@@ -270,7 +270,7 @@ impl Socket {
         inner.readable &= how == libc::SHUT_WR;
         inner.writable &= how == libc::SHUT_RD;
         let message = match (inner.readable, inner.writable) {
-            // The peer gets no message.
+            // The library sends no message to the peer in this case.
             (_, true) => return Ok(()),
             (true, false) => Immediate::Shutdown,
             (false, false) => Immediate::Disconnect,

@@ -6,7 +6,8 @@ use libc::{c_int, c_void, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use rnic_cabi::entry::lock;
 use std::net::SocketAddr;
 
-/// Bytes of the first Write of a call, which is small so that it departs early, and maximum bytes of a Write.
+/// Bytes of the first Write of a call, and maximum bytes of a Write. The first Write is small, so that it departs
+/// early.
 pub(super) const STEP: (u32, u32) = (2_048, 65_536);
 
 /// A buffer of the program: address, and bytes.
@@ -23,7 +24,7 @@ unsafe fn buffers<T>(
     if count > 0 && list.is_null() {
         return Err(libc::EFAULT);
     }
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     Ok((0..count).map(|at| unsafe { list.add(at).read() }).map(|io| (cast(io.iov_base), io.iov_len)).collect())
 }
 
@@ -71,7 +72,7 @@ impl Socket {
                 (inner, waited) = self.ready_to_send(inner, is_nonblocking);
                 let rest = u32::try_from(len - at).unwrap_or(u32::MAX).min(step);
                 let result = match (waited, &mut inner.stream) {
-                    // SAFETY: the caller promises it.
+                    // SAFETY: the caller promises the conditions of this function.
                     (Ok(()), Some(stream)) => unsafe { stream.send(data.wrapping_add(at), rest) },
                     (waited, _) => Err(waited.err().unwrap_or(libc::ENOTCONN)),
                 };
@@ -114,7 +115,7 @@ impl Socket {
                 let found = stream.inbox.ranges(len - at);
                 let mut copied = 0;
                 for (offset, len) in found {
-                    // SAFETY: the caller promises it; the ranges are within the ring.
+                    // SAFETY: the caller promises the conditions of this function; the ranges are within the ring.
                     unsafe { stream.receiving.copy(offset, to.wrapping_add(at + copied as usize), len) };
                     copied += len;
                 }
@@ -153,10 +154,10 @@ unsafe fn receive_any(
     socket: c_int, buffers: impl Fn() -> Result<Vec<Buffer<*mut u8>>, c_int>, flags: c_int,
     sender: impl FnOnce(SocketAddr, bool, c_int) -> Result<(), c_int>,
 ) -> ssize_t {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     let streams = |socket: &Socket| unsafe { socket.receive(&buffers()?, flags) }.map(Count);
     let datagrams = |socket: &Datagrams| {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         let received = unsafe { socket.receive(&buffers()?, flags)? };
         let Some((len, source, is_truncated)) = received else { return Ok(Count(0)) };
         let domain = socket.inner().options.domain;
@@ -173,10 +174,10 @@ unsafe fn send_any(
     socket: c_int, buffers: impl Fn() -> Result<Vec<Buffer<*const u8>>, c_int>, flags: c_int, to: *const sockaddr,
     len: socklen_t,
 ) -> ssize_t {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     let streams = |socket: &Socket| unsafe { socket.send(&buffers()?, flags) }.map(Count);
     let datagrams = |socket: &Datagrams| {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         unsafe {
             let to = if to.is_null() { None } else { Some(connect::read(to, len)?) };
             socket.send(&buffers()?, flags, to).map(Count)
@@ -189,7 +190,7 @@ unsafe fn send_any(
 /// The buffer has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrecv(socket: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe { receive_any(socket, || Ok(vec![(buf.cast(), len)]), flags, |_, _, _| Ok(())) }
 }
 
@@ -207,10 +208,10 @@ pub unsafe extern "C" fn rrecvfrom(
         if !wanted {
             return Ok(());
         }
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         unsafe { options::write_address(Some(address), domain, source, source_len) }.map(|_: c_int| ())
     };
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe {
         let received = receive_any(socket, || Ok(vec![(buf.cast(), len)]), flags, sender);
         if received > 0 && wanted && !is_written {
@@ -224,7 +225,7 @@ pub unsafe extern "C" fn rrecvfrom(
 /// The list has `count` buffers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rreadv(socket: c_int, list: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe { receive_any(socket, || buffers(list, count, |base| base.cast::<u8>()), 0, |_, _, _| Ok(())) }
 }
 
@@ -232,7 +233,7 @@ pub unsafe extern "C" fn rreadv(socket: c_int, list: *const iovec, count: c_int)
 /// The message is null, or its lists and buffers have their lengths.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrecvmsg(socket: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe {
         let list = || {
             let message = message.as_ref().ok_or(libc::EFAULT)?;
@@ -259,7 +260,7 @@ pub unsafe extern "C" fn rrecvmsg(socket: c_int, message: *mut msghdr, flags: c_
 /// The buffer has `count` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rread(socket: c_int, buf: *mut c_void, count: size_t) -> ssize_t {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe { rrecv(socket, buf, count, 0) }
 }
 
@@ -267,7 +268,7 @@ pub unsafe extern "C" fn rread(socket: c_int, buf: *mut c_void, count: size_t) -
 /// The buffer has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsend(socket: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe { send_any(socket, || Ok(vec![(buf.cast(), len)]), flags, std::ptr::null(), 0) }
 }
 
@@ -277,7 +278,7 @@ pub unsafe extern "C" fn rsend(socket: c_int, buf: *const c_void, len: size_t, f
 pub unsafe extern "C" fn rsendto(
     socket: c_int, buf: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t,
 ) -> ssize_t {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe { send_any(socket, || Ok(vec![(buf.cast(), len)]), flags, to, to_len) }
 }
 
@@ -285,7 +286,7 @@ pub unsafe extern "C" fn rsendto(
 /// The message is null, or its lists and buffers have their lengths.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsendmsg(socket: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe {
         let list = || {
             let message = message.as_ref().ok_or(libc::EFAULT)?;
@@ -306,7 +307,7 @@ pub unsafe extern "C" fn rsendmsg(socket: c_int, message: *const msghdr, flags: 
 /// The buffer has `count` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rwrite(socket: c_int, buf: *const c_void, count: size_t) -> ssize_t {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe { rsend(socket, buf, count, 0) }
 }
 
@@ -314,6 +315,6 @@ pub unsafe extern "C" fn rwrite(socket: c_int, buf: *const c_void, count: size_t
 /// The list has `count` buffers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rwritev(socket: c_int, list: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     unsafe { send_any(socket, || buffers(list, count, |base| base.cast_const().cast::<u8>()), 0, std::ptr::null(), 0) }
 }

@@ -1,4 +1,5 @@
-//! Direct writes: a program maps memory at offsets that its peer writes to, without the peer's calls to receive.
+//! Direct writes: a program maps memory at offsets, and its peer writes to this memory. The program calls no function
+//! to receive the bytes.
 
 use super::data::STEP;
 use super::stream::Stream;
@@ -13,7 +14,7 @@ use rnic_cm::rsocket::Target;
 struct Map {
     mr: *mut ibv_mr,
     offset: u64,
-    /// Index in the peer's list; `None` if only this end uses the memory.
+    /// Index of the mapping in the peer's list; `None` if only this end uses the memory.
     index: Option<u16>,
     /// Whether the mapping was sent to the peer.
     is_sent: bool,
@@ -76,7 +77,7 @@ pub unsafe extern "C" fn riomap(
         } else {
             (None, IBV_ACCESS_LOCAL_WRITE)
         };
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         let mr = unsafe { made(ibv_reg_mr(stream.pd(), buf, len, access as c_int))? };
         let offset = if offset == -1 { buf.expose_provenance() as off_t } else { offset };
         inner.maps.0.push(Map { mr, offset: offset as u64, index, is_sent: !is_remote });
@@ -127,7 +128,7 @@ pub unsafe extern "C" fn riowrite(
             let rest = u32::try_from(count - at).unwrap_or(u32::MAX).min(step);
             let result = match (waited, &mut inner.stream) {
                 (Ok(()), Some(stream)) => {
-                    // SAFETY: the caller promises it.
+                    // SAFETY: the caller promises the conditions of this function.
                     unsafe { write(stream, buf.cast::<u8>().wrapping_add(at), rest, offset as u64 + at as u64) }
                 }
                 (waited, _) => Err(waited.err().unwrap_or(libc::ENOTCONN)),
@@ -153,7 +154,7 @@ pub unsafe extern "C" fn riowrite(
 /// `data` has `len` bytes.
 unsafe fn write(stream: &mut Stream, data: *const u8, len: u32, offset: u64) -> Result<u32, c_int> {
     match stream.mapped(offset) {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         Some(to) => unsafe { stream.write(to, data, len) },
         None => Ok(0),
     }

@@ -45,7 +45,7 @@ use watched::{Source, Watched};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// It may be bound.
+    /// The rsocket is new, and may be bound.
     New,
     Listening,
     /// The REQ is sent.
@@ -64,7 +64,7 @@ enum State {
 /// An rsocket of streams.
 struct Socket {
     inner: Watched<Inner>,
-    /// One call sends, and one receives, at a time.
+    /// At most one call sends at a time, and at most one call receives.
     sending: Mutex<()>,
     receiving: Mutex<()>,
 }
@@ -103,12 +103,12 @@ fn find(number: c_int) -> Option<Rsocket> {
     lock(&SOCKETS).get(&number).cloned()
 }
 
-/// Runs the body of a function of an rsocket of streams, which fails with -1 and an error in `errno`.
+/// Runs the body of a function that only stream rsockets have. The function fails with -1 and an error in `errno`.
 fn with<R: From<i8>>(number: c_int, body: impl FnOnce(&Socket) -> Result<R, c_int>) -> R {
     either(number, body, |_| Err(libc::EOPNOTSUPP))
 }
 
-/// Runs the body for the kind of the rsocket.
+/// Runs the body that belongs to the type of the rsocket.
 fn either<R: From<i8>>(
     number: c_int, streams: impl FnOnce(&Socket) -> Result<R, c_int>,
     datagrams: impl FnOnce(&Datagrams) -> Result<R, c_int>,
@@ -181,7 +181,7 @@ impl Inner {
         }
     }
 
-    /// The connection has ended. Received bytes can still be read.
+    /// Handles the end of the connection. The program can still read received bytes.
     fn end(&mut self, state: State, error: c_int) {
         trace(format_args!("rsocket {} is {state:?}", self.cm_fd()));
         (self.state, self.readable, self.writable) = (state, false, false);
@@ -190,7 +190,7 @@ impl Inner {
         }
     }
 
-    /// Handles the events of the identifier of a connection. Returns whether it had any.
+    /// Handles the events of the identifier of a connection. Returns whether the identifier had any events.
     fn take_cm_events(&mut self) -> bool {
         let mut had_events = false;
         let is_open = |inner: &Inner| matches!(inner.state, State::Connecting | State::Accepting | State::Connected);
@@ -200,7 +200,7 @@ impl Inner {
                 other => other,
             };
             had_events = true;
-            // The event stays until the next one is taken.
+            // The identifier keeps the event until it takes the next event.
             let Some(about) = self.latest_event() else {
                 self.end(State::Broken, outcome.err().unwrap_or(libc::EIO));
                 return true;
@@ -214,7 +214,7 @@ impl Inner {
                 (State::Accepting, RDMA_CM_EVENT_ESTABLISHED) => self.state = State::Connected,
                 (_, RDMA_CM_EVENT_ESTABLISHED | RDMA_CM_EVENT_TIMEWAIT_EXIT) => {}
                 _ => {
-                    // Completions before the event count.
+                    // Handle the completions that came before the event first.
                     let news = self.stream.as_mut().map(Stream::poll).unwrap_or_default();
                     news.into_iter().for_each(|news| self.handle(news));
                     if self.state != State::Ended {
@@ -232,7 +232,7 @@ impl Inner {
         event::live(get!(id.event)).map(Outcome::of)
     }
 
-    /// The peer has accepted the connection, with this private data.
+    /// Handles the peer's acceptance of the connection, with this private data.
     fn connected(&mut self, data: &[u8]) {
         match (ConnectData::parse(data), &mut self.stream) {
             (Some(peer), Some(stream)) => {
@@ -246,7 +246,7 @@ impl Inner {
 }
 
 impl Source for Inner {
-    /// Handles completions and events of the identifier, and gives credits.
+    /// Handles completions and events of the identifier, and gives credits to the peer.
     fn progress(&mut self) -> bool {
         let had_events = self.take_cm_events();
         if let Some(stream) = &mut self.stream {
@@ -273,10 +273,10 @@ impl Source for Inner {
 }
 
 impl Socket {
-    /// Waits until a connection is set up, if it is being set up.
+    /// If a connection is being set up, waits until it is set up or refused.
     ///
     /// # Errors
-    /// As [`Watched::wait`]; `ENOTCONN` without a connection.
+    /// As [`Watched::wait`]; `ENOTCONN` if the rsocket has no connection.
     fn ready<'a>(&'a self, inner: Guard<'a>, is_nonblocking: bool) -> (Guard<'a>, Result<(), c_int>) {
         let (inner, waited) = self.inner.wait(inner, is_nonblocking, |inner| inner.state != State::Connecting);
         let is_connected = inner.stream.is_some() && !matches!(inner.state, State::Refused);

@@ -33,9 +33,9 @@ pub(super) struct Options {
     pub(super) flags: c_int,
     pub(super) sizes: Sizes,
     reuse_address: bool,
-    /// This option and those below, apart from `v6_only`, are kept for the program, and have no effect: data departs
-    /// immediately, an rsocket has no urgent data, `rclose` waits until the sent bytes have arrived, and peers are
-    /// always probed.
+    /// The rsocket only stores this option and the following options, apart from `v6_only`, for the program; these
+    /// options have no effect: data departs immediately, an rsocket has no urgent data, `rclose` waits until the sent
+    /// bytes have arrived, and peers are always probed.
     keep_alive: bool,
     keep_idle: c_int,
     no_delay: bool,
@@ -45,7 +45,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// The options of a new rsocket, as rdma-core has them.
+    /// Returns the options of a new rsocket; the values are the same as in rdma-core.
     pub(super) fn new(domain: c_int) -> Options {
         Options {
             domain,
@@ -319,7 +319,7 @@ impl NewValue {
 pub unsafe extern "C" fn rsetsockopt(
     socket: c_int, level: c_int, option: c_int, value: *const c_void, len: socklen_t,
 ) -> c_int {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     let value = unsafe { NewValue::new(value, len) };
     let datagrams = |socket: &Datagrams| set_of_datagrams(&mut socket.inner(), level, option, value);
     let streams = |socket: &Socket| set_of_stream(&mut socket.inner.lock(), level, option, value);
@@ -342,7 +342,7 @@ fn set_of_stream(inner: &mut Inner, level: c_int, option: c_int, value: NewValue
     set(inner, value.read()?).map(|()| 0)
 }
 
-/// Options of the UDP socket are options of the rsocket, apart from its sizes.
+/// Sets an option of a datagram rsocket. Apart from the sizes, these are the options of its UDP socket.
 fn set_of_datagrams(inner: &mut datagram::Inner, level: c_int, option: c_int, value: NewValue) -> Result<c_int, c_int> {
     let known = DATAGRAM_OPTIONS.iter().find(|known| (known.level, known.name) == (level, option));
     if let Some(known) = known.filter(|_| inner.is_new()) {
@@ -369,11 +369,11 @@ pub unsafe extern "C" fn rgetsockopt(
             if level == SOL_RDMA {
                 return Err(libc::ENOTSUP);
             }
-            // SAFETY: the descriptor is open; the caller promises the rest.
+            // SAFETY: the descriptor is open; the caller promises the other conditions.
             return result(unsafe { libc::getsockopt(inner.fd(), level, option, value, len) });
         };
         let number = (known.get)(&inner.options.sizes);
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         unsafe {
             if value.is_null() || len.is_null() || (*len as usize) < size_of::<c_int>() {
                 return Err(libc::EINVAL);
@@ -390,7 +390,7 @@ pub unsafe extern "C" fn rgetsockopt(
         let mut inner = socket.inner.lock();
         socket.inner.progress(&mut inner);
         let bytes = get_of_stream(&mut inner, level, option)?;
-        // SAFETY: the caller promises it; no more bytes are written than the memory has.
+        // SAFETY: the caller promises the conditions of this function; no more bytes are written than the memory has.
         unsafe {
             let room = (*len as usize).min(bytes.len());
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), room);
@@ -445,12 +445,13 @@ pub(super) unsafe fn write_address(
     }
     let any = if domain == libc::AF_INET { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let address = match address.unwrap_or(SocketAddr::new(any, 0)) {
-        // A program with an IPv6 rsocket has room for its addresses.
+        // An IPv6 rsocket reports IPv4 addresses in the IPv6 format, because its program provides memory for IPv6
+        // addresses.
         SocketAddr::V4(v4) if domain == libc::AF_INET6 => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
         address => address,
     };
     let (storage, own) = sockets::of(address);
-    // SAFETY: the caller promises it; no more bytes are written than the memory has.
+    // SAFETY: the caller promises the conditions of this function; no more bytes are written than the memory has.
     unsafe {
         let room = own.min(*len) as usize;
         std::ptr::copy_nonoverlapping((&raw const storage).cast::<u8>(), out.cast(), room);
@@ -466,10 +467,10 @@ pub unsafe extern "C" fn rgetpeername(socket: c_int, address: *mut sockaddr, len
     let streams = |socket: &Socket| {
         let inner = socket.inner.lock();
         let remote = lock(&inner.id.state().inner).remote.ok_or(libc::ENOTCONN)?;
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         unsafe { write_address(Some(remote), inner.options.domain, address, len) }
     };
-    // SAFETY: the descriptor is open; the caller promises the rest.
+    // SAFETY: the descriptor is open; the caller promises the other conditions.
     either(socket, streams, |socket| result(unsafe { libc::getpeername(socket.inner().fd(), address, len) }))
 }
 
@@ -480,9 +481,9 @@ pub unsafe extern "C" fn rgetsockname(socket: c_int, address: *mut sockaddr, len
     let streams = |socket: &Socket| {
         let inner = socket.inner.lock();
         let local = lock(&inner.id.state().inner).local;
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         unsafe { write_address(local, inner.options.domain, address, len) }
     };
-    // SAFETY: the descriptor is open; the caller promises the rest.
+    // SAFETY: the descriptor is open; the caller promises the other conditions.
     either(socket, streams, |socket| result(unsafe { libc::getsockname(socket.inner().fd(), address, len) }))
 }

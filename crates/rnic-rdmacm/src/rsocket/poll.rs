@@ -7,7 +7,7 @@ use rnic_cabi::entry::entry;
 use std::time::{Duration, Instant};
 
 impl Socket {
-    /// The events of `wanted` that have happened, and errors and the end of the connection.
+    /// Returns the events of `wanted` that have happened, and in addition errors and the end of the connection.
     fn events(&self, wanted: c_short) -> c_short {
         let mut inner = self.inner.lock();
         if inner.state == State::Listening {
@@ -32,14 +32,14 @@ fn events(inner: &Inner, wanted: c_short) -> c_short {
             let can_write = inner.state == State::Connected && inner.writable && stream.can_send();
             wanted & (if can_read { POLLIN } else { 0 } | if can_write { POLLOUT } else { 0 })
         }
-        // Programs stop reading when they get the other events.
+        // While bytes are unread, report no other event: programs stop reading when they get the other events.
         State::Ended | State::Broken if unread => wanted & POLLIN,
         State::Ended => POLLHUP | wanted & POLLIN,
         State::Broken => POLLERR | wanted & POLLIN,
     }
 }
 
-/// The events of a descriptor of the system that have happened.
+/// Returns the events of a descriptor of the system that have happened.
 fn poll_one(fd: c_int, events: c_short) -> c_short {
     let mut one = pollfd { fd, events, revents: 0 };
     // SAFETY: one entry.
@@ -47,7 +47,7 @@ fn poll_one(fd: c_int, events: c_short) -> c_short {
     one.revents
 }
 
-/// Sets the events of each entry that have happened; returns how many entries are ready.
+/// Writes into each entry which of its events have happened; returns the number of ready entries.
 fn ask(entries: &mut [pollfd], sockets: &[Option<Rsocket>]) -> c_int {
     let mut ready = 0;
     for (entry, socket) in entries.iter_mut().zip(sockets) {
@@ -98,7 +98,8 @@ fn wait(entries: &mut [pollfd], until: Option<Instant>) -> Result<c_int, c_int> 
             asleep.push(Asleep(socket));
             fds.extend(own.into_iter().map(|fd| pollfd { fd, events: POLLIN, revents: 0 }));
         }
-        // Events before the descriptors were armed make none of them readable.
+        // An event that came before the descriptors were armed makes no descriptor readable, so check all entries
+        // again.
         let ready = ask(entries, &sockets);
         if ready > 0 {
             return Ok(ready);
@@ -124,7 +125,7 @@ pub unsafe extern "C" fn rpoll(fds: *mut pollfd, count: nfds_t, timeout: c_int) 
         if fds.is_null() && count > 0 {
             return fail(libc::EFAULT);
         }
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         let entries = if count == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(fds, count as usize) } };
         let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
         wait(entries, deadline(timeout)).unwrap_or_else(fail)
@@ -150,7 +151,7 @@ pub unsafe extern "C" fn rselect(
                 entries.push(pollfd { fd, events, revents: 0 });
             }
         }
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         let timeout = unsafe { timeout.as_ref() }.map(|time| {
             let micros = i128::from(time.tv_sec) * 1_000_000 + i128::from(time.tv_usec);
             Duration::from_micros(u64::try_from(micros).unwrap_or(0))
@@ -158,7 +159,7 @@ pub unsafe extern "C" fn rselect(
         wait(&mut entries, deadline(timeout))?;
         ready = 0;
         for (set, event) in sets.into_iter().filter(|(set, _)| !set.is_null()) {
-            // SAFETY: the caller promises it.
+            // SAFETY: the caller promises the conditions of this function.
             unsafe { libc::FD_ZERO(set) };
             for entry in entries.iter().filter(|entry| entry.events & event != 0) {
                 let also = if event == libc::POLLPRI { 0 } else { POLLERR | POLLHUP };

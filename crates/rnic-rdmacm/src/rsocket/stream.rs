@@ -19,21 +19,21 @@ const RECEIVE: u64 = 1 << 63;
 /// Bytes of a page.
 const PAGE: usize = 4_096;
 
-/// Memory that is registered until it is dropped. Peers write to it at any time, so that no reference to its bytes
-/// exists: the bytes are copied through raw pointers.
+/// Memory that is registered until the structure is dropped. Peers may write to the memory at any time, so no Rust
+/// reference to its bytes exists: the bytes are copied through raw pointers.
 pub(super) struct Memory {
     at: *mut u8,
     layout: Layout,
     mr: *mut ibv_mr,
 }
 
-// SAFETY: the memory belongs to the structure, and the region is one of libibverbs, whose functions may be called from
+// SAFETY: the memory belongs to the structure, and the region belongs to libibverbs, whose functions may be called from
 // all threads.
 unsafe impl Send for Memory {}
 
 impl Memory {
     /// # Safety
-    /// The protection domain is one of libibverbs.
+    /// libibverbs has made the protection domain.
     pub(super) unsafe fn new(pd: *mut ibv_pd, len: usize, access: c_uint) -> Result<Memory, c_int> {
         let layout = Layout::from_size_align(len.max(1), PAGE).map_err(|_| libc::ENOMEM)?;
         // SAFETY: the size is not 0; the region is within the memory.
@@ -77,7 +77,7 @@ impl Memory {
     /// `from` has `len` bytes.
     pub(super) unsafe fn fill(&self, offset: u32, from: *const u8, len: u32) {
         assert!(offset as usize + len as usize <= self.layout.size());
-        // SAFETY: within both memories, which do not overlap: the program does not know this one.
+        // SAFETY: within both memories, which do not overlap: the program does not know the memory of the stream.
         unsafe { std::ptr::copy_nonoverlapping(from, self.at.add(offset as usize), len as usize) };
     }
 
@@ -147,7 +147,7 @@ const MIN_REQUESTS: u16 = 16;
 pub(super) enum News {
     /// The peer sends no more data.
     Shutdown,
-    /// The peer has ended the connection, or has received this end's message to end it.
+    /// The peer has ended the connection, or has received the message by which this end ends the connection.
     Disconnected,
     /// The connection is broken.
     Broken,
@@ -160,8 +160,8 @@ struct QueuePair {
 }
 
 impl QueuePair {
-    /// Makes the queue pair of an identifier, which has none and exists longer. Sets `sizes.inline` to the size that
-    /// the queue pair has.
+    /// Makes the queue pair of an identifier. The identifier must not have a queue pair yet, and must exist longer than
+    /// the structure. Sets `sizes.inline` to the size that the queue pair has.
     fn new(id: Handle<Id>, pd: *mut ibv_pd, completions: &Completions, sizes: &mut Sizes) -> Result<QueuePair, c_int> {
         let mut attributes = ibv_qp_init_attr {
             qp_context: std::ptr::null_mut(),
@@ -198,32 +198,32 @@ pub(super) struct Stream {
     context: *mut ibv_context,
     completions: Completions,
     pub(super) sizes: Sizes,
-    /// The send buffer, and behind it slots for messages to the peer's lists that do not fit into a request.
+    /// The send buffer, followed by slots for messages to the peer's lists that do not fit into a request.
     sending: Memory,
     /// The ring for received bytes.
     pub(super) receiving: Memory,
-    /// The target list, and behind it the list of mappings.
+    /// The target list, followed by the list of mappings.
     lists: Memory,
     pub(super) inbox: Inbox,
     pub(super) outbox: Outbox,
     /// Number of messages without data that may be sent now.
     controls: u8,
-    /// The slot behind the send buffer that was used last. The messages complete in order.
+    /// The most recently used slot after the send buffer. The messages in these slots complete in order.
     control_slot: u32,
     peer: ConnectData,
     /// The index of the latest target that was taken from the target list.
     target_index: usize,
     /// The target for the next Write: the part of the latest target that is not filled.
     target: Target,
-    /// Number of targets in the target list that the peer has written and that were not taken.
+    /// Number of targets that the peer has written into the target list and that this end has not taken yet.
     new_targets: usize,
     /// The peer's mappings. Each was copied from the list after the completion of its Write.
     mappings: Vec<[u8; MAPPING_LEN]>,
-    /// The index of the peer's target list that is written next.
+    /// Index of the entry in the peer's target list that this end writes next.
     peer_target: u32,
 }
 
-// SAFETY: the pointers are those of libibverbs, whose functions may be called from all threads.
+// SAFETY: the pointers belong to libibverbs, whose functions may be called from all threads.
 unsafe impl Send for Stream {}
 
 impl Stream {
@@ -270,7 +270,7 @@ impl Stream {
             control_slot: 0,
             peer: unknown_peer,
             target_index: 0,
-            // Its length is not 0 before `set_peer`, so that no target is taken.
+            // The length of this target is not 0 before `set_peer`, so that no target is taken from the target list.
             target: unknown_peer.targets,
             new_targets: 0,
             mappings: vec![[0; MAPPING_LEN]; sizes.mappings as usize],
@@ -351,8 +351,9 @@ impl Stream {
         }
     }
 
-    /// Takes the next target when the current one is full. The peer writes targets into the target list. An entry is
-    /// read only after the completion of its Write, because it may be half written before.
+    /// Takes the next target from the target list when the current target is full. The peer writes targets into the
+    /// target list. An entry is read only after the completion of the Write that carries it, because the entry may be
+    /// half written before.
     fn take_target(&mut self) {
         while self.target.len == 0 && self.new_targets > 0 {
             self.new_targets -= 1;
@@ -377,7 +378,7 @@ impl Stream {
     /// `data` has `len` bytes.
     pub(super) unsafe fn send(&mut self, data: *const u8, len: u32) -> Result<u32, c_int> {
         let len = len.min(self.outbox.room()).min(self.target.len);
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         let from = unsafe { self.prepare(data, len) };
         let to = self.target;
         (self.target.address, self.target.len) = (to.address.wrapping_add(len.into()), to.len - len);
@@ -398,7 +399,7 @@ impl Stream {
         }
         let sending = &self.sending;
         let [(at, first), (start, second)] = self.outbox.ranges(len);
-        // SAFETY: the caller promises it; both ranges together have `len` bytes.
+        // SAFETY: the caller promises the conditions of this function; both ranges together have `len` bytes.
         unsafe {
             sending.fill(at, data, first);
             sending.fill(start, data.wrapping_add(first as usize), second);
@@ -413,7 +414,7 @@ impl Stream {
     /// `data` has `len` bytes.
     pub(super) unsafe fn write(&mut self, to: Target, data: *const u8, len: u32) -> Result<u32, c_int> {
         let len = len.min(self.outbox.room()).min(to.len);
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         let from = unsafe { self.prepare(data, len) };
         self.outbox.sent(len, !from.is_inline(), false);
         // The completion frees the same space as the completion of data.
@@ -440,8 +441,8 @@ impl Stream {
         self.post_write(from, to, Immediate::Mapping(index), true)
     }
 
-    /// The address of the byte `offset` in the mappings of the peer, and the number of bytes of its mapping from there
-    /// on.
+    /// Returns the address of the byte `offset` in the mappings of the peer, and the number of bytes from this byte to
+    /// the end of its mapping.
     pub(super) fn mapped(&self, offset: u64) -> Option<Target> {
         self.mappings.iter().find_map(|bytes| {
             let (first, target) = bytes.split_first_chunk().expect("24 bytes");
@@ -556,13 +557,13 @@ impl Stream {
         news
     }
 
-    /// Makes the descriptor readable at the next completion. Returns whether this is new; then completions may have
-    /// arrived already.
+    /// Arms the descriptor, which becomes readable at the next completion. Returns whether the descriptor was not armed
+    /// before; in this case completions may have arrived already.
     pub(super) fn arm(&mut self) -> bool {
         self.completions.arm()
     }
 
-    /// Takes the events of the descriptor. Returns whether it had any.
+    /// Takes the events of the descriptor. Returns whether the descriptor had any events.
     pub(super) fn take_events(&mut self) -> bool {
         self.completions.take_events()
     }

@@ -14,11 +14,11 @@ pub(super) trait Source {
     /// Handles completions and events. Returns whether it has taken events of the descriptors.
     fn progress(&mut self) -> bool;
 
-    /// Makes the descriptors readable at the next completion or event. Returns them, and whether this is new; then a
-    /// completion or event may have come already.
+    /// Arms the descriptors, which become readable at the next completion or event. Returns the descriptors, and
+    /// whether they were not armed before; in this case a completion or event may have come already.
     fn arm(&mut self) -> (Vec<c_int>, bool);
 
-    /// Takes the events that only wake. Returns whether the descriptors had any.
+    /// Takes the events whose only purpose is to wake a thread. Returns whether the descriptors had any such events.
     fn take_events(&mut self) -> bool;
 }
 
@@ -26,8 +26,9 @@ pub(super) trait Source {
 /// descriptors, and the other threads that wait for the same rsocket (the followers) wait for the leader. Threads in
 /// `rpoll` wait for the descriptors too.
 ///
-/// A thread that takes an event of a descriptor makes it unreadable, and the kernel does not wake the other threads
-/// that wait for it. So the thread makes the *wake descriptor* readable, for which all of them wait.
+/// When a thread takes an event of a descriptor, the descriptor becomes unreadable, and the kernel does not wake the
+/// other threads that wait for the descriptor. So the thread makes the *wake descriptor* readable, for which all these
+/// threads wait.
 pub(super) struct Watched<T> {
     watch: Mutex<Watch<T>>,
     /// Notified when the state may have changed for the followers.
@@ -42,7 +43,7 @@ struct Watch<T> {
     sleepers: u32,
     /// The wake descriptor.
     wake_fd: Option<EventFd>,
-    /// Whether the wake descriptor is readable: until the last sleeper is awake.
+    /// Whether the wake descriptor is readable. It stays readable until the last sleeper is awake.
     is_woken: bool,
 }
 
@@ -99,8 +100,8 @@ impl<T: Source> Watched<T> {
         }
     }
 
-    /// Arms the descriptors, for which the caller waits until [`Watched::wake_up`]. A completion or event may have come
-    /// before.
+    /// Arms the descriptors. The caller then waits for the descriptors, and calls [`Watched::wake_up`] afterwards. A
+    /// completion or event may have come before the call.
     ///
     /// # Errors
     /// The system has no file descriptors.
@@ -123,7 +124,7 @@ impl<T: Source> Watched<T> {
         Ok((fds, is_new))
     }
 
-    /// The caller no longer waits for the descriptors.
+    /// Handles that the caller no longer waits for the descriptors.
     pub(super) fn wake_up(&self, locked: &mut Guard<'_, T>) {
         let watch = &mut *locked.0;
         watch.sleepers -= 1;
@@ -191,7 +192,7 @@ impl<T: Source> Watched<T> {
 /// # Safety
 /// The descriptors stay open until the call returns.
 unsafe fn await_readable(fds: &[c_int]) -> Result<(), c_int> {
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises the conditions of this function.
     let fds: Vec<_> = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) }).collect();
     let mut fds: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
     if poll(&mut fds, PollTimeout::NONE) == Err(Errno::EINTR) { Err(libc::EINTR) } else { Ok(()) }
@@ -230,7 +231,7 @@ mod tests {
         Box::leak(Box::new(Watched::new(Fake { elsewhere: false, fd, is_done: false })))
     }
 
-    /// A thread that waits until it is done. Returns when it is the leader.
+    /// Starts a thread that waits until it is done. Returns when the thread is the leader.
     fn leader(watched: &'static Watched<Fake>) -> Receiver<()> {
         let (done, is_done) = channel();
         std::thread::spawn(move || {

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 const RUNS: usize = 8;
 /// Maximum number of paused ports that a figure shows.
 const ROWS: usize = 40;
-/// Maximum number of roots (causes of pauses) that have a colour of their own in a figure.
+/// Maximum number of roots (causes of pauses) that have their own colour in a figure.
 const ROOTS: usize = 6;
 /// Maximum number of rows of the table of roots (causes of pauses).
 const TOP: usize = 8;

@@ -109,7 +109,8 @@ fn note(summary: &ScenarioSummary, metric: Metric, run: &RunSummary) -> String {
     }
 }
 
-/// What distinguishes kinds of runs: name of the transport, name of the congestion control, whether PFC is on.
+/// The settings that distinguish kinds of runs: name of the transport, name of the congestion control, and whether PFC
+/// is on.
 type Kind<'a> = (&'a str, &'a str, bool);
 
 fn kind(run: &RunSummary) -> Kind<'_> {

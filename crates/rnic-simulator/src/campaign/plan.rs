@@ -14,7 +14,7 @@ pub(super) fn plan(arguments: &PlanArgs, catalogue: &Catalogue) -> Result<(), Cl
     if !arguments.runs.is_empty() {
         scenario.runs.retain(|run| arguments.runs.iter().any(|name| is_called(run, name)));
     }
-    // A run that cannot be set up is the user's mistake, and better found now than by a thousand workers.
+    // A run that cannot be set up is a mistake of the user. It is reported now, before many workers fail because of it.
     if let Some((run, error)) = scenario.runs.iter().find_map(|run| Some((run, resolve(catalogue, run).err()?))) {
         return Err(cannot_be_set_up_all(catalogue, &scenario.runs, (run.name.clone(), error)));
     }

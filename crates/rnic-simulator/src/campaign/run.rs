@@ -15,7 +15,7 @@ use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Failed runs that the message after a campaign names.
+/// Maximum number of failed runs that the message after a campaign names.
 const NAMED: usize = 20;
 
 /// Simulates the runs of a manifest that have no result.
@@ -80,8 +80,8 @@ pub(super) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     Ok(())
 }
 
-/// The progress on standard error: a bar for all runs and a line for each worker, or a line of text per 10 % if it is
-/// not a terminal.
+/// Shows the progress on standard error. On a terminal, it has a bar for all runs and a line for each worker; otherwise
+/// it prints a line of text per 10 %.
 struct ProgressDisplay<'i> {
     interruption: &'i Interruption,
     is_visible: bool,

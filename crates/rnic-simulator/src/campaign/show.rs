@@ -63,7 +63,7 @@ fn to_text(name: &str, standing: &Standing) -> String {
     if *undetermined > 0 {
         text += &format!("  {undetermined} points have no interval, because a run failed or has no value\n");
     }
-    // Runs often fail for the same reason.
+    // Runs often fail for the same reason, so they are grouped by reason.
     let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for failure in &standing.failures {
         let run = format!("{} (seed {}, {})", failure.run, failure.seed, failure.state.word());
@@ -163,7 +163,7 @@ fn print_points(out: &mut dyn Write, name: &str, points: &[Row], metric: &str, c
     writeln!(out, "{table}")
 }
 
-/// Removes what no campaign of the folder needs.
+/// Removes files that no campaign of the folder needs.
 pub(super) fn gc(arguments: &GcArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let (folder, program) = (Folder::at(&arguments.store), program(catalogue)?);
     let used = used(&folder, &catalogue.vocabulary(), &program)?;

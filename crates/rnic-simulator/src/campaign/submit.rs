@@ -74,7 +74,8 @@ fn script(arguments: &SubmitArgs, name: &str) -> Result<String, CliError> {
             let time = arguments.time.iter().map(|time| format!("--time-limit={}", quoted(time)));
             let options: Vec<String> = time.chain(arguments.options.iter().map(|option| quoted(option))).collect();
             let options = if options.is_empty() { String::new() } else { format!(" {}", options.join(" ")) };
-            // Without these, each task leaves two files, most of them empty, in the folder from which it is submitted.
+            // Without these options, each task leaves two files, mostly empty, in the folder from which the job is
+            // submitted.
             let gives = |option: &str| arguments.options.iter().any(|given| given.starts_with(option));
             let mut output = String::new();
             if !gives("--stdout") {
@@ -94,7 +95,7 @@ fn script(arguments: &SubmitArgs, name: &str) -> Result<String, CliError> {
     })
 }
 
-/// Passes the script to the engine's command.
+/// Runs the engine's submit command with the script as its input.
 fn go(engine: Engine, script: &str) -> Result<(), CliError> {
     let (program, needed) = match engine {
         Engine::Slurm => ("sbatch", "sbatch"),

@@ -20,7 +20,7 @@ pub(crate) const STUDY: &str = "hardware";
 /// Title of the study in `rnic reproduce`.
 pub(crate) const TITLE: &str = "IRN and NanoTransport as hardware: co-simulation, latency, throughput and cost";
 
-/// Steps of each block in `rnic reproduce hardware`, and with `--quick`.
+/// Number of steps of each block in `rnic reproduce hardware`: (without `--quick`, with `--quick`).
 const STEPS: (u64, u64) = (10_000_000, 20_000);
 
 /// Runs the selected subcommand of `rnic hw`.
@@ -62,7 +62,7 @@ pub(crate) fn empty(header: &[&str]) -> Table {
     table
 }
 
-/// Cycles between two steps, with one decimal if they are no whole number.
+/// The number of cycles between two steps as text, with one decimal unless it is a whole number.
 fn interval(checked: &Checked) -> String {
     let per_mille = checked.interval_per_mille;
     if per_mille == 1_000 { "1".to_string() } else { format!("{:.2}", per_mille as f64 / 1_000.0) }
@@ -109,7 +109,7 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
     let parameters = Parameters::default();
     let published = Parameters { logic: Logic::Published, ..parameters };
     let senders = [Block::TxFree, Block::ReceiveAck, Block::Timeout, Block::Senders];
-    // Programs that are not installed leave their part of the table empty; one sentence for each names its package.
+    // If a program is not installed, its part of the table stays empty, and a note names the package to install.
     let mut notes = Vec::new();
     let checked = installed(check(parameters, &Block::ALL, Trace::new(steps, 1), None), &mut notes)?;
     if checked.is_some() {
@@ -223,13 +223,14 @@ fn recorded_logics() -> rnic_record::Table {
     table
 }
 
-/// What the IRN paper states about hardware, as far as the sources have it.
+/// The IRN paper's statements about hardware, and their sources.
 const SOURCES: &str = "\
 Stated in the IRN paper: 3 to 10 % more NIC resources, no lower message rate; a RoCE NIC without IRN has 14.7 Mpps on one
 queue pair. The paper's table of FPGA resources is not part of the text that this comparison uses, and its frequency is
 of another device than the ECP5 here.";
 
-/// Notes the sentence of a program that is not installed.
+/// Returns the value of a result. If a program is not installed, adds the error message to the notes and returns
+/// `None`.
 pub(crate) fn installed<T>(result: Result<T, HwError>, notes: &mut Vec<String>) -> Result<Option<T>, CliError> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -241,7 +242,7 @@ pub(crate) fn installed<T>(result: Result<T, HwError>, notes: &mut Vec<String>) 
     }
 }
 
-/// Refuses options that only simulated papers have.
+/// Refuses options that only studies with simulations have.
 fn refuse(arguments: &ReproduceArgs) -> Result<(), CliError> {
     let given = [
         (!arguments.experiments.is_empty(), "names of experiments"),

@@ -17,13 +17,13 @@ use rnic_nano::{CompileError, Program, compile_file, rtl};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Steps of each block in `rnic reproduce hardware`, and with `--quick`.
+/// Number of steps of each block in `rnic reproduce hardware`: (without `--quick`, with `--quick`).
 const STEPS: (u64, u64) = (10_000_000, 20_000);
-/// Registers in each array of messages of the programs whose pipelines are synthesised: one for each message of the
-/// NIC.
+/// Number of registers in each array that is indexed by message, in the programs whose pipelines are synthesised: one
+/// register for each message of the NIC.
 const MESSAGES: u128 = 16;
-/// Lengths of messages whose throughput is measured, and how many pass: frames of 64 bytes, full frames, the longest
-/// messages.
+/// Messages for the measurement of throughput, as (length in bytes, number of messages): frames of 64 bytes, full
+/// frames, and messages of the maximum length.
 const SIZES: [(u32, usize); 3] = [(0, 2_000), (1_024, 300), (38_912, 24)];
 
 /// Compares the blocks with the core.
@@ -72,7 +72,7 @@ fn checked_document(checked: &[Checked]) -> Value {
     json!({ "blocks": checked.iter().map(row).collect::<Vec<_>>() })
 }
 
-/// Lets two NICs pass messages.
+/// Runs two NICs that exchange messages, and prints the results.
 pub(crate) fn nic(arguments: &HwNicArgs) -> Result<(), CliError> {
     let file = arguments.file.display().to_string();
     let program = match compile_file(&arguments.file, &[]) {
@@ -92,7 +92,7 @@ pub(crate) fn nic(arguments: &HwNicArgs) -> Result<(), CliError> {
     };
     let mut seed = arguments.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut random = |bound: u64| {
-        // xorshift64: the lengths need no better generator.
+        // The lengths of messages need no better random generator than xorshift64.
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
@@ -137,7 +137,7 @@ fn throughput_document(row: &Throughput) -> Value {
     json!({ "bytes": row.bytes, "million_messages_per_second": row.million_per_second, "gbps": row.gbps })
 }
 
-/// What was measured of NICs with one program.
+/// The measurements of NICs with one program.
 struct Measured {
     name: String,
     period: u32,
@@ -167,14 +167,14 @@ fn measured_table(rows: &[Measured]) -> Table {
     table
 }
 
-/// The cost of a design after synthesis; on ECP5 also after place and route.
+/// The cost of a design after synthesis and, on ECP5, also after place and route.
 struct Synthesised {
     name: String,
     xilinx: Xilinx,
     ecp5: Option<Placed>,
 }
 
-/// A program in the cost model of `rnic p4 check --cost`, and in the generated Verilog.
+/// A program's cost according to the model of `rnic p4 check --cost`, and according to the generated Verilog.
 struct Modelled {
     name: &'static str,
     /// Stages of (ingress, egress).
@@ -183,7 +183,8 @@ struct Modelled {
     interval: [u32; 2],
     /// Bytes of registers and schedulers.
     registers: [u64; 2],
-    /// Bits that the model has for the headers in all stages; the flip-flops are in the table of the cost.
+    /// Number of bits that the cost model has for headers in all stages. The table of the cost has the measured
+    /// flip-flops.
     header_bits: u64,
     latency_ns: (f64, f64),
 }
@@ -197,7 +198,7 @@ pub(crate) struct Nano {
     modelled: Vec<Modelled>,
 }
 
-/// Measures NanoTransport's blocks and NICs, as far as the programs for it are installed.
+/// Measures NanoTransport's blocks and NICs, as far as the required programs are installed.
 pub(crate) fn measured(quick: bool, notes: &mut Vec<String>) -> Result<Nano, CliError> {
     let mut nano = Nano::default();
     for block in Block::ALL {
@@ -219,7 +220,7 @@ pub(crate) fn measured(quick: bool, notes: &mut Vec<String>) -> Result<Nano, Cli
         }
         let homa = name.starts_with("homa");
         let parameters = PairParameters { rtx_needs_credit: homa, ..PairParameters::default() };
-        // Yosys did not end in nine minutes for such a program, HPCC.
+        // For a program that does not fit a NIC (HPCC), Yosys had not finished after nine minutes.
         if let Err(error) = nanotransport::pair(&rtl, parameters) {
             notes.push(format!("{name} is not in a NIC, and its pipelines are not synthesised: {error}"));
             continue;
@@ -241,7 +242,7 @@ fn modelled(name: &'static str, program: &Program, rtl: &rtl::Rtl) -> Modelled {
     let cost = analyse(program, &hardware);
     let ns = |picoseconds: u64| picoseconds as f64 / 1_000.0;
     let cycles = (cost.pipeline_interval as f64 * hardware.clock_hz as f64 / 1e12).round() as u32;
-    // An entry of a scheduler has its valid bit, id, rank, granted and grantable.
+    // An entry of a scheduler consists of a valid bit, an id, a rank, and the fields granted and grantable.
     let bits = |instance: &rnic_nano::hir::Instance| match instance.kind.as_str() {
         "PriorityScheduler" => 16 * 113,
         _ => instance.types.iter().sum::<u32>() as u64 * instance.arguments.first().map_or(0, |size| *size as u64),
@@ -260,7 +261,7 @@ fn modelled(name: &'static str, program: &Program, rtl: &rtl::Rtl) -> Modelled {
     }
 }
 
-/// What the NanoTransport paper states.
+/// The NanoTransport paper's statements, and their sources.
 const SOURCES: &str = "\
 Stated in the NanoTransport paper, at 3.2 GHz: RX at most 7.2 ns, TX at most 3.8 ns, round trip 11 ns; 65-byte messages at the
 line rate of 200 Gbps. Our RX begins when a frame is complete and ends when its message leaves the NIC; TX begins with the

@@ -13,7 +13,7 @@ pub(super) use session::Session;
 use rnic_fabric::RankGroup;
 use std::fmt;
 
-/// Stands for a connection to other ranks in a program without MPI; no value of it exists.
+/// Replaces the connection to other ranks in a program without MPI. It has no values.
 #[cfg(not(feature = "mpi"))]
 #[derive(Debug)]
 pub(super) enum Session {}
@@ -26,7 +26,7 @@ impl Session {
     }
 }
 
-/// Environment variables with the number of processes of an MPI job: of Open MPI, and of MPICH and its derivatives.
+/// Environment variables with the number of processes of an MPI job, for Open MPI, and for MPICH and its derivatives.
 const SIZES: [&str; 2] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
 
 /// The reason why this process cannot be a rank.
@@ -50,8 +50,8 @@ fn launched() -> Option<usize> {
     SIZES.iter().find_map(|name| std::env::var(name).ok()?.trim().parse().ok())
 }
 
-/// This process's connection to the other processes of its MPI job; `None` if no launcher of MPI has started it. Must
-/// be called at most once, on the thread that will simulate runs.
+/// Returns this process's connection to the other processes of its MPI job; `None` if no MPI launcher has started the
+/// process. Must be called at most once, on the thread that will simulate runs.
 ///
 /// # Errors
 /// The process is one of several, but this program was built without MPI, or MPI cannot be used.

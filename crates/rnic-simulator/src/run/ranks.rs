@@ -18,7 +18,7 @@ use std::io::Write;
 
 /// Simulates the selected runs of a scenario, one after the other, on all ranks.
 pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, group: &RankGroup) -> Result<(), CliError> {
-    // One thread unless the user asks for more: the launcher has started as many processes as there shall be.
+    // The default is one thread per rank, because the launcher has started one process per intended processor.
     let threads = arguments.threads.map_or(1, usize::from);
     let prepared = prepare(arguments, catalogue);
     let program = if catalogue.is_extended() { program::identity() } else { Ok(String::new()) };
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, group: &RankGroup)
         if let Some(error) = group.error() {
             return Err(CliError::Failed(vec![format!("run \"{}\" cannot go on: {error}", run.name)]));
         }
-        // All ranks must know whether there is a further run.
+        // All ranks must agree whether another run starts.
         let mut interrupted = [u64::from(interruption.exit_code().is_some())];
         group.sum(&mut interrupted).map_err(|error| CliError::Failed(vec![error.to_string()]))?;
         efficiencies.push(efficiency(&run.name, &sharing.reports()));
@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, group: &RankGroup)
         return Ok(());
     }
     if !arguments.quiet {
-        // If standard error is closed, nobody reads the text.
+        // If standard error is closed, the text is lost.
         let _ = write!(std::io::stderr(), "{}", efficiencies.concat());
     }
     records.resize(scenario.runs.len(), None);
@@ -90,18 +90,19 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, group: &RankGroup)
     conclude(arguments, &scenario, &reports, Vec::new)
 }
 
-/// Tells on rank 0 why the ranks simulate nothing: its own error, or what the ranks have found together. The others
-/// wait until it has, because a launcher ends all processes as soon as one of them ends with an error.
+/// Returns the error of ranks that cannot simulate. Rank 0 reports the reason: its own error, or the reason that the
+/// ranks found together. The other ranks wait until rank 0 has reported it, because a launcher ends all processes as
+/// soon as one of them ends with an error.
 fn refused(own: Option<CliError>, found: String, group: &RankGroup) -> CliError {
     if group.is_root() {
         own.unwrap_or(CliError::Input(found)).report();
     }
-    // The ranks end with an error anyway.
+    // The ranks end with an error in any case.
     let _ = group.sum(&mut []);
     CliError::Told
 }
 
-/// Reads the scenario and derives all settings of its runs; refuses what several ranks cannot do.
+/// Reads the scenario and derives all settings of its runs. Refuses options that several ranks do not support.
 fn prepare(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(Scenario, Vec<Resolved>), CliError> {
     for (option, given) in [("--pcap", arguments.pcap.is_some()), ("--resume", arguments.resume)] {
         if given {

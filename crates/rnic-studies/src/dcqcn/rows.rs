@@ -1,4 +1,4 @@
-//! The rows of the study of DCQCN: what each statement of the paper is compared with.
+//! The rows of the DCQCN study. Each row compares a statement of the paper with a measurement.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Counters of a host: sysfs of RDMA devices and network interfaces, and the statistics of `ethtool -S`.
+//! Counters of a host: files of sysfs for RDMA devices and network interfaces, and the statistics of `ethtool -S`.
 
 use super::{Paused, Priority, Reading};
 use crate::dump::Dump;
@@ -20,8 +20,8 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum number of counters of an RDMA port that are exported.
 const MAX_COUNTERS: usize = 512;
 
-/// The names that node_exporter gives counters of RDMA devices: (file, name without `node_infiniband_`, factor).
-/// Files of data count 4 bytes each.
+/// The names of node_exporter for counters of RDMA devices: (file, name without `node_infiniband_`, factor). The factor
+/// is 4 for files that count data in units of 4 bytes.
 const NODE_EXPORTER: [(&str, &str, u64); 54] = [
     ("excessive_buffer_overrun_errors", "excessive_buffer_overrun_errors_total", 1),
     ("link_downed", "link_downed_total", 1),
@@ -79,7 +79,7 @@ const NODE_EXPORTER: [(&str, &str, u64); 54] = [
     ("port_xmit_data_64", "legacy_data_transmitted_bytes_total", 4),
 ];
 
-/// Statistics of network interfaces with the names of node_exporter: (file, name).
+/// The names of node_exporter for statistics of network interfaces: (file, name).
 const NETWORK: [(&str, &str); 8] = [
     ("rx_bytes", "node_network_receive_bytes_total"),
     ("rx_packets", "node_network_receive_packets_total"),
@@ -94,13 +94,13 @@ const NETWORK: [(&str, &str); 8] = [
 /// The counters of a host.
 pub struct Host {
     dump: Dump,
-    /// Whether statistics come from the command `ethtool`; else from files `ethtool-S-IF.txt`.
+    /// Whether statistics come from the command `ethtool`; otherwise they come from files `ethtool-S-IF.txt`.
     live: bool,
 }
 
 impl Host {
-    /// The host whose `sys` folder is in `root`; `/` for this host, whose `ethtool -S` is called. Below another folder,
-    /// statistics are read from files `ethtool-S-IF.txt` in it.
+    /// Opens the host whose `sys` folder is in `root`. With `/`, which means the local host, statistics come from the
+    /// command `ethtool -S`. With another folder, they come from files `ethtool-S-IF.txt` in this folder.
     ///
     /// # Errors
     /// `root` cannot be read.
@@ -147,7 +147,7 @@ impl Host {
     fn number(&self, path: &str, malformed: &mut u64) -> Option<u64> {
         let text = self.dump.read(path).ok().flatten()?;
         let number = text.trim().parse().ok();
-        // -1 is the speed of a link that is down, and other files hold "N/A (no PMA)".
+        // -1 is the speed of a link that is down, and some other files contain "N/A (no PMA)".
         *malformed += u64::from(number.is_none() && !text.starts_with("N/A") && text.trim() != "-1");
         number
     }
@@ -177,10 +177,10 @@ impl Host {
         }
     }
 
-    /// The statistics of an interface; `None` if it has none.
+    /// The statistics of an interface; `None` if the interface has none.
     fn statistics(&self, interface: &str, malformed: &mut u64) -> Option<BTreeMap<String, u64>> {
         let text = if self.live {
-            // Virtual interfaces have statistics too, but no counters of priorities.
+            // Virtual interfaces have no `device` folder. They have statistics, but no counters per priority.
             self.dump.list(&format!("{NET}/{interface}/device")).first()?;
             ethtool(interface)?
         } else {
@@ -200,12 +200,12 @@ fn ethtool(interface: &str) -> Option<String> {
     let stdout = child.stdout.take()?;
     let (sender, receiver) = mpsc::channel();
     let reading = thread::Builder::new().name("ethtool".to_string()).spawn(move || {
-        // It fails if the output arrives after the timeout.
+        // This fails if the output arrives after the timeout.
         let _ = sender.send(read_limited(stdout, "ethtool").ok());
     });
     let text = reading.ok().and_then(|_| receiver.recv_timeout(COMMAND_TIMEOUT).ok().flatten());
     if text.is_none() {
-        // The command may have ended in the meantime.
+        // This fails if the command has ended in the meantime.
         let _ = child.kill();
     }
     let status = child.wait().ok()?;
@@ -216,7 +216,7 @@ fn ethtool(interface: &str) -> Option<String> {
 fn of_statistics(interface: &str, statistics: &BTreeMap<String, u64>, speed: Option<BitRate>, reading: &mut Reading) {
     for number in 0..8 {
         let get = |name: &str| statistics.get(name).copied();
-        // mlx5, and Intel's ice.
+        // Names of mlx5, and of Intel's driver ice.
         let mlx5 = |direction: &str, what: &str| get(&format!("{direction}_prio{number}_{what}"));
         let ice = |direction: &str| get(&format!("{direction}_priority_{number}_xoff.nic"));
         let drops = ["buf_discard", "cong_discard", "discards"].map(|what| mlx5("rx", what));

@@ -1,4 +1,4 @@
-//! Reads the pauses of transmitters from metrics that exporters have served, for [`suspects`](super::suspects).
+//! Reads the pause times of transmitters from metrics of exporters, as input for [`suspects`](super::suspects).
 
 use super::suspects::Transmitter;
 use crate::input::{InputError, Place, read_file, shown};
@@ -6,7 +6,7 @@ use crate::lint::{LinkEnd, links};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The metric with the share of the last interval for which a transmitter was paused.
+/// The metric for the share of the last interval in which a transmitter was paused.
 const METRIC: &str = "rnic_pfc_paused_ratio";
 /// A node with at most this many links counts as a host.
 const HOST_LINKS: usize = 2;
@@ -14,16 +14,16 @@ const HOST_LINKS: usize = 2;
 /// Identifies a transmitter: run (empty for real devices), node, port and priority.
 type Key = (String, String, String, u8);
 
-/// The transmitters of all nodes, by run: the metrics of simulated runs have the label `run`, those of real devices
-/// have not.
+/// The transmitters of all nodes, by simulated run. The run is the label `run` of the metric; it is empty for metrics
+/// of real devices, which do not have this label.
 pub type Transmitters = BTreeMap<String, Vec<Transmitter>>;
 
-/// Reads the last value of each transmitter from files in the format of Prometheus or OpenMetrics, each with the
-/// metrics of one or several nodes. `cabling` is a file with all links, as for `rnic lint`; without it a port must be
-/// named as in a simulated run, `0->leaf1`.
+/// Reads the last value of each transmitter from files in the format of Prometheus or OpenMetrics. Each file has the
+/// metrics of one or several nodes. `cabling` is a file with all links, as for `rnic lint`. Without it, the name of a
+/// port must contain both ends of its link as in a simulated run, `0->leaf1`.
 ///
 /// # Errors
-/// A file cannot be read or is malformed, or a paused transmitter is at no link that is known.
+/// A file cannot be read or is malformed, or the link of a paused transmitter is unknown.
 pub fn read(files: &[PathBuf], cabling: Option<&Path>) -> Result<Transmitters, InputError> {
     let mut values: BTreeMap<Key, (f64, usize)> = BTreeMap::new();
     for (file, path) in files.iter().enumerate() {
@@ -34,7 +34,7 @@ pub fn read(files: &[PathBuf], cabling: Option<&Path>) -> Result<Transmitters, I
                 InputError::line(&path.display().to_string(), number, message)
             };
             let (key, paused) = parse(sample).ok_or_else(malformed)?;
-            // In the metrics of a run the last sample is the latest.
+            // Samples of a simulated run are in order of time, so the last one is the latest.
             values.insert(key, (paused, file));
         }
     }
@@ -69,8 +69,8 @@ pub fn read(files: &[PathBuf], cabling: Option<&Path>) -> Result<Transmitters, I
     Ok(transmitters)
 }
 
-/// A node with few links is a host. Without the cabling the links are those that have metrics: then a node that has
-/// none is a host, too, if it is the peer of one link only.
+/// Marks the peers that are hosts: a node with few links is a host. Without the cabling, only links with metrics are
+/// known. A node without metrics then also counts as a host if it is the peer of only one link.
 fn mark_hosts(transmitters: &mut [Transmitter], links: Option<&[[LinkEnd; 2]]>) {
     let mut degrees: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut joined = |a: &str, b: &str| {
@@ -95,7 +95,7 @@ fn mark_hosts(transmitters: &mut [Transmitter], links: Option<&[[LinkEnd; 2]]>) 
     }
 }
 
-/// Parses what follows the name of a sample: labels, value, and a time that is ignored.
+/// Parses the rest of a sample after its name: labels, value, and a time stamp, which is ignored.
 fn parse(text: &str) -> Option<(Key, f64)> {
     let mut rest = text.strip_prefix('{')?;
     let mut labels: BTreeMap<&str, String> = BTreeMap::new();

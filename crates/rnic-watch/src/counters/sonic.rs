@@ -6,11 +6,11 @@ use rnic_transport::BitRate;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Number of COUNTERS_DB.
+/// Number of the Redis database COUNTERS_DB.
 const COUNTERS_DB: u8 = 2;
-/// Number of CONFIG_DB, which has the speeds of ports.
+/// Number of the Redis database CONFIG_DB, which contains the speeds of the ports.
 const CONFIG_DB: u8 = 4;
-/// Objects that are read with one round trip.
+/// Number of objects that are read in one round trip.
 const BATCH: usize = 256;
 
 type Fields = BTreeMap<String, String>;
@@ -23,21 +23,21 @@ pub struct Sonic {
 }
 
 impl Sonic {
-    /// The switch whose Redis has this address: `redis://HOST:PORT`, or `unix:///PATH` on the switch itself, where PATH
-    /// is `var/run/redis/redis.sock`. Nothing is connected yet.
+    /// Creates a reader for the switch whose Redis has this address: `redis://HOST:PORT`, or `unix:///PATH` on the
+    /// switch itself, where PATH is `var/run/redis/redis.sock`. Does not connect yet.
     ///
     /// # Errors
-    /// The address is not of this form.
+    /// The address does not have this form.
     pub fn new(address: &str, timeout: Duration) -> Result<Sonic, String> {
         let refused = |error: RedisError| format!("`{address}` is not an address of Redis: {error}");
         let info = address.into_connection_info().map_err(refused)?;
         Ok(Sonic { client: Client::open(info).map_err(refused)?, timeout, connection: None })
     }
 
-    /// Reads all counters. If Redis cannot be reached, the reading has none, and the next reading connects again.
+    /// Reads all counters. If Redis cannot be reached, the call fails, and the next call connects again.
     ///
     /// # Errors
-    /// One sentence: Redis cannot be reached, or its response does not have the format of COUNTERS_DB.
+    /// Returns one sentence if Redis cannot be reached, or its response does not have the format of COUNTERS_DB.
     pub fn read(&mut self) -> Result<Reading, String> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -56,7 +56,7 @@ impl Sonic {
     }
 }
 
-/// Makes the connection use another database.
+/// Selects another database for the connection.
 fn select(connection: &mut Connection, number: u8) -> Result<(), RedisError> {
     redis::cmd("SELECT").arg(number).exec(connection)
 }
@@ -91,7 +91,8 @@ fn read(connection: &mut Connection) -> Result<Reading, RedisError> {
     let of_ports = hashes(connection, &keys(&ports, "COUNTERS"))?;
     let of_queues = hashes(connection, &keys(&queues, "COUNTERS"))?;
     let of_groups = hashes(connection, &keys(&groups, "COUNTERS"))?;
-    // These watermarks are cleared once per telemetry interval, those in COUNTERS at every poll of the switch.
+    // PERIODIC_WATERMARKS are cleared once per telemetry interval; the watermarks in COUNTERS are cleared at every poll
+    // of the switch.
     let queue_marks = hashes(connection, &keys(&queues, "PERIODIC_WATERMARKS"))?;
     let group_marks = hashes(connection, &keys(&groups, "PERIODIC_WATERMARKS"))?;
     select(connection, CONFIG_DB)?;
@@ -145,7 +146,7 @@ fn read(connection: &mut Connection) -> Result<Reading, RedisError> {
     Ok(reading)
 }
 
-/// A counter; `None` if the switch lacks it.
+/// The value of a counter; `None` if the switch does not have this counter.
 fn number(fields: &Fields, name: &str, malformed: &mut u64) -> Option<u64> {
     let text = fields.get(name).filter(|text| !text.is_empty() && *text != "N/A")?;
     let number = text.parse().ok();

@@ -1,13 +1,13 @@
-//! The checks, and what they find.
+//! The checks, and their findings.
 
 use std::fmt;
 
 /// How severe a finding is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// A fact that limits what could be checked.
+    /// A fact that limits the checks.
     Note,
-    /// Probably not what the operator wants.
+    /// The operator probably does not want this setting.
     Warning,
     /// A setting differs from the desired state.
     Drift,
@@ -39,11 +39,11 @@ impl fmt::Display for Severity {
 /// A check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Check {
-    /// Name of the check, which `[[accept]]` and metrics use.
+    /// Name of the check, as in `[[accept]]` and in metrics.
     pub name: &'static str,
-    /// Severity of what it finds.
+    /// Severity of the check's findings.
     pub severity: Severity,
-    /// What it finds, one sentence without a full stop.
+    /// Description of the check's findings: one sentence without a full stop.
     pub about: &'static str,
 }
 
@@ -97,7 +97,7 @@ checks! {
     UNCHECKED "unchecked" Note "A check was impossible, because a value is missing";
 }
 
-/// Something that a check has found. Equal findings on several ports of a device are one finding.
+/// A finding of a check. Equal findings on several ports of a device are joined into one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Finding {
     /// The check that found it.
@@ -108,15 +108,15 @@ pub struct Finding {
     pub ports: Vec<String>,
     /// Path of the setting, such as `queue.3.ecn_min`, or empty.
     pub path: String,
-    /// The wanted value of a difference.
+    /// If settings differ: the desired value.
     pub wanted: Option<String>,
-    /// The found value of a difference; `None` if the setting is absent.
+    /// If settings differ: the running value; `None` if the setting is absent.
     pub found: Option<String>,
     /// One sentence without a full stop.
     pub text: String,
     /// Seconds since 1970 at which the finding was first seen; `None` if no state is kept.
     pub since: Option<u64>,
-    /// The reason for which the operator accepts the finding; `None` if he does not.
+    /// The operator's reason for accepting the finding; `None` if the finding is not accepted.
     pub accepted: Option<String>,
 }
 
@@ -145,7 +145,7 @@ impl Finding {
         self
     }
 
-    /// Where the finding is: device, ports and path.
+    /// The location of the finding: device, ports and path.
     pub fn place(&self) -> String {
         let mut place = self.device.clone();
         match self.ports.as_slice() {

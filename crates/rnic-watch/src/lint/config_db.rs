@@ -1,9 +1,9 @@
-//! The JSON of SONiC's `config_db.json`: tables of entries of fields.
+//! Parses the JSON of SONiC's `config_db.json`: tables of entries, which consist of fields.
 //!
-//! Three forms are read: the file `config_db.json` itself, entries named `TABLE|key` without tables, and the output of
-//! `sonic-db-dump -n CONFIG_DB`, in which such an entry has its fields in the member `value`.
+//! Three forms are accepted: the file `config_db.json` itself, entries named `TABLE|key` without tables, and the output
+//! of `sonic-db-dump -n CONFIG_DB`, in which the entry `TABLE|key` has its fields in the member `value`.
 //!
-//! A key that occurs twice is refused, because JSON readers disagree about which of the two counts.
+//! A key that occurs twice is refused, because JSON readers disagree about which of the two values is valid.
 
 use crate::input::{InputError, Place, shown};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -20,7 +20,7 @@ pub(crate) enum Value {
     Text(String),
     /// A list of texts.
     List(Vec<String>),
-    /// A table or another value that no setting has.
+    /// A table or another kind of value that no field of CONFIG_DB has.
     Other,
 }
 
@@ -77,7 +77,7 @@ impl ConfigDb {
                             Node::Fields(fields) => {
                                 table.insert(key, fields);
                             }
-                            // Old versions have the version of the schema here.
+                            // Old versions store the version of the schema here.
                             Node::Value(_) if name == "VERSIONS" => {}
                             Node::Value(_) => {
                                 let message = "is not an entry; accepted: an object with text for each field";
@@ -96,7 +96,7 @@ impl ConfigDb {
         Ok(ConfigDb { tables })
     }
 
-    /// The entries of a table; none if the table is absent.
+    /// The entries of a table; empty if the table is absent.
     pub(crate) fn table(&self, name: &str) -> impl Iterator<Item = (&String, &Entry)> {
         self.tables.get(name).into_iter().flatten()
     }
@@ -109,7 +109,7 @@ impl ConfigDb {
     }
 }
 
-/// What a table has for a key.
+/// The value of a key of a table.
 enum Node {
     /// An entry.
     Fields(Entry),
@@ -117,7 +117,7 @@ enum Node {
     Value(Value),
 }
 
-/// Reads a map of maps of fields. Each level is a type of its own, so that the depth of the input is bounded.
+/// Reads a map of maps of fields. Each level has its own type, so that the nesting depth of the input is bounded.
 struct Map {
     what: &'static str,
 }

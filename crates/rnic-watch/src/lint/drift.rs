@@ -59,7 +59,7 @@ fn compare(
     }
 }
 
-/// Ports that LLDP saw connected to another port than planned.
+/// Finds ports whose LLDP neighbour is not the planned one.
 fn neighbours(fleet: &Fleet, findings: &mut Vec<Finding>) {
     let observed = fleet.observed();
     for (end, planned) in fleet.plan() {

@@ -1,14 +1,14 @@
-//! The settings that devices have: for each port the canonical text of each setting ([`super::settings`]).
+//! The running settings of devices: the canonical text of each setting ([`super::settings`]), by port.
 
 use super::host::{Host, Interface};
 use super::settings::{alpha_text, bytes_text, metres_text, priorities_text, time_text};
 use super::switch::{Map, Port, Switch, Threshold};
 use std::collections::BTreeMap;
 
-/// Settings by port and path; the port of a setting of the device is empty.
+/// Settings by port and path. For a setting of the whole device, the port is empty.
 pub(crate) type Facts = BTreeMap<(String, String), String>;
 
-/// Collects the facts of one port.
+/// Collects the settings of one port.
 struct Collector<'f> {
     facts: &'f mut Facts,
     port: &'f str,
@@ -25,7 +25,7 @@ impl Collector<'_> {
         }
     }
 
-    /// All values of a map with the keys 0 to `max`; a missing key has the value 0.
+    /// Adds all values of a map with the keys 0 to `max`; a missing key has the value 0.
     fn put_map(&mut self, name: &str, map: Option<&Map>, max: u8) {
         if let Some(map) = map {
             for key in 0..=max {

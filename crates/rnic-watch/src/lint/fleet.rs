@@ -1,4 +1,4 @@
-//! All devices of a fleet, with their links.
+//! The devices of a fleet, and their links.
 
 use super::config_db::ConfigDb;
 use super::host::{self, Host};
@@ -18,9 +18,9 @@ pub struct Fleet {
     /// The tables of CONFIG_DB of each switch.
     pub(crate) databases: BTreeMap<String, ConfigDb>,
     pub(crate) hosts: BTreeMap<String, Host>,
-    /// The neighbours that LLDP found, by device.
+    /// The LLDP neighbours, by device.
     pub(crate) seen: BTreeMap<String, Neighbours>,
-    /// The links of the file with all links.
+    /// The links from the file with all links.
     pub(crate) planned: Vec<PlannedLink>,
     /// Mistakes in the inputs. The rest of the fleet is still checked.
     pub errors: Vec<InputError>,
@@ -28,7 +28,7 @@ pub struct Fleet {
     pub unknown: Vec<Unknown>,
 }
 
-/// A link between two ports of known devices, in the order of their names.
+/// A link between ports of two known devices. The ends are sorted by name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Link {
     pub(crate) ends: [End; 2],
@@ -134,7 +134,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// The name of the device that a neighbour calls `name`: this name, or its first part before a dot.
+    /// The known device that a neighbour calls `name`: the device with this name, or with its first part before a dot.
     fn device(&self, name: &str) -> Option<&str> {
         let known = |name: &str| {
             let switch = self.switches.get_key_value(name).map(|(name, _)| name.as_str());
@@ -143,7 +143,7 @@ impl Fleet {
         known(name).or_else(|| known(name.split('.').next().unwrap_or(name)))
     }
 
-    /// The name of the port of a known device that may be called by one of `names`: a name or an alias.
+    /// The port of a known device that has one of `names` as its name or alias; returns the port's name.
     fn port(&self, device: &str, names: &[String]) -> Option<String> {
         if let Some(switch) = self.switches.get(device) {
             return names.iter().find_map(|name| {
@@ -158,13 +158,14 @@ impl Fleet {
         names.iter().find(|name| host.interfaces.contains_key(*name)).cloned()
     }
 
-    /// The other end of each port, as LLDP saw it.
+    /// The other end of each port, as LLDP reports it.
     pub(crate) fn observed(&self) -> BTreeMap<End, End> {
         let mut ends = BTreeMap::new();
         for (device, neighbours) in &self.seen {
             for (local, neighbour) in neighbours {
                 let Some(other) = self.device(&neighbour.device) else { continue };
-                // A host may see a port by its address, which is no name; the other side may know better.
+                // A host's LLDP may identify a port by its address, which is not a port name; the other end may report
+                // the name.
                 if let (Some(port), Some(local)) =
                     (self.port(other, &neighbour.ports), self.port(device, std::slice::from_ref(local)))
                 {
@@ -177,7 +178,7 @@ impl Fleet {
         ends
     }
 
-    /// The other end of each port, as the file with all links or the switches' own DEVICE_NEIGHBOR plan it.
+    /// The planned other end of each port, from the file with all links or from the switches' DEVICE_NEIGHBOR.
     pub(crate) fn plan(&self) -> BTreeMap<End, End> {
         let mut ends = BTreeMap::new();
         for (name, switch) in &self.switches {
@@ -206,11 +207,11 @@ impl Fleet {
         ends
     }
 
-    /// The links between known devices: as LLDP saw them, and for ports without LLDP as they are planned.
+    /// The links between known devices: from LLDP, and for ports without LLDP from the plan.
     pub(crate) fn links(&self) -> Vec<Link> {
         let mut ends = self.plan();
         let observed = self.observed();
-        // A port that LLDP saw is at no other end.
+        // If LLDP reports the link of a port, planned links of this port are ignored.
         ends.retain(|a, b| !observed.contains_key(a) && !observed.contains_key(b));
         ends.extend(observed);
         let mut planned = BTreeMap::new();
@@ -235,7 +236,7 @@ impl Fleet {
         planned.or_else(|| of_switch(a)).or_else(|| of_switch(b))
     }
 
-    /// Names of ports that the file with all links has and that no device has, with their lines.
+    /// Ports of known devices in the file with all links that the device does not have, with their line numbers.
     pub(crate) fn unknown_ends(&self) -> Vec<(usize, End)> {
         let ends = self.planned.iter().flat_map(|link| link.ends.iter().map(|end| (link.line, end.clone())));
         let missing = |end: &End| {

@@ -1,4 +1,4 @@
-//! Malformed inputs of every format: an error or a report, never a panic.
+//! Tests with malformed inputs of every format: the result is an error or a report, never a panic.
 
 use super::config_db::ConfigDb;
 use super::desired::Desired;
@@ -15,7 +15,7 @@ const LLDP: &str = include_str!("../../../../examples/fleet/devices/leaf1/lldp.j
 const QOS: &str = include_str!("../../../../examples/fleet/devices/gpu1/mlnx_qos-ens1f0np0.txt");
 const DESIRED: &str = include_str!("../../../../examples/fleet/desired.toml");
 
-/// A text in which pieces were removed, repeated or replaced.
+/// Generates a text in which pieces were removed, repeated or replaced.
 fn damaged(text: &'static str) -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just(String::new()),

@@ -1,4 +1,5 @@
-//! Checks of running configurations: differences from the desired state, and dangers whatever is desired.
+//! Checks of running configurations: differences from the desired state, and dangerous settings, whatever the desired
+//! state is.
 //!
 //! ```
 //! use rnic_watch::lint::{Desired, Fleet, Severity, check};
@@ -57,13 +58,13 @@ pub(crate) fn links(text: &str, file: &str) -> Result<Vec<[LinkEnd; 2]>, crate::
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Device(pub String);
 
-/// A key, line or file that no reader knows. It is reported instead of being ignored.
+/// A key, line or file that no reader recognises. It is reported instead of being ignored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unknown {
-    /// The switch or host; empty if the file belongs to none.
+    /// The switch or host; empty if the file does not belong to a device.
     pub device: Device,
     /// Path of the key, or file and line.
     pub path: String,
-    /// What it is.
+    /// Description of the unknown item.
     pub text: String,
 }

@@ -1,4 +1,4 @@
-//! Which port is connected to which: LLDP neighbours, SONiC's DEVICE_NEIGHBOR, or a file with all links.
+//! The links between ports, from LLDP neighbours, SONiC's DEVICE_NEIGHBOR, or a file with all links.
 
 use crate::dump::Dump;
 use crate::input::{InputError, Place, shown};
@@ -23,14 +23,14 @@ impl End {
 pub(crate) struct Neighbour {
     /// Name of the neighbouring device.
     pub(crate) device: String,
-    /// What may be the name of its port: identifier and description.
+    /// Candidates for the name of the neighbour's port: the port identifier and the port description.
     pub(crate) ports: Vec<String>,
 }
 
 /// The neighbours by local port.
 pub(crate) type Neighbours = BTreeMap<String, Neighbour>;
 
-/// A link of a file with all links.
+/// A link from a file with all links.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PlannedLink {
     pub(crate) ends: [End; 2],
@@ -70,7 +70,7 @@ pub(crate) fn parse_json(text: &str, file: &str) -> Result<Neighbours, InputErro
     })?;
     let mut neighbours = Neighbours::new();
     for (local, interface) in lldp.get("interface").map(members).unwrap_or_default() {
-        // Without a name the members of the chassis are its properties, which are no neighbour that can be found.
+        // If the chassis has no name, its members are properties, and the neighbour cannot be identified.
         let chassis = interface.get("chassis").map(members).unwrap_or_default();
         let Some((device, _)) = chassis.into_iter().find(|(_, properties)| properties.get("id").is_some()) else {
             continue;
@@ -97,7 +97,7 @@ pub(crate) fn parse_table(text: &str, file: &str) -> Result<Neighbours, InputErr
                 let message = format!("`{}` has no neighbour and port", shown(line.trim()));
                 return Err(InputError::line(file, number, message));
             };
-            // The capability may be empty, so that the description is the last column.
+            // If the capability column is empty, the description is the last column.
             let ports = [*id].into_iter().chain(rest.last().copied()).map(str::to_string).collect();
             neighbours.insert((*local).to_string(), Neighbour { device: (*device).to_string(), ports });
         }
@@ -108,8 +108,8 @@ pub(crate) fn parse_table(text: &str, file: &str) -> Result<Neighbours, InputErr
     Ok(neighbours)
 }
 
-/// Parses a file with all links: a line `device,port,device,port` and optionally the length in metres for each; `#`
-/// begins a comment.
+/// Parses a file with all links. Each line has the form `device,port,device,port`, optionally followed by the length in
+/// metres; `#` begins a comment.
 pub(crate) fn parse_links(text: &str, file: &str) -> Result<Vec<PlannedLink>, InputError> {
     let mut links: Vec<PlannedLink> = Vec::new();
     let mut used = BTreeMap::new();

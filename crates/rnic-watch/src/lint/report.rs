@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 /// The result of a check of a fleet.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
-    /// What the checks found, the most severe first.
+    /// The findings of the checks, the most severe first.
     pub findings: Vec<Finding>,
-    /// Keys, lines and files that no reader knows.
+    /// Keys, lines and files that no reader recognises.
     pub unknown: Vec<Unknown>,
     /// Mistakes in the inputs.
     pub errors: Vec<InputError>,
@@ -24,7 +24,7 @@ pub struct Report {
     pub dscps: Vec<u8>,
 }
 
-/// Checks a fleet: differences from the desired state if there is one, and dangers.
+/// Checks a fleet: finds differences from the desired state, if a desired state is given, and dangerous settings.
 pub fn check(fleet: &Fleet, desired: Option<&Desired>) -> Report {
     let none = Desired::default();
     let desired = desired.unwrap_or(&none);
@@ -44,7 +44,7 @@ pub fn check(fleet: &Fleet, desired: Option<&Desired>) -> Report {
     }
 }
 
-/// Marks the findings that the operator accepts, and returns a sentence for each entry that accepts nothing.
+/// Marks the findings that the operator accepts, and returns a sentence for each entry that matches no finding.
 fn accept(findings: &mut [Finding], accepted: &[Accepted]) -> Vec<String> {
     let mut unused = Vec::new();
     for entry in accepted {
@@ -105,8 +105,8 @@ impl Report {
         })
     }
 
-    /// The report as metrics. Every check has a value for every device that has findings, and a sum over the fleet, so
-    /// that a finding that has gone becomes 0.
+    /// The report as metrics. Every check has a value for every device with findings, and a sum over the fleet, so that
+    /// the sum becomes 0 when all findings are fixed.
     pub fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::new();
         for check in CHECKS {

@@ -1,7 +1,7 @@
-//! The settings that a desired state can have: their paths and the kinds of their values.
+//! The settings that a desired state can contain: their paths and the kinds of their values.
 //!
-//! A setting has a canonical text, which is the same however the value was written, so that the desired and the found
-//! value are equal if and only if their texts are.
+//! Each value has a canonical text, which does not depend on the notation of the value. So the desired value and the
+//! running value are equal if and only if their canonical texts are equal.
 
 use crate::input::shown;
 use rnic_transport::{BitRate, Bytes, Time};
@@ -11,7 +11,7 @@ use toml::de::DeValue;
 /// The kind of a setting's value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Kind {
-    /// A whole number up to this one.
+    /// A whole number from 0 to this maximum.
     Integer(u64),
     /// A size such as `"1 MB"`.
     Bytes,
@@ -38,10 +38,10 @@ pub(crate) enum Kind {
 /// A setting.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Setting {
-    /// Path with `N` for a number and `NAME` for a name.
+    /// Path, in which `N` stands for a number and `NAME` for a name.
     pub(crate) path: &'static str,
     pub(crate) kind: Kind,
-    /// Whether each port or interface has the setting; else the device has it.
+    /// Whether each port or interface has the setting. Otherwise the device has it.
     pub(crate) per_port: bool,
     /// Maximum of the number `N` in the path.
     pub(crate) max: u8,
@@ -118,7 +118,7 @@ pub(crate) const HOST: [Setting; 19] = [
     port("dcqcn.NAME", Kind::Text),
 ];
 
-/// The settings of SONiC's CONFIG_DB that have no name of their own: `config_db."TABLE|key|field"`.
+/// The settings of SONiC's CONFIG_DB without a path of their own: `config_db."TABLE|key|field"`.
 pub(crate) const RAW: Setting = device("config_db.NAME", Kind::Text);
 
 /// The canonical text of a list of priorities.
@@ -151,7 +151,7 @@ pub(crate) fn metres_text(metres: u64) -> String {
 }
 
 impl Kind {
-    /// The canonical text of a value, or what is wrong with it and what would be accepted.
+    /// The canonical text of a value, or a sentence about the mistake and the accepted values.
     pub(crate) fn canonical(self, value: &DeValue<'_>) -> Result<String, String> {
         let text = match value {
             DeValue::String(text) => Some(text.as_ref()),
@@ -237,7 +237,7 @@ fn priorities(value: &DeValue<'_>) -> Option<BTreeSet<u8>> {
     list.iter().map(|item| priority(item.get_ref())).collect()
 }
 
-/// The exponent n of 2^n.
+/// The exponent n of a value 2^n.
 fn alpha(value: &DeValue<'_>) -> Option<i8> {
     let number = match value {
         DeValue::String(text) => match text.split_once('/') {

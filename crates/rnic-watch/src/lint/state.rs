@@ -1,4 +1,4 @@
-//! Since when findings exist: a small file that is read before a check and written after it.
+//! The times at which findings were first seen: a small file that is read before a check and written after it.
 
 use super::checks::Finding;
 use crate::input::{InputError, Place, read_file};
@@ -14,7 +14,7 @@ pub struct State {
     since: BTreeMap<String, u64>,
 }
 
-/// What a finding on a port is recognised by: the check, the place, and the found value.
+/// The key that identifies a finding on a port: the check, the place, and the found value.
 fn key(finding: &Finding, port: &str) -> String {
     let found = finding.found.as_deref().unwrap_or(&finding.text);
     let wanted = finding.wanted.as_deref().unwrap_or_default();
@@ -22,7 +22,7 @@ fn key(finding: &Finding, port: &str) -> String {
 }
 
 impl State {
-    /// Reads the state from a file. A file that does not exist is an empty state.
+    /// Reads the state from a file. If the file does not exist, the state is empty.
     ///
     /// # Errors
     /// The file cannot be read or is not a state.
@@ -46,8 +46,9 @@ impl State {
         since.map(|since| State { since }).ok_or_else(|| error("a time is not a number of seconds".to_string()))
     }
 
-    /// Gives each finding the time at which it was first seen, `now` for a new one, and forgets findings that have
-    /// gone. A clock that was set back does not make a finding younger than it is.
+    /// Sets the time at which each finding was first seen (`now` for a new finding), and removes findings that no
+    /// longer exist from the state. If the clock was set back, the time of first sight of a known finding does not
+    /// change.
     pub fn update(&mut self, findings: &mut [Finding], now: u64) {
         let mut seen = BTreeMap::new();
         for finding in findings {
@@ -80,7 +81,7 @@ impl State {
             fs::rename(&temporary, path)
         })();
         if result.is_err() {
-            // The error of the write is the one to report.
+            // The caller reports the error of the write, not an error of this removal.
             let _ = fs::remove_file(&temporary);
         }
         result
@@ -111,7 +112,7 @@ mod tests {
         let mut findings = [finding("Ethernet0", "1500"), finding("Ethernet4", "9000")];
         state.update(&mut findings, 200);
         assert_eq!(findings.each_ref().map(|finding| finding.since), [Some(100), Some(200)]);
-        // What has gone and comes back is new.
+        // A finding that disappears and comes back is new.
         state.update(&mut [], 300);
         let mut findings = [finding("Ethernet0", "1500")];
         state.update(&mut findings, 400);

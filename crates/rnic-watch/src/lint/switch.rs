@@ -1,4 +1,4 @@
-//! The part of a switch's configuration that concerns RDMA, independent of the format that it was read from.
+//! The part of a switch's configuration that concerns RDMA, independent of the file format.
 
 use rnic_transport::BitRate;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A map from DSCPs, traffic classes or priorities to traffic classes, queues or priority groups.
 pub(crate) type Map = BTreeMap<u8, u8>;
 
-/// A switch as it is configured.
+/// The configuration of a switch.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Switch {
     pub(crate) name: String,
@@ -14,12 +14,12 @@ pub(crate) struct Switch {
     pub(crate) pools: BTreeMap<String, Pool>,
     /// Poll interval of the PFC watchdog in milliseconds.
     pub(crate) poll_interval: Option<u64>,
-    /// References to objects that do not exist: (path, sentence).
+    /// References to objects that do not exist: (path, description).
     pub(crate) dangling: Vec<(String, String)>,
 }
 
 impl Switch {
-    /// The ports that are in use: those that are administratively up.
+    /// The ports in use: ports that are administratively up.
     pub(crate) fn used(&self) -> impl Iterator<Item = (&String, &Port)> {
         self.ports.iter().filter(|(_, port)| port.up)
     }
@@ -48,7 +48,7 @@ pub(crate) struct Port {
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) queues: BTreeMap<u8, Queue>,
     pub(crate) groups: BTreeMap<u8, Group>,
-    /// VLANs in which the port is a member, so that the switch may flood packets to it.
+    /// VLANs of which the port is a member. The switch may flood packets of these VLANs to the port.
     pub(crate) vlans: BTreeSet<String>,
     /// Kinds of traffic with a storm control: `broadcast`, `unknown-unicast`, `unknown-multicast`.
     pub(crate) storm_control: BTreeSet<String>,
@@ -57,12 +57,12 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// The priority group of a traffic class. Without a map this is the group 0.
+    /// The priority group of a traffic class. Without a map it is group 0.
     pub(crate) fn group_of(&self, tc: u8) -> u8 {
         self.tc_to_pg.as_ref().and_then(|map| map.get(&tc)).copied().unwrap_or(0)
     }
 
-    /// The queue of a traffic class. Without a map the number is the same.
+    /// The queue of a traffic class. Without a map the queue has the number of the traffic class.
     pub(crate) fn queue_of(&self, tc: u8) -> u8 {
         match &self.tc_to_queue {
             Some(map) => map.get(&tc).copied().unwrap_or(0),
@@ -70,12 +70,13 @@ impl Port {
         }
     }
 
-    /// The priority group for which the switch sends pauses of a PFC priority. Without a map the number is the same.
+    /// The priority group for which the switch sends pauses of a PFC priority. Without a map the group has the number
+    /// of the priority.
     pub(crate) fn group_of_pfc(&self, priority: u8) -> u8 {
         self.pfc_to_pg.as_ref().and_then(|map| map.get(&priority)).copied().unwrap_or(priority)
     }
 
-    /// The queue that a received pause of a PFC priority stops. Without a map the number is the same.
+    /// The queue that a received pause of a PFC priority stops. Without a map the queue has the number of the priority.
     pub(crate) fn queue_of_pfc(&self, priority: u8) -> u8 {
         self.pfc_to_queue.as_ref().and_then(|map| map.get(&priority)).copied().unwrap_or(priority)
     }
@@ -102,8 +103,8 @@ pub(crate) struct Scheduler {
     pub(crate) weight: u64,
 }
 
-/// Thresholds at which a queue marks or drops packets. The values are those of green packets, which are all packets
-/// unless a policer colours them.
+/// WRED thresholds at which a queue marks or drops packets. The values are the ones for green packets; all packets are
+/// green unless a policer colours them.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Wred {
     pub(crate) name: String,
@@ -113,14 +114,14 @@ pub(crate) struct Wred {
     pub(crate) drops: bool,
     pub(crate) min: Option<u64>,
     pub(crate) max: Option<u64>,
-    /// Probability at the maximum threshold, in percent.
+    /// Mark or drop probability at the maximum threshold, in percent.
     pub(crate) percent: u64,
 }
 
 /// The buffer of an ingress priority group.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Group {
-    /// `None` if the switch computes the profile itself, so that the configuration does not have it.
+    /// The buffer profile; `None` if the switch computes it, so that the configuration does not contain it.
     pub(crate) profile: Option<Profile>,
 }
 
@@ -133,7 +134,7 @@ pub(crate) struct Profile {
     pub(crate) threshold: Option<Threshold>,
     pub(crate) xon: u64,
     pub(crate) xon_offset: Option<u64>,
-    /// Headroom; 0 or absent for a lossy profile.
+    /// Headroom in bytes; 0 or absent for a lossy profile.
     pub(crate) xoff: Option<u64>,
     /// Whether the switch computes the headroom itself.
     pub(crate) computed: bool,
@@ -146,12 +147,12 @@ impl Profile {
     }
 }
 
-/// How much of a pool a priority group or queue may take.
+/// The maximum share of a pool that a priority group or queue may occupy.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Threshold {
-    /// This many bytes.
+    /// A static threshold in bytes.
     Static(u64),
-    /// alpha = 2^n times the free bytes of the pool.
+    /// A dynamic threshold: alpha = 2^n times the free bytes of the pool.
     Dynamic(i8),
 }
 
@@ -180,8 +181,8 @@ pub(crate) struct Pool {
 pub(crate) struct Watchdog {
     /// `drop`, `forward` or `alert`.
     pub(crate) action: String,
-    /// Milliseconds.
+    /// Detection time in milliseconds.
     pub(crate) detection: Option<u64>,
-    /// Milliseconds.
+    /// Restoration time in milliseconds.
     pub(crate) restoration: Option<u64>,
 }

@@ -58,7 +58,7 @@ fn parse(text: &str) -> Result<Value> {
     serde_json::from_str(text).map_err(|error| Error::Check(format!("rnic printed no JSON: {error}\n{text}")))
 }
 
-/// Checks the report of rnic, which was the `side` of the test. Returns the counters of this side.
+/// Checks the report of rnic, which had the role `side` in the test. Returns the counters of rnic's device.
 fn check(report: &Value, side: &str, (ours, theirs): (&str, &str)) -> Result<Value> {
     let row = &report["rows"][0];
     let pairs = if ours.contains("-q 2") { 2 } else { 1 };
@@ -126,7 +126,7 @@ fn pingpong(bench: &Bench) -> Result<()> {
     guest.finish(server, COMMAND_PATIENCE)?;
 
     let server = network.rnic(&format!("pingpong {arguments}"))?;
-    // It is not visible from outside when rnic listens, so the client tries again until it connects.
+    // The case cannot see when rnic listens, so the client retries until it connects.
     let client = guest.spawn(&format!(
         "for i in $(seq 50); do {program} {} && exit; usleep 200000; done; exit 1",
         Host::OURS.ipv6()

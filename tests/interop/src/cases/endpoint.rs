@@ -42,8 +42,8 @@ fn options(service: Service) -> Options {
     }
 }
 
-/// Code of an ACK timeout of one second. A guest on a busy machine may not run for longer than the usual 67 ms, and
-/// rnic would retransmit although nothing is lost.
+/// Code of an ACK timeout of one second. A busy machine may suspend a guest for longer than the usual timeout of 67 ms,
+/// and rnic would retransmit although no packet was lost.
 const PATIENT: u8 = 18;
 
 fn serve(bench: &Bench) -> Result<()> {
@@ -54,8 +54,8 @@ fn serve_uc(bench: &Bench) -> Result<()> {
     serve_as(bench, "ibv_uc_pingpong", Service::Uc, Gid::Ipv4, Faults::None)
 }
 
-/// Both ways over both kinds of addresses. Each side sends when the message of the other has arrived, so a lost or
-/// refused datagram would end the case.
+/// Tests both directions over IPv4 and IPv6. Each end sends a message after it has received one from the peer, so a
+/// lost or refused datagram would end the case.
 fn datagrams(bench: &Bench) -> Result<()> {
     serve_as(bench, "ibv_ud_pingpong", Service::Ud, Gid::Ipv4, Faults::None)?;
     connect_as(bench, "ibv_ud_pingpong", Service::Ud, Gid::Ipv6)
@@ -79,7 +79,7 @@ fn serve_as(bench: &Bench, program: &str, service: Service, gid: Gid, faults: Fa
         gid.index(),
         size(service)
     ))?;
-    // With losses, the usual timeout ends the case sooner.
+    // With injected losses, the usual shorter timeout makes the case faster.
     let usual = options(service);
     let options = if lossy { usual } else { Options { ack_timeout: PATIENT, ..usual } };
     let side = Pingpong::new(&device, options).map_err(failed)?;

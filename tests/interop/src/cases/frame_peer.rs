@@ -25,11 +25,11 @@ pub(super) const CASES: &[Case] = &[
 
 const ROUNDS: u32 = 10;
 const SIZE: usize = 1024;
-/// Time without a response after which the peer counts as silent. A later response would be taken for the response to
-/// the next packet, and the case would fail there.
+/// Time without a response after which the peer counts as silent. The case would take a later response for the response
+/// to the next packet, and fail.
 const SILENCE: Duration = Duration::from_millis(1500);
 const OUR_QP: u32 = 0x00_4711;
-/// First PSN of this side, close to the maximum, so that PSNs wrap around.
+/// First PSN of this peer, close to the maximum, so that PSNs wrap around.
 const OUR_PSN: u32 = 0xff_fffb;
 
 fn serve(bench: &Bench) -> Result<()> {
@@ -107,7 +107,7 @@ fn probe(bench: &Bench) -> Result<()> {
     let got = peer.answer(&mut port, SILENCE)?;
     ensure!(got.is_none(), "a wrong ICRC: the answer is {got:x?}");
 
-    // The program grants no right for RDMA Writes.
+    // The program does not grant the right to RDMA Writes.
     let reth = [&[0; 8][..], &[0; 4], &8_u32.to_be_bytes(), &[0; 8]].concat();
     let write = Bth { opcode: WRITE_ONLY, ..send(2) };
     answer(&mut port, "a write without permission", &write, &reth, Some((psn(2), 0x6100_0002)))?;
@@ -122,7 +122,7 @@ fn check_output(output: &str) -> Result<()> {
     Ok(())
 }
 
-/// The address of a queue pair, which the two sides of ibv_rc_pingpong exchange.
+/// The address of a queue pair, which the two ends of ibv_rc_pingpong exchange.
 struct Destination {
     qp: u32,
     psn: u32,
@@ -153,7 +153,7 @@ impl Destination {
     }
 }
 
-/// One side of a ping-pong: it sends a message, waits for a message of the guest, and so on.
+/// One end of a ping-pong: it sends a message, waits for a message of the guest, and so on.
 struct Peer {
     gid: Gid,
     guest: Host,
@@ -171,7 +171,7 @@ impl Peer {
         let (mut sent, mut acknowledged, mut received) = (0, 0, 0);
         let mut resend = Instant::now();
         loop {
-            // The counts of messages say whose turn it is: the side that starts is one message ahead.
+            // The counts of messages determine whose turn it is: the end that starts is one message ahead.
             if acknowledged == sent && sent < ROUNDS && (if first { received >= sent } else { received > sent }) {
                 sent += 1;
                 resend = Instant::now();
@@ -205,8 +205,8 @@ impl Peer {
         }
     }
 
-    /// Waits for the next acknowledgement; returns its PSN and its AETH, or `None` if none arrives within `patience`.
-    /// Meanwhile it acknowledges messages of the guest.
+    /// Waits for the next acknowledgement. Returns its PSN and its AETH, or `None` if none arrives within `patience`.
+    /// While waiting, acknowledges messages of the guest.
     fn answer(&self, port: &mut FramePort, patience: Duration) -> Result<Option<(u32, u32)>> {
         let deadline = Instant::now() + patience;
         while let Some(left) = deadline.checked_duration_since(Instant::now()) {

@@ -1,5 +1,5 @@
-//! Cases with two guests on one link, both with the kernel's RoCE. They test the test bed itself, and their frames
-//! become the captures in `tests/interop/captures`.
+//! Cases with two guests on one link, both with the kernel's RoCE. They test the test bed itself. Their frames are
+//! stored as the captures in `tests/interop/captures`.
 
 use crate::bench::{Bench, Case};
 use crate::ensure;
@@ -19,7 +19,7 @@ pub(super) const CASES: &[Case] = &[
     Case { name: "kernel-receiver-not-ready", about: "one guest sends faster than the other posts", run: not_ready },
 ];
 
-/// A program that runs on both sides, and a text that its output must contain.
+/// A program that runs on both guests, and a text that the client's output must contain.
 struct Meeting {
     /// Name of the capture file that the run writes.
     capture: &'static str,
@@ -66,7 +66,7 @@ fn rdma_cm(bench: &Bench) -> Result<()> {
     let mut guests = bench.two_guests(1500)?;
     let address = guests[1].host().ipv4();
     let server = guests[1].spawn("rping -s -C 2 -S 100")?;
-    // It is not visible from outside when rping listens, so the client tries again until it connects.
+    // The case cannot see when rping listens, so the client retries until it connects.
     let client = guests[0].spawn(&format!(
         "for i in $(seq 20); do rping -c -a {address} -C 2 -S 100 -v && exit; sleep 1; done; exit 1"
     ))?;

@@ -1,5 +1,5 @@
-//! Cases of the mesh of probes over the kernel's RoCE: an agent in the guest probes through the NIC `rxe0`, by Debian's
-//! libibverbs.
+//! Cases of the mesh of probes over the kernel's RoCE: an agent in the guest sends probes through the NIC `rxe0` with
+//! Debian's libibverbs.
 
 use crate::bench::{Bench, Case};
 use crate::ensure;
@@ -45,7 +45,7 @@ fn sends(bench: &Bench) -> Result<()> {
 fn mesh(bench: &Bench, transport: &str) -> Result<()> {
     let folder = bench.directory();
     let (ours, theirs) = (Host::OURS.ipv4(), Host::guest(1).ipv4());
-    // The guest is emulated, so it may take long to answer.
+    // The guest is emulated, so its responses may take long.
     let inventory = format!(
         "[mesh]\ntransport = \"{transport}\"\ninterval = \"200 ms\"\npaths = 1\nrefresh = \"500 ms\"\nreport = \"500 ms\"\n\
          evaluate = \"500 ms\"\ntimeout = \"3 s\"\n\
@@ -109,7 +109,7 @@ fn mesh(bench: &Bench, transport: &str) -> Result<()> {
     let said = guest.kill(agent, "TERM")?.output;
     ensure!(said.contains("the NIC rxe0 carries the probes"), "the agent in the guest has said:\n{said}");
     for (direction, (probes, lost, p50)) in ["to the guest", "from the guest"].iter().zip(view.unwrap_or_default()) {
-        // A guest that stands still for some seconds loses some probes.
+        // If the emulated guest stalls for some seconds, some probes are lost.
         ensure!(lost * 5 <= probes, "{lost} of {probes} probes {direction} were lost");
         ensure!(p50.is_some_and(|us| us > 0.0), "the probes {direction} have no network time");
     }
@@ -117,7 +117,7 @@ fn mesh(bench: &Bench, transport: &str) -> Result<()> {
     Ok(())
 }
 
-/// Probes, lost ones and median in us, of the pairs of ToR switches (t1, t2) and (t2, t1).
+/// For the pairs of ToR switches (t1, t2) and (t2, t1): number of probes, number of lost probes, and median in us.
 fn overview(text: &str) -> Option<[(u64, u64, Option<f64>); 2]> {
     let view: Value = serde_json::from_str(text).ok()?;
     let cell = |from: u64, to: u64| {
@@ -130,7 +130,7 @@ fn overview(text: &str) -> Option<[(u64, u64, Option<f64>); 2]> {
     Some([(a, b, p50), (c, d, p50)])
 }
 
-/// The command `rnic` without its debugging symbols, what it needs, and the certificates of the guest.
+/// The command `rnic` without debugging symbols, the libraries that it needs, and the certificates of the guest.
 fn payload(folder: &Path, keys: &Path) -> Result<Vec<GuestFile>> {
     let (rnic, small) = (tap::rnic()?, folder.join("rnic"));
     let stripped = Command::new("strip").arg("-o").args([&small, &rnic]).status();
@@ -139,7 +139,7 @@ fn payload(folder: &Path, keys: &Path) -> Result<Vec<GuestFile>> {
     }
     let libraries = Command::new("ldd").arg(&rnic).output().map_err(Error::io("ldd"))?;
     let libraries = String::from_utf8_lossy(&libraries.stdout).into_owned();
-    // The guest has the C library of the same Debian.
+    // The guest has the C library of the same Debian release, so only libgcc_s is added.
     let gcc =
         libraries.lines().find(|line| line.contains("libgcc_s.so.1")).and_then(|line| line.split_whitespace().nth(2));
     let mut files = vec![GuestFile { path: "/rnic".to_owned(), source: small }];

@@ -1,7 +1,7 @@
-//! Cases that test rnic's endpoint against the kernel, with perftest on the kernel's side.
+//! Cases that test rnic's endpoint against the kernel, with perftest in the guest.
 //!
-//! Every run ends with a comparison of all bytes on both sides. perftest fills its memory with `rand`, seeded with the
-//! time in seconds, so all its initial bytes are known. The case reads the memory of perftest's process while perftest
+//! Every run ends with a comparison of all bytes at both ends. perftest fills its memory with `rand`, seeded with the
+//! time in seconds, so all initial bytes are known. The case reads the memory of perftest's process while perftest
 //! waits for rnic.
 
 use crate::bench::{Bench, Case};
@@ -151,11 +151,11 @@ impl Setup {
         Ok(since(&before.verbs, &verbs))
     }
 
-    /// Runs rnic's side of a test, and compares all bytes.
+    /// Runs rnic's end of a test, and compares all bytes.
     fn play(&mut self, run: &Run, stream: TcpStream, start: u32) -> Result<Outcome> {
         let mut session = Session::start(&self.device, run.options, run.ours, stream).map_err(failed)?;
         session.traffic().map_err(failed)?;
-        // After the traffic of ib_write_lat perftest waits for nothing and exits, so its memory cannot be read.
+        // After the traffic of ib_write_lat, perftest exits without waiting, so its memory cannot be read.
         if !(run.options.latency && run.options.op == Op::Write) {
             compare(&mut self.guest, run, &session, start)?;
         }
@@ -163,7 +163,7 @@ impl Setup {
     }
 }
 
-/// Returns the increase of those counters that the cases use.
+/// Returns the increase of the counters that the cases use.
 fn since(before: &Verbs, now: &Verbs) -> Verbs {
     Verbs {
         retransmitted: now.retransmitted - before.retransmitted,
@@ -177,7 +177,7 @@ fn since(before: &Verbs, now: &Verbs) -> Verbs {
     }
 }
 
-/// Compares the memory of both sides with what it must hold after the traffic.
+/// Compares the memory of both ends with the expected contents after the traffic.
 fn compare(guest: &mut Guest, run: &Run, session: &Session, start: u32) -> Result<()> {
     let Options { op, size, messages, queue_pairs, latency, .. } = run.options;
     let (pairs, size) = (queue_pairs as usize, size as usize);
@@ -191,7 +191,7 @@ fn compare(guest: &mut Guest, run: &Run, session: &Session, start: u32) -> Resul
     let theirs = peek(guest, &run.program(), base, 2 * pairs * PAGE)?;
     let random = (start..start + 60)
         .map(|seed| random_bytes(seed, 2 * pairs * PAGE))
-        // The end of the first part is never changed, so its bytes tell which second was the seed.
+        // The end of the first part never changes, so its bytes identify the second that was the seed.
         .find(|bytes| bytes[PAGE - 16..PAGE] == theirs[PAGE - 16..PAGE])
         .ok_or_else(|| {
             Error::Check(format!("no time since {start} explains perftest's memory: {:02x?}", &theirs[..64]))
@@ -246,7 +246,7 @@ fn compare(guest: &mut Guest, run: &Run, session: &Session, start: u32) -> Resul
             continue;
         }
         if op == Op::CompareSwap && asks && latency {
-            // The first one brings what is there, the second one swaps.
+            // The first operation only returns the current value; each later operation swaps.
             let there = |at: usize| {
                 let (was, done) = (word(target, at), u64::from(messages) - 1);
                 if at < 8 { was.wrapping_add(done).to_le_bytes()[at] } else { target(at) }
@@ -333,8 +333,8 @@ fn not_ready(bench: &Bench) -> Result<()> {
     lacks_receives(&mut setup, &run, "perftest never was", |counters| counters.rnr_naks_received)
 }
 
-/// Runs a test until its receiver has had no receive for a message. The receiver posts a receive as soon as it has used
-/// one, so on a busy machine, on which the sender is slow, a test can pass without this.
+/// Runs a test until a message arrives while the receiver has no receive posted. The receiver posts a receive as soon
+/// as it has used one. On a busy machine with a slow sender, a test can therefore pass without such a message.
 fn lacks_receives(setup: &mut Setup, run: &Run, who: &str, naks: impl Fn(&Verbs) -> u64) -> Result<()> {
     const TESTS: u32 = 20;
     for _ in 0..TESTS {
@@ -374,8 +374,8 @@ fn loss_atomics(bench: &Bench) -> Result<()> {
     loss(bench, &[(Op::FetchAdd, Role::Client), (Op::FetchAdd, Role::Server), (Op::CompareSwap, Role::Server)])
 }
 
-/// Runs a test with one fault of frame `number`: of a frame that rnic sends if `outgoing`, else of a frame that it
-/// receives. Only one message is outstanding at a time, so that a loss is not detected by packets of later messages.
+/// Runs a test with a fault of the frame with number `number`: a frame that rnic sends if `outgoing`, else a frame that
+/// it receives. Only one message is outstanding at a time, so that packets of later messages do not reveal a loss.
 fn one_fault(setup: &mut Setup, op: Op, ours: Role, outgoing: bool, number: u64, fault: Fault) -> Result<Verbs> {
     let script = Faults::script([(number, fault)]);
     let (out, into) = if outgoing { (script, Faults::None) } else { (Faults::None, script) };
@@ -411,8 +411,8 @@ fn lost_reads_asking(bench: &Bench) -> Result<()> {
 
 fn lost_writes_answering(bench: &Bench) -> Result<()> {
     let mut setup = Setup::new(bench, Gid::Ipv4)?;
-    // A packet after a missing one causes a NAK. A packet that arrives again is a duplicate. The loss of a last packet
-    // shows in neither counter on this side.
+    // A packet after a missing one causes a NAK. A packet that arrives again is a duplicate. If the last packet of a
+    // message is lost, neither counter of rnic's device increases.
     for (outgoing, number, naks, duplicates) in
         [(false, 0, true, false), (false, 1, true, false), (false, 3, false, false), (true, 0, false, true)]
     {

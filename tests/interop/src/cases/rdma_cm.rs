@@ -1,5 +1,5 @@
-//! Cases in which unmodified programs connect by `rdma_cm`: over rnic's libraries in a network namespace of this
-//! machine, and over the kernel's in the guest. Each program is in turn the server and the client.
+//! Cases in which unmodified programs connect with `rdma_cm`: with rnic's libraries in a network namespace of this
+//! machine, and with the kernel's RoCE in the guest. Each program is the server in one run and the client in another.
 
 use crate::bench::{Bench, Case};
 use crate::ensure;
@@ -38,7 +38,7 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
-/// Fails if a program of the host is not installed: the guest has programs of its own.
+/// Fails if a program is not installed on the host. The guest has its own programs.
 fn needs(program: &str) -> Result<()> {
     let path = std::env::var("PATH").unwrap_or_default();
     if path.split(':').any(|directory| std::path::Path::new(directory).join(program).exists()) {
@@ -51,11 +51,12 @@ fn needs(program: &str) -> Result<()> {
 struct Pair {
     server: String,
     client: String,
-    /// What the client prints.
+    /// Text that the client's output must contain.
     said: &'static str,
 }
 
-/// Runs the server over rnic's libraries and the client in the guest, and the other way round.
+/// Runs the server with rnic's libraries and the client in the guest, then the server in the guest and the client with
+/// rnic's libraries.
 fn both_ways(guest: &mut Guest, network: &HostNetwork, gid: Gid, pair: &Pair) -> Result<()> {
     let Pair { server, client, said } = pair;
     let ours = gid.address(Host::OURS).to_string();
@@ -108,8 +109,8 @@ fn utils(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// perftest's server binds its port after both sides have agreed to connect. rnic lets the request of a client that is
-/// faster wait for it.
+/// perftest's server binds its port after both ends have agreed to connect. If the client is faster, rnic lets its
+/// connection request wait for the server.
 fn perftest(bench: &Bench) -> Result<()> {
     needs("ib_write_bw")?;
     let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
@@ -124,7 +125,7 @@ fn perftest(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// As [`perftest`], the other way round. The kernel refuses the first request, and rnic asks again.
+/// As [`perftest`], with the roles exchanged. The kernel refuses the first connection request, and rnic sends it again.
 fn perftest_client(bench: &Bench) -> Result<()> {
     needs("ib_write_bw")?;
     let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
@@ -149,7 +150,7 @@ fn rsockets(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// The receiver polls its memory, and calls the library only when it has seen the last byte.
+/// The receiver polls its memory, and calls the library only after it has seen the last byte.
 fn riostream(bench: &Bench) -> Result<()> {
     needs("riostream")?;
     let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
@@ -172,8 +173,8 @@ fn loss(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// The kernel hears the probes of rnic's communication manager, does not respond, and keeps the connection. When its
-/// process is killed, the kernel tells rnic.
+/// The kernel receives the probes of rnic's communication manager, does not respond, and keeps the connection. When the
+/// process in the guest is killed, the kernel notifies rnic.
 fn idle(bench: &Bench) -> Result<()> {
     needs("rping")?;
     let (mut guest, network, _relay) = bench.guest_and_network(Faults::None, Faults::None)?;
@@ -191,8 +192,8 @@ fn idle(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// A program over rnic is killed while the kernel's side only waits for a message. Another process of the program's
-/// host tells the kernel: a second program, or `rnic verbs keep`.
+/// A program that uses rnic's libraries is killed while the peer in the guest only waits for a message. Another process
+/// on the program's host disconnects the peer: a second program, or `rnic verbs keep`.
 fn killed(bench: &Bench) -> Result<()> {
     needs("rping")?;
     let client = bench.directory().join("deaths");
@@ -216,11 +217,11 @@ fn killed(bench: &Bench) -> Result<()> {
             listener
         };
         let server = guest.spawn(&format!("rping -s -a {theirs} -v 2>&1; echo ended"))?;
-        // It is not visible from outside when the server listens.
+        // The case cannot see when the server listens.
         std::thread::sleep(std::time::Duration::from_millis(1_500));
         let mut program = network.verbs(&format!("{} client {theirs} 7174 1 wait", client.display()))?;
         program.await_message("connected")?;
-        // Nor when the keeper has found the program.
+        // The case cannot see when `rnic verbs keep` has found the program.
         std::thread::sleep(std::time::Duration::from_millis(1_000));
         drop(program);
         let output = guest.finish(server, COMMAND_PATIENCE)?;

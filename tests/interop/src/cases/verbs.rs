@@ -1,5 +1,5 @@
-//! Cases with unmodified RDMA programs on both sides: on rnic's they run with rnic's libibverbs, in the guest with the
-//! kernel's RoCE.
+//! Cases with unmodified RDMA programs at both ends: with rnic's libibverbs on this machine, and with the kernel's RoCE
+//! in the guest.
 
 use crate::bench::{Bench, Case};
 use crate::ensure;
@@ -27,12 +27,13 @@ fn ours(settings: &str, program: &str) -> String {
     format!("verbs run env RNIC_DEVICES={} {settings} {program}", Host::OURS.ipv4())
 }
 
-/// The option by which a program gets the index of its GID. perftest's `-g` joins a multicast group.
+/// The option that selects the index of a program's GID. perftest is different, because its `-g` joins a multicast
+/// group.
 fn gid_option(program: &str) -> &'static str {
     if program.starts_with("ibv_") { "-g" } else { "-x" }
 }
 
-/// Runs rnic's side as the client of a server in the guest; returns what both have printed.
+/// Runs a program with rnic's libibverbs as the client of a server in the guest. Returns the output of both.
 fn as_client(guest: &mut Guest, network: &HostNetwork, settings: &str, program: &str) -> Result<String> {
     let (name, options) = program.split_once(' ').unwrap_or((program, ""));
     let index = gid_option(name);
@@ -43,12 +44,12 @@ fn as_client(guest: &mut Guest, network: &HostNetwork, settings: &str, program: 
     Ok(output + &guest.finish(server, COMMAND_PATIENCE)?)
 }
 
-/// Runs rnic's side as the server of a client in the guest; returns what both have printed.
+/// Runs a program with rnic's libibverbs as the server of a client in the guest. Returns the output of both.
 fn as_server(guest: &mut Guest, network: &HostNetwork, settings: &str, program: &str) -> Result<String> {
     let (name, options) = program.split_once(' ').unwrap_or((program, ""));
     let index = gid_option(name);
     let server = network.rnic(&ours(settings, &format!("{name} {index} 0 {options}")))?;
-    // It is not visible from outside when the server listens, so the client tries again until it connects.
+    // The case cannot see when the server listens, so the client retries until it connects.
     let client = guest.spawn(&format!(
         "for i in $(seq 50); do {name} -d rxe0 {index} {} {options} {} && exit; usleep 200000; done; exit 1",
         Gid::Ipv4.index(),

@@ -35,7 +35,7 @@ impl Probability {
     }
 }
 
-/// How a corrupted datagram differs from what was sent. Every corrupted datagram differs in at least one bit.
+/// How a corrupted datagram differs from the sent datagram. Every corrupted datagram differs in at least one bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CorruptionKind {
@@ -86,16 +86,16 @@ pub struct Faults {
     pub duplication: Probability,
     /// Probability that a datagram is delivered corrupted.
     pub corruption: Probability,
-    /// How corrupted datagrams differ from what was sent.
+    /// How corrupted datagrams differ from the sent datagrams.
     pub corruption_kind: CorruptionKind,
     /// Probability that a datagram is reordered: it is held back until a random number of later datagrams, from 1 to
     /// [`Faults::reordering_depth`], have passed, or for a millisecond if fewer come.
     pub reordering: Probability,
-    /// Maximum number of later datagrams that overtake a reordered datagram. With 0 there is no reordering.
+    /// Maximum number of later datagrams that overtake a reordered datagram. With 0 no datagram is reordered.
     pub reordering_depth: u32,
     /// Probability that a datagram is delayed by a random time of up to [`Faults::longest_delay`].
     pub delay: Probability,
-    /// Maximum delay of a datagram. With 0 there are no delays.
+    /// Maximum delay of a datagram. With 0 no datagram is delayed.
     pub longest_delay: Time,
 }
 

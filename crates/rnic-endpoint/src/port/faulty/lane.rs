@@ -203,7 +203,7 @@ impl Corruption {
                 let len = (2 + index(next(), Corruption::BURST - 1)).min(data.len());
                 let start = index(next(), data.len() - len + 1);
                 for (at, byte) in data[start..start + len].iter_mut().enumerate() {
-                    // The burst has the chosen length only if its ends differ from what was sent.
+                    // The burst has the chosen length only if its first and last byte differ from the sent bytes.
                     let is_end = at == 0 || at + 1 == len;
                     *byte ^= (next() as u8).max(u8::from(is_end));
                 }
@@ -213,7 +213,7 @@ impl Corruption {
                 data[first] ^= (next() as u8).max(1);
                 for _ in 1..Corruption::BYTES {
                     let (at, byte) = (index(next(), data.len()), next() as u8);
-                    // The first byte stays different from what was sent.
+                    // The first corrupted byte must stay different from the sent byte.
                     if at != first {
                         data[at] = byte;
                     }

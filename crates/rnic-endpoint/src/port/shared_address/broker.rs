@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 /// How long a new broker reserves the slots in the directory of its predecessor for devices that have not joined yet.
 /// For the same time it does not reject probes of unknown connections.
 const RESERVATION: Duration = Duration::from_secs(10);
-/// Time after its start from which on a broker responds to unmatched messages. Before, managers that the previous
-/// broker served may not have joined yet; the messages are retransmitted.
+/// Time after its start for which a broker does not respond to unmatched messages, because managers that the previous
+/// broker served may not have joined yet. The senders retransmit the messages.
 const FIRST_RESPONSE: Duration = Duration::from_secs(1);
 /// Maximum number of responses to unmatched messages that wait to be sent. Further messages get no response.
 const MAX_RESPONSES: usize = 64;
@@ -29,7 +29,7 @@ const MAX_RESPONSES: usize = 64;
 /// not have claimed the service ID yet, and programs that exchange a port by other means do not wait for the listener:
 /// perftest exchanges it over its control connection.
 const REQUEST_WAIT: Duration = Duration::from_secs(1);
-/// Maximum number of queued requests. Further ones are refused immediately.
+/// Maximum number of queued requests. Further requests are refused immediately.
 const MAX_QUEUED_REQUESTS: usize = 64;
 
 /// A request for a service ID that no manager has claimed.
@@ -110,7 +110,7 @@ impl Broker {
         counters.malformed += public.malformed;
     }
 
-    /// Handles what has changed since the last call: processes that join and leave, their messages, queued requests and
+    /// Handles the changes since the last call: processes that have joined or left, their messages, queued requests and
     /// reserved slots.
     pub(super) fn serve(&mut self, buffer: &mut [u8]) {
         while let Some(link) = socket::accept(&self.listener) {
@@ -206,7 +206,7 @@ impl Broker {
         }
     }
 
-    /// Passes on queued requests whose service ID was claimed in the meantime, and refuses those that have expired.
+    /// Passes on queued requests whose service ID was claimed in the meantime, and refuses expired requests.
     fn pass_on_queued_requests(&mut self) {
         let now = Instant::now();
         for request in std::mem::take(&mut self.queued) {
@@ -241,8 +241,8 @@ impl Broker {
         self.public.receive_into(data)
     }
 
-    /// Passes the packets of an arrival to the members for which they are. Returns `true` if all packets are for the
-    /// broker's own device; then none was passed on. Otherwise the packets for the own device are in `own`.
+    /// Passes the packets of an arrival to their members. Returns `true` if all packets are for the broker's own
+    /// device; in this case no packet is passed on. Otherwise `own` contains the packets for the broker's own device.
     pub(super) fn route(&mut self, arrival: &Arrival<'_>, own: &mut Vec<u8>) -> bool {
         own.clear();
         let segment = arrival.segment.max(1);

@@ -37,7 +37,7 @@ impl Claim {
 /// Why a service ID cannot be claimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// Another identifier has the service ID, of this process or of another one.
+    /// Another identifier, of this process or of another process, has the service ID.
     #[error("another identifier has the service ID")]
     InUse,
     /// The broker of the address has not responded in time.
@@ -48,8 +48,9 @@ pub enum ClaimError {
     NotClaimed,
 }
 
-/// The service IDs that a connection manager has, or has claimed. The thread that receives from the
-/// [`MadPort`](super::MadPort) sends the claims to the broker and receives the responses; other threads wait for them.
+/// The service IDs that a connection manager has claimed, or is claiming. The thread that receives from the
+/// [`MadPort`](super::MadPort) sends the claims to the broker and receives the responses; other threads wait for the
+/// responses.
 #[derive(Default)]
 pub struct Claims {
     table: Mutex<BTreeMap<u64, Claim>>,
@@ -105,7 +106,7 @@ impl Claims {
         if state == Some(ClaimState::Granted) {
             return Ok(());
         }
-        // The service ID is shared again.
+        // The claim was refused, so the service ID is shared again.
         if let Some(claim) = table.get_mut(&service) {
             (claim.state, claim.shared) = (ClaimState::Pending, true);
             receiver.wake_by_ref();
@@ -122,7 +123,7 @@ impl Claims {
         (table, state)
     }
 
-    /// Releases a service ID of one identifier.
+    /// Releases a service ID that one identifier has used.
     pub fn release(&self, service: u64, receiver: &Waker) {
         if let Some(claim) = lock(&self.table).get_mut(&service) {
             claim.users = claim.users.saturating_sub(1);
@@ -133,8 +134,8 @@ impl Claims {
         receiver.wake_by_ref();
     }
 
-    /// Sends pending claims and releases by these functions, which return whether the socket had room. The others are
-    /// sent at the next call.
+    /// Sends pending claims and releases by these two functions, which return whether the socket had room. The next
+    /// call sends the claims and releases for which the socket had no room.
     pub(super) fn send_pending(&self, claim: impl Fn(u64, bool) -> bool, release: impl Fn(u64) -> bool) {
         lock(&self.table).retain(|service, entry| match entry.state {
             ClaimState::Pending => {
@@ -158,7 +159,7 @@ impl Claims {
         self.changed.notify_all();
     }
 
-    /// The broker has ended: all service IDs have to be claimed from the next one.
+    /// Handles the end of the broker: all service IDs have to be claimed again, from the next broker.
     pub(super) fn restart(&self) {
         for claim in lock(&self.table).values_mut() {
             if matches!(claim.state, ClaimState::Sent | ClaimState::Granted) {

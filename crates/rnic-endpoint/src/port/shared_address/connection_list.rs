@@ -11,8 +11,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-/// The connection list of a manager of this process or of another one. The list of a manager is written by its process
-/// alone, until it ends; then by the process that ends its connections.
+/// The connection list of a manager of this process or of another process. Only the process of the manager writes the
+/// list until it ends; afterwards only the process that ends the manager's connections writes it.
 #[derive(Debug)]
 pub struct ConnectionList(File);
 
@@ -28,8 +28,8 @@ impl ConnectionList {
         }
     }
 
-    /// Makes a list of a descriptor that another process has sent. `None` if it is not a file in memory: reading from
-    /// another descriptor could block.
+    /// Makes a connection list from a descriptor that another process has sent. `None` if the descriptor is not a file
+    /// in memory, because reading from another kind of descriptor could block.
     pub(super) fn from_descriptor(file: OwnedFd) -> Option<ConnectionList> {
         let is_memory: Result<_, Errno> = fcntl(&file, FcntlArg::F_GET_SEALS);
         is_memory.is_ok().then(|| ConnectionList(file.into()))
@@ -46,8 +46,8 @@ impl ConnectionList {
         self.0.write_all_at(entry, u64::from(slot) * ENTRY_LEN as u64)
     }
 
-    /// The bytes of all slots. The maximum length does not depend on the length of the file, which its writer can
-    /// change.
+    /// Reads the bytes of all slots. The maximum number of bytes does not depend on the length of the file, because the
+    /// writer of the file can change its length.
     pub(super) fn read(&self) -> Vec<u8> {
         let mut bytes = vec![0; MAX_CONNECTIONS * ENTRY_LEN];
         let mut len = 0;

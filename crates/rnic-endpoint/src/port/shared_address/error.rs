@@ -5,7 +5,7 @@ use crate::port::BindError;
 use nix::errno::Errno;
 use std::net::IpAddr;
 
-/// Why a process cannot join the processes of an address. The numbers are those of `errno`.
+/// Why a process cannot join the processes of an address. The numbers in the variants are values of `errno`.
 #[derive(Debug, thiserror::Error)]
 pub enum SharedAddressError {
     /// A UDP port cannot be opened.

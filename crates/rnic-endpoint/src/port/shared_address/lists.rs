@@ -40,8 +40,8 @@ impl Lists {
         Some(list)
     }
 
-    /// Sends the lists of the managers `new` to the standbys, lets them discard the lists of managers that left long
-    /// ago, chooses new standbys, and sends all lists to these.
+    /// Sends the lists of the managers `new` to the standbys, lets the standbys discard the lists of managers that left
+    /// long ago, chooses new standbys, and sends all lists to the new standbys.
     pub(super) fn distribute(&mut self, members: &mut Members, new: &[u16]) {
         for manager in new {
             let Some(list) = self.lists.get(manager) else { continue };
@@ -59,8 +59,9 @@ impl Lists {
         self.choose_standbys(members);
     }
 
-    /// A standby belongs to another process than the broker, and has a list itself: a process that cannot make a file
-    /// in memory is not asked to keep the files of others.
+    /// Chooses members as standbys if too few exist. A standby belongs to another process than the broker, and has a
+    /// list itself: a process that cannot make its own file in memory should not have to keep the files of other
+    /// processes.
     fn choose_standbys(&self, members: &mut Members) {
         let count = members.iter_mut().filter(|member| member.is_standby).count();
         let can_be_standby = |member: &&mut Member| {

@@ -28,8 +28,8 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Instant;
 
-/// Maximum number of UDP ports that a new manager tries. The name of a port may still belong to a process that ends the
-/// connections of the manager which had the port before.
+/// Maximum number of UDP ports that a new manager tries. The name for a UDP port may still belong to a process that
+/// ends the connections of an earlier manager with this port.
 const MAX_ATTEMPTS: u32 = 16;
 
 /// Sends a MAD from `port` to UDP port 4791 of `peer`.
@@ -55,7 +55,7 @@ pub(super) fn send(port: &mut UdpPort, peer: IpAddr, mad: &MadBytes, psn: u32) -
 /// Sends the MADs of a connection manager.
 pub struct MadSender {
     port: UdpPort,
-    /// Claims the name of the manager, by which other processes see that it exists.
+    /// Socket whose name shows other processes that the manager exists.
     _name: OwnedFd,
     capture: Option<CaptureFile>,
     psn: u32,
@@ -122,9 +122,9 @@ pub struct MadPort {
     address: SocketAddr,
     manager_id: u16,
     claims: Arc<Claims>,
-    /// The connections of this manager, for processes that outlive it.
+    /// The connection list of this manager, for processes that outlive this process.
     list: Option<Arc<ConnectionList>>,
-    /// The connection lists of other managers, if this one is a standby.
+    /// The connection lists of other managers, if this manager is a standby.
     standby_lists: BTreeMap<u16, ConnectionList>,
     link: Link,
     /// Whether the broker has admitted the manager.
@@ -182,7 +182,7 @@ impl MadPort {
     fn on_broker_lost(&mut self) {
         self.link = Link::Disconnected(Instant::now() + RETRY_INTERVAL);
         self.joined = false;
-        // Other managers may have ended together with the broker. Those that exist join the next broker.
+        // Other managers may have ended together with the broker. Managers that still exist join the next broker.
         for (manager, list) in std::mem::take(&mut self.standby_lists) {
             takeover::begin(self.address.ip(), manager, list);
         }
@@ -284,7 +284,7 @@ impl Port for MadPort {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // The descriptor is non-blocking: the call fails if no thread has woken this one.
+        // The descriptor is non-blocking: the call fails if no other thread has woken this thread.
         let _ = self.wake.0.read();
         Ok(())
     }

@@ -12,10 +12,10 @@ const MAX_BACKLOG: usize = 8 << 20;
 /// Number of a member, in the order in which the members connected.
 pub(super) type MemberId = u64;
 
-/// What a member has introduced itself as.
+/// The identity of a member, which the member states in its first message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Identity {
-    /// It has not introduced itself yet, or another member has taken its place.
+    /// The member has not introduced itself yet, or another member has taken over its identity.
     Unknown,
     /// A device with this slot.
     Device(u32),

@@ -121,10 +121,11 @@
 //!
 //! # A process is killed
 //!
-//! The socket of its manager closes. If the manager ended, the broker takes over its name within 10 s, and sends a DREQ
-//! for each entry of the connection list. If the broker ended too, the standbys try the same; the name decides which of
-//! them does it. [`Standby`] is a standby without a program, for addresses on which a single program runs (`rnic verbs
-//! keep`).
+//! When a process is killed, the system closes the socket of its manager. The broker then tries to claim the manager's
+//! name for at most 10 s. If the broker gets the name, the manager has ended, and the broker sends a DREQ for each
+//! entry of the connection list. If the broker was killed too, the standbys do the same; only the standby that gets the
+//! name sends DREQs. [`Standby`] is a standby that does not belong to an RDMA program, for addresses on which a single
+//! program runs (`rnic verbs keep`).
 //!
 //! `docs/adr/0028-verbs-of-many-processes.md` and `docs/adr/0036-disconnect-the-peers-of-killed-processes.md` compare
 //! this design with others.
@@ -177,11 +178,12 @@ const MANAGER_TIMEOUT: Duration = Duration::from_secs(3);
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// While packets keep arriving, the port handles the messages of its Unix sockets after this number of receive calls.
 const SERVE_INTERVAL: u32 = 64;
-/// Maximum number of consecutive receive calls that poll only the source of the latest packet. Each poll of a source is
-/// a system call, and a program that waits for a message would make two of them at each poll.
+/// Maximum number of consecutive receive calls that poll only the source of the latest packet. Polling a source costs a
+/// system call. If each receive call polled both sources, a program that waits for a message would make two system
+/// calls for each poll.
 const SINGLE_SOURCE_POLLS: u32 = 7;
 
-/// Stands for the slot of packets to queue pair 1, whose manager the broker finds.
+/// Stands for the slot of packets to queue pair 1. The broker finds the manager of such a packet.
 const MANAGERS: u32 = u32::MAX;
 
 /// The slot of the device for which a packet is, or [`MANAGERS`]; `None` if the bytes are too short for a packet.
@@ -252,7 +254,7 @@ pub struct SharedAddressPort {
     /// The device's own UDP port: it receives from devices of the same address, and sends.
     own: UdpPort,
     slot: u32,
-    /// Claims the slot.
+    /// Socket whose name claims the slot.
     _slot_name: OwnedFd,
     role: Role,
     /// The UDP ports of all devices of the address.
@@ -320,7 +322,8 @@ impl SharedAddressPort {
         Shard { index: self.slot, count: SLOTS }
     }
 
-    /// The device's own UDP port, to fit a [`Config`](crate::Config) to its sizes.
+    /// The device's own UDP port. The buffer sizes of this port are needed to fit a [`Config`](crate::Config) to the
+    /// port.
     pub fn udp(&self) -> &UdpPort {
         &self.own
     }
@@ -403,7 +406,7 @@ impl SharedAddressPort {
         }
         match self.directory[slot as usize] {
             0 if matches!(self.role, Role::Broker(_)) => None,
-            // Perhaps only the broker knows the device yet.
+            // The broker may already know a device that is not in this directory yet.
             0 => Some(ROCE_PORT),
             port => Some(port),
         }
@@ -434,8 +437,7 @@ impl SharedAddressPort {
         }
     }
 
-    /// Receives from the sources that are due: the source of the latest packet, and in some calls before it the other
-    /// one.
+    /// Receives from the source of the latest packet. Some calls poll the other source first.
     fn receive_next(&mut self) -> io::Result<Option<(Buffer, Received)>> {
         self.receive_calls = self.receive_calls.wrapping_add(1);
         if self.receive_calls.is_multiple_of(SERVE_INTERVAL) {
@@ -478,7 +480,7 @@ impl Port for SharedAddressPort {
             return self.own.send(batch);
         }
         // The driver passes a batch in one slice. The port sends the datagrams up to the first one for another device,
-        // and the driver calls again for the others.
+        // and the driver calls again for the other datagrams.
         let data = batch.data.first().map_or(&[][..], |slice| &slice[..]);
         let slot = slot_of(data);
         let segment = batch.segment.max(1);

@@ -18,7 +18,8 @@ struct Owner {
 pub(super) struct Services(BTreeMap<u64, Vec<Owner>>);
 
 impl Services {
-    /// Claims a service ID for a manager. Returns whether the manager gets it: the other owners must admit it.
+    /// Claims a service ID for a manager. Returns whether the claim is granted: the service ID has no other owner, or
+    /// this claim and all other owners are `shared`.
     pub(super) fn claim(&mut self, service: u64, manager: u16, shared: bool) -> bool {
         let full = self.0.len() >= MAX_SERVICES;
         let others = self.0.get(&service).into_iter().flatten().filter(|owner| owner.manager != manager);

@@ -72,7 +72,7 @@ pub(super) fn connect(ip: IpAddr) -> nix::Result<OwnedFd> {
     of_this_user(socket)
 }
 
-/// The next process that has connected; `None` if no process has, or it belongs to another user.
+/// Accepts the next process that has connected; `None` if no process has connected, or if it belongs to another user.
 pub(super) fn accept(listener: &OwnedFd) -> Option<OwnedFd> {
     of_this_user(accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?).ok()
 }

@@ -1,4 +1,5 @@
-//! A standby that is not a program: it outlives programs, and ends their connections if they are killed.
+//! A standby that does not belong to an RDMA program: it outlives programs, and ends their connections if they are
+//! killed.
 
 use super::SharedAddressError;
 use super::connection_list::ConnectionList;
@@ -15,7 +16,7 @@ use std::time::Duration;
 /// killed, also if no other program of the address is left. No packet of a program passes through it.
 pub struct Standby {
     port: MadPort,
-    /// Has the UDP port whose number is the manager ID of the standby.
+    /// Owns the UDP port whose number is the manager ID of the standby.
     _sender: MadSender,
 }
 

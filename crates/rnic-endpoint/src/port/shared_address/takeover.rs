@@ -1,5 +1,5 @@
-//! Ends the connections of managers whose process was killed: a thread of another process, which has their connection
-//! lists, takes over their manager IDs and sends the DREQs.
+//! Ends the connections of managers whose process was killed. A thread of another process takes over their manager IDs,
+//! and sends a DREQ for each entry of their connection lists.
 //!
 //! A process may lose its connection to the broker, or get no processor time, and still exist. So the thread first
 //! claims the manager's name. If it gets the name, the manager no longer exists, and no other process ends its
@@ -41,7 +41,7 @@ const CLAIM_INTERVALS: (Duration, Duration) = (Duration::from_millis(2), Duratio
 const JOIN_TIMEOUT: Duration = Duration::from_millis(300);
 /// Maximum number of messages that the thread sends, and receives, in a row for one takeover.
 const BURST: usize = 64;
-/// Milliseconds for which the thread waits: normally, and between two bursts.
+/// Time in milliseconds for which the thread waits: normally, and between two bursts.
 const WAITS: (u16, u16) = (10, 1);
 
 /// The result of a takeover.
@@ -74,7 +74,7 @@ struct Candidate {
     interval: Duration,
 }
 
-/// The candidates that the thread has not seen yet.
+/// The candidates that the thread has not processed yet.
 struct Queue {
     /// The process to which the queue belongs: a child made by `fork` has a copy of the queue, but no thread.
     process: u32,
@@ -144,7 +144,8 @@ impl Candidate {
         };
         let config = UdpConfig { source_ports: 0, receive_buffer: 0, ..UdpConfig::default() };
         let Ok(port) = UdpPort::bind(SocketAddr::new(self.ip, 0), &config) else { return Ok(None) };
-        // The manager may have written to the list until it ended, which was before its name became free.
+        // The manager may have changed the list until it ended. Its name became free only after its end, so read the
+        // list again.
         let disconnector = read(&self.list);
         Ok(Some(Takeover {
             ip: self.ip,
@@ -167,7 +168,7 @@ impl Takeover {
     fn advance(&mut self, now: Instant, time: Time, buffer: &mut [u8]) -> bool {
         self.receive(buffer);
         while let Some(slot) = self.disconnector.poll_disconnected() {
-            // If this process is killed too, the next one does not repeat the DREQ.
+            // Empty the slot, so that another process does not repeat the DREQ if this process is killed too.
             let _ = self.list.write(slot, &[0; ENTRY_LEN]);
         }
         if !self.joined && now < self.send_at {

@@ -102,7 +102,7 @@ pub struct UdpPort {
     buffer: ReceiveBuffer,
     wake: Arc<WakeFlag>,
     counters: Counters,
-    /// The port's place among the ports that share its address.
+    /// The port's membership in a group of ports that share an address; `None` if the port does not share its address.
     member: Option<Member>,
 }
 
@@ -130,8 +130,8 @@ impl UdpPort {
     /// the port with index `n % count`. The kernel selects the port, so that a thread for each port scales with the
     /// number of cores. [`Device::open_shards`](crate::Device::open_shards) opens a device on each.
     ///
-    /// Another program of the same user could join the group of sockets and take part of the datagrams. This function
-    /// does not: it fails if the address is in use.
+    /// Another program of the same user could add its own socket to the group and receive part of the datagrams. This
+    /// function never joins the group of another program: it fails if the address is in use.
     ///
     /// # Errors
     ///
@@ -316,8 +316,8 @@ impl AsFd for UdpPort {
 }
 
 impl UdpPort {
-    /// Waits like [`Port::wait`], and also until one of the file descriptors `others` is readable, for a port that
-    /// consists of this one and of other sources of packets.
+    /// Waits like [`Port::wait`], and also until one of the file descriptors `others` is readable. Ports that combine
+    /// this port with other sources of packets use it.
     ///
     /// # Errors
     /// As [`Port::wait`].

@@ -52,7 +52,7 @@ sockopt_impl!(
 /// Lets the kernel select the socket of each datagram that arrives at a group of `count` sockets: the remainder of the
 /// destination queue pair number (QPN) divided by `count`. `socket` is one of the group.
 pub(super) fn steer_by_qpn(socket: &Socket, count: u32) -> io::Result<()> {
-    // The bytes of a datagram that hold the QPN, after one other byte.
+    // Offset in bytes of the 32-bit word in a datagram whose lower 24 bits are the QPN.
     const QPN_WORD: u32 = 4;
     let filter = |code: u32, k| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let mut program = [
@@ -106,7 +106,8 @@ pub(super) fn prepare_receiver(socket: &Socket, address: &SocketAddr, coalescing
     Ok(())
 }
 
-/// Makes the socket drop all datagrams that arrive. The socket only sends, and nobody would read its receive buffer.
+/// Makes the socket drop all datagrams that arrive. The socket only sends, and the program never reads its receive
+/// buffer.
 pub(super) fn never_receive(socket: &Socket) -> io::Result<()> {
     let drop_all = SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0);
     socket.attach_filter(&[drop_all])?;

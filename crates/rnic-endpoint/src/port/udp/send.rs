@@ -20,7 +20,8 @@ pub(super) fn send(port: &mut UdpPort, batch: &Batch<'_>) -> Result<usize, SendE
     let mut taken = segments;
     if segments > 1 && matches!(sent, Err(Errno::EIO | Errno::EINVAL)) {
         // Either the network device towards this destination cannot segment UDP, or the call failed for another reason.
-        // An attempt with the first datagram alone tells which: if it succeeds, the port stops using segmentation.
+        // An attempt with the first datagram alone distinguishes the two cases: if it succeeds, the port stops using
+        // segmentation.
         let first = prefix(batch.data, batch.segment);
         sent = transmit(sender, batch, &first, false);
         taken = 1;

@@ -1,9 +1,9 @@
 //! Several ports on one address and UDP port, each for the queue pairs of one device (*shard*).
 //!
-//! The sockets of the ports are a group (`SO_REUSEPORT`), and a program in the kernel selects the socket of a datagram
-//! by the destination queue pair number (QPN) in it. The kernel may have merged datagrams of several queue pairs before
-//! (`UDP_GRO`), and it selects by the first one. So each port looks at every datagram that it receives, and hands over
-//! those of other shards.
+//! The sockets of the ports are a group (`SO_REUSEPORT`). A program in the kernel selects the socket for a datagram by
+//! the datagram's destination queue pair number (QPN). Before the selection, the kernel may merge datagrams of several
+//! queue pairs (`UDP_GRO`); it then selects by the first of them. So each port checks the QPN of every datagram that it
+//! receives, and hands over the datagrams of other shards to their ports.
 
 use super::UdpPort;
 use super::options;
@@ -20,15 +20,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Wake as _;
 
-/// Maximum bytes of datagrams that wait for one port after other ports received them. More are dropped.
+/// Maximum bytes of datagrams that other ports have received for one port and that wait for it. Further datagrams are
+/// dropped.
 const MAX_WAITING: usize = 4 << 20;
 
-/// A port's place in a group of ports, and the datagrams that other ports of the group received for it.
+/// A port's membership in a group of ports, with the datagrams that ports of the group have received for other ports.
 #[derive(Debug)]
 pub(super) struct Member {
     shard: Shard,
     group: Arc<[Inbox]>,
-    /// The datagrams of the latest arrival that came through the inbox.
+    /// The latest parcel that the port has taken from its inbox.
     current: Option<Parcel>,
 }
 
@@ -36,7 +37,7 @@ pub(super) struct Member {
 #[derive(Debug)]
 struct Inbox {
     parcels: Mutex<Parcels>,
-    /// Whether there are parcels, readable without the lock.
+    /// Whether the inbox has parcels; can be read without the lock.
     has_some: AtomicBool,
     wake: Arc<WakeFlag>,
 }
@@ -60,8 +61,8 @@ pub(super) fn bind(address: SocketAddr, count: u32, open: Open<'_>) -> Result<Ve
     if !(1..=Shard::MAX).contains(&count) {
         return Err(BindError::Shards { asked: count, max: Shard::MAX });
     }
-    // A group takes in every socket of the same user with the same option. So this first socket, which has not the
-    // option, finds out whether the address is free.
+    // Every socket of the same user with the option `SO_REUSEPORT` can join a group. So this first socket, which does
+    // not have the option, checks that the address is free.
     let system = |step| move |error| BindError::System { step, address, error };
     let probe = options::unbound(&address).map_err(system("open a UDP socket"))?;
     probe.bind(&address.into()).map_err(|error| super::bind_error(address, error))?;
@@ -70,7 +71,8 @@ pub(super) fn bind(address: SocketAddr, count: u32, open: Open<'_>) -> Result<Ve
 
     let join = |socket: &Socket| socket.set_reuse_port(true);
     let mut ports = (0..count).map(|_| open(local, &join)).collect::<Result<Vec<UdpPort>, BindError>>()?;
-    // The program returns a socket's place in the group: the sockets joined in this order.
+    // The program in the kernel returns the index of a socket in the group. The sockets have joined the group in this
+    // order.
     options::steer_by_qpn(&ports[0].receiver, count).map_err(system("select sockets by queue pair"))?;
     let inbox = |port: &UdpPort| Inbox {
         parcels: Mutex::default(),
@@ -88,8 +90,8 @@ pub(super) fn bind(address: SocketAddr, count: u32, open: Open<'_>) -> Result<Ve
 /// Opens a port on an address; it calls the function for the receiving socket before it binds this socket.
 pub(super) type Open<'a> = &'a dyn Fn(SocketAddr, &dyn Fn(&Socket) -> io::Result<()>) -> Result<UdpPort, BindError>;
 
-/// The destination QPN of a datagram. In a packet as well as in a protected datagram it is in bytes 5 to 7. Datagrams
-/// that are too short for one count as those of QPN 0.
+/// Returns the destination QPN of a datagram, which is in bytes 5 to 7 both of a packet and of a protected datagram. A
+/// datagram that is too short to contain a QPN counts as a datagram for QPN 0.
 fn qpn(datagram: &[u8]) -> u32 {
     datagram.get(5..8).map_or(0, |qpn| u32::from_be_bytes([0, qpn[0], qpn[1], qpn[2]]))
 }

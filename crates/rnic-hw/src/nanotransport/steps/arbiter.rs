@@ -34,7 +34,7 @@ impl ArbiterSteps {
 impl BlockSteps for ArbiterSteps {
     fn extend(&mut self, steps: &mut Vec<Step>) {
         let requests = self.random.bits32() & self.random.bits32() & 0xffff;
-        // Often only ports of low priority request.
+        // In many steps, only ports of low priority have a request.
         let requests = requests & (0xffff << self.random.below(17));
         let kind = if requests == 0 { "no request" } else { "request" };
         let lowest_bit = requests & requests.wrapping_neg();

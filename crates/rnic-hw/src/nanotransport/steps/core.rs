@@ -1,5 +1,5 @@
-//! The transport core as the reference of the blocks: a [`MessageNic`] whose program calls the function of the blocks
-//! that the trace has chosen.
+//! The transport core as the reference for the blocks: a [`MessageNic`] whose program calls the block function that the
+//! trace has chosen.
 
 use super::Step;
 use super::random::Random;
@@ -11,16 +11,16 @@ use rnic_transport::message::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Packets of the longest message.
+/// Number of packets of the longest message.
 pub(super) const SEGMENTS: u32 = 38;
 /// Payload of a full packet in bytes.
 pub(super) const MTU: u32 = 1_024;
-/// Bytes of the small buffers.
+/// Size of a small buffer in bytes.
 pub(super) const SMALL_BUFFER: u32 = 4_096;
-/// Messages of each direction.
+/// Number of messages that a NIC can send at the same time, and also receive at the same time.
 pub(super) const SLOTS: u32 = 16;
 
-/// The function of the blocks that the program calls for an arriving packet.
+/// The block function that the program calls for an arriving packet.
 #[derive(Clone, Copy, Default)]
 pub(super) enum Call {
     #[default]
@@ -28,22 +28,22 @@ pub(super) enum Call {
     Delivered(DeliveredEvent),
     Credit(CreditToBtxEvent),
     Control(CtrlPktEvent),
-    /// A request, and what the program's verdict does with its response.
+    /// A request to reassembly, and whether the program's verdict follows the response.
     Info(RxMsgInfoRequest, Follows),
 }
 
-/// Whether the verdict of the program follows the response of the reassembly block.
+/// Whether the program's verdict follows the response of the reassembly block.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Follows {
     #[default]
     Yes,
-    /// It drops the packet.
+    /// The verdict drops the packet, regardless of the response.
     Drops,
-    /// It names another packet.
+    /// The verdict names another packet than the response.
     NamesAnother,
 }
 
-/// The program's verdict to store a packet.
+/// The program's verdict that stores a packet.
 #[derive(Clone, Copy)]
 pub(super) struct Stores {
     pub(super) rx_msg_id: u16,
@@ -51,7 +51,7 @@ pub(super) struct Stores {
     pub(super) is_last_pkt: bool,
 }
 
-/// A program without rules of its own.
+/// A program that has no protocol: it does what the trace says.
 #[derive(Default)]
 pub(super) struct Script {
     call: Call,
@@ -61,12 +61,12 @@ pub(super) struct Script {
     pub(super) verdict: Option<Stores>,
     /// Receptions that have expired or were superseded.
     pub(super) expired: Vec<u16>,
-    /// What the blocks passed to the egress pipeline, by the header of the packet.
+    /// Departures that the blocks passed to the egress pipeline, by the header of the packet.
     departures: BTreeMap<DepartureId, Departure>,
     next_departure: u32,
 }
 
-/// The header of packets: for a departing packet, its entry in [`Script::departures`].
+/// The packet header of this program: for a departing packet, the key of its entry in [`Script::departures`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub(super) struct DepartureId(u32);
 
@@ -142,7 +142,7 @@ impl Core {
         self.now as u32
     }
 
-    /// Lets a packet arrive for which the program calls `call`.
+    /// Delivers a packet for which the program calls `call`.
     pub(super) fn call(&mut self, call: Call) -> Received {
         let now = Time::from_ns(self.now);
         let arrival = Arrival { now, frame_bytes: 64, trimmed: false, returned: false, marked: false, telemetry: None };
@@ -169,14 +169,14 @@ pub(super) trait TimerSteps {
     /// Adds a check of the timer of a slot at the time `now`, after which the core had `events`.
     fn check_timer(&mut self, steps: &mut Vec<Step>, slot: u32, now: u32, events: &[NicEvent]);
 
-    /// Lets time pass. When a timer expires, the timers of all slots are checked, in order of slots.
+    /// Advances the time by `ns` nanoseconds. When a timer expires, checks the timers of all slots, in order of slots.
     fn wait(&mut self, steps: &mut Vec<Step>, ns: u64) {
         let until = self.core().now + ns;
         while let Some(deadline) = self.core().nic.deadline().filter(|deadline| *deadline <= Time::from_ns(until)) {
             let core = self.core();
             core.now = deadline.as_ps() / 1_000;
             let now = core.now_word();
-            // One nanosecond earlier no timer expires.
+            // One nanosecond before the expiry, no timer has expired.
             let any_slot = core.random.below(u64::from(SLOTS)) as u32;
             self.check_timer(steps, any_slot, now.wrapping_sub(1), &[]);
             let core = self.core();

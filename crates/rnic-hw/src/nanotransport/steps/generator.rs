@@ -4,19 +4,19 @@ use super::core::{Call, Core};
 use super::{BlockSteps, Encode, Step, WORDS, padded};
 use rnic_transport::message::{CtrlPktEvent, Departure};
 
-/// Without waiting packets: the probability 1 / n of a long pause.
+/// If no packets wait: the probability 1 / n of a long pause.
 const LONG_PAUSE: u64 = 40;
-/// Without waiting packets: the probability 1 / n of a full queue.
+/// If no packets wait: the probability 1 / n that the trace fills a queue.
 const FULL_QUEUE: u64 = 40;
 /// The probability 1 / n that time passes between two steps.
 const TIME_PASSES: u64 = 4;
-/// Nanoseconds in which the pacer releases a packet; between two steps it releases one packet at most.
+/// Interval of the pacer in nanoseconds, in which it releases one packet. Between two steps it releases at most one.
 const PACE_NS: u64 = 40;
-/// Nanoseconds of a part of a long pause. Four parts are longer than half of the range of times.
+/// Duration in nanoseconds of a part of a long pause. Four parts are longer than half of the range of 32-bit times.
 const PAUSE_NS: u64 = 900_000_000;
-/// Packets of a queue from which the generator wants no further events; the queue has 64.
+/// Number of packets in a queue from which on the generator accepts no further events; the queue has 64 slots.
 const QUEUE_LIMIT: u32 = 60;
-/// Waiting packets from which the trace adds no further events.
+/// Number of waiting packets from which on the trace adds no further events.
 const MAX_WAITING: u32 = 24;
 
 /// An input of the generator at the time `now` in nanoseconds.
@@ -34,7 +34,7 @@ enum Action {
     Event(CtrlPktEvent),
     /// The generator sends a packet, if one waits.
     Transmit,
-    /// Whether the generator wants no further events.
+    /// Asks whether the generator accepts no further events.
     IsFull,
 }
 
@@ -114,7 +114,7 @@ impl GeneratorSteps {
         self.push(steps, "pacer", Action::AdvancePacer, &Output::Nothing);
     }
 
-    /// An event with a random packet, and with the flags `immediate` and `paced`.
+    /// Adds an event with a random packet and the flags `immediate` and `paced`.
     fn event(&mut self, steps: &mut Vec<Step>, immediate: u8, paced: u8) {
         let random = &mut self.core.random;
         let event = CtrlPktEvent {
@@ -140,7 +140,7 @@ impl GeneratorSteps {
         self.push(steps, kind, Action::Event(event), &Output::Nothing);
     }
 
-    /// A pause longer than half of the range of times.
+    /// Adds a pause that is longer than half of the range of 32-bit times.
     fn long_pause(&mut self, steps: &mut Vec<Step>) {
         for _ in 0..4 {
             self.core.now += PAUSE_NS;
@@ -163,7 +163,7 @@ impl GeneratorSteps {
         self.push(steps, "full queue", Action::IsFull, &Output::IsFull(true));
     }
 
-    /// No flag, or one.
+    /// Chooses no flag or one flag at random.
     fn flag(&mut self) -> u8 {
         if self.core.random.one_in(3) { 0 } else { 1 << self.core.random.below(8) }
     }
@@ -182,7 +182,7 @@ impl BlockSteps for GeneratorSteps {
             self.core.now += self.core.random.below(PACE_NS);
         }
         self.advance_pacer(steps);
-        // Without events for some time, all packets leave.
+        // In the second half of each 1,000 pacer steps, the trace adds few events, so that all packets leave.
         let is_busy = self.pacer_steps % 1_000 < 500;
         if self.waiting < MAX_WAITING && self.core.random.below(if is_busy { 5 } else { 50 }) < 2 {
             let immediate = self.flag();

@@ -1,7 +1,7 @@
-//! Random steps of a fixed-function block, and what the transport core does in each.
+//! Random steps of a fixed-function block, with the output of the transport core for each step.
 //!
-//! Each block has a file: its inputs and outputs as types, their words in the bench, and a generator of random inputs
-//! that gives each input to the core and notes the core's output.
+//! Each block has a file with its inputs and outputs as types, their words in the bench, and a generator of random
+//! inputs. The generator gives each input to the core and records the core's output.
 
 mod arbiter;
 mod core;
@@ -17,7 +17,7 @@ use self::reassembly::ReassemblySteps;
 use super::blocks::Block;
 use std::collections::BTreeMap;
 
-/// Words of an input and of an output.
+/// Number of words of an input, and of an output.
 pub(super) const WORDS: usize = 10;
 
 /// An input or output of a block as the words of the bench.

@@ -6,16 +6,16 @@ use rnic_transport::Time;
 use rnic_transport::message::{CreditToBtxEvent, DeliveredEvent, Departure, Message, NicEvent};
 use std::collections::BTreeMap;
 
-/// Sent messages, the newest, to which events refer.
+/// Number of the most recently sent messages to which events refer.
 const REMEMBERED: usize = 24;
-/// The probability 1 / n that an event refers to any message ID.
+/// The probability 1 / n that an event refers to a random message ID.
 const ANY_MESSAGE: u64 = 20;
-/// The probability 1 / n that the number of a packet is any number.
+/// The probability 1 / n that an event has a random packet number.
 const ANY_NUMBER: u64 = 12;
-/// Of 100 inputs: new messages, and opportunities to send.
+/// Numbers of new messages and of opportunities to send among 100 inputs.
 const NEW_MESSAGES: u64 = 14;
 const TRANSMISSIONS: u64 = 46;
-/// Of 100 inputs: acknowledgements; the others are credits and requests.
+/// Number of acknowledgements among 100 inputs; the others are credits and requests.
 const ACKNOWLEDGEMENTS: u64 = 22;
 
 /// An input of packetization at the time `now` in nanoseconds.
@@ -33,7 +33,7 @@ enum Action {
 }
 
 enum Output {
-    /// ID of the new message; `None`: no buffer is free.
+    /// ID of the new message; `None` if no buffer is free.
     Sent(Option<u32>),
     /// Whether the message is complete.
     Delivered {
@@ -66,7 +66,7 @@ impl Encode for Input {
             }
             Action::Credit(event) => {
                 let flags = u32::from(event.rtx.is_some()) | u32::from(event.credit.is_some()) << 1;
-                // Without its flag, the block must ignore the word.
+                // If the flag of this word is not set, the block must ignore the word.
                 let rtx = event.rtx.unwrap_or(7);
                 let credit = event.credit.unwrap_or(9);
                 padded(&[2, now, event.tx_msg_id, flags, rtx, credit])
@@ -127,7 +127,7 @@ impl PacketizationSteps {
         }
     }
 
-    /// A length near the limits of a packet, of a buffer or of a message, or any length.
+    /// Chooses a message length near the size of a packet, of a buffer or of the longest message, or any length.
     fn length(&mut self) -> u32 {
         let random = &mut self.core.random;
         match random.below(8) {
@@ -173,7 +173,7 @@ impl PacketizationSteps {
         self.push(steps, kind, Action::Transmit, &Output::Packet(packet));
     }
 
-    /// The ID of a sent message, or any ID.
+    /// Chooses the ID of a sent message, or any ID.
     fn message_id(&mut self) -> u32 {
         let any = self.core.random.bits32() & 0x0003_000f;
         if self.sent.is_empty() || self.core.random.one_in(ANY_MESSAGE) {
@@ -182,7 +182,7 @@ impl PacketizationSteps {
         self.sent[self.core.random.below(self.sent.len() as u64) as usize]
     }
 
-    /// The number of a packet, in a message of any length, or any number.
+    /// Chooses a packet number that is valid in a message of any length, or any number.
     fn packet_number(&mut self) -> u32 {
         if self.core.random.one_in(ANY_NUMBER) {
             return self.core.random.bits32();

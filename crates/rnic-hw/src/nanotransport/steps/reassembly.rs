@@ -5,7 +5,7 @@ use super::{BlockSteps, Encode, Step, WORDS, padded};
 use rnic_transport::message::{NicEvent, RxMsgInfo, RxMsgInfoRequest};
 use std::collections::BTreeMap;
 
-/// The probability 1 / n that another sender or slot takes over a row of the table.
+/// The probability 1 / n that another sender, or another slot of the sender, takes over a row of the table.
 const ROW_TAKEN_OVER: u64 = 150;
 /// The probability 1 / n that a sender begins a new message.
 const NEW_MESSAGE: u64 = 40;
@@ -16,7 +16,7 @@ const BEYOND_THE_END: u64 = 80;
 /// The probability 1 / n that a request does not mark its packet as received.
 const NOT_MARKED: u64 = 8;
 
-/// A message as its receiver knows it.
+/// A message as identified by its receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Reception {
     src_ip: u32,
@@ -31,7 +31,7 @@ struct Input {
 }
 
 enum Action {
-    /// Which message a packet belongs to.
+    /// Asks to which message a packet belongs.
     Request(RxMsgInfoRequest),
     /// The program's verdict on a packet after the response to its request.
     Verdict {
@@ -41,7 +41,7 @@ enum Action {
         response: RxMsgInfo,
         pkt_offset: u32,
     },
-    /// The buffer of a complete message becomes free.
+    /// The buffer of a complete message is freed.
     Complete {
         rx_msg_id: u16,
     },
@@ -54,7 +54,7 @@ enum Output {
     Response {
         info: RxMsgInfo,
         marked: bool,
-        /// The message whose reception ended, because its sender began a newer one.
+        /// The reception that ended because its sender began a newer message.
         superseded: Option<Reception>,
     },
     Verdict {
@@ -77,7 +77,7 @@ impl Encode for Input {
                 padded(&[u32::from(mark_received) << 2, now, src_ip, tx_msg_id, msg_len, pkt_offset])
             }
             Action::Verdict { marked, stores, response, pkt_offset } => {
-                // Without a verdict to store, the block must ignore these words.
+                // If the verdict does not store the packet, the block must ignore these words.
                 let RxMsgInfo { rx_msg_id, is_last_pkt, .. } = *response;
                 let named = stores.unwrap_or(Stores { rx_msg_id, pkt_offset: *pkt_offset, is_last_pkt });
                 let flags = 1
@@ -136,7 +136,8 @@ struct Row {
 }
 
 impl Row {
-    /// The sender that uses the row after this number of takeovers. In turn, another sender or another slot takes over.
+    /// The sender that uses the row after this number of takeovers: alternately another sender or another slot takes
+    /// over.
     fn sender(self, takeovers: u32) -> Sender {
         let high_ip = takeovers.div_ceil(2) << 8;
         let high_slot = ((takeovers / 2) << 4) as u16 & 0xfff0;
@@ -179,7 +180,7 @@ impl ReassemblySteps {
         }
     }
 
-    /// A sender. At some times few senders are active, so that messages become complete.
+    /// Chooses a sender. In some periods only few senders are active, so that messages become complete.
     fn sender(&mut self) -> Sender {
         let few_hosts = self.core.now % 100_000 < 50_000;
         let few_slots = self.core.now % 70_000 < 35_000;
@@ -187,8 +188,8 @@ impl ReassemblySteps {
             ip: self.core.random.below(if few_hosts { 3 } else { 16 }) as u32,
             slot: self.core.random.below(if few_slots { 2 } else { 16 }) as u16,
         };
-        // Another sender, or another slot, can take over a row whose message has ended. The earlier one does not
-        // return, because only the core would still know it.
+        // Another sender, or another slot, can take over a row whose message has ended. The previous sender does not
+        // use the row again: only the core, not the hardware, would still know its last message.
         let is_taken_over = self.core.random.one_in(ROW_TAKEN_OVER);
         let takeovers = self.takeovers.get(&row).copied().unwrap_or(0);
         let sender = row.sender(takeovers);
@@ -201,7 +202,7 @@ impl ReassemblySteps {
         row.sender(takeovers + 1)
     }
 
-    /// The newest message of a sender, or a new one.
+    /// Returns the newest message of a sender, or begins a new one.
     fn message(&mut self, sender: Sender) -> Sending {
         let known = self.newest.get(&sender).copied();
         let continued = known.filter(|_| !self.core.random.one_in(NEW_MESSAGE));
@@ -232,7 +233,7 @@ impl ReassemblySteps {
         let sender = self.sender();
         let Sending { mut generation, mut bytes } = self.message(sender);
         let random = &mut self.core.random;
-        // Some packets are of an earlier message, or contradict earlier packets.
+        // Some packets belong to an earlier message, or contradict earlier packets.
         match random.below(60) {
             0 => generation = generation.wrapping_sub(random.below(3) as u16),
             1 => bytes = bytes.wrapping_add(1),
@@ -253,7 +254,7 @@ impl ReassemblySteps {
         }
     }
 
-    /// What the program's verdict does with the response: mostly it follows it.
+    /// Chooses whether the program's verdict follows the response; mostly it does.
     fn follows(&mut self) -> Follows {
         match self.core.random.below(50) {
             0 => Follows::Drops,
@@ -262,7 +263,7 @@ impl ReassemblySteps {
         }
     }
 
-    /// Notes the core's response to a request.
+    /// Records the core's response to a request.
     fn respond(&mut self, steps: &mut Vec<Step>, request: RxMsgInfoRequest, info: RxMsgInfo, marked: bool) {
         let expired: Vec<u16> = std::mem::take(&mut self.core.nic.program_mut().expired);
         self.core.events();
@@ -288,10 +289,10 @@ impl ReassemblySteps {
         self.push(steps, kind, Action::Request(request), &Output::Response { info, marked, superseded });
     }
 
-    /// Notes that a message is complete.
+    /// Records that a message is complete.
     fn complete(&mut self, steps: &mut Vec<Step>, rx_msg_id: u16, message: Reception) {
         self.receiving.remove(&rx_msg_id);
-        // A complete message does not expire, although it is still in its buffer.
+        // A complete message does not expire, although its data are still in the buffer.
         let later = (self.core.now + 1_000 * self.core.random.below(100)) as u32;
         let check = Input { now: later, action: Action::CheckTimer { slot: u32::from(rx_msg_id) } };
         steps.push(Step::new("timer", &check, &Output::Timer(None)));

@@ -1,5 +1,5 @@
-//! The TCP connection of a test with a perftest program. While this side waits for a message of the peer, its device
-//! goes on sending and receiving packets.
+//! The TCP connection of a test with a perftest program. While the local end waits for a message of the peer, its
+//! device continues to send and receive packets.
 
 use super::Error;
 use rnic_endpoint::device::Device;
@@ -8,10 +8,10 @@ use rnic_transport::Time;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-/// Which end of the TCP connection to a perftest program this side is.
+/// The role of the local end on the TCP connection to a perftest program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// The client opens the TCP connection and sends the first message. In tests in one direction it is the requester.
+    /// The client opens the TCP connection and sends the first message. In one-way tests it is the requester.
     Client,
     /// The server waits for a client to connect.
     Server,
@@ -36,7 +36,7 @@ impl Conversation {
         self.role
     }
 
-    /// Exchanges a message with the peer: both sides send a message of the same length, the client first. Returns the
+    /// Exchanges a message with the peer: both ends send a message of the same length, the client first. Returns the
     /// peer's message.
     pub(super) fn exchange<const N: usize>(&mut self, mine: &[u8; N], what: &str) -> Result<[u8; N], Error> {
         if self.role == Role::Client {
@@ -68,17 +68,17 @@ impl Conversation {
         Ok(message)
     }
 
-    /// Closes this side's direction of the connection. Then it lets the device send and receive packets until the peer
+    /// Closes the local end's direction of the connection. Then lets the device send and receive packets until the peer
     /// closes the connection, too, for at most 0.25 s. So if an ACK was lost and the peer retransmits its last message,
-    /// it gets another ACK.
+    /// the peer gets another ACK.
     pub(super) fn close(mut self) {
         self.timeout = self.timeout.min(Time::from_ms(250));
         let _ = self.stream.shutdown(Shutdown::Write);
         let _ = self.repeat("the end", |stream| Ok(stream.read(&mut [0; 64])? == 0));
     }
 
-    /// Runs `step`, which reads or writes part of a message, again and again until it returns `true`. The device sends
-    /// and receives packets in between.
+    /// Repeats `step`, which reads or writes part of a message, until it returns `true`. The device sends and receives
+    /// packets in between.
     fn repeat(&mut self, what: &str, mut step: impl FnMut(&mut TcpStream) -> io::Result<bool>) -> Result<(), Error> {
         let mut end = self.clock.now().saturating_add(self.timeout);
         let arrivals = |device: &Device| device.counters().verbs.packets_received;

@@ -8,12 +8,12 @@ pub const VERSION: usize = 16;
 /// Length in bytes of the message that describes a queue pair and its buffer ([`Keys`]), including the zero byte at its
 /// end.
 pub const KEYS: usize = 108;
-/// The last message of each side of a perftest test.
+/// The last message that each end of a perftest test sends.
 pub const DONE: &[u8; 5] = b"done\0";
 
-/// The version that this side sends: the perftest version whose protocol it implements.
+/// The version that the local end sends: the perftest version whose protocol it implements.
 const OUR_VERSION: &str = "6.06";
-/// The oldest version of its peer that perftest itself accepts.
+/// The oldest version of a peer that perftest itself accepts.
 const OLDEST: (u32, u32) = (5, 70);
 
 /// Why a received message is not a message of perftest.
@@ -24,7 +24,7 @@ pub enum MessageError {
         "the peer's version is {0:?}, not one of perftest such as \"6.06\"; it must be started without --dont_xchg_versions"
     )]
     Version(String),
-    /// The peer's version of perftest is too old: it has another protocol.
+    /// The peer's version of perftest is too old, and uses another protocol.
     #[error("the peer has version {0}; 5.70 or later is needed")]
     Old(String),
     /// The code of the peer's path MTU is unknown.
@@ -37,7 +37,7 @@ pub enum MessageError {
         what: &'static str,
         /// The value that the peer sent.
         value: u32,
-        /// The maximum that this side accepts.
+        /// The maximum that the local end accepts.
         max: u32,
     },
     /// The message that describes a queue pair and its buffer has another format; the field is the received text.
@@ -54,7 +54,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end_matches('\0').to_string()
 }
 
-/// Encodes the version message of this side.
+/// Encodes the version message of the local end.
 pub fn encode_version() -> [u8; VERSION] {
     let mut message = [0; VERSION];
     message[..OUR_VERSION.len()].copy_from_slice(OUR_VERSION.as_bytes());
@@ -83,7 +83,7 @@ pub fn encode_size(bytes: u32) -> [u8; 4] {
 /// Decodes a size of perftest's greeting (page size or cache line size).
 ///
 /// # Errors
-/// When the size is larger than `max`. The limit exists because the size determines how much memory this side
+/// When the size is larger than `max`. The limit is necessary because the size determines how much memory the local end
 /// allocates.
 pub fn decode_size(message: [u8; 4], what: &'static str, max: u32) -> Result<u32, MessageError> {
     let value = u32::from_be_bytes(message);
@@ -107,20 +107,20 @@ pub fn decode_mtu(message: [u8; 2]) -> Result<u32, MessageError> {
     }
 }
 
-/// The keys message of perftest: the numbers of one queue pair and of its buffer that a side sends to its peer.
+/// The keys message of perftest: the attributes of one queue pair and of its buffer, which each end sends to its peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keys {
     /// The address of the queue pair. Its UDP port is not in the message, because RoCEv2 always uses port 4791.
     pub address: Address,
     /// Maximum number of RDMA Reads and atomics that the peer may have outstanding.
     pub outstanding_reads: u16,
-    /// Remote key of this side's buffer.
+    /// Remote key of the sending end's buffer.
     pub rkey: u32,
     /// Start address of the part of the buffer that the peer accesses through this queue pair.
     pub buffer: u64,
 }
 
-/// Encodes the numbers of a queue pair and its buffer as perftest's keys message.
+/// Encodes the attributes of a queue pair and its buffer as perftest's keys message.
 pub fn encode_keys(keys: &Keys) -> [u8; KEYS] {
     let gid = match keys.address.addr.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -174,7 +174,7 @@ pub fn decode_keys(message: &[u8; KEYS], port: u16) -> Result<Keys, MessageError
     })
 }
 
-/// The report that a side sends to its peer after a test of bandwidth.
+/// The report that an end sends to its peer after a test of bandwidth.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Report {
     /// Message size in bytes.

@@ -7,8 +7,8 @@
 //! | `conversation` | the TCP connection |
 //! | `traffic` | the RDMA traffic of each test |
 //!
-//! Of perftest's tests, this module supports those in one direction, with one message size and a fixed number of
-//! messages. It does not support the options `-a`, `-b` and `-D`, nor UC and UD.
+//! This module supports perftest's one-way tests with one message size and a fixed number of messages. It does not
+//! support the options `-a`, `-b` and `-D`, nor UC and UD.
 
 mod conversation;
 pub mod messages;
@@ -28,7 +28,7 @@ use std::net::{SocketAddr, TcpStream};
 pub use crate::Op;
 
 /// The options of a test with a perftest program. Operation, kind (latency or bandwidth), size, and numbers of messages
-/// and queue pairs must be the same on both sides, because the sides do not exchange them.
+/// and queue pairs must be the same at both ends, because the ends do not exchange them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// The operation to test. [`Op::FetchAdd`] is the default of `ib_atomic_bw` and `ib_atomic_lat`;
@@ -43,8 +43,8 @@ pub struct Options {
     pub messages: u32,
     /// Number of queue pairs (`-q`), 1 to 1024; for latency it must be 1.
     pub queue_pairs: u32,
-    /// Path MTU in payload bytes (`-m`). Both sides use the smaller of their two values. With `None` this side offers
-    /// the maximum of the path.
+    /// Path MTU in payload bytes (`-m`). Both ends use the smaller of their two values. With `None` the local end
+    /// offers the maximum of the path.
     pub mtu: Option<u32>,
     /// Maximum number of outstanding messages on a queue pair (`-t`).
     pub depth: u32,
@@ -122,12 +122,12 @@ pub enum Error {
     /// The exchange of messages with the peer over TCP failed.
     #[error("{0}")]
     Exchange(String),
-    /// The path MTU on which both sides agreed is larger than the path admits.
+    /// The path MTU on which both ends agreed is larger than the path supports.
     #[error(
         "the sides agreed on an MTU of {agreed} bytes, but the path to the peer carries {carried}; start one of them with -m {carried}"
     )]
     Mtu {
-        /// The path MTU on which the sides agreed, in payload bytes.
+        /// The path MTU on which the ends agreed, in payload bytes.
         agreed: u32,
         /// The maximum path MTU in payload bytes.
         carried: u32,
@@ -142,7 +142,7 @@ pub enum Error {
         /// Status of the work request's completion.
         status: Status,
     },
-    /// There was no progress within [`Options::timeout`]. The values are that time and the number of completed
+    /// The test made no progress within [`Options::timeout`]. The values are this time and the number of completed
     /// messages.
     #[error(
         "no progress for {0}, after {1} messages; operation, size, messages and queue pairs must be the same on both sides"
@@ -175,8 +175,8 @@ pub struct Outcome {
     pub messages: u64,
     /// Message size in bytes.
     pub size: u32,
-    /// Time from the first message to the last one, as this side sees it. On a server that only responds, it ends when
-    /// the client says that all its requests are complete.
+    /// Time from the first message to the last one, as the local end measures it. On a server that only responds, it
+    /// ends when the client reports that all its requests are complete.
     pub elapsed: Time,
     /// Highest message rate, in messages per second, over an interval of at least 10 ms. It is 0 for shorter tests,
     /// tests of latency, and servers that only respond.
@@ -188,30 +188,30 @@ pub struct Outcome {
     pub report: Option<Report>,
 }
 
-/// Maximum size in bytes of the cycle buffer (the memory of a queue pair for messages) that this side accepts in
-/// perftest's greeting. It limits the memory that this side allocates.
+/// Maximum size in bytes of the cycle buffer (the memory of a queue pair for messages) that the local end accepts in
+/// perftest's greeting. It limits the memory that the local end allocates.
 const MOST_CYCLE: u32 = 1 << 20;
-/// Maximum cache line size in bytes that this side accepts in perftest's greeting. Messages start at multiples of it,
-/// so it limits the memory that this side allocates.
+/// Maximum cache line size in bytes that the local end accepts in perftest's greeting. Messages start at multiples of
+/// the cache line size, so the maximum limits the memory that the local end allocates.
 const MAX_LINE: u32 = 4_096;
-/// Size in bytes of the cycle buffer (the memory of a queue pair for messages) that this side offers in perftest's
+/// Size in bytes of the cycle buffer (the memory of a queue pair for messages) that the local end offers in perftest's
 /// greeting.
 const CYCLE: u32 = 4_096;
-/// Size in bytes of the cache line that this side offers in perftest's greeting.
+/// Size in bytes of the cache line that the local end offers in perftest's greeting.
 const LINE: u32 = 64;
-/// Maximum number of RDMA Reads and atomics that this side lets the peer have outstanding on a queue pair.
+/// Maximum number of RDMA Reads and atomics that the local end lets the peer have outstanding on a queue pair.
 const READS: u16 = 16;
-/// Maximum bytes of receive buffers of all queue pairs together. Receives that exceed this limit share buffers with
-/// others.
+/// Maximum bytes of receive buffers of all queue pairs together. If the receives need more, several receives share a
+/// buffer.
 const RECEIVE_BYTES: usize = 64 << 20;
 
-/// The layout of messages in the memory of a queue pair, which is the same on both sides. perftest calls this memory
-/// the cycle buffer.
+/// The layout of messages in the memory of a queue pair, which is the same at both ends. perftest calls this memory the
+/// cycle buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// Distance in bytes between the starts of two messages.
     pub stride: usize,
-    /// Number of messages that fit in this memory one after the other; the next message goes to the start again.
+    /// Number of messages that fit into this memory one after the other; the next message is placed at the start again.
     pub slots: usize,
     /// Size in bytes of the part of the memory that belongs to one queue pair.
     pub part: usize,
@@ -230,15 +230,15 @@ impl Layout {
     }
 }
 
-/// Returns the initial value of byte `at` of this side's memory. In tests of the latency of Writes all bytes start as
-/// zero instead.
+/// Returns the initial value of byte `at` of the local end's memory. In tests of the latency of Writes all bytes are
+/// initially zero instead.
 pub fn pattern(at: usize) -> u8 {
     // The bytes differ between neighbours, between packets, and between the parts of queue pairs, so that a test
     // notices misplaced data.
     (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0]
 }
 
-/// One side of a test with a perftest program. Its queue pairs are connected to the queue pairs of the peer.
+/// One end of a test with a perftest program. Its queue pairs are connected to the peer's queue pairs.
 pub struct Session {
     options: Options,
     conversation: Conversation,
@@ -246,8 +246,8 @@ pub struct Session {
     cq: CompletionQueue,
     pairs: Vec<QueuePair>,
     peers: Vec<Keys>,
-    /// The numbers of this side's queue pairs and of their buffers, as it sends them to the peer. Later exchanges over
-    /// TCP carry the same numbers again, some of them only to synchronise.
+    /// The attributes of the local queue pairs and of their buffers, as the local end sends them to the peer. Later
+    /// exchanges over TCP contain the same attributes again, some of them only to synchronise.
     keys: Vec<Keys>,
     layout: Layout,
     /// The registered memory: for each queue pair a part to send from, then for each queue pair a part that the peer
@@ -258,12 +258,12 @@ pub struct Session {
     latencies: Vec<Time>,
     elapsed: Time,
     peak: f64,
-    /// Whether this side, as a server, has already received the first message after the traffic.
+    /// Whether the local end, as a server, has already received the first message after the traffic.
     peer_is_ready: bool,
 }
 
 impl Session {
-    /// Starts a test: does the exchanges over TCP that precede the RDMA traffic, and connects the queue pairs.
+    /// Starts a test: performs the exchanges over TCP that precede the RDMA traffic, and connects the queue pairs.
     ///
     /// # Errors
     /// When an option is out of range, the peer does not follow the protocol, or a limit of the device is reached.
@@ -320,15 +320,15 @@ impl Session {
         Ok(session)
     }
 
-    /// Does the exchanges over TCP between the greeting and the RDMA traffic: exchanges the numbers of queue pairs and
-    /// buffers, and connects the queue pairs.
+    /// Performs the exchanges over TCP between the greeting and the RDMA traffic: exchanges the attributes of queue
+    /// pairs and buffers, and connects the queue pairs.
     fn connect(&mut self, receives: u32) -> Result<(), Error> {
         for index in 0..self.pairs.len() {
             let message = self.conversation.exchange(&messages::encode_keys(&self.keys[index]), "keys")?;
             self.peers.push(messages::decode_keys(&message, self.device.local_addr().port())?);
         }
         for (pair, peer) in self.pairs.iter().zip(&self.peers) {
-            // In a test in one direction the client is the requester and the server is the responder.
+            // In a one-way test the client is the requester and the server is the responder.
             let rd_atomic = match self.conversation.role() {
                 Role::Client => peer.outstanding_reads.min(READS),
                 Role::Server => READS,
@@ -351,15 +351,14 @@ impl Session {
         if self.options.op == Op::Send {
             self.synchronise(1)?;
         }
-        // This exchange looks like a mere synchronisation, but perftest uses the rkeys and buffer addresses that it
-        // reads here.
+        // This exchange is not only a synchronisation: perftest uses the rkeys and buffer addresses from it.
         for index in 0..self.pairs.len() {
             self.conversation.exchange(&messages::encode_keys(&self.keys[index]), "its keys again")?;
         }
         self.synchronise(1)
     }
 
-    /// Synchronises with the peer `times` times. As in perftest, each time both sides send the message that describes
+    /// Synchronises with the peer `times` times. As in perftest, each time both ends send the message that describes
     /// their first queue pair again.
     fn synchronise(&mut self, times: usize) -> Result<(), Error> {
         for _ in 0..times {
@@ -368,11 +367,11 @@ impl Session {
         Ok(())
     }
 
-    /// Runs the RDMA traffic of the test. A side that finishes first then waits in [`Session::finish`] for its peer,
+    /// Runs the RDMA traffic of the test. An end that finishes first then waits for its peer in [`Session::finish`],
     /// except in tests of the latency of Writes, which have no further exchange.
     ///
     /// # Errors
-    /// When a request fails, there is no progress in time, or the peer closes the connection.
+    /// When a request fails, the test makes no progress before the timeout, or the peer closes the connection.
     pub fn traffic(&mut self) -> Result<(), Error> {
         let client = self.conversation.role() == Role::Client;
         match (self.options.op, self.options.latency, client) {
@@ -391,7 +390,7 @@ impl Session {
         }
     }
 
-    /// Does the exchanges over TCP that follow the RDMA traffic, and returns the result of the test.
+    /// Performs the exchanges over TCP that follow the RDMA traffic, and returns the result of the test.
     ///
     /// # Errors
     /// When the peer does not follow the protocol.
@@ -415,7 +414,7 @@ impl Session {
         Ok(Outcome { messages, size: options.size, elapsed, peak, latencies, report })
     }
 
-    /// Exchanges reports of the bandwidth with the peer. On both sides it returns the client's report.
+    /// Exchanges bandwidth reports with the peer. At both ends it returns the client's report.
     fn exchange_report(&mut self) -> Result<Report, Error> {
         let count = u64::from(self.options.messages) * u64::from(self.options.queue_pairs);
         let mut mine =
@@ -435,17 +434,18 @@ impl Session {
         Ok(if client { mine } else { messages::decode_report(theirs) })
     }
 
-    /// Numbers that the peer sent about each of its queue pairs and its buffer: QPN, first PSN, rkey, buffer address.
+    /// The attributes that the peer sent for each of its queue pairs and its buffer: QPN, first PSN, rkey, buffer
+    /// address.
     pub fn peers(&self) -> &[Keys] {
         &self.peers
     }
 
-    /// The path MTU in payload bytes on which both sides agreed.
+    /// The path MTU in payload bytes on which both ends agreed.
     pub fn mtu(&self) -> u32 {
         self.mtu
     }
 
-    /// The layout of messages in the memory of a queue pair, which is the same on both sides.
+    /// The layout of messages in the memory of a queue pair, which is the same at both ends.
     pub fn layout(&self) -> Layout {
         self.layout
     }
@@ -454,7 +454,7 @@ impl Session {
     /// have the values of [`pattern`], whose byte 0 is the first byte of queue pair 0.
     ///
     /// # Panics
-    /// If there is no such queue pair.
+    /// If the queue pair `index` does not exist.
     pub fn local(&self, index: usize) -> Vec<u8> {
         assert!(index < self.pairs.len(), "there are {} queue pairs", self.pairs.len());
         self.bytes(index * self.layout.part, self.layout.part)
@@ -464,7 +464,7 @@ impl Session {
     /// [`pattern`], which continues here after the bytes of [`Session::local`] of all queue pairs.
     ///
     /// # Panics
-    /// If there is no such queue pair.
+    /// If the queue pair `index` does not exist.
     pub fn remote(&self, index: usize) -> Vec<u8> {
         assert!(index < self.pairs.len(), "there are {} queue pairs", self.pairs.len());
         self.bytes((self.pairs.len() + index) * self.layout.part, self.layout.part)
@@ -473,7 +473,7 @@ impl Session {
     /// Returns the buffer of receive `number` of queue pair `index`. A later receive may have overwritten it.
     ///
     /// # Panics
-    /// If there is no such queue pair, or it has no receives.
+    /// If the queue pair `index` does not exist, or it has no receives.
     pub fn received(&self, index: usize, number: u32) -> Vec<u8> {
         assert!(index < self.pairs.len() && self.buffers > 0, "queue pair {index} has no receives");
         self.bytes(self.place(index, number), self.options.size as usize)

@@ -32,7 +32,7 @@ impl Session {
         Ok(self.pairs[index].post_recv(RECEIVE | index as u64, &[place])?)
     }
 
-    /// Posts message `number` of queue pair `index`. Its data come from the message's place in this side's memory.
+    /// Posts message `number` of queue pair `index`. Its data come from the message's slot in the local end's memory.
     fn post(&self, index: usize, number: u32, op: SendOp) -> Result<(), Error> {
         let start = index * self.layout.part + self.layout.offset(number);
         Ok(self.pairs[index].post(index as u64, op, &[self.region.slice(start, self.options.size as usize)?])?)
@@ -51,7 +51,7 @@ impl Session {
         }
     }
 
-    /// Waits for completions and counts them. For each completed receive it posts a new one, as long as further
+    /// Waits for completions and counts them. Posts a new receive for each completed receive, as long as further
     /// messages will need it.
     fn complete(&self, progress: &mut Progress) -> Result<(), Error> {
         let timeout = self.options.timeout;
@@ -76,7 +76,7 @@ impl Session {
             }
             let number = progress.received[index].wrapping_add(self.options.receives);
             progress.received[index] += 1;
-            // The last messages find their receives posted already.
+            // The receives of the last messages are already posted.
             if number < self.options.messages {
                 self.post_receive(index, number)?;
             }
@@ -121,7 +121,7 @@ impl Session {
     }
 
     /// Runs a test of the latency of Reads or atomics as the requester: one operation after the other, all on the first
-    /// bytes of the peer's memory. It checks that each atomic returns the value that the previous operation left.
+    /// bytes of the peer's memory. Checks that each atomic returns the value that the previous operation stored.
     pub(super) fn request_one_by_one(&mut self) -> Result<(), Error> {
         let clock = Clock::start();
         let mut progress = Progress::new(1);
@@ -158,7 +158,7 @@ impl Session {
         Ok(())
     }
 
-    /// Runs a test of the latency of Sends: both sides send alternately. With `first` this side sends the first
+    /// Runs a test of the latency of Sends: both ends send alternately. With `first` the local end sends the first
     /// message.
     pub(super) fn send_in_turn(&mut self, first: bool) -> Result<(), Error> {
         let clock = Clock::start();
@@ -179,8 +179,8 @@ impl Session {
         Ok(())
     }
 
-    /// Runs a test of the latency of Writes: both sides write alternately, and the last byte of each message is its
-    /// number. With `first` this side writes the first message.
+    /// Runs a test of the latency of Writes: both ends write alternately, and the last byte of each message is its
+    /// number. With `first` the local end writes the first message.
     pub(super) fn write_in_turn(&mut self, first: bool) -> Result<(), Error> {
         let clock = Clock::start();
         let mut progress = Progress::new(1);
@@ -218,14 +218,14 @@ impl Session {
             if clock.now() >= self.options.timeout {
                 return Err(Error::Silence(self.options.timeout, u64::from(number) - 1));
             }
-            // A Write generates no completion at the responder, so this side must look at the memory at short
+            // A Write generates no completion at the responder, so the local end must poll the memory at short
             // intervals.
             self.device.wait(Time::from_us(50))?;
         }
     }
 
-    /// Records the time at which message `number` starts. Half of the time between two messages of this side is a
-    /// latency.
+    /// Records the time at which message `number` starts. A latency is half of the time between two messages of the
+    /// local end.
     fn turn(&mut self, clock: &Clock, number: u32) {
         let now = clock.now();
         if number > 0 {

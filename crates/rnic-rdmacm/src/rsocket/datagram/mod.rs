@@ -1,7 +1,7 @@
-//! rsockets of datagrams ([`rnic_cm::datagram`] has the protocol).
+//! Datagram rsockets ([`rnic_cm::datagram`] has the protocol).
 //!
-//! The number of such an rsocket is the descriptor of its UDP socket, which the first datagrams to a peer take. There
-//! is no thread: the UDP socket is read by the calls of the program, as the completion queues are.
+//! The number of a datagram rsocket is the descriptor of its UDP socket, over which it sends the first datagrams to a
+//! peer. The rsocket has no thread: the calls of the program read the UDP socket and the completion queues.
 
 mod queue;
 
@@ -22,34 +22,34 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
 
-/// Maximum number of peers of an rsocket. Any host can become a peer by a message over UDP. Beyond the maximum another
-/// peer is removed, and datagrams to it begin over UDP again.
+/// Maximum number of peers of an rsocket. Any host can become a peer by a message over UDP. If the maximum is reached,
+/// a new peer replaces another peer, and the next datagrams to the removed peer go over UDP again.
 const MAX_PEERS: usize = 4_096;
 /// Maximum number of datagrams over UDP that wait for the program.
 const MAX_OVER_UDP: usize = 64;
 /// Maximum milliseconds for which `rclose` waits until all datagrams have departed.
 const FINISH: u32 = 1_000;
-/// Messages over UDP that a call handles.
+/// Maximum number of messages over UDP that one call handles.
 const BATCH: usize = 16;
 
-/// Where the bytes of a datagram are that waits for the program.
+/// Where the bytes of a received datagram are until the program reads them.
 enum Place {
     /// In a slot of a queue's receives, behind a header.
     Slot { queue: usize, slot: u32, head: u32 },
-    /// It came over UDP.
+    /// In a copy: the datagram came over UDP.
     Bytes(Vec<u8>),
 }
 
 struct Arrived {
     source: SocketAddr,
     place: Place,
-    /// Bytes, without the header.
+    /// Bytes of the datagram, without the header.
     len: u32,
 }
 
 struct Peer {
     queue: usize,
-    /// None until the peer has said its queue pair number.
+    /// The path to the peer; `None` until the peer has sent its queue pair number.
     path: Option<Path>,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Inner {
 
 type Guard<'a> = watched::Guard<'a, Inner>;
 
-/// The IPv4 address of an IPv6 address that stands for it.
+/// Converts an IPv6 address that stands for an IPv4 address (IPv4-mapped) to this IPv4 address.
 fn plain(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
@@ -87,7 +87,7 @@ fn plain(address: SocketAddr) -> SocketAddr {
 /// Makes an rsocket; returns its number.
 ///
 /// # Errors
-/// Those of `socket`.
+/// The errors of `socket`.
 pub(super) fn open(domain: c_int) -> Result<c_int, c_int> {
     // SAFETY: the descriptor is new, and nothing else owns it.
     let udp = unsafe {
@@ -125,7 +125,7 @@ impl Inner {
         self.queues.is_empty()
     }
 
-    /// The queue for datagrams to a peer, which is made if there is none.
+    /// Returns the queue for datagrams to a peer. If the queue does not exist, the function makes it.
     fn queue_for(&mut self, peer: SocketAddr) -> Result<usize, c_int> {
         let local = self.udp.local_addr().map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |local| plain(local).ip());
         let local = if local.is_unspecified() { sockets::source_for(peer).ok_or(libc::ENETUNREACH)? } else { local };
@@ -139,7 +139,7 @@ impl Inner {
         Ok(self.queues.len() - 1)
     }
 
-    /// The entry of a peer, which is made if there is none.
+    /// Returns the entry of a peer. If the entry does not exist, the function makes it.
     fn peer(&mut self, address: SocketAddr) -> Result<&mut Peer, c_int> {
         if !self.peers.contains_key(&address) {
             let queue = self.queue_for(address)?;
@@ -172,7 +172,7 @@ impl Inner {
         let Some((service, data)) = Service::parse(message) else { return Ok(()) };
         let queue = self.peer(source)?.queue;
         if service.is_data {
-            // The response may be lost: the next datagram over UDP gets one too.
+            // If this response is lost, the peer sends its next datagram over UDP too, and gets another response.
             let _ = self.send_over_udp(queue, source, None);
         }
         let known = self.peer(source)?.path.as_ref().map(|path| path.qpn);
@@ -213,7 +213,8 @@ impl Source for Inner {
                         let place = Place::Slot { queue: at, slot, head: head as u32 };
                         self.inbox.push_back(Arrived { source: plain(source), place, len: len - head as u32 });
                     }
-                    // The sender does not follow the protocol. If the slot cannot be posted, the queue has one less.
+                    // The sender does not follow the protocol: drop the datagram, and post its slot again. If the slot
+                    // cannot be posted, the queue has one slot less.
                     None => drop(self.queues[at].post_receive(slot)),
                 }
             }
@@ -223,7 +224,7 @@ impl Source for Inner {
         for _ in 0..BATCH {
             match self.udp.recv_from(&mut buffer) {
                 Ok((len, source)) => {
-                    // A message from which nothing follows is as good as lost.
+                    // A message that causes an error is handled like a lost message.
                     let _ = self.handle(&buffer[..len], plain(source));
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
@@ -251,18 +252,18 @@ impl Datagrams {
     }
 
     /// # Safety
-    /// The address is one of the program.
+    /// The address has `len` bytes.
     pub(super) unsafe fn bind(&self, address: *const sockaddr, len: socklen_t) -> Result<(), c_int> {
         let inner = self.inner();
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         if unsafe { libc::bind(inner.fd(), address, len) } == 0 { Ok(()) } else { Err(errno()) }
     }
 
     /// # Safety
-    /// The address is one of the program.
+    /// The address has `len` bytes.
     pub(super) unsafe fn connect(&self, to: SocketAddr, address: *const sockaddr, len: socklen_t) -> Result<(), c_int> {
         let mut inner = self.inner();
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         if unsafe { libc::connect(inner.fd(), address, len) } != 0 {
             return Err(errno());
         }
@@ -297,13 +298,13 @@ impl Datagrams {
         let head = datagram::emit_source(SocketAddr::new(inner.queues[queue].ip, port));
         match path {
             Some(path) if inner.queues[queue].fits(head.len() + len) => {
-                // SAFETY: the caller promises it.
+                // SAFETY: the caller promises the conditions of this function.
                 unsafe { inner.queues[queue].send(path, &head, buffers)? };
             }
             _ => {
                 let mut data: Vec<u8> = Vec::with_capacity(len);
                 for (from, len) in buffers {
-                    // SAFETY: the caller promises it; the buffer has room.
+                    // SAFETY: the caller promises the conditions of this function; the buffer has room.
                     unsafe {
                         std::ptr::copy_nonoverlapping(*from, data.as_mut_ptr().add(data.len()), *len);
                         data.set_len(data.len() + len);
@@ -332,11 +333,11 @@ impl Datagrams {
         for (to, room) in buffers {
             let len = u32::try_from(*room).unwrap_or(u32::MAX).min(arrived.len - at);
             match &arrived.place {
-                // SAFETY: the caller promises it.
+                // SAFETY: the caller promises the conditions of this function.
                 Place::Slot { queue, slot, head } => unsafe {
                     inner.queues[*queue].copy(*slot, head + at, *to, len);
                 },
-                // SAFETY: the caller promises it; `at` and `len` are within the bytes.
+                // SAFETY: the caller promises the conditions of this function; `at` and `len` are within the bytes.
                 Place::Bytes(bytes) => unsafe {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr().add(at as usize), *to, len as usize);
                 },
@@ -361,9 +362,10 @@ impl Datagrams {
         let mut inner = self.inner();
         inner.readable &= how == libc::SHUT_WR;
         inner.writable &= how == libc::SHUT_RD;
-        // Threads that wait come back.
+        // Wake the threads that wait for this rsocket.
         self.inner.wake(&inner);
-        // SAFETY: the descriptor is open. Only its waiters matter, not its result.
+        // SAFETY: the descriptor is open. The call only has to wake the threads that wait for it; its result does not
+        // matter.
         unsafe { libc::shutdown(inner.fd(), how) };
     }
 
@@ -382,7 +384,7 @@ impl Datagrams {
         }
     }
 
-    /// What has happened of `wanted`.
+    /// Returns the events of `wanted` that have happened.
     pub(super) fn events(&self, wanted: c_short) -> c_short {
         let mut inner = self.inner();
         self.inner.progress(&mut inner);

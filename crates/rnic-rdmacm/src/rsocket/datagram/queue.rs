@@ -26,7 +26,7 @@ pub(super) struct Path {
     pub(super) qpn: u32,
 }
 
-// SAFETY: the pointer is one of libibverbs, whose functions may be called from all threads.
+// SAFETY: the pointer belongs to libibverbs, whose functions may be called from all threads.
 unsafe impl Send for Path {}
 
 impl Drop for Path {
@@ -54,7 +54,7 @@ pub(super) struct Queue {
     qp: QueuePair,
     context: *mut ibv_context,
     completions: Completions,
-    /// The slots of receives, and behind them the slots of sends.
+    /// The slots of receives, followed by the slots of sends.
     memory: Memory,
     /// Free slots of sends.
     free: Vec<u32>,
@@ -188,7 +188,7 @@ impl Queue {
         let begin = slot * SLOT;
         let mut len = 0;
         for (from, bytes) in std::iter::once(&(head.as_ptr(), head.len())).chain(buffers) {
-            // SAFETY: the caller promises it. `fill` checks the bounds of the memory.
+            // SAFETY: the caller promises the conditions of this function. `fill` checks the bounds of the memory.
             unsafe { self.memory.fill(begin + len, *from, *bytes as u32) };
             len += *bytes as u32;
         }
@@ -241,12 +241,12 @@ impl Queue {
     /// # Safety
     /// `to` has room for `len` bytes.
     pub(super) unsafe fn copy(&self, slot: u32, from: u32, to: *mut u8, len: u32) {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises the conditions of this function.
         unsafe { self.memory.copy(slot * SLOT + GRH + from, to, len) };
     }
 
-    /// Makes the descriptor readable at the next completion. Returns whether this is new; then completions may have
-    /// arrived already.
+    /// Arms the descriptor, which becomes readable at the next completion. Returns whether the descriptor was not armed
+    /// before; in this case completions may have arrived already.
     pub(super) fn arm(&mut self) -> bool {
         self.completions.arm()
     }
@@ -255,7 +255,7 @@ impl Queue {
         self.completions.fd()
     }
 
-    /// Takes the events of the descriptor. Returns whether it had any.
+    /// Takes the events of the descriptor. Returns whether the descriptor had any events.
     pub(super) fn take_events(&mut self) -> bool {
         self.completions.take_events()
     }

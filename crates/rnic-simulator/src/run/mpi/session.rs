@@ -8,16 +8,17 @@ use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives, Destination, Source};
 use rnic_fabric::{RankError, RankGroup, Ranks};
 
-/// Bytes of a block that every rank sends to every other at a barrier. A longer message continues in a second step.
+/// Size in bytes of the block that each rank sends to every other rank at a barrier. The rest of a longer message is
+/// sent in a second step.
 const BLOCK: usize = 512;
 
-/// Bytes of a block for the message, after its length.
+/// Number of message bytes in a block; the message's length precedes them.
 const ROOM: usize = BLOCK - 8;
 
-/// Maximum length of one message of MPI, which counts bytes in 32 bits.
+/// Maximum number of bytes in one MPI message. MPI counts bytes in 32 bits.
 const PIECE: usize = 1 << 30;
 
-/// MPI in this process, from its start to its end. An error of MPI ends all processes of the job.
+/// MPI in this process, from initialisation to finalisation. An MPI error ends all processes of the job.
 pub(in crate::run) struct Session {
     group: RankGroup,
     /// Ends MPI when it is dropped.
@@ -32,7 +33,7 @@ impl Session {
         if threading < Threading::Funneled {
             return Err(NoRank("this MPI library does not allow threads".to_string()));
         }
-        // A rank that panics would leave the others waiting for ever.
+        // If a rank panics, the other ranks would wait forever, so the panic hook ends all of them.
         let report = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             report(panic);
@@ -50,11 +51,11 @@ impl Session {
     }
 }
 
-/// The ranks of an MPI job. The thread that started MPI must make all calls.
+/// The ranks of an MPI job. Only the thread that initialised MPI may call it.
 struct MpiRanks {
     rank: usize,
     size: usize,
-    /// Buffers of a gather: the blocks of all ranks, and what did not fit into them.
+    /// Buffers of a gather: the blocks of all ranks, and the parts of messages that did not fit into blocks.
     blocks: Vec<u8>,
     rest: Vec<u8>,
 }
@@ -105,7 +106,7 @@ impl Ranks for MpiRanks {
         Ok(())
     }
 
-    /// Sends and receives without blocking, between ranks that have something for each other.
+    /// Exchanges messages with non-blocking sends and receives, only between ranks that have data for each other.
     fn exchange(&mut self, out: &[Vec<u8>], lengths: &[usize], into: &mut Vec<Vec<u8>>) -> Result<(), RankError> {
         let world = SimpleCommunicator::world();
         into.resize_with(self.size, Vec::new);

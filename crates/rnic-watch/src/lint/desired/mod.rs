@@ -17,14 +17,14 @@ pub struct Desired {
     pub(crate) accepted: Vec<Accepted>,
 }
 
-/// What RDMA traffic looks like on the wire.
+/// The attributes of RDMA traffic on the wire.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rdma {
-    /// DSCPs of RDMA packets. Empty: they are found in the configurations.
+    /// DSCPs of RDMA packets. If empty, they are derived from the configurations.
     pub(crate) dscp: BTreeSet<u8>,
     /// DSCP of congestion notification packets.
     pub(crate) cnp_dscp: Option<u8>,
-    /// Length of links whose length no configuration states, in metres.
+    /// Length in metres of links whose length is not configured.
     pub(crate) length: Option<u64>,
     /// Time until a peer reacts to a pause. `None`: the maximum of IEEE 802.3 at the rate of the link.
     pub(crate) reaction: Option<Time>,
@@ -42,7 +42,7 @@ pub(crate) struct Accepted {
     pub(crate) line: usize,
 }
 
-/// A wanted value.
+/// A desired value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Wanted {
     pub(crate) value: String,
@@ -50,7 +50,7 @@ pub(crate) struct Wanted {
     pub(crate) line: usize,
 }
 
-/// The settings of one table: those of the device or of all its ports, and those of some ports.
+/// The settings of one table: settings for the device or all its ports, and settings for some ports.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Layer {
     settings: BTreeMap<String, Wanted>,
@@ -73,7 +73,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
         None => pattern == name,
         Some((before, rest)) => name.strip_prefix(before).is_some_and(|name| {
             let ends = name.char_indices().map(|(at, _)| at).chain([name.len()]);
-            // A pattern has few stars, so that trying every end is fast enough.
+            // A pattern has few stars, so trying every position is fast enough.
             ends.into_iter().any(|at| matches(rest, &name[at..]))
         }),
     }
@@ -107,7 +107,7 @@ impl Desired {
         self.switches.role_of(name).or_else(|| self.hosts.role_of(name))
     }
 
-    /// The devices that must exist: those with a table of their own, and those that a role names without a `*`.
+    /// The devices that must exist: devices with their own table, and devices that a role lists without a `*`.
     pub(crate) fn expected(&self) -> BTreeSet<String> {
         let layers = || [&self.switches, &self.hosts].into_iter();
         let named = layers().flat_map(|layers| layers.devices.keys());
@@ -143,7 +143,7 @@ impl Layers {
             for (pattern, values) in &layer.ports {
                 let all = ports.iter().filter(|port| matches(pattern, port)).map(|port| (*port).clone());
                 let mut all: Vec<String> = all.collect();
-                // A port that is named and does not exist is a difference too.
+                // A port that is named without a `*` and does not exist is a difference, too.
                 if all.is_empty() && !pattern.contains('*') {
                     all.push(pattern.clone());
                 }

@@ -52,7 +52,7 @@ impl Reader<'_> {
         self.errors.push(InputError::new(self.file, Place::Column(line, column), message));
     }
 
-    /// The entries of a table in the order of the file.
+    /// The entries of a table, in the order of the file.
     fn table<'t>(&mut self, item: &'t Spanned<DeValue<'t>>, what: &str) -> Vec<Item<'t>> {
         match item.get_ref() {
             DeValue::Table(table) => {
@@ -283,7 +283,7 @@ impl Reader<'_> {
         }
         match value.get_ref() {
             DeValue::Table(table) => {
-                // A number overrides a range that contains it, and a shorter range a longer one.
+                // A number overrides a range that contains it, and a shorter range overrides a longer one.
                 let length = |key: &str| numbers(key).map_or(0, |(from, to)| to - from);
                 let mut entries: Vec<Item<'_>> = table.iter().collect();
                 entries.sort_by_key(|(key, _)| (std::cmp::Reverse(length(key.get_ref())), key.span().start));
@@ -306,14 +306,14 @@ impl Reader<'_> {
     }
 }
 
-/// The settings that a path means: several if it has a range of numbers such as `dscp_to_tc.0-7`. The kind is `None` if
-/// settings begin with the path.
+/// Expands a path to settings: several if the path has a range of numbers such as `dscp_to_tc.0-7`. The kind is `None`
+/// if the path is only the beginning of the paths of settings.
 fn expand(path: &str, settings: &[Setting]) -> Result<Vec<(String, Option<Kind>)>, String> {
     let parts: Vec<&str> = path.split('.').collect();
     let mut longer = false;
     for setting in settings {
         let pattern: Vec<&str> = setting.path.split('.').collect();
-        // A name, in the last place, may contain dots.
+        // Only a name at the end of the path may contain dots.
         let named = pattern.last() == Some(&"NAME") && parts.len() >= pattern.len();
         if parts.len() > pattern.len() && !named {
             continue;

@@ -60,7 +60,8 @@ fn later_layers_override_earlier_ones() {
     assert_eq!(desired.expected().into_iter().collect::<Vec<_>>(), ["leaf2"]);
 }
 
-/// What is more specific wins, and of equals the later one, whatever the alphabet says.
+/// A more specific entry overrides a less specific one. Of two equally specific entries, the later one in the file
+/// wins, independently of alphabetical order.
 #[test]
 fn numbers_override_ranges_and_later_patterns_earlier_ones() {
     let text = "[switch]\ndscp_to_tc = { 0 = 5, \"0-63\" = 1, \"0-7\" = 2, \"8-15\" = 3 }\n\

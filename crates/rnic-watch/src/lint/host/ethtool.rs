@@ -4,7 +4,7 @@ use super::Remarks;
 use crate::input::{InputError, shown};
 use std::collections::BTreeMap;
 
-/// Pause parameters of an interface: whether it sends and obeys pauses of the whole link (IEEE 802.3x).
+/// Pause parameters of an interface: whether it sends and obeys pauses of the whole link (IEEE 802.3x, not PFC).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Pause {
     pub(crate) autonegotiate: bool,
@@ -33,7 +33,7 @@ pub(crate) fn parse_pause(text: &str, file: &str, remarks: &mut Remarks<'_>) -> 
             "RX" => (pause.rx, found) = (on()?, found + 1),
             "TX" => (pause.tx, found) = (on()?, found + 1),
             _ if key.starts_with("Pause parameters for") || key.ends_with("negotiated") => {}
-            // With --include-statistics.
+            // Lines that ethtool prints with --include-statistics.
             "Statistics" | "tx_pause_frames" | "rx_pause_frames" => {}
             _ => remarks.unknown(format!("{file}:{number}"), format!("unknown line `{}`", shown(line))),
         }
@@ -45,8 +45,8 @@ pub(crate) fn parse_pause(text: &str, file: &str, remarks: &mut Remarks<'_>) -> 
     }
 }
 
-/// Parses the output of `ethtool -S`: a number for each name. Names of queues such as `[0]: rx_packets` keep their
-/// prefix.
+/// Parses the output of `ethtool -S`: returns the number for each name. Names of queue statistics such as
+/// `[0]: rx_packets` keep their prefix.
 pub(crate) fn parse_statistics(text: &str, file: &str) -> Result<BTreeMap<String, u64>, InputError> {
     let mut counters = BTreeMap::new();
     for (number, line) in (1..).zip(text.lines()) {

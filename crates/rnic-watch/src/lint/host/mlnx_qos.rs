@@ -1,11 +1,11 @@
-//! Reads the output of `mlnx_qos -i IF`, from MLNX_OFED 4.2 on and from mlnx-tools.
+//! Reads the output of `mlnx_qos -i IF`, as printed by MLNX_OFED 4.2 or later and by mlnx-tools.
 
 use super::{Class, Qos, Remarks};
 use crate::input::{InputError, shown};
 use crate::lint::switch::Map;
 use std::str::FromStr;
 
-/// Parses the output. Lines that no version of the tool is known to print are reported as unknown.
+/// Parses the output. A line that no known version of the tool prints is reported as unknown.
 pub(crate) fn parse(text: &str, file: &str, remarks: &mut Remarks<'_>) -> Result<Qos, InputError> {
     let mut qos = Qos::default();
     let mut has_pfc = false;
@@ -21,7 +21,7 @@ pub(crate) fn parse(text: &str, file: &str, remarks: &mut Remarks<'_>) -> Result
         } else if let Some(state) = line.strip_prefix("Priority trust state:") {
             qos.trust = match state.trim() {
                 state @ ("dscp" | "pcp") => state.to_string(),
-                // "both" and "none" are states of other tools of the driver.
+                // "both" and "none" are trust states in other tools of the driver.
                 other => return Err(wrong(format!("`{}` is no trust state; accepted: dscp, pcp", shown(other)))),
             };
         } else if let Some(rest) = line.strip_prefix("prio:") {

@@ -22,7 +22,7 @@ use crate::input::{InputError, Place, shown};
 use rnic_transport::BitRate;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A host as it is configured.
+/// The configuration of a host.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Host {
     pub(crate) name: String,
@@ -45,9 +45,9 @@ pub(crate) struct Interface {
     pub(crate) rp: Option<BTreeSet<u8>>,
     /// Parameters of DCQCN, such as `roce_np/cnp_dscp`.
     pub(crate) parameters: BTreeMap<String, String>,
-    /// TOS of connections of rdma_cm; `None` if unknown.
+    /// TOS of connections that rdma_cm sets up; `None` if unknown.
     pub(crate) roce_tos: Option<u8>,
-    /// Traffic class that the device gives all RoCE packets: `Some(None)` if it gives none.
+    /// Traffic class that the device sets in all RoCE packets; `None` if unknown, `Some(None)` if the device sets none.
     pub(crate) traffic_class: Option<Option<u8>>,
     /// Counters of `ethtool -S`.
     pub(crate) counters: BTreeMap<String, u64>,
@@ -56,9 +56,9 @@ pub(crate) struct Interface {
 /// The QoS configuration of an interface, as `mlnx_qos` shows it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Qos {
-    /// `dscp` or `pcp`.
+    /// The field by which the port assigns priorities: `dscp` or `pcp` (VLAN priority).
     pub(crate) trust: String,
-    /// Only with trust in DSCPs.
+    /// The priority of each DSCP; `None` unless `trust` is `dscp`.
     pub(crate) dscp_to_priority: Option<Map>,
     /// Sizes of the receive buffers in bytes.
     pub(crate) buffers: Option<Vec<u64>>,
@@ -87,13 +87,13 @@ impl Qos {
     pub(crate) fn priority_of(&self, dscp: u8) -> u8 {
         match &self.dscp_to_priority {
             Some(map) if self.trust == "dscp" => map.get(&dscp).copied().unwrap_or(0),
-            // Without a VLAN tag a packet has the priority 0.
+            // A packet without a VLAN tag has priority 0.
             _ => 0,
         }
     }
 }
 
-/// What a reader of a host finds wrong or does not know.
+/// The errors and unknown items that the reader of a host finds.
 pub(crate) struct Remarks<'r> {
     pub(crate) device: &'r str,
     pub(crate) errors: &'r mut Vec<InputError>,
@@ -126,7 +126,7 @@ pub(crate) fn read(dump: &Dump, errors: &mut Vec<InputError>, unknown: &mut Vec<
     host
 }
 
-/// Reads the output of a tool, if the name of the file says which.
+/// Reads the output of a tool. The name of the file determines the tool.
 fn read_text(dump: &Dump, file: &str, host: &mut Host, remarks: &mut Remarks<'_>) -> Result<(), InputError> {
     let stem = file.strip_suffix(".txt").unwrap_or(file);
     let text = || dump.read(file).map(Option::unwrap_or_default);

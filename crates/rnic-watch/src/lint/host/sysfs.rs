@@ -52,7 +52,8 @@ fn read_port(
     if value(dump, &format!("{folder}/ports/{port}/link_layer"))?.is_some_and(|layer| layer != "Ethernet") {
         return Ok(());
     }
-    // Each GID belongs to an interface; without them, the device's folder has its interfaces, and rxe names its parent.
+    // The attributes of a GID name its interface. Without them, the device's folder lists its interfaces; rxe names the
+    // interface in `parent`.
     let gid = value(dump, &format!("{folder}/ports/{port}/gid_attrs/ndevs/0"))?;
     let parent = value(dump, &format!("{folder}/parent"))?;
     let Some(name) = gid.or_else(|| dump.list(&format!("{folder}/device/net")).into_iter().next()).or(parent) else {
@@ -79,8 +80,8 @@ pub(super) fn parse_tos(text: &str, file: &str) -> Result<u8, InputError> {
     text.parse().map_err(|_| InputError::line(file, 1, format!("`{}` is not a TOS; accepted: 0 to 255", shown(text))))
 }
 
-/// Parses the file `traffic_class`: `Global tclass=106`, and lines with the traffic class of some connections. `None`
-/// if there is no traffic class for all connections.
+/// Parses the file `traffic_class`: the line `Global tclass=106`, and lines with the traffic class of some connections.
+/// `None` if no traffic class applies to all connections.
 fn parse_traffic_class(text: &str, file: &str) -> Result<Option<u8>, InputError> {
     let mut global = None;
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
@@ -104,7 +105,7 @@ fn read_interface(
     dump: &Dump, folder: &str, interface: &mut Interface, remarks: &mut Remarks<'_>,
 ) -> Result<(), InputError> {
     interface.mtu = number(dump, &format!("{folder}/mtu"))?.and_then(|mtu| u64::try_from(mtu).ok());
-    // -1: the link is down.
+    // The speed is -1 if the link is down.
     let mbps = number(dump, &format!("{folder}/speed"))?.filter(|mbps| (1..=10_000_000).contains(mbps));
     interface.speed = mbps.map(|mbps| BitRate::from_bps(mbps as u64 * 1_000_000));
     interface.np = read_enabled(dump, &format!("{folder}/ecn/roce_np/enable"))?;
@@ -123,7 +124,7 @@ fn read_interface(
     Ok(())
 }
 
-/// The priorities whose file in the folder has the value 1; `None` if there is no such folder.
+/// The priorities whose file in the folder has the value 1; `None` if the folder does not exist.
 fn read_enabled(dump: &Dump, folder: &str) -> Result<Option<BTreeSet<u8>>, InputError> {
     let files = dump.list(folder);
     if files.is_empty() {

@@ -45,7 +45,7 @@ fn mlnx_qos_is_read() {
     assert_eq!(parsed.classes[&0].priorities, BTreeSet::from([0, 1]));
     assert_eq!((parsed.classes[&3].bandwidth, parsed.classes[&3].rate_limit.as_str()), (Some(50), "40.0 Gbps"));
     assert_eq!((parsed.classes[&6].algorithm.as_str(), parsed.classes[&6].bandwidth), ("strict", None));
-    // With trust in VLAN priorities there is no mapping, and a packet without a tag has the priority 0.
+    // If the port trusts VLAN priorities, there is no DSCP mapping, and an untagged packet has priority 0.
     let (pcp, _) =
         qos("Priority trust state: pcp\nPFC configuration:\n priority 0 1 2 3 4 5 6 7\n enabled 0 0 0 1 0 0 0 0\n");
     assert_eq!(pcp.unwrap().priority_of(26), 0);

@@ -1,4 +1,4 @@
-//! Headroom, alpha and thresholds of a switch, judged by the buffer model of `rnic model buffers`.
+//! Headroom, alpha and thresholds of a switch, checked with the buffer model of `rnic model buffers`.
 
 use super::Context;
 use crate::lint::checks::{
@@ -10,24 +10,25 @@ use rnic_model::buffers::{self as model, Given, PS_PER_METRE, kilobytes};
 use rnic_transport::{BitRate, Bytes, Time};
 use std::collections::BTreeMap;
 
-/// The shared buffer of a switch's lossless groups.
+/// The shared buffer of the lossless priority groups of a switch.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Shared {
     /// Name of the ingress pool.
     pub(crate) pool: String,
-    /// Bytes that the groups share: the pool without the shared headroom pool and without what groups reserve.
+    /// Bytes that the groups share: the size of the pool minus the shared headroom pool and minus the bytes that groups
+    /// reserve.
     pub(crate) bytes: u64,
-    /// Size of the shared headroom pool; 0 if each group has its own headroom.
+    /// Size of the shared headroom pool in bytes; 0 if each group has its own headroom.
     pub(crate) headroom_pool: u64,
-    /// Sum of the headrooms of all groups.
+    /// Sum of the headrooms of all groups in bytes.
     pub(crate) headrooms: u64,
-    /// Ports with a lossless group.
+    /// Number of ports with a lossless group.
     pub(crate) ports: u32,
     /// Maximum number of lossless groups of a port.
     pub(crate) priorities: u32,
 }
 
-/// The lossless groups of a port that is in use, with their profile: (group, profile).
+/// The lossless groups of a port with their profiles: (group, profile).
 fn lossless(port: &Port) -> impl Iterator<Item = (u8, &Profile)> {
     port.groups
         .iter()
@@ -36,7 +37,8 @@ fn lossless(port: &Port) -> impl Iterator<Item = (u8, &Profile)> {
 }
 
 impl Shared {
-    /// The shared buffer of the pool of the lossless groups; `None` if no group or pool is configured.
+    /// The shared buffer of the pool that the lossless groups use; `None` if no lossless group is configured, or the
+    /// pool or its size is not.
     pub(crate) fn of(switch: &Switch) -> Option<Shared> {
         let pool =
             switch.used().flat_map(|(_, port)| lossless(port)).map(|(_, profile)| profile.pool.clone()).next()?;
@@ -53,7 +55,7 @@ impl Shared {
             let groups = port.groups.values().filter_map(|group| group.profile.as_ref());
             for profile in groups.filter(|profile| profile.pool == pool) {
                 let headroom = profile.xoff.unwrap_or(0);
-                // With headrooms of their own, the size of a group includes its headroom.
+                // If each group has its own headroom, the size of its profile includes the headroom.
                 let reserved = if found.xoff == 0 { profile.size.max(headroom) } else { profile.size };
                 shared.bytes = shared.bytes.saturating_sub(reserved);
                 shared.headrooms += headroom;
@@ -66,7 +68,7 @@ impl Shared {
     }
 }
 
-/// What judges a group: equal groups are judged once.
+/// The inputs of the check of a group. Groups with equal inputs are checked once.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Case {
     rate: BitRate,
@@ -103,7 +105,7 @@ pub(super) fn check(context: &Context<'_>, switch: &Switch, findings: &mut Vec<F
                 findings.push(Finding::new(UNCHECKED, &switch.name, text).at(name));
                 continue;
             };
-            // SONiC's MTU of a port without one is 9100.
+            // SONiC's default MTU is 9100.
             let case = Case { rate, mtu: port.mtu.unwrap_or(9_100), length, reaction: context.reaction_at(rate) };
             let queue = port.queues.get(&queue_of_group(port, index));
             let wred = queue.and_then(|queue| queue.wred.as_ref()).filter(|wred| wred.ecn);
@@ -116,7 +118,7 @@ pub(super) fn check(context: &Context<'_>, switch: &Switch, findings: &mut Vec<F
     }
 }
 
-/// The queue of the traffic class that a priority group holds.
+/// The queue of the traffic class that is mapped to a priority group.
 fn queue_of_group(port: &Port, group: u8) -> u8 {
     let classes = (0..8).filter(|class| port.group_of(*class) == group);
     classes.map(|class| port.queue_of(class)).next_back().unwrap_or(group)
@@ -144,7 +146,8 @@ fn of_pool(switch: &Switch, shared: &Shared, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The switch of the buffer model whose shared bytes are those of the configuration: all its ports are like this one.
+/// A switch of the buffer model. All its ports are like the port of `case`, and its shared bytes are those of the
+/// configuration.
 fn modelled(case: &Case, profile: &Profile, shared: &Shared, alpha: f64) -> model::Switch {
     let headroom = profile.xoff.unwrap_or(0);
     let queues = u64::from(shared.ports.max(1)) * u64::from(shared.priorities.max(1));
@@ -204,9 +207,9 @@ fn judge(
         return findings;
     }
     let frame = case.mtu + model::FRAMING;
-    // The threshold of a group while it alone is congested: T = alpha (S - T).
+    // The threshold of a group while only this group is congested: T = alpha (S - T).
     let alone = t_pfc.map_or(alpha * shared.bytes as f64 / (1.0 + alpha), |bytes| bytes.0 as f64);
-    // While all groups of all ports are congested: T = alpha (S - n k T).
+    // The threshold while all k groups of all n ports are congested: T = alpha (S - n k T).
     let queues = f64::from(model.ports) * f64::from(model.priorities);
     let crowded = t_pfc.map_or(alpha * shared.bytes as f64 / (1.0 + queues * alpha), |bytes| bytes.0 as f64);
     if crowded < frame as f64 {
@@ -242,8 +245,8 @@ fn judge(
     findings
 }
 
-/// A switch whose alpha differs from that of most switches of its role: a new model with another default pauses far
-/// more often.
+/// Finds switches whose alpha differs from the alpha of most switches of their role. For example, a new model of switch
+/// with another default may pause far more often.
 pub(super) fn compare_alphas(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let mut roles: BTreeMap<String, Vec<(&str, String)>> = BTreeMap::new();
     for (name, switch) in &context.fleet.switches {

@@ -1,5 +1,5 @@
-//! The chain DSCP -> traffic class -> queue and priority group -> PFC -> marking, at each port of a switch; its
-//! watchdog; flooding.
+//! Checks of the mappings of RDMA packets at each port of a switch (DSCP -> traffic class -> queue and priority group
+//! -> PFC -> marking), of its PFC watchdog, and of flooding.
 
 use super::{Context, is_lossless, pfc_priorities};
 use crate::lint::checks::{
@@ -46,7 +46,7 @@ pub(super) fn check(context: &Context<'_>, switch: &Switch, findings: &mut Vec<F
     }
 }
 
-/// The chain of one DSCP of RDMA.
+/// Checks the mappings of one DSCP of RDMA packets.
 fn of_dscp(switch: &Switch, port: &Port, dscp: u8, found: &mut Vec<Finding>) {
     let finding = |check, text: String| Finding::new(check, &switch.name, text);
     let Some(class) = port.class_of(dscp) else {
@@ -114,7 +114,7 @@ fn of_dscp(switch: &Switch, port: &Port, dscp: u8, found: &mut Vec<Finding>) {
     egress(switch, port, queue, found);
 }
 
-/// Other traffic classes in the priority group or queue of RDMA packets.
+/// Checks whether other traffic classes share the priority group or queue of RDMA packets.
 fn mixed(switch: &Switch, port: &Port, class: u8, dscp: u8, found: &mut Vec<Finding>) {
     let classes: BTreeSet<u8> =
         (0..64).filter_map(|dscp| port.class_of(dscp)).filter(|other| *other != class).collect();
@@ -138,7 +138,7 @@ fn mixed(switch: &Switch, port: &Port, class: u8, dscp: u8, found: &mut Vec<Find
     }
 }
 
-/// Whether the egress queue may drop: a lossless queue must be able to take the whole ingress pool.
+/// Checks whether the egress queue may drop packets: the limit of a lossless queue must be at least the ingress pool.
 fn egress(switch: &Switch, port: &Port, queue: u8, found: &mut Vec<Finding>) {
     let Some(profile) = port.queues.get(&queue).and_then(|queue| queue.buffer.as_ref()) else { return };
     let pools = switch.pools.values().filter(|pool| pool.ingress).filter_map(|pool| pool.size);
@@ -153,7 +153,7 @@ fn egress(switch: &Switch, port: &Port, queue: u8, found: &mut Vec<Finding>) {
     }
 }
 
-/// Congestion notification packets must not wait behind the packets whose senders they slow down.
+/// Checks that congestion notification packets do not wait behind RDMA packets of the senders that they slow down.
 fn of_notifications(context: &Context<'_>, switch: &Switch, port: &Port, dscp: u8, found: &mut Vec<Finding>) {
     let Some(class) = port.class_of(dscp) else { return };
     let queue = port.queue_of(class);
@@ -206,8 +206,8 @@ fn watchdog(switch: &Switch, port: &Port, found: &mut Vec<Finding>) {
     }
 }
 
-/// A switch floods a packet whose destination has no entry in its MAC table to all ports of the VLAN. In a lossless
-/// class this can close a cycle of buffers that wait for each other.
+/// Checks flooding: if the MAC table has no entry for the destination of a packet, the switch floods the packet to all
+/// ports of the VLAN. In a lossless class, flooding can close a cycle of buffer dependencies (a deadlock).
 fn flooding(context: &Context<'_>, switch: &Switch, port: &Port, found: &mut Vec<Finding>) {
     let lossless = context.dscps.iter().filter_map(|dscp| port.class_of(*dscp)).any(|class| is_lossless(port, class));
     let Some(vlan) = port.vlans.first().filter(|_| lossless) else { return };

@@ -1,4 +1,4 @@
-//! The configuration of hosts: class of sent packets, PFC, receive buffers, DCQCN.
+//! Checks of hosts: priorities of sent packets, PFC, receive buffers, DCQCN.
 
 use super::Context;
 use crate::lint::checks::{
@@ -28,7 +28,7 @@ pub(super) fn check(context: &Context<'_>, host: &Host, findings: &mut Vec<Findi
     }
 }
 
-/// The DSCP of the packets that the host sends.
+/// Checks the DSCP of the packets that the host sends.
 fn classes(context: &Context<'_>, host: &Host, interface: &Interface, found: &mut Vec<Finding>) {
     let finding = |check, text: String| Finding::new(check, &host.name, text);
     let wanted: Vec<String> = context.dscps.iter().map(u8::to_string).collect();
@@ -99,7 +99,7 @@ fn of_qos(context: &Context<'_>, host: &Host, interface: &Interface, qos: &Qos, 
     }
 }
 
-/// The receive buffer of a lossless priority.
+/// Checks the receive buffer of a lossless priority.
 fn buffer(
     context: &Context<'_>, host: &Host, interface: &Interface, qos: &Qos, priority: u8, found: &mut Vec<Finding>,
 ) {
@@ -136,7 +136,7 @@ fn buffer(
     }
 }
 
-/// The transmission class of a lossless priority.
+/// Checks the transmission class of a lossless priority.
 fn transmission(host: &Host, qos: &Qos, priority: u8, found: &mut Vec<Finding>) {
     let Some((index, class)) = qos.classes.iter().find(|(_, class)| class.priorities.contains(&priority)) else {
         return;
@@ -182,7 +182,7 @@ fn dcqcn(context: &Context<'_>, host: &Host, interface: &Interface, found: &mut 
     }
 }
 
-/// Counters that say that something has already happened.
+/// Checks counters of failures that have already occurred.
 fn counters(host: &Host, interface: &Interface, found: &mut Vec<Finding>) {
     let lossless = interface.qos.as_ref().map(|qos| qos.pfc.clone()).unwrap_or_default();
     for priority in lossless {

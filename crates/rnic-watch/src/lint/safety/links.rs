@@ -1,4 +1,4 @@
-//! The two ends of each link.
+//! Checks that the two ends of each link have matching configurations.
 
 use super::{Context, pfc_priorities};
 use crate::lint::checks::{Finding, HOST_MTU, MTU, PFC_ENDS, PRIORITY, SPEED};
@@ -7,14 +7,14 @@ use crate::lint::settings::priorities_text;
 use rnic_transport::BitRate;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the check needs to know about an end of a link.
+/// The settings of one end of a link that the checks compare.
 struct Side {
     is_host: bool,
     mtu: Option<u64>,
     speed: Option<BitRate>,
     /// Priorities with PFC; `None` if unknown.
     pfc: Option<BTreeSet<u8>>,
-    /// PFC priorities of each DSCP of RDMA; empty if the DSCP is lossy or unknown.
+    /// The PFC priorities of each DSCP of RDMA packets; empty if the DSCP is lossy or unknown.
     priorities: BTreeMap<u8, BTreeSet<u8>>,
 }
 
@@ -66,7 +66,7 @@ fn compare((a, side_a): (&End, &Side), (b, side_b): (&End, &Side), findings: &mu
         |check, path: &str, text: String| findings.push(Finding::new(check, &a.device, text).at(&a.port).path(path));
     let peer = format!("{} {}", b.device, b.port);
     if let (Some(mtu_a), Some(mtu_b)) = (side_a.mtu, side_b.mtu) {
-        // A host may have a smaller MTU than its switch: no host sends larger packets than the hosts' MTU.
+        // A host's MTU may be smaller than its switch's MTU, because another check compares the MTUs of all hosts.
         let allowed = match (side_a.is_host, side_b.is_host) {
             (true, false) => mtu_a <= mtu_b,
             (false, true) => mtu_b <= mtu_a,
@@ -106,7 +106,8 @@ fn compare((a, side_a): (&End, &Side), (b, side_b): (&End, &Side), findings: &mu
     }
 }
 
-/// Hosts of which one sends larger packets than another receives.
+/// Finds host interfaces whose MTU differs from the MTU of most host interfaces: hosts with the larger MTU may send
+/// packets that the others do not receive.
 fn host_mtus(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let mut mtus: BTreeMap<u64, usize> = BTreeMap::new();
     let all = || {

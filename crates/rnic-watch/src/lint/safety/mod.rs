@@ -1,4 +1,4 @@
-//! Dangerous configurations, whatever the desired state says.
+//! Checks for dangerous configurations. They do not depend on the desired state.
 
 mod buffers;
 mod chain;
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use buffers::Shared;
 
-/// The fleet, its links, and what RDMA packets look like.
+/// The inputs of the checks: the fleet, its links, and the attributes of RDMA packets.
 pub(crate) struct Context<'c> {
     pub(crate) fleet: &'c Fleet,
     pub(crate) links: Vec<Link>,
@@ -28,7 +28,7 @@ pub(crate) struct Context<'c> {
     pub(crate) length: Option<u64>,
     /// Time until a peer reacts to a pause; `None`: the maximum of IEEE 802.3.
     pub(crate) reaction: Option<Time>,
-    /// The configured length of the link at each port that has one.
+    /// The configured length of the link at each port, if it is configured.
     lengths: BTreeMap<End, u64>,
     /// The role of a device.
     pub(crate) role: &'c dyn Fn(&str) -> Option<String>,
@@ -74,7 +74,8 @@ impl<'c> Context<'c> {
     }
 }
 
-/// The DSCPs that hosts give their RDMA packets; if no host says, those in a lossless class of a switch.
+/// The DSCPs of RDMA packets according to the hosts. If no host configures one, the DSCPs that a switch maps to a
+/// lossless class.
 fn dscps_in_use(fleet: &Fleet) -> BTreeSet<u8> {
     let interfaces = fleet.hosts.values().flat_map(|host: &Host| host.interfaces.values());
     let classes = interfaces.flat_map(|interface| [interface.roce_tos, interface.traffic_class.flatten()]);
@@ -91,14 +92,14 @@ fn dscps_in_use(fleet: &Fleet) -> BTreeSet<u8> {
     dscps
 }
 
-/// The PFC priorities that are on and pause the priority group of a traffic class.
+/// The enabled PFC priorities that pause the priority group of a traffic class.
 pub(crate) fn pfc_priorities(port: &Port, class: u8) -> BTreeSet<u8> {
     let group = port.group_of(class);
     port.pfc.iter().copied().filter(|priority| port.group_of_pfc(*priority) == group).collect()
 }
 
-/// Whether a traffic class is lossless at a port: its priority group has headroom, and PFC is on for it. SONiC gives a
-/// group without a configured profile the one that its buffer manager computes.
+/// Whether a traffic class is lossless at a port: PFC is enabled for its priority group, and the group has headroom. A
+/// group without a configured profile counts as having headroom, because SONiC's buffer manager computes its profile.
 pub(crate) fn is_lossless(port: &Port, class: u8) -> bool {
     let group = port.groups.get(&port.group_of(class));
     let buffer = group.is_none_or(|group| group.profile.as_ref().is_none_or(|profile| profile.lossless()));

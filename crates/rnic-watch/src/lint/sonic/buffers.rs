@@ -1,4 +1,4 @@
-//! Buffer pools, profiles, and the profiles of priority groups and queues.
+//! Reads buffer pools, buffer profiles, and the profiles of priority groups and queues.
 
 use super::fields::Fields;
 use crate::lint::switch::{Group, Pool, Profile, Switch, Threshold};
@@ -25,7 +25,7 @@ pub(super) fn read(fields: &Fields<'_>, switch: &mut Switch) {
             // The switch computes the profile from the speed and the length of the link.
             ("NULL", _) => Group { profile: None },
             (_, Some(profile)) => Group { profile: Some(profile.clone()) },
-            // Profiles with this prefix are made by the switch, and older versions do not save them.
+            // The switch creates the profiles with this prefix, and older versions do not save them.
             (name, None) if name.starts_with("pg_lossless_") => Group { profile: None },
             (name, None) => {
                 fields.dangling(row.path("profile"), "BUFFER_PROFILE", name);

@@ -1,4 +1,4 @@
-//! Reading fields of CONFIG_DB: conversions, with errors and unknown fields collected.
+//! Reads and converts fields of CONFIG_DB, and collects errors and unknown fields.
 
 use crate::input::{InputError, Place, shown};
 use crate::lint::config_db::{ConfigDb, Entry, Value};
@@ -6,10 +6,10 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-/// A path in CONFIG_DB, and a sentence about it.
+/// A path in CONFIG_DB, and a description of the problem at this path.
 type Remark = (String, String);
 
-/// The fields of a CONFIG_DB, and what was wrong with those that were read so far.
+/// The fields of a CONFIG_DB, and the problems in the fields that were read so far.
 pub(super) struct Fields<'d> {
     file: &'d str,
     db: &'d ConfigDb,
@@ -46,7 +46,7 @@ impl<'d> Fields<'d> {
         self.db.table(table).map(move |(key, entry)| Row { table, key, entry })
     }
 
-    /// The rows of a table of which each may have only the fields `known`; others are reported as unknown.
+    /// The rows of a table. Fields other than `known` are reported as unknown.
     pub(super) fn rows_with(&self, table: &'d str, known: &[&str]) -> Vec<Row<'d>> {
         let rows: Vec<Row<'d>> = self.rows(table).collect();
         for row in &rows {
@@ -81,7 +81,7 @@ impl<'d> Fields<'d> {
         }
     }
 
-    /// A whole number of the given range.
+    /// Reads a whole number in the given range.
     pub(super) fn number<N: TryFrom<i64>>(&self, row: Row<'d>, field: &str, range: RangeInclusive<i64>) -> Option<N> {
         let text = self.text(row, field)?;
         let parsed = text.trim().parse::<i64>().ok().filter(|value| range.contains(value));
@@ -93,12 +93,12 @@ impl<'d> Fields<'d> {
         parsed.and_then(|value| N::try_from(value).ok())
     }
 
-    /// A number of bytes.
+    /// Reads a number of bytes.
     pub(super) fn bytes(&self, row: Row<'d>, field: &str) -> Option<u64> {
         self.number(row, field, 0..=i64::MAX)
     }
 
-    /// One of the given words, in lower case.
+    /// Reads one of the accepted words, in lower case.
     pub(super) fn choice(&self, row: Row<'d>, field: &str, accepted: &[&str]) -> Option<String> {
         let text = self.text(row, field)?;
         let found = accepted.iter().find(|word| word.eq_ignore_ascii_case(&text));
@@ -112,7 +112,7 @@ impl<'d> Fields<'d> {
         self.choice(row, field, &["true", "false"]).map(|word| word == "true")
     }
 
-    /// A list of priorities such as `3,4`. The field is present and empty if there is none.
+    /// Reads a list of priorities such as `3,4`. An empty field is an empty list.
     pub(super) fn priorities(&self, row: Row<'d>, field: &str) -> Option<BTreeSet<u8>> {
         let text = row.entry.get(field)?.text()?;
         let mut priorities = BTreeSet::new();
@@ -139,8 +139,8 @@ impl<'d> Fields<'d> {
         Some(name.to_string())
     }
 
-    /// The ports and indices of a key such as `Ethernet0,Ethernet4|3-4`, each index at most `max`. A key of a chassis
-    /// has the switch and the ASIC before the port.
+    /// Parses the ports and indices of a key such as `Ethernet0,Ethernet4|3-4`; the maximum index is `max`. In keys of
+    /// a chassis, the switch and the ASIC precede the port.
     pub(super) fn key(&self, row: Row<'d>, max: u8) -> Vec<(String, u8)> {
         let mut parts = row.key.rsplit('|');
         let (indices, ports) = (parts.next().unwrap_or_default(), parts.next());

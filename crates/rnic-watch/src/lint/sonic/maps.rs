@@ -1,4 +1,4 @@
-//! Maps of DSCPs, traffic classes and PFC priorities; queues; the PFC watchdog.
+//! Reads the maps of DSCPs, traffic classes and PFC priorities, the queues, and the PFC watchdog.
 
 use super::fields::{Fields, Row};
 use crate::input::shown;
@@ -32,7 +32,7 @@ pub(super) fn read(fields: &Fields<'_>, switch: &mut Switch) {
     };
     let known: Vec<&str> = PORT_FIELDS.into_iter().chain(PORT_OTHER).collect();
     let rows = fields.rows_with("PORT_QOS_MAP", &known);
-    // The maps of `global` apply to every port without its own.
+    // The maps of the row `global` apply to every port without maps of its own.
     for row in rows.iter().filter(|row| row.key.eq_ignore_ascii_case("global")) {
         for port in switch.ports.values_mut() {
             maps.apply(*row, port);
@@ -50,7 +50,7 @@ pub(super) fn read(fields: &Fields<'_>, switch: &mut Switch) {
     read_watchdog(fields, switch);
 }
 
-/// All maps of the switch by table and name.
+/// The maps of the switch, by table and name.
 struct Maps<'f, 'd> {
     fields: &'f Fields<'d>,
     dscp_to_tc: BTreeMap<String, Map>,
@@ -124,7 +124,7 @@ fn read_queues(fields: &Fields<'_>, switch: &mut Switch) {
             fields.dangling(row.path("wred_profile"), "WRED_PROFILE", name);
         }
         for (name, index) in fields.key(row, 31) {
-            // The queues of the switch's own processor are no port's.
+            // The queues of the switch's CPU port do not belong to any port.
             let Some(port) = switch.ports.get_mut(&name) else { continue };
             let queue = port.queues.entry(index).or_default();
             if let Some(scheduler) = scheduler.as_ref().and_then(|name| schedulers.get(name)) {

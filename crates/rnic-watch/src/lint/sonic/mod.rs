@@ -1,7 +1,8 @@
 //! Reads a [`Switch`] from SONiC's CONFIG_DB.
 //!
-//! Two generations of the format exist: until version 3.0.1 of the schema, references between objects were written
-//! `[TABLE|key]`, and ports in keys as lists separated by commas; since then references are plain names. Both are read.
+//! Two generations of the format exist. Until version 3.0.1 of the schema, references between objects were written
+//! `[TABLE|key]`, and keys contained lists of ports separated by commas. Later versions write references as plain
+//! names. The reader accepts both.
 
 mod buffers;
 mod fields;

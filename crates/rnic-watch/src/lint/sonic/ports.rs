@@ -1,4 +1,4 @@
-//! Ports: their speed, MTU, link, VLANs and neighbours.
+//! Reads ports: speed, MTU, link, VLANs and neighbours.
 
 use super::fields::Fields;
 use crate::input::shown;
@@ -40,7 +40,7 @@ pub(super) fn read(fields: &Fields<'_>, switch: &mut Switch) {
     for row in fields.rows_with("PORT", &known) {
         let port = Port {
             alias: fields.text(row, "alias"),
-            // SONiC leaves a port down whose configuration does not say.
+            // Without the field `admin_status`, SONiC leaves the port down.
             up: fields.choice(row, "admin_status", &["up", "down"]).is_some_and(|status| status == "up"),
             speed: fields.number::<u64>(row, "speed", 1..=10_000_000).map(|mbps| BitRate::from_bps(mbps * 1_000_000)),
             mtu: fields.number(row, "mtu", 68..=65_535),
@@ -50,13 +50,13 @@ pub(super) fn read(fields: &Fields<'_>, switch: &mut Switch) {
     }
     read_lengths(fields, switch);
     for row in fields.rows_with("DEVICE_NEIGHBOR", &["name", "port", "mgmt_addr", "local_port", "type"]) {
-        // Older configurations have the neighbour's address as the key, and the port as a field.
+        // Older configurations use the neighbour's address as the key, and have the local port in a field.
         let local = fields.text(row, "local_port").unwrap_or_else(|| row.key.to_string());
         if let (Some(port), Some(name)) = (switch.ports.get_mut(&local), fields.text(row, "name")) {
             port.neighbour = Some((name, fields.text(row, "port")));
         }
     }
-    // A VLAN may have a port channel as its member, which stands for its own members.
+    // A port channel may be a member of a VLAN; the ports of the channel are then members.
     let channels: Vec<(&str, &str)> =
         fields.rows("PORTCHANNEL_MEMBER").filter_map(|row| row.key.split_once('|')).collect();
     for row in fields.rows("VLAN_MEMBER") {
@@ -77,7 +77,7 @@ pub(super) fn read(fields: &Fields<'_>, switch: &mut Switch) {
     }
 }
 
-/// Reads CABLE_LENGTH: one entry with a field for each port, of the form `300m`.
+/// Reads CABLE_LENGTH: one entry, whose fields are ports, with values such as `300m`.
 fn read_lengths(fields: &Fields<'_>, switch: &mut Switch) {
     for row in fields.rows("CABLE_LENGTH") {
         for name in row.entry.keys() {

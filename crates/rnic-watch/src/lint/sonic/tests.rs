@@ -31,7 +31,7 @@ const OLD: &str = r#"{
   "PORT_STORM_CONTROL": {"Ethernet4|unknown-unicast": {"kbps": "1000"}}
 }"#;
 
-/// The old form with brackets and lists of ports.
+/// The old form of the format, with references in brackets and lists of ports, is read.
 #[test]
 fn the_old_form_is_read() {
     let (switch, errors, unknown) = parse(OLD);
@@ -61,7 +61,7 @@ fn the_old_form_is_read() {
     assert!(port.vlans.contains("Vlan10") && port.storm_control.contains("unknown-unicast"));
 }
 
-/// The current form differs only in how references are written.
+/// The current form differs only in the notation of references.
 #[test]
 fn the_current_form_means_the_same() {
     let (mut new, references) = (

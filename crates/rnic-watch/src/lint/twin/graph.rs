@@ -70,7 +70,7 @@ impl Graph {
             return Err(format!("{} hosts have a known link; a scenario needs at least 2", hosts.len()));
         }
         let mtus = hosts.iter().filter_map(|(_, host, port)| fleet.hosts[host].interfaces[port].mtu);
-        // The path MTU of RDMA is a power of two that fits with its headers into the MTU of the interfaces.
+        // The path MTU of RDMA is the largest power of two that fits, with its headers, into the MTU of the interfaces.
         let packet = mtus.min().unwrap_or(1_500).saturating_sub(HEADERS);
         let mtu = [4_096, 2_048, 1_024, 512].into_iter().find(|mtu| *mtu <= packet).unwrap_or(256);
         let nodes = hosts.iter().map(|(node, host, port)| (End::new(host, port), node.clone())).collect();

@@ -1,7 +1,7 @@
-//! The twin: a scenario for `rnic run` of exactly the fabric that was read.
+//! The twin of a fabric: a scenario for `rnic run` with the nodes, links and settings of the configurations.
 //!
-//! A scenario has one configuration for all its switches. If the switches of the fabric differ, the scenario has a run
-//! for each configuration that occurs, so that the runs show what the difference does.
+//! A scenario has one configuration for all its switches. If the switches of the fabric differ, the scenario has one
+//! run for each configuration, so that a comparison of the runs shows the effect of the difference.
 
 mod graph;
 mod text;
@@ -16,18 +16,19 @@ use graph::Graph;
 use std::collections::BTreeSet;
 use text::Text;
 
-/// Length of links in metres if neither a configuration nor the desired state has one.
+/// Assumed length of links in metres, if neither a configuration nor the desired state states a length.
 const LENGTH: u64 = 100;
-/// A scenario, and what it leaves out.
+/// A scenario, and its differences from the fabric.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Twin {
     /// The text of the scenario file.
     pub scenario: String,
-    /// What of the fabric the scenario does not have, one sentence each; also in the comments of the scenario.
+    /// Features of the fabric that the scenario lacks, one sentence each. The comments of the scenario contain them,
+    /// too.
     pub differences: Vec<String>,
 }
 
-/// The settings of switches that a scenario has.
+/// The switch settings of a scenario.
 #[derive(Clone, PartialEq, PartialOrd, Debug)]
 struct Config {
     shared: u64,
@@ -37,15 +38,15 @@ struct Config {
     xoff: Option<u64>,
     xon_offset: Option<u64>,
     ecn: Option<(u64, u64, u64)>,
-    /// Weights of the queues of RDMA and of CNPs; `None`: CNPs go first.
+    /// Weights of the queues of RDMA packets and of CNPs; `None`: CNPs have strict priority.
     weights: Option<(u64, u64)>,
-    /// Number of lossless groups of a port.
+    /// Number of lossless priority groups of a port.
     lossless: u32,
 }
 
 impl Config {
-    /// Whether the configurations differ at most by 5 % in their shared buffers, as switches with other numbers of
-    /// ports in use do.
+    /// Whether the configurations are equal except for a difference of at most 5 % in their shared buffers. Such a
+    /// difference occurs between switches that have different numbers of ports in use.
     fn is_like(&self, other: &Config) -> bool {
         let close = self.shared.abs_diff(other.shared) * 20 <= self.shared.max(other.shared);
         close && Config { shared: 0, ..self.clone() } == Config { shared: 0, ..other.clone() }
@@ -55,7 +56,7 @@ impl Config {
 /// Writes the scenario of a fleet.
 ///
 /// # Errors
-/// One sentence: no links are known, or hosts or switches are not connected.
+/// Returns one sentence if no links are known, or hosts or switches are not connected.
 pub fn scenario(fleet: &Fleet, desired: Option<&Desired>, report: &Report) -> Result<Twin, String> {
     let none = Desired::default();
     let rdma = &desired.unwrap_or(&none).rdma;
@@ -121,7 +122,7 @@ fn is_pfc_on(fleet: &Fleet, graph: &Graph, dscp: u8) -> bool {
     switches && graph.interfaces(fleet).all(lossless)
 }
 
-/// Whether CNPs have another queue than RDMA packets at every port with a link.
+/// Whether CNPs and RDMA packets have different queues at every port with a link.
 fn is_separate(fleet: &Fleet, graph: &Graph, dscp: u8, cnp: u8) -> bool {
     graph.ports(fleet).all(|(_, port)| {
         let queue = |dscp| port.class_of(dscp).map(|class| port.queue_of(class));
@@ -129,7 +130,7 @@ fn is_separate(fleet: &Fleet, graph: &Graph, dscp: u8, cnp: u8) -> bool {
     })
 }
 
-/// The configuration of a switch for packets of this DSCP.
+/// The configuration of a switch for RDMA packets with DSCP `dscp` and CNPs with DSCP `cnp`.
 fn config(switch: &Switch, dscp: u8, cnp: Option<u8>, differences: &mut Vec<String>) -> Config {
     let shared = Shared::of(switch);
     let mut config = Config {
@@ -176,7 +177,9 @@ fn config(switch: &Switch, dscp: u8, cnp: Option<u8>, differences: &mut Vec<Stri
             Some(scheduler) => Some(scheduler.weight),
             None => Some(1),
         };
-        // With one weight missing, that queue goes first; RDMA before CNPs is not in the simulator.
+        // A queue with strict priority has no weight. If it is the queue of CNPs, CNPs have strict priority in the
+        // scenario. The simulator does not support strict priority of RDMA packets over CNPs, so their weight becomes
+        // 1.
         config.weights = cnp.and_then(|cnp| Some((weight(queue).unwrap_or(1), weight(cnp)?)));
     }
     if headrooms.len() > 1 {
@@ -192,7 +195,7 @@ fn config(switch: &Switch, dscp: u8, cnp: Option<u8>, differences: &mut Vec<Stri
     config
 }
 
-/// The parameters of DCQCN that hosts have and the simulator knows: (parameter, key, unit).
+/// The parameters of DCQCN that both hosts and the simulator have: (parameter, key, unit).
 const DCQCN: [(&str, &str, &str); 9] = [
     ("roce_np/min_time_between_cnps", "cnp_interval", "us"),
     ("roce_rp/rpg_time_reset", "rate_timer", "us"),

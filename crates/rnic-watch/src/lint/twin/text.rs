@@ -9,10 +9,10 @@ use rnic_transport::{BitRate, Time};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Maximum number of bytes that each sender of the incast sends, and that all senders together send.
+/// Maximum number of bytes that each sender of the incast sends, and maximum of all senders together.
 const INCAST: (u64, u64) = (10_000_000, 1_000_000_000);
 
-/// What the text of the scenario is made of.
+/// The contents of the scenario.
 pub(super) struct Text<'t> {
     pub(super) fleet: &'t Fleet,
     pub(super) graph: &'t Graph,
@@ -23,7 +23,7 @@ pub(super) struct Text<'t> {
     pub(super) differences: &'t [String],
 }
 
-/// A string of TOML.
+/// Quotes a text as a TOML string.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_string()).to_string()
 }
@@ -159,7 +159,7 @@ impl Text<'_> {
     }
 }
 
-/// A name without characters that end a comment.
+/// Removes the characters of a name that would end a comment.
 fn printable(name: &str) -> String {
     name.chars().filter(|c| !c.is_control() && *c != '"').collect()
 }
