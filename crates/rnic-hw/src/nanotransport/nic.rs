@@ -14,7 +14,8 @@ const WORDS: (usize, usize) = (3, 16);
 /// The NICs and the link between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PairParameters {
-    /// log2 of the maximum number of messages that a NIC sends at the same time, and also of those that it receives.
+    /// log2 of the maximum number of messages that a NIC sends at the same time, and of messages that it receives at
+    /// the same time.
     pub log_slots: u32,
     /// Delay of the link: cycles from the departure of a word's first bit to its arrival.
     pub delay: u32,

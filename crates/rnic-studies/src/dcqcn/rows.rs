@@ -284,27 +284,22 @@ pub(super) fn validation(m: &Measured<'_>) -> Vec<Row> {
     ]
 }
 
-/// The rows of [`validation`] about the timer and the byte counter, with the increase events of the fluid model.
+/// The quantities of [`validation`] about the timer and the byte counter, with the increase events of the fluid model.
+/// The paper makes no statement about this variant of its algorithm, so the rows have no verdict.
 pub(super) fn validation_as_modelled(m: &Measured<'_>) -> Vec<Row> {
     let gap = |run: &'static str| m.values(dcqcn("validation-model.toml", "").run(run), LATE_GAP);
     let strawman = gap("strawman");
-    let closed = |run: &'static str, what: &str, stated: &str| {
-        let metric = format!("gap between the two goodputs as part of their sum, last quarter: strawman less {what}");
-        Row::new(metric, stated, at_least(0.5), Unit::Percent, difference(strawman.clone(), gap(run)))
+    let row = |what: &str, figure: &str, sample| {
+        let metric = format!("gap between the two goodputs as part of their sum, last quarter: {what}");
+        Row::new(metric, figure, Claim::Open, Unit::Percent, sample)
             .note("additive increase after one event; no hyper increase")
     };
+    let closed = |run: &'static str| difference(strawman.clone(), gap(run));
     vec![
-        Row::new(
-            "gap between the two goodputs as part of their sum, last quarter: strawman",
-            "unfair",
-            at_least(0.5),
-            Unit::Percent,
-            strawman.clone(),
-        )
-        .note("additive increase after one event; no hyper increase"),
-        closed(TIMER_ONLY, "timer of 55 us", "a timer of 55 us mends the strawman"),
-        closed(COUNTER_ONLY, "byte counter of 10 MB", "a slower byte counter mends it"),
-        closed(TIMER_AND_COUNTER, "timer of 55 us with a byte counter of 10 MB", "both mend it"),
+        row("strawman", "figure 13: unfair", strawman.clone()),
+        row("strawman less timer of 55 us", "figure 13: fair", closed(TIMER_ONLY)),
+        row("strawman less byte counter of 10 MB", "fair (no figure)", closed(COUNTER_ONLY)),
+        row("strawman less timer of 55 us with a byte counter of 10 MB", "figure 13: fair", closed(TIMER_AND_COUNTER)),
     ]
 }
 
