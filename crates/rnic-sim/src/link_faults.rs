@@ -34,7 +34,7 @@ pub enum LinkFaultError {
 /// The link faults of a run, with the ports that they concern.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct LinkPlan {
-    /// The faults, and for each the ports at its first node; their peers are the ports at the other node.
+    /// The faults, and for each of its links the port with the lower number, so that all faults of a link have one port.
     faults: Vec<(LinkFault, Vec<PortId>)>,
     routes: Vec<NamedRoute>,
     convergence: Time,
@@ -65,7 +65,9 @@ impl LinkPlan {
             if let Some(rate) = fault.rate.filter(|rate| *rate > own) {
                 return Err(LinkFaultError::Rate { from: fault.from.clone(), to: fault.to.clone(), rate, own });
             }
-            plan.faults.push((fault.clone(), ports));
+            // Two faults of a link may name its ends in either order.
+            let one_end = |port: PortId| port.min(topology.port(port).peer);
+            plan.faults.push((fault.clone(), ports.into_iter().map(one_end).collect()));
         }
         if !plan.routes.is_empty() {
             let nominal =

@@ -89,6 +89,25 @@ fn a_slower_link_needs_no_new_route() {
     assert_eq!(finish, Time::from_ps(3 * D + ROCE + 4_000 * ROCE + ROCE));
 }
 
+/// A link that is down stays down when another fault, which names its ends in the other order, lowers its rate.
+#[test]
+fn faults_of_one_link_add_up() {
+    let mut run = broken_ring("irn", fault(None));
+    let slow = LinkFault {
+        from: "s1".into(),
+        to: "s0".into(),
+        rate: Some(BitRate::from_gbps(10)),
+        start: Time::from_us(5),
+        ..fault(Some(10))
+    };
+    let flows = [flow(0, 0, 1, 1_000_000)];
+    let alone = outcome(&run, &flows);
+    run.fabric.faults.links.push(slow);
+    let both = outcome(&run, &flows);
+    assert!(alone.totals.lost > 10);
+    assert_eq!((both.totals.lost, &both.flows), (alone.totals.lost, &alone.flows));
+}
+
 /// The link fails for 5 us in every 20 us. Flows finish, and two threads give the same result.
 #[test]
 fn a_link_that_flaps_gives_one_result() {

@@ -2,6 +2,7 @@
 //! The ranges of single values are in [`settings`](crate::settings). For runs of scenario files, the crate
 //! `rnic-scenario` checks these rules, because its errors point at the text.
 
+use crate::faults::Faults;
 use crate::mesh::MeshPairs;
 use crate::settings::{self, MAX_HOSTS, MAX_MESH_PAIRS, MAX_UPLINKS, document};
 use crate::spec::{Incast, QueueingSetup, RunSpec, Traffic, TrafficPattern};
@@ -41,6 +42,10 @@ fn faults(run: &RunSpec<TransportSpec>, hosts: u32) -> Result<(), String> {
         within(slow.xoff <= slow.buffer, &format!("{at}.xoff"), &format!("at most `buffer`, {}", slow.buffer))?;
         within(slow.xon <= slow.xoff, &format!("{at}.xon"), &format!("at most `xoff`, {}", slow.xoff))?;
     }
+    let routing = &run.fabric.faults;
+    let convergence = routing.convergence.unwrap_or(Faults::CONVERGENCE);
+    let repairs_first = routing.local_repair.is_none_or(|delay| delay <= convergence);
+    within(repairs_first, "run.fabric.faults.local_repair", &format!("at most `convergence`, {convergence}"))?;
     for (index, link) in run.fabric.faults.links.iter().enumerate() {
         if let (Some(duration), Some(every)) = (link.duration, link.every) {
             let at = format!("run.fabric.faults.links[{index}].every");
