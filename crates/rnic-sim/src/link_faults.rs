@@ -34,7 +34,7 @@ pub enum LinkFaultError {
 /// The link faults of a run, with the ports that they concern.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct LinkPlan {
-    /// The faults, and for each of its links the port with the lower number, so that all faults of a link have one port.
+    /// The faults, and for each of its links the port with the lower number: all faults of a link have the same port.
     faults: Vec<(LinkFault, Vec<PortId>)>,
     routes: Vec<NamedRoute>,
     convergence: Time,
