@@ -237,6 +237,10 @@ fn watch(item: &Item<'_>, duration: Option<Time>) -> Result<Watch> {
         let message = format!("no sample would be taken: the run ends at its `duration` of {duration}");
         return Err(item.error(message, "let `start` be before `duration`"));
     }
+    // `queues` accepts this word, so it is tried for flows, too.
+    if let Some(item) = table.get("flows").filter(|item| item.text() == Some("all")) {
+        return Err(item.error("`flows` cannot select flows: it samples all or none", "accepted: true, false"));
+    }
     let (flows, pauses): (bool, bool) = (table.value("flows")?, table.value("pauses")?);
     let queues = match table.get("queues") {
         None => WatchedQueues::Named(Vec::new()),
