@@ -55,8 +55,9 @@ impl Wanted {
 /// The results of a campaign: a row for each run with a result, in the order of the manifest and the seeds. The results
 /// are read one by one. With `provenance`, the rows also say where and when each run was simulated.
 ///
-/// The columns are `campaign`, `run`, `base`, the swept keys, `seed`, `transport`, `cc`, `pfc`, `status`, `failure`,
-/// the numbers of the run in `summary.json` with keys joined by dots, and `key`, the key of the fingerprint.
+/// The columns are `campaign`, `run` (the name of the run in the scenario file), the swept keys, `seed`, `transport`,
+/// `cc`, `pfc`, `status`, `failure`, the numbers of the run in `summary.json` with keys joined by dots, `point` (the
+/// name of the point: the name of the run with the swept values), and `key`, the key of the fingerprint.
 pub fn rows<'a>(
     manifest: &'a Manifest, folder: &'a Folder, program: &str, provenance: bool,
 ) -> impl Iterator<Item = Row> + use<'a> {
@@ -72,8 +73,7 @@ fn row(manifest: &Manifest, spec: &RunSpec, fingerprint: &Fingerprint, result: &
     let mut row = Row::new();
     let mut put = |key: &str, value: Value| row.insert(key.to_string(), value);
     put("campaign", json!(manifest.name));
-    put("run", json!(spec.name));
-    put("base", json!(spec.base));
+    put("run", json!(spec.base));
     for (key, text) in &spec.point {
         put(key, number_or_text(text));
     }
@@ -88,6 +88,7 @@ fn row(manifest: &Manifest, spec: &RunSpec, fingerprint: &Fingerprint, result: &
             put(&key, value);
         }
     }
+    put("point", json!(spec.name));
     put("key", json!(fingerprint.key()));
     if provenance {
         let p = &result.provenance;
@@ -114,9 +115,10 @@ fn number_or_text(text: &str) -> Value {
     }
 }
 
-/// The mean of a metric over the seeds of each point, a row for each: `run`, `base`, the swept keys, `transport`, `cc`,
-/// `pfc`, `seeds` (number of runs with a value), `failed`, `missing`, `mean`, `half_width` (of the confidence interval,
-/// or null) and `verdict` (`open`, `done`, `wide` or `undetermined`).
+/// The mean of a metric over the seeds of each point, a row for each: `run` (the name of the run in the scenario file),
+/// the swept keys, `transport`, `cc`, `pfc`, `seeds` (number of runs with a value), `failed`, `missing`, `mean`,
+/// `half_width` (of the confidence interval, or null), `verdict` (`open`, `done`, `wide` or `undetermined`) and `point`
+/// (the name of the point).
 pub fn estimates(manifest: &Manifest, folder: &Folder, program: &str, metric: &str, confidence: f64) -> Vec<Row> {
     let mut values: Vec<Vec<f64>> = vec![Vec::new(); manifest.runs.len()];
     let mut counts = vec![(0_u64, 0_u64); manifest.runs.len()];
@@ -132,8 +134,7 @@ pub fn estimates(manifest: &Manifest, folder: &Folder, program: &str, metric: &s
         let estimate = Estimate::of(&values[*index], confidence);
         let mut row = Row::new();
         let mut put = |key: &str, value: Value| row.insert(key.to_string(), value);
-        put("run", json!(spec.name));
-        put("base", json!(spec.base));
+        put("run", json!(spec.base));
         for (key, text) in &spec.point {
             put(key, number_or_text(text));
         }
@@ -152,6 +153,7 @@ pub fn estimates(manifest: &Manifest, folder: &Folder, program: &str, metric: &s
             Verdict::Undetermined => "undetermined",
         };
         put("verdict", json!(verdict));
+        put("point", json!(spec.name));
         Some(row)
     };
     wanted.verdicts.iter().filter_map(of_point).collect()

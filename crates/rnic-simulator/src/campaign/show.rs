@@ -141,7 +141,7 @@ pub(super) fn results(arguments: &ResultsArgs, catalogue: &Catalogue) -> Result<
 fn print_points(out: &mut dyn Write, name: &str, points: &[Row], metric: &str, confidence: f64) -> io::Result<()> {
     writeln!(out, "{name}: {metric}, with its {} % confidence interval", round6(confidence * 100.0))?;
     let mut table = plain_table();
-    table.set_header(["run", "seeds", "mean", "±", "± %", "failed", "missing", ""]);
+    table.set_header(["point", "seeds", "mean", "±", "± %", "failed", "missing", ""]);
     for point in points {
         let number = |key: &str| point.get(key).and_then(Value::as_f64);
         let text = |number: Option<f64>| number.map_or("-".to_string(), |number| round6(number).to_string());
@@ -150,7 +150,7 @@ fn print_points(out: &mut dyn Write, name: &str, points: &[Row], metric: &str, c
         let relative = relative.map_or("-".to_string(), |percent| format!("{percent:.2}"));
         let verdict = point.get("verdict").and_then(Value::as_str).filter(|verdict| *verdict != "done");
         table.add_row([
-            point.get("run").and_then(Value::as_str).unwrap_or_default().to_string(),
+            point.get("point").and_then(Value::as_str).unwrap_or_default().to_string(),
             point["seeds"].to_string(),
             text(mean),
             text(half),
