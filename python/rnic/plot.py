@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .results import Results
+    from .table import Table
 
 #: Colours that readers with colour blindness can tell apart (Okabe and Ito).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -67,12 +68,12 @@ class Plot:
 
     def _runs(self, runs: Iterable[str] | None) -> list[str]:
         if runs is None:
-            return [name for name, run in self._results.items() if run.slowdown is not None]
+            return [name for name, run in self._results.items() if run["slowdown"] is not None]
         return [self._results[name].name for name in runs]
 
     def _cdf(self, column: str, label: str, runs: Iterable[str] | None, ax: Any, tail: bool) -> Any:
         for number, run in enumerate(self._runs(runs)):
-            table = self._results.flows(run)
+            table: Table = self._results.flows(run)
             values = sorted(
                 value for value, measured in zip(table[column], table["measured"]) if measured and value is not None
             )
@@ -112,7 +113,7 @@ class Plot:
             raise ValueError(f'percentile "{percentile}"; accepted: mean, p50, p95, p99, p999')
         names: list[str] = []
         for number, run in enumerate(self._runs(runs)):
-            sizes = [size for size in self._results[run].sizes if size.slowdown is not None]
+            sizes = [size for size in self._results[run].sizes if size["slowdown"] is not None]
             names = max(names, [size.name for size in sizes], key=len)
             values = [size.slowdown[percentile] for size in sizes]
             ax.plot([size.name for size in sizes], values, _line(number), color=_colour(number), marker=".", label=run)
@@ -125,8 +126,13 @@ class Plot:
         return ax.figure
 
     @_styled
-    def queues(self, run: str, *, ax: Any = None) -> Any:
-        """The sampled queues of a run over time, in KB; the scenario needs `[watch]` with `queues`."""
+    def queues(self, run: str, *, longest: int = 7, ax: Any = None) -> Any:
+        """The sampled queues of a run over time, in KB; the scenario needs `[watch]` with `queues`.
+
+        It shows the `longest` queues by their maximum, and the title says of how many.
+        """
+        if longest < 1:
+            raise ValueError(f"longest = {longest}; accepted: 1 or more")
         name = self._results[run].name
         table = self._results.queues()
         lines: dict[str, tuple[list[float], list[float]]] = {}
@@ -137,12 +143,16 @@ class Plot:
                 sizes.append(size / 1000)
         if not lines:
             raise ValueError(f'the run "{name}" has no samples of queues; give the scenario [watch] with `queues`')
-        for number, (queue, (times, sizes)) in enumerate(lines.items()):
-            ax.plot(times, sizes, _line(number), color=_colour(number), label=queue)
+        # Sorting is stable, so queues of the same length stay in the order of the scenario.
+        shown = sorted(lines.items(), key=lambda line: -max(line[1][1]))[:longest]
+        for number, (queue, (times, sizes)) in enumerate(shown):
+            # A line has its style for all queues of a colour, so that more queues than colours can be told apart.
+            ax.plot(times, sizes, LINES[number // len(COLOURS) % len(LINES)], color=_colour(number), label=queue)
         ax.set_xlabel("time [us]")
         ax.set_ylabel("queue [KB]")
-        if len(lines) <= 8:
-            ax.legend()
+        if len(shown) < len(lines):
+            ax.set_title(f"{len(shown)} longest of {len(lines)} queues", fontsize="medium")
+        ax.legend(ncols=1 + (len(shown) - 1) // 10)
         return ax.figure
 
 

@@ -3,6 +3,8 @@
 import pytest
 from conftest import needs
 
+import rnic
+
 
 @pytest.fixture(autouse=True)
 def matplotlib():
@@ -44,4 +46,21 @@ def test_queues_over_time(small, results):
     with pytest.raises(ValueError, match="no samples of queues"):
         results.plot.queues("IRN")
     watched = small.with_({"watch.interval": "10 us", "watch.queues": "all"}).run()
-    assert len(watched.plot.queues("IRN").axes[0].lines) == 4
+    (axes,) = watched.plot.queues("IRN").axes
+    assert len(axes.lines) == 4 and len(axes.get_legend().get_texts()) == 4 and axes.get_title() == ""
+    longest = [max(line.get_ydata()) for line in axes.lines]
+    assert longest == sorted(longest, reverse=True)
+    (axes,) = watched.plot.queues("IRN", longest=2).axes
+    assert [max(line.get_ydata()) for line in axes.lines] == longest[:2]
+    assert axes.get_title() == "2 longest of 4 queues" and axes.get_legend() is not None
+    with pytest.raises(ValueError, match="longest = 0"):
+        watched.plot.queues("IRN", longest=0)
+
+
+def test_many_queues_can_be_told_apart():
+    big = rnic.Scenario.load("irn/default").with_(
+        {"traffic.flows": 100, "traffic.warmup": 10, "watch.interval": "50 us", "watch.queues": "all"}
+    )
+    (axes,) = big.run("IRN").plot.queues("IRN", longest=14).axes
+    styles = {(line.get_color(), line.get_linestyle()) for line in axes.lines}
+    assert len(axes.lines) == len(styles) == len(axes.get_legend().get_texts()) == 14
