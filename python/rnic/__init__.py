@@ -15,11 +15,23 @@ import os
 from . import _rnic, engines, models, topology
 from ._rnic import RunError, ScenarioError, __version__
 from .campaign import Campaign, CampaignResults, load_campaign
-from .congestion import CongestionControl
-from .results import Distribution, Group, Metrics, Results, RunResult
+from .congestion import AckSample, CongestionControl, Flow
+from .metrics import Distribution, Group, Metrics, RunResult
+from .results import Report, Results
 from .scenario import Scenario, scenarios
+from .seeds import Estimate, RunEstimates, SeedResults
 from .stream import Event, Stream
-from .table import Table
+from .table import (
+    FlowTable,
+    GoodputTable,
+    MeshTable,
+    PauseTable,
+    PortTable,
+    QueueTable,
+    Table,
+    VictimTable,
+    WatchdogTable,
+)
 
 
 def decode(path: str | os.PathLike[str], *, checksums: bool = False) -> Table:
@@ -34,21 +46,36 @@ def decode(path: str | os.PathLike[str], *, checksums: bool = False) -> Table:
     """
     return Table(_rnic.decode(os.fspath(path), checksums))
 
+
 __all__ = [
+    "AckSample",
     "Campaign",
     "CampaignResults",
     "CongestionControl",
     "Distribution",
+    "Estimate",
     "Event",
+    "Flow",
+    "FlowTable",
+    "GoodputTable",
     "Group",
+    "MeshTable",
     "Metrics",
+    "PauseTable",
+    "PortTable",
+    "QueueTable",
+    "Report",
     "Results",
     "RunError",
+    "RunEstimates",
     "RunResult",
     "Scenario",
     "ScenarioError",
+    "SeedResults",
     "Stream",
     "Table",
+    "VictimTable",
+    "WatchdogTable",
     "__version__",
     "decode",
     "engines",

@@ -12,12 +12,15 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from . import _rnic
+from . import _html, _rnic
 from .engines import Engine, engine_of
-from .scenario import Scenario
+from .scenario import Scenario, _names
 from .table import Table
+
+if TYPE_CHECKING:
+    import pandas
 
 #: Seconds of CPU time that a batch of runs takes, so that the cost of an engine's task (about 1 ms) is below 1 %.
 BATCH_S = 0.2
@@ -67,7 +70,9 @@ class Campaign:
             raise ValueError("`max_seeds` and `confidence` have no effect without `until`")
         if seeds is not None and seeds < 1:
             raise ValueError(f"seeds = {seeds}; accepted: 1 or more")
-        names = [runs] if isinstance(runs, str) else list(runs)
+        if until is not None and not isinstance(until, str):
+            raise TypeError(f"until = {until!r}; accepted: a condition as text, such as 'slowdown.mean ± 5 %'")
+        names = _names(runs)
         documents = [
             (label, document)
             for label, scenario in _labelled(scenarios)
@@ -82,6 +87,15 @@ class Campaign:
             0.95 if confidence is None else confidence,
             records,
         )
+
+    @classmethod
+    def _of_state(cls, state: bytes) -> Campaign:
+        made = cls.__new__(cls)
+        made._campaign = _rnic.Campaign.of_state(state)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Campaign._of_state, (self._campaign.state(),)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Campaign:
@@ -157,7 +171,7 @@ class Campaign:
         results = load_campaign(store, self.name)
         failed = results.failures
         if check and len(failed):
-            listed = "; ".join(f'run "{f["run"]}" seed {f["seed"]}: {f["failure"]}' for f in list(failed)[:5])
+            listed = "; ".join(f'run "{f["point"]}" seed {f["seed"]}: {f["failure"]}' for f in list(failed)[:5])
             more = f"; and {len(failed) - 5} more" if len(failed) > 5 else ""
             error = _rnic.RunError(listed + more)
             error.results = results
@@ -450,10 +464,16 @@ class _Bar:
 
 
 class CampaignResults:
-    """The results of the campaigns in a folder."""
+    """The results of the campaigns in a folder. They can be pickled: the folder is then opened where they are read."""
 
-    def __init__(self, folder: _rnic.CampaignFolder) -> None:
+    def __init__(self, folder: _rnic.CampaignFolder, store: str, name: str | None) -> None:
         self._folder = folder
+        self._store = store
+        self._name = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        store = self._store if "://" in self._store else os.path.abspath(self._store)
+        return load_campaign, (store, self._name)
 
     @property
     def names(self) -> list[str]:
@@ -463,17 +483,19 @@ class CampaignResults:
     def table(self, *, provenance: bool = False) -> Table:
         """A row for each run with a result, in the order of the manifest and of the seeds.
 
-        The columns are `campaign`, `run`, `base`, the swept keys (and `label`), `seed`, `transport`, `cc`, `pfc`,
-        `status` (completed, failed, lost), `failure` (why, or null), the numbers of the run in `summary.json` with keys
-        joined by dots (`slowdown.p99`; their units are at the ends of their names), and `key`, the fingerprint of
-        everything that determined the result. With `provenance`, there are also when, where and by which version of
-        rnic the run was simulated; these columns differ from one execution to the next, the others do not.
+        The columns are `campaign`, `run` (the name of the run in its scenario), the swept keys (and `label`), `seed`,
+        `transport`, `cc`, `pfc`, `status` (completed, failed, lost), `failure` (why, or null), the numbers of the run in
+        `summary.json` with keys joined by dots (`slowdown.p99`; their units are at the ends of their names), `point`
+        (one of `Campaign.points`: the name of the run with its label and swept values), and `key`, the fingerprint of
+        everything that determined the result. So `to_pandas().pivot_table("slowdown.p99", "run", "traffic.load")` has a
+        row for each run and a column for each load. With `provenance`, there are also when, where and by which version
+        of rnic the run was simulated; these columns differ from one execution to the next, the others do not.
         """
         return Table(self._folder.rows(provenance))
 
     @property
     def failures(self) -> Table:
-        """Table of the failed and lost runs. Its columns are `campaign`, `run`, `seed`, `status`, `failure`."""
+        """Table of the failed and lost runs. Its columns are `campaign`, `point`, `seed`, `status`, `failure`."""
         return Table(self._folder.failures())
 
     def estimates(self, metric: str | None = None, *, confidence: float = 0.95) -> Table:
@@ -482,12 +504,14 @@ class CampaignResults:
         `metric` is a number of `summary.json` with keys joined by dots, by default that of the campaign's `until`, else
         `slowdown.mean`. `half_width` is half of the width of the confidence interval (Student's t), or null with fewer
         than two seeds; `seeds`, `failed` and `missing` are numbers of runs; `verdict` is `done`, `open` (runs are
-        missing), `wide` (the maximum of seeds is reached) or `undetermined` (a run failed or has no value).
+        missing), `wide` (the maximum of seeds is reached) or `undetermined` (a run failed or has no value). The columns
+        `run`, the swept keys and `point` are those of `table`.
         """
         return Table(self._folder.estimates(metric, confidence))
 
     def flows(self, run: str, seed: int) -> Table:
-        """The flows of a run, with the columns of `Results.flows`. The campaign must have `records=True`.
+        """The flows of a run, with the columns of `Results.flows`: `run` is the name of its point. The campaign must
+        have `records=True`.
 
         Raises ValueError if the record of the run is not stored.
         """
@@ -512,9 +536,13 @@ class CampaignResults:
         keys = ("unused", "damaged", "journals", "bytes")
         return dict(zip(keys, self._folder.clean(dry_run)))
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """`table()` as a pandas DataFrame."""
         return self.table().to_pandas()
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """The columns of `table()` as lists, by name."""
+        return self.table().to_dict()
 
     def __len__(self) -> int:
         """The number of runs with a result."""
@@ -524,6 +552,11 @@ class CampaignResults:
         states = [f"{s['name']}: {s['completed']} completed, {s['failed']} failed, {s['missing']} missing" for s in self.status()]
         return f"<rnic.CampaignResults {'; '.join(states)}>"
 
+    def _repr_html_(self) -> str:
+        head = ("campaign", "points", "runs", "completed", "failed", "missing")
+        rows = ([state["name"], *(state[key] for key in head[1:])] for state in self.status())
+        return _html.table(head, rows, count=len(self.names))
+
 
 def load_campaign(store: str | os.PathLike[str], name: str | None = None) -> CampaignResults:
     """Opens the results in a folder, of the campaign `name` or of all campaigns. A URL of fsspec is copied first.
@@ -532,10 +565,10 @@ def load_campaign(store: str | os.PathLike[str], name: str | None = None) -> Cam
     """
     text = os.fspath(store)
     if "://" not in text:
-        return CampaignResults(_rnic.CampaignFolder(text, name))
+        return CampaignResults(_rnic.CampaignFolder(text, name), text, name)
     where = _Store(text)
     where.pull(["manifests/*", "runs/*"])
-    results = CampaignResults(_rnic.CampaignFolder(where.path, name))
+    results = CampaignResults(_rnic.CampaignFolder(where.path, name), text, name)
     # The copy lives as long as the results.
     weakref.finalize(results, where.close)
     return results

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
-from . import _rnic
-from .congestion import CongestionControl
+from . import _html, _rnic
+from .congestion import CongestionControl, Flow
 from .progress import listener
 from .results import Results
+from .seeds import SeedResults
 from .stream import Stream
 
 #: Name of a scenario that is not in a file, in messages and as the folder of its result files.
@@ -23,34 +24,38 @@ def scenarios() -> list[str]:
     return _rnic.builtin_scenarios()
 
 
-class _FlowFile:
-    """A flow list in a temporary file, which is removed with the last scenario that uses it."""
+def _flows(flows: object) -> _rnic.Flows:
+    """The flows of the argument `flows`."""
+    if hasattr(flows, "__arrow_c_stream__"):
+        return _rnic.Flows.of_arrow(flows)
+    is_other = isinstance(flows, (str, bytes, Mapping)) or hasattr(flows, "columns")
+    if isinstance(flows, Iterable) and not is_other:
+        return _rnic.Flows.of_rows(flows)
+    raise TypeError(
+        f"flows of the type {type(flows).__name__}; accepted: an iterable of tuples (start_us, src, dst, "
+        "bytes[, request[, measured]]) or of dictionaries, or a DataFrame with these columns and the "
+        "method `__arrow_c_stream__` (polars, pyarrow, pandas from 2.2 with pyarrow)"
+    )
 
-    def __init__(self, flows: object) -> None:
-        descriptor, self.path = tempfile.mkstemp(prefix="rnic-flows-", suffix=".csv")
-        os.close(descriptor)
-        try:
-            if hasattr(flows, "__arrow_c_stream__"):
-                self.count = _rnic.csv_of_arrow(flows, self.path)
-            elif isinstance(flows, Iterable) and not isinstance(flows, (str, bytes, Mapping)) and not hasattr(flows, "columns"):
-                self.count = _rnic.csv_of_rows(flows, self.path)
-            else:
-                raise TypeError(
-                    f"flows of the type {type(flows).__name__}; accepted: an iterable of tuples (start_us, src, dst, "
-                    "bytes[, request[, measured]]) or of dictionaries, or a DataFrame with these columns and the "
-                    "method `__arrow_c_stream__` (polars, pyarrow, pandas from 2.2 with pyarrow)"
-                )
-            if self.count == 0:
-                raise ValueError("there are no flows; give at least one")
-        except BaseException:
-            self.__del__()
-            raise
 
-    def __del__(self) -> None:
-        try:
-            os.unlink(self.path)
-        except OSError:
-            pass
+def _seed(seed: object) -> int | None:
+    """The argument `seed`, which may be an integer of numpy."""
+    try:
+        number = None if seed is None else operator.index(seed)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if number is not None and not 0 <= number < 2**64:
+        raise ValueError(f"seed = {seed!r}; accepted: an integer from 0 to {2**64 - 1}")
+    return number
+
+
+def _names(runs: str | Iterable[str]) -> list[str]:
+    """The argument `runs`: one name, or several."""
+    names = [runs] if isinstance(runs, str) else list(runs) if isinstance(runs, Iterable) else [runs]
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"runs = {runs!r}; accepted: the name of a run, or several in a list")
+    return names
 
 
 class Scenario:
@@ -65,34 +70,47 @@ class Scenario:
             run=[{"name": "IRN", "transport": "irn"}, {"name": "RoCE", "transport": "roce", "pfc": True}],
         )
 
-    `name` is the name of the scenario, of the folder of its result files, and in error messages. `flows` replaces
-    `traffic` by a list of flows, see `with_flows`.
+    `name` is the name of the scenario and of the folder of its result files. `flows` replaces `traffic` by a list of
+    flows, see `with_flows`. Values are strings, numbers, booleans, paths, dictionaries and sequences, also of numpy.
+
+    Scenarios can be copied, pickled, compared by value and used as keys of dictionaries: they are equal if they have
+    the same name, title, seed and runs, and so give the same result files. A pickled scenario has its text and its
+    flows from Python; other files that it names must exist where it is read.
 
     Raises `ScenarioError` if the scenario has mistakes; it says where, and what would be accepted. All values are
     checked when the scenario is made, except for those that depend on the whole fabric, which `run` checks.
     """
 
     _scenario: _rnic.Scenario
-    _flows: _FlowFile | None
 
     def __init__(self, *, name: str = UNNAMED, flows: object = None, **tables: Any) -> None:
-        if flows is not None:
-            if "traffic" in tables:
-                raise TypeError("`flows` and `traffic` exclude each other: give one of them")
-            file = _FlowFile(flows)
-            tables = {**tables, "traffic": {"pattern": "list", "file": file.path}}
-            self._flows = file
-        else:
-            self._flows = None
-        text = _rnic.document(tables)
-        self._scenario = _rnic.Scenario.from_toml(text, name, os.getcwd())
+        if flows is not None and "traffic" in tables:
+            raise TypeError("`flows` and `traffic` exclude each other: give one of them")
+        if not isinstance(name, str):
+            raise TypeError(f"name = {name!r}; accepted: the name of the scenario as text")
+        own = None if flows is None else _flows(flows)
+        self._scenario = _rnic.Scenario.of_tables(tables, name, os.getcwd(), own)
 
     @classmethod
-    def _of(cls, scenario: _rnic.Scenario, flows: _FlowFile | None = None) -> Scenario:
+    def _of(cls, scenario: _rnic.Scenario) -> Scenario:
         made = cls.__new__(cls)
         made._scenario = scenario
-        made._flows = flows
         return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scenario) and self._scenario.identity == other._scenario.identity
+
+    def __hash__(self) -> int:
+        return hash(self._scenario.identity)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._scenario.state(),)
+
+    def __copy__(self) -> Scenario:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Scenario:
+        return self
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Scenario:
@@ -117,12 +135,25 @@ class Scenario:
             scenario.with_(seed=7, **{"traffic.load": 0.9})
 
         Runs and traffic sources are selected by index, from 0, or by name; a name with a dot needs quotes. The
-        changes do the same as `--set` of the command, and `seed` the same as `--seed`.
+        changes do the same as `--set` of the command, and `seed` the same as `--seed`. A dictionary as a value replaces
+        the whole table: `{"traffic.load": 0.9}` changes one key, `{"traffic": {"load": 0.9}}` also removes all others.
 
-        Raises `ScenarioError` if a change is refused; its `file` is then the change.
+        Raises `ScenarioError` if a change is refused; its `path` is then the path of the change, and its `file` the
+        path with the value. Raises ValueError if `seed` is not from 0 to 2^64 - 1.
         """
         all_changes = [*(changes or {}).items(), *more.items()]
-        return Scenario._of(self._scenario.changed(all_changes, seed), self._flows)
+        for path, _ in all_changes:
+            if not isinstance(path, str):
+                raise TypeError(f"the change {path!r}; accepted: a dotted path as text, such as 'traffic.load'")
+        try:
+            return Scenario._of(self._scenario.changed(all_changes, _seed(seed), None))
+        except _rnic.ScenarioError as error:
+            replaced = [path for path, value in all_changes if isinstance(value, Mapping) and error.path == path]
+            for path in replaced[:1]:
+                key = next(iter(dict(all_changes)[path]), "key")
+                note = f'the value of "{path}" replaces the whole table; "{path}.{key}" changes one key only'
+                error.args = (f"{error}\n{note}",)
+            raise
 
     def with_flows(self, flows: object) -> Scenario:
         """A copy whose traffic is a list of flows.
@@ -136,9 +167,7 @@ class Scenario:
 
         Raises ValueError or TypeError if a flow has a wrong form, and `ScenarioError` if a host does not exist.
         """
-        file = _FlowFile(flows)
-        changed = self._scenario.changed([("traffic", {"pattern": "list", "file": file.path})], None)
-        return Scenario._of(changed, file)
+        return Scenario._of(self._scenario.changed([], None, _flows(flows)))
 
     @property
     def name(self) -> str:
@@ -167,33 +196,77 @@ class Scenario:
     def to_toml(self, flows_file: str | os.PathLike[str] | None = None) -> str:
         """The scenario as the text of a scenario file, with all changes, and without `extends`.
 
-        Inherited keys that have no effect are left out. Relative paths of existing files become absolute; files that a built-in scenario names keep their names. If
-        the flows are from `with_flows`, `flows_file` names the file into which they are written.
+        Inherited keys that have no effect are left out. Relative paths of existing files become absolute; files that a
+        built-in scenario names keep their names. If the flows are from `with_flows`, `flows_file` names the file into
+        which they are written.
 
         Raises ValueError if the flows are in memory and `flows_file` is missing.
         """
-        text = self._scenario.to_toml()
-        if self._flows is None:
+        return self._with_flows_file(flows_file).to_toml()
+
+    def to_dict(self, flows_file: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+        """The tables of the scenario as dictionaries, lists, numbers and text, with all changes, and without `extends`.
+
+        `Scenario(name=scenario.name, **scenario.to_dict())` is equal to `scenario`, if the scenario has a title.
+        `flows_file` as for `to_toml`.
+
+        Raises ValueError if the flows are in memory and `flows_file` is missing.
+        """
+        return self._with_flows_file(flows_file).to_dict()
+
+    def _with_flows_file(self, flows_file: str | os.PathLike[str] | None) -> _rnic.Scenario:
+        flows = self._scenario.flows()
+        if flows is None:
             if flows_file is not None:
                 raise ValueError("`flows_file` has no effect: the flows of this scenario are not from Python")
-            return text
+            return self._scenario
         if flows_file is None:
-            raise ValueError("the flows of this scenario are from Python: give the name of a file for them, `flows_file`")
-        flows_file = Path(flows_file).absolute()
-        flows_file.write_bytes(Path(self._flows.path).read_bytes())
-        changed = self._scenario.changed([("traffic.file", str(flows_file))], None)
-        return changed.to_toml()
+            raise ValueError("the flows of this scenario are from Python: name a file for them with `flows_file`")
+        path = Path(flows_file).absolute()
+        path.write_bytes(flows.content())
+        return self._scenario.changed([("traffic.file", str(path))], None, None)
+
+    @overload
+    def run(
+        self,
+        runs: str | Iterable[str] = (),
+        *,
+        seeds: None = None,
+        threads: int | None = None,
+        progress: bool | Callable[[list[dict[str, Any]]], None] = False,
+        check: bool = True,
+        congestion: type[CongestionControl] | Callable[[Flow, float], CongestionControl] | None = None,
+    ) -> Results: ...
+
+    @overload
+    def run(
+        self,
+        runs: str | Iterable[str] = (),
+        *,
+        seeds: int,
+        confidence: float = 0.95,
+        threads: int | None = None,
+        progress: bool | Callable[[list[dict[str, Any]]], None] = False,
+        check: bool = True,
+        congestion: type[CongestionControl] | Callable[[Flow, float], CongestionControl] | None = None,
+    ) -> SeedResults: ...
 
     def run(
         self,
         runs: str | Iterable[str] = (),
         *,
+        seeds: int | None = None,
+        confidence: float | None = None,
         threads: int | None = None,
         progress: bool | Callable[[list[dict[str, Any]]], None] = False,
         check: bool = True,
-        congestion: type[CongestionControl] | None = None,
-    ) -> Results:
+        congestion: type[CongestionControl] | Callable[[Flow, float], CongestionControl] | None = None,
+    ) -> Results | SeedResults:
         """Simulates all runs of the scenario, or those called `runs`, and returns their results.
+
+        With `seeds`, each run is simulated with as many seeds, from its own seed on, and the results are `SeedResults`:
+        `scenario.run(seeds=5)["IRN"]["slowdown.p99"]` is a mean with its confidence interval, whose probability is
+        `confidence` (default: 0.95).
 
         `threads` is the number of threads, by default that of the processors; it does not change the results. With
         `progress=True`, a bar shows the progress: of tqdm if it is installed, else a line of text on stderr. A
@@ -203,8 +276,8 @@ class Scenario:
         Other threads of Python go on meanwhile (the GIL is released), and Ctrl-C ends the simulation with
         KeyboardInterrupt.
 
-        `congestion` is the class of the runs with `cc = "python"`, see `CongestionControl`. One such simulation can run
-        at a time, in one thread.
+        `congestion` is the class of the runs with `cc = "python"`, or a function that returns an object of such a
+        class, see `CongestionControl`. Such simulations use one thread, and wait for each other.
 
         Raises `ScenarioError` if a run cannot be set up on this fabric. Raises `RunError` if a run failed; its
         attribute `results` has the results of all runs. With `check=False`, failed runs raise nothing, see
@@ -212,16 +285,31 @@ class Scenario:
         """
         if threads is not None and threads < 1:
             raise ValueError(f"threads = {threads}; accepted: 1 or more")
-        names = [runs] if isinstance(runs, str) else list(runs)
-        bar = listener(progress, self._scenario.selection(names))
+        if seeds is not None and not 1 <= seeds < 2**32:
+            raise ValueError(f"seeds = {seeds}; accepted: 1 or more")
+        if seeds is None and confidence is not None:
+            raise ValueError("`confidence` has no effect without `seeds`")
+        if confidence is not None and not 0 < confidence < 1:
+            raise ValueError(f"confidence = {confidence}; accepted: a probability above 0 and below 1, such as 0.95")
+        names = _names(runs)
+        selected = self._scenario.selection(names)
+        if seeds is not None:
+            selected = [f"{run} (seed {self.seed + number})" for number in range(seeds) for run in selected]
+        bar = listener(progress, selected)
         try:
-            results = Results(self._scenario.run(names, threads, bar, congestion))
+            found = self._scenario.run(names, seeds or 1, threads, bar, congestion)
         finally:
             if bar is not None:
                 bar.close()
-        failures = results._results.failures()
+        parts = [Results(part) for part in found]
+        results = parts[0] if seeds is None else SeedResults(parts, 0.95 if confidence is None else confidence)
+        failures = [
+            f'run "{run}"{"" if seeds is None else f" seed {part.seed}"} failed: {why}'
+            for part in parts
+            for run, why in part._results.failures()
+        ]
         if check and failures:
-            error = _rnic.RunError("; ".join(f'run "{run}" failed: {why}' for run, why in failures))
+            error = _rnic.RunError("; ".join(failures))
             error.results = results
             raise error
         return results
@@ -239,7 +327,20 @@ class Scenario:
         Raises `ScenarioError` if the run cannot be set up, KeyError if there is no run of this name, and ValueError if
         `until` is no time.
         """
+        if until is not None and not isinstance(until, str):
+            raise TypeError(f"until = {until!r}; accepted: a time with its unit as text, such as '5 ms'")
+        if run is not None and not isinstance(run, str):
+            raise TypeError(f"run = {run!r}; accepted: the name of a run")
         return Stream(self._scenario.stream(run, until))
 
     def __repr__(self) -> str:
         return f"<rnic.Scenario {self.name!r}: {self.title}; seed {self.seed}; {len(self.runs)} runs>"
+
+    def _repr_html_(self) -> str:
+        rows = ((name, transport, cc, "yes" if pfc else "no") for name, transport, cc, pfc in self._scenario.about())
+        caption = f"{self.name}: {self.title}; seed {self.seed}"
+        return _html.table(("run", "transport", "cc", "PFC"), rows, caption=caption, count=len(self.runs))
+
+
+def _restored(state: Any) -> Scenario:
+    return Scenario._of(_rnic.Scenario.of_state(state))

@@ -6,7 +6,19 @@ import json
 from types import TracebackType
 
 from . import _rnic
-from .results import Metrics, Results
+from .metrics import Metrics
+from .results import Results
+
+
+class DropRow(Metrics):
+    """Packets of a port and priority that were dropped and lost since the last sample."""
+
+    __slots__ = ()
+
+    port: int
+    priority: int
+    dropped: int
+    lost: int
 
 
 class Event(Metrics):
@@ -16,17 +28,40 @@ class Event(Metrics):
     delivered: payload bytes so far as pairs of flow and bytes), `drops` (after a sample: ports, a list of port,
     priority, and the packets dropped and lost since the last sample), `pause` (port, priority, from, to, root),
     `finished`, `interrupted` (flows_done), `failed` (reason). The reference of run documents has the schema. Times end
-    in `_ps` (picoseconds); `from` and `to` of a pause are picoseconds, too.
+    in `_ps` (picoseconds); `event["from"]` and `event["to"]` of a pause are picoseconds, too. An attribute that the
+    kind of the event does not have raises AttributeError.
     """
 
+    __slots__ = ()
+
+    #: Kind of the event.
     event: str
+    run: str
+    seed: int
+    parameters: list[list[str]]
+    warnings: list[str]
+    flows_done: int
+    flows_total: int | None
+    flows_started: int
+    hops: int
+    time_ps: int
+    duration_ps: int | None
+    queue_bytes: list[int]
+    delivered: list[list[int]]
+    ports: list[DropRow]
+    port: int
+    priority: int
+    root: int | None
+    reason: str
+
+    _parts = {"ports": DropRow}
 
     @property
     def time_us(self) -> float | None:
         """Simulated time of the event in microseconds; None for `started` and `failed`. Of a pause it is the end."""
         for key in ("time_ps", "to", "from"):
-            if self._values.get(key) is not None:
-                return float(self._values[key]) / 1e6
+            if self.get(key) is not None:
+                return float(self[key]) / 1e6
         return None
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from . import _rnic
+from . import _html, _rnic
+
+if TYPE_CHECKING:
+    import pandas
+    from typing_extensions import Self
+
+#: Maximum number of columns whose names the representation of a table has.
+NAMED = 8
 
 
 class Table:
@@ -13,7 +21,8 @@ class Table:
 
     A table has the PyCapsule interface of Arrow, so other libraries read its columns without a copy:
     `polars.DataFrame(table)`, `pyarrow.table(table)`, `pandas.DataFrame.from_arrow(table)` (pandas 3), and DuckDB
-    after `pyarrow.table`. Without any of them, `table["fct_us"]` is a list.
+    after `pyarrow.table`. Without any of them, `table["fct_us"]` is a list. Tables can be copied, pickled and compared
+    by value.
 
     The units of a column are the end of its name; columns without a unit are counts or names. A missing value (for
     example, the completion time of a flow that has not finished) is a null, and `None` in lists.
@@ -44,22 +53,49 @@ class Table:
 
         Raises KeyError if there is no such column.
         """
+        if not isinstance(column, str):
+            raise TypeError(
+                f"table[{column!r}]: accepted is the name of a column, as in table[{self.columns[0]!r}]; the rows are "
+                "list(table)"
+                if self.columns
+                else f"table[{column!r}]: the table has no columns"
+            )
         return self._table.column(column)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The rows as dictionaries. For many rows, one of the libraries above is faster."""
         names = self.columns
-        for row in zip(*(self[name] for name in names)):
+        for row in zip(*(self._table.column(name) for name in names)):
             yield dict(zip(names, row))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and self._table.equals(other._table)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self._table.state())
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
     def __repr__(self) -> str:
-        return f"<rnic.Table: {len(self):,} rows of {', '.join(self.columns)}>"
+        names = self.columns
+        more = f", and {len(names) - NAMED} more columns" if len(names) > NAMED else ""
+        return f"<rnic.{type(self).__name__}: {len(self):,} rows of {', '.join(names[:NAMED])}{more}>"
+
+    def _repr_html_(self) -> str:
+        first = itertools.islice(self, _html.ROWS)
+        return _html.table(self.columns, (list(row.values()) for row in first), count=len(self))
 
     def to_dict(self) -> dict[str, list[Any]]:
         """The columns as lists, by name."""
-        return {name: self[name] for name in self.columns}
+        return {name: self._table.column(name) for name in self.columns}
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """The table as a pandas DataFrame. It needs pandas; with pyarrow or pandas 3, numbers are not converted."""
         import pandas
 
@@ -67,4 +103,201 @@ class Table:
             import pyarrow
         except ImportError:
             return pandas.DataFrame(self.to_dict())
-        return pyarrow.table(self).to_pandas()
+        frame: pandas.DataFrame = pyarrow.table(self).to_pandas()
+        return frame
+
+
+def _restored(kind: type[Table], state: Any) -> Table:
+    return kind(_rnic.Table.of_state(state))
+
+
+# The tables of result files. The overloads have their columns, so that type checkers find misspelt names; a test
+# compares them with the columns. A program with the name of a column in a variable declares the table as `Table`.
+
+
+class FlowTable(Table):
+    """The flows of runs: a row for each flow. A flow that has not finished has no completion time."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, column: Literal["run", "traffic"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(
+            self,
+            column: Literal[
+                "flow", "src", "dst", "bytes", "retransmitted", "timeouts", "delivered_bytes",
+            ],
+        ) -> list[int]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["start_us", "ideal_us"]) -> list[float]: ...
+
+        @overload
+        def __getitem__(
+            self,
+            column: Literal[
+                "finish_us", "fct_us", "slowdown", "goodput_bps",
+            ],
+        ) -> list[float | None]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["request"]) -> list[int | None]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["measured"]) -> list[bool]: ...
+
+        def __getitem__(self, column: Any) -> Any: ...
+
+
+class PortTable(Table):
+    """Counters of ports: a row for each port and priority."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, column: Literal["run", "node", "peer"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(
+            self,
+            column: Literal[
+                "port", "priority", "tx_packets", "tx_bytes", "drops",
+                "lost", "pause_sent", "pause_received", "queue_high_water_bytes", "trimmed", "returned",
+            ],
+        ) -> list[int]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["rate_gbps", "paused_us"]) -> list[float]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["utilisation"]) -> list[float | None]: ...
+
+        def __getitem__(self, column: Any) -> Any: ...
+
+
+class QueueTable(Table):
+    """Sampled queue lengths: a row for each sample of each queue."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, column: Literal["run", "queue"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["time_us"]) -> list[float]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["bytes"]) -> list[int]: ...
+
+        def __getitem__(self, column: Any) -> Any: ...
+
+
+class GoodputTable(Table):
+    """Sampled goodput: a row for each sample of each flow that was active."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, column: Literal["run"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["time_us", "goodput_gbps"]) -> list[float]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["flow", "src", "dst"]) -> list[int]: ...
+
+        def __getitem__(self, column: Any) -> Any: ...
+
+
+class PauseTable(Table):
+    """PFC pauses: a row for each pause of a transmitter."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, column: Literal["run", "node", "peer"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["root_kind", "root"]) -> list[str | None]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["port", "priority"]) -> list[int]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["from_us"]) -> list[float]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["to_us"]) -> list[float | None]: ...
+
+        def __getitem__(self, column: Any) -> Any: ...
+
+
+class VictimTable(Table):
+    """Flows that PFC delays although they cause no congestion: a row for each flow."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, column: Literal["run"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["root_kind", "root"]) -> list[str | None]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["flow", "src", "dst"]) -> list[int]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["victim_us"]) -> list[float]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["goodput_bps"]) -> list[float | None]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["finished"]) -> list[bool]: ...
+
+        def __getitem__(self, column: Any) -> Any: ...
+
+
+class MeshTable(Table):
+    """Round-trip times of probes: a row for each mesh and time."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, column: Literal["run", "mesh"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["from_us"]) -> list[float]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["p50_us", "p99_us", "p999_us", "max_us"]) -> list[float | None]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["probes", "unanswered"]) -> list[int]: ...
+
+        def __getitem__(self, column: Any) -> Any: ...
+
+
+class WatchdogTable(Table):
+    """Pause storms that watchdogs found: a row for each storm. One that lasts to the end was not restored."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, column: Literal["run", "action"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["port"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["priority", "dropped"]) -> list[int]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["detected_us"]) -> list[float]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["restored_us"]) -> list[float | None]: ...
+
+        def __getitem__(self, column: Any) -> Any: ...

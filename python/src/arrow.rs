@@ -4,6 +4,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::stored::{self, State};
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt32Type, UInt64Type};
@@ -65,13 +66,36 @@ impl Table {
     fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
         let Ok(index) = self.schema.index_of(name) else {
             let known = self.column_names().join(", ");
-            return Err(PyKeyError::new_err(format!("there is no column \"{name}\"; accepted: {known}")));
+            // Earlier versions had these columns in the tables of campaigns.
+            let renamed = if name == "base" && self.schema.index_of("point").is_ok() {
+                "`base` is now `run`, and the name with the swept values is `point`; "
+            } else {
+                ""
+            };
+            return Err(PyKeyError::new_err(format!("there is no column \"{name}\"; {renamed}accepted: {known}")));
         };
         let values = PyList::empty(py);
         for batch in &self.batches {
             append(py, &values, batch.column(index))?;
         }
         Ok(values)
+    }
+
+    /// The state from which `of_state` makes an equal table, also in another process.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<State<'py>> {
+        stored::state(py, &self.schema, &self.batches)
+    }
+
+    #[staticmethod]
+    fn of_state(state: State<'_>) -> PyResult<Table> {
+        let (schema, batches) = stored::of_state(state)?;
+        Ok(Table { schema, batches })
+    }
+
+    /// Whether both tables have the same columns with the same values.
+    fn equals(&self, py: Python<'_>, other: &Bound<'_, Table>) -> bool {
+        let other = other.get();
+        py.detach(|| self.schema == other.schema && self.batches == other.batches)
     }
 }
 

@@ -6,10 +6,12 @@ use arrow_array::{ArrayRef, StringArray};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use rnic_campaign::campaign::{
     self, CampaignError, CampaignListener, Folder, Limits, METRICS, Manifest, MissingRun, Outcomes, Place, RunResult,
     RunState, Shard, Until,
 };
+use rnic_campaign::statistics::Estimate;
 use rnic_campaign::{CODE, Fingerprint, Threads, cost};
 use rnic_results::dataset::{Columns, write_csv, write_parquet};
 use rnic_results::files::write_atomically;
@@ -18,6 +20,7 @@ use rnic_spec::{RunEvent, RunRecord, RunSpec, Scenario, SpecError};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -84,6 +87,21 @@ impl Campaign {
 
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.manifest.write(&path)).map_err(raised)
+    }
+
+    /// The manifest as bytes, which `of_state` reads, also in another process.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let file = tempfile::NamedTempFile::new()?;
+        py.detach(|| self.manifest.write(file.path())).map_err(raised)?;
+        Ok(PyBytes::new(py, &std::fs::read(file.path())?))
+    }
+
+    #[staticmethod]
+    fn of_state(py: Python<'_>, bytes: &[u8]) -> PyResult<Campaign> {
+        let mut file = tempfile::NamedTempFile::new()?;
+        file.write_all(bytes)?;
+        file.flush()?;
+        Campaign::load(py, file.path().to_path_buf())
     }
 
     #[getter]
@@ -457,10 +475,11 @@ impl CampaignFolder {
     /// A row for each run that failed or was lost.
     fn failures(&self, py: Python<'_>) -> PyResult<Table> {
         let table = py.detach(|| {
-            let names = ["campaign", "run", "seed", "status", "failure"];
+            let names = ["campaign", "point", "seed", "status", "failure"];
             let all = self.manifests.iter().flat_map(|m| campaign::rows(m, &self.folder, "", false));
             let failed = all.filter(|row| row.get("status").is_some_and(|status| status != "completed"));
-            let row = |row: campaign::Row| row.into_iter().filter(|(key, _)| names.contains(&key.as_str())).collect();
+            let cell = |row: &campaign::Row, name: &str| row.get(name).cloned().unwrap_or_default();
+            let row = |row: campaign::Row| names.map(|name| (name.to_string(), cell(&row, name))).into_iter().collect();
             let rows: Vec<campaign::Row> = failed.map(row).collect();
             if rows.is_empty() {
                 let texts = |name: &str| (name.to_string(), Arc::new(StringArray::new_null(0)) as ArrayRef);
@@ -471,7 +490,7 @@ impl CampaignFolder {
         table.map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
-    /// The flows of a run: its name and seed.
+    /// The flows of a run: the name of its point, and its seed.
     fn flows(&self, py: Python<'_>, run: &str, seed: u64) -> PyResult<Table> {
         let missing = |what: String| PyValueError::new_err(what);
         let found = self.manifests.iter().find_map(|manifest| {
@@ -532,6 +551,18 @@ impl CampaignFolder {
         let removed = removed.map_err(raised)?;
         Ok((removed.unused, removed.damaged, removed.journals, removed.bytes))
     }
+}
+
+/// The metrics of runs: numbers of `summary.json`, with their keys joined by dots.
+#[pyfunction]
+pub(crate) fn metrics() -> Vec<&'static str> {
+    METRICS.to_vec()
+}
+
+/// The mean of values, and half the width of its confidence interval, `None` for a single value. `None` without values.
+#[pyfunction]
+pub(crate) fn estimate(values: Vec<f64>, confidence: f64) -> Option<(f64, Option<f64>)> {
+    Estimate::of(&values, confidence).map(|estimate| (estimate.mean, estimate.half_width))
 }
 
 /// Version and hash of the code that determines results.

@@ -4,16 +4,18 @@
 //! instance for each flow. Rate, window and timer are copied from the object after each call, because the simulator
 //! reads them more often than they change.
 
-use parking_lot::Mutex;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use parking_lot::{Condvar, Mutex};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyString, PyTuple, PyType};
 use rnic_sim::Catalogue;
 use rnic_transport::congestion::{self, CongestionControl, LossSignal, Marking, Settings};
 use rnic_transport::{BitRate, Bytes, FlowConfig, Time};
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Value of `cc` for runs with a congestion control in Python.
 pub(crate) const NAME: &str = "python";
@@ -21,21 +23,45 @@ pub(crate) const NAME: &str = "python";
 /// Minimum rate of a flow in bit/s.
 const MIN_RATE: f64 = 1_000.0;
 
-/// The class of the simulation that runs at the moment. There is at most one: the trait that the simulator uses gets
-/// its parameters from scenarios, which cannot hold a class.
-static CURRENT: Mutex<Option<Arc<Class>>> = Mutex::new(None);
+/// Interval at which Python's signals are checked while a simulation waits for another one.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Whether a simulation with a class is going on. There is at most one at a time: several would wait for each other in
+/// each call, because Python executes one of them at a time.
+static RUNS: Mutex<bool> = Mutex::new(false);
+/// Notified when a simulation with a class ends.
+static ENDED: Condvar = Condvar::new();
+
+thread_local! {
+    /// The class of the simulation in this thread. The trait that the simulator uses gets its parameters from
+    /// scenarios, which cannot hold a class.
+    static CURRENT: RefCell<Option<Arc<Class>>> = const { RefCell::new(None) };
+    /// Whether this thread has started a simulation with a class, which goes on.
+    static STARTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `simulate`, which simulates in this thread with the congestion control `class`.
+pub(crate) fn with<T>(class: &Arc<Class>, simulate: impl FnOnce() -> T) -> T {
+    CURRENT.set(Some(class.clone()));
+    let result = simulate();
+    CURRENT.set(None);
+    result
+}
 
 /// All congestion controls that scenarios may name.
 pub(crate) fn catalogue() -> Catalogue {
     Catalogue::standard().with::<InPython>()
 }
 
-/// A class of congestion controls.
+/// A class of congestion controls, or a function that returns an object of such a class.
 pub(crate) struct Class {
-    class: Py<PyAny>,
+    factory: Py<PyAny>,
+    /// The class `rnic.CongestionControl`.
+    base: Py<PyType>,
     marking: Option<Marking>,
     cnp_interval: Option<Time>,
-    hooks: Hooks,
+    /// The methods of the class; `None` for a function, whose objects may have several classes.
+    hooks: Option<Hooks>,
     /// Whether a method has raised an exception. The congestion controls do nothing from then on.
     failed: AtomicBool,
     error: Mutex<Option<PyErr>>,
@@ -51,41 +77,47 @@ struct Hooks {
     timer: bool,
 }
 
-impl Class {
-    /// Checks a class and makes it the current one until the result is dropped.
-    pub(crate) fn enter(class: &Bound<'_, PyAny>) -> PyResult<Current> {
-        let py = class.py();
-        let base = py.import("rnic.congestion")?.getattr("CongestionControl")?;
+impl Hooks {
+    fn of(class: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> PyResult<Hooks> {
         let overrides = |name: &str| -> PyResult<bool> { Ok(!class.getattr(name)?.is(&base.getattr(name)?)) };
-        let hooks = Hooks {
+        Ok(Hooks {
             send: overrides("on_send")?,
             ack: overrides("on_ack")?,
             cnp: overrides("on_cnp")?,
             loss: overrides("on_loss")?,
             timer: overrides("on_timer")?,
-        };
-        let marking: Option<(u64, u64, f64)> = class.getattr("marking")?.extract()?;
+        })
+    }
+}
+
+/// The result of `rnic.congestion.prepared`: the class of all objects or `None`, and its attributes `marking` and
+/// `cnp_interval_us`.
+type Prepared<'py> = (Option<Bound<'py, PyAny>>, Option<(u64, u64, f64)>, Option<f64>);
+
+impl Class {
+    /// Checks a class or function, and waits until no other simulation with a class goes on. The next one may start
+    /// when the result is dropped.
+    pub(crate) fn enter(control: &Bound<'_, PyAny>) -> PyResult<Current> {
+        let py = control.py();
+        let module = py.import("rnic.congestion")?;
+        let base = module.getattr("CongestionControl")?.cast_into::<PyType>()?;
+        let (class, marking, cnp_interval): Prepared<'_> = module.getattr("prepared")?.call1((control,))?.extract()?;
         if let Some((kmin, kmax, pmax)) = marking.filter(|(min, max, p)| min > max || !(0.0..=1.0).contains(p)) {
             return Err(PyValueError::new_err(format!(
                 "marking = ({kmin}, {kmax}, {pmax}); accepted: (kmin, kmax, pmax) with kmin <= kmax in bytes and pmax \
                  from 0 to 1"
             )));
         }
-        let cnp_interval: Option<f64> = class.getattr("cnp_interval_us")?.extract()?;
         let class = Arc::new(Class {
-            class: class.clone().unbind(),
+            factory: control.clone().unbind(),
             marking: marking.map(|(kmin, kmax, pmax)| Marking { kmin: Bytes(kmin), kmax: Bytes(kmax), pmax }),
             cnp_interval: cnp_interval.map(|us| time("cnp_interval_us", us)).transpose()?,
-            hooks,
+            hooks: class.map(|class| Hooks::of(&class, &base)).transpose()?,
+            base: base.unbind(),
             failed: AtomicBool::new(false),
             error: Mutex::new(None),
         });
-        let mut current = CURRENT.lock();
-        if current.is_some() {
-            let message = "another simulation with a congestion control in Python is running; wait for its end";
-            return Err(PyRuntimeError::new_err(message));
-        }
-        *current = Some(class.clone());
+        wait_for_others(py)?;
         Ok(Current(class))
     }
 
@@ -105,12 +137,37 @@ impl Class {
     }
 }
 
-/// The current class, until this value is dropped.
+/// Waits until no simulation with a class goes on, and notes that there is one now.
+fn wait_for_others(py: Python<'_>) -> PyResult<()> {
+    if STARTED.get() || CURRENT.with_borrow(Option::is_some) {
+        return Err(PyRuntimeError::new_err(
+            "a method of a congestion control, or a function that shows the progress, cannot start another simulation \
+             with a congestion control in Python",
+        ));
+    }
+    // A thread that waits must not hold the GIL, which the simulation needs.
+    let enters = || {
+        let mut runs = RUNS.lock();
+        if *runs {
+            ENDED.wait_for(&mut runs, SIGNAL_INTERVAL);
+        }
+        !std::mem::replace(&mut *runs, true)
+    };
+    while !py.detach(enters) {
+        py.check_signals()?;
+    }
+    STARTED.set(true);
+    Ok(())
+}
+
+/// A class whose simulation goes on until this value is dropped.
 pub(crate) struct Current(pub(crate) Arc<Class>);
 
 impl Drop for Current {
     fn drop(&mut self) {
-        *CURRENT.lock() = None;
+        STARTED.set(false);
+        *RUNS.lock() = false;
+        ENDED.notify_one();
     }
 }
 
@@ -119,6 +176,7 @@ impl Drop for Current {
 pub(crate) struct InPython {
     /// The object; `None` if it could not be made.
     object: Option<Arc<Py<PyAny>>>,
+    hooks: Hooks,
     ceiling: BitRate,
     rate: BitRate,
     window: u32,
@@ -166,9 +224,23 @@ impl InPython {
                 mtu: flow.mtu,
                 header: flow.header,
             };
-            let object = class.class.call1(py, (about, now.as_us()))?;
-            let mut made =
-                InPython { object: Some(Arc::new(object)), ceiling, rate: ceiling, window: u32::MAX, timer: None };
+            let object = class.factory.bind(py).call1((about, now.as_us()))?;
+            let hooks = match class.hooks {
+                Some(hooks) => hooks,
+                None => {
+                    let base = class.base.bind(py);
+                    if !object.is_instance(base)? {
+                        return Err(PyTypeError::new_err(format!(
+                            "the function `congestion` returned {}; accepted: an object of a subclass of \
+                             rnic.CongestionControl",
+                            object.repr()?
+                        )));
+                    }
+                    Hooks::of(object.get_type().as_any(), base)?
+                }
+            };
+            let object = Some(Arc::new(object.unbind()));
+            let mut made = InPython { object, hooks, ceiling, rate: ceiling, window: u32::MAX, timer: None };
             made.read(py)?;
             Ok(made)
         })
@@ -232,7 +304,7 @@ impl CongestionControl for InPython {
     const ABOUT: &'static str = "a class in Python: Scenario.run(congestion=...)";
 
     fn params(_: &Settings, _: &FlowConfig) -> Result<Arc<Class>, String> {
-        CURRENT.lock().clone().ok_or_else(|| {
+        CURRENT.with_borrow(Clone::clone).ok_or_else(|| {
             "there is no class; accepted in Python only, with a class as in `run(congestion=MyControl)`".to_string()
         })
     }
@@ -246,7 +318,8 @@ impl CongestionControl for InPython {
     }
 
     fn new(class: &Arc<Class>, flow: &FlowConfig, now: Time) -> InPython {
-        let nothing = |rate| InPython { object: None, ceiling: rate, rate, window: u32::MAX, timer: None };
+        let hooks = Hooks::default();
+        let nothing = |rate| InPython { object: None, hooks, ceiling: rate, rate, window: u32::MAX, timer: None };
         if class.failed() {
             return nothing(congestion::ceiling(flow));
         }
@@ -257,13 +330,13 @@ impl CongestionControl for InPython {
     }
 
     fn on_send(&mut self, class: &Arc<Class>, now: Time, bytes: u32) {
-        if class.hooks.send {
+        if self.hooks.send {
             self.call(class, |py| intern!(py, "on_send"), |py| (now.as_us(), bytes).into_pyobject(py));
         }
     }
 
     fn on_ack(&mut self, class: &Arc<Class>, sample: &congestion::AckSample) {
-        if class.hooks.ack {
+        if self.hooks.ack {
             let sample = AckSample {
                 now_us: sample.now.as_us(),
                 rtt_us: sample.rtt.as_us(),
@@ -276,13 +349,13 @@ impl CongestionControl for InPython {
     }
 
     fn on_cnp(&mut self, class: &Arc<Class>, now: Time) {
-        if class.hooks.cnp {
+        if self.hooks.cnp {
             self.call(class, |py| intern!(py, "on_cnp"), |py| (now.as_us(),).into_pyobject(py));
         }
     }
 
     fn on_loss(&mut self, class: &Arc<Class>, now: Time, signal: LossSignal) {
-        if class.hooks.loss {
+        if self.hooks.loss {
             let signal = match signal {
                 LossSignal::Nack => "nack",
                 LossSignal::Timeout => "timeout",
@@ -297,7 +370,7 @@ impl CongestionControl for InPython {
 
     fn on_timer(&mut self, class: &Arc<Class>, now: Time) {
         self.timer = None;
-        if !class.hooks.timer {
+        if !self.hooks.timer {
             let message = "next_timer_us is set, but the class has no method on_timer".to_string();
             return class.fail(PyValueError::new_err(message));
         }

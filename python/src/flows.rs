@@ -1,4 +1,4 @@
-//! Flows from Python as a flow list in CSV.
+//! Flows from Python. They are in a temporary file, a flow list in CSV, which the reader of scenarios reads.
 
 use crate::arrow;
 use arrow_array::cast::AsArray;
@@ -9,23 +9,80 @@ use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader};
 use arrow_schema::DataType;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat};
+use pyo3::types::{PyBytes, PyDict, PyFloat};
 use rnic_results::flow_files::COLUMNS;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::Arc;
+use tempfile::TempPath;
 
 /// The columns of a flow list: the first four are required.
 const LIST: [&str; 6] = ["start_us", "src", "dst", "bytes", "request", "measured"];
 
 const REQUIRED: &str = "start_us, src, dst and bytes are required, request and measured optional";
 
-/// Writes flows to a new file.
-struct List(BufWriter<File>);
+/// A flow list in a temporary file, which is removed with the last scenario that uses it.
+#[pyclass(frozen, module = "rnic._rnic")]
+#[derive(Clone, Debug)]
+pub(crate) struct Flows(Arc<TempPath>);
 
-impl List {
-    fn create(path: &PathBuf) -> PyResult<List> {
-        let mut out = BufWriter::new(File::create(path)?);
+impl Flows {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Creates the file, and calls `write` to write into it.
+    fn create(write: impl FnOnce(&mut BufWriter<File>) -> PyResult<()>) -> PyResult<Flows> {
+        let (file, path) = tempfile::Builder::new().prefix("rnic-flows-").suffix(".csv").tempfile()?.into_parts();
+        let mut out = BufWriter::new(file);
+        write(&mut out)?;
+        out.flush()?;
+        Ok(Flows(Arc::new(path)))
+    }
+}
+
+#[pymethods]
+impl Flows {
+    /// The flows of an iterable of tuples or dictionaries.
+    #[staticmethod]
+    fn of_rows(rows: &Bound<'_, PyAny>) -> PyResult<Flows> {
+        Flows::create(|out| some(csv_of_rows(rows, out)?))
+    }
+
+    /// The flows of an object with `__arrow_c_stream__`, such as a DataFrame.
+    #[staticmethod]
+    fn of_arrow(source: &Bound<'_, PyAny>) -> PyResult<Flows> {
+        Flows::create(|out| some(csv_of_arrow(source, out)?))
+    }
+
+    /// The flows of the bytes that `content` returned.
+    #[staticmethod]
+    pub(crate) fn from_bytes(content: &[u8]) -> PyResult<Flows> {
+        Flows::create(|out| Ok(out.write_all(content)?))
+    }
+
+    /// The flow list as CSV.
+    pub(crate) fn content<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &std::fs::read(self.path())?))
+    }
+
+    /// The path of the temporary file.
+    #[getter(path)]
+    fn path_for_python(&self) -> &Path {
+        self.path()
+    }
+}
+
+fn some(count: u64) -> PyResult<()> {
+    if count == 0 { Err(PyValueError::new_err("there are no flows; give at least one")) } else { Ok(()) }
+}
+
+/// Writes the columns and rows of a flow list.
+struct List<'o>(&'o mut BufWriter<File>);
+
+impl<'o> List<'o> {
+    fn begin(out: &'o mut BufWriter<File>) -> PyResult<List<'o>> {
         writeln!(out, "{}", LIST.join(","))?;
         Ok(List(out))
     }
@@ -36,8 +93,7 @@ impl List {
 }
 
 /// Writes the rows of an object with `__arrow_c_stream__`, such as a DataFrame. Returns the number of flows.
-#[pyfunction]
-pub(crate) fn csv_of_arrow(source: &Bound<'_, PyAny>, path: PathBuf) -> PyResult<u64> {
+fn csv_of_arrow(source: &Bound<'_, PyAny>, out: &mut BufWriter<File>) -> PyResult<u64> {
     let reader = arrow::reader(source)?;
     let schema = reader.schema();
     let unknown: Vec<String> = schema
@@ -52,7 +108,7 @@ pub(crate) fn csv_of_arrow(source: &Bound<'_, PyAny>, path: PathBuf) -> PyResult
     if let Some(missing) = LIST[..4].iter().find(|name| schema.index_of(name).is_err()) {
         return Err(PyValueError::new_err(format!("column `{missing}` is missing; {REQUIRED}")));
     }
-    let (mut list, mut count) = (List::create(&path)?, 0);
+    let (mut list, mut count) = (List::begin(out)?, 0);
     for batch in reader {
         let batch = batch.map_err(|error| PyValueError::new_err(error.to_string()))?;
         let columns: Vec<Vec<String>> = LIST.iter().map(|name| cells(&batch, name)).collect::<PyResult<_>>()?;
@@ -65,7 +121,6 @@ pub(crate) fn csv_of_arrow(source: &Bound<'_, PyAny>, path: PathBuf) -> PyResult
             count += 1;
         }
     }
-    list.0.flush()?;
     Ok(count)
 }
 
@@ -122,9 +177,8 @@ fn texts(column: &ArrayRef) -> Option<Vec<Option<String>>> {
 
 /// Writes the flows of an iterable of tuples (start_us, src, dst, bytes[, request[, measured]]) or of dictionaries with
 /// these keys. Returns the number of flows.
-#[pyfunction]
-pub(crate) fn csv_of_rows(rows: &Bound<'_, PyAny>, path: PathBuf) -> PyResult<u64> {
-    let (mut list, mut count) = (List::create(&path)?, 0);
+fn csv_of_rows(rows: &Bound<'_, PyAny>, out: &mut BufWriter<File>) -> PyResult<u64> {
+    let (mut list, mut count) = (List::begin(out)?, 0);
     for row in rows.try_iter()? {
         let row = row?;
         let flow = of_row(&row).map_err(|error| {
@@ -136,7 +190,6 @@ pub(crate) fn csv_of_rows(rows: &Bound<'_, PyAny>, path: PathBuf) -> PyResult<u6
             row.py().check_signals()?;
         }
     }
-    list.0.flush()?;
     Ok(count)
 }
 

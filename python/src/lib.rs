@@ -15,6 +15,7 @@ mod packets;
 mod results;
 mod run;
 mod scenario;
+mod stored;
 mod stream;
 mod tables;
 
@@ -26,7 +27,7 @@ mod _rnic {
     #[pymodule_export]
     use super::arrow::Table;
     #[pymodule_export]
-    use super::campaign::{Campaign, CampaignFolder, Coordinator, Stop, code, result_files, work};
+    use super::campaign::{Campaign, CampaignFolder, Coordinator, Stop, code, estimate, metrics, result_files, work};
     #[pymodule_export]
     use super::command::command;
     #[pymodule_export]
@@ -34,7 +35,7 @@ mod _rnic {
     #[pymodule_export]
     use super::error::{RunError, ScenarioError};
     #[pymodule_export]
-    use super::flows::{csv_of_arrow, csv_of_rows};
+    use super::flows::Flows;
     #[pymodule_export]
     use super::model::{buffers, dcqcn_fixed_points, dcqcn_solve, timely_solve};
     #[pymodule_export]
@@ -42,9 +43,11 @@ mod _rnic {
     #[pymodule_export]
     use super::results::Results;
     #[pymodule_export]
-    use super::scenario::{Scenario, builtin_scenarios, document};
+    use super::scenario::{Scenario, builtin_scenarios};
     #[pymodule_export]
     use super::stream::Stream;
+    #[pymodule_export]
+    use super::tables::table_of_columns;
 
     use super::*;
 

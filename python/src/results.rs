@@ -1,12 +1,14 @@
 //! Results of a scenario.
 
 use crate::arrow::Table;
-use crate::tables;
+use crate::{congestion, scenario, tables};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use rnic_campaign::Stored;
 use rnic_results::files::{CsvFile, FlowFormat, write_all};
 use rnic_results::{ScenarioSummary, report, summarise, table};
-use rnic_spec::{RunRecord, RunStatus, Scenario};
+use rnic_spec::{RunRecord, RunSpec, RunStatus, Scenario};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,8 +36,53 @@ fn os_error(error: io::Error) -> PyErr {
     }
 }
 
+/// The stored state of results: title, name and seed of the scenario; the JSON document and the record of each run.
+type State<'py> = (String, String, u64, Vec<(String, Bound<'py, PyBytes>)>);
+
 #[pymethods]
 impl Results {
+    /// The state from which `of_state` makes equal results, also in another process.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<State<'py>> {
+        let stored = |(run, record): (&RunSpec, &RunRecord)| {
+            let document = run.to_json(false).map_err(|error| PyValueError::new_err(error.to_string()))?;
+            let mut bytes = Vec::new();
+            py.detach(|| record.write_to(&mut bytes)).map_err(os_error)?;
+            Ok((document, PyBytes::new(py, &bytes)))
+        };
+        let runs = self.scenario.runs.iter().zip(&self.records).map(stored).collect::<PyResult<_>>()?;
+        Ok((self.scenario.title.clone(), self.scenario.name.clone(), self.scenario.seed, runs))
+    }
+
+    #[staticmethod]
+    fn of_state(py: Python<'_>, state: State<'_>) -> PyResult<Results> {
+        let (title, name, seed, stored) = state;
+        let vocabulary = congestion::catalogue().vocabulary();
+        let (mut runs, mut records) = (Vec::new(), Vec::new());
+        for (document, bytes) in &stored {
+            let run = RunSpec::from_json(document, &vocabulary);
+            runs.push(run.map_err(|error| PyValueError::new_err(error.to_string()))?);
+            let mut bytes = bytes.as_bytes();
+            let length = bytes.len() as u64;
+            let record = RunRecord::read_from(&mut bytes, length);
+            records.push(record.map_err(|error| {
+                PyValueError::new_err(format!("the stored results are damaged, or of another version of rnic: {error}"))
+            })?);
+        }
+        Ok(Results::of(py, Arc::new(Scenario { title, name, seed, runs }), records))
+    }
+
+    /// Whether both are the results of equal scenarios, with the same records apart from the time and memory that the
+    /// simulations took.
+    fn equals(&self, py: Python<'_>, other: &Bound<'_, Results>) -> bool {
+        let other = other.get();
+        py.detach(|| {
+            let records = || self.records.iter().zip(&other.records);
+            self.records.len() == other.records.len()
+                && scenario::identity(&self.scenario) == scenario::identity(&other.scenario)
+                && records().all(|(own, other)| own.output == other.output)
+        })
+    }
+
     /// The statistics of all runs as JSON. With `timing`, it has the resources that the simulation used.
     fn summary(&self, timing: bool) -> String {
         self.summary.to_json(timing).to_string()

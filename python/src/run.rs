@@ -5,9 +5,10 @@ use crate::congestion::{self, Class};
 use crate::error;
 use crate::results::Results;
 use parking_lot::{Mutex, MutexGuard};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rnic_campaign::{RunListener, execute_remaining};
-use rnic_spec::{RunEvent, RunProgress, RunRecord, Scenario};
+use rnic_spec::{RunEvent, RunProgress, RunRecord, RunSpec, Scenario};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +28,7 @@ struct Standing {
 /// Notes the progress of the runs, and ends them when Python was interrupted.
 struct Watch<'c> {
     /// The congestion control in Python, if there is one.
-    class: Option<&'c Class>,
+    class: Option<&'c Arc<Class>>,
     cancelled: AtomicBool,
     runs: Mutex<Vec<Standing>>,
 }
@@ -38,7 +39,7 @@ impl Watch<'_> {
     }
 
     fn flow(&self) -> ControlFlow<()> {
-        if self.cancelled.load(Ordering::Relaxed) || self.class.is_some_and(Class::failed) {
+        if self.cancelled.load(Ordering::Relaxed) || self.class.is_some_and(|class| class.failed()) {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
@@ -62,11 +63,37 @@ impl RunListener for Watch<'_> {
     }
 }
 
-/// Simulates all runs of the scenario. `listener` is called with a list that has for each run: the part that is done
-/// from 0 to 1, the finished flows, all flows or `None`, and the simulated time in microseconds.
+/// The scenario with the first seed of each run, with the second seed, and so on: run and scenario have as many seeds,
+/// from their own on.
+fn with_seeds(scenario: &Arc<Scenario>, seeds: u32) -> PyResult<Vec<Arc<Scenario>>> {
+    if seeds > 1 && scenario.runs.iter().any(|run| run.point.iter().any(|(key, _)| key == "seed")) {
+        let message = "`seeds` and the sweep over `seed` exclude each other: give one of them";
+        return Err(PyValueError::new_err(message));
+    }
+    let later = |seed: u64, number: u32| {
+        seed.checked_add(number.into()).ok_or_else(|| {
+            PyValueError::new_err(format!("seeds = {seeds}: a seed after {seed} would be larger than {}", u64::MAX))
+        })
+    };
+    let with = |number: u32| {
+        let run = |run: &RunSpec| Ok(RunSpec { seed: later(run.seed, number)?, ..run.clone() });
+        let runs = scenario.runs.iter().map(run).collect::<PyResult<_>>()?;
+        Ok(Arc::new(Scenario { seed: later(scenario.seed, number)?, runs, ..(**scenario).clone() }))
+    };
+    (0..seeds.max(1)).map(with).collect()
+}
+
+/// Simulates all runs of the scenario, each with `seeds` seeds, and returns the results of each seed. `listener` is
+/// called with a list that has for each run of each seed: the part that is done from 0 to 1, the finished flows, all
+/// flows or `None`, and the simulated time in microseconds.
 pub(crate) fn run(
-    py: Python<'_>, scenario: Arc<Scenario>, threads: Option<usize>, listener: Option<Py<PyAny>>, class: Option<&Class>,
-) -> PyResult<Results> {
+    py: Python<'_>, scenario: Arc<Scenario>, seeds: u32, threads: Option<usize>, listener: Option<Py<PyAny>>,
+    class: Option<&Arc<Class>>,
+) -> PyResult<Vec<Results>> {
+    let parts = with_seeds(&scenario, seeds)?;
+    let all = parts.iter().flat_map(|part| part.runs.iter().cloned()).collect();
+    // The runs of all seeds share the threads.
+    let scenario = Arc::new(Scenario { runs: all, ..(*scenario).clone() });
     let catalogue = congestion::catalogue();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     // Threads would only wait for each other's calls into Python.
@@ -91,7 +118,7 @@ pub(crate) fn run(
                 let simulate = || execute_remaining(catalogue, runs, Vec::new(), threads, shared);
                 // A thread that Python knows already is much faster in each call into Python.
                 let records = match shared.class {
-                    Some(_) => Python::attach(|py| py.detach(simulate)),
+                    Some(class) => congestion::with(class, || Python::attach(|py| py.detach(simulate))),
                     None => simulate(),
                 };
                 // The other end exists until this thread has ended.
@@ -112,7 +139,7 @@ pub(crate) fn run(
             (worker.join(), raised)
         })
     });
-    if let Some(error) = raised.or_else(|| class.and_then(Class::error)) {
+    if let Some(error) = raised.or_else(|| class.and_then(|class| class.error())) {
         return Err(error);
     }
     let records = match records {
@@ -121,7 +148,13 @@ pub(crate) fn run(
         })?,
         Err(panic) => std::panic::resume_unwind(panic),
     };
-    let results = Results::of(py, scenario, records.into_iter().flatten().collect());
+    // Every run has a record, because nothing has cancelled a run.
+    let mut records = records.into_iter().flatten();
+    let of_part = |part: Arc<Scenario>| {
+        let own = records.by_ref().take(part.runs.len()).collect();
+        Results::of(py, part, own)
+    };
+    let results = parts.into_iter().map(of_part).collect();
     call(&listener)?;
     Ok(results)
 }

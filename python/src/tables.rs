@@ -7,6 +7,8 @@ use arrow_array::{
     ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
 use rnic_results::flow_files::{COLUMNS, goodput, request, rounded_slowdown, source};
 use rnic_results::stats;
 use rnic_spec::{FlowRecord, RunRecord, RunSpec, Scenario};
@@ -278,6 +280,36 @@ pub(crate) fn of_documents(documents: &[Map<String, Value>]) -> Result<Table, Ar
         values.resize(documents.len(), Value::Null);
         (name, of_values(&values))
     }))
+}
+
+/// A value of a table from Python.
+#[derive(FromPyObject)]
+pub(crate) enum Cell {
+    Flag(bool),
+    Count(i64),
+    Number(f64),
+    Text(String),
+}
+
+impl From<Cell> for Value {
+    fn from(cell: Cell) -> Value {
+        match cell {
+            Cell::Flag(flag) => flag.into(),
+            Cell::Count(count) => count.into(),
+            Cell::Number(number) => number.into(),
+            Cell::Text(text) => text.into(),
+        }
+    }
+}
+
+/// A table with these columns, each a name and its values.
+#[pyfunction]
+pub(crate) fn table_of_columns(columns: Vec<(String, Vec<Option<Cell>>)>) -> PyResult<Table> {
+    let column = |(name, cells): (String, Vec<Option<Cell>>)| {
+        let values: Vec<Value> = cells.into_iter().map(|cell| cell.map_or(Value::Null, Value::from)).collect();
+        (name, of_values(&values))
+    };
+    of_columns(columns.into_iter().map(column)).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 fn of_values(values: &[Value]) -> ArrayRef {

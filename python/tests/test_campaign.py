@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -340,7 +341,7 @@ def test_failures_are_recorded(folder: Path) -> None:
         fails.run("results", "threads")
     assert list(raised.value.results.table()["status"]) == ["completed", "failed"]
     failure = list(raised.value.results.failures)
-    assert [(f["run"], f["status"]) for f in failure] == [("late: IRN", "failed")]
+    assert [(f["point"], f["status"]) for f in failure] == [("late: IRN", "failed")]
     before = Path("results/runs").stat().st_mtime_ns
     results = fails.run("results", "threads", check=False)
     assert Path("results/runs").stat().st_mtime_ns == before, "it is not simulated again"
@@ -370,6 +371,34 @@ def test_seeds_until_the_interval_is_narrow(folder: Path) -> None:
     more = campaign(name="more", seeds=3, until="slowdown.mean ± 5 %", max_seeds=30).run("a", "threads")
     files = len(list(Path("a/runs").iterdir()))
     assert files == len(more), "the other campaign's runs are among them"
+
+
+def test_the_settings_of_points_are_columns(folder: Path) -> None:
+    swept = small().with_({"sweep": {"traffic.load": [0.3, 0.6]}})
+    results = rnic.Campaign(swept, name="sweep", seeds=2).run("results", "threads")
+    table = results.table()
+    assert set(table["run"]) == {"IRN", "RoCE + PFC"} and set(table["traffic.load"]) == {0.3, 0.6}
+    assert sorted(set(table["point"])) == sorted(swept.runs)
+    assert table.columns[:4] == ["campaign", "run", "traffic.load", "seed"]
+    points = results.estimates("slowdown.p99")
+    assert points["run"] == ["IRN", "RoCE + PFC"] * 2 and points["point"] == swept.runs
+    with pytest.raises(KeyError, match="`base` is now `run`, and the name with the swept values is `point`"):
+        points["base"]
+    needs("pandas")
+    frame = results.to_pandas().pivot_table("slowdown.p99", "run", "traffic.load")
+    assert frame.shape == (2, 2) and frame.notna().all(axis=None)
+    wide = points.to_pandas().pivot(index="run", columns="traffic.load", values="mean")
+    assert wide.loc["IRN", 0.6] == pytest.approx(frame.loc["IRN", 0.6])
+
+
+def test_campaigns_and_their_results_can_be_pickled(folder: Path) -> None:
+    wanted = campaign("stored", 4)
+    again = pickle.loads(pickle.dumps(wanted))
+    assert (again.name, again.points, again.seeds) == (wanted.name, wanted.points, wanted.seeds)
+    results = again.run("results", "threads")
+    other = pickle.loads(pickle.dumps(results))
+    assert other.table() == results.table() and other.names == ["stored"]
+    assert "<td" in results._repr_html_() and len(results._repr_html_()) < 1000
 
 
 def test_two_campaigns_share_a_folder(folder: Path) -> None:
@@ -486,6 +515,8 @@ def test_wrong_values_are_refused(folder: Path) -> None:
         rnic.Campaign(small(), name="x", runs="nothing")
     with pytest.raises(TypeError, match="int instead of a scenario"):
         rnic.Campaign(7, name="x")
+    with pytest.raises(TypeError, match="until = 5; accepted: a condition as text"):
+        campaign(until=5)
     with pytest.raises(TypeError, match="is no engine; accepted"):
         campaign().run("results", "slurm")
     with pytest.raises(ValueError, match="workers = 0"):

@@ -1,8 +1,12 @@
 """Congestion controls in Python."""
 
+import _thread
+import concurrent.futures
+import functools
 import math
 import threading
 import time
+import types
 
 import pytest
 
@@ -159,30 +163,126 @@ def test_a_class_needs_a_run_and_a_run_a_class(lossy):
         lossy.run(congestion=Aimd)
     with pytest.raises(rnic.ScenarioError, match="there is no class"):
         python(lossy).run("IRN")
-    with pytest.raises(AttributeError):
+    with pytest.raises(TypeError, match="congestion = int; accepted: a subclass of rnic.CongestionControl"):
         python(lossy).run("IRN", congestion=int)
+    with pytest.raises(TypeError, match="congestion = 5; accepted"):
+        python(lossy).run("IRN", congestion=5)
     marked = type("Marked", (Aimd,), {"marking": (5, 2, 0.5)})
     with pytest.raises(ValueError, match="kmin <= kmax"):
         python(lossy).run("IRN", congestion=marked)
 
 
-def test_one_simulation_at_a_time(lossy):
-    started, refused = threading.Event(), []
+def test_misspelt_methods_are_refused(lossy):
+    with pytest.raises(TypeError, match="Typo: there is no method .* `on_acks`; did you mean `on_ack`"):
+        type("Typo", (rnic.CongestionControl,), {"on_acks": lambda self, sample: None})
+    later = type("Later", (rnic.CongestionControl,), {})
+    later.on_los = lambda self, now_us, signal: None
+    with pytest.raises(TypeError, match="did you mean `on_loss`"):
+        python(lossy).run("IRN", congestion=later)
+    type("Helper", (rnic.CongestionControl,), {"_on_start": lambda self: None, "on_time": 5})
+
+
+class Scaled(Aimd):
+    """With a parameter."""
+
+    marking = (5_000, 200_000, 0.01)
+
+    def __init__(self, flow, now_us, factor=1.0, *, more=0):
+        super().__init__(flow, now_us)
+        self.packets *= factor
+        self.window = self.whole()
+
+
+def test_functions_make_objects(lossy):
+    expected = python(lossy).run("IRN", congestion=Aimd).flows()["fct_us"]
+    found = python(lossy).run("IRN", congestion=lambda flow, now_us: Aimd(flow, now_us))
+    assert found.flows()["fct_us"] == expected
+    scaled = functools.partial(Scaled, factor=0.5)
+    half = python(lossy).run("IRN", congestion=functools.partial(scaled, more=1))
+    assert half["IRN"].packets.marked > 0, "the class of a partial has the attribute `marking`"
+
+    def marked(flow, now_us):
+        return Scaled(flow, now_us, 0.5)
+
+    marked.marking = Scaled.marking
+    assert python(lossy).run("IRN", congestion=marked) == half
+    with pytest.raises(TypeError, match="the function `congestion` returned None; accepted: an object of a subclass"):
+        python(lossy).run("IRN", congestion=lambda flow, now_us: None)
+
+
+def test_what_cannot_be_called_is_refused(lossy):
+    empty = type("Empty", (rnic.CongestionControl,), {"__init__": lambda self: None})
+    with pytest.raises(TypeError, match=r"Empty.__init__\(\) cannot be called for a flow: .*; accepted: the arguments \(flow, now_us\)"):
+        python(lossy).run("IRN", congestion=empty)
+    with pytest.raises(TypeError, match="cannot be called for a flow"):
+        python(lossy).run("IRN", congestion=lambda flow: None)
+    flow = types.SimpleNamespace(line_rate_bps=1, bdp=1)
+    with pytest.raises(TypeError, match="each flow needs an object of its own; give the class: congestion=Aimd"):
+        python(lossy).run("IRN", congestion=Aimd(flow, 0.0))
+
+
+def test_simulations_of_several_threads_wait_for_each_other(lossy):
+    expected = python(lossy).run("IRN", congestion=Aimd)
+    none = lossy.run("IRN").flows()["fct_us"]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        runs = [pool.submit(python(lossy).run, "IRN", congestion=Aimd) for _ in range(4)]
+        plain = pool.submit(lossy.run, "IRN")
+        assert all(run.result() == expected for run in runs)
+        assert plain.result().flows()["fct_us"] == none
+
+
+def test_a_run_without_a_class_does_not_take_that_of_another_thread(lossy):
+    started, go_on, refused = threading.Event(), threading.Event(), []
+
+    class Slow(Aimd):
+        def on_ack(self, sample):
+            if not started.is_set():
+                started.set()
+                go_on.wait(20)
+            super().on_ack(sample)
+
+    def other():
+        started.wait(20)
+        try:
+            python(lossy).run("IRN")
+        except rnic.ScenarioError as error:
+            refused.append(str(error))
+        go_on.set()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    python(lossy).run("IRN", congestion=Slow)
+    thread.join()
+    assert refused and "there is no class" in refused[0]
+
+
+def test_ctrl_c_ends_the_wait_for_another_simulation(lossy):
+    started, go_on = threading.Event(), threading.Event()
 
     class Slow(Aimd):
         def on_ack(self, sample):
             started.set()
+            go_on.wait(20)
             super().on_ack(sample)
 
-    def other():
-        started.wait(10)
-        try:
-            python(lossy).run("IRN", congestion=Aimd)
-        except RuntimeError as error:
-            refused.append(str(error))
-
-    thread = threading.Thread(target=other)
+    thread = threading.Thread(target=lambda: python(lossy).run("IRN", congestion=Slow))
     thread.start()
-    python(lossy.with_({"traffic.flows": 3000})).run("IRN", congestion=Slow)
+    started.wait(20)
+    threading.Timer(0.2, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        python(lossy).run("IRN", congestion=Aimd)
+    go_on.set()
     thread.join()
-    assert refused and "another simulation" in refused[0]
+
+
+def test_a_method_cannot_start_a_simulation_with_a_class(lossy):
+    class Nested(Aimd):
+        def on_ack(self, sample):
+            python(lossy).run("IRN", congestion=Aimd)
+
+    with pytest.raises(RuntimeError, match="cannot start another simulation"):
+        python(lossy).run("IRN", congestion=Nested)
+    with pytest.raises(RuntimeError, match="cannot start another simulation"):
+        big = python(lossy.with_({"traffic.flows": 20_000}))
+        big.run("IRN", congestion=Aimd, progress=lambda _: python(lossy).run("IRN", congestion=Aimd))
+    python(lossy).run("IRN", congestion=Aimd)

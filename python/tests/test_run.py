@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -21,11 +22,13 @@ def test_metrics_are_attributes(results):
     assert 1 <= run.slowdown.p50 <= run.slowdown.p99 <= run.slowdown.p999
     assert isinstance(run.slowdown, rnic.Distribution) and isinstance(run.sizes[0], rnic.Group)
     assert run.packets.data > 200 and run.wall_s > 0
-    with pytest.raises(AttributeError, match="no metric `p98`; accepted: mean, p50"):
+    with pytest.raises(AttributeError, match="no metric `p98`; did you mean `p99`. accepted: mean, p50"):
         run.slowdown.p98
     with pytest.raises(KeyError, match='unknown run "TCP"; accepted: "IRN", "RoCE \\+ PFC"'):
         results["TCP"]
-    assert list(results) == ["IRN", "RoCE + PFC"] and "average" in repr(results)
+    with pytest.raises(AttributeError, match="no metric `slowdwon`; did you mean `slowdown`"):
+        run.slowdwon
+    assert list(results) == ["IRN", "RoCE + PFC"] and "average" in str(results)
 
 
 def test_runs_can_be_selected(small):
@@ -34,6 +37,8 @@ def test_runs_can_be_selected(small):
         small.run(["IRN", "TCP"])
     with pytest.raises(ValueError, match="threads = 0"):
         small.run(threads=0)
+    with pytest.raises(TypeError, match="runs = 5; accepted: the name of a run"):
+        small.run(5)
 
 
 def test_results_do_not_depend_on_threads_but_on_the_seed(small):
@@ -141,15 +146,21 @@ def test_failed_runs_raise_with_their_results(small):
     with pytest.raises(rnic.RunError, match="the time limit was reached") as raised:
         doomed.run()
     results = raised.value.results
-    assert results["IRN"].status == "failed" and results["IRN"].slowdown is None
+    assert results["IRN"].status == "failed" and results["IRN"]["slowdown"] is None
     assert "time limit" in results["IRN"].failure
+    with pytest.raises(AttributeError, match='run "IRN" has no `slowdown`: it failed: .*time limit'):
+        results["IRN"].slowdown
+    with pytest.raises(AttributeError, match="a failed run has no utilisation"):
+        results["IRN"].utilisation.hosts
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert str(again) == str(raised.value) and again.results == results
     assert list(doomed.run(check=False)) == ["IRN", "RoCE + PFC"]
 
 
 def test_the_report_is_one_page(results):
     page = results.report()
     assert page.lower().startswith("<!doctype html>") and "RoCE + PFC" in page
-    shown = results._repr_html_()
+    shown = page._repr_html_()
     assert shown.startswith("<iframe srcdoc=") and "<script" not in shown
 
 

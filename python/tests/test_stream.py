@@ -71,6 +71,10 @@ def test_ctrl_c_ends_the_wait_for_an_event(small):
 def test_wrong_arguments_are_refused(small):
     with pytest.raises(ValueError, match="until: "):
         small.stream(until="soon")
+    with pytest.raises(TypeError, match="until = 5; accepted: a time with its unit as text"):
+        small.stream(until=5)
+    with pytest.raises(TypeError, match="run = 0; accepted: the name of a run"):
+        small.stream(0)
     with pytest.raises(KeyError, match="unknown run"):
         small.stream("TCP")
     with pytest.raises(rnic.ScenarioError):

@@ -6,7 +6,7 @@ import math
 import os
 
 import pytest
-from conftest import needs
+from conftest import SMALL, needs
 
 import rnic
 
@@ -126,13 +126,18 @@ def test_flows_can_replace_traffic_and_go_to_a_file(small, folder):
 
 def test_the_file_of_the_flows_is_removed(small):
     made = small.with_flows(FLOWS)
-    path, changed = made._flows.path, made.with_({"title": "x"})
+    path, changed = made._scenario.flows().path, made.with_({"title": "x"})
     del made
     gc.collect()
     assert os.path.exists(path) and changed.run()["IRN"].flows.offered == 3
     del changed
     gc.collect()
     assert not os.path.exists(path)
+
+
+def test_other_traffic_replaces_the_flows(small):
+    other = small.with_flows(FLOWS).with_({"traffic": SMALL["traffic"]})
+    assert "poisson" in other.to_toml() and other == small
 
 
 @pytest.mark.parametrize(
@@ -145,16 +150,17 @@ def test_the_file_of_the_flows_is_removed(small):
         ([(0, 0, 1, 5), (0, 0, 1, 5, None, True, 3)], ValueError, "flow 1: it has more than six values"),
         ([{"start": 0}], ValueError, "unknown key `start`"),
         ([(0, "a", 1, 5)], TypeError, "flow 0: `src` is of the type"),
-        ([(0, 0, 9, 5)], rnic.ScenarioError, "9"),
-        ([(0, 0, 1, -5)], rnic.ScenarioError, "-5"),
+        ([(0, 0, 1, 5), (0, 0, 9, 5)], rnic.ScenarioError, "^flows: flow 1: .*9"),
+        ([(0, 0, 1, -5)], rnic.ScenarioError, "^flows: flow 0: .*-5"),
         ([(float("nan"), 0, 1, 5)], ValueError, "no `start_us`"),
-        ([(float("inf"), 0, 1, 5)], rnic.ScenarioError, "start_us"),
-        ([(0, 0, 1, 1.5)], rnic.ScenarioError, "1.5"),
+        ([(float("inf"), 0, 1, 5)], rnic.ScenarioError, "^flows: flow 0: start_us"),
+        ([(0, 0, 1, 1.5)], rnic.ScenarioError, "^flows: flow 0: .*1.5"),
     ],
 )
 def test_wrong_flows_are_refused(small, flows, wrong, message):
-    with pytest.raises(wrong, match=message):
+    with pytest.raises(wrong, match=message) as raised:
         small.with_flows(flows)
+    assert "rnic-flows" not in str(raised.value) and "csv" not in str(raised.value).replace("flows.csv", "")
 
 
 def test_wrong_columns_are_refused(small):
@@ -168,6 +174,51 @@ def test_wrong_columns_are_refused(small):
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             small.with_flows(polars.DataFrame(frame))
+
+
+def test_a_table_says_what_it_accepts(results):
+    flows = results.flows()
+    with pytest.raises(TypeError, match=r'table\[0\]: accepted is the name of a column, as in table\[.run.\]'):
+        flows[0]
+    assert repr(flows) == "<rnic.FlowTable: 400 rows of run, flow, src, dst, bytes, start_us, finish_us, fct_us, and 9 more columns>"
+    shown = flows._repr_html_()
+    assert shown.count("<tr>") == 21 and "380 more rows" in shown and len(shown) < 40_000
+    assert "&lt;b&gt;" in rnic._html.table(["<b>"], [["<b>"]]) and "<b>" not in rnic._html.table(["<b>"], [["<b>"]])
+
+
+def declared() -> dict[str, dict[str, str]]:
+    """The columns of each table that type checkers know, with the types of their values: the overloads in the source."""
+    import ast
+    import inspect
+
+    tables: dict[str, dict[str, str]] = {}
+    for node in ast.parse(inspect.getsource(rnic.table)).body:
+        if not isinstance(node, ast.ClassDef) or node.name == "Table":
+            continue
+        for function in (inner for inner in ast.walk(node) if isinstance(inner, ast.FunctionDef)):
+            annotation = function.args.args[1].annotation
+            if isinstance(annotation, ast.Subscript):
+                names = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+                kind = ast.unparse(function.returns)[len("list[") : -1]
+                tables.setdefault(node.name, {}).update({name.value: kind for name in names})
+    return tables
+
+
+def test_type_checkers_know_the_columns(small):
+    watch = {"watch.interval": "10 us", "watch.queues": "all", "watch.flows": True, "watch.pauses": True}
+    results = small.with_({**watch, "fabric.switch.xoff": "20 KB"}).run()
+    names = ("flows", "ports", "queues", "goodput", "pauses", "victims", "meshes", "watchdog")
+    tables = [getattr(results, name)() for name in names]
+    assert {type(table).__name__ for table in tables} == declared().keys()
+    filled = 0
+    for table in tables:
+        kinds = declared()[type(table).__name__]
+        assert set(kinds) == set(table.columns), table
+        for name, kind in kinds.items():
+            found = {type(value).__name__.replace("NoneType", "None") for value in table[name]}
+            assert found <= set(kind.split(" | ")), (table, name, found)
+            filled += bool(found)
+    assert filled > 40
 
 
 class Broken:

@@ -20,6 +20,11 @@ guides to it.
 #: The documented modules, with the names that each of them documents; None: all public functions and classes.
 MODULES: dict[str, list[str] | None] = {
     "rnic": [name for name in rnic.__all__ if not inspect.ismodule(getattr(rnic, name)) and name != "__version__"],
+    "rnic.metrics": [
+        name
+        for name, value in vars(rnic.metrics).items()
+        if inspect.isclass(value) and issubclass(value, rnic.Metrics) and name not in rnic.__all__
+    ],
     "rnic.models": None,
     "rnic.topology": None,
     "rnic.engines": ["RayExecutor", "submit_hyperqueue"],
@@ -60,13 +65,26 @@ def signature(name: str, value: Any) -> str:
     return name + text
 
 
+def attributes(cls: type) -> str:
+    """The keys of a class of metrics with their types, as a table in Markdown."""
+    own = {name: kind for name, kind in inspect.get_annotations(cls).items() if not name.startswith("_")}
+    if not issubclass(cls, rnic.Metrics) or not own:
+        return ""
+    rows = [f"| `{name}` | {kind.replace('|', 'or')} |" for name, kind in own.items()]
+    return "\n".join(["| attribute | type |", "|---|---|", *rows])
+
+
 def members(cls: type) -> Iterator[tuple[str, str, str]]:
     """The public members that the class itself defines: their heading, kind, and docstring."""
-    for name, value in vars(cls).items():
+    # The attributes of classes in Rust have no order.
+    members = sorted(vars(cls).items(), key=lambda member: member[0] if inspect.isgetsetdescriptor(member[1]) else "")
+    for name, value in members:
         if name.startswith("_") and name != "__getitem__":
             continue
         if isinstance(value, property):
             yield name, "property", value.__doc__ or ""
+        elif inspect.isgetsetdescriptor(value):
+            yield name, "attribute", value.__doc__ or ""
         elif isinstance(value, (classmethod, staticmethod)):
             yield signature(f"{cls.__name__}.{name}", getattr(cls, name)), "", value.__doc__ or ""
         elif inspect.isfunction(value) and value.__doc__:
@@ -87,6 +105,7 @@ def module(name: str, names: list[str] | None) -> Iterator[str]:
             if "__init__" in vars(value) and not issubclass(value, BaseException):
                 yield f"```python\n{signature(key, value.__init__).replace(' -> None', '')}\n```"
             yield markdown(value.__doc__)
+            yield attributes(value)
             for heading, kind, doc in members(value):
                 yield f"**`{heading}`**" + (f" ({kind})" if kind else "")
                 yield markdown(doc)
