@@ -78,6 +78,10 @@ pub(crate) struct Connection {
     pub(crate) detached: bool,
     /// Whether this end has sent the REQ.
     pub(crate) active: bool,
+    /// Whether the peer has confirmed the REP of this end, which proves the peer's address.
+    pub(crate) confirmed: bool,
+    /// Number of this connection among the half-open ones, if it is half open.
+    pub(crate) half_open: Option<u64>,
     /// When this end sent the REQ for the first time.
     pub(crate) requested_at: Time,
     /// The service of the REQ or SIDR_REQ.

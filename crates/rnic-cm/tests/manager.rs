@@ -4,7 +4,7 @@
 use crate::common::{SERVICE, addresses, managers, reject};
 use proptest::prelude::*;
 use rnic_cm::ip;
-use rnic_cm::manager::Limits;
+use rnic_cm::manager::{Limits, MessageRate};
 use rnic_cm::message::{About, MadBytes, Reply, Request, private, reason, service_status};
 use rnic_cm::{Event, Manager, ManagerError, Message, Parsed};
 use rnic_transport::Time;
@@ -466,6 +466,98 @@ fn a_reply_keeps_the_times_of_its_request() {
         }
         assert!(matches!(side.poll_event(), Some(Event::Unreachable { .. })));
     }
+}
+
+/// A host that sends REQs with forged source addresses: every REP goes to a host that has not asked for it. The victims
+/// get hardly more messages than the forger has sent, whatever number of retransmissions its REQs ask for.
+#[test]
+fn forged_requests_are_not_amplified() {
+    const REQUESTS: u32 = 20_000;
+    let mut side = Manager::new(addresses()[1], 1, Limits::default(), [3; 32]);
+    side.listen(Time::ZERO, SERVICE, LISTENER, 0).unwrap();
+    let (mut now, mut sent, mut unreachable) = (Time::ZERO, 0, 0);
+    for id in 1..=REQUESTS {
+        accept_request(&mut side, now, id, &mut unreachable);
+        now += Time::from_us(50);
+        side.on_deadline(now);
+        sent += std::iter::from_fn(|| side.poll_transmit()).count();
+    }
+    assert!(side.len() <= Limits::default().half_open);
+    while let Some(deadline) = side.deadline() {
+        now = deadline;
+        side.on_deadline(now);
+        sent += std::iter::from_fn(|| side.poll_transmit()).count();
+    }
+    while let Some(event) = side.poll_event() {
+        unreachable += u32::from(matches!(event, Event::Unreachable { .. }));
+    }
+    let MessageRate { per_second, burst } = Limits::default().unconfirmed_rate;
+    let unsolicited = f64::from(per_second) * now.as_secs() + f64::from(burst);
+    assert!((REQUESTS as usize..=REQUESTS as usize + unsolicited as usize).contains(&sent), "{sent} at {now}");
+    assert!(sent < REQUESTS as usize * 11 / 10, "{sent}");
+    assert_eq!((unreachable, side.len()), (REQUESTS, 0), "the program can release its queue pairs");
+}
+
+/// Lets the program of `side` accept a request of the peer. Counts the connections that have become unreachable.
+fn accept_request(side: &mut Manager, now: Time, id: u32, unreachable: &mut u32) -> u32 {
+    let mut request = request(SERVICE);
+    (request.local_id, request.local_response_timeout, request.max_cm_retries) = (id, 17, 15);
+    side.handle(now, addresses()[0], &Parsed { transaction: 1, message: Message::Request(request) }.emit());
+    let connection = loop {
+        match side.poll_event() {
+            Some(Event::Request { connection, .. }) => break connection,
+            Some(Event::Unreachable { .. }) => *unreachable += 1,
+            other => panic!("{other:?}"),
+        }
+    };
+    side.accept(now, connection, reply()).unwrap();
+    connection
+}
+
+/// While the rate of unsolicited messages is exhausted, a peer that repeats its REQ still gets the REP, and a peer that
+/// has confirmed it gets every message again.
+#[test]
+fn who_repeats_a_request_is_answered_during_a_flood() {
+    let unconfirmed_rate = MessageRate { per_second: 0, burst: 0 };
+    let mut side = Manager::new(addresses()[1], 1, Limits { unconfirmed_rate, ..Limits::default() }, [3; 32]);
+    side.listen(Time::ZERO, SERVICE, LISTENER, 0).unwrap();
+    let connection = accept_request(&mut side, Time::ZERO, 7, &mut 0);
+    assert!(side.poll_transmit().is_some());
+    let mut now = side.deadline().unwrap();
+    side.on_deadline(now);
+    assert_eq!(side.poll_transmit(), None, "the rate is 0");
+    let mut again = request(SERVICE);
+    again.local_id = 7;
+    side.handle(now, addresses()[0], &Parsed { transaction: 1, message: Message::Request(again) }.emit());
+    let rep = side.poll_transmit().expect("the REP again");
+    assert!(matches!(Parsed::parse(&rep.mad).unwrap().message, Message::Reply(_)));
+    let ready = Message::ReadyToUse { local_id: 7, remote_id: connection, private: [0; private::READY] };
+    side.handle(now, addresses()[0], &Parsed { transaction: 1, message: ready }.emit());
+    assert!(side.is_established(connection));
+    side.disconnect(now, connection).unwrap();
+    for message in 1..=16 {
+        assert!(side.poll_transmit().is_some(), "DREQ {message}");
+        now = side.deadline().unwrap();
+        side.on_deadline(now);
+    }
+}
+
+/// The oldest connection whose peer has not confirmed it makes room, and the program learns of it.
+#[test]
+fn half_open_connections_are_bounded() {
+    let mut side = Manager::new(addresses()[1], 1, Limits { half_open: 3, ..Limits::default() }, [3; 32]);
+    side.listen(Time::ZERO, SERVICE, LISTENER, 0).unwrap();
+    let first = accept_request(&mut side, Time::ZERO, 1, &mut 0);
+    let confirmed = accept_request(&mut side, Time::ZERO, 2, &mut 0);
+    let ready = Message::ReadyToUse { local_id: 2, remote_id: confirmed, private: [0; private::READY] };
+    side.handle(Time::ZERO, addresses()[0], &Parsed { transaction: 1, message: ready }.emit());
+    assert!(matches!(side.poll_event(), Some(Event::Established { .. })));
+    for id in 3..=5 {
+        accept_request(&mut side, Time::ZERO, id, &mut 0);
+    }
+    assert_eq!(side.poll_event(), Some(Event::Unreachable { token: LISTENER, connection: first }));
+    assert_eq!(side.len(), 4);
+    assert!(side.is_established(confirmed));
 }
 
 /// Strangers neither get state beyond the limits, nor end or change the connections of others.

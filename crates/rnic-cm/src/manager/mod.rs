@@ -9,11 +9,15 @@
 //! |---|---|
 //! | `receive` | handles received MADs |
 //! | `timers` | retransmissions, timeouts, probes |
+//! | `half_open` | connections whose peers have not proved their addresses |
 //! | `state` | changes of the states of connections, and the messages and events that they cause |
 
+mod half_open;
 mod receive;
 mod state;
 mod timers;
+
+pub use half_open::MessageRate;
 
 use crate::connection::{Connection, State};
 use crate::connection_list::{self, Entry, Slots};
@@ -21,6 +25,7 @@ use crate::message::{
     About, MadBytes, Message, Parsed, Reject, Reply, Request, ServiceReply, Transmit, private, reason, service_status,
 };
 use chacha20::ChaCha20Rng;
+use half_open::HalfOpen;
 use rand_core::{Rng, SeedableRng};
 use rnic_transport::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -40,11 +45,18 @@ pub struct Limits {
     pub time_wait: Time,
     /// Time between two probes, which ask the peer of a connection whether it still exists.
     pub probe_interval: Time,
+    /// Maximum number of accepted connections whose peers have not confirmed the acceptance. If the program accepts
+    /// one more, the oldest ends with [`Event::Unreachable`].
+    pub half_open: usize,
+    /// Maximum rate of the messages that the manager sends, without being asked, to all peers that have not confirmed
+    /// an acceptance. A retransmission beyond this rate is left out.
+    pub unconfirmed_rate: MessageRate,
 }
 
 impl Default for Limits {
     /// 32,768 connections; a peer that is silent for 8.6 s (15 retransmissions, each after 0.54 s) is unreachable;
-    /// ended connections stay in timewait for two seconds; peers are probed every 5 s.
+    /// ended connections stay in timewait for two seconds; peers are probed every 5 s. At most 4,096 connections are
+    /// half open, and unconfirmed peers get at most 100 unsolicited messages per second, with a burst of 64.
     fn default() -> Limits {
         Limits {
             connections: connection_list::MAX_CONNECTIONS,
@@ -52,6 +64,8 @@ impl Default for Limits {
             response_timeout: 17,
             time_wait: Time::from_ms(2_000),
             probe_interval: Time::from_ms(5_000),
+            half_open: 4_096,
+            unconfirmed_rate: MessageRate { per_second: 100, burst: 64 },
         }
     }
 }
@@ -152,6 +166,7 @@ pub struct Manager {
     /// Services of programs that do not listen yet.
     expected: BTreeMap<u64, Expected>,
     deadlines: BTreeSet<(Time, u32)>,
+    half_open: HalfOpen,
     /// The connection list: if this process is killed, another process sends the DREQs of these connections.
     slots: Slots,
     out: VecDeque<Transmit>,
@@ -183,6 +198,7 @@ impl Manager {
             listeners: BTreeMap::new(),
             expected: BTreeMap::new(),
             deadlines: BTreeSet::new(),
+            half_open: HalfOpen::new(limits.unconfirmed_rate),
             slots: Slots::default(),
             out: VecDeque::new(),
             events: VecDeque::new(),
@@ -304,6 +320,7 @@ impl Manager {
         self.answered(id);
         self.list(id);
         self.send_until_answered(now, id, Message::Reply(reply));
+        self.half_opened(id);
         Ok(())
     }
 
@@ -382,7 +399,12 @@ impl Manager {
         connection.transaction = connection.transaction.wrapping_add(1 << 32);
         let (remote_id, remote_qpn) = (connection.remote_id.unwrap_or(0), connection.remote_qpn);
         let private = [0; private::DISCONNECT];
-        self.send_until_answered(now, id, Message::Disconnect { local_id: id, remote_id, remote_qpn, private });
+        let message = Message::Disconnect { local_id: id, remote_id, remote_qpn, private };
+        if self.may_send(now, id) {
+            self.send_until_answered(now, id, message);
+        } else {
+            self.wait_for_answer(now, id, message);
+        }
         Ok(())
     }
 
@@ -396,7 +418,7 @@ impl Manager {
                 let _ = self.reject(now, id, reason::CONSUMER, &[]);
             }
             State::RequestSent => {
-                self.abandon(id);
+                self.abandon(now, id);
                 self.forget(id);
             }
             State::ServiceSent => self.forget(id),

@@ -31,6 +31,8 @@ impl Manager {
             unadopted: matches!(state, State::RequestReceived | State::ServiceReceived),
             detached: false,
             active: matches!(state, State::RequestSent | State::ServiceSent),
+            confirmed: false,
+            half_open: None,
             requested_at: Time::ZERO,
             service,
             qpn: 0,
@@ -51,7 +53,9 @@ impl Manager {
         self.stop_waiting(id);
         let connection = self.entry(id);
         connection.state = State::Established;
+        connection.confirmed = true;
         let token = connection.token;
+        self.no_longer_half_open(id);
         self.begin_probes(now, id);
         self.raise(id, Event::Established { token, connection: id, private: Box::new(private) });
     }
@@ -59,6 +63,7 @@ impl Manager {
     /// Handles the end of a connection; `silent` if the peer did not respond.
     pub(super) fn ended(&mut self, now: Time, id: u32, silent: bool) {
         self.stop_waiting(id);
+        self.no_longer_half_open(id);
         self.unlist(id);
         let end = now.saturating_add(self.limits.time_wait);
         let connection = self.entry(id);
@@ -84,8 +89,16 @@ impl Manager {
         }
     }
 
+    /// Whether the manager may send a message to the peer of a connection without being asked. A peer to which this
+    /// end has sent the REQ, or which has confirmed the REP, is at its address; the messages to all others have a
+    /// limited rate.
+    pub(super) fn may_send(&mut self, now: Time, id: u32) -> bool {
+        let is_at_address = |connection: &Connection| connection.active || connection.confirmed;
+        self.connections.get(&id).is_some_and(is_at_address) || self.half_open.may_send(now)
+    }
+
     /// Notifies the peer that this end no longer waits for its message.
-    pub(super) fn abandon(&mut self, id: u32) {
+    pub(super) fn abandon(&mut self, now: Time, id: u32) {
         let Some(connection) = self.connections.get(&id) else { return };
         let about = match connection.state {
             State::RequestSent => About::Request,
@@ -95,7 +108,9 @@ impl Manager {
         let remote_id = connection.remote_id.unwrap_or(0);
         let (info, private) = ([0; 72], [0; private::REJECT]);
         let reject = Reject { local_id: id, remote_id, about, reason: reason::TIMEOUT, info_len: 0, info, private };
-        self.send(id, Message::Reject(reject));
+        if self.may_send(now, id) {
+            self.send(id, Message::Reject(reject));
+        }
     }
 
     pub(super) fn raise(&mut self, id: u32, event: Event) {
@@ -122,6 +137,7 @@ impl Manager {
             self.answered(id);
         }
         self.set_deadline(id, None);
+        self.no_longer_half_open(id);
         self.unlist(id);
         let Some(connection) = self.connections.remove(&id) else { return };
         if let Some(remote_id) = connection.remote_id.filter(|_| !connection.active) {
@@ -152,8 +168,14 @@ impl Manager {
     }
 
     pub(super) fn send_until_answered(&mut self, now: Time, id: u32, message: Message) {
-        let mad = Box::new(self.send(id, message));
+        self.send(id, message);
+        self.wait_for_answer(now, id, message);
+    }
+
+    /// Schedules the retransmissions of a message until its response comes.
+    pub(super) fn wait_for_answer(&mut self, now: Time, id: u32, message: Message) {
         let connection = self.entry(id);
+        let mad = Box::new(Parsed { transaction: connection.transaction, message }.emit());
         let retries = connection.retries;
         connection.waiting = Some(Waiting { mad, retries });
         let interval = connection.interval;

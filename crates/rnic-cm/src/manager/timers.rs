@@ -19,8 +19,10 @@ impl Manager {
             let Some(connection) = self.connections.get_mut(&id) else { continue };
             if let Some(waiting) = connection.waiting.as_mut().filter(|waiting| waiting.retries > 0) {
                 waiting.retries -= 1;
-                let interval = connection.interval;
-                self.out.push_back(Transmit { peer: connection.peer, mad: *waiting.mad });
+                let (interval, again) = (connection.interval, Transmit { peer: connection.peer, mad: *waiting.mad });
+                if self.may_send(now, id) {
+                    self.out.push_back(again);
+                }
                 self.set_deadline(id, Some(now.saturating_add(interval)));
                 continue;
             }
@@ -34,7 +36,7 @@ impl Manager {
                 State::ServiceAnswered => self.forget(id),
                 State::Established => self.probe(now, id),
                 _ => {
-                    self.abandon(id);
+                    self.abandon(now, id);
                     self.raise(id, Event::Unreachable { token, connection: id });
                     self.forget(id);
                 }
