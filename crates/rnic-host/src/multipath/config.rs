@@ -28,6 +28,10 @@ pub struct Config {
     pub ecn: bool,
     /// Length of a chunk in bytes, 256 to 2^24. UCCL-Tran's 32 KB.
     pub chunk: u32,
+    /// Whether new chunks become shorter, down to one packet, while more chunks are lost than `loss_tolerance` admits,
+    /// and longer again when few are lost. One lost packet costs a whole chunk, because an unreliable connection drops
+    /// the rest of the message.
+    pub shrink: bool,
     /// Congestion control of the sender.
     pub control: Control,
     /// Credit of the receiver; `None`: the sender's congestion control alone limits the channel.
@@ -84,6 +88,7 @@ impl Default for Config {
             spread: false,
             ecn: false,
             chunk: 1 << 15,
+            shrink: false,
             control: Control::default(),
             credit: None,
             max_window: u64::MAX,

@@ -121,7 +121,7 @@ impl Channel {
         let allowed = self.allowance();
         let view = View {
             now,
-            chunk: self.config.chunk,
+            chunk: self.chunk_length.get(),
             paths: &self.views,
             rate: allowed.and_then(|allowed| allowed.rate),
             window: allowed.and_then(|allowed| allowed.window),
@@ -161,10 +161,15 @@ impl Channel {
         let newest = note.newest.and_then(|(number, held)| Some((self.sender.chunk(number)?.departure, number, held)));
         let (mut acked, mut bytes, mut packets, mut sample) = (0, 0, 0, None);
         let (paths, least) = (&mut self.paths, self.config.timeout);
+        let (shrinks, tolerance) = (self.config.shrink, self.config.loss_tolerance);
+        let lengths = &mut self.chunk_length;
         let mut touched = Vec::new();
         let is_valid = self.sender.acknowledge(note.next, &note.bits, |number, path, len| {
             acked += 1;
             bytes += u64::from(len);
+            if shrinks {
+                lengths.sample(len, false, tolerance, peer.frames.mtu);
+            }
             packets += peer.frames.packets(len.into());
             paths[path as usize].acked(len.into());
             if !touched.contains(&path) {
@@ -225,6 +230,9 @@ impl Channel {
         for (path, number) in &lost {
             let (len, attempts) = self.sender.chunk(*number).map_or((0, 0), |chunk| (chunk.to.len, chunk.attempts));
             paths[*path as usize].lost(len.into());
+            if shrinks {
+                lengths.sample(len, true, tolerance, peer.frames.mtu);
+            }
             self.losses.back_off(attempts, now, slot, crate::link::mix(self.random ^ *number));
             self.sender.lose(*number, |len| peer.frames.packets(len));
         }

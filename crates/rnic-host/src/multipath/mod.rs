@@ -38,7 +38,7 @@ use crate::link::{self, Link};
 use crate::mailbox::Mailbox;
 use crate::objects::Objects;
 use crate::rtt::{Departures, Smoothed};
-use losses::Losses;
+use losses::{ChunkLength, Losses};
 use note::{Topic, WINDOW};
 use path::Path;
 use receiver::Receiver;
@@ -152,6 +152,7 @@ pub struct Channel {
     departures: Departures,
     rtt: Smoothed,
     losses: Losses,
+    chunk_length: ChunkLength,
     /// When the rate allows the next chunk, and when a hook or the rate wants it if it waits.
     not_before: Time,
     wake: Option<Time>,
@@ -237,6 +238,7 @@ impl Channel {
             departures: Departures::default(),
             rtt: Smoothed::default(),
             losses: Losses::default(),
+            chunk_length: ChunkLength::new(config.chunk),
             not_before: Time::ZERO,
             wake: None,
             path_deadline: None,

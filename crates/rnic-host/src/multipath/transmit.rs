@@ -45,7 +45,7 @@ impl Channel {
             let allowed = self.allowed(peer);
             let view = View {
                 now,
-                chunk: self.config.chunk,
+                chunk: self.chunk_length.get(),
                 paths: &self.views,
                 rate: allowed.rate,
                 window: allowed.window,
