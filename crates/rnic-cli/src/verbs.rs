@@ -286,15 +286,13 @@ fn files_can_be_shown() -> &'static str {
 
 /// Predicts whether a program can open the device of an address: `Ok` with its state, or the reason why not.
 fn probe(address: &hosts::HostAddress) -> Result<String, String> {
+    if hosts::is_shared(address.ip).map_err(|why| why.to_string())? {
+        return Ok("ready; other programs of yours use it".to_string());
+    }
     match UdpSocket::bind(SocketAddr::new(address.ip, rnic_endpoint::port::ROCE_PORT)) {
         Ok(_) => Ok("ready".to_string()),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            if hosts::is_shared(address.ip) {
-                Ok("ready; other programs of yours use it".to_string())
-            } else {
-                Err("UDP port 4791 is taken, by a program of another user, another RoCE endpoint or rdma_rxe"
-                    .to_string())
-            }
+            Err("UDP port 4791 is taken, by a program of another user, another RoCE endpoint or rdma_rxe".to_string())
         }
         Err(error) => Err(format!("UDP port 4791 cannot be used: {error}")),
     }

@@ -112,3 +112,56 @@ fn programs_see_files_of_the_devices_and_all_that_was_there() {
     // Nobody else sees the files.
     assert!(!std::path::Path::new("/sys/class/infiniband/rnic0").exists());
 }
+
+/// `rnic verbs doctor` as the user `nobody`, in a network namespace in which this process, as root, has bound the
+/// names. Returns the exit code and the line about the device.
+fn doctor_of_nobody(names: &[String]) -> Option<(Option<i32>, String)> {
+    use socket2::{Domain, SockAddr, Socket, Type};
+    use std::os::unix::process::CommandExt;
+    let namespace = rnic_netns::Namespace::new().unwrap();
+    namespace.ip("link set lo up").unwrap();
+    namespace.run(|| {
+        let bind = |name: &String| {
+            let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).ok()?;
+            socket.bind(&SockAddr::unix(format!("\0{name}")).ok()?).ok().map(|()| socket)
+        };
+        let bound: Vec<Socket> = names.iter().filter_map(bind).collect();
+        if bound.len() < names.len() {
+            eprintln!("skipped: this process may not have {} files", names.len());
+            return None;
+        }
+        let output = verbs(&["doctor"]).uid(65_534).gid(65_534).output().ok()?;
+        let (lines, errors) = text(&output);
+        let line = lines.lines().find(|line| line.starts_with("rnic0 ")).map(str::to_string);
+        if line.is_none() {
+            eprintln!("skipped: the user nobody cannot run {}: {errors}", env!("CARGO_BIN_EXE_rnic"));
+        }
+        Some((output.status.code(), line?))
+    })
+}
+
+/// Another user binds the names of Unix sockets that programs of an address need, and so keeps all other users from the
+/// device. The doctor names the cause and the user.
+#[test]
+fn the_doctor_names_the_user_who_has_the_names_of_an_address() {
+    if text(&Command::new("id").arg("-u").output().unwrap()).0.trim() != "0" {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let broker = "rnic/verbs/4/127.0.0.1".to_string();
+    let Some((_, free)) = doctor_of_nobody(&[]) else { return };
+    assert!(free.ends_with(": ready"), "{free}");
+    let Some((code, taken)) = doctor_of_nobody(std::slice::from_ref(&broker)) else { return };
+    let why = "user root (ID 0) has the name @rnic/verbs/4/127.0.0.1 of Unix sockets, without which the device of 127.0.0.1 \
+               cannot be used; use another address";
+    assert!(taken.ends_with(why) && code == Some(1), "{taken}");
+    // All slots but one are no obstacle.
+    let slots: Vec<String> = (0..1_024).map(|slot| format!("{broker}/{slot}")).collect();
+    let (Some((_, free)), Some((code, taken))) = (doctor_of_nobody(&slots[1..]), doctor_of_nobody(&slots)) else {
+        return;
+    };
+    assert!(free.ends_with(": ready"), "{free}");
+    let why = "no slot of 127.0.0.1 is free: other users, such as user root (ID 0), have 1024 of the 1024 names \
+               @rnic/verbs/4/127.0.0.1/0 to @rnic/verbs/4/127.0.0.1/1023 of Unix sockets; use another address";
+    assert!(taken.ends_with(why) && code == Some(1), "{taken}");
+}

@@ -4,6 +4,7 @@ use crate::environment::Environment;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use rnic_endpoint::port::shared_address::SharedAddressError;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
@@ -32,8 +33,11 @@ impl HostAddress {
 }
 
 /// Whether programs of this user already share the device of the address `ip`, so that other programs can join them.
-pub fn is_shared(ip: IpAddr) -> bool {
-    rnic_endpoint::port::shared_address::has_broker(ip)
+///
+/// # Errors
+/// Another user prevents programs of this user from sharing the device.
+pub fn is_shared(ip: IpAddr) -> Result<bool, SharedAddressError> {
+    rnic_endpoint::port::shared_address::check_names(ip)
 }
 
 /// The addresses that are devices, in the order of the devices: by default first those by which other hosts reach this

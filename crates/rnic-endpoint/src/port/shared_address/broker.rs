@@ -336,3 +336,37 @@ impl Broker {
         self.queued.retain(|queued| !is_withdrawn(queued));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::port::{TrafficClass, UdpConfig};
+    use rnic_cm::ip;
+    use rnic_cm::message::private;
+    use std::net::SocketAddr;
+
+    /// Requests for services without a listener are queued up to a limit, and then refused, up to a limit.
+    #[test]
+    fn requests_without_a_listener_are_bounded() {
+        let local: IpAddr = [127, 0, 0, 1].into();
+        let config = UdpConfig { source_ports: 0, ..UdpConfig::default() };
+        let public = UdpPort::bind(SocketAddr::new(local, 0), &config).unwrap();
+        let directory = Box::new([0; SLOTS as usize]);
+        let listener = public.as_fd().try_clone_to_owned().unwrap();
+        let mut broker = Broker::new(public, listener, directory, 0);
+        let Some(earlier) = broker.started.checked_sub(RESERVATION) else { return };
+        broker.started = earlier;
+        let source = SocketAddr::new(local, 5_000);
+        let meta = Meta { source, destination: local, traffic_class: TrafficClass::default(), identification: None };
+        for request_id in 0..1_000 {
+            let service = ip::service(0x0106, request_id as u16);
+            let private = [0; private::SERVICE_REQUEST];
+            let message = CmMessage::ServiceRequest { request_id, pkey: packet::PKEY, service, private };
+            let mad = Parsed { transaction: request_id.into(), message }.emit();
+            let bytes = packet::emit(&mad, 0, source, local).unwrap();
+            broker.pass_on_mad(&meta, &bytes);
+            broker.pass_on_mad(&meta, &bytes);
+        }
+        assert_eq!((broker.queued.len(), broker.responses.len()), (MAX_QUEUED_REQUESTS, MAX_RESPONSES));
+    }
+}

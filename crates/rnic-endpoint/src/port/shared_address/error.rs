@@ -1,6 +1,7 @@
 //! Why a port that shares its address cannot be opened.
 
 use super::SLOTS;
+use super::owners::Owner;
 use crate::port::BindError;
 use nix::errno::Errno;
 use std::net::IpAddr;
@@ -11,9 +12,36 @@ pub enum SharedAddressError {
     /// A UDP port cannot be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The broker of the address belongs to another user.
-    #[error("a process of another user has the device of {0}; use another address")]
-    OtherUser(IpAddr),
+    /// Another user has a name that this process needs for the address: the name of the broker, because that user
+    /// has the device or has only bound the name, or the name of a connection manager.
+    #[error(
+        "{} has the name @{name} of Unix sockets, without which the device of {ip} cannot be used; use another address",
+        named(.owner)
+    )]
+    OtherUser {
+        /// The address.
+        ip: IpAddr,
+        /// The name in the abstract namespace.
+        name: String,
+        /// The user; `None` if the system does not report it.
+        owner: Option<Owner>,
+    },
+    /// Other users have bound the names of all free slots.
+    #[error(
+        "no slot of {ip} is free: other users, such as {}, have {names} of the {SLOTS} names @{name}/0 to @{name}/{} of \
+         Unix sockets; use another address",
+        named(.owner), SLOTS - 1
+    )]
+    SlotsOfOtherUser {
+        /// The address.
+        ip: IpAddr,
+        /// The name of the broker, with which the names of slots begin.
+        name: String,
+        /// Number of slots whose names belong to other users.
+        names: usize,
+        /// The user that has the most of these names; `None` if the system does not report it.
+        owner: Option<Owner>,
+    },
     /// The broker of the address does not respond.
     #[error("the process that receives for {0} does not answer; perhaps it is stopped, by a debugger for example")]
     NoResponse(IpAddr),
@@ -31,6 +59,10 @@ pub enum SharedAddressError {
     System(i32),
 }
 
+fn named(owner: &Option<Owner>) -> String {
+    owner.map_or("another user".to_string(), |owner| owner.to_string())
+}
+
 fn description(errno: i32) -> &'static str {
     Errno::from_raw(errno).desc()
 }
@@ -40,7 +72,7 @@ impl SharedAddressError {
     pub fn errno(&self) -> i32 {
         let errno = match self {
             SharedAddressError::Bind(_) => Errno::EADDRNOTAVAIL,
-            SharedAddressError::OtherUser(_) => Errno::EACCES,
+            SharedAddressError::OtherUser { .. } | SharedAddressError::SlotsOfOtherUser { .. } => Errno::EACCES,
             SharedAddressError::NoResponse(_) => Errno::ETIMEDOUT,
             SharedAddressError::NoSlot(_) => Errno::ENOSPC,
             SharedAddressError::Name(errno)

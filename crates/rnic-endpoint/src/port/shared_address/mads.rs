@@ -9,7 +9,7 @@ use super::connection_list::ConnectionList;
 use super::error::SharedAddressError;
 use super::lists::MAX_LISTS;
 use super::message::{self, Message};
-use super::{MANAGER_TIMEOUT, RETRY_INTERVAL, socket, takeover};
+use super::{MANAGER_TIMEOUT, RETRY_INTERVAL, check_owner, socket, takeover};
 use crate::port::capture::{self, CaptureFile};
 use crate::port::{
     Arrival, Batch, Counters, Interest, Limits, Port, ROCE_PORT, Received, SendError, TrafficClass, UdpConfig, UdpPort,
@@ -74,7 +74,11 @@ impl MadSender {
             match socket::claim_manager(ip, port.local_addr().port()) {
                 Ok(name) => return Ok(MadSender { port, _name: name, capture, psn: 0 }),
                 Err(Errno::EADDRINUSE) if attempt < MAX_ATTEMPTS => attempt += 1,
-                Err(error) => return Err(SharedAddressError::Name(error as i32)),
+                Err(error) => {
+                    let name = format!("{}/cm/{}", socket::broker_name(ip), port.local_addr().port());
+                    check_owner(ip, name)?;
+                    return Err(SharedAddressError::Name(error as i32));
+                }
             }
         }
     }
@@ -198,7 +202,7 @@ impl MadPort {
                 Some(list) => socket::send_with(link, &message::join_manager(self.manager_id), &**list),
                 None => socket::send(link, &message::join_manager(self.manager_id)),
             };
-            if let Ok(link) = connected
+            if let Ok(Ok(link)) = connected
                 && introduce(&link).is_ok()
             {
                 self.link = Link::Connected(link);

@@ -4,10 +4,18 @@ use super::{SLOTS, message, socket};
 use nix::errno::Errno;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Maximum bytes of messages that a broker queues for a member that does not receive them. The broker drops further
 /// packets, like a full receive buffer.
 const MAX_BACKLOG: usize = 8 << 20;
+
+/// Maximum bytes of messages that a broker queues for all members together.
+const MAX_TOTAL_BACKLOG: usize = 64 << 20;
+/// Maximum number of members that have not introduced themselves. If one more process connects, the oldest of them is
+/// disconnected, and connects again if it still exists. The number is larger than the queue of the listening socket.
+const MAX_UNKNOWN: usize = 256;
 
 /// Number of a member, in the order in which the members connected.
 pub(super) type MemberId = u64;
@@ -30,6 +38,8 @@ pub(super) struct Member {
     /// Messages for which the socket had no room.
     backlog: VecDeque<Vec<u8>>,
     backlog_bytes: usize,
+    /// Bytes in the queues of all members.
+    total_backlog: Arc<AtomicUsize>,
     /// Whether the member has closed its socket or violated the protocol. The broker removes it at the next
     /// [`Broker::serve`](super::broker::Broker::serve).
     has_left: bool,
@@ -67,10 +77,15 @@ impl Member {
                 Err(_) => self.has_left = true,
             }
         }
-        if self.has_left || self.backlog_bytes + message.len() > MAX_BACKLOG {
+        let total = self.total_backlog.load(Ordering::Relaxed);
+        if self.has_left
+            || self.backlog_bytes + message.len() > MAX_BACKLOG
+            || total + message.len() > MAX_TOTAL_BACKLOG
+        {
             return false;
         }
         self.backlog_bytes += message.len();
+        self.total_backlog.fetch_add(message.len(), Ordering::Relaxed);
         self.backlog.push_back(message);
         true
     }
@@ -86,6 +101,7 @@ impl Member {
             match socket::send(&self.link, message) {
                 Ok(()) => {
                     self.backlog_bytes -= message.len();
+                    self.total_backlog.fetch_sub(message.len(), Ordering::Relaxed);
                     self.backlog.pop_front();
                 }
                 Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) => return,
@@ -103,10 +119,17 @@ impl Member {
     }
 }
 
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.total_backlog.fetch_sub(self.backlog_bytes, Ordering::Relaxed);
+    }
+}
+
 /// All members, with an index by slot and an index by manager ID.
 pub(super) struct Members {
     table: BTreeMap<MemberId, Member>,
     next_id: MemberId,
+    total_backlog: Arc<AtomicUsize>,
     by_slot: Box<[Option<MemberId>; SLOTS as usize]>,
     by_manager: BTreeMap<u16, MemberId>,
 }
@@ -116,6 +139,7 @@ impl Members {
         Members {
             table: BTreeMap::new(),
             next_id: 0,
+            total_backlog: Arc::default(),
             by_slot: Box::new([None; SLOTS as usize]),
             by_manager: BTreeMap::new(),
         }
@@ -129,10 +153,17 @@ impl Members {
             identity: Identity::Unknown,
             backlog: VecDeque::new(),
             backlog_bytes: 0,
+            total_backlog: self.total_backlog.clone(),
             has_left: false,
             is_own_process,
             is_standby: false,
         };
+        let is_unknown = |member: &Member| member.identity == Identity::Unknown && !member.has_left;
+        if self.table.values().filter(|member| is_unknown(member)).count() >= MAX_UNKNOWN {
+            // A member without identity is in no index.
+            let oldest = self.table.iter().find(|(_, member)| is_unknown(member)).map(|(id, _)| *id);
+            oldest.and_then(|oldest| self.table.remove(&oldest));
+        }
         self.table.insert(self.next_id, member);
         self.next_id += 1;
     }
@@ -218,5 +249,65 @@ impl Members {
                 member.send(message::directory(slot, directory));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+
+    /// The two ends of a link, of which neither waits.
+    fn link() -> (OwnedFd, OwnedFd) {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).unwrap()
+    }
+
+    #[test]
+    fn processes_that_do_not_introduce_themselves_are_bounded() {
+        let mut members = Members::new();
+        let (known, _other) = link();
+        members.accept(known);
+        members.introduce(0, Identity::Device(7));
+        let mut silent = Vec::new();
+        for _ in 0..MAX_UNKNOWN + 50 {
+            let (own, other) = link();
+            members.accept(own);
+            silent.push(other);
+        }
+        assert_eq!(members.ids().len(), MAX_UNKNOWN + 1);
+        assert!(members.device(7).is_some());
+        let mut buffer = [0; 8];
+        let is_closed = |link: &OwnedFd, buffer: &mut [u8]| socket::receive(link, buffer) == Ok(0);
+        assert!(is_closed(&silent[49], &mut buffer) && !is_closed(&silent[50], &mut buffer), "the oldest are closed");
+    }
+
+    /// Members that do not receive get queues up to a limit each, and up to a limit together.
+    #[test]
+    fn messages_for_members_that_do_not_receive_are_bounded() {
+        let mut members = Members::new();
+        let mut others = Vec::new();
+        for id in 0..12 {
+            let (own, other) = link();
+            members.accept(own);
+            others.push(other);
+            let member = members.get_mut(id).unwrap();
+            while member.send(vec![0; 60_000]) {}
+            assert!(member.backlog_bytes <= MAX_BACKLOG);
+        }
+        let total = |members: &Members| members.total_backlog.load(Ordering::Relaxed);
+        assert!((MAX_TOTAL_BACKLOG - 60_000..=MAX_TOTAL_BACKLOG).contains(&total(&members)), "{}", total(&members));
+        // A member that receives again empties its queue.
+        let member = members.get_mut(0).unwrap();
+        let mut buffer = vec![0; 60_000];
+        while !member.backlog.is_empty() {
+            while socket::receive(&others[0], &mut buffer).is_ok() {}
+            member.flush();
+        }
+        let before = total(&members);
+        members.get_mut(1).unwrap().leave();
+        members.remove_left();
+        assert!(total(&members) < before);
+        drop(others);
     }
 }

@@ -142,6 +142,7 @@ mod lists;
 mod mads;
 mod members;
 mod message;
+mod owners;
 mod services;
 mod socket;
 mod standby;
@@ -151,6 +152,7 @@ pub use claims::{ClaimError, Claims};
 pub use connection_list::ConnectionList;
 pub use error::SharedAddressError;
 pub use mads::{MadPort, MadSender};
+pub use owners::Owner;
 pub use standby::Standby;
 pub use takeover::{TakeoverReport, observe_takeovers};
 
@@ -161,6 +163,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rnic_transport::Time;
 use rnic_verbs::Shard;
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -174,6 +177,8 @@ pub const SLOTS: u32 = 1_024;
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a manager waits for the broker to admit it, and for the response to a claim.
 const MANAGER_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long a device searches for the broker before it checks whether another user has only bound the broker's name.
+const OWNER_CHECK: Duration = Duration::from_millis(500);
 /// Time until the next attempt to connect to the broker, or to become the broker.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// While packets keep arriving, the port handles the messages of its Unix sockets after this number of receive calls.
@@ -206,12 +211,57 @@ fn claim_slot(ip: IpAddr, port: u16) -> Result<(u32, OwnedFd), SharedAddressErro
             Err(error) => return Err(error.into()),
         }
     }
-    Err(SharedAddressError::NoSlot(ip))
+    Err(no_slot(ip))
+}
+
+/// The error for an address whose slots are all in use.
+fn no_slot(ip: IpAddr) -> SharedAddressError {
+    let name = socket::broker_name(ip);
+    let mut counts = BTreeMap::<Option<Owner>, usize>::new();
+    for (found, owner) in owners::owners(&name) {
+        let is_slot = found[name.len()..].strip_prefix('/').is_some_and(|slot| slot.parse::<u32>().is_ok());
+        if is_slot && !owner.is_some_and(Owner::is_self) {
+            *counts.entry(owner).or_default() += 1;
+        }
+    }
+    let names = counts.values().sum();
+    match counts.into_iter().max_by_key(|(_, count)| *count) {
+        Some((owner, _)) => SharedAddressError::SlotsOfOtherUser { ip, name, names, owner },
+        None => SharedAddressError::NoSlot(ip),
+    }
+}
+
+/// Fails if another user has bound a name for the address `ip`.
+fn check_owner(ip: IpAddr, name: String) -> Result<(), SharedAddressError> {
+    match owners::owners(&name).remove(&name) {
+        None => Ok(()),
+        Some(owner) if owner.is_some_and(Owner::is_self) => Ok(()),
+        Some(owner) => Err(SharedAddressError::OtherUser { ip, name, owner }),
+    }
 }
 
 /// Whether an address has a broker that belongs to this user, so that other processes can join it.
 pub fn has_broker(ip: IpAddr) -> bool {
-    socket::connect(ip).is_ok()
+    matches!(socket::connect(ip), Ok(Ok(_)))
+}
+
+/// Checks whether this user can have the names by which processes share an address. Returns whether the address has a
+/// broker that belongs to this user.
+///
+/// # Errors
+/// Another user has the broker, its name, or the names of all free slots; or a system call fails.
+pub fn check_names(ip: IpAddr) -> Result<bool, SharedAddressError> {
+    let (name, mut has_broker) = (socket::broker_name(ip), false);
+    match socket::connect(ip) {
+        Ok(Ok(_)) => has_broker = true,
+        Ok(Err(owner)) => return Err(SharedAddressError::OtherUser { ip, name, owner: Some(owner) }),
+        // Nobody has the name, a process of this user is just becoming the broker, or a user has only bound the name.
+        Err(Errno::ECONNREFUSED) => check_owner(ip, name)?,
+        // Many processes are connecting to the broker.
+        Err(Errno::EAGAIN) => {}
+        Err(error) => return Err(error.into()),
+    }
+    claim_slot(ip, 0).map(|_| has_broker)
 }
 
 /// State of a device among the devices of its address.
@@ -296,7 +346,8 @@ impl SharedAddressPort {
             latest_source: Source::Own,
             single_source_polls: 0,
         };
-        let deadline = Instant::now() + JOIN_TIMEOUT;
+        let begin = Instant::now();
+        let (deadline, mut owner_checked) = (begin + JOIN_TIMEOUT, false);
         loop {
             if let Role::Searching { .. } = port.role {
                 port.find_role()?;
@@ -308,7 +359,13 @@ impl SharedAddressPort {
                     let mut link = [PollFd::new(link.as_fd(), PollFlags::POLLIN)];
                     let _ = poll(&mut link, PollTimeout::from(left));
                 }
-                Role::Searching { .. } => std::thread::sleep(RETRY_INTERVAL),
+                Role::Searching { .. } => {
+                    // The name is in use for longer than a change of the broker takes.
+                    if begin.elapsed() > OWNER_CHECK && !std::mem::replace(&mut owner_checked, true) {
+                        check_owner(ip, socket::broker_name(ip))?;
+                    }
+                    std::thread::sleep(RETRY_INTERVAL);
+                }
             }
             port.handle_message();
             if Instant::now() > deadline && !matches!(port.role, Role::Member { joined: true, .. }) {
@@ -345,12 +402,15 @@ impl SharedAddressPort {
                 self.role = Role::Broker(Box::new(Broker::new(public, listener, directory, self.slot)));
             }
             Err(Errno::EADDRINUSE) => match socket::connect(ip) {
-                Ok(link) => {
+                Ok(Ok(link)) => {
                     if socket::send(&link, &message::join_device(self.slot, self.own_port())).is_ok() {
                         self.role = Role::Member { link, joined: false };
                     }
                 }
-                Err(Errno::EPERM) => return Err(SharedAddressError::OtherUser(ip)),
+                Ok(Err(owner)) => {
+                    let name = socket::broker_name(ip);
+                    return Err(SharedAddressError::OtherUser { ip, name, owner: Some(owner) });
+                }
                 // The broker has just ended, or many processes are connecting to it.
                 Err(Errno::ECONNREFUSED | Errno::EAGAIN) => {}
                 Err(error) => return Err(error.into()),

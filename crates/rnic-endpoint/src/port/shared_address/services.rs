@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Maximum number of service IDs that all managers of the address have together.
-const MAX_SERVICES: usize = 65_536;
+/// Maximum number of claims that all managers of the address have together.
+const MAX_CLAIMS: usize = 65_536;
 
 /// A manager that has claimed a service ID.
 struct Owner {
@@ -15,45 +15,54 @@ struct Owner {
 
 /// The owners of each claimed service ID.
 #[derive(Default)]
-pub(super) struct Services(BTreeMap<u64, Vec<Owner>>);
+pub(super) struct Services {
+    owners: BTreeMap<u64, Vec<Owner>>,
+    /// Number of owners of all service IDs.
+    claims: usize,
+}
 
 impl Services {
     /// Claims a service ID for a manager. Returns whether the claim is granted: the service ID has no other owner, or
     /// this claim and all other owners are `shared`.
     pub(super) fn claim(&mut self, service: u64, manager: u16, shared: bool) -> bool {
-        let full = self.0.len() >= MAX_SERVICES;
-        let others = self.0.get(&service).into_iter().flatten().filter(|owner| owner.manager != manager);
-        let admitted = if shared { others.clone().all(|owner| owner.shared) } else { others.count() == 0 };
-        if !admitted || full && !self.0.contains_key(&service) {
+        let owners = self.owners.get(&service).map_or(&[][..], Vec::as_slice);
+        let has_it = owners.iter().any(|owner| owner.manager == manager);
+        let mut others = owners.iter().filter(|owner| owner.manager != manager);
+        let admitted = if shared { others.all(|owner| owner.shared) } else { others.next().is_none() };
+        if !admitted || !has_it && self.claims >= MAX_CLAIMS {
             return false;
         }
-        let owners = self.0.entry(service).or_default();
-        owners.retain(|owner| owner.manager != manager);
-        owners.push(Owner { manager, shared });
+        self.release(service, manager);
+        self.owners.entry(service).or_default().push(Owner { manager, shared });
+        self.claims += 1;
         true
     }
 
     /// Releases a service ID of a manager.
     pub(super) fn release(&mut self, service: u64, manager: u16) {
-        if let Some(owners) = self.0.get_mut(&service) {
+        if let Some(owners) = self.owners.get_mut(&service) {
+            let before = owners.len();
             owners.retain(|owner| owner.manager != manager);
+            self.claims -= before - owners.len();
             if owners.is_empty() {
-                self.0.remove(&service);
+                self.owners.remove(&service);
             }
         }
     }
 
     /// Releases all service IDs of a manager.
     pub(super) fn release_all(&mut self, manager: u16) {
-        self.0.retain(|_, owners| {
+        self.owners.retain(|_, owners| {
+            let before = owners.len();
             owners.retain(|owner| owner.manager != manager);
+            self.claims -= before - owners.len();
             !owners.is_empty()
         });
     }
 
     /// The manager that receives the requests for a service ID: the first one that has claimed it.
     pub(super) fn owner(&self, service: u64) -> Option<u16> {
-        self.0.get(&service)?.first().map(|owner| owner.manager)
+        self.owners.get(&service)?.first().map(|owner| owner.manager)
     }
 }
 
@@ -71,9 +80,12 @@ mod tests {
         assert!(services.claim(7, 1, false) && !services.claim(7, 3, true));
         services.release_all(1);
         assert_eq!(services.owner(7), None);
-        for service in 0..MAX_SERVICES as u64 {
-            assert!(services.claim(service, 1, false));
+        for service in 0..MAX_CLAIMS as u64 {
+            assert!(services.claim(service, 1, true));
         }
-        assert!(!services.claim(1 << 40, 2, false) && services.claim(0, 1, true), "the table is full");
+        assert!(!services.claim(1 << 40, 2, false) && !services.claim(0, 2, true), "the table is full");
+        assert!(services.claim(0, 1, true), "the manager has this claim already");
+        services.release_all(1);
+        assert!(services.claim(1 << 40, 2, false) && services.claims == 1);
     }
 }

@@ -9,6 +9,7 @@
 //! | `rnic/verbs/VERSION/IP/cm/ID` | the connection manager with this manager ID, or the process that ends its connections |
 
 use super::message::VERSION;
+use super::owners::Owner;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, Backlog, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, bind, connect as connect_to,
@@ -34,13 +35,18 @@ fn claim(name: &str) -> nix::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// The name of the broker of an address; the names of slots and managers begin with it.
+pub(super) fn broker_name(ip: IpAddr) -> String {
+    format!("rnic/verbs/{VERSION}/{ip}")
+}
+
 /// Claims the slot `slot` of the address `ip` for as long as the descriptor is open. The system ensures that no other
 /// process gets the slot, also if the broker changes.
 ///
 /// # Errors
 /// `EADDRINUSE` if another process has the slot.
 pub(super) fn claim_slot(ip: IpAddr, slot: u32) -> nix::Result<OwnedFd> {
-    claim(&format!("rnic/verbs/{VERSION}/{ip}/{slot}"))
+    claim(&format!("{}/{slot}", broker_name(ip)))
 }
 
 /// Claims the name of the connection manager with this manager ID for as long as the descriptor is open. The owner of
@@ -49,7 +55,7 @@ pub(super) fn claim_slot(ip: IpAddr, slot: u32) -> nix::Result<OwnedFd> {
 /// # Errors
 /// `EADDRINUSE` if another process has the name.
 pub(super) fn claim_manager(ip: IpAddr, manager: u16) -> nix::Result<OwnedFd> {
-    claim(&format!("rnic/verbs/{VERSION}/{ip}/cm/{manager}"))
+    claim(&format!("{}/cm/{manager}", broker_name(ip)))
 }
 
 /// Claims the role of the broker of the address `ip`, and listens for members. One process at a time can have it.
@@ -57,34 +63,44 @@ pub(super) fn claim_manager(ip: IpAddr, manager: u16) -> nix::Result<OwnedFd> {
 /// # Errors
 /// `EADDRINUSE` if another process is the broker.
 pub(super) fn claim_address(ip: IpAddr) -> nix::Result<OwnedFd> {
-    let socket = claim(&format!("rnic/verbs/{VERSION}/{ip}"))?;
+    let socket = claim(&broker_name(ip))?;
     listen(&socket, Backlog::new(128)?)?;
     Ok(socket)
 }
 
-/// Connects to the broker of the address `ip`.
+/// Connects to the broker of the address `ip`. The result is the user of the broker if this is another user.
 ///
 /// # Errors
-/// `ECONNREFUSED` if the address has no broker, `EPERM` if the broker belongs to another user.
-pub(super) fn connect(ip: IpAddr) -> nix::Result<OwnedFd> {
+/// `ECONNREFUSED` if the address has no broker.
+pub(super) fn connect(ip: IpAddr) -> nix::Result<Result<OwnedFd, Owner>> {
     let socket = unbound()?;
-    connect_to(socket.as_raw_fd(), &UnixAddr::new_abstract(format!("rnic/verbs/{VERSION}/{ip}").as_bytes())?)?;
+    connect_to(socket.as_raw_fd(), &UnixAddr::new_abstract(broker_name(ip).as_bytes())?)?;
     of_this_user(socket)
 }
 
-/// Accepts the next process that has connected; `None` if no process has connected, or if it belongs to another user.
+/// Maximum number of processes of other users whose connections one call of [`accept`] closes.
+const MAX_OTHERS: usize = 128;
+
+/// Accepts the next process of this user that has connected; `None` if no such process has connected. Closes the
+/// connections of other users that have come before it.
 pub(super) fn accept(listener: &OwnedFd) -> Option<OwnedFd> {
-    of_this_user(accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?).ok()
+    for _ in 0..MAX_OTHERS {
+        let socket = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
+        if let Ok(Ok(socket)) = of_this_user(socket) {
+            return Some(socket);
+        }
+    }
+    None
 }
 
-/// Checks that the peer of a connected socket belongs to the user of this process.
-fn of_this_user(socket: OwnedFd) -> nix::Result<OwnedFd> {
-    let peer = getsockopt(&socket, sockopt::PeerCredentials)?;
-    if peer.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(Errno::EPERM);
+/// Checks that the peer of a connected socket belongs to the user of this process; otherwise returns the peer's user.
+fn of_this_user(socket: OwnedFd) -> nix::Result<Result<OwnedFd, Owner>> {
+    let peer = Owner::new(getsockopt(&socket, sockopt::PeerCredentials)?.uid());
+    if !peer.is_self() {
+        return Ok(Err(peer));
     }
     let _ = setsockopt(&socket, sockopt::SndBuf, &SEND_BUFFER);
-    Ok(socket)
+    Ok(Ok(socket))
 }
 
 /// Sends a message without waiting.

@@ -187,7 +187,7 @@ impl Takeover {
     /// Joins the broker if necessary, and handles its messages.
     fn receive(&mut self, buffer: &mut [u8]) {
         if self.link.is_none()
-            && let Ok(link) = socket::connect(self.ip)
+            && let Ok(Ok(link)) = socket::connect(self.ip)
             && socket::send(&link, &message::join_manager(self.manager)).is_ok()
         {
             self.link = Some(link);
