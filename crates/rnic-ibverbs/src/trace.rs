@@ -5,7 +5,7 @@ use rnic_cabi::entry::lock;
 use std::fmt::Arguments;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, Once, OnceLock};
 
 /// Returns the target of the trace lines; `None` if no trace is written.
 fn target() -> Option<&'static Mutex<Option<File>>> {
@@ -37,8 +37,22 @@ pub(crate) fn line(text: Arguments<'_>) {
     let Some(target) = target() else { return };
     let line = format!("rnic[{}] {text}\n", std::process::id());
     // A trace that cannot be written must not stop the program.
-    let _ = match &mut *lock(target) {
-        Some(file) => file.write_all(line.as_bytes()),
-        None => std::io::stderr().write_all(line.as_bytes()),
-    };
+    match &mut *lock(target) {
+        Some(file) => {
+            if let Err(error) = file.write_all(line.as_bytes()) {
+                report(&error);
+            }
+        }
+        None => drop(std::io::stderr().write_all(line.as_bytes())),
+    }
+}
+
+/// Reports once that lines are missing from the trace.
+fn report(error: &std::io::Error) {
+    static REPORTED: Once = Once::new();
+    if let Ok(Environment { trace: TraceTo::File(path), .. }) = Environment::get() {
+        let path = path.display();
+        REPORTED
+            .call_once(|| eprintln!("rnic: RNIC_TRACE: cannot write {path}: {error}; lines are missing from here on"));
+    }
 }

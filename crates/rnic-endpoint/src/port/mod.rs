@@ -29,7 +29,7 @@ mod traffic;
 mod udp;
 mod wake;
 
-pub use capture::{CaptureFile, CapturePort};
+pub use capture::{CaptureFailure, CaptureFile, CapturePort};
 pub use error::{BindError, SendError};
 pub use faulty::{CorruptionKind, FaultCounters, Faults, FaultyPort, Probability, ProbabilityError};
 pub use traffic::{Ecn, TrafficClass};

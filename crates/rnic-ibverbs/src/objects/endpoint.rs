@@ -9,7 +9,7 @@ use rnic_endpoint::idle::IdleConfig;
 use rnic_endpoint::port::shared_address::{
     Claims, ConnectionList, MadPort, MadSender, SLOTS, SharedAddressPort, TakeoverReport, observe_takeovers,
 };
-use rnic_endpoint::port::{CaptureFile, CapturePort, Faults, FaultyPort, Port};
+use rnic_endpoint::port::{CaptureFailure, CaptureFile, CapturePort, Faults, FaultyPort, Port};
 use rnic_endpoint::{Acknowledge, Clock, Config, Device, Mode, Security, Time};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -19,9 +19,12 @@ fn capture() -> Result<Option<CaptureFile>, String> {
     static FILE: OnceLock<Result<Option<CaptureFile>, String>> = OnceLock::new();
     let create = || match &Environment::get().as_ref().map_err(Clone::clone)?.pcap {
         None => Ok(None),
-        Some(path) => CaptureFile::create(path)
-            .map(Some)
-            .map_err(|why| format!("RNIC_PCAP: cannot write {}: {why}", path.display())),
+        Some(path) => CaptureFile::create(path, |CaptureFailure { error, packets }| {
+            let path = path.display();
+            eprintln!("rnic: RNIC_PCAP: cannot write {path}: {error}; it ends after {packets} packets")
+        })
+        .map(Some)
+        .map_err(|why| format!("RNIC_PCAP: cannot write {}: {why}", path.display())),
     };
     FILE.get_or_init(create).clone()
 }
