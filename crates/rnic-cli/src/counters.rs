@@ -5,9 +5,9 @@ use clap::Args;
 use rnic_metrics::exposition::Metrics;
 use rnic_simulator::error::CliError;
 use rnic_simulator::interrupt::Interruption;
-use rnic_simulator::output;
+use rnic_simulator::output::{self, note};
+use rnic_untrusted::text::escaped;
 use rnic_watch::counters::{Host, Reading, Recorder, Sonic, pause_metrics, suspects};
-use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -104,7 +104,7 @@ pub(crate) fn counters(arguments: &CountersArgs) -> Result<(), CliError> {
         let now = reading.as_ref().err().cloned();
         if now != failure {
             let message = now.as_ref().map_or("the source is back".to_string(), |message| format!("error: {message}"));
-            let _ = writeln!(io::stderr(), "{message}");
+            note(&message);
             failure = now;
         }
         // A source that cannot be read has no values, so that an old value is not taken for a new one.
@@ -122,10 +122,10 @@ fn suspects(arguments: &CountersArgs) -> Result<(), CliError> {
     let runs = read.map_err(|error| CliError::Input(error.to_string()))?;
     output::print(|out| {
         for (run, transmitters) in &runs {
-            let run = if run.is_empty() { String::new() } else { format!("run \"{run}\": ") };
+            let run = if run.is_empty() { String::new() } else { format!("run \"{}\": ", escaped(run)) };
             let found = suspects::suspects(transmitters);
             for suspect in &found {
-                writeln!(out, "{run}{}", suspect.text())?;
+                writeln!(out, "{}", escaped(&format!("{run}{}", suspect.text())))?;
             }
             if found.is_empty() {
                 let most = transmitters.iter().map(|one| one.paused).fold(0.0, f64::max) * 100.0;

@@ -6,12 +6,13 @@ use rnic_metrics::exposition::Kind;
 use rnic_simulator::error::CliError;
 use rnic_simulator::format::Format;
 use rnic_simulator::interrupt::Interruption;
-use rnic_simulator::output;
+use rnic_simulator::output::{self, note};
+use rnic_untrusted::text::escaped;
 use rnic_watch::input::{InputError, read_file};
 use rnic_watch::lint::{Desired, Finding, Fleet, Report, Severity, State, check, scenario};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -124,12 +125,10 @@ fn write_scenario(path: &Path, fleet: &Fleet, desired: Option<&Desired>, report:
     let doing = || format!("cannot write `{}`", path.display());
     rnic_results::files::write_atomically(path, |out| out.write_all(twin.scenario.as_bytes()))
         .map_err(|error| CliError::Io { doing: doing(), error })?;
-    let mut text = format!("wrote {}\n", path.display());
+    note(&format!("wrote {}", path.display()));
     for difference in &twin.differences {
-        let _ = writeln!(text, "difference from the fabric: {difference}");
+        note(&format!("difference from the fabric: {difference}"));
     }
-    // If standard error is closed, this message is lost.
-    let _ = write!(io::stderr(), "{text}");
     Ok(())
 }
 
@@ -156,7 +155,7 @@ fn table(report: &Report) -> String {
     }
     for unknown in report.unknown.iter().take(UNKNOWN) {
         let device = if unknown.device.0.is_empty() { String::new() } else { format!("{} ", unknown.device.0) };
-        let _ = writeln!(text, "unknown  {device}{}: {}", unknown.path, unknown.text);
+        text += &line(&format!("unknown  {device}{}: {}", unknown.path, unknown.text));
     }
     if report.unknown.len() > UNKNOWN {
         let _ = writeln!(text, "unknown  {} more (--format json lists all)", report.unknown.len() - UNKNOWN);
@@ -184,12 +183,17 @@ fn describe(finding: &Finding) -> String {
     let place = if place.is_empty() { "the fleet".to_string() } else { place };
     let since = finding.since.map_or(String::new(), |since| format!(", since {}", service::utc(since)));
     let severity = finding.check.severity.name();
-    let mut text = format!("{severity:<8} {}: {place}{since}\n", finding.check.name);
-    let _ = writeln!(text, "         {}", finding.text);
+    let mut text = line(&format!("{severity:<8} {}: {place}{since}", finding.check.name));
+    text += &line(&format!("         {}", finding.text));
     if let Some(reason) = &finding.accepted {
-        let _ = writeln!(text, "         accepted: {reason}");
+        text += &line(&format!("         accepted: {reason}"));
     }
     text
+}
+
+/// A line of the table. Names of devices and ports come from the dumps, so control characters are escaped.
+fn line(text: &str) -> String {
+    format!("{}\n", escaped(text))
 }
 
 fn watch(arguments: &LintArgs) -> Result<(), CliError> {
@@ -229,7 +233,7 @@ fn watch(arguments: &LintArgs) -> Result<(), CliError> {
             && let Err(error) = state.write(path)
         {
             // The disk may be full for a while, so the watch continues.
-            let _ = writeln!(io::stderr(), "error: cannot write `{}`: {error}", path.display());
+            note(&format!("error: cannot write `{}`: {error}", path.display()));
         }
         service::wait(arguments.every, &interruption);
     }
@@ -241,5 +245,6 @@ fn lines(report: &Report) -> impl Iterator<Item = String> {
     let findings = report.findings.iter().filter(|finding| finding.accepted.is_none()).map(|finding| {
         format!("{} {}: {}: {}", finding.check.severity, finding.check.name, finding.place(), finding.text)
     });
-    findings.chain(report.errors.iter().map(|error| format!("error {error}")))
+    let lines = findings.chain(report.errors.iter().map(|error| format!("error {error}")));
+    lines.map(|line| escaped(&line).into_owned())
 }

@@ -15,9 +15,8 @@ use rnic_mesh::record::MAX_PATHS;
 use rnic_sim::Catalogue;
 use rnic_simulator::error::CliError;
 use rnic_simulator::interrupt::Interruption;
-use rnic_simulator::output;
+use rnic_simulator::output::{self, note};
 use rnic_watch::input::read_file;
-use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -171,11 +170,6 @@ fn read_inventory(path: &Path) -> Result<Inventory, CliError> {
     Inventory::parse(&text).map_err(|why| CliError::Input(format!("{}: {why}", path.display())))
 }
 
-fn say(message: &str) {
-    // If standard error is closed, the message is lost.
-    let _ = writeln!(io::stderr(), "{message}");
-}
-
 /// Runs the given part of a mesh.
 pub(crate) fn mesh(arguments: &MeshArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     match &arguments.command {
@@ -214,21 +208,21 @@ fn agent(arguments: &AgentArgs) -> Result<(), CliError> {
         nic: arguments.nic,
     };
     let event = |event: host::Event| match event {
-        host::Event::Open(address) => say(&format!("probes at {address}")),
+        host::Event::Open(address) => note(&format!("probes at {address}")),
         host::Event::Nic(name, stamps) => {
             let times = match (stamps, arguments.nic_times) {
                 (false, _) => "of the software that sees its completions",
                 (true, NicTimes::Any) => "of its driver",
                 (true, _) => "of its hardware",
             };
-            say(&format!("the NIC {name} carries the probes, with time stamps {times}"));
+            note(&format!("the NIC {name} carries the probes, with time stamps {times}"));
         }
-        host::Event::NoNic(why) => say(&format!("the endpoint in software carries the probes: {why}")),
-        host::Event::List(targets, probers) => say(&format!("pinglist: {targets} targets, {probers} probers")),
-        host::Event::Unreachable(why) => say(&format!("error: {why}")),
-        host::Event::Stopped => say("the controller has not answered three times; probing stops until it does"),
-        host::Event::Reachable => say("the controller answers again"),
-        host::Event::NoTraces(why) => say(&format!("paths are not traced: {why}")),
+        host::Event::NoNic(why) => note(&format!("the endpoint in software carries the probes: {why}")),
+        host::Event::List(targets, probers) => note(&format!("pinglist: {targets} targets, {probers} probers")),
+        host::Event::Unreachable(why) => note(&format!("error: {why}")),
+        host::Event::Stopped => note("the controller has not answered three times; probing stops until it does"),
+        host::Event::Reachable => note("the controller answers again"),
+        host::Event::NoTraces(why) => note(&format!("paths are not traced: {why}")),
     };
     host::run(&options, interruption.flag(), event).map_err(|error| match error {
         HostError::Setup(why) => CliError::Input(why),
@@ -250,22 +244,22 @@ fn control(arguments: &ControllerArgs) -> Result<(), CliError> {
     let scheme = if arguments.page.ip().is_loopback() { "http" } else { "https" };
     let event = |event: controller::Event| match event {
         controller::Event::Open(agents, page) => {
-            say(&format!("agents at https://{agents}, page at {scheme}://{page}/"))
+            note(&format!("agents at https://{agents}, page at {scheme}://{page}/"))
         }
-        controller::Event::Replayed(batches) => say(&format!("{batches} reports of an earlier controller")),
+        controller::Event::Replayed(batches) => note(&format!("{batches} reports of an earlier controller")),
         controller::Event::Refilled(earlier) => {
-            say(&format!("{} results of the last hour", earlier.results));
+            note(&format!("{} results of the last hour", earlier.results));
             if earlier.left_out > 0 {
-                say(&format!("{} older ones are not in the windows, because there are too many", earlier.left_out));
+                note(&format!("{} older ones are not in the windows, because there are too many", earlier.left_out));
             }
             for why in earlier.unreadable {
-                say(&format!("error: results cannot be read: {why}"));
+                note(&format!("error: results cannot be read: {why}"));
             }
         }
-        controller::Event::Agent(host) => say(&format!("{host}: its agent has registered")),
-        controller::Event::Storage(why) => say(&format!("error: results are not stored, agents keep them: {why}")),
-        controller::Event::StorageBack => say("results are stored again"),
-        controller::Event::Otlp(why) => say(&format!("error: metrics are not pushed: {why}")),
+        controller::Event::Agent(host) => note(&format!("{host}: its agent has registered")),
+        controller::Event::Storage(why) => note(&format!("error: results are not stored, agents keep them: {why}")),
+        controller::Event::StorageBack => note("results are stored again"),
+        controller::Event::Otlp(why) => note(&format!("error: metrics are not pushed: {why}")),
     };
     controller::run(&options, interruption.flag(), event).map_err(|error| match error {
         ControllerError::Setup(why) => CliError::Input(why),

@@ -10,9 +10,9 @@ use rnic_probe::{Carrier, PING_PORT, PingError, PingEvent, PingOptions, RespondE
 use rnic_simulator::error::CliError;
 use rnic_simulator::format::Format;
 use rnic_simulator::interrupt::Interruption;
-use rnic_simulator::output;
+use rnic_simulator::output::{self, note};
 use rnic_transport::Time;
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::IpAddr;
 
 /// Options that `--listen` refuses, because they apply only to the prober.
@@ -180,22 +180,18 @@ fn respond(arguments: &PingArgs, interruption: &Interruption) -> Result<(), CliE
     let listener = listen(arguments.bind, arguments.port)?;
     let options = RespondOptions { roce_port: arguments.roce_port, credentials: arguments.trust.credentials()? };
     let event = |event| {
-        // If standard error is closed, the message is lost.
-        let _ = match event {
-            RespondEvent::Opened(peer) => writeln!(io::stderr(), "{peer}: a session begins"),
-            RespondEvent::Closed(peer) => writeln!(io::stderr(), "{peer}: the session ends"),
-            RespondEvent::Failed(peer, why) => writeln!(io::stderr(), "{peer}: {why}"),
-        };
+        note(&match event {
+            RespondEvent::Opened(peer) => format!("{peer}: a session begins"),
+            RespondEvent::Closed(peer) => format!("{peer}: the session ends"),
+            RespondEvent::Failed(peer, why) => format!("{peer}: {why}"),
+        });
     };
     let counters = rnic_probe::respond(&listener, options, interruption.flag(), event)
         .map_err(|error| CliError::Io { doing: "cannot accept connections".to_string(), error })?;
-    let _ = writeln!(
-        io::stderr(),
+    note(&format!(
         "{} probes answered, {} beyond the rate, {} datagrams of strangers",
-        counters.answered,
-        counters.limited,
-        counters.unexpected
-    );
+        counters.answered, counters.limited, counters.unexpected
+    ));
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Metrics in the text formats of Prometheus and OpenMetrics.
 
+use rnic_untrusted::text;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -196,8 +197,11 @@ fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
+/// The value of a label between quotation marks. Control characters, which a terminal could execute, become text such
+/// as `\u{1b}`; line feeds, which the format can express, stay.
 fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    let part = |part| text::escaped(part).replace('\\', "\\\\").replace('"', "\\\"");
+    value.split('\n').map(part).collect::<Vec<_>>().join("\\n")
 }
 
 fn escaped_help(help: &str) -> String {

@@ -4,6 +4,7 @@ use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
 use rnic_nano::Rejected;
 use rnic_nano::diagnostic::Diagnostic as Wrong;
 use rnic_nano::source::{SourceMap, Span};
+use rnic_untrusted::text::{escaped, escaped_lines, masked};
 use std::fmt;
 
 /// All errors of a P4 program that the compiler rejected, as the terminal shows them.
@@ -29,14 +30,16 @@ impl Drawn {
     fn new(error: &Wrong, sources: &SourceMap) -> Drawn {
         let (here, elsewhere): (Vec<_>, Vec<_>) =
             error.related.iter().partition(|(span, _)| span.file == error.span.file);
-        let mut labels = vec![LabeledSpan::new_primary_with_span(Some(error.label.clone()), range(error.span))];
-        labels.extend(here.iter().map(|(span, label)| LabeledSpan::new_with_span(Some(label.clone()), range(*span))));
+        let mut labels = vec![LabeledSpan::new_primary_with_span(Some(escaped_lines(&error.label)), range(error.span))];
+        labels.extend(
+            here.iter().map(|(span, label)| LabeledSpan::new_with_span(Some(escaped_lines(label)), range(*span))),
+        );
         Drawn {
-            message: error.message.clone(),
+            message: escaped_lines(&error.message),
             severity: Severity::Error,
             source: source(error.span, sources),
             labels,
-            help: error.help.clone(),
+            help: error.help.as_deref().map(escaped_lines),
             elsewhere: elsewhere.iter().map(|(span, label)| Drawn::place(*span, label, sources)).collect(),
         }
     }
@@ -44,7 +47,7 @@ impl Drawn {
     /// A note about a related position that is in another file than the error.
     fn place(span: Span, label: &str, sources: &SourceMap) -> Drawn {
         Drawn {
-            message: label.to_string(),
+            message: escaped_lines(label),
             severity: Severity::Advice,
             source: source(span, sources),
             labels: vec![LabeledSpan::new_primary_with_span(None, range(span))],
@@ -56,7 +59,8 @@ impl Drawn {
 
 fn source(span: Span, sources: &SourceMap) -> NamedSource<String> {
     let file = sources.files.get(usize::from(span.file));
-    NamedSource::new(file.map_or("", |file| &file.name), file.map_or(String::new(), |file| file.text.clone()))
+    let (name, text) = file.map_or(("", ""), |file| (&file.name, &file.text));
+    NamedSource::new(escaped(name), masked(text).into_owned())
 }
 
 fn range(span: Span) -> (usize, usize) {

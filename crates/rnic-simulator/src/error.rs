@@ -6,6 +6,7 @@ use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 #[cfg(feature = "p4")]
 use rnic_nano::{Program, Rejected, rtl};
 use rnic_scenario::{Mistake, ScenarioError};
+use rnic_untrusted::text::{escaped, escaped_lines, masked};
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
@@ -96,7 +97,7 @@ impl CliError {
             CliError::Failed(sentences) | CliError::Inputs(sentences) => {
                 sentences.iter().map(|sentence| plain(sentence)).collect::<Vec<_>>().join("\n")
             }
-            CliError::Interrupted { .. } => self.to_string(),
+            CliError::Interrupted { .. } => escaped(&self.to_string()).into_owned(),
             error => plain(&error.to_string()),
         };
         // An error here means that standard error is closed.
@@ -116,7 +117,8 @@ pub fn no_hardware(file: &str, program: &Program, error: &rtl::RtlError) -> CliE
 
 /// The error message on one line, with the prefix `error: `.
 fn plain(sentence: &str) -> String {
-    format!("error: {}", sentence.split_whitespace().collect::<Vec<_>>().join(" "))
+    let line = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("error: {}", escaped(&line))
 }
 
 /// A mistake in a scenario, printed with the line that contains it.
@@ -131,7 +133,13 @@ impl Drawn {
         // For a mistake in `--set`, the source text is the whole override, so the name of the source need not repeat
         // it.
         let name = if mistake.is_override { "--set" } else { &mistake.file };
-        let source = NamedSource::new(name, mistake.text.clone());
+        let source = NamedSource::new(escaped(name), masked(&mistake.text).into_owned());
+        let mistake = Mistake {
+            message: escaped_lines(&mistake.message),
+            help: mistake.help.as_deref().map(escaped_lines),
+            text: masked(&mistake.text).into_owned(),
+            ..mistake
+        };
         Drawn { mistake, source }
     }
 }
@@ -191,6 +199,20 @@ mod tests {
     #[test]
     fn plain_errors_are_one_line() {
         assert_eq!(plain("two\n  lines"), "error: two lines");
+        assert_eq!(plain("name \u{1b}[2J\u{202e}"), "error: name \\u{1b}[2J\\u{202e}");
+    }
+
+    /// A scenario of unknown origin can contain characters that a terminal executes.
+    #[test]
+    fn drawn_text_of_a_file_is_harmless() {
+        let mut mistake = mistake("# \u{1b}]0;x\u{7} \u{202e}\nk = 5 # \u{9b}2J\n", 15..16);
+        mistake.message = "`\u{1b}[2J` is odd".to_string();
+        mistake.help = Some("write \r6".to_string());
+        let handler = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor());
+        let mut drawn = String::new();
+        handler.render_report(&mut drawn, &Drawn::new(mistake)).unwrap();
+        assert!(drawn.lines().all(|line| escaped(line) == line), "{drawn:?}");
+        assert!(drawn.contains("k = 5") && drawn.contains("\\u{1b}[2J"), "{drawn}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Reads files of untrusted origin: errors have positions, and sizes are limited.
 
+use rnic_untrusted::text::escaped;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -58,12 +59,11 @@ impl fmt::Display for InputError {
     }
 }
 
-/// Quotes a part of an input for an error message: at most 60 characters, without control characters.
+/// Quotes a part of an input for an error message: at most 60 characters, with escaped control characters.
 pub fn shown(text: &str) -> String {
-    let clean: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).take(61).collect();
-    match clean.char_indices().nth(60) {
-        Some((end, _)) => format!("{}...", &clean[..end]),
-        None => clean,
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}...", escaped(&text[..end])),
+        None => escaped(text).into_owned(),
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn quotations_are_short_and_printable() {
-        assert_eq!(shown("a\u{1b}[31m"), "a\u{fffd}[31m");
+        assert_eq!(shown("a\u{1b}[31m"), "a\\u{1b}[31m");
         assert_eq!(shown(&"x".repeat(60)), "x".repeat(60));
         assert_eq!(shown(&"é".repeat(1_000)), format!("{}...", "é".repeat(60)));
     }

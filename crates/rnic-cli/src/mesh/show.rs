@@ -69,7 +69,7 @@ pub(super) fn show(arguments: &ShowArgs, catalogue: &Catalogue) -> Result<(), Cl
         state.append_note(&format!("; pause counters: {pause}"));
     }
     let note = state.note().to_string();
-    let opened = |page| super::say(&format!("{note}; page at http://{page}/"));
+    let opened = |page| output::note(&format!("{note}; page at http://{page}/"));
     controller::show(state, arguments.page, interruption.flag(), opened).map_err(|error| match error {
         ControllerError::Setup(why) => CliError::Input(why),
         error => CliError::Failed(vec![error.to_string()]),

@@ -14,10 +14,10 @@ use rnic_perf::{
 };
 use rnic_simulator::error::CliError;
 use rnic_simulator::interrupt::Interruption;
-use rnic_simulator::output;
+use rnic_simulator::output::{self, note};
 use rnic_transport::{BitRate, Bytes, Time};
 use rnic_verbs::Service;
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::atomic::AtomicBool;
 
@@ -339,8 +339,7 @@ pub(crate) fn listen(bind: Option<IpAddr>, port: u16) -> Result<TcpListener, Cli
         match TcpListener::bind(SocketAddr::new(address, port)) {
             Ok(listener) => {
                 let address = listener.local_addr().map_or(port, |address| address.port());
-                // If standard error is closed, this message is lost.
-                let _ = writeln!(io::stderr(), "waiting for clients at TCP port {address}; Ctrl-C ends");
+                note(&format!("waiting for clients at TCP port {address}; Ctrl-C ends"));
                 return Ok(listener);
             }
             Err(error) => last = Some((address, error)),
@@ -376,7 +375,7 @@ fn server(arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
             Ok(count) => format!("{peer}: {count} measurements"),
             Err(error) => format!("{peer}: {error}"),
         };
-        let _ = writeln!(io::stderr(), "{told}");
+        note(&told);
         failed = result.err();
     };
     serve(&listener, options, stop, report)
@@ -505,9 +504,7 @@ fn failure(error: PerfError) -> CliError {
 
 fn serve_raw(arguments: &RawArgs) -> Result<(), CliError> {
     let listener = listen(arguments.bind, arguments.port)?;
-    let report = |error| {
-        let _ = writeln!(io::stderr(), "{error}");
-    };
+    let report = |error: raw::RawError| note(&error.to_string());
     raw::serve(&listener, report)
         .map_err(|error| CliError::Io { doing: "cannot accept connections".to_string(), error })
 }

@@ -6,6 +6,7 @@ use crate::lint::fleet::{Fleet, Link};
 use crate::lint::neighbours::End;
 use rnic_model::buffers::PS_PER_METRE;
 use rnic_transport::{BitRate, Time};
+use rnic_untrusted::text::escaped;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -159,9 +160,10 @@ impl Text<'_> {
     }
 }
 
-/// Removes the characters of a name that would end a comment.
+/// A name for a comment or a string of the scenario: control characters are escaped, and quotation marks and
+/// backslashes, which TOML would interpret, are removed.
 fn printable(name: &str) -> String {
-    name.chars().filter(|c| !c.is_control() && *c != '"').collect()
+    escaped(name).replace(['"', '\\'], "")
 }
 
 /// Propagation delay of a link; a link is at least one metre long.
