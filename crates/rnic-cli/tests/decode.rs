@@ -591,3 +591,26 @@ fn captures_of_the_kernel() {
         assert_eq!(output.status.code(), Some(0), "{}", capture.display());
     }
 }
+
+/// A block that claims to have 200 MiB, in a file of a kilobyte, and as a stream: the command takes memory for the
+/// bytes that arrive, and not for the bytes that the block claims.
+#[cfg(unix)]
+#[test]
+fn the_claimed_length_of_a_block_takes_no_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("claims.pcapng");
+    let mut bytes = pcapng(&[]);
+    bytes.extend(6_u32.to_le_bytes());
+    bytes.extend((200_u32 << 20).to_le_bytes());
+    bytes.extend([0; 1_000]);
+    fs::write(&path, bytes).unwrap();
+    // The shell limits the address space of the command to 150,000 KiB.
+    for script in ["exec \"$0\" decode \"$1\"", "cat \"$1\" | \"$0\" decode -"] {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -v 150000; {script}"), env!("CARGO_BIN_EXE_rnic")]).arg(&path);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{script}: {said}");
+        assert!(said.contains("the file ends in the middle of a block after frame 0"), "{script}: {said}");
+    }
+}

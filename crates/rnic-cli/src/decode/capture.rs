@@ -9,6 +9,8 @@ use std::io::{self, Read};
 const CAPACITY: usize = 1 << 16;
 /// Maximum length in bytes of a block of a capture file. A longer block means that the file is damaged.
 const MAX_CAPACITY: usize = 1 << 28;
+/// Maximum number of interfaces in a section of a capture file.
+const MAX_INTERFACES: usize = 65_536;
 const NS_PER_S: i128 = 1_000_000_000;
 
 /// One captured frame.
@@ -78,22 +80,22 @@ pub(super) fn read<E>(
                 Step::Consume(consumed)
             }
             Err(PcapError::Eof) => return Ok(Ok(())),
-            Err(PcapError::Incomplete(_)) => Step::More,
-            Err(PcapError::BufferTooSmall) => Step::Grow,
+            Err(PcapError::Incomplete(_) | PcapError::BufferTooSmall) => Step::More,
             Err(PcapError::UnexpectedEof) => Step::Truncated,
             Err(_) => return Err(format!("the file is damaged{}", after(number))),
         };
         match step {
             Step::Consume(consumed) => reader.consume(consumed),
+            Step::Truncated => return Err(format!("the file ends in the middle of a block{}", after(number))),
             Step::More if reader.reader_exhausted() => {
                 return Err(format!("the file ends in the middle of a block{}", after(number)));
             }
-            Step::Truncated => return Err(format!("the file ends in the middle of a block{}", after(number))),
+            // The length that a block claims does not decide how much memory the buffer takes: the buffer grows only
+            // when it is full of bytes that the file really has.
             Step::More if reader.data().len() < capacity => {
                 reader.refill().map_err(|_| format!("the file cannot be read{}", after(number)))?;
             }
-            // The buffer is full and does not contain a complete block, so the block is longer than the buffer.
-            Step::More | Step::Grow => {
+            Step::More => {
                 capacity *= 2;
                 if capacity > MAX_CAPACITY || !reader.grow(capacity) {
                     return Err(format!("the file is damaged{}: a block is longer than 256 MiB", after(number)));
@@ -107,10 +109,8 @@ pub(super) fn read<E>(
 enum Step {
     /// Remove a processed block of this many bytes from the buffer.
     Consume(usize),
-    /// Read more bytes of the file into the buffer.
+    /// Read more bytes of the file into the buffer, or enlarge the buffer if it is full.
     More,
-    /// Enlarge the buffer, because the next block of the file does not fit.
-    Grow,
     /// Fail, because the file ends inside a block.
     Truncated,
 }
@@ -135,7 +135,12 @@ fn frame<'a>(block: &'a PcapBlockOwned, interfaces: &'a mut Vec<Interface>) -> R
             return Ok(Some(captured(interface, ns, packet.data, packet.caplen, packet.origlen)));
         }
         PcapBlockOwned::NG(Block::SectionHeader(_)) => interfaces.clear(),
-        PcapBlockOwned::NG(Block::InterfaceDescription(block)) => interfaces.push(Interface::of(block)),
+        PcapBlockOwned::NG(Block::InterfaceDescription(block)) => {
+            if interfaces.len() == MAX_INTERFACES {
+                return Err(format!("the file has more than {MAX_INTERFACES} interfaces"));
+            }
+            interfaces.push(Interface::of(block));
+        }
         PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
             let interface = interfaces.get(packet.if_id as usize).ok_or("a frame refers to an unknown interface")?;
             let ns = interface.ns(u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low));
