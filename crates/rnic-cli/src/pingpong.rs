@@ -9,6 +9,7 @@ use rnic_simulator::error::CliError;
 use rnic_transport::Time;
 use rnic_verbs::Service;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// Arguments of `rnic pingpong`.
@@ -109,10 +110,11 @@ pub(crate) fn pingpong(arguments: &PingpongArgs) -> Result<(), CliError> {
                     doing: format!("cannot wait for a client at TCP port {}", arguments.port),
                     error,
                 })?;
-            let (stream, _) = listener
-                .accept()
-                .map_err(|error| CliError::Io { doing: "cannot accept a client".to_string(), error })?;
-            side(&stream, arguments, options)?.serve(stream)
+            let serve = |stream: TcpStream, _| {
+                ControlFlow::Break(side(&stream, arguments, options).map(|side| side.serve(stream)))
+            };
+            rnic_perf::serve_speakers(&listener, serve)
+                .map_err(|error| CliError::Io { doing: "cannot accept a client".to_string(), error })??
         }
     };
     print(&outcome.map_err(failed)?)

@@ -35,5 +35,7 @@ mod report_in_browser;
 #[cfg(feature = "p4")]
 mod resume;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod untrusted;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod verbs;
 mod words;

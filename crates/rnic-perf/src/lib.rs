@@ -35,6 +35,7 @@ mod op;
 mod peak;
 mod perf;
 pub mod raw;
+mod reception;
 
 pub use op::Op;
 pub use perf::{
@@ -42,3 +43,4 @@ pub use perf::{
     GIVE_UP_AFTER, HostTransport, Latencies, PathSelection, PerfError, Plan, PlanError, Report, Row, SIZES,
     ServeOptions, Served, Side, Unit, Verified, run, run_perftest, serve,
 };
+pub use reception::serve_speakers;

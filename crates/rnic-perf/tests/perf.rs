@@ -233,6 +233,17 @@ fn host_transports_are_measured() {
     }
 }
 
+/// Each side damages a twentieth of the packets that it receives, and others are lost, late or there twice.
+#[test]
+fn multipath_survives_corruption() {
+    let faults = FaultPlan { loss: 1.0, reorder: 1.0, duplicate: 1.0, corrupt: 5.0, seed: 42, ..FaultPlan::default() };
+    let (sizes, amount) = (vec![1 << 20], Amount::Messages(30));
+    let usual = channels(Op::Write, HostTransport::Multipath);
+    let congestion = "rogue".to_string();
+    let report = carry_out(&Plan { sizes, amount, faults, verify: true, congestion, ..usual });
+    assert!(report.is_right(), "{report:?}");
+}
+
 #[test]
 fn impossible_plans_for_host_transports_are_refused() {
     let refusal = |kind, change: &dyn Fn(&mut Plan)| {
@@ -563,6 +574,131 @@ fn an_idle_client_does_not_hold_the_server_for_ever() {
         assert_eq!(answer(&mut reader).trim_end(), format!("{{\"say\":\"refused\",\"why\":\"{why}\"}}"));
         assert_eq!(server.thread.join().unwrap(), [Err(why.to_string())]);
     }
+}
+
+/// A client whose messages the test writes.
+struct ByHand {
+    stream: TcpStream,
+    reader: BufReader<TcpStream>,
+}
+
+impl ByHand {
+    /// Connects, and lets the server prepare a verified measurement of Writes with two slots.
+    fn begin(address: SocketAddr) -> ByHand {
+        let stream = TcpStream::connect(address).unwrap();
+        let mut client = ByHand { reader: BufReader::new(stream.try_clone().unwrap()), stream };
+        let hello = "{\"say\":\"hello\",\"setup\":{\"op\":\"write\",\"latency\":false,\"service\":\"irn\",\"channel\":{},\
+             \"queue_pairs\":1,\"depth\":1,\"slots\":2,\"stride\":64,\"congestion\":\"none\",\
+             \"settings\":[],\"in_flight\":null,\"verify\":true,\"seed\":1,\"polled\":true,\"security\":\"none\",\
+             \"faults\":{\"loss\":0,\"reorder\":0,\"duplicate\":0,\"corrupt\":0,\"corrupt_kind\":\"bit\",\"seed\":1}},\
+             \"client\":{\"roce_port\":1,\"peers\":[{\"qpn\":17,\"psn\":0,\"source_port\":50000,\"key\":null}],\"channels\":[],\
+             \"in_flight\":64,\"memory\":{\"addr\":0,\"rkey\":0,\"len\":128},\"mtu\":1024},\"mtu_fixed\":false}";
+        client.say(&format!("{{\"rnic_perf\":5}}\n{hello}\n{{\"say\":\"ready\"}}\n{{\"say\":\"begin\",\"size\":64}}"));
+        for expected in ["rnic_perf", "welcome", "ready", "began"] {
+            client.expect(expected);
+        }
+        client
+    }
+
+    fn say(&mut self, line: &str) {
+        writeln!(self.stream, "{line}").unwrap();
+    }
+
+    fn expect(&mut self, part: &str) {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).unwrap();
+        assert!(line.contains(part), "{line}");
+    }
+}
+
+/// The rounds of a verified measurement follow each other. A client cannot make the server verify the same messages
+/// again and again, or messages whose numbers do not exist.
+#[test]
+fn rounds_are_due_one_after_another() {
+    let (address, results, stop, server) = serving();
+    let round = |first: u64, count: u32| format!("{{\"say\":\"round\",\"first\":{first},\"count\":{count}}}");
+    for wrong in [round(u64::MAX, 1), round(2, 3), round(2, 0), round(0, 2), round(3, 1)] {
+        let mut client = ByHand::begin(address);
+        client.say(&round(0, 2));
+        client.expect("checked");
+        client.say(&wrong);
+        let error = results.recv().unwrap().unwrap_err().to_string();
+        assert!(error.contains("`round` is not due"), "{wrong}: {error}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    server.join().unwrap();
+}
+
+/// Text of clients becomes part of the server's messages as one short line without control characters.
+#[test]
+fn names_of_clients_are_harmless() {
+    let (address, results, stop, server) = serving();
+    let evil = "\u{1b}[2J\u{7}\r\n[::ffff:10.9.0.9]:1: 1 measurement\u{202e}".repeat(5_000);
+    let text = serde_json::to_string(&evil).unwrap();
+    let setup = |service: &str, congestion: &str| {
+        format!(
+            "{{\"say\":\"hello\",\"setup\":{{\"op\":\"write\",\"latency\":false,\"service\":{service},\"channel\":{{}},\
+             \"queue_pairs\":1,\"depth\":1,\"slots\":1,\"stride\":64,\"congestion\":{congestion},\
+             \"settings\":[],\"in_flight\":null,\"verify\":false,\"seed\":1,\"polled\":true,\"security\":\"none\",\
+             \"faults\":{{\"loss\":0,\"reorder\":0,\"duplicate\":0,\"corrupt\":0,\"corrupt_kind\":\"mixed\",\"seed\":1}}}},\
+             \"client\":{{\"roce_port\":1,\"peers\":[],\"channels\":[],\"in_flight\":64,\"memory\":{{\"addr\":0,\"rkey\":0,\"len\":0}},\"mtu\":1024}},\
+             \"mtu_fixed\":false}}"
+        )
+    };
+    for first in [
+        format!("{{\"say\":\"refused\",\"why\":{text}}}"),
+        format!("{{\"say\":{text}}}"),
+        setup(&text, "\"none\""),
+        setup("\"irn\"", &text),
+        evil.clone(),
+    ] {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(format!("{{\"rnic_perf\":5}}\n{first}\n").as_bytes()).unwrap();
+        let error = results.recv().unwrap().unwrap_err().to_string();
+        assert!(error.len() < 5_000, "{} bytes", error.len());
+        assert!(!error.contains(|c: char| c.is_control() || c == '\u{202e}'), "{error:?}");
+        assert!(error.contains("\\u{1b}[2J"), "{error}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    server.join().unwrap();
+}
+
+/// 64 silent connections from 8 addresses of one host, opened again as soon as they are closed, as a stranger without
+/// the secret can open them.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the stranger leaves some time for others")]
+fn silent_strangers_do_not_keep_out_who_has_the_secret() {
+    let credentials = Some(Credentials::from_secret(&[7; 32]).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = AtomicBool::new(false);
+    let options = ServeOptions { roce_port: 0, credentials: credentials.clone(), ..ServeOptions::default() };
+    std::thread::scope(|scope| {
+        scope.spawn(|| serve(&listener, options, &stop, |_| {}).unwrap());
+        scope.spawn(|| {
+            let mut silent = Vec::new();
+            for number in 0_u32.. {
+                let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+                socket.bind(&SocketAddr::from(([127, 0, 1, (number % 8) as u8], 0)).into()).unwrap();
+                socket.connect(&address.into()).unwrap();
+                silent.push(socket);
+                if silent.len() > 128 {
+                    silent.remove(0);
+                    std::thread::sleep(std::time::Duration::from_millis(2));
+                }
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        for _ in 0..3 {
+            let plan = Plan { credentials: credentials.clone(), ..plan(Op::Write) };
+            let report = run(address, &plan, &AtomicBool::new(false), |_, _| {});
+            stop.fetch_or(report.is_err(), Ordering::Relaxed);
+            assert_eq!(report.unwrap().rows.len(), 1);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
 }
 
 /// A measurement may take longer than the server's idle timeout, also one in which the server posts nothing.

@@ -111,6 +111,24 @@ fn bad_clients_are_reported_and_do_not_stop_the_server() {
     assert!(throughput(address, &case(Mode::Merged, 100)).unwrap().received > 0);
 }
 
+/// Clients that send nothing, and a client that begins a measurement and then does nothing, do not keep others out.
+#[test]
+fn a_silent_client_does_not_hold_the_server() {
+    let (address, errors) = server("127.0.0.1:0");
+    let silent: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
+    assert!(throughput(address, &case(Mode::Plain, 100)).unwrap().received > 0);
+    let mut idle = TcpStream::connect(address).unwrap();
+    idle.write_all(b"throughput mode=gso every=0 port=9\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(&idle).read_line(&mut line).unwrap();
+    assert!(line.starts_with("ready port="), "{line}");
+    let waiting = std::thread::spawn(move || throughput(address, &case(Mode::Plain, 100)).unwrap().received);
+    let error = errors.iter().find(|error| matches!(error, RawError::Idle { .. })).unwrap();
+    assert!(error.to_string().ends_with("sent neither a datagram nor a message for 4 s"), "{error}");
+    assert!(waiting.join().unwrap() > 0);
+    drop((silent, idle));
+}
+
 #[test]
 fn a_server_that_is_none_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

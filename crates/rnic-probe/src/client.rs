@@ -15,6 +15,7 @@ use rnic_endpoint::{
     Status, TimeSource, VerbsError,
 };
 use rnic_transport::Time;
+use rnic_untrusted::text::{MAX_CHARS, brief};
 use rnic_verbs::AddressHandle;
 use serde::de::IgnoredAny;
 use std::net::{IpAddr, SocketAddr};
@@ -171,9 +172,7 @@ fn open_session(channel: &mut Channel, prober: DatagramAddress) -> Result<(u64, 
             }
             Ok((session, DatagramAddress { addr: SocketAddr::new(peer.ip(), responder.addr.port()), ..responder }))
         }
-        Control::Refused { why } => {
-            Err(PingError::Refused(why.chars().filter(|c| !c.is_control()).take(200).collect()))
-        }
+        Control::Refused { why } => Err(PingError::Refused(brief(&why, MAX_CHARS).into_owned())),
         Control::Hello { .. } => Err(unexpected(channel).into()),
     }
 }

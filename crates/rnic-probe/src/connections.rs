@@ -423,6 +423,61 @@ mod tests {
         );
     }
 
+    /// A device without a limit, whose queue pairs are numbers.
+    #[derive(Default)]
+    struct Device {
+        open: std::collections::BTreeSet<u32>,
+        next: u32,
+    }
+
+    impl QueuePairs for Device {
+        type Pair = u32;
+        type Error = std::convert::Infallible;
+
+        fn open(&mut self, _: u16) -> Result<Option<u32>, Self::Error> {
+            self.next += 1;
+            self.open.insert(self.next);
+            Ok(Some(self.next))
+        }
+        fn close(&mut self, pair: u32) {
+            assert!(self.open.remove(&pair));
+        }
+        fn info(&self, pair: &u32) -> PairInfo {
+            PairInfo { qpn: *pair, psn: 0, source_port: None }
+        }
+        fn writable_memory(&mut self) -> Result<(u64, u32), Self::Error> {
+            Ok((0, 0))
+        }
+        fn connect(
+            &mut self, _: &mut u32, _: &PairInfo, _: DatagramAddress, _: (Time, u8),
+        ) -> Result<bool, Self::Error> {
+            Ok(true)
+        }
+        fn post(
+            &mut self, _: &u32, _: u64, _: usize, _: Option<(u64, u32)>, _: &[u8; MESSAGE_LEN], _: usize,
+        ) -> Result<bool, Self::Error> {
+            Ok(true)
+        }
+    }
+
+    /// Probers that open a connection for each of 65,536 paths.
+    #[test]
+    fn the_oldest_incoming_connection_makes_room() {
+        let (mut device, mut connections) = (Device::default(), Connections::default());
+        let from = DatagramAddress { addr: "10.0.0.1:9".parse().unwrap(), qpn: 5, qkey: 5 };
+        let pair = PairInfo { qpn: 1, psn: 2, source_port: None };
+        for number in 0..MAX_INCOMING + 100 {
+            let message = Message { kind: Kind::Connect, path: number as u16, session: 9, sequence: 1 };
+            let mut datagram = ConnectBody { pair, carrier: 1, rkey: 0, addr: 0 }.emit(&message).to_vec();
+            datagram.resize(MIN_PROBE, 0);
+            let accept = connections.serve(&mut device, &message, &datagram, from, (Time::ZERO, 0)).unwrap();
+            assert!(accept.is_some());
+        }
+        assert_eq!(connections.count(), (0, MAX_INCOMING));
+        assert_eq!(device.open.len(), MAX_INCOMING);
+        assert_eq!(device.open.first(), Some(&101), "the oldest are closed");
+    }
+
     proptest! {
         #[test]
         fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..80)) {

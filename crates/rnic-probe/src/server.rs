@@ -8,9 +8,10 @@ use crate::endpoint::EndpointConnections;
 use crate::message::{Kind, MAX_PROBE, Message};
 use crate::responder::{MAX_SESSIONS, Reply, Responder, ResponderCounters};
 use crate::{Control, Outbox, PingError, VERSION, check_version, is_posted, random, unexpected};
+use nix::sys::resource::{Resource, getrlimit};
 use parking_lot::Mutex;
 use rnic_endpoint::clock::since;
-use rnic_endpoint::exchange::{Channel, ClientLimit, Credentials, Speaker, accept};
+use rnic_endpoint::exchange::{Admission, Admissions, Channel, Credentials, Limit, Speaker, accept, admit};
 use rnic_endpoint::port::ROCE_PORT;
 use rnic_endpoint::{
     Access, Capacities, Completion, CompletionQueue, Config, Data, DatagramAddress, DatagramOptions, Device, Error,
@@ -25,7 +26,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
 
 /// Options of [`respond`].
@@ -54,6 +55,15 @@ pub enum RespondEvent {
     Failed(SocketAddr, PingError),
 }
 
+/// Maximum number of TCP connections that have not opened a session. If a limit is reached, another such connection
+/// makes room for a new one ([`Admissions`]).
+const MAX_UNPROVED: Limit = Limit { of_all: 64, of_host: 8 };
+/// Estimate of the file descriptors that the responder needs for everything but sessions: two for each connection
+/// without a session, its devices, and the files of the program.
+const OTHER_FILES: usize = 256;
+/// Maximum number of events that wait to be reported; further ones are not reported. Each connection causes at most
+/// two.
+const MAX_EVENTS: usize = 2 * (MAX_SESSIONS[0] + MAX_UNPROVED.of_all);
 /// Maximum number of local addresses that probers can use.
 const MAX_LOCAL_ADDRESSES: usize = 16;
 /// Number of posted receives.
@@ -80,7 +90,7 @@ const SLOT: usize = GRH_LEN as usize + MAX_PROBE;
 pub fn respond(
     listener: &TcpListener, options: RespondOptions, stop: &AtomicBool, event: impl FnMut(RespondEvent),
 ) -> io::Result<ResponderCounters> {
-    let (events, received) = mpsc::channel();
+    let (events, received) = mpsc::sync_channel(MAX_EVENTS);
     let server = Arc::new(Server {
         options,
         responders: Mutex::new(BTreeMap::new()),
@@ -88,7 +98,8 @@ pub fn respond(
         ended: AtomicBool::new(false),
     });
     let [of_all, of_host] = MAX_SESSIONS;
-    let limit = ClientLimit::new(of_all, of_host);
+    let of_all = of_all.min(files_for_sessions());
+    let admissions = Admissions::new(MAX_UNPROVED, Limit { of_all, of_host });
     let event = RefCell::new(event);
     let report = || received.try_iter().for_each(|received| (event.borrow_mut())(received));
     // `accept` calls this closure about ten times per second.
@@ -106,18 +117,36 @@ pub fn respond(
                 break;
             }
         };
-        let Some(admission) = limit.admit(peer) else { continue };
+        let Some(admission) = admit(&admissions, &stream, peer) else { continue };
         let (server, events) = (server.clone(), events.clone());
-        let serve = move || {
-            server.serve(stream, peer, &events);
-            drop(admission);
-        };
+        let serve = move || server.serve(stream, peer, &admission, &events);
         // If no thread can be started, the prober is refused.
         let _ = std::thread::Builder::new().name("rnic-ping-peer".to_string()).spawn(serve);
     }
     let counters = server.end();
     report();
     accepted.map(|()| counters)
+}
+
+/// Number of sessions for which the file descriptors of this process suffice. Without descriptors the responder could
+/// not accept the connection of a new host, in favour of which it closes another session.
+fn files_for_sessions() -> usize {
+    let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(MAX_SESSIONS[0] as u64, |(soft, _)| soft);
+    usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(OTHER_FILES).max(1)
+}
+
+/// Checks the address of a prober. It must be the address from which its TCP connection comes: otherwise the prober
+/// could make this host send packets to a third party.
+fn check_prober(channel: &Channel, prober: &DatagramAddress) -> Result<(), PingError> {
+    let (address, peer) = (prober.addr.ip().to_canonical(), channel.peer_addr().ip());
+    if address != peer {
+        let why = format!("the prober has its device on {address}; it must be on {peer}");
+        return Err(PingError::Refused(why));
+    }
+    if prober.addr.port() == 0 || prober.qpn >= 0xff_ffff {
+        return Err(PingError::Refused("the prober has no UDP port or no queue pair".to_string()));
+    }
+    Ok(())
 }
 
 /// The responder of a host.
@@ -132,12 +161,16 @@ struct Server {
 
 impl Server {
     /// Opens a session for the prober at the other end of a TCP connection, and closes it when the connection ends.
-    fn serve(&self, stream: TcpStream, peer: SocketAddr, events: &Sender<RespondEvent>) {
+    fn serve(
+        self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, admission: &Admission, events: &SyncSender<RespondEvent>,
+    ) {
         let report = |event| {
             // This fails if the responder has ended.
-            let _ = events.send(event);
+            let _ = events.try_send(event);
         };
-        match self.open(stream) {
+        match self.open(stream, admission) {
+            // The connection made room for another one.
+            Err(_) if admission.is_evicted() => {}
             Err(why) => report(RespondEvent::Failed(peer, why)),
             Ok((mut channel, local, session)) => {
                 report(RespondEvent::Opened(peer));
@@ -150,16 +183,28 @@ impl Server {
         }
     }
 
-    fn open(&self, stream: TcpStream) -> Result<(Channel, Arc<LocalResponder>, u64), PingError> {
+    fn open(
+        self: &Arc<Self>, stream: TcpStream, admission: &Admission,
+    ) -> Result<(Channel, Arc<LocalResponder>, u64), PingError> {
         let mut channel = match &self.options.credentials {
             None => Channel::over(stream)?,
             Some(credentials) => Channel::accept_secured(stream, credentials)?,
         };
         let Control::Hello { ping, prober } = channel.receive()? else { return Err(unexpected(&channel).into()) };
-        let opened =
-            check_version(&channel, ping).map_err(PingError::from).and_then(|()| self.open_session(&channel, prober));
+        let admitted = || admission.prove().map_err(|refusal| PingError::Refused(refusal.to_string()));
+        let opened = check_version(&channel, ping)
+            .map_err(PingError::from)
+            .and_then(|()| check_prober(&channel, &prober))
+            // An eviction that this causes closes the session of the evicted prober, so its number is free.
+            .and_then(|()| admitted())
+            .and_then(|()| self.open_session(&channel, prober));
         match opened {
             Ok((local, session)) => {
+                let (server, own, speaker) = (self.clone(), local.clone(), channel.speaker());
+                admission.on_eviction(move || {
+                    speaker.hang_up();
+                    server.close(&own, session);
+                });
                 let welcome = Control::Welcome { ping: VERSION, session, responder: local.address };
                 if let Err(why) = channel.send(&welcome) {
                     self.close(&local, session);
@@ -175,19 +220,11 @@ impl Server {
         }
     }
 
-    /// Opens a session for `prober`. Its address must be the address from which its TCP connection comes: otherwise the
-    /// prober could make this host send packets to a third party.
+    /// Opens a session for `prober`, which [`check_prober`] has checked.
     fn open_session(
         &self, channel: &Channel, prober: DatagramAddress,
     ) -> Result<(Arc<LocalResponder>, u64), PingError> {
-        let refuse = |why: String| Err(PingError::Refused(why));
-        let (address, peer) = (prober.addr.ip().to_canonical(), channel.peer_addr().ip());
-        if address != peer {
-            return refuse(format!("the prober has its device on {address}; it must be on {peer}"));
-        }
-        if prober.addr.port() == 0 || prober.qpn >= 0xff_ffff {
-            return refuse("the prober has no UDP port or no queue pair".to_string());
-        }
+        let peer = channel.peer_addr().ip();
         let prober = DatagramAddress { addr: SocketAddr::new(peer, prober.addr.port()), ..prober };
         let local = self.local(channel.local_addr().ip())?;
         let session = u64::from_ne_bytes(random().map_err(Error::from)?);
@@ -196,7 +233,7 @@ impl Server {
         self.speakers.lock().insert(session, channel.speaker());
         if self.ended.load(Ordering::Acquire) {
             self.close(&local, session);
-            return refuse("the responder ends".to_string());
+            return Err(PingError::Refused("the responder ends".to_string()));
         }
         Ok((local, session))
     }

@@ -326,7 +326,7 @@ fn sessions_of_others_are_refused() {
     side.end();
 }
 
-/// More connections of one host than the responder admits are closed, and the sessions before them live on.
+/// More sessions of one host than the responder admits are refused, and the sessions before them live on.
 #[test]
 fn connections_are_bounded() {
     let side = Side::start("127.0.0.1:0", None);
@@ -334,13 +334,44 @@ fn connections_are_bounded() {
     let sessions: Vec<_> = (0..64).map(|_| stranger.open(&side.host)).collect();
     let mut channel = Channel::connect(side.host.as_str()).unwrap();
     let _ = channel.send(&json!({"hello": {"ping": 1, "prober": stranger.address}}));
-    assert!(channel.receive::<Value>().is_err(), "it was turned away");
+    let refused = channel.receive::<Value>().unwrap()["refused"]["why"].to_string();
+    assert!(refused.contains("this host has 64 connections here, and cannot have more"), "{refused}");
     let (.., session, responder) = &sessions[63];
     stranger.qp.post_recv(7, &[stranger.memory.slice(0, 4_096).unwrap()]).unwrap();
     stranger.send(&message(*session, 512), responder);
     assert_eq!(stranger.cq.wait_one(Time::from_ms(5_000)).unwrap().byte_len as usize, response_len(512) + 40);
     drop(sessions);
     side.end();
+}
+
+/// Silent connections of one host, many more than the responder receives at the same time, keep nobody out, with and
+/// without a secret.
+#[test]
+fn silent_connections_make_room() {
+    for credentials in [None, Some(Credentials::from_secret(&[3; 32]).unwrap())] {
+        let side = Side::start("127.0.0.1:0", credentials.clone());
+        let silent: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(&side.host).unwrap()).collect();
+        let options = PingOptions { credentials, ..options(3) };
+        assert_eq!(probe(&side.host, &options).unwrap().0.answered, 3);
+        drop(silent);
+        side.end();
+    }
+}
+
+/// The reason of a hostile responder is a short line without control characters.
+#[test]
+fn reasons_of_the_responder_are_harmless() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = listener.local_addr().unwrap().to_string();
+    let responder = std::thread::spawn(move || {
+        let mut channel = Channel::over(listener.accept().unwrap().0).unwrap();
+        let why = "\u{1b}]0;title\u{7}\nlost\u{202e}".repeat(10_000);
+        channel.send(&json!({"refused": {"why": why}})).unwrap();
+        let _ = channel.receive::<Value>();
+    });
+    let error = probe(&host, &options(1)).unwrap_err().to_string();
+    assert!(error.contains("\\u{1b}]0;title\\u{7}\\nlost\\u{202e}") && error.len() < 2_000, "{error}");
+    responder.join().unwrap();
 }
 
 /// A prober that floods is answered at the rate of its session, and another one is not disturbed.

@@ -3,12 +3,12 @@
 use super::{MeasureArgs, ServiceName, listen, mode, print_json, unit};
 use crate::peer;
 use rnic_perf::ibverbs::perftest::{Error, Options, Role};
-use rnic_perf::{Op, Report, run_perftest};
+use rnic_perf::{Op, Report, run_perftest, serve_speakers};
 use rnic_simulator::error::CliError;
 use rnic_simulator::format::Format;
-use rnic_simulator::output;
-use std::io::{self, Write};
+use rnic_simulator::output::{self, note};
 use std::net::TcpStream;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// Runs as the server of a perftest client, or measures as the client of a perftest server.
@@ -27,25 +27,20 @@ pub(super) fn perftest(arguments: &MeasureArgs) -> Result<(), CliError> {
 
 fn serve(arguments: &MeasureArgs, options: Options) -> Result<(), CliError> {
     let listener = listen(arguments.bind, arguments.port)?;
-    loop {
-        let (stream, client) = match listener.accept() {
-            Ok(client) => client,
-            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {
-                continue;
-            }
-            Err(error) => return Err(CliError::Io { doing: "cannot accept connections".to_string(), error }),
-        };
-        let result = measure(arguments, options, Role::Server, stream);
+    let serve = |stream, client| {
+        let result = measure(arguments, options, Role::Server, stream).and_then(|report| print(&report, arguments));
         match result {
-            Ok(report) => print(&report, arguments)?,
-            Err(error) if arguments.once => return Err(error),
-            // If standard error is closed, this message is lost.
-            Err(error) => drop(writeln!(io::stderr(), "{client}: {error}")),
+            _ if arguments.once => ControlFlow::Break(result),
+            Ok(()) => ControlFlow::Continue(()),
+            Err(CliError::NobodyReads) => ControlFlow::Break(Err(CliError::NobodyReads)),
+            Err(error) => {
+                note(&format!("{client}: {error}"));
+                ControlFlow::Continue(())
+            }
         }
-        if arguments.once {
-            return Ok(());
-        }
-    }
+    };
+    serve_speakers(&listener, serve)
+        .map_err(|error| CliError::Io { doing: "cannot accept connections".to_string(), error })?
 }
 
 fn measure(arguments: &MeasureArgs, options: Options, role: Role, stream: TcpStream) -> Result<Report, CliError> {

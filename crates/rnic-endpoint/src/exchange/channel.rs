@@ -4,6 +4,7 @@ use super::deadline::Deadline;
 use super::tls::{Credentials, Stream};
 use crate::device::Error;
 use crate::host::ChannelError;
+use rnic_untrusted::text::{MAX_CHARS, brief};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use socket2::{SockRef, TcpKeepalive};
@@ -76,6 +77,15 @@ pub enum ExchangeError {
     /// The two sides have different versions of the exchange or different transport services.
     #[error("{0}")]
     Disagreement(String),
+    /// The peer closed the TCP connection before the TLS handshake was complete.
+    #[error(
+        "{peer} closed the connection during the TLS handshake; a server does so if it has no room for another client, \
+         or does not use TLS"
+    )]
+    ClosedEarly {
+        /// The address of the peer.
+        peer: SocketAddr,
+    },
     /// The two sides could not agree on a TLS connection.
     #[error(
         "no secured connection with {peer}: {why}; do both sides have the same secret, or certificates of one authority?"
@@ -157,9 +167,9 @@ impl Channel {
         let peer = socket.peer_addr().map_err(|error| ExchangeError::Connection { peer: none, error })?;
         let peer = canonical(peer);
         let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::InvalidData => ExchangeError::Untrusted { peer, why: error.to_string() },
-            io::ErrorKind::UnexpectedEof => {
-                ExchangeError::Untrusted { peer, why: "it closed the connection".to_string() }
+            io::ErrorKind::InvalidData => ExchangeError::Untrusted { peer, why: shown(&error) },
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                ExchangeError::ClosedEarly { peer }
             }
             io::ErrorKind::TimedOut => ExchangeError::Silent { peer, waited: PATIENCE },
             _ => ExchangeError::Connection { peer, error },
@@ -212,8 +222,9 @@ impl Channel {
         let peer = self.peer_addr();
         let line = self.line(patience)?;
         serde_json::from_slice(&line).map_err(|error| {
-            let start: String = String::from_utf8_lossy(&line).trim_end().chars().take(60).collect();
-            ExchangeError::NotUnderstood { peer, why: format!("`{}` ({error})", start.escape_debug()) }
+            let text = String::from_utf8_lossy(&line);
+            // The error of the JSON reader may quote the whole message.
+            ExchangeError::NotUnderstood { peer, why: format!("`{}` ({})", brief(text.trim_end(), 60), shown(&error)) }
         })
     }
 
@@ -224,7 +235,7 @@ impl Channel {
         let failed = |error: io::Error| match (error.kind(), patience) {
             (io::ErrorKind::TimedOut, Some(waited)) => ExchangeError::Silent { peer, waited },
             (io::ErrorKind::ConnectionReset, _) => ExchangeError::Gone { peer },
-            (io::ErrorKind::InvalidData, _) => ExchangeError::Untrusted { peer, why: error.to_string() },
+            (io::ErrorKind::InvalidData, _) => ExchangeError::Untrusted { peer, why: shown(&error) },
             _ => ExchangeError::Connection { peer, error },
         };
         let mut searched = 0;
@@ -282,6 +293,11 @@ impl Speaker {
     pub fn hang_up(&self) {
         self.stream.close();
     }
+}
+
+/// An error as text for users. It may contain text of the peer, such as the names in its certificate.
+fn shown(error: &dyn std::error::Error) -> String {
+    brief(&error.to_string(), MAX_CHARS).into_owned()
 }
 
 /// Opens a TCP connection to the first address of `host` that accepts it.

@@ -30,11 +30,13 @@ mod listen;
 mod tls;
 
 pub use channel::{Channel, ExchangeError, PATIENCE, Speaker};
-pub use listen::{Admission, ClientLimit, accept};
+pub use listen::{accept, admit};
+pub use rnic_untrusted::admission::{Admission, Admissions, Limit, Refusal};
 pub use tls::{Credentials, CredentialsError};
 
 use crate::device::{Address, MemoryRegion, PathOptions, QueuePair};
 use crate::host;
+use rnic_untrusted::text::{MAX_CHARS, brief};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
@@ -110,7 +112,7 @@ pub fn connect_at(
         let why = format!(
             "{} has a queue pair of service {}, this side one of service {service}; both must be the same",
             channel.peer_addr(),
-            theirs.service
+            brief(&theirs.service, MAX_CHARS)
         );
         return Err(ExchangeError::Disagreement(why));
     }

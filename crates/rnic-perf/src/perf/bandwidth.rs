@@ -280,10 +280,16 @@ pub(super) fn attend(
     let mut verified = Verified::default();
     let mut completions = [Completion::BLANK; AT_ONCE];
     let mut taken = vec![0; end.lanes.count()];
+    // The number of the first message of the next round. Rounds follow each other without gaps.
+    let mut next = 0;
+    let is_verified_in_rounds = end.setup.verify && matches!(end.setup.op, Op::Write | Op::Read);
     loop {
         match control.try_receive()? {
             None => watch.look()?,
-            Some(Message::Round { first, count }) if u64::from(count) <= u64::from(end.setup.slots) => {
+            Some(Message::Round { first, count })
+                if is_verified_in_rounds && first == next && (1..=end.setup.slots).contains(&count) =>
+            {
+                next += u64::from(count);
                 watch.message_received();
                 if end.setup.op == Op::Read {
                     end.each_slot(first, count, size, |pattern, bytes| pattern.fill(bytes))?;

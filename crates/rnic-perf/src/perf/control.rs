@@ -12,7 +12,7 @@
 //! After the last size the client closes the connection. An end that fails sends `Refused` with a reason and closes the
 //! connection.
 
-use super::plan::{ChannelPlan, FaultPlan};
+use super::plan::{ChannelPlan, FaultPlan, MAX_CHANNELS, MAX_QUEUE_PAIRS};
 use super::{PerfError, Side, Verified};
 use crate::Op;
 use rnic_endpoint::clock::{Clock, TimeSource};
@@ -21,7 +21,11 @@ use rnic_endpoint::device::{Address, Device, PublicKey};
 use rnic_endpoint::exchange::{self, Channel, ExchangeError, RemoteMemory, Speaker};
 use rnic_endpoint::host;
 use rnic_transport::Time;
-use serde::{Deserialize, Serialize};
+use rnic_untrusted::text::{MAX_CHARS, brief};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
@@ -34,6 +38,35 @@ pub(super) const VERSION: u32 = 5;
 pub(super) const MESSAGE_TIMEOUT: Time = Time::from_ms(30_000);
 /// Maximum time between two checks for a message while a thread waits for one.
 const NAP: Time = Time::from_ms(1);
+
+/// Maximum number of received messages that wait for the measuring thread. In the protocol each message follows a
+/// response to the previous one, so a peer that sends more at once fills the buffers of TCP, and then cannot send.
+const MAX_WAITING_MESSAGES: usize = 2;
+/// Maximum number of settings of a congestion control in a message. No control has as many.
+const MAX_SETTINGS: usize = 64;
+
+/// Reads a list of at most `MAX` elements. In JSON an element can be much shorter than in memory, so the maximum length
+/// of a message does not limit the memory for its lists.
+fn at_most<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    struct List<const MAX: usize, T>(PhantomData<T>);
+    impl<'de, const MAX: usize, T: Deserialize<'de>> Visitor<'de> for List<MAX, T> {
+        type Value = Vec<T>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {MAX} elements")
+        }
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut elements = Vec::new();
+            while let Some(element) = list.next_element()? {
+                if elements.len() == MAX {
+                    return Err(A::Error::custom(format!("a list has more than {MAX} elements")));
+                }
+                elements.push(element);
+            }
+            Ok(elements)
+        }
+    }
+    from.deserialize_seq(List::<MAX, T>(PhantomData))
+}
 
 /// The first message of each end: its version of the control messages.
 #[derive(Serialize, Deserialize, Debug)]
@@ -56,6 +89,7 @@ pub(super) struct Setup {
     pub(super) slots: u32,
     pub(super) stride: u32,
     pub(super) congestion: String,
+    #[serde(deserialize_with = "at_most::<MAX_SETTINGS, _, _>")]
     pub(super) settings: Vec<(String, String)>,
     /// Rate of the link in bits per second; `None` for the device's default.
     pub(super) line_rate: Option<u64>,
@@ -90,8 +124,10 @@ impl Peer {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Introduction {
     pub(super) roce_port: u16,
+    #[serde(deserialize_with = "at_most::<{ MAX_QUEUE_PAIRS as usize }, _, _>")]
     pub(super) peers: Vec<Peer>,
     /// The channels, if a host transport carries the messages.
+    #[serde(deserialize_with = "at_most::<{ MAX_CHANNELS as usize }, _, _>")]
     pub(super) channels: Vec<host::Address>,
     /// Maximum number of packets that each queue pair has in flight.
     pub(super) in_flight: u32,
@@ -129,6 +165,7 @@ pub(super) enum Message {
     Checked,
     /// The end of a measurement, with the number of messages that the client sent on each queue pair.
     End {
+        #[serde(deserialize_with = "at_most::<{ MAX_QUEUE_PAIRS as usize }, _, _>")]
         messages: Vec<u64>,
     },
     Ended {
@@ -174,9 +211,14 @@ pub(super) fn receive(channel: &mut Channel) -> Result<Message, PerfError> {
 /// Receives the next message like [`receive`], which must arrive within `timeout`.
 pub(super) fn receive_within(channel: &mut Channel, timeout: Duration) -> Result<Message, PerfError> {
     match channel.receive_within(Some(timeout))? {
-        Message::Refused { why } => Err(PerfError::Refused(why)),
+        Message::Refused { why } => Err(refused(&why)),
         message => Ok(message),
     }
+}
+
+/// The error for the reason that the peer states in `Refused`.
+fn refused(why: &str) -> PerfError {
+    PerfError::Refused(brief(why, MAX_CHARS).into_owned())
 }
 
 /// Returns the error for a message that the protocol does not allow at this point.
@@ -196,7 +238,8 @@ pub(super) fn refuse(speaker: &mut Speaker, error: &PerfError) {
 /// messages, so that the measuring thread never blocks on TCP.
 pub(super) struct Control {
     speaker: Speaker,
-    inbox: Receiver<Result<Message, ExchangeError>>,
+    /// Exists until the value is dropped.
+    inbox: Option<Receiver<Result<Message, ExchangeError>>>,
     peer: SocketAddr,
     listener: Option<JoinHandle<()>>,
 }
@@ -205,7 +248,7 @@ impl Control {
     /// Starts the thread that receives messages. Each message also wakes a thread that waits on `device`.
     pub(super) fn new(mut channel: Channel, device: Device) -> Result<Control, PerfError> {
         let (speaker, peer) = (channel.speaker(), channel.peer_addr());
-        let (sender, inbox) = mpsc::channel();
+        let (sender, inbox) = mpsc::sync_channel(MAX_WAITING_MESSAGES);
         let listen = move || loop {
             let received = channel.receive_within(None);
             let ends = received.is_err();
@@ -217,7 +260,7 @@ impl Control {
         };
         let listener = std::thread::Builder::new().name("rnic-perf".to_string()).spawn(listen);
         let listener = listener.map_err(|error| ExchangeError::Connection { peer, error })?;
-        Ok(Control { speaker, inbox, peer, listener: Some(listener) })
+        Ok(Control { speaker, inbox: Some(inbox), peer, listener: Some(listener) })
     }
 
     pub(super) fn peer(&self) -> SocketAddr {
@@ -234,12 +277,14 @@ impl Control {
 
     /// Returns the next message, or `None` if no message has arrived. A `Refused` becomes an error.
     pub(super) fn try_receive(&self) -> Result<Option<Message>, PerfError> {
-        match self.inbox.try_recv() {
-            Ok(Ok(Message::Refused { why })) => Err(PerfError::Refused(why)),
+        let gone = || ExchangeError::Gone { peer: self.peer }.into();
+        let Some(inbox) = &self.inbox else { return Err(gone()) };
+        match inbox.try_recv() {
+            Ok(Ok(Message::Refused { why })) => Err(refused(&why)),
             Ok(Ok(message)) => Ok(Some(message)),
             Ok(Err(error)) => Err(error.into()),
             Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => Err(ExchangeError::Gone { peer: self.peer }.into()),
+            Err(TryRecvError::Disconnected) => Err(gone()),
         }
     }
 
@@ -286,9 +331,60 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         self.speaker.hang_up();
+        // The thread may be waiting for room in the queue.
+        self.inbox = None;
         if let Some(listener) = self.listener.take() {
             // If the thread panicked, the panic was already reported in that thread.
             let _ = listener.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rnic_endpoint::config::Config;
+    use std::io::{ErrorKind, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    /// A peer sends messages that the measuring thread does not take: the thread that receives stops, and the peer's
+    /// writes block when the buffers of TCP are full.
+    #[test]
+    fn messages_that_are_not_due_do_not_fill_the_memory() {
+        const TOTAL: usize = 256 << 20;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        peer.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+        let device = Device::open_at("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
+        let control = Control::new(Channel::over(listener.accept().unwrap().0).unwrap(), device.clone()).unwrap();
+        let rounds = "{\"say\":\"round\",\"first\":0,\"count\":16384}\n".repeat(10_000);
+        let mut sent = 0;
+        let error = loop {
+            assert!(sent < TOTAL, "the server has taken {sent} bytes");
+            match peer.write(rounds.as_bytes()) {
+                Ok(count) => sent += count,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
+        // The messages that fit are still there, and the thread ends although its queue is full.
+        assert_eq!(control.try_receive().unwrap(), Some(Message::Round { first: 0, count: 16_384 }));
+        drop(control);
+    }
+
+    #[test]
+    fn lists_are_bounded() {
+        let end = |messages: usize| {
+            let list = vec!["0"; messages].join(",");
+            serde_json::from_str::<Message>(&format!("{{\"say\":\"end\",\"messages\":[{list}]}}"))
+        };
+        assert_eq!(end(1_024).unwrap(), Message::End { messages: vec![0; 1_024] });
+        assert!(end(1_025).unwrap_err().to_string().contains("a list has more than 1024 elements"));
+    }
+
+    #[test]
+    fn reasons_of_the_peer_are_short_and_harmless() {
+        let PerfError::Refused(why) = refused(&"\u{1b}[2J\n1 measurement".repeat(20_000)) else { panic!() };
+        assert!(why.starts_with("\\u{1b}[2J\\n1 measurement") && why.len() < 1_000, "{why}");
     }
 }

@@ -23,6 +23,8 @@ pub(super) enum Lanes {
 /// Bytes that a channel with credit sends before the first grant: the bytes that a link of 10 Gbps transmits in 50 us,
 /// the base round-trip time of a channel.
 const UNSOLICITED: u64 = 65_536;
+/// Maximum number of transmissions of a chunk.
+const MAX_ATTEMPTS: u32 = 400;
 /// Time for which a thread with several channels sleeps before it polls all of them again.
 const NAP: Time = Time::from_us(50);
 
@@ -79,6 +81,9 @@ impl Lanes {
                     control: control.clone(),
                     patience: patience.unwrap_or(usual.patience),
                     max_rate,
+                    // The chunks that are in flight when losses begin have the full length, and may need many attempts.
+                    shrink: true,
+                    max_attempts: MAX_ATTEMPTS,
                     ..usual
                 };
                 Channel::multipath(domain, config, Box::new(Builtin::new(plan.select.unwrap_or_default().policy())))

@@ -99,7 +99,7 @@ pub enum PerfError {
 
 fn describe(status: Status) -> &'static str {
     match status {
-        Status::TransportRetryExceeded => "the peer stopped responding",
+        Status::TransportRetryExceeded => "the peer stopped responding, or every retransmission was lost",
         Status::RnrRetryExceeded => "the peer had no receive posted, after all retries",
         Status::RemoteAccess => "the peer's memory does not admit the access",
         Status::RemoteInvalidRequest => "the peer found the request invalid",

@@ -6,14 +6,15 @@ use super::end::{End, Watch, memory};
 use super::latency::{self, Ball};
 use super::report::process_cpu_time;
 use super::{PerfError, Side, Verified, bandwidth};
+use crate::reception;
 use rnic_endpoint::clock::{Clock, TimeSource};
 use rnic_endpoint::device::Device;
-use rnic_endpoint::exchange::{Admission, Channel, ClientLimit, Credentials, ExchangeError, RemoteMemory, accept};
+use rnic_endpoint::exchange::{Admission, Channel, Credentials, ExchangeError, RemoteMemory};
 use rnic_transport::Time;
+use rnic_untrusted::text::brief;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
 /// Default of [`ServeOptions::max_memory`]: 512 MiB.
@@ -63,9 +64,8 @@ pub struct Served {
 
 /// Interval in milliseconds at which a server that waits for a client checks whether it should stop.
 const STOP_CHECK_INTERVAL: u8 = 100;
-/// Maximum number of connected clients that wait to be served: of all hosts together, and of one host. The server
-/// refuses further clients, so that clients that send nothing do not keep others waiting.
-const MAX_WAITING: [usize; 2] = [64, 8];
+/// Maximum length in characters of a name in a client's setup. No valid name is as long.
+const MAX_NAME: usize = 60;
 
 /// Serves one client after another until `stop` is set, or only one with [`ServeOptions::once`]. Passes the result for
 /// each client to `report`. An error with one client does not end the server. While it serves a client, the server
@@ -76,19 +76,19 @@ const MAX_WAITING: [usize; 2] = [64, 8];
 pub fn serve(
     listener: &TcpListener, options: ServeOptions, stop: &AtomicBool, mut report: impl FnMut(Served),
 ) -> io::Result<()> {
-    let (done, (sender, clients)) = (AtomicBool::new(false), mpsc::channel());
+    let (done, (reception, clients)) = (AtomicBool::new(false), reception::queue());
+    let credentials = options.credentials.clone();
+    let first = move |stream, _, admission: &Admission| receive_hello(stream, credentials.as_ref(), admission);
     std::thread::scope(|scope| {
         let reception = scope.spawn(|| {
-            let ended = accept_clients(listener, &options, &sender, || {
-                stop.load(Ordering::Relaxed) || done.load(Ordering::Relaxed)
-            });
-            drop(sender);
-            ended
+            let ends = || stop.load(Ordering::Relaxed) || done.load(Ordering::Relaxed);
+            reception.run(listener, ends, first)
         });
         let interval = Duration::from_millis(STOP_CHECK_INTERVAL.into());
         while !stop.load(Ordering::Relaxed) && !reception.is_finished() {
-            let Ok(Client { peer, hello, _admission }) = clients.recv_timeout(interval) else { continue };
-            let result = hello.and_then(|(channel, hello)| serve_client(channel, hello, &options, stop));
+            let Some((peer, hello)) = clients.next(interval) else { continue };
+            let serve = |((channel, hello), _admission)| serve_client(channel, hello, &options, stop);
+            let result = hello.and_then(serve);
             report(Served { peer, result });
             if options.once {
                 break;
@@ -99,13 +99,6 @@ pub fn serve(
     })
 }
 
-/// A connected client, and its first message or the reason why the message is missing.
-struct Client {
-    peer: SocketAddr,
-    hello: Result<(Channel, Hello), PerfError>,
-    _admission: Admission,
-}
-
 /// The first message of a client.
 struct Hello {
     setup: Box<Setup>,
@@ -113,38 +106,38 @@ struct Hello {
     mtu_fixed: bool,
 }
 
-/// Accepts clients until `ends` returns true. A thread for each client receives its first messages, which must arrive
-/// within the timeouts of a [`Channel`], and passes the result to `clients`.
-fn accept_clients(
-    listener: &TcpListener, options: &ServeOptions, clients: &Sender<Client>, ends: impl Fn() -> bool,
-) -> io::Result<()> {
-    let [of_all, of_host] = MAX_WAITING;
-    let limit = ClientLimit::new(of_all, of_host);
-    while let Some((stream, peer)) = accept(listener, &ends)? {
-        let Some(admission) = limit.admit(peer) else { continue };
-        let (credentials, clients) = (options.credentials.clone(), clients.clone());
-        let listen = move || {
-            let hello = receive_hello(stream, credentials.as_ref());
-            // This fails if the server has ended.
-            let _ = clients.send(Client { peer, hello, _admission: admission });
-        };
-        // If no thread can be started, the client is refused.
-        let _ = std::thread::Builder::new().name("rnic-perf-client".to_string()).spawn(listen);
-    }
-    Ok(())
-}
-
-/// Receives the first messages of a client.
-fn receive_hello(stream: TcpStream, credentials: Option<&Credentials>) -> Result<(Channel, Hello), PerfError> {
+/// Receives the first messages of a client, and moves the client to those that wait to be served.
+fn receive_hello(
+    stream: TcpStream, credentials: Option<&Credentials>, admission: &Admission,
+) -> Result<(Channel, Hello), PerfError> {
     let mut channel = match credentials {
         None => Channel::over(stream)?,
         Some(credentials) => Channel::accept_secured(stream, credentials)?,
     };
     greet(&mut channel)?;
-    match receive(&mut channel)? {
-        Message::Hello { setup, client, mtu_fixed } => Ok((channel, Hello { setup, client, mtu_fixed })),
-        message => Err(unexpected(channel.peer_addr(), &message)),
+    let (setup, client, mtu_fixed) = match receive(&mut channel)? {
+        Message::Hello { setup, client, mtu_fixed } => (setup, client, mtu_fixed),
+        message => return Err(unexpected(channel.peer_addr(), &message)),
+    };
+    let mut speaker = channel.speaker();
+    let mut refuse = |why: String| {
+        refuse(&mut speaker, &super::PlanError(why.clone()).into());
+        PerfError::from(super::PlanError(why))
+    };
+    admission.prove().map_err(|refusal| refuse(refusal.to_string()))?;
+    let evicted = channel.speaker();
+    admission.on_eviction(move || evicted.hang_up());
+    Ok((channel, Hello { setup: Box::new(with_short_names(*setup)), client, mtu_fixed }))
+}
+
+/// Makes the names in a client's setup safe for messages and logs. A name that this changes is not valid anyway.
+fn with_short_names(mut setup: Setup) -> Setup {
+    let names = [&mut setup.service, &mut setup.congestion];
+    let settings = setup.settings.iter_mut().flat_map(|(key, value)| [key, value]);
+    for name in names.into_iter().chain(settings) {
+        *name = brief(name, MAX_NAME).into_owned();
     }
+    setup
 }
 
 fn serve_client(channel: Channel, hello: Hello, options: &ServeOptions, stop: &AtomicBool) -> Result<u32, PerfError> {

@@ -1,10 +1,12 @@
 //! The TCP connection over which the two hosts of a measurement with plain datagrams exchange its settings and results.
 //! Each message is one line of text.
 
+use rnic_endpoint::exchange::Refusal;
 use rnic_endpoint::port::{BindError, SendError};
+use rnic_untrusted::text::{MAX_CHARS, brief};
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, BufRead, BufReader, Read as _, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -12,6 +14,10 @@ use std::time::Duration;
 const MAX_LINE: u64 = 256;
 /// Timeout for a message that the peer can send immediately, without waiting for something else first.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time in which a client in a measurement must send a datagram or a message. Twice this time is less than the timeout
+/// of the next client, which waits for its turn.
+const ACTIVITY_INTERVAL: Duration = Duration::from_secs(4);
 
 /// Why a measurement with plain datagrams failed.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +34,17 @@ pub enum RawError {
     /// The peer sent an unexpected message.
     #[error("the peer is not `rnic perf raw`, or one of another version: {0}")]
     Protocol(String),
+    /// The client sent neither a datagram nor a message.
+    #[error("{peer} sent neither a datagram nor a message for {} s", .waited.as_secs())]
+    Idle {
+        /// The address of the client.
+        peer: SocketAddr,
+        /// Time without a datagram or a message.
+        waited: Duration,
+    },
+    /// The server refused the client, because too many clients wait.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// The UDP port for the datagrams cannot be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -87,20 +104,46 @@ impl Control {
         let mut line = String::new();
         let read = self.reader.by_ref().take(MAX_LINE).read_line(&mut line);
         match read {
-            Ok(_) if line.ends_with('\n') => Ok(line.trim_end().to_string()),
+            // The line may become part of a message for users.
+            Ok(_) if line.ends_with('\n') => Ok(brief(line.trim_end(), MAX_CHARS).into_owned()),
             Ok(_) => Err(RawError::Protocol("the connection ended within a line, or the line is too long".to_string())),
             Err(error) => Err(RawError::Connection { peer: self.peer, error }),
         }
     }
 
-    /// Receives the peer's next line like [`Control::receive_line`], but without a timeout for its start. Returns
-    /// `None` if the peer closed the connection.
-    pub(super) fn hear_whenever(&mut self) -> Result<Option<String>, RawError> {
+    /// Receives the peer's next line like [`Control::receive_line`]. Returns `None` if the peer closed the connection.
+    pub(super) fn next_line(&mut self) -> Result<Option<String>, RawError> {
         let failed = |error| RawError::Connection { peer: self.peer, error };
-        self.reader.get_ref().set_read_timeout(None).map_err(failed)?;
         let ended = self.reader.fill_buf().map_err(failed)?.is_empty();
-        self.reader.get_ref().set_read_timeout(Some(MESSAGE_TIMEOUT)).map_err(failed)?;
         if ended { Ok(None) } else { self.receive_line().map(Some) }
+    }
+
+    /// Receives the peer's next line like [`Control::next_line`], for which the peer may take any time as long as
+    /// `is_active` returns true. The function calls it at intervals of [`ACTIVITY_INTERVAL`].
+    pub(super) fn line_while(&mut self, is_active: impl Fn() -> bool) -> Result<Option<String>, RawError> {
+        let peer = self.peer;
+        let failed = |error| RawError::Connection { peer, error };
+        self.reader.get_ref().set_read_timeout(Some(ACTIVITY_INTERVAL)).map_err(failed)?;
+        while let Err(error) = self.reader.fill_buf() {
+            match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut if is_active() => {}
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    return Err(RawError::Idle { peer, waited: ACTIVITY_INTERVAL });
+                }
+                _ => return Err(failed(error)),
+            }
+        }
+        self.reader.get_ref().set_read_timeout(Some(MESSAGE_TIMEOUT)).map_err(failed)?;
+        self.next_line()
+    }
+
+    /// A function that closes the connection from another thread.
+    pub(super) fn closer(&self) -> Result<impl FnOnce() + Send + use<>, RawError> {
+        let stream = self.reader.get_ref().try_clone();
+        let stream = stream.map_err(|error| RawError::Connection { peer: self.peer, error })?;
+        // The call fails only if the connection is already broken.
+        Ok(move || drop(stream.shutdown(Shutdown::Both)))
     }
 }
 
