@@ -12,6 +12,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
 use rnic_metrics::exposition::{Kind, Metrics, Value as Number};
+use rnic_untrusted::text::{MAX_CHARS, brief};
 use std::io::Read;
 use std::time::Duration;
 use ureq::Agent;
@@ -65,7 +66,7 @@ impl Exporter {
         // A collector that accepts everything may return a body in any format.
         match ExportMetricsServiceResponse::decode(&bytes[..]).ok().and_then(|response| response.partial_success) {
             Some(partial) if partial.rejected_data_points > 0 => {
-                let why: String = partial.error_message.chars().filter(|c| !c.is_control()).take(200).collect();
+                let why = brief(&partial.error_message, MAX_CHARS);
                 Err(format!("the collector has rejected {} values: {why}", partial.rejected_data_points))
             }
             _ => Ok(()),

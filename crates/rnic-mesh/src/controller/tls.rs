@@ -1,18 +1,22 @@
 //! TLS connections, with the peer's certificate. The handshake rejects clients without a certificate of the authority;
 //! the number of concurrent handshakes and the time of each are limited.
 
+use rnic_untrusted::admission::{Admissions, Limit};
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// Maximum number of concurrent handshakes.
-const HANDSHAKES: usize = 256;
+/// Maximum number of concurrent handshakes. If a limit is reached, another handshake makes room for a new one, so that
+/// hosts without a certificate do not keep agents out ([`Admissions`]).
+const HANDSHAKES: Limit = Limit { of_all: 256, of_host: 32 };
+/// Maximum number of connections whose handshake is complete, and which the server has not taken.
+const COMPLETE: usize = 64;
 /// Maximum time of a handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 
@@ -32,25 +36,35 @@ impl Listener {
     /// Accepts connections from now on.
     pub(super) fn start(listener: TcpListener, config: ServerConfig) -> Listener {
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        let (sender, connections) = mpsc::channel(HANDSHAKES);
-        let handshakes = Arc::new(Semaphore::new(HANDSHAKES));
+        let (sender, connections) = mpsc::channel(COMPLETE);
+        // An admission ends with its handshake, so no connection is proved.
+        let handshakes = Admissions::new(HANDSHAKES, HANDSHAKES);
         tokio::spawn(async move {
             loop {
-                let Ok((stream, _)) = listener.accept().await else {
+                let Ok((stream, peer)) = listener.accept().await else {
                     // The system refused the connection, for example because too many files are open. Retry later, when
                     // other connections may have been closed.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 };
-                let Ok(handshake) = handshakes.clone().acquire_owned().await else { return };
+                let (evict, evicted) = oneshot::channel();
+                let evict = move || {
+                    // This fails if the handshake has ended.
+                    let _ = evict.send(());
+                };
+                let Some(admission) = handshakes.admit(peer.ip(), evict) else { continue };
                 let (acceptor, sender) = (acceptor.clone(), sender.clone());
                 tokio::spawn(async move {
-                    let accepted = tokio::time::timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await;
+                    let accepted = tokio::select! {
+                        accepted = tokio::time::timeout(HANDSHAKE_TIME, acceptor.accept(stream)) => accepted,
+                        _ = evicted => return,
+                    };
+                    // A complete handshake is not evicted, but occupies a place until the server takes the connection.
+                    admission.on_eviction(|| {});
                     if let Ok(Ok(stream)) = accepted {
                         // This fails if the server has ended.
                         let _ = sender.send(stream).await;
                     }
-                    drop(handshake);
                 });
             }
         });
@@ -77,5 +91,56 @@ impl axum::serve::Listener for Listener {
 
     fn local_addr(&self) -> io::Result<Peer> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::serve::Listener as _;
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+    use rustls::{ClientConfig, RootCertStore};
+    use tokio_rustls::TlsConnector;
+
+    /// A server and a client that trusts it.
+    fn configurations() -> (ServerConfig, ClientConfig) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec!["localhost".to_string()]).unwrap().self_signed(&key).unwrap();
+        let der = certificate.der().clone();
+        let mut roots = RootCertStore::empty();
+        roots.add(der.clone()).unwrap();
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let server = ServerConfig::builder_with_provider(provider.clone());
+        let server = server.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        let client = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let client = client.with_root_certificates(roots).with_no_client_auth();
+        (server.with_single_cert(vec![der], key).unwrap(), client)
+    }
+
+    /// 400 connections that send nothing, which is more than the number of handshakes. A new client does not wait until
+    /// their time has passed.
+    #[test]
+    fn silent_connections_make_room() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (server, client) = configurations();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let mut accepted = Listener::start(listener, server);
+            let mut silent = Vec::new();
+            for _ in 0..400 {
+                silent.push(TcpStream::connect(address).await.unwrap());
+            }
+            let connect = async {
+                let stream = TcpStream::connect(address).await.unwrap();
+                let name = ServerName::try_from("localhost").unwrap();
+                TlsConnector::from(Arc::new(client)).connect(name, stream).await.unwrap()
+            };
+            let both = async { tokio::join!(accepted.accept(), connect) };
+            let (_, connected) = tokio::time::timeout(HANDSHAKE_TIME / 2, both).await.expect("an early handshake");
+            drop((silent, connected));
+        });
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::credentials::Files;
 use crate::record::{Fetched, Registration};
+use rnic_untrusted::text::{MAX_CHARS, brief};
 use rustls::crypto::aws_lc_rs;
 use std::io::Read;
 use std::sync::Arc;
@@ -96,7 +97,7 @@ impl Client {
             return Ok(bytes);
         }
         let text = String::from_utf8_lossy(&bytes);
-        let text: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
+        let text = brief(text.trim(), MAX_CHARS);
         let status = response.status().as_u16();
         let why = format!("the controller refuses ({status}): {text}");
         Err(if status == 503 { ClientError::Full(why) } else { ClientError::Refused(why) })
