@@ -53,6 +53,14 @@ struct Peer {
     path: Option<Path>,
 }
 
+/// Makes room for another peer: if there are [`MAX_PEERS`], removes one to which the rsocket is not connected.
+fn make_room<T>(peers: &mut BTreeMap<SocketAddr, T>, connected: Option<SocketAddr>) {
+    if peers.len() >= MAX_PEERS {
+        let other = peers.keys().find(|other| Some(**other) != connected).copied();
+        other.and_then(|other| peers.remove(&other));
+    }
+}
+
 /// An rsocket of datagrams.
 pub(super) struct Datagrams {
     inner: Watched<Inner>,
@@ -143,10 +151,7 @@ impl Inner {
     fn peer(&mut self, address: SocketAddr) -> Result<&mut Peer, c_int> {
         if !self.peers.contains_key(&address) {
             let queue = self.queue_for(address)?;
-            if self.peers.len() >= MAX_PEERS {
-                let other = self.peers.keys().find(|other| Some(**other) != self.connected).copied();
-                other.and_then(|other| self.peers.remove(&other));
-            }
+            make_room(&mut self.peers, self.connected);
             self.peers.insert(address, Peer { queue, path: None });
         }
         self.peers.get_mut(&address).ok_or(libc::EINVAL)
@@ -400,5 +405,22 @@ impl Datagrams {
     /// See [`Watched::wake_up`].
     pub(super) fn wake_up(&self) {
         self.inner.wake_up(&mut self.inner());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_bounded_and_the_connected_one_stays() {
+        let at = |number: u32| SocketAddr::from(([10, 0, (number >> 8) as u8, number as u8], 7));
+        let mut peers = BTreeMap::new();
+        for number in 0..10_000 {
+            make_room(&mut peers, Some(at(0)));
+            peers.insert(at(number), ());
+        }
+        assert_eq!(peers.len(), MAX_PEERS);
+        assert!(peers.contains_key(&at(0)) && peers.contains_key(&at(9_999)) && !peers.contains_key(&at(1)));
     }
 }
