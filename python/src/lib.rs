@@ -10,6 +10,7 @@ mod congestion;
 mod convert;
 mod error;
 mod flows;
+mod identity;
 mod model;
 mod packets;
 mod results;

@@ -1,7 +1,7 @@
 //! Results of a scenario.
 
 use crate::arrow::Table;
-use crate::{congestion, scenario, tables};
+use crate::{congestion, identity, tables};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -78,7 +78,7 @@ impl Results {
         py.detach(|| {
             let records = || self.records.iter().zip(&other.records);
             self.records.len() == other.records.len()
-                && scenario::identity(&self.scenario) == scenario::identity(&other.scenario)
+                && identity::of(&self.scenario) == identity::of(&other.scenario)
                 && records().all(|(own, other)| own.output == other.output)
         })
     }

@@ -4,11 +4,10 @@ use crate::error::Written;
 use crate::flows::Flows;
 use crate::results::Results;
 use crate::stream::Stream;
-use crate::{congestion, convert, error, run};
+use crate::{congestion, convert, error, identity, run};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use rnic_campaign::Fingerprint;
 use rnic_scenario::write::{self, Toml};
 use rnic_scenario::{Origin, ScenarioError as Wrong, read_with, to_toml};
 use rnic_simulator::builtin;
@@ -75,15 +74,6 @@ pub(crate) struct Scenario {
     seed: Option<u64>,
     read: Arc<rnic_spec::Scenario>,
     identity: OnceLock<String>,
-}
-
-/// A text that two scenarios share if and only if they have the same names and the same runs.
-pub(crate) fn identity(scenario: &rnic_spec::Scenario) -> String {
-    let mut text = format!("{:?} {:?} {}", scenario.name, scenario.title, scenario.seed);
-    for run in &scenario.runs {
-        text.push_str(&format!(" {:?} {:?} {:?} {}", run.name, run.base, run.point, Fingerprint::of(run, "").key()));
-    }
-    text
 }
 
 /// The stored state of a scenario: name of a built-in scenario, or else text, name, folder, whether the text was made
@@ -269,7 +259,7 @@ impl Scenario {
     /// A text that two scenarios share if and only if they are equal.
     #[getter]
     fn identity(&self) -> &str {
-        self.identity.get_or_init(|| identity(&self.read))
+        self.identity.get_or_init(|| identity::of(&self.read))
     }
 
     #[getter]
