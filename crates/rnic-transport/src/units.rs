@@ -1,7 +1,8 @@
 //! Quantities with units, as they are written in scenario files: `"40 Gbps"`, `"240 KB"`, `"2 us"`.
 //!
 //! Prefixes are decimal, as usual in networking: 1 KB is 1,000 bytes and 1 Gbps is 10^9 bits per second. The binary
-//! prefixes are `KiB`, `MiB` and `GiB`.
+//! prefixes are `KiB`, `MiB` and `GiB`. The case of letters matters as in the SI: `b` is a bit and `B` a byte, `M` is
+//! mega and `m` milli. Only for kilo both cases are accepted, because `kB` and `KB` are both usual.
 
 use crate::Time;
 use std::fmt;
@@ -78,8 +79,27 @@ pub enum UnitError {
         unit: String,
         /// The units that are accepted.
         units: &'static str,
-        /// A value that would be accepted.
-        example: &'static str,
+        /// A value that would be accepted, in quotes. If only the case of the unit's letters is wrong, it is the value
+        /// in the text.
+        example: String,
+    },
+    /// The unit belongs to another quantity, such as bytes per second instead of bits per second.
+    #[error(
+        "`{text}` is in {is}, and a {quantity} is in {wanted}; use one of {units}: \"{same}\" is the same {quantity}"
+    )]
+    Confused {
+        /// The text that was rejected.
+        text: String,
+        /// What the unit in the text counts.
+        is: &'static str,
+        /// Name of the quantity that was expected.
+        quantity: &'static str,
+        /// What the accepted units count.
+        wanted: &'static str,
+        /// The units that are accepted.
+        units: &'static str,
+        /// The same value in an accepted unit.
+        same: String,
     },
     /// The number is negative, not finite, or too large.
     #[error("`{text}` is out of range; write for example {example}")]
@@ -91,63 +111,164 @@ pub enum UnitError {
     },
 }
 
-/// Parses `text` as a number with a unit from `table` and returns the quantity as an integer multiple of the base unit.
-fn parse(text: &str, table: &[(&str, f64)], units: &'static str, example: &'static str) -> Result<u64, UnitError> {
-    let trimmed = text.trim();
-    let end =
-        trimmed.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '+'))).unwrap_or(trimmed.len());
-    let (number, unit) = (trimmed[..end].replace('_', ""), trimmed[end..].trim());
-    let value: f64 = number.parse().map_err(|_| UnitError::NotANumber { text: text.to_string(), example })?;
-    // The case of a unit's letters does not matter (`40 gbps`), except that a final `B` (byte) must be upper case,
-    // because `b` means bit.
-    let same = |name: &str| name.eq_ignore_ascii_case(unit) && name.ends_with('B') == unit.ends_with('B');
-    let scale = table.iter().find(|(name, _)| same(name)).map(|(_, scale)| *scale);
-    let Some(scale) = scale else {
-        return Err(UnitError::Unit { text: text.to_string(), unit: unit.to_string(), units, example });
-    };
-    // A whole number is multiplied as an integer, because floating point would round a large number.
-    if let Some(exact) = number.parse::<u64>().ok().and_then(|whole| whole.checked_mul(scale as u64))
-        && exact < 9_000_000_000_000_000_000
-    {
-        return Ok(exact);
+/// A kind of quantity: its units, and how an error speaks of it.
+struct Quantity {
+    /// The accepted units, each with its value in the base unit.
+    table: &'static [(&'static str, f64)],
+    /// The units, as an error message lists them.
+    units: &'static str,
+    /// A value that would be accepted.
+    example: &'static str,
+    /// Units of other quantities that are easily confused with the units of this one.
+    confused: Option<&'static Confused>,
+}
+
+/// Units that belong to another quantity.
+struct Confused {
+    /// The units, each with its value in the base unit of the quantity that was expected.
+    table: &'static [(&'static str, f64)],
+    /// What these units count.
+    is: &'static str,
+    /// Name of the quantity that was expected, and what its units count.
+    quantity: &'static str,
+    wanted: &'static str,
+}
+
+/// Whether `unit` is the unit `name`. Case matters, except for kilo: `kB` is `KB`.
+fn is_unit(unit: &str, name: &str) -> bool {
+    unit == name || (name.starts_with('K') && unit.strip_prefix('k') == name.strip_prefix('K'))
+}
+
+impl Quantity {
+    /// Parses `text` as a number with a unit, and returns the quantity as an integer multiple of the base unit.
+    fn parse(&self, text: &str) -> Result<u64, UnitError> {
+        let Quantity { table, example, .. } = *self;
+        let trimmed = text.trim();
+        let end = trimmed
+            .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '+')))
+            .unwrap_or(trimmed.len());
+        let (number, unit) = (trimmed[..end].replace('_', ""), trimmed[end..].trim());
+        let value: f64 = number.parse().map_err(|_| UnitError::NotANumber { text: text.to_string(), example })?;
+        let Some((_, scale)) = table.iter().copied().find(|(name, _)| is_unit(unit, name)) else {
+            return Err(self.wrong_unit(text, value, unit));
+        };
+        // A whole number is multiplied as an integer, because floating point would round a large number.
+        if let Some(exact) = number.parse::<u64>().ok().and_then(|whole| whole.checked_mul(scale as u64))
+            && exact < 9_000_000_000_000_000_000
+        {
+            return Ok(exact);
+        }
+        let scaled = (value * scale).round();
+        if !(0.0..9.0e18).contains(&scaled) {
+            return Err(UnitError::Range { text: text.to_string(), example });
+        }
+        Ok(scaled as u64)
     }
-    let scaled = (value * scale).round();
-    if !(0.0..9.0e18).contains(&scaled) {
-        return Err(UnitError::Range { text: text.to_string(), example });
+
+    /// The error that `unit` is not a unit of this quantity. `value` is the number before it in `text`.
+    fn wrong_unit(&self, text: &str, value: f64, unit: &str) -> UnitError {
+        let Quantity { table, units, example, confused } = *self;
+        let text = text.to_string();
+        if let Some(Confused { table: others, is, quantity, wanted }) = confused
+            && let Some((_, scale)) = others.iter().find(|(name, _)| is_unit(unit, name))
+        {
+            return UnitError::Confused { text, is, quantity, wanted, units, same: self.show(value * scale) };
+        }
+        // The case may be all that is wrong, but a bit is not a byte: the last letter keeps its case.
+        let loosely = |name: &str| name.eq_ignore_ascii_case(unit) && name.ends_with('B') == unit.ends_with('B');
+        let example = match table.iter().find(|(name, _)| loosely(name)) {
+            Some((name, _)) => format!("\"{value} {name}\""),
+            None => example.to_string(),
+        };
+        UnitError::Unit { text, unit: unit.to_string(), units, example }
     }
-    Ok(scaled as u64)
+
+    /// `base` base units as text, in the largest decimal unit in which the number is at least 1.
+    fn show(&self, base: f64) -> String {
+        let mut decimal = self.table.iter().rev().filter(|(name, _)| !name.contains('i'));
+        let fitting = decimal.find(|(_, scale)| *scale <= base.abs().max(1.0));
+        let (name, scale) = fitting.copied().unwrap_or(("", 1.0));
+        format!("{} {name}", base / scale)
+    }
 }
 
 impl FromStr for BitRate {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<BitRate, UnitError> {
-        const TABLE: &[(&str, f64)] = &[("bps", 1.0), ("Kbps", 1e3), ("Mbps", 1e6), ("Gbps", 1e9), ("Tbps", 1e12)];
-        parse(text, TABLE, "bps, Kbps, Mbps, Gbps, Tbps", "\"40 Gbps\"").map(BitRate)
+        const BYTES: Confused = Confused {
+            table: &[
+                ("Bps", 8.0),
+                ("KBps", 8e3),
+                ("MBps", 8e6),
+                ("GBps", 8e9),
+                ("TBps", 8e12),
+                ("B/s", 8.0),
+                ("KB/s", 8e3),
+                ("MB/s", 8e6),
+                ("GB/s", 8e9),
+                ("TB/s", 8e12),
+            ],
+            is: "bytes per second",
+            quantity: "rate",
+            wanted: "bits per second",
+        };
+        const RATE: Quantity = Quantity {
+            table: &[("bps", 1.0), ("Kbps", 1e3), ("Mbps", 1e6), ("Gbps", 1e9), ("Tbps", 1e12)],
+            units: "bps, Kbps, Mbps, Gbps, Tbps",
+            example: "\"40 Gbps\"",
+            confused: Some(&BYTES),
+        };
+        RATE.parse(text).map(BitRate)
     }
 }
 
 impl FromStr for Bytes {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Bytes, UnitError> {
-        const TABLE: &[(&str, f64)] = &[
-            ("B", 1.0),
-            ("KB", 1e3),
-            ("MB", 1e6),
-            ("GB", 1e9),
-            ("TB", 1e12),
-            ("KiB", 1024.0),
-            ("MiB", 1048576.0),
-            ("GiB", 1073741824.0),
-        ];
-        parse(text, TABLE, "B, KB, MB, GB, TB, KiB, MiB, GiB", "\"240 KB\"").map(Bytes)
+        const BITS: Confused = Confused {
+            table: &[("b", 0.125), ("Kb", 125.0), ("Mb", 125e3), ("Gb", 125e6), ("Tb", 125e9)],
+            is: "bits",
+            quantity: "size",
+            wanted: "bytes",
+        };
+        const SIZE: Quantity = Quantity {
+            table: &[
+                ("B", 1.0),
+                ("KB", 1e3),
+                ("MB", 1e6),
+                ("GB", 1e9),
+                ("TB", 1e12),
+                ("KiB", 1024.0),
+                ("MiB", 1048576.0),
+                ("GiB", 1073741824.0),
+            ],
+            units: "B, KB, MB, GB, TB, KiB, MiB, GiB",
+            example: "\"240 KB\"",
+            confused: Some(&BITS),
+        };
+        SIZE.parse(text).map(Bytes)
     }
 }
 
 impl FromStr for Time {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Time, UnitError> {
-        const TABLE: &[(&str, f64)] = &[("ps", 1.0), ("ns", 1e3), ("us", 1e6), ("µs", 1e6), ("ms", 1e9), ("s", 1e12)];
-        parse(text, TABLE, "ps, ns, us, ms, s", "\"2 us\"").map(Time::from_ps)
+        const TIME: Quantity = Quantity {
+            // U+00B5 (micro sign) and U+03BC (Greek mu) look alike.
+            table: &[
+                ("ps", 1.0),
+                ("ns", 1e3),
+                ("us", 1e6),
+                ("\u{b5}s", 1e6),
+                ("\u{3bc}s", 1e6),
+                ("ms", 1e9),
+                ("s", 1e12),
+            ],
+            units: "ps, ns, us, ms, s",
+            example: "\"2 us\"",
+            confused: None,
+        };
+        TIME.parse(text).map(Time::from_ps)
     }
 }
 
@@ -270,7 +391,53 @@ mod tests {
         assert_eq!(error, "`2 KB` has the unknown unit `KB`; use one of ps, ns, us, ms, s, for example \"2 us\"");
         assert!(matches!("fast".parse::<BitRate>(), Err(UnitError::NotANumber { .. })));
         assert!(matches!("-1 KB".parse::<Bytes>(), Err(UnitError::Range { .. })));
-        assert!(matches!("1 Kb".parse::<Bytes>(), Err(UnitError::Unit { .. })));
+        assert!(matches!("1 Kb".parse::<Bytes>(), Err(UnitError::Confused { .. })));
+    }
+
+    /// Prefixes and units have the case of the SI; only kilo may be `k` or `K`.
+    #[test]
+    fn the_case_of_units_matters() {
+        for text in ["40 Gbps", "40_000 Mbps", "40000000kbps", "40000000 Kbps", "0.04 Tbps"] {
+            assert_eq!(text.parse(), Ok(BitRate::from_gbps(40)), "{text}");
+        }
+        for text in ["2 kB", "2KB", "2000 B", "0.002 MB"] {
+            assert_eq!(text.parse(), Ok(Bytes(2_000)), "{text}");
+        }
+        assert_eq!(("2 kiB".parse(), "2 KiB".parse()), (Ok(Bytes(2_048)), Ok(Bytes(2_048))));
+        for text in ["2 us", "2 \u{b5}s", "2\u{3bc}s", "0.002 ms"] {
+            assert_eq!(text.parse(), Ok(Time::from_us(2)), "{text}");
+        }
+        let rates = "use one of bps, Kbps, Mbps, Gbps, Tbps";
+        for (text, expected) in [
+            (
+                "25 GBps",
+                format!(
+                    "`25 GBps` is in bytes per second, and a rate is in bits per second; {rates}: \"200 Gbps\" is the same rate"
+                ),
+            ),
+            (
+                "100 kB/s",
+                format!(
+                    "`100 kB/s` is in bytes per second, and a rate is in bits per second; {rates}: \"800 Kbps\" is the same rate"
+                ),
+            ),
+            ("40 gbps", format!("`40 gbps` has the unknown unit `gbps`; {rates}, for example \"40 Gbps\"")),
+            ("2 mbps", format!("`2 mbps` has the unknown unit `mbps`; {rates}, for example \"2 Mbps\"")),
+        ] {
+            assert_eq!(text.parse::<BitRate>().unwrap_err().to_string(), expected);
+        }
+        let sizes = "use one of B, KB, MB, GB, TB, KiB, MiB, GiB";
+        for (text, expected) in [
+            ("16 Mb", format!("`16 Mb` is in bits, and a size is in bytes; {sizes}: \"2 MB\" is the same size")),
+            ("1 b", format!("`1 b` is in bits, and a size is in bytes; {sizes}: \"0.125 B\" is the same size")),
+            ("2 mB", format!("`2 mB` has the unknown unit `mB`; {sizes}, for example \"2 MB\"")),
+            ("2 mib", format!("`2 mib` has the unknown unit `mib`; {sizes}, for example \"240 KB\"")),
+        ] {
+            assert_eq!(text.parse::<Bytes>().unwrap_err().to_string(), expected);
+        }
+        let error = "1 S".parse::<Time>().unwrap_err().to_string();
+        assert_eq!(error, "`1 S` has the unknown unit `S`; use one of ps, ns, us, ms, s, for example \"1 s\"");
+        assert!("1 Ms".parse::<Time>().unwrap_err().to_string().ends_with("for example \"1 ms\""));
     }
 
     #[test]

@@ -142,9 +142,10 @@ fn put(scenario: &mut toml::Table, table: &str, key: &str, value: Toml) {
 /// Values of every kind.
 fn probes() -> Vec<Toml> {
     let mut probes: Vec<Toml> =
-        ["nonsense", "", "3", "5 KB", "5 us", "5 Gbps", "5 KiB", " 2.5_0kb", "1 S", "10 GBPS", "7 b", "2e3 KB"]
+        ["nonsense", "", "3", "5 KB", "5 us", "5 Gbps", "5 KiB", " 2.5_0kB", "2 kbps", "2 kb", "2 \u{3bc}s", "2e3 KB"]
             .map(Toml::from)
             .to_vec();
+    probes.extend(["1 S", "1 Ms", "10 GBPS", "10 GBps", "10 gbps", "7 b", "5 mB", "5 KIB"].map(Toml::from));
     probes.extend([Toml::from(3), Toml::from(-1), Toml::from(0), Toml::from(2.5), Toml::from(0.25), Toml::from(true)]);
     probes.push(Toml::Array(vec![]));
     probes.extend(
