@@ -306,6 +306,23 @@ impl Routes {
         candidates.port(if len == 1 { 0 } else { select(candidates) })
     }
 
+    /// The ports of equal cost on which `switch` sends packets to host `dst`.
+    pub fn candidates(&self, topology: &Topology, switch: NodeId, dst: HostId) -> Vec<PortId> {
+        let (index, first) = ((switch - self.hosts) as usize, topology.first_port[switch as usize]);
+        let set = self.ports_of_set(index, self.set(index, self.addresses[dst.index()]));
+        set.into_iter().map(|port| PortId(first.0 + port)).collect()
+    }
+
+    /// Number that identifies the hosts with the same routes as host `dst`.
+    pub(crate) fn group(&self, dst: HostId) -> u64 {
+        self.addresses[dst.index()] >> DIGIT
+    }
+
+    /// Whether all routes are those of a tree, computed from addresses: every way up is equally good.
+    pub(crate) fn are_of_tree(&self) -> bool {
+        self.stored.is_empty()
+    }
+
     /// Number that identifies, within switch `index`, the set of equal-cost ports towards the host with this address.
     fn set(&self, index: usize, address: u64) -> u32 {
         let routes = &self.switches[index];

@@ -144,6 +144,113 @@ pub fn longest_path(topology: &Topology) -> PathFacts {
     longest
 }
 
+/// What a frame and its acknowledgement take over the paths between two hosts.
+#[derive(Clone, Copy)]
+struct RoundTrip {
+    /// Longest time of the frame.
+    there: Time,
+    /// Longest time of the acknowledgement.
+    back: Time,
+    /// Rate of the slowest link of the fastest path.
+    rate: BitRate,
+}
+
+/// Lengths of a data frame and of its acknowledgement in bytes, frame gaps included, and time that passes in addition
+/// to their way over the links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RoundTripFrames {
+    /// Length of the data frame.
+    pub data: u32,
+    /// Length of the acknowledgement.
+    pub ack: u32,
+    /// Maximum additional delay of each frame on each link.
+    pub jitter: Time,
+    /// Time that both frames together spend in the hosts.
+    pub processing: Time,
+}
+
+impl RoundTripFrames {
+    fn and(&self, path: RoundTrip, link: LinkSpec) -> RoundTrip {
+        let time = |bytes: u32| link.delay + self.jitter + link.rate.time_for(bytes.into());
+        let (there, back) = (path.there + time(self.data), path.back + time(self.ack));
+        RoundTrip { there, back, rate: path.rate.min(link.rate) }
+    }
+}
+
+/// Number of data frames that a flow must have in flight to send without a pause between any two hosts of an empty
+/// fabric: the time from the start of a frame until its acknowledgement has arrived, divided by the time that the frame
+/// takes on the slowest link of the path, rounded up. Switches store and forward both frames.
+///
+/// ```
+/// use rnic_fabric::config::{FabricSpec, LinkSpec, SwitchSpec, TopologySpec};
+/// use rnic_fabric::{RoundTripFrames, Topology, frames_to_fill};
+/// use rnic_transport::{BitRate, Bytes, Time};
+///
+/// let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 };
+/// let switch = SwitchSpec::input_queued(Bytes(240_000));
+/// let topology = Topology::build(&FabricSpec::new(TopologySpec::FatTree { k: 6 }, link, switch))?;
+/// // Six links there and back: 24 us, and 6 x (224.4 + 17.2) ns. The sum is 113.4 times 224.4 ns.
+/// let frames = RoundTripFrames { data: 1_122, ack: 86, jitter: Time::ZERO, processing: Time::ZERO };
+/// assert_eq!(frames_to_fill(&topology, &frames), 114);
+/// # Ok::<(), rnic_fabric::TopologyError>(())
+/// ```
+pub fn frames_to_fill(topology: &Topology, frames: &RoundTripFrames) -> u64 {
+    let switches = match &topology.tree {
+        Some(tree) => distinct_leaves(topology, tree),
+        None => switches_with_hosts(topology),
+    };
+    let mut most = 1;
+    for switch in switches {
+        let to_switch = round_trips_to(topology, switch, frames);
+        for (link, host) in distinct_links(topology, switch) {
+            for src in topology.host_ids().filter(|src| Some(*src) != host) {
+                let Some(path) = to_switch[switch_of(topology, src) as usize] else { continue };
+                let path = frames.and(frames.and(path, topology.port(topology.host_port(src)).link), link);
+                let round_trip = path.there + path.back + frames.processing;
+                let frame = path.rate.time_for(frames.data.into()).as_ps().max(1);
+                most = most.max(round_trip.as_ps().div_ceil(frame));
+            }
+        }
+    }
+    most
+}
+
+/// The different links from a switch to its hosts, each with its host if only one host has such a link.
+fn distinct_links(topology: &Topology, switch: NodeId) -> Vec<(LinkSpec, Option<HostId>)> {
+    let mut links: Vec<(LinkSpec, Option<HostId>)> = Vec::new();
+    for port in topology.ports_of(switch) {
+        let (host, link) = (topology.peer_node(port), topology.port(port).link);
+        if !topology.is_host(host) {
+            continue;
+        }
+        match links.iter_mut().find(|(known, _)| (known.rate, known.delay) == (link.rate, link.delay)) {
+            Some((_, only)) => *only = None,
+            None => links.push((link, Some(HostId(host)))),
+        }
+    }
+    links
+}
+
+/// Per node: what a frame and its acknowledgement take over the shortest paths between the node and `switch`; `None`
+/// for hosts, and for switches without a path.
+fn round_trips_to(topology: &Topology, switch: NodeId, frames: &RoundTripFrames) -> Vec<Option<RoundTrip>> {
+    let distances = Distances::to(topology, switch, DownPorts::NONE);
+    let mut paths: Vec<Option<RoundTrip>> = vec![None; topology.nodes() as usize];
+    let none = RoundTrip { there: Time::ZERO, back: Time::ZERO, rate: BitRate::from_bps(u64::MAX) };
+    paths[switch as usize] = Some(none);
+    for node in distances.order[1..].iter().copied() {
+        let closer = topology.ports_of(node).filter(|port| distances.is_closer(topology, node, *port));
+        let over = closer
+            .filter_map(|port| Some(frames.and(paths[topology.peer_node(port) as usize]?, topology.port(port).link)));
+        paths[node as usize] = over.reduce(|a, b| RoundTrip {
+            there: a.there.max(b.there),
+            back: a.back.max(b.back),
+            rate: a.rate.max(b.rate),
+        });
+    }
+    paths
+}
+
 /// The leaves of a tree, except leaves that are equivalent to an earlier leaf: the paths to equivalent leaves have the
 /// same lengths, so one of the leaves is enough to find the longest path. Two leaves of a pod, or two pods, are
 /// equivalent if all of their links have the rate and delay that most links at the same level have.
