@@ -115,10 +115,14 @@ fn hash_traffic(traffic: &[Traffic]) -> u128 {
 }
 
 fn absorb(hash: &mut Fnv1a, flow: &FlowSpec) {
-    let FlowSpec { start, src, dst, bytes, request, traffic, measured } = *flow;
+    let FlowSpec { start, src, dst, bytes, request, traffic, measured, hash: path } = *flow;
     hash.absorb(&start.as_ps().to_le_bytes());
     hash.absorb(&bytes.to_le_bytes());
     for number in [src, dst, request, u32::from(traffic), u32::from(measured)] {
         hash.absorb(&number.to_le_bytes());
+    }
+    if let Some(path) = path {
+        hash.absorb(b"hash");
+        hash.absorb(&path.to_le_bytes());
     }
 }

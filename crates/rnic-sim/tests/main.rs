@@ -17,10 +17,12 @@ mod host_stack;
 mod host_transports;
 mod hpcc;
 mod link_faults;
+mod lists;
 mod loss_recovery;
 #[cfg(feature = "p4")]
 mod messages;
 mod output_queues;
+mod overload;
 #[cfg(feature = "p4")]
 mod p4_twins;
 mod partitions;

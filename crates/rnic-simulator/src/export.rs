@@ -8,6 +8,7 @@ use rnic_fabric::Topology;
 use rnic_scenario::format::{FatTreeShape, FlowExport, Graph, Link, Node, TopologyExport};
 use rnic_scenario::format::{write_flows, write_topology};
 use rnic_sim::Catalogue;
+use rnic_spec::{RunSpec, TrafficPattern};
 use rnic_transport::Time;
 use rnic_workload::generate;
 use std::io::Write;
@@ -26,7 +27,7 @@ pub(crate) fn flows(arguments: &FlowsArgs, catalogue: &Catalogue) -> Result<(), 
     let flows = generate(&run.traffic, &network, run.seed);
     let total = flows.total();
     let format = match arguments.format {
-        FlowList::Csv => FlowExport::Csv,
+        FlowList::Csv => FlowExport::Csv { hash: has_hashes(run) },
         FlowList::Hpcc => FlowExport::Hpcc,
         FlowList::Conweave => FlowExport::Conweave,
         FlowList::Htsim => FlowExport::Htsim,
@@ -42,6 +43,14 @@ pub(crate) fn flows(arguments: &FlowsArgs, catalogue: &Catalogue) -> Result<(), 
         );
     }
     Ok(())
+}
+
+/// Whether a flow list of the run has the column `hash`.
+fn has_hashes(run: &RunSpec) -> bool {
+    run.traffic.iter().any(|source| match &source.pattern {
+        TrafficPattern::List { flows } => flows.iter().any(|flow| flow.hash.is_some()),
+        _ => false,
+    })
 }
 
 /// Prints a warning about the output. An error of the standard error output is ignored.

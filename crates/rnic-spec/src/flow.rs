@@ -23,6 +23,10 @@ pub struct FlowSpec {
     /// Whether the flow counts in the statistics. The statistics can leave out the first flows (warm-up) and the last
     /// flows (cool-down) of a traffic source.
     pub measured: bool,
+    /// Number from which the flow's hash follows, together with its hosts, instead of its start: the column `hash` of a
+    /// flow list. Two flows of a run between the same hosts never have the same number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<u32>,
 }
 
 impl FlowSpec {

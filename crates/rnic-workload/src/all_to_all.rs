@@ -65,7 +65,7 @@ impl AllToAll {
         let request = FlowSpec::NO_REQUEST;
         let (start, src, dst, traffic) = (self.start, self.src, self.dst, self.traffic);
         self.advance();
-        Some(FlowSpec { start, src, dst, bytes, request, traffic, measured: true })
+        Some(FlowSpec { start, src, dst, bytes, request, traffic, measured: true, hash: None })
     }
 
     /// Begins the next repetition of the all-to-all traffic, or all repetitions if they start at the same time; returns

@@ -3,7 +3,7 @@
 //! The stream creates each flow on demand. A Poisson source keeps one pending flow per host; incasts and permutations
 //! keep the flows of the current repetition; the flows of a list are shared, not copied. The order of the stream is
 //! total: by start, then by index of the traffic source, then by sending host, then by the order in which this host
-//! generates its flows.
+//! generates its flows; for a list, this is the order of the list.
 
 use super::FlowSpec;
 use super::all_to_all::AllToAll;
@@ -34,7 +34,28 @@ pub fn check(traffic: &[Traffic], network: &Network) -> Result<(), String> {
     if requests >= u64::from(FlowSpec::NO_REQUEST) {
         return Err(format!("{requests} requests are too many: at most {}", FlowSpec::NO_REQUEST - 1));
     }
-    Ok(())
+    check_hashes(traffic)
+}
+
+/// Checks that no two listed flows between the same hosts have the same `hash`: their packets could not be told apart.
+fn check_hashes(traffic: &[Traffic]) -> Result<(), String> {
+    let mut all: Vec<(u32, u32, u32)> = Vec::new();
+    for source in traffic {
+        if let TrafficPattern::List { flows } = &source.pattern {
+            all.extend(flows.iter().filter_map(|flow| Some((flow.src, flow.dst, flow.hash?))));
+        }
+    }
+    all.sort_unstable();
+    match all.windows(2).find(|pair| pair[0] == pair[1]) {
+        None => Ok(()),
+        Some(pair) => {
+            let (src, dst, hash) = pair[0];
+            Err(format!(
+                "two flows from host {src} to host {dst} have the hash {hash}; give each flow between the same hosts \
+                 another hash"
+            ))
+        }
+    }
 }
 
 /// Size in bytes of the largest flow that `traffic` can contain.

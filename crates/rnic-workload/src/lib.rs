@@ -11,16 +11,20 @@ mod all_to_all;
 pub mod generate;
 mod loops;
 mod network;
+mod offered;
 mod poisson;
 pub mod rng;
 mod rounds;
 pub mod sizes;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use generate::{FlowStream, check, closed_loops, generate, largest};
 pub use loops::{Loops, Origin};
 pub use network::Network;
+pub use offered::{Offered, offered};
 pub use sizes::BUILT_IN as BUILT_IN_SIZES;
+pub use text::read_text;
 
 use rnic_spec::{FlowSpec, SizeDistribution};

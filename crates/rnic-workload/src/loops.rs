@@ -297,6 +297,7 @@ impl Loops {
             request: FlowSpec::NO_REQUEST,
             traffic: source.traffic,
             measured: true,
+            hash: None,
         };
         let mut flows = VecDeque::new();
         match (&source.kind, &mut member.pair) {

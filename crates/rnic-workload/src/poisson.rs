@@ -65,6 +65,6 @@ impl Poisson {
         *self.pending.peek_mut()? = Reverse((next, src));
         let dst = if other < src { other } else { other + 1 };
         let traffic = self.traffic;
-        Some(FlowSpec { start, src, dst, bytes, request: FlowSpec::NO_REQUEST, traffic, measured: true })
+        Some(FlowSpec { start, src, dst, bytes, request: FlowSpec::NO_REQUEST, traffic, measured: true, hash: None })
     }
 }

@@ -102,6 +102,7 @@ impl Rounds {
             request: FlowSpec::NO_REQUEST,
             traffic: self.traffic,
             measured: true,
+            hash: None,
         };
         let hosts = self.hosts;
         match &self.pattern {
@@ -158,7 +159,7 @@ fn sized(flow: FlowSpec, src: u32, dst: u32, sizes: &SizeDistribution, stream: &
 }
 
 /// Returns the number of repetitions of a traffic pattern, and the time between two repetitions in picoseconds.
-fn timing(pattern: &TrafficPattern, network: &Network) -> (u32, u128) {
+pub(crate) fn timing(pattern: &TrafficPattern, network: &Network) -> (u32, u128) {
     match pattern {
         TrafficPattern::Incast { repeats, interval: Some(interval), .. }
         | TrafficPattern::Permutation { repeats, interval, .. }

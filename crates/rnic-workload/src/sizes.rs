@@ -130,8 +130,7 @@ fn from_file(text: &str, base_dir: &Path) -> Result<SizeDistribution, String> {
         return Err(unknown(text, &path));
     }
     let shown = path.display().to_string();
-    let content =
-        std::fs::read_to_string(&path).map_err(|error| format!("{shown}: cannot read this CDF file: {error}"))?;
+    let content = crate::read_text(&path).map_err(|error| format!("{shown}: cannot read this CDF file: {error}"))?;
     Ok(SizeDistribution { name: text.to_string(), points: parse_cdf(&shown, &content)? })
 }
 

@@ -51,7 +51,7 @@ fn flows(traffic: &[Traffic], network: &Network, seed: u64) -> Vec<FlowSpec> {
 }
 
 fn listed(us: u64, src: u32, dst: u32, request: u32) -> FlowSpec {
-    FlowSpec { start: Time::from_us(us), src, dst, bytes: 1000, request, traffic: 9, measured: true }
+    FlowSpec { start: Time::from_us(us), src, dst, bytes: 1000, request, traffic: 9, measured: true, hash: None }
 }
 
 /// Generates traffic sources of every open-loop kind that can run on any network of 8 hosts or more.

@@ -2,9 +2,10 @@
 //! connection matrix of htsim.
 //!
 //! The CSV format of flow lists has the columns `start_us` (microseconds, exact to the picosecond), `src`, `dst`,
-//! `bytes`, `request` (empty for a flow that belongs to no incast request) and `measured` (1 or 0: whether the flow
-//! counts in the statistics). [`read_flow_list`](super::read_flow_list) reads CSV, the HPCC file and the
-//! ConWeave file. Only CSV contains `request` and `measured`.
+//! `bytes`, `request` (empty for a flow that belongs to no incast request), `measured` (1 or 0: whether the flow counts
+//! in the statistics) and, if wanted, `hash` (empty for a flow whose hash depends on its start).
+//! [`read_flow_list`](super::read_flow_list) reads CSV, the HPCC file and the ConWeave file. Only CSV contains
+//! `request`, `measured` and `hash`.
 
 use super::decimal::{self, MICROSECONDS, SECONDS};
 use rnic_spec::FlowSpec;
@@ -14,7 +15,10 @@ use std::io::{self, ErrorKind, Write};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowExport {
     /// Comma-separated values with a header line.
-    Csv,
+    Csv {
+        /// Whether the file has the column `hash`.
+        hash: bool,
+    },
     /// The flow file of the HPCC simulator (ns-3): the number of flows, then one line
     /// `src dst priority port bytes seconds` per flow.
     Hpcc,
@@ -44,7 +48,8 @@ pub fn write_flows(
     out: &mut dyn Write, format: FlowExport, flows: impl Iterator<Item = FlowSpec>, hosts: u32, total: u64,
 ) -> io::Result<()> {
     match format {
-        FlowExport::Csv => writeln!(out, "start_us,src,dst,bytes,request,measured")?,
+        FlowExport::Csv { hash: false } => writeln!(out, "start_us,src,dst,bytes,request,measured")?,
+        FlowExport::Csv { hash: true } => writeln!(out, "start_us,src,dst,bytes,request,measured,hash")?,
         FlowExport::Hpcc | FlowExport::Conweave => writeln!(out, "{total}")?,
         FlowExport::Htsim => {
             htsim_integer("number of hosts", u64::from(hosts))?;
@@ -56,7 +61,7 @@ pub fn write_flows(
     for flow in flows {
         written += 1;
         match format {
-            FlowExport::Csv => write_csv(out, &flow)?,
+            FlowExport::Csv { hash } => write_csv(out, &flow, hash)?,
             FlowExport::Hpcc => write_ns3(out, &flow, HPCC_CLASS)?,
             FlowExport::Conweave => write_ns3(out, &flow, CONWEAVE_CLASS)?,
             FlowExport::Htsim => write_htsim(out, &flow, written)?,
@@ -69,13 +74,18 @@ pub fn write_flows(
     Ok(())
 }
 
-fn write_csv(out: &mut dyn Write, flow: &FlowSpec) -> io::Result<()> {
+fn write_csv(out: &mut dyn Write, flow: &FlowSpec, with_hash: bool) -> io::Result<()> {
     let FlowSpec { src, dst, bytes, .. } = flow;
     let start = decimal::format(flow.start, MICROSECONDS, 0);
     let measured = u8::from(flow.measured);
     match flow.request {
-        FlowSpec::NO_REQUEST => writeln!(out, "{start},{src},{dst},{bytes},,{measured}"),
-        request => writeln!(out, "{start},{src},{dst},{bytes},{request},{measured}"),
+        FlowSpec::NO_REQUEST => write!(out, "{start},{src},{dst},{bytes},,{measured}")?,
+        request => write!(out, "{start},{src},{dst},{bytes},{request},{measured}")?,
+    }
+    match flow.hash.filter(|_| with_hash) {
+        Some(hash) => writeln!(out, ",{hash}"),
+        None if with_hash => writeln!(out, ","),
+        None => writeln!(out),
     }
 }
 
@@ -123,6 +133,7 @@ mod tests {
             request: FlowSpec::NO_REQUEST,
             traffic: 0,
             measured: true,
+            hash: Some(9),
         };
         vec![
             flow,
@@ -133,6 +144,7 @@ mod tests {
                 bytes: 1,
                 request: 7,
                 measured: false,
+                hash: None,
                 ..flow
             },
         ]
@@ -147,8 +159,12 @@ mod tests {
     #[test]
     fn each_format_is_as_its_tool_reads_it() {
         assert_eq!(
-            written(FlowExport::Csv),
+            written(FlowExport::Csv { hash: false }),
             "start_us,src,dst,bytes,request,measured\n12.5,0,5,1000000,,1\n13.000001,3,1,1,7,0\n"
+        );
+        assert_eq!(
+            written(FlowExport::Csv { hash: true }),
+            "start_us,src,dst,bytes,request,measured,hash\n12.5,0,5,1000000,,1,9\n13.000001,3,1,1,7,0,\n"
         );
         assert_eq!(written(FlowExport::Hpcc), "2\n0 5 3 100 1000000 0.000012500\n3 1 3 100 1 0.000013000001\n");
         assert_eq!(written(FlowExport::Conweave), "2\n0 5 3 1000000 0.000012500\n3 1 3 1 0.000013000001\n");

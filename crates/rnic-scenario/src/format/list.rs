@@ -1,7 +1,8 @@
 //! Reads flow lists in two formats: CSV, and the flow file of the HPCC simulator.
 //!
 //! **CSV** starts with a header line that names the columns, in any order. The columns `start_us`, `src`, `dst` and
-//! `bytes` are required. The columns `request` (a number, or empty) and `measured` (1 or 0, default 1) are optional.
+//! `bytes` are required. The columns `request` (a number, or empty), `measured` (1 or 0, default 1) and `hash` (a
+//! number, or empty) are optional.
 //! Any other column is an error. Start times are in microseconds with up to six decimals, exact to the picosecond.
 //! Lines that begin with `#` are comments.
 //!
@@ -15,6 +16,7 @@ use super::decimal::{self, MICROSECONDS, SECONDS};
 use rnic_spec::FlowSpec;
 use rnic_transport::settings::{MAX_BYTES, MAX_TIME};
 use rnic_transport::{Bytes, Time};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// File formats of flow lists that can be read.
@@ -33,16 +35,16 @@ pub const LARGEST_FLOW: Bytes = Bytes(MAX_BYTES);
 const LATEST_START: Time = MAX_TIME;
 
 /// The columns of the CSV format of flow lists: the first four are required.
-const COLUMNS: [&str; 6] = ["start_us", "src", "dst", "bytes", "request", "measured"];
+const COLUMNS: [&str; 7] = ["start_us", "src", "dst", "bytes", "request", "measured", "hash"];
 
 /// Reads the flows in the file at `path`, for a network of `hosts` hosts. The result is sorted by start, then by
-/// sending host.
+/// sending host; flows that are equal in both keep the order of the file.
 ///
 /// # Errors
 /// The file cannot be read or is not a valid flow list. The error is one sentence: file, line, what is wrong and what
 /// would be accepted.
 pub fn read_flow_list(path: &Path, format: ListFormat, hosts: u32) -> Result<Vec<FlowSpec>, String> {
-    let content = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+    let content = rnic_workload::read_text(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => format!("{}: this flow list does not exist", path.display()),
         _ => format!("{}: cannot read this flow list: {error}", path.display()),
     })?;
@@ -80,6 +82,8 @@ fn read_csv(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
     let header_line = header.position().map_or(1, csv::Position::line);
     let columns = find_columns(&header).map_err(|error| (header_line, error))?;
     let mut flows = Vec::new();
+    // The line of each flow with a `hash`, by its hosts and its hash.
+    let mut hashes: BTreeMap<(u32, u32, u32), u64> = BTreeMap::new();
     for record in reader.records() {
         let record = record.map_err(|error| (header_line, error.to_string()))?;
         let line = record.position().map_or(0, csv::Position::line);
@@ -87,16 +91,27 @@ fn read_csv(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
             let error = format!("{} fields, but the header has {} columns", record.len(), header.len());
             return Err((line, error));
         }
-        flows.push(csv_flow(&record, &columns, hosts).map_err(|error| (line, error))?);
+        let flow = csv_flow(&record, &columns, hosts).map_err(|error| (line, error))?;
+        if let Some(hash) = flow.hash
+            && let Some(first) = hashes.insert((flow.src, flow.dst, hash), line)
+        {
+            let (src, dst) = (flow.src, flow.dst);
+            let error = format!(
+                "a second flow from host {src} to host {dst} has the hash {hash}, as line {first}; give each flow \
+                 between the same hosts another hash"
+            );
+            return Err((line, error));
+        }
+        flows.push(flow);
     }
     Ok(flows)
 }
 
 /// The position of each of [`COLUMNS`] in the header line of a CSV file; `None` for an optional column that is missing.
-fn find_columns(header: &csv::StringRecord) -> Result<[Option<usize>; 6], String> {
+fn find_columns(header: &csv::StringRecord) -> Result<[Option<usize>; COLUMNS.len()], String> {
     let unknown: Vec<String> =
         header.iter().filter(|name| !COLUMNS.contains(name)).map(|name| format!("`{name}`")).collect();
-    let required = "start_us, src, dst and bytes are required, request and measured optional";
+    let required = "start_us, src, dst and bytes are required, request, measured and hash optional";
     if !unknown.is_empty() {
         return Err(format!("unknown column {}; {required}", unknown.join(", ")));
     }
@@ -110,7 +125,9 @@ fn find_columns(header: &csv::StringRecord) -> Result<[Option<usize>; 6], String
     Ok(places)
 }
 
-fn csv_flow(record: &csv::StringRecord, columns: &[Option<usize>; 6], hosts: u32) -> Result<FlowSpec, String> {
+fn csv_flow(
+    record: &csv::StringRecord, columns: &[Option<usize>; COLUMNS.len()], hosts: u32,
+) -> Result<FlowSpec, String> {
     let field = |column: usize| columns[column].and_then(|place| record.get(place)).unwrap_or("");
     let start = decimal::parse(field(0), MICROSECONDS).map_err(|error| format!("start_us {error}"))?;
     let flow = flow([field(1), field(2), field(3)], start, hosts)?;
@@ -123,12 +140,23 @@ fn csv_flow(record: &csv::StringRecord, columns: &[Option<usize>; 6], hosts: u32
         "0" => false,
         text => return Err(format!("measured `{text}` is not 1 or 0")),
     };
-    Ok(FlowSpec { request, measured, ..flow })
+    let hash = match field(6) {
+        "" => None,
+        text => Some(number("hash", text, u32::MAX.into())? as u32),
+    };
+    Ok(FlowSpec { request, measured, hash, ..flow })
 }
 
 fn read_hpcc(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
     let mut lines = (1..).zip(content.lines()).map(|(number, line)| (number, line.trim()));
     let announced = match lines.next() {
+        Some((line, text)) if text.contains(',') => {
+            let error = format!(
+                "number of flows `{text}` is not a whole number, and looks like a line of CSV; write \
+                 `format = \"csv\"`, or use a file whose name ends in .csv"
+            );
+            return Err((line, error));
+        }
         Some((line, text)) => number("number of flows", text, u64::MAX).map_err(|error| (line, error))?,
         None => {
             return Err((1, "the file is empty; its first line is the number of flows".to_string()));
@@ -187,7 +215,7 @@ fn flow([src, dst, bytes]: [&str; 3], start: Time, hosts: u32) -> Result<FlowSpe
     if start > LATEST_START {
         return Err(format!("start {start} is too late; a flow starts within the first 30 days"));
     }
-    Ok(FlowSpec { start, src, dst, bytes, request: FlowSpec::NO_REQUEST, traffic: 0, measured: true })
+    Ok(FlowSpec { start, src, dst, bytes, request: FlowSpec::NO_REQUEST, traffic: 0, measured: true, hash: None })
 }
 
 /// Parses the index of a host, which must be below the number of hosts `hosts`; `name` is the field's name for the
@@ -222,7 +250,7 @@ mod tests {
 
     fn flow_at(ps: u64, src: u32, dst: u32, bytes: u64) -> FlowSpec {
         let (start, request) = (Time::from_ps(ps), FlowSpec::NO_REQUEST);
-        FlowSpec { start, src, dst, bytes, request, traffic: 0, measured: true }
+        FlowSpec { start, src, dst, bytes, request, traffic: 0, measured: true, hash: None }
     }
 
     #[test]
@@ -243,7 +271,7 @@ mod tests {
 
     #[test]
     fn bad_csv_files_say_where_and_what() {
-        let required = "start_us, src, dst and bytes are required, request and measured optional";
+        let required = "start_us, src, dst and bytes are required, request, measured and hash optional";
         for (content, error) in [
             ("", format!("f:1: column `start_us` is missing; {required}")),
             ("start_us,src,dst\n", format!("f:1: column `bytes` is missing; {required}")),
@@ -271,6 +299,16 @@ mod tests {
                 "f:2: request `x` is not a whole number from 0 to 4294967293".into(),
             ),
             ("start_us,src,dst,bytes,measured\n0,0,1,1,yes\n", "f:2: measured `yes` is not 1 or 0".into()),
+            (
+                "start_us,src,dst,bytes,hash\n0,0,1,1,4294967296\n",
+                "f:2: hash `4294967296` is not a whole number from 0 to 4294967295".into(),
+            ),
+            (
+                "start_us,src,dst,bytes,hash\n0,0,1,1,7\n0,0,2,1,7\n5,0,1,1,7\n",
+                "f:4: a second flow from host 0 to host 1 has the hash 7, as line 2; give each flow between the same \
+                 hosts another hash"
+                    .into(),
+            ),
         ] {
             assert_eq!(read(ListFormat::Csv, content), Err(error), "{content}");
         }
@@ -283,6 +321,12 @@ mod tests {
         for (content, error) in [
             ("", "f:1: the file is empty; its first line is the number of flows".into()),
             ("0\n", "f: has no flows; give at least one".into()),
+            (
+                "start_us,src,dst,bytes\n0,0,1,1\n",
+                "f:1: number of flows `start_us,src,dst,bytes` is not a whole number, and looks like a line of CSV; \
+                 write `format = \"csv\"`, or use a file whose name ends in .csv"
+                    .into(),
+            ),
             ("two\n", "f:1: number of flows `two` is not a whole number from 0 to 18446744073709551615".into()),
             ("1\n0 1 3 100 5000\n", format!("f:2: `0 1 3 100 5000` {form}")),
             ("2\n0 1 3 100 5 2\n", "f:2: 2 flows are announced, but the file ends after 1".into()),
@@ -310,10 +354,11 @@ mod tests {
 
     fn any_flows() -> impl Strategy<Value = Vec<FlowSpec>> {
         let (latest, largest) = (LATEST_START.as_ps(), LARGEST_FLOW.0);
-        let flow = (0..=latest, 0u32..6, 1u32..6, 1..=largest, proptest::option::of(0..u32::MAX - 2), any::<bool>());
-        let flow = flow.prop_map(|(ps, src, step, bytes, request, measured)| {
+        let optional = (proptest::option::of(0..u32::MAX - 2), any::<bool>(), proptest::option::of(any::<u32>()));
+        let flow = (0..=latest, 0u32..6, 1u32..6, 1..=largest, optional);
+        let flow = flow.prop_map(|(ps, src, step, bytes, (request, measured, hash))| {
             let request = request.unwrap_or(FlowSpec::NO_REQUEST);
-            FlowSpec { request, measured, ..flow_at(ps, src, (src + step) % 6, bytes) }
+            FlowSpec { request, measured, hash, ..flow_at(ps, src, (src + step) % 6, bytes) }
         });
         proptest::collection::vec(flow, 1..20).prop_map(|mut flows| {
             flows.sort_by_key(|flow| (flow.start, flow.src));
@@ -330,14 +375,15 @@ mod tests {
     proptest! {
         #[test]
         fn csv_comes_back_as_it_was(flows in any_flows()) {
-            prop_assert_eq!(read(ListFormat::Csv, &written(FlowExport::Csv, &flows)), Ok(flows));
+            let hash = flows.iter().any(|flow| flow.hash.is_some());
+            prop_assert_eq!(read(ListFormat::Csv, &written(FlowExport::Csv { hash }, &flows)), Ok(flows));
         }
 
         /// HPCC and ConWeave files have no requests, and no flows of more than 2^32 - 1 bytes.
         #[test]
         fn ns3_files_come_back_but_for_requests(mut flows in any_flows(), conweave: bool) {
             for flow in &mut flows {
-                (flow.request, flow.measured) = (FlowSpec::NO_REQUEST, true);
+                (flow.request, flow.measured, flow.hash) = (FlowSpec::NO_REQUEST, true, None);
                 flow.bytes = flow.bytes.min(u64::from(u32::MAX));
             }
             let format = if conweave { FlowExport::Conweave } else { FlowExport::Hpcc };

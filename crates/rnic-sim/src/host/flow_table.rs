@@ -36,19 +36,26 @@ pub(crate) enum Stop {
 
 /// The hashes of a flow, which its packets carry and which select its paths: pseudo-random numbers that depend on the
 /// seed of the run, the flow's hosts and its start. `same_start` is the number of earlier flows of the sending host
-/// that start at the same instant. Because this number differs, the hashes of these flows differ, too.
+/// that start at the same instant. Because this number differs, the hashes of these flows differ, too. The hashes of a
+/// flow with a [`hash`](FlowSpec::hash) depend on this number instead of the start.
 ///
 /// ```
 /// use rnic_spec::FlowSpec;
 /// use rnic_sim::flow_hashes;
 /// use rnic_transport::Time;
 /// let request = FlowSpec::NO_REQUEST;
-/// let flow = FlowSpec { start: Time::ZERO, src: 0, dst: 1, bytes: 1, request, traffic: 0, measured: true };
+/// let (start, hash) = (Time::ZERO, None);
+/// let flow = FlowSpec { start, src: 0, dst: 1, bytes: 1, request, traffic: 0, measured: true, hash };
 /// assert_eq!(flow_hashes(1, &flow, 0), flow_hashes(1, &flow, 0));
 /// assert_ne!(flow_hashes(1, &flow, 0), flow_hashes(1, &FlowSpec { dst: 2, ..flow }, 0));
 /// ```
 pub fn flow_hashes(seed: u64, flow: &FlowSpec, same_start: u32) -> FlowHashes {
-    let entity = [u64::from(flow.src), u64::from(flow.dst), flow.start.as_ps(), u64::from(same_start)];
+    // No flow has so many others of its start, so the two kinds of flows never have the same entity.
+    let own = match flow.hash {
+        Some(hash) => [hash.into(), u64::MAX],
+        None => [flow.start.as_ps(), same_start.into()],
+    };
+    let entity = [flow.src.into(), flow.dst.into(), own[0], own[1]];
     let hash = mix(seed, Purpose::FlowHash, &entity);
     FlowHashes { data: hash as u32, control: (hash >> 32) as u32 }
 }
@@ -217,6 +224,9 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
 
     /// The hashes of the flow `flow`. Call this method once for each flow of a sending host, in order of start.
     pub(crate) fn hashes(&mut self, flow: &FlowSpec) -> FlowHashes {
+        if flow.hash.is_some() {
+            return flow_hashes(self.config.seed, flow, 0);
+        }
         let last = &mut self.last_start[flow.src as usize];
         last.before = if last.at == flow.start { last.before + 1 } else { 0 };
         last.at = flow.start;

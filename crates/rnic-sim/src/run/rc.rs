@@ -40,7 +40,8 @@ use rnic_workload::Loops;
 /// # let spec = &scenario.runs[0];
 /// let resolved = resolve(&Catalogue::standard(), spec).unwrap();
 /// let request = FlowSpec::NO_REQUEST;
-/// let flow = FlowSpec { start: Time::ZERO, src: 0, dst: 1, bytes: 4_096, request, traffic: 0, measured: true };
+/// let (start, hash) = (Time::ZERO, None);
+/// let flow = FlowSpec { start, src: 0, dst: 1, bytes: 4_096, request, traffic: 0, measured: true, hash };
 /// let output = simulate::<Irn, NoCongestionControl, _>(&resolved, (), 1, [flow].into_iter(), &Events::ignored());
 /// assert!(output.flows.get(0).unwrap().finish.is_some());
 /// ```

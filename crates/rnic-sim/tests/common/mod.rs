@@ -96,7 +96,16 @@ pub(crate) fn ring(n: usize, transport: &str) -> RunSpec {
 
 /// A flow of `bytes` from `src` to `dst` that starts at `start` picoseconds.
 pub(crate) fn flow(start: u64, src: u32, dst: u32, bytes: u64) -> FlowSpec {
-    FlowSpec { start: Time::from_ps(start), src, dst, bytes, request: FlowSpec::NO_REQUEST, traffic: 0, measured: true }
+    FlowSpec {
+        start: Time::from_ps(start),
+        src,
+        dst,
+        bytes,
+        request: FlowSpec::NO_REQUEST,
+        traffic: 0,
+        measured: true,
+        hash: None,
+    }
 }
 
 /// A traffic source with exactly these flows.
