@@ -118,6 +118,31 @@ fn credit_keeps_the_queue_of_an_incast_short() {
     assert!(with < bound && with * 3 < without, "{with} bytes with credit, {without} without; bound {bound}");
 }
 
+/// Credit at exactly the rate of the receiver's link keeps the queue that unsolicited bytes have built; at a lower rate
+/// the queue drains.
+#[test]
+fn the_queue_of_an_incast_drains_with_less_credit() {
+    let traffic = "[traffic]\npattern = \"incast\"\nsenders = 12\ntotal = \"24 MB\"\nrepeats = 1\nreceiver = 15";
+    let watch = "[watch]\ninterval = \"20 us\"\nqueues = [\"edge7:h15\"]";
+    let fabric = format!("{TREE}\nswitch = {{ queueing = \"shared\", buffer = \"20 MB\" }}\n{traffic}\n{watch}");
+    let queue = |keys: &str| {
+        let keys = format!("paths = 4\ncc = \"none\"\ncredit = true\n{keys}");
+        let scenario = scenario(&fabric, &["multipath"], &keys).unwrap();
+        let output = outputs(&scenario, 1).remove(0);
+        check(&output, &keys);
+        let queue = output.samples.as_ref().unwrap().queues[0].bytes.clone();
+        (queue, output.end)
+    };
+    let (standing, end) = queue("");
+    let (one, _) = queue("credit_rate = 1.0");
+    assert_eq!(standing, one, "1 is the default");
+    let (drained, later) = queue("credit_rate = 0.9");
+    // After two thirds of the incast.
+    let at = |queue: &[u32]| queue[queue.len() * 2 / 3];
+    assert!(at(&standing) > 200_000 && at(&drained) * 4 < at(&standing), "{} {}", at(&standing), at(&drained));
+    assert!(later > end, "less credit takes longer: {end} {later}");
+}
+
 /// Without retries of the NIC, each tail loss fails a queue pair. RoGUE survives it, and each message arrives once.
 #[test]
 fn rogue_survives_losses_beyond_the_retries_of_the_nic() {
@@ -238,6 +263,7 @@ fn bad_settings_are_refused_in_one_sentence() {
         ("multipath", "paths = 0", "paths"),
         ("multipath", "paths = 257", "paths"),
         ("multipath", "unsolicited = \"1 MB\"", "`unsolicited` has no effect"),
+        ("multipath", "credit_rate = 0.9", "`credit_rate` has no effect"),
         ("multipath", "credit = true\nunsolicited = \"1 KB\"", "at least the chunk size of 32768"),
         ("multipath", "paths = 1\npath_choice = \"single\"", "`path_choice` has no effect"),
         ("roce", "cc = \"rogue\"", "cc \"rogue\" responds to chunks of host software"),

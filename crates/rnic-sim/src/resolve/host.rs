@@ -42,6 +42,8 @@ pub(crate) enum HostKind {
         paths: u32,
         policy: multipath::PathPolicy,
         credit: Option<multipath::Credit>,
+        /// Rate of credit as a multiple of the rate of the receiver's link.
+        credit_rate: f64,
         timeout: Time,
         tolerance: f64,
         probes: u32,
@@ -144,6 +146,7 @@ fn multipath_settings(
             _ => multipath::PathPolicy::PowerOfTwo,
         },
         credit: credit.then_some(multipath::Credit { unsolicited }),
+        credit_rate: settings.number("credit_rate")?,
         timeout: settings.time("path_timeout")?,
         tolerance: settings.number("loss_tolerance")?,
         extras: NicExtras {
@@ -182,7 +185,10 @@ impl HostPlan {
             chunk: self.chunk,
             cores: self.cores,
             small: self.small,
-            credit: matches!(self.kind, HostKind::Multipath { credit: Some(_), .. }),
+            credit_rate: match self.kind {
+                HostKind::Multipath { credit: Some(_), credit_rate, .. } => Some(credit_rate),
+                _ => None,
+            },
             trim: matches!(self.kind, HostKind::Multipath { extras: NicExtras { trim: true, .. }, .. }),
         }
     }
@@ -218,7 +224,7 @@ impl HostPlan {
     /// # Errors
     /// The run has another transport.
     pub(crate) fn multipath(&self, control: Control, seed: u64) -> Result<VerbsConfig<multipath::Channel>, HostError> {
-        let HostKind::Multipath { paths, policy, credit, timeout, tolerance, probes, attempts, extras } = self.kind
+        let HostKind::Multipath { paths, policy, credit, timeout, tolerance, probes, attempts, extras, .. } = self.kind
         else {
             return Err(HostError::Unsupported("the transport is not multipath"));
         };

@@ -144,6 +144,13 @@ const MULTIPATH: &[Parameter] = &[
         "one queue pair in each direction sends the chunks of all paths, each with an entropy; no (commodity NICs)",
     ),
     Parameter::flag("credit", false, "receivers limit senders by credit at their link's rate (EQDS); no"),
+    Parameter::number(
+        "credit_rate",
+        1.0,
+        0.01,
+        10.0,
+        "rate of credit, as a multiple of the rate of the receiver's link; below 1 a queue at the receiver's switch drains; 1",
+    ),
     Parameter::derived(
         "unsolicited",
         Kind::Bytes,
@@ -177,8 +184,10 @@ struct HostSoftware;
 impl Transport for HostSoftware {
     fn unused_settings(&self, settings: &Settings) -> Vec<(&'static str, &'static str)> {
         let mut unused = Vec::new();
-        if settings.is_set("unsolicited") && settings.flag("credit") != Ok(true) {
-            unused.push(("unsolicited", "it needs `credit = true`"));
+        for of_credit in ["unsolicited", "credit_rate"] {
+            if settings.is_set(of_credit) && settings.flag("credit") != Ok(true) {
+                unused.push((of_credit, "it needs `credit = true`"));
+            }
         }
         if settings.count("paths") == Ok(1) && settings.is_set("path_choice") {
             unused.push(("path_choice", "there is one path (`paths = 1`)"));

@@ -63,8 +63,8 @@ pub(crate) struct VerbsConfig<X: HostChannel> {
     pub(crate) cores: u32,
     /// Messages of up to this length have a channel of their own.
     pub(crate) small: u64,
-    /// Whether receivers grant credit.
-    pub(crate) credit: bool,
+    /// Rate at which receivers grant credit, as a multiple of the rate of their links; `None`: they grant none.
+    pub(crate) credit_rate: Option<f64>,
     /// Whether NICs tell their software of trimmed packets.
     pub(crate) trim: bool,
 }
@@ -103,9 +103,10 @@ impl<X: HostChannel> VerbsConfig<X> {
     fn nic(&self, host: HostId, rate: BitRate) -> Result<HostNic<X>, HostError> {
         let seed = rnic_fabric::rng::mix(self.seed, rnic_fabric::rng::Purpose::FlowHash, &[u64::from(host.0)]);
         let mut nic = HostNic::new(DeviceConfig { seed, line_rate: rate, ..self.device.clone() }, self.cores)?;
-        if self.credit {
+        if let Some(factor) = self.credit_rate {
             let frames = Frames { mtu: self.mtu, header: self.header };
-            nic.grants = Some(multipath::Grants::new(rate, self.chunk, frames)?);
+            let granted = if factor == 1.0 { rate.as_bps() } else { (rate.as_bps() as f64 * factor).round() as u64 };
+            nic.grants = Some(multipath::Grants::new(BitRate::from_bps(granted.max(1)), self.chunk, frames)?);
         }
         Ok(nic)
     }

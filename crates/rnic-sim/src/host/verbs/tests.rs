@@ -70,7 +70,8 @@ fn the_rtt_of_a_chunk_is_the_queue_that_it_has_built() {
     let plan = |topology: &rnic_fabric::Topology| PartitionPlan::whole(topology);
     let mut fabric = Fabric::partitioned(resolved.topology.clone(), &resolved.fabric, 1, 1, plan).unwrap();
     let request = FlowSpec::NO_REQUEST;
-    let flow = FlowSpec { start: Time::ZERO, src: 0, dst: 1, bytes: 65_536, request, traffic: 0, measured: true };
+    let flow =
+        FlowSpec { start: Time::ZERO, src: 0, dst: 1, bytes: 65_536, request, traffic: 0, measured: true, hash: None };
     let events = Events::ignored();
     let table = FlowTable::new(resolved.host_config, 1_024, &fabric, [flow].into_iter(), None, &events);
     let plan = fabric.plan().clone();
@@ -153,14 +154,49 @@ where
 {
     let scenario = rnic_scenario::from_str(text, "test.toml", "".as_ref(), &[], None).unwrap();
     let resolved = resolve(&Needs, &scenario.runs[0]).unwrap();
-    let VerbsConfig { settings, timing, device, header, ack, receives, mtu, seed, chunk, cores, small, credit, trim } =
-        config(resolved.software.as_ref().unwrap());
-    let config: VerbsConfig<Recorded<C>> =
-        VerbsConfig { settings, timing, device, header, ack, receives, mtu, seed, chunk, cores, small, credit, trim };
+    let VerbsConfig {
+        settings,
+        timing,
+        device,
+        header,
+        ack,
+        receives,
+        mtu,
+        seed,
+        chunk,
+        cores,
+        small,
+        credit_rate,
+        trim,
+    } = config(resolved.software.as_ref().unwrap());
+    let config: VerbsConfig<Recorded<C>> = VerbsConfig {
+        settings,
+        timing,
+        device,
+        header,
+        ack,
+        receives,
+        mtu,
+        seed,
+        chunk,
+        cores,
+        small,
+        credit_rate,
+        trim,
+    };
     let plan = |topology: &rnic_fabric::Topology| PartitionPlan::whole(topology);
     let mut fabric = Fabric::partitioned(resolved.topology.clone(), &resolved.fabric, 1, 1, plan).unwrap();
     let request = FlowSpec::NO_REQUEST;
-    let flow = |src, bytes| FlowSpec { start: Time::ZERO, src, dst: 2, bytes, request, traffic: 0, measured: true };
+    let flow = |src, bytes| FlowSpec {
+        start: Time::ZERO,
+        src,
+        dst: 2,
+        bytes,
+        request,
+        traffic: 0,
+        measured: true,
+        hash: None,
+    };
     let flows = [flow(0, 3_000_000), flow(1, 2_000_000), flow(0, 1_000)];
     let events = Events::ignored();
     let table = FlowTable::new(resolved.host_config, 1_024, &fabric, flows.into_iter(), None, &events);
