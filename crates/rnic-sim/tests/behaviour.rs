@@ -113,7 +113,9 @@ fn runs() -> Vec<(String, String)> {
 }
 
 fn table(title: &str, text: &str) -> String {
-    let mut text = format!("title = \"{title}\"\nlimits = {{ stall_time = \"20 ms\" }}\n{text}");
+    // IRN has the cap of its paper, with which the recorded studies simulate it.
+    let irn = "[transport]\nbdp_delay = \"propagation\"\n";
+    let mut text = format!("title = \"{title}\"\nlimits = {{ stall_time = \"20 ms\" }}\n{text}{irn}");
     for (name, keys) in runs() {
         write!(text, "[[run]]\nname = \"{name}\"\n{keys}\n").unwrap();
     }

@@ -1,7 +1,7 @@
 //! Flow completion times, checked to the picosecond against values worked out by hand.
 
 use crate::common::*;
-use rnic_fabric::config::{ArbiterSpec, NamedLink, TopologySpec};
+use rnic_fabric::config::{ArbiterSpec, LinkSpec, NamedLink, TopologySpec};
 use rnic_spec::{FlowSpec, InputSetup, QueueingSetup, RunSpec, RunStatus};
 use rnic_transport::{BitRate, Bytes, Time};
 
@@ -47,6 +47,102 @@ fn the_ideal_time_is_that_worked_out_by_hand() {
         let output = outcome(&fat_tree("roce"), &[flow(5, 0, dst, 1_025)]);
         assert_eq!(fct(&output.flows.get(0).unwrap()), links * (ROCE + D) + 16_800);
     }
+}
+
+/// The ideal time has plain RoCEv2 headers of 62 bytes and the frame gap of the run. 100 Gbps are 80 ps per byte; six
+/// links of 1 us.
+#[test]
+fn the_ideal_time_has_the_frame_gap_of_the_run() {
+    // (MTU, header, gap): 12,345 B are 13 packets, the last of 345 B; 49 packets, the last of 57 B; 9 packets, the last
+    // of 345 B.
+    for ((mtu, header, gap), (full, last, packets)) in [
+        ((1_000, 48, 0), (1_062, 407, 13)),
+        ((1_000, 48, 20), (1_082, 427, 13)),
+        ((256, 90, 12), (330, 131, 49)),
+        ((1_500, 54, 24), (1_586, 431, 9)),
+    ] {
+        let mut run = fat_tree("roce");
+        run.fabric.link.rate = BitRate::from_gbps(100);
+        run.fabric.link.delay = Time::from_us(1);
+        (run.fabric.mtu, run.fabric.frame_gap) = (Bytes(mtu), Bytes(gap));
+        run.transport.set("header", Bytes(header)).unwrap();
+        let record = outcome(&run, &[flow(0, 0, 53, 12_345)]).flows.get(0).unwrap();
+        let by_hand = 6 * (full * 80 + 1_000_000) + (packets - 2) * full * 80 + last * 80;
+        assert_eq!(record.ideal.as_ps(), by_hand, "{mtu} {header} {gap}");
+        // The packets have the headers of the run, which may be shorter.
+        let (own_full, own_last) = (full + header - 62, last + header - 62);
+        let fct_by_hand = 6 * (own_full * 80 + 1_000_000) + (packets - 2) * own_full * 80 + own_last * 80;
+        assert_eq!(fct(&record), fct_by_hand, "{mtu} {header} {gap}");
+    }
+}
+
+/// The default of `bdp_cap` lets a lone flow send without a pause: the flow is as fast as without a cap, and with the
+/// headers of RoCE it takes its ideal time.
+#[test]
+fn the_default_cap_fills_an_empty_path() {
+    let fabrics = [
+        (TopologySpec::SingleSwitch { hosts: 2 }, 1),
+        (TopologySpec::LeafSpine { leaves: 2, spines: 1, hosts_per_leaf: 1, uplink_rate: None, uplink_delay: None }, 1),
+        (TopologySpec::FatTree { k: 4 }, 15),
+    ];
+    for (topology, dst) in fabrics {
+        for (mtu, rate) in [(256, 10), (1_024, 400), (4_096, 25), (4_096, 100), (9_000, 10), (9_000, 400)] {
+            for delay in [Time::from_ns(100), Time::from_ns(500), Time::from_us(10)] {
+                let mut run = run_on(topology.clone(), "irn");
+                run.fabric.link.rate = BitRate::from_gbps(rate);
+                run.fabric.link.delay = delay;
+                run.fabric.mtu = Bytes(mtu);
+                run.fabric.switch.buffer = Some(Bytes(2_000_000));
+                let lone = [flow(0, 0, dst, 1_000_000)];
+                let capped = outcome(&run, &lone).flows.get(0).unwrap();
+                run.transport.set("bdp_fc", false).unwrap();
+                let free = outcome(&run, &lone).flows.get(0).unwrap();
+                assert_eq!(fct(&capped), fct(&free), "{topology:?}, {mtu} B, {rate} Gbps, {delay}");
+                let mut run = RunSpec { transport: run_on(topology.clone(), "irn").transport, ..run };
+                run.transport.set("header", Bytes(62)).unwrap();
+                let plain = outcome(&run, &lone).flows.get(0).unwrap();
+                assert_eq!(fct(&plain), plain.ideal.as_ps(), "{topology:?}, {mtu} B, {rate} Gbps, {delay}");
+            }
+        }
+    }
+}
+
+/// The cap fills the path between any two hosts, not only the longest: here a short path with a fast link needs more
+/// packets than the long path over a slow link.
+#[test]
+fn the_default_cap_follows_from_the_path_that_needs_most() {
+    let dumbbell = TopologySpec::Dumbbell {
+        left: 2,
+        right: 1,
+        bottleneck_rate: Some(BitRate::from_gbps(4)),
+        bottleneck_delay: Some(Time::from_us(3)),
+    };
+    let cap = |run: &RunSpec| resolved(run, &[flow(0, 0, 1, 1)]).flow.bdp_cap;
+    let mut run = run_on(dumbbell, "irn");
+    // h0 to h1: 4 links of 2 us there and back, 2 x (224.4 + 17.2) ns: 8,483.2 ns are 37.8 packets of 224.4 ns.
+    // Over the bottleneck 14 us, 2 x (224.4 + 17.2) ns and 2,244 + 172 ns at 4 Gbps are 16,899.2 ns, 7.5 packets of
+    // 2,244 ns.
+    assert_eq!(cap(&run), 38);
+    run.transport.set("bdp_delay", "propagation").unwrap();
+    // 14 us at 4 Gbps are 7,000 bytes, 6.4 packets of 1,086.
+    assert_eq!(cap(&run), 7);
+    // The default case of the IRN paper.
+    let mut run = fat_tree("irn");
+    assert_eq!(cap(&run), 114);
+    run.transport.set("bdp_delay", "propagation").unwrap();
+    assert_eq!(cap(&run), 111);
+    // Leaves of 25 Gbps under spines of 100 Gbps, packets of 4 KB: a frame of 4,194 bytes takes 1,342.08 or 335.52 ns,
+    // an ACK 27.52 or 6.88 ns. The round trip is 7,424 ns, 5.5 packets.
+    let uplink_rate = Some(BitRate::from_gbps(100));
+    let pod = TopologySpec::LeafSpine { leaves: 4, spines: 2, hosts_per_leaf: 24, uplink_rate, uplink_delay: None };
+    let mut run = run_on(pod, "irn");
+    run.fabric.link = LinkSpec { rate: BitRate::from_gbps(25), delay: Time::from_ns(500), loss: 0.0 };
+    run.fabric.mtu = Bytes(4_096);
+    assert_eq!(cap(&run), 6);
+    run.transport.set("bdp_delay", "propagation").unwrap();
+    assert_eq!(cap(&run), 4);
+    let warnings = resolved(&run, &[flow(0, 0, 1, 1)]).warnings;
+    assert!(warnings[0].contains("67 % of line rate; 6 packets would fill it"), "{warnings:?}");
 }
 
 #[test]

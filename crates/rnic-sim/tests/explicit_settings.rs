@@ -97,6 +97,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("go_back", &["\"0\""]),
     ("bdp_fc", &["true", "false"]),
     ("bdp_cap", &["50"]),
+    ("bdp_delay", &["\"propagation\""]),
     ("recovery", &["\"newreno\"", "\"no-sack\"", "\"go-back-n\""]),
     ("rto_initial", &["\"5 ms\""]),
     ("rto_max", &["\"80 ms\""]),

@@ -83,7 +83,7 @@ fn irn_sends_the_lost_packet_once_and_nothing_else() {
         assert_eq!((record.retransmitted, record.timeouts), (1, 0));
         // The retransmission delays the other packets by one frame time on the link. The lost packet is the first
         // missing packet for two round trips, from its departure to the ACK of its retransmission. Over two links,
-        // these are 76 frame times, so the cap of 111 packets in flight is not reached.
+        // these are 76 frame times, so the default cap of 114 packets in flight is not reached.
         assert_eq!(output.totals.data, packets + 1);
         assert_eq!(fct(record), packets * IRN + 2 * (IRN + D), "packet {lost}");
         assert_accounts(&output);
@@ -94,8 +94,10 @@ fn irn_sends_the_lost_packet_once_and_nothing_else() {
 fn irn_waits_for_the_acknowledgement_when_the_cap_is_reached() {
     // Over four links, the two round trips are 153 frame times. The sender reaches the cap of 111 packets in flight,
     // counted from the lost packet, before the ACK of the retransmission is back.
+    let mut run = run("irn");
+    run.transport.set("bdp_cap", 111_u64).unwrap();
     for lost in [0, 1, 17, 60] {
-        let output = outcome_with_losses(&run("irn"), &[flow(0, 0, 3, 200 * 1_024)], &[(0, &[lost])]);
+        let output = outcome_with_losses(&run, &[flow(0, 0, 3, 200 * 1_024)], &[(0, &[lost])]);
         let record = &output.flows.get(0).unwrap();
         assert_eq!((record.retransmitted, record.timeouts), (1, 0));
         let again = nack_back(lost, 4, IRN, IRN_NACK).div_ceil(IRN) * IRN;

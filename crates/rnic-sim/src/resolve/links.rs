@@ -3,7 +3,8 @@
 use super::{Resolved, SetupError};
 use rnic_fabric::config::{FabricSpec, SwitchSpec, TopologySpec};
 use rnic_fabric::{
-    MIN_FRAME, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path, lossless_headroom,
+    MIN_FRAME, PathFacts, RoundTripFrames, Routes, Topology, TopologyError, buffer_cycle, frames_to_fill, longest_path,
+    lossless_headroom,
 };
 use rnic_spec::RunSpec;
 use rnic_transport::headers::ROCE_DATA;
@@ -85,6 +86,9 @@ pub(super) struct Links {
     pub(super) longest: PathFacts,
     /// Minimum PFC headroom that prevents drops.
     pub(super) headroom: Bytes,
+    /// Number of full packets in flight with which a flow fills the path between any two hosts, at most a window of
+    /// PSNs.
+    pub(super) fill: u32,
     /// Maximum number of ports of a switch.
     pub(super) ports: u64,
     /// Whether a link loses packets at random.
@@ -94,10 +98,17 @@ pub(super) struct Links {
 impl Links {
     pub(super) fn new(run: &RunSpec, fabric: &FabricSpec, topology: &Topology) -> Result<Links, SetupError> {
         let frames = Frames::new(run, fabric)?;
+        let round_trip = RoundTripFrames {
+            data: frames.data + frames.gap,
+            ack: frames.ack + frames.gap,
+            jitter: fabric.clocks.jitter,
+            processing: super::transport::processing_of_round_trip(run),
+        };
         let ports = (topology.hosts..topology.nodes()).map(|node| topology.ports_of(node).len()).max().unwrap_or(1);
         Ok(Links {
             frames,
             longest: longest_path(topology),
+            fill: frames_to_fill(topology, &round_trip).min(Psn::MAX_WINDOW.into()) as u32,
             headroom: lossless_headroom(topology, frames.longest, frames.gap, &fabric.clocks),
             ports: ports as u64,
             random_loss: topology.ports.iter().any(|port| port.link.loss > 0.0),

@@ -17,20 +17,24 @@ use rnic_workload::Network;
 pub(super) fn facts(
     run: &RunSpec, switch: &SwitchSpec, links: &Links, network: &Network, lossless: bool,
 ) -> FabricFacts {
-    // A packet and its ACK are processed by a receiver each.
-    let processed = processing(&run.transport.settings).map_or(Time::ZERO, |config| config.receive_latency() * 2);
     let mtu = run.fabric.mtu.0 as u32;
     FabricFacts {
         mtu,
         header: links.frames.header,
         line_rate: network.host_rate.iter().copied().max().unwrap_or_default(),
-        base_rtt: links.base_rtt() + processed,
+        base_rtt: links.base_rtt() + processing_of_round_trip(run),
         bdp: links.bdp(mtu),
+        fill: links.fill,
         congested_rtt: links.congested_rtt(switch),
         lossless,
         meant_lossless: switch.buffer.has_pfc() && !links.random_loss,
         cc_needs_acks: run.transport.cc.declaration.needs_acks,
     }
+}
+
+/// Time that hosts need to process a packet and its ACK, each at its receiver.
+pub(super) fn processing_of_round_trip(run: &RunSpec) -> Time {
+    processing(&run.transport.settings).map_or(Time::ZERO, |config| config.receive_latency() * 2)
 }
 
 /// Transport settings that all flows of the run have, without those that the congestion control demands.
@@ -122,13 +126,12 @@ pub(super) fn warn_of_rates(
 
 /// Warns if the limit of packets in flight (`bdp_cap`) keeps a flow without competitors below 90 % of line rate.
 fn warn_of_small_cap(flow: &FlowConfig, links: &Links, warnings: &mut Vec<String>) {
-    let full = links.longest.rate.time_for(u64::from(links.frames.data + links.frames.gap));
-    let needed = flow.base_rtt.as_ps().div_ceil(full.as_ps().max(1));
-    if u64::from(flow.bdp_cap) * 10 < needed * 9 {
+    let needed = links.fill;
+    if u64::from(flow.bdp_cap) * 10 < u64::from(needed) * 9 {
         warnings.push(format!(
             "bdp_cap = {} holds a lone flow on the longest path to {:.0} % of line rate; {needed} packets would fill it",
             flow.bdp_cap,
-            f64::from(flow.bdp_cap) / needed as f64 * 100.0
+            f64::from(flow.bdp_cap) / f64::from(needed) * 100.0
         ));
     }
 }

@@ -43,7 +43,7 @@ pub(super) const BDP_FC: Parameter = Parameter::derived(
 pub(super) const BDP_CAP: Parameter = Parameter::derived(
     "bdp_cap",
     Kind::Count { min: 1, max: MAX_IN_FLIGHT },
-    "maximum number of packets in flight; the longest path's bandwidth-delay product",
+    "maximum number of packets in flight; as many as fill the path between any two hosts of an empty fabric",
 );
 
 /// Whether these settings make the retransmission timeout dynamic, that is, computed from measured round-trip times.
@@ -57,12 +57,13 @@ pub(super) fn is_capped(settings: &Settings, default: bool) -> bool {
     settings.flag("bdp_fc").unwrap_or(default || settings.is_set("bdp_cap"))
 }
 
-/// The maximum number of packets of a flow in flight; [`Psn::MAX_WINDOW`] if [`is_capped`] is false.
-pub(super) fn bdp_cap(settings: &Settings, fabric: &FabricFacts, default: bool) -> u32 {
+/// The maximum number of packets of a flow in flight; [`Psn::MAX_WINDOW`] if [`is_capped`] is false. `derived` is the
+/// maximum if the user set none.
+pub(super) fn bdp_cap(settings: &Settings, derived: u32, default: bool) -> u32 {
     if !is_capped(settings, default) {
         return Psn::MAX_WINDOW;
     }
-    settings.count("bdp_cap").map_or(fabric.bdp, |packets| packets as u32)
+    settings.count("bdp_cap").map_or(derived, |packets| packets as u32)
 }
 
 pub(super) fn nacks(settings: &Settings) -> NackPolicy {

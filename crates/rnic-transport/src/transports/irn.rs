@@ -20,6 +20,10 @@ pub const IRN_PIPELINE_CYCLES: u32 = 6;
 #[derive(Clone, Copy, Debug)]
 pub struct Irn;
 
+/// The setting that says from which delay the default of `bdp_cap` follows, and its value for the paper's formula.
+const BDP_DELAY: &str = "bdp_delay";
+const PROPAGATION: &str = "propagation";
+
 const PARAMETERS: &[Parameter] = &[
     Parameter::choice(
         "recovery",
@@ -47,6 +51,12 @@ const PARAMETERS: &[Parameter] = &[
     NACKS,
     BDP_FC,
     BDP_CAP,
+    Parameter::choice(
+        BDP_DELAY,
+        "round-trip",
+        &["round-trip", PROPAGATION],
+        "delay of which `bdp_cap` is the bandwidth-delay product by default: the round trip of a full packet and its ACK, or propagation alone as in the IRN paper (section 4.1); round-trip",
+    ),
     Parameter::choice(
         "nic_pipeline",
         "ideal",
@@ -86,6 +96,11 @@ impl Transport for Irn {
     fn unused_settings(&self, settings: &Settings) -> Vec<(&'static str, &'static str)> {
         let go_back_n = self.is_go_back_n(settings);
         let mut unused = flow::unused_settings(settings, go_back_n);
+        if !self.is_capped(settings) {
+            unused.push((BDP_DELAY, "with bdp_fc = false there is no cap"));
+        } else if settings.is_set("bdp_cap") {
+            unused.push((BDP_DELAY, "`bdp_cap` is given"));
+        }
         if go_back_n {
             unused.push(("timer_restart", "go-back-N restarts its timer at cumulative progress"));
             unused.push(("nic_pipeline", "the blocks in hardware retransmit selectively"));
@@ -106,8 +121,9 @@ impl Transport for Irn {
                 "nic_pipeline = \"rtl:irn\" needs `nic_cycle`, the clock period of the NIC, for example \"4 ns\"";
             return Err(reason.to_string());
         }
+        let derived = if settings.is(BDP_DELAY, PROPAGATION) { fabric.bdp } else { fabric.fill };
         Ok(FlowConfig {
-            bdp_cap: flow::bdp_cap(settings, fabric, true),
+            bdp_cap: flow::bdp_cap(settings, derived, true),
             sack: !settings.is("recovery", "no-sack"),
             timer_restart: match settings.is("timer_restart", "progress") {
                 true => TimerRestart::Progress,

@@ -121,8 +121,10 @@ pub struct FabricFacts {
     pub line_rate: BitRate,
     /// Round-trip time of a full packet and its ACK over the longest path of an empty fabric.
     pub base_rtt: Time,
-    /// Bandwidth-delay product of the longest path in packets.
+    /// Bandwidth-delay product of the longest path in packets. Its delay is the propagation in both directions.
     pub bdp: u32,
+    /// Number of full packets in flight with which a flow fills the path between any two hosts of an empty fabric.
+    pub fill: u32,
     /// Round-trip propagation of the longest path, plus the time to send a full buffer of the largest switch over one
     /// link. It is the default `RTO_high` (IRN, section 4.1).
     pub congested_rtt: Time,

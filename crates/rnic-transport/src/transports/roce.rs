@@ -68,7 +68,7 @@ impl Transport for Roce {
 
     fn configure(&self, settings: &Settings, fabric: &FabricFacts) -> Result<FlowConfig, String> {
         Ok(FlowConfig {
-            bdp_cap: flow::bdp_cap(settings, fabric, false),
+            bdp_cap: flow::bdp_cap(settings, fabric.fill, false),
             acks: self.acknowledges(settings, fabric.cc_needs_acks),
             nacks: flow::nacks(settings),
             go_back: if settings.is("go_back", "0") { GoBack::First } else { GoBack::Expected },
