@@ -78,6 +78,47 @@ fn weights_need_one_entry_for_each_priority_in_use() {
     }
 }
 
+/// Control packets have a priority of their own with `control_priority` only, however many priorities switches have.
+#[test]
+fn control_packets_have_the_priority_that_the_run_says() {
+    let control = |switch: &str, transport: &str| {
+        let resolved = resolved(switch, transport).unwrap();
+        (resolved.fabric.switch.priorities, resolved.host_config.control_priority)
+    };
+    for (switch, own, data) in [
+        ("", (2, 1), (1, 0)),
+        ("queueing = \"shared\"", (2, 1), (1, 0)),
+        ("queueing = \"shared\"\npriorities = 4", (4, 3), (4, 0)),
+        ("queueing = \"output\"", (2, 1), (1, 0)),
+        ("queueing = \"output\"\npriorities = 4", (4, 3), (4, 0)),
+    ] {
+        assert_eq!(control(switch, TWO), own, "{switch}");
+        assert_eq!(control(switch, "control_priority = false"), data, "{switch}");
+        assert_eq!(control(switch, ""), data, "{switch}");
+    }
+}
+
+/// Priorities that no packet has change no result.
+#[test]
+fn unused_priorities_change_nothing() {
+    let run = |switch: &str, transport: &str| {
+        let reports = run_scenario(&scenario(switch, transport), 1).unwrap();
+        let output = reports.into_iter().next().unwrap().output;
+        let in_priority = |priority: usize| -> u64 {
+            output.ports.iter().filter_map(|port| port.priorities.get(priority)).map(|one| one.tx_packets).sum()
+        };
+        let packets = [0, 3].map(in_priority);
+        let times: Vec<_> = output.flows.iter().map(|flow| (flow.start, flow.finish)).collect();
+        (times, packets)
+    };
+    let shared = "queueing = \"shared\"\nbuffer = \"120 KB\"";
+    let (times, [all, _]) = run(shared, "");
+    let (with_unused, packets) = run(&format!("{shared}\npriorities = 4"), "");
+    assert_eq!((with_unused, packets), (times, [all, 0]));
+    let (_, [data, control]) = run(&format!("{shared}\npriorities = 4"), TWO);
+    assert!(data > 0 && control > 0, "{data} {control}");
+}
+
 #[test]
 fn a_scheduler_with_nothing_to_schedule_is_told() {
     let one = resolved("scheduler = \"round-robin\"", "").unwrap();

@@ -112,6 +112,16 @@ pub enum SwitchError {
         /// The headroom.
         headroom: Bytes,
     },
+    /// `xoff` exceeds the buffer.
+    #[error(
+        "xoff = \"{xoff}\" is above the buffer of {buffer}; accepted: at most the buffer, so set a larger `buffer` or a smaller `xoff`"
+    )]
+    XoffAboveBuffer {
+        /// Occupancy at which a pause begins.
+        xoff: Bytes,
+        /// Size of the buffer.
+        buffer: Bytes,
+    },
     /// `xon` exceeds `xoff`.
     #[error("xon = \"{xon}\" is above xoff, which follows from the buffer as \"{xoff}\"")]
     Xon {
@@ -192,7 +202,7 @@ pub enum SwitchError {
 pub enum EcnError {
     /// A setting needs thresholds, and neither the scenario nor the congestion control has them.
     #[error(
-        "`{key}` in [fabric.switch.ecn] needs both `kmin` and `kmax`, because cc \"{cc}\" has no thresholds of its own"
+        "`{key}` in [fabric.switch.ecn] needs both `kmin` and `kmax`, because cc \"{cc}\" has no thresholds of its own; for runs with another cc alone, write `set = {{ \"fabric.switch.ecn.{key}\" = ... }}` in these runs"
     )]
     Thresholds {
         /// The setting.

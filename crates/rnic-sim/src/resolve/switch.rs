@@ -45,20 +45,10 @@ pub(super) fn priorities(run: &RunSpec) -> Result<u8, SwitchError> {
     }
 }
 
-/// The priority in which ACKs, NACKs and CNPs of the run travel.
+/// The priority in which ACKs, NACKs and CNPs of the run travel: with `control_priority` the highest of the switches,
+/// else the priority of data. Further priorities, which the scenario gives or other traffic needs, do not change it.
 pub(super) fn control_priority(run: &RunSpec, switch: &SwitchSpec) -> u8 {
-    match switch.buffer {
-        BufferSpec::Output(_) if !run.transport.control_priority() => DATA_PRIORITY,
-        // The further priorities are those of probes, or of other traffic.
-        _ if !run.transport.control_priority()
-            && !run.transport.is_message()
-            && (run.fabric.meshes.iter().any(|mesh| mesh.priority > 0)
-                || run.traffic.iter().any(|source| source.priority > 0)) =>
-        {
-            DATA_PRIORITY
-        }
-        _ => switch.priorities - 1,
-    }
+    if run.transport.control_priority() { switch.priorities - 1 } else { DATA_PRIORITY }
 }
 
 /// The configuration of a run's switches without ECN.
@@ -94,6 +84,7 @@ fn input_buffer(run: &RunSpec, input: &InputSetup, links: &Links) -> Result<Inpu
     }
     let headroom = run.fabric.switch.headroom.unwrap_or(links.headroom);
     let xoff = match run.fabric.switch.xoff {
+        Some(xoff) if xoff > buffer => return Err(SwitchError::XoffAboveBuffer { xoff, buffer }),
         Some(xoff) => xoff,
         None if buffer > headroom => Bytes(buffer.0 - headroom.0),
         None => return Err(SwitchError::Headroom { buffer, headroom }),

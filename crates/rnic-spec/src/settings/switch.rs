@@ -223,8 +223,9 @@ pub(super) const SWITCH: Section = Section {
             "priorities",
             PRIORITIES,
             "2",
-            "number of priorities for which headroom is reserved, and by which the threshold of `beta` is divided; the \
-             highest priority is for control packets",
+            "number of priorities for which headroom is reserved, and by which the threshold of `beta` is divided. With \
+             `control_priority` the highest priority is for control packets; otherwise control packets have the priority \
+             of data",
         )
         .derived("the priorities in use: 1, or 2 with `control_priority`")
         .only(SHARED)
