@@ -136,6 +136,23 @@ impl LinkPlan {
         routes.fold(self.next_change(now), Time::min)
     }
 
+    /// The states that the links have during the run, the state at the start first; at most [`MAX_CASES`].
+    pub(crate) fn cases(&self, topology: &Topology) -> Vec<LinkCase> {
+        let mut cases: Vec<LinkCase> = Vec::new();
+        let mut now = Time::ZERO;
+        for _ in 0..4 * MAX_CASES {
+            let case = LinkCase { states: self.states(topology, now), named: self.routes.clone() };
+            if !cases.iter().any(|known| known.states == case.states) {
+                cases.push(case);
+            }
+            now = self.next_change(now);
+            if now == Time::MAX || cases.len() == MAX_CASES {
+                break;
+            }
+        }
+        cases
+    }
+
     /// The distinct sets of links that are down at the same time, at most [`MAX_EXAMINED`].
     fn failures(&self) -> BTreeSet<Vec<PortId>> {
         let mut sets = BTreeSet::new();
@@ -160,11 +177,7 @@ impl LinkPlan {
             // Islands of one size: the hosts that are not on the first.
             let lonely = if lonely.is_empty() { islands.iter().skip(1).flatten().collect() } else { lonely };
             (!lonely.is_empty()).then(|| {
-                let name = |port: &PortId| {
-                    let info = topology.port(*port);
-                    format!("{}:{}", topology.names[info.node as usize], topology.names[topology.peer_node(*port) as usize])
-                };
-                let links = list(&down.iter().map(name).collect::<Vec<_>>());
+                let links = list(&down.iter().map(|port| link_name(topology, *port)).collect::<Vec<_>>());
                 let hosts = list(&lonely.iter().map(|host| topology.names[**host as usize].clone()).collect::<Vec<_>>());
                 let is = if down.len() == 1 { "is" } else { "are" };
                 format!(
@@ -176,6 +189,55 @@ impl LinkPlan {
         };
         self.failures().iter().filter_map(sentence).collect()
     }
+}
+
+/// Maximum number of different states of all links whose loads are computed.
+const MAX_CASES: usize = 8;
+
+/// The states of all links that have faults, at one time of a run.
+pub(crate) struct LinkCase {
+    states: BTreeMap<PortId, LinkState>,
+    named: Vec<NamedRoute>,
+}
+
+impl LinkCase {
+    /// The ports, one at each link, whose links are down.
+    fn down(&self) -> Vec<PortId> {
+        self.states.iter().filter(|(_, state)| !state.is_up).map(|(port, _)| *port).collect()
+    }
+
+    /// The routes around the links that are down; `None` if all are up, or if there are no routes around them.
+    pub(crate) fn routes(&self, topology: &Topology, nominal: &Routes) -> Option<Routes> {
+        let down = self.down();
+        if down.is_empty() { None } else { nominal.around(topology, &self.named, &both_ends(topology, &down)).ok() }
+    }
+
+    /// The rate of the link of a port.
+    pub(crate) fn rate(&self, topology: &Topology, port: PortId) -> BitRate {
+        let info = topology.port(port);
+        self.states.get(&port.min(info.peer)).map_or(info.link.rate, |state| state.rate)
+    }
+
+    /// Which links are down or slow, as "while leaf0:spine1 is down"; `None` if no link is.
+    pub(crate) fn describe(&self, topology: &Topology) -> Option<String> {
+        let name = |port: &PortId| link_name(topology, *port);
+        let down: Vec<String> = self.down().iter().map(name).collect();
+        let is_slow =
+            |(port, state): &(&PortId, &LinkState)| state.is_up && state.rate < topology.port(**port).link.rate;
+        let slow: Vec<String> = self.states.iter().filter(is_slow).map(|(port, _)| name(port)).collect();
+        let part = |links: &[String], how: &str| {
+            let is = if links.len() == 1 { "is" } else { "are" };
+            (!links.is_empty()).then(|| format!("{} {is} {how}", list(links)))
+        };
+        let parts: Vec<String> = [part(&down, "down"), part(&slow, "slow")].into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| format!("while {}", parts.join(" and ")))
+    }
+}
+
+/// A link as results name it: `leaf0:spine1`, the transmitting node first.
+pub(crate) fn link_name(topology: &Topology, port: PortId) -> String {
+    let (node, peer) = (topology.port(port).node, topology.peer_node(port));
+    format!("{}:{}", topology.names[node as usize], topology.names[peer as usize])
 }
 
 /// The first three names, and how many follow.

@@ -12,6 +12,7 @@ pub(crate) mod host;
 mod links;
 mod mesh;
 pub(crate) mod message;
+mod overload;
 pub(crate) mod stacks;
 mod switch;
 mod transport;
@@ -155,10 +156,12 @@ fn resolve_next(
     congestion: &dyn CongestionNeeds, run: &RunSpec, previous: Option<&Resolved>,
 ) -> Result<Resolved, SetupError> {
     let resolved = resolve_own(congestion, run, previous)?;
-    if run.priorities_of_traffic().len() == 1 && run.beside.is_empty() {
-        return Ok(resolved);
-    }
-    stacks::add(congestion, run, resolved)
+    let mut resolved = match run.priorities_of_traffic().len() == 1 && run.beside.is_empty() {
+        true => resolved,
+        false => stacks::add(congestion, run, resolved)?,
+    };
+    overload::warn(run, &mut resolved);
+    Ok(resolved)
 }
 
 /// Resolves a run with its own transport only, part by part. The warnings are in the order of the parts.
