@@ -18,7 +18,7 @@ impl Files<'_> {
     /// Reads a file: its text, or the reason why it cannot be read.
     pub(super) fn read(&self, path: &Path) -> std::result::Result<String, String> {
         match self {
-            Files::Disk => std::fs::read_to_string(path).map_err(|error| error.to_string()),
+            Files::Disk => rnic_workload::read_text(path).map_err(|error| error.to_string()),
             Files::Embedded(files) => {
                 let wanted = normal(path);
                 let found = files.iter().find(|(name, _)| normal(Path::new(name)) == wanted);

@@ -19,7 +19,7 @@ pub(super) fn read(table: &Table<'_>) -> Result<FabricSetup> {
     check_hosts(&topology, &chosen)?;
     let links = read_links(table)?;
     graph::check(table, &topology, &links)?;
-    let routes = faults::read_routes(table)?;
+    let routes = faults::read_routes(table, &topology)?;
     let fabric = FabricSetup {
         routes: routes.iter().map(|(route, _)| route.clone()).collect(),
         storms: faults::read_storms(table, &topology)?,
@@ -150,9 +150,11 @@ fn read_names(item: &Item<'_>, letter: char) -> Result<Vec<String>> {
         return Ok((0..item.typed::<u32>()?).map(|number| format!("{letter}{number}")).collect());
     }
     let name = |name: &Item<'_>| {
-        let nameless =
-            || name.error("a node's name is a string that is not empty", format!("for example \"{letter}0\""));
-        name.text().map(str::to_string).ok_or_else(nameless)
+        let nameless = || {
+            name.error("a node's name is a string of one line that is not empty", format!("for example \"{letter}0\""))
+        };
+        let is_line = |text: &&str| !text.contains(char::is_control);
+        name.text().filter(is_line).map(str::to_string).ok_or_else(nameless)
     };
     item.array()?.iter().map(name).collect()
 }

@@ -16,24 +16,56 @@ use rnic_transport::{Bytes, Time};
 pub(super) type Route<'a> = (NamedRoute, Table<'a>);
 
 /// Reads every `[[fabric.route]]`. [`check_routes`] later checks that the named nodes exist.
-pub(super) fn read_routes<'a>(table: &Table<'a>) -> Result<Vec<Route<'a>>> {
+pub(super) fn read_routes<'a>(table: &Table<'a>, topology: &TopologySpec) -> Result<Vec<Route<'a>>> {
     let read = |table: Table<'a>| {
-        let route = NamedRoute { at: table.value("at")?, to: names(&table.require("to")?)?, via: table.value("via")? };
+        let to = names(&table.require("to")?, topology)?;
+        let route = NamedRoute { at: table.value("at")?, to, via: table.value("via")? };
         Ok((route, table))
     };
     table.tables("route")?.into_iter().map(read).collect()
 }
 
-/// Reads the key `to` of a route, the hosts for which it holds: one name, or a list of names.
-fn names(item: &Item<'_>) -> Result<Vec<String>> {
+/// Reads the key `to` of a route, the hosts for which it holds: one name or range of names, or a list of these.
+fn names(item: &Item<'_>, topology: &TopologySpec) -> Result<Vec<String>> {
     if !item.is_array() {
-        return Ok(vec![item.typed()?]);
+        return range(item, item.typed()?, topology);
     }
     let items = item.array()?;
     if items.is_empty() {
         return Err(item.wrong("`to` names no host", "write for example [\"h1\", \"h2\"]"));
     }
-    items.iter().map(Item::typed).collect()
+    let mut names = Vec::new();
+    for item in &items {
+        names.append(&mut range(item, item.typed()?, topology)?);
+    }
+    Ok(names)
+}
+
+/// The hosts that `name`, a part of the value `item`, stands for: all hosts of a range such as `h24-h95`, or one host.
+pub(super) fn range(item: &Item<'_>, name: String, topology: &TopologySpec) -> Result<Vec<String>> {
+    let Some((first, last)) = name.split_once('-').filter(|_| graph::host(topology, &name).is_none()) else {
+        return Ok(vec![name]);
+    };
+    let numbered = |name: &str| {
+        let digits = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let (prefix, number) = name.split_at(digits);
+        Some((prefix.to_string(), number.parse::<u32>().ok()?))
+    };
+    let (Some((prefix, from)), Some((other, to))) = (numbered(first), numbered(last)) else {
+        return Ok(vec![name]);
+    };
+    if prefix != other || from > to {
+        let help = "a range is two hosts of the same kind, the lower number first, for example \"h24-h95\"";
+        return Err(item.wrong(format!("\"{name}\" is not a range of hosts"), help));
+    }
+    if to - from >= rnic_spec::hosts(topology) {
+        let message = format!("\"{name}\" stands for more hosts than the {} of the fabric", rnic_spec::hosts(topology));
+        return Err(item.wrong(message, "a range is for example \"h24-h95\""));
+    }
+    if let Some(host) = [first, last].into_iter().find(|host| graph::host(topology, host).is_none()) {
+        return Err(item.error(format!("there is no host \"{host}\""), NAME_A_HOST));
+    }
+    Ok((from..=to).map(|number| format!("{prefix}{number}")).collect())
 }
 
 /// Checks that each `[[fabric.route]]` names an existing switch, hosts and neighbour, and that packets still reach
@@ -196,7 +228,10 @@ fn read_receiver(table: &Table<'_>, topology: &TopologySpec) -> Result<SlowRecei
     let xon = table.given("xon")?.unwrap_or(Bytes(xoff.0 / 2));
     table.ordered(("xon", Some(xon)), ("xoff", Some(xoff)), "")?;
     table.ordered(("xoff", Some(xoff)), ("buffer", Some(buffer)), "")?;
-    let named = hosts.names()?;
+    let mut named = Vec::new();
+    for name in hosts.names()? {
+        named.append(&mut range(&hosts, name, topology)?);
+    }
     let number = |name: &String| {
         let unknown = || hosts.error(format!("there is no host \"{name}\""), NAME_A_HOST);
         graph::host(topology, name).ok_or_else(unknown)

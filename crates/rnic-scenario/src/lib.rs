@@ -121,7 +121,7 @@ impl Origin<'_> {
         match *self {
             Origin::File(path) => {
                 let text =
-                    std::fs::read_to_string(path).map_err(|error| ScenarioError::Io { path: path.into(), error })?;
+                    rnic_workload::read_text(path).map_err(|error| ScenarioError::Io { path: path.into(), error })?;
                 let folder = path.parent().unwrap_or(Path::new(""));
                 read(&Text { text: &text, name: &path.to_string_lossy(), folder, files: Files::Disk })
             }

@@ -1,5 +1,6 @@
 //! Reads the meshes of probes of a scenario: `[[fabric.mesh]]`.
 
+use super::faults;
 use super::graph;
 use super::reader::{Item, Result, Table};
 use rnic_fabric::config::TopologySpec;
@@ -42,7 +43,13 @@ fn pairs(table: &Table<'_>, topology: &TopologySpec) -> Result<MeshPairs> {
             let unknown = || item.error(format!("there is no host \"{name}\""), "name hosts of the topology");
             graph::host(topology, name).ok_or_else(unknown)
         };
-        item.names()?.iter().map(host).collect()
+        let mut all = Vec::new();
+        for name in item.names()? {
+            for name in faults::range(item, name, topology)? {
+                all.push(host(&name)?);
+            }
+        }
+        Ok(all)
     };
     match (table.get("pairs"), table.get("from"), table.get("to")) {
         (Some(item), None, None) => Ok(MeshPairs::Random(item.typed()?)),

@@ -473,7 +473,20 @@ impl<'a> Item<'a> {
             let (message, help) = (format!("`{}` is empty", self.key), format!("write for example {example}"));
             return Err(self.wrong_value(message, help, &example));
         }
+        self.one_line(text)?;
         Ok(text)
+    }
+
+    /// Fails if the text has a line break or another control character: it would break tables and files of results.
+    fn one_line(&self, text: &str) -> Result<()> {
+        match text.chars().find(|character| character.is_control()) {
+            None => Ok(()),
+            Some(character) => {
+                let what = if matches!(character, '\n' | '\r') { "a line break" } else { "a control character" };
+                let message = format!("`{}` contains {what}", self.key);
+                Err(self.wrong_value(message, "write one line of text", &self.valid()))
+            }
+        }
     }
 
     /// The value as one of the words that its setting takes.
@@ -544,7 +557,11 @@ impl<'a> Item<'a> {
                 _ => return Err(item.kind_error("true or false")),
             },
             Kind::Choice(words) => return item.one_of(words).map(Declared::choice),
-            Kind::Title => return item.string().map(Declared::choice),
+            Kind::Title => {
+                let title = item.string()?;
+                item.one_line(title)?;
+                return Ok(Declared::choice(title));
+            }
             Kind::Text => return item.name().map(Declared::choice),
             Kind::Count { .. } => return item.count().map(Declared::Count),
             Kind::Number { .. } | Kind::NumberAbove { .. } | Kind::NumberBelow { .. } => {
@@ -590,8 +607,15 @@ impl<'a> Item<'a> {
     }
 
     fn count(&self) -> Result<u64> {
-        let Value::Integer(number) = self.node.value else {
-            return Err(self.kind_error("an integer"));
+        let number = match self.node.value {
+            Value::Integer(number) => number,
+            // A whole number in another notation, such as 1e6.
+            Value::Float(number) if number.fract() == 0.0 && (0.0..1e18).contains(&number) => {
+                let message = format!("`{}` must be an integer, not a decimal number", self.key);
+                let help = format!("write `{} = {number}`", self.key);
+                return Err(self.wrong_value(message, help, &number.to_string()));
+            }
+            _ => return Err(self.kind_error("an integer")),
         };
         let accepted = u64::try_from(number).ok().filter(|number| self.kind.accepts(&Declared::Count(*number)));
         accepted.ok_or_else(|| {
@@ -653,7 +677,9 @@ impl<'a> Item<'a> {
                 };
                 item.error(message, format!("write for example `{} = {}`", self.key, self.example.text()))
             };
-            item.text().map(str::to_string).ok_or_else(refused)
+            let name = item.text().ok_or_else(refused)?;
+            item.one_line(name)?;
+            Ok(name.to_string())
         };
         self.array()?.iter().map(name).collect()
     }

@@ -242,6 +242,10 @@ impl Documents {
     /// broken number or boolean, the message says instead that the word is not a value.
     fn syntax_mistake(&self, document: usize, error: &toml::de::Error) -> ScenarioError {
         let at = self.at(document, error.span().unwrap_or(0..0));
+        if error.message() == "duplicate key" {
+            let message = format!("this is not TOML: the key `{}` is given twice", self.text_at(&at).trim());
+            return self.mistake(&at, message, Some("remove one of the two".to_string()));
+        }
         let about_a_value = ["string values must be quoted", "invalid boolean", "invalid float"];
         if !about_a_value.iter().any(|start| error.message().starts_with(start)) {
             return self.mistake(&at, format!("this is not TOML: {}", error.message()), None);

@@ -94,6 +94,11 @@ fn accept(kinds: &[Kind], at: &str, value: &Value) -> Result<(), String> {
     {
         return accept(&[**kind], &format!("{at}[{index}]"), &elements[index]);
     }
+    if let Value::String(text) = value
+        && text.contains(char::is_control)
+    {
+        return Err(format!("{at} is {text:?}; accepted: text without line breaks and other control characters"));
+    }
     let shown = match value {
         Value::String(text) if text.trim().is_empty() => "empty".to_string(),
         Value::String(text) => text.clone(),

@@ -336,7 +336,13 @@ pub(super) const ROUTE: Section = Section {
     is_open: false,
     settings: &[
         Setting::new("at", Kind::Text, "\"s0\"", "the switch").required(),
-        Setting::new("to", Kind::Either(&[Kind::Text, NAMES]), "\"h1\"", "the destination, or several").required(),
+        Setting::new(
+            "to",
+            Kind::Either(&[Kind::Text, NAMES]),
+            "\"h1\"",
+            "the destination, or several; `\"h24-h95\"` stands for all hosts from `h24` to `h95`",
+        )
+        .required(),
         Setting::new(
             "via",
             Kind::Text,

@@ -97,7 +97,14 @@ pub(super) const RECEIVER: Section = Section {
     selector: None,
     is_open: false,
     settings: &[
-        Setting::new("hosts", NAMES, "[\"h0\"]", "list of the hosts").required().nowhere(),
+        Setting::new(
+            "hosts",
+            NAMES,
+            "[\"h0\"]",
+            "list of the hosts; `\"h8-h15\"` stands for all hosts from `h8` to `h15`",
+        )
+        .required()
+        .nowhere(),
         Setting::new("page", SIZE, "\"4 KiB\"", "memory that one entry covers").required(),
         Setting::new(
             "entries",
@@ -211,7 +218,7 @@ pub(super) const MESH: Section = Section {
              `to`, and so on",
         )
         .nowhere(),
-        Setting::new("to", NAMES, "[\"h1\"]", "instead of `pairs`: list of the hosts that respond").nowhere(),
+        Setting::new("to", NAMES, "[\"h1\"]", "instead of `pairs`: list of the hosts that respond; ranges such as `\"h8-h15\"` are possible in both lists").nowhere(),
         Setting::new(
             "interval",
             Kind::Time,

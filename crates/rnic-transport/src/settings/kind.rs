@@ -66,9 +66,9 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// Classes of message buffers, at least one; each has the values that [`BUFFER_CLASS`] declares.
     Buffers,
-    /// A string, which may be empty.
+    /// A string without control characters such as line breaks, which may be empty.
     Title,
-    /// A string that has other characters than spaces.
+    /// A string without control characters that has other characters than spaces.
     Text,
     /// A list of values of one kind.
     List(&'static Kind),
@@ -130,9 +130,10 @@ impl Kind {
             (Kind::NumberAbove { min, max }, Value::Number(number)) => number > min && number <= max,
             (Kind::NumberBelow { min, max }, Value::Number(number)) => (*min..*max).contains(number),
             (Kind::Count { min, max }, Value::Count(count)) => (*min..=*max).contains(count),
-            (Kind::Flag, Value::Flag(_)) | (Kind::Title, Value::Choice(_)) => true,
+            (Kind::Flag, Value::Flag(_)) => true,
+            (Kind::Title, Value::Choice(text)) => !text.contains(char::is_control),
             (Kind::Choice(words), Value::Choice(word)) => words.contains(&word.as_str()),
-            (Kind::Text, Value::Choice(text)) => !text.trim().is_empty(),
+            (Kind::Text, Value::Choice(text)) => !text.trim().is_empty() && !text.contains(char::is_control),
             (Kind::Either(kinds), value) => kinds.iter().any(|kind| kind.accepts(value)),
             (Kind::Buffers, Value::Buffers(classes)) => {
                 let [size, count] = BUFFER_CLASS.map(|parameter| parameter.kind);

@@ -43,8 +43,8 @@ fn bounds(kind: &Kind) -> Vec<(Toml, bool)> {
             let words = words.iter().map(|word| (Toml::from(*word), true));
             words.chain([("nonsense".into(), false)]).collect()
         }
-        Kind::Title => vec![("".into(), true)],
-        Kind::Text => vec![("x".into(), true), (" ".into(), false)],
+        Kind::Title => vec![("".into(), true), ("two\nlines".into(), false)],
+        Kind::Text => vec![("x".into(), true), (" ".into(), false), ("two\nlines".into(), false)],
         Kind::List(kind) => bounds(kind).into_iter().map(|(value, fits)| (Toml::Array(vec![value]), fits)).collect(),
         Kind::Either(kinds) => kinds.iter().flat_map(bounds).collect(),
         Kind::Table(_) | Kind::Tables(_) => Vec::new(),
@@ -71,7 +71,10 @@ fn is_about_range(error: &str, setting: &Setting) -> bool {
     let is_named = |end: &str| error.contains(&format!("`{key}` {end}"));
     let of_numbers = ranges(&setting.kind).iter().any(|range| error.contains(range));
     let of_words = error.contains(&format!("unknown {key} \"")) || error.contains("is no time");
-    let of_names = is_named("is empty") || is_named("has an empty name") || error.contains("a node's name is a string");
+    let of_names = is_named("is empty")
+        || is_named("has an empty name")
+        || is_named("contains a line break")
+        || error.contains("a node's name is a string");
     let others = ["is too long", "is too short", "is zero", "must be an array"];
     (is_named("is out of range") && of_numbers) || of_words || of_names || others.into_iter().any(is_named)
 }
