@@ -136,7 +136,7 @@ fn bad_overrides_name_the_argument() {
         ),
         (
             "run.IRN.bpd_cap=3",
-            "error: --set run.IRN.bpd_cap=3: unknown key `bpd_cap` in run \"IRN\"; did you mean `bdp_cap`? accepted here: name, transport, set, beside, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap, nic_pipeline, nic_cycle",
+            "error: --set run.IRN.bpd_cap=3: unknown key `bpd_cap` in run \"IRN\"; did you mean `bdp_cap`? accepted here: name, transport, set, beside, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap, bdp_delay, nic_pipeline, nic_cycle",
         ),
         (
             "run.RCE.pfc=true",
@@ -522,4 +522,71 @@ fn a_run_whose_flow_records_cannot_be_stored_has_failed() {
                     directory (os error 2); they need 64 bytes per flow; set TMPDIR to use another folder";
     assert_eq!(stderr(&output).lines().next(), Some(expected));
     assert!(command.env("TMPDIR", folder.folder.path()).output().unwrap().status.success());
+}
+
+/// Files that are not what they should be: the error says what to do.
+#[test]
+fn files_of_another_kind_are_explained() {
+    let folder = Folder::with(GOOD);
+    let error = |arguments: &[&str]| {
+        let output = folder.rnic(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        stderr(&output)
+    };
+    let utf16: Vec<u8> = [0xff, 0xfe].into_iter().chain(GOOD.bytes().flat_map(|byte| [byte, 0])).collect();
+    fs::write(folder.folder.path().join("utf16.toml"), utf16).unwrap();
+    assert_eq!(
+        error(&["check", "utf16.toml"]),
+        "error: cannot read `utf16.toml`: this is text in UTF-16; save the file as UTF-8\n"
+    );
+    fs::write(folder.folder.path().join("binary.toml"), b"\x7fELF\x02\x80\x00").unwrap();
+    assert_eq!(
+        error(&["check", "binary.toml"]),
+        "error: cannot read `binary.toml`: this is not text in UTF-8: byte 0x80 in line 1; save the file as UTF-8, or name another file\n"
+    );
+    let suggested = error(&["run", "irn/defualt"]);
+    assert!(
+        suggested.ends_with(
+            "; did you mean the built-in scenario irn/default? `rnic list scenarios` lists the built-in ones\n"
+        ),
+        "{suggested}"
+    );
+
+    let list = folder.folder.path().join("flows");
+    fs::write(&list, "start_us,src,dst,bytes\n0,0,1,1000\n").unwrap();
+    let traffic = "traffic={ pattern = \"list\", file = \"flows\" }";
+    let csv = error(&["check", "a.toml", "--set", traffic]);
+    assert!(
+        csv.contains("flows:1: number of flows `start_us,src,dst,bytes` is not a whole number, and looks like a line of CSV; write `format = \"csv\"`"),
+        "{csv}"
+    );
+    fs::write(&list, b"1\n0 1 3 100 1000 \xb5\n").unwrap();
+    let latin = error(&["check", "a.toml", "--set", traffic]);
+    assert!(latin.contains("this is not text in UTF-8: byte 0xb5 in line 2; save the file as UTF-8"), "{latin}");
+}
+
+#[test]
+fn check_prints_the_runs_that_it_is_asked_for() {
+    let folder = Folder::with(GOOD);
+    let checked = |arguments: &[&str]| folder.rnic(&[&["check", "a.toml"], arguments].concat());
+    let whole = stdout(&checked(&[]));
+    assert!(whole.contains("2 runs\n") && whole.contains("RoCE + PFC: ") && whole.contains("IRN: "), "{whole}");
+    let one = stdout(&checked(&["--run", "IRN"]));
+    assert!(one.contains("1 run\n") && !one.contains("RoCE + PFC: ") && one.contains("IRN: "), "{one}");
+    assert_bad_input(&checked(&["--run", "TCP"]), "error: unknown run \"TCP\"; accepted: \"RoCE + PFC\", \"IRN\"");
+}
+
+/// An overload is a warning of `check` and of `run`, with its numbers.
+#[test]
+fn overload_is_a_warning() {
+    let incast =
+        "traffic={ pattern = \"incast\", senders = 3, total = \"600 KB\", repeats = 4, interval = \"100 us\" }";
+    let folder = Folder::with(GOOD);
+    // 588 packets of 1,106 bytes with their gaps in 100 us; IRN's packets have 16 bytes more.
+    let part = "on average to the link s0:h0 of 40 Gbps, 13";
+    let checked = stdout(&folder.rnic(&["check", "a.toml", "--set", incast]));
+    assert_eq!(checked.matches(part).count(), 2, "{checked}");
+    assert!(checked.contains("warning: overload: the traffic offers 51.9 Gbps on average"), "{checked}");
+    let run = folder.rnic(&["run", "a.toml", "--set", incast, "--quiet", "--format", "json"]);
+    assert!(stdout(&run).contains(part), "{}", stdout(&run));
 }

@@ -295,10 +295,15 @@ pub(crate) enum Listing {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     rnic check scenarios/irn/default.toml\n  \
-    rnic check scenarios/irn/default.toml --set fabric.k=8")]
+    rnic check scenarios/irn/default.toml --set fabric.k=8\n  \
+    rnic check scenarios/irn/default.toml --run IRN --settings")]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) selection: Selection,
+
+    /// Check and print only the run with this name; may be repeated
+    #[arg(long = "run", value_name = "NAME")]
+    pub(crate) runs: Vec<String>,
 
     /// Also print all settings of each run, including those derived from the fabric
     #[arg(long)]

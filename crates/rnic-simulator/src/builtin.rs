@@ -33,6 +33,25 @@ pub fn origin(name: &Path) -> Origin<'_> {
     }
 }
 
+/// What the user of a scenario that does not exist may have meant: a built-in scenario of a similar name.
+pub(crate) fn suggestion(name: &Path) -> String {
+    let given = name.with_extension("").to_string_lossy().into_owned();
+    let given = given.strip_prefix("scenarios/").unwrap_or(&given);
+    let likeness = |known: &&str| {
+        let whole = strsim::normalized_damerau_levenshtein(given, known);
+        // The name may lack its folder.
+        let last = known.rsplit('/').next().unwrap_or(known);
+        whole.max(strsim::normalized_damerau_levenshtein(given, last) - 0.1)
+    };
+    let all = "`rnic list scenarios` lists the built-in ones";
+    let mut names = names();
+    names.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
+    match names.first().filter(|name| likeness(name) >= 0.6) {
+        Some(name) => format!("did you mean the built-in scenario {name}? {all}"),
+        None => format!("name a file or a built-in scenario: {all}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +74,16 @@ mod tests {
                 assert_eq!(run, other, "{name}");
             }
         }
+    }
+
+    #[test]
+    fn similar_built_in_scenarios_are_suggested() {
+        for (given, meant) in [("irn/defualt", "irn/default"), ("scenarios/irn/defualt.toml", "irn/default")] {
+            let suggestion = suggestion(Path::new(given));
+            assert!(suggestion.starts_with(&format!("did you mean the built-in scenario {meant}? ")), "{suggestion}");
+        }
+        assert!(suggestion(Path::new("head-of-line")).contains("pfc/head-of-line"));
+        assert!(suggestion(Path::new("my/own/scenario.toml")).starts_with("name a file or a built-in scenario"));
     }
 
     #[test]

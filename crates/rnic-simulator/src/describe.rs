@@ -2,7 +2,7 @@
 
 use crate::args::CheckArgs;
 use crate::error::CliError;
-use crate::{cannot_be_set_up_all, load_selected, output};
+use crate::{cannot_be_set_up_all, load_runs, output};
 use rnic_fabric::config::TopologySpec;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve_all;
@@ -12,7 +12,7 @@ use rnic_spec::{QueueingSetup, RunSpec, Traffic, TrafficPattern};
 /// Prints the scenario's title, seed and number of runs, and for each run one line and its warnings. With `--settings`,
 /// it also prints the settings of the run.
 pub(crate) fn check(arguments: &CheckArgs, catalogue: &Catalogue) -> Result<(), CliError> {
-    let scenario = load_selected(catalogue, &arguments.selection)?;
+    let scenario = load_runs(catalogue, &arguments.selection, &arguments.runs)?;
     let resolved = resolve_all(catalogue, &scenario.runs)
         .map_err(|first| cannot_be_set_up_all(catalogue, &scenario.runs, first))?;
     let plural = if scenario.runs.len() == 1 { "" } else { "s" };

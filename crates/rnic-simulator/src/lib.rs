@@ -38,7 +38,7 @@ use args::Cli;
 use args::Command;
 use clap::{ArgMatches, FromArgMatches, Parser, Subcommand};
 use error::CliError;
-use rnic_scenario::read_with;
+use rnic_scenario::{ScenarioError, read_with};
 pub use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, SetupError, resolve};
 use rnic_spec::{RunSpec, Scenario};
@@ -132,7 +132,22 @@ impl SimulatorCommand {
 /// Reads the scenario of the command line, a file or a built-in scenario, with its `--set` and `--seed`.
 pub fn load_selected(catalogue: &Catalogue, selection: &Selection) -> Result<Scenario, CliError> {
     let origin = builtin::origin(&selection.scenario);
-    Ok(read_with(&catalogue.vocabulary(), &origin, &selection.set, selection.seed)?)
+    read_with(&catalogue.vocabulary(), &origin, &selection.set, selection.seed).map_err(|error| match error {
+        ScenarioError::Io { path, error } if error.kind() == io::ErrorKind::NotFound => {
+            CliError::Input(format!("cannot read `{}`: {error}; {}", path.display(), builtin::suggestion(&path)))
+        }
+        error => error.into(),
+    })
+}
+
+/// As [`load_selected`], with those runs only that `names` selects; all runs if there are no names.
+fn load_runs(catalogue: &Catalogue, selection: &Selection, names: &[String]) -> Result<Scenario, CliError> {
+    let mut scenario = load_selected(catalogue, selection)?;
+    for name in names {
+        select(&scenario, Some(name))?;
+    }
+    scenario.runs.retain(|run| names.is_empty() || names.iter().any(|name| is_called(run, name)));
+    Ok(scenario)
 }
 
 /// Whether `name` selects `run`: `name` is the run's own name, or in a sweep the name of the run in the scenario file.

@@ -11,7 +11,7 @@ use crate::interrupt::Interruption;
 use crate::progress::Bars;
 use crate::provenance::Provenance;
 use crate::resume::{Resumable, Storing};
-use crate::{cannot_be_set_up_all, is_called, load_selected, output, select, set_up};
+use crate::{cannot_be_set_up_all, load_runs, output, set_up};
 use rnic_campaign::{Ignore, RunListener, execute_remaining};
 use rnic_metrics::exposition::Metrics;
 use rnic_metrics::simulated;
@@ -74,12 +74,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
 
 /// Reads the scenario of the command line, with the runs that it selects.
 pub(crate) fn load(arguments: &RunArgs, catalogue: &Catalogue) -> Result<Scenario, CliError> {
-    let mut scenario = load_selected(catalogue, &arguments.selection)?;
-    for name in &arguments.runs {
-        select(&scenario, Some(name))?;
-    }
-    scenario.runs.retain(|run| arguments.runs.is_empty() || arguments.runs.iter().any(|name| is_called(run, name)));
-    Ok(scenario)
+    load_runs(catalogue, &arguments.selection, &arguments.runs)
 }
 
 /// Prints the results of all runs of the scenario and writes the result files. Then it calls `written`, which writes

@@ -149,7 +149,7 @@ struct MeasureArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), conflicts_with = "perftest")]
     paths: Option<u32>,
 
-    /// With --service multipath: which path a chunk takes [default: two-choices]
+    /// With --service multipath: which path a chunk takes, as `path_choice` of a scenario [default: power-of-two]
     #[arg(long, value_enum, value_name = "POLICY", conflicts_with = "perftest")]
     select: Option<PathSelection>,
 

@@ -136,7 +136,7 @@ pub struct ChannelPlan {
     /// Multipath: number of paths, 1 to 256. The default (`None`) is [`ChannelPlan::PATHS`].
     pub paths: Option<u32>,
     /// Multipath: the algorithm that selects the path of a chunk. The default (`None`) is
-    /// [`PathSelection::TwoChoices`].
+    /// [`PathSelection::PowerOfTwo`].
     pub select: Option<PathSelection>,
     /// Multipath: whether the receiver grants credit, at the rate of its link.
     pub credit: bool,
@@ -159,8 +159,11 @@ impl ChannelPlan {
 #[serde(rename_all = "kebab-case")]
 pub enum PathSelection {
     /// The one with the shorter round-trip time of two random paths.
+    // The peers of a measurement exchange this name, and those of earlier versions know the old one only.
     #[default]
-    TwoChoices,
+    #[serde(rename = "two-choices")]
+    #[cfg_attr(feature = "clap", value(alias = "two-choices"))]
+    PowerOfTwo,
     /// One after the other.
     RoundRobin,
     /// Always the first one.
@@ -170,7 +173,7 @@ pub enum PathSelection {
 impl PathSelection {
     pub(super) fn policy(self) -> PathPolicy {
         match self {
-            PathSelection::TwoChoices => PathPolicy::PowerOfTwo,
+            PathSelection::PowerOfTwo => PathPolicy::PowerOfTwo,
             PathSelection::RoundRobin => PathPolicy::RoundRobin,
             PathSelection::Single => PathPolicy::Single,
         }
