@@ -92,7 +92,7 @@ module nt_nic #(
     wire [3:0]   period;
     wire         delivered_valid, delivered_pop, credit_valid, credit_pop, control_valid;
     wire [159:0] delivered;
-    wire [97:0]  credit;
+    wire [160:0] credit;
     wire [215:0] control;
     wire         egress_valid, egress_done;
     wire [225:0] departure;
@@ -275,9 +275,9 @@ module nt_nic #(
     ) packetization (
         .clk(clk), .now(now_ns[31:0]), .rtt_pkts(RTT_PKTS), .timeout(TIMEOUT), .max_timeouts(MAX_TIMEOUTS), .in_valid(1'b1),
         .in_op(tx_op), .in_id(grants[0] ? delivered[31:0] : grants[1] ? credit[31:0] : {{(32-LOG_SLOTS){1'b0}}, tx_look}),
-        .in_a(grants[0] ? delivered[63:32] : grants[1] ? {30'd0, credit[65], credit[32]} : msg_dst_ip),
-        .in_b(grants[0] ? delivered[95:64] : grants[1] ? credit[64:33] : {msg_src_context, msg_dst_context}),
-        .in_c(grants[1] ? credit[97:66] : msg_bytes), .in_bitmap(delivered[159:96]), .may_send(may_send), .refuses(refuses),
+        .in_a(grants[0] ? delivered[63:32] : grants[1] ? {31'd0, credit[128]} : msg_dst_ip),
+        .in_b(grants[0] ? delivered[95:64] : grants[1] ? credit[63:32] : {msg_src_context, msg_dst_context}),
+        .in_c(grants[1] ? credit[160:129] : msg_bytes), .in_bitmap(grants[0] ? delivered[159:96] : credit[127:64]), .may_send(may_send), .refuses(refuses),
         .out_valid(pk_valid), .out_op(pk_op), .out_ok(pk_ok), .out_again(pk_again), .out_resends(pk_resends), .out_id(pk_id),
         .out_large(pk_large), .out_buffer(pk_buffer), .out_dst_ip(pk_dst_ip), .out_dst_context(pk_dst_context),
         .out_src_context(pk_src_context), .out_bytes(pk_bytes), .out_pkt_offset(pk_offset), .out_credit(pk_credit),

@@ -23,7 +23,7 @@ module nt_packetization #(
     input  wire [2:0]  in_op,          // 0 send, 1 delivered, 2 credit, 3 poll, 4 the timer of a slot is looked at
     input  wire [31:0] in_id,          // delivered, credit: the message; timer: the slot
     // send: dst_ip, {dst_context, src_context}, bytes; delivered: before, pkt_offset;
-    // credit: {more, rtx}, rtx_pkt, credit.
+    // credit: more, pkt_offset, credit. in_bitmap is the packets from pkt_offset on, delivered or to be retransmitted.
     input  wire [31:0] in_a,
     input  wire [31:0] in_b,
     input  wire [31:0] in_c,
@@ -102,16 +102,11 @@ module nt_packetization #(
     wire [S-1:0] rtx, delivered;
     assign {listed, left, heard, timeouts, timed, probe, rtx, delivered, sent, credit, packets} = state;
 
-    // Bits below a number, and the bit of a number: comparisons with constants, where a shifter would be larger.
+    // Bits below a number: comparisons with constants, where a shifter would be larger.
     function [S-1:0] below(input [6:0] n);
         integer bit_number;
         for (bit_number = 0; bit_number < S; bit_number = bit_number + 1)
             below[bit_number] = n > bit_number;
-    endfunction
-    function [S-1:0] only(input [5:0] n);
-        integer bit_number;
-        for (bit_number = 0; bit_number < S; bit_number = bit_number + 1)
-            only[bit_number] = n == bit_number;
     endfunction
     wire [S-1:0] all_sent = below(sent);
     wire         waiting = rtx != 0 || sent < credit || probe;   // the message may send
@@ -123,9 +118,8 @@ module nt_packetization #(
     wire [S-1:0] now_delivered = delivered | arrived;
 
     // credit
-    wire         rtx_valid = in_a[0] && in_b < {25'd0, sent};
-    wire [S-1:0] rtx_bit = rtx_valid ? only(in_b[5:0]) : {S{1'b0}};
-    wire [6:0]   offered = !in_a[1] ? 7'd0 : in_c < {25'd0, packets} ? in_c[6:0] : packets;
+    wire [S-1:0] requested = bitmap[S-1:0] & all_sent;
+    wire [6:0]   offered = !in_a[0] ? 7'd0 : in_c < {25'd0, packets} ? in_c[6:0] : packets;
     wire         raised = offered > credit;
 
     // poll
@@ -193,7 +187,7 @@ module nt_packetization #(
             end
             CREDIT: begin
                 n_heard = 1'b1;
-                n_rtx = rtx | (rtx_bit & ~delivered);
+                n_rtx = rtx | (requested & ~delivered);
                 n_credit = raised ? offered : credit;
                 lists = raised || RTX_NEEDS_CREDIT == 0;
             end

@@ -51,14 +51,14 @@ fn pipelines_do_what_the_machine_does() {
     }
 }
 
-/// Functions, inner controls and parsers, `verify`, priorities of entries, header stacks and `lookahead` have a
-/// hardware form.
+/// Functions, inner controls and parsers, `verify`, priorities of entries, header stacks, `lookahead` and operations of
+/// registers have a hardware form.
 #[test]
 fn constructs_of_the_language_do_what_the_machine_does() {
     if !verilator() {
         return;
     }
-    for name in ["language.p4", "stacks.p4"] {
+    for name in ["language.p4", "stacks.p4", "registers.p4"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rnic-nano/tests/programs").join(name);
         let program = compile_file(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
         let rtl = rtl::generate(&program, 64).unwrap_or_else(|error| panic!("{error}"));

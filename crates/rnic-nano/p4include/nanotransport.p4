@@ -124,6 +124,9 @@ extern void delivered_event(in tx_msg_t tx_msg_id, in pkt_t before, in pkt_t pkt
 // Allows packets of a message to be sent. If `rtx` is true, the NIC retransmits packet `rtx_pkt`. If `more` is true,
 // the credit of the message is raised to `credit`.
 extern void credit_to_btx_event(in tx_msg_t tx_msg_id, in bool rtx, in pkt_t rtx_pkt, in bool more, in pkt_t credit);
+// The same with several packets in one call: the NIC retransmits packet `pkt_offset` + i for each bit i of `bitmap`
+// that is 1.
+extern void credit_to_btx_bitmap_event(in tx_msg_t tx_msg_id, in pkt_t pkt_offset, in bit<64> bitmap, in bool more, in pkt_t credit);
 // Sends one control packet immediately, with the flags `immediate`, and one at the pace of the receiving link, with the
 // flags `paced`. Flags of 0 send no packet. If the pacer allows a packet now, one packet carries both sets of flags.
 extern void ctrl_pkt_event(in ctrl_pkt_t packet, in bit<8> immediate, in bit<8> paced);
@@ -131,14 +134,49 @@ extern void ctrl_pkt_event(in ctrl_pkt_t packet, in bit<8> immediate, in bit<8> 
 enum bit<2> reg_op_t {
     READ = 0,
     WRITE = 1,
-    ADD = 2
+    ADD = 2,
+    SUBTRACT = 3
 }
 
-// An array of registers with an atomic read-modify-write operation: a predicate selects one of two operations on a
-// register. `execute` returns the register's new value.
+// A comparison of a register (left) with an operand (right), both without sign.
+enum bit<3> reg_cmp_t {
+    EQUAL = 0,
+    NOT_EQUAL = 1,
+    LESS = 2,
+    LESS_EQUAL = 3,
+    GREATER = 4,
+    GREATER_EQUAL = 5
+}
+
+// An array of registers with atomic read-modify-write operations: a predicate selects one of two operations on a
+// register. In `execute` the predicate depends on the packet only; in `compare` it is a comparison of the register's
+// old value with `compared`. Both return the register's new value.
 extern IfElseRaw<T> {
     IfElseRaw(bit<32> size);
     T execute(in bit<32> index, in bool predicate, in reg_op_t op_true, in T operand_true, in reg_op_t op_false, in T operand_false);
+    T compare(in bit<32> index, in reg_cmp_t comparison, in T compared, in reg_op_t op_true, in T operand_true, in reg_op_t op_false, in T operand_false);
+}
+
+// The left side of the comparison of a pair of registers.
+enum bit<2> pairs_operand_t {
+    X = 0,
+    Y = 1,
+    DIFFERENCE = 2          // X - Y
+}
+
+struct pairs_t<T> {
+    T x;
+    T y;
+}
+
+// An array of pairs of registers X and Y, which one atomic operation updates together: the comparison of one of the old
+// values, or of their difference, with `compared` selects one of two operations on each. `execute` returns the new
+// values.
+extern Pairs<T> {
+    Pairs(bit<32> size);
+    pairs_t<T> execute(in bit<32> index, in pairs_operand_t left, in reg_cmp_t comparison, in T compared,
+                      in reg_op_t x_op_true, in T x_operand_true, in reg_op_t x_op_false, in T x_operand_false,
+                      in reg_op_t y_op_true, in T y_operand_true, in reg_op_t y_op_false, in T y_operand_false);
 }
 
 // An array of registers with a read port and a write port, which different stages of one or both pipelines can use. T

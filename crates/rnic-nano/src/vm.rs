@@ -4,7 +4,7 @@ use crate::arithmetic;
 use crate::lower::Executable;
 use crate::lower::code::{Apply, Call, Load, Op, Pair, Store, Wide};
 use crate::runtime::{Function, State, Table};
-use rnic_transport::message::primitives::{Entry, Op as RegisterOp};
+use rnic_transport::message::primitives::{Comparison, Entry, Op as RegisterOp, PairOperand};
 use rnic_transport::message::{Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, RxMsgInfo, RxMsgInfoRequest};
 use std::sync::Arc;
 
@@ -228,8 +228,11 @@ fn call<B: Blocks>(call: &Call<u8>, frame: &mut Frame, context: &mut Context<'_,
         Function::GetRxMsgInfo => get_rx_msg_info(call, frame, context.blocks),
         Function::Delivered => delivered(call, frame, context.blocks),
         Function::CreditToBtx => credit_to_btx(call, frame, context.blocks),
+        Function::CreditToBtxBitmap => credit_to_btx_bitmap(call, frame, context.blocks),
         Function::CtrlPkt => ctrl_pkt(call, frame, context.blocks),
         Function::IfElse(index) => if_else(call, frame, context.state, usize::from(index)),
+        Function::Compare(index) => compare(call, frame, context.state, usize::from(index)),
+        Function::Pair(index) => pair(call, frame, context.state, usize::from(index)),
         Function::Read(index) => read(call, frame, context.state, usize::from(index)),
         Function::Write(index) => write(call, frame, context.state, usize::from(index)),
         Function::Schedule(index) => schedule(call, frame, context.state, usize::from(index)),
@@ -273,7 +276,18 @@ fn credit_to_btx<B: Blocks>(call: &Call<u8>, frame: &mut Frame, blocks: &mut B) 
     let [tx_msg_id, again, rtx, more, credit] = arguments(call, frame);
     blocks.credit_to_btx(&CreditToBtxEvent {
         tx_msg_id: tx_msg_id as u32,
-        rtx: (again != 0).then_some(rtx as u32),
+        pkt_offset: rtx as u32,
+        bitmap: u64::from(again != 0),
+        credit: (more != 0).then_some(credit as u32),
+    });
+}
+
+fn credit_to_btx_bitmap<B: Blocks>(call: &Call<u8>, frame: &mut Frame, blocks: &mut B) {
+    let [tx_msg_id, pkt_offset, bitmap, more, credit] = arguments(call, frame);
+    blocks.credit_to_btx(&CreditToBtxEvent {
+        tx_msg_id: tx_msg_id as u32,
+        pkt_offset: pkt_offset as u32,
+        bitmap,
         credit: (more != 0).then_some(credit as u32),
     });
 }
@@ -309,12 +323,64 @@ fn if_else(call: &Call<u8>, frame: &mut Frame, state: &mut State, index: usize) 
     results(call, frame, [value]);
 }
 
-/// Converts a value of the P4 enum `reg_op_t`. A number that is not a member of the enum means `READ`.
+fn compare(call: &Call<u8>, frame: &mut Frame, state: &mut State, index: usize) {
+    let [at, comparison, compared, op_true, operand_true, op_false, operand_false] = arguments(call, frame);
+    let registers = &mut state.if_else[index];
+    let value = if at < registers.size {
+        // Only the lowest bits of an entry count.
+        let old = registers.cells.apply(at as usize, true, (RegisterOp::Read, 0), (RegisterOp::Read, 0));
+        let holds = register_comparison(comparison).holds(old & registers.mask, compared);
+        let yes = (register_op(op_true), operand_true);
+        let no = (register_op(op_false), operand_false);
+        registers.cells.apply(at as usize, holds, yes, no) & registers.mask
+    } else {
+        state.beyond += 1;
+        0
+    };
+    results(call, frame, [value]);
+}
+
+fn pair(call: &Call<u8>, frame: &mut Frame, state: &mut State, index: usize) {
+    let [at, left, comparison, compared, operations @ ..]: [u64; 12] = arguments(call, frame);
+    let registers = &mut state.pairs[index];
+    let [x, y] = if at < registers.size {
+        let left = match left {
+            1 => PairOperand::Second,
+            2 => PairOperand::Difference,
+            _ => PairOperand::First,
+        };
+        let [x_true, x_yes, x_false, x_no, y_true, y_yes, y_false, y_no] = operations;
+        let of = |op: u64, operand: u64| (register_op(op), operand);
+        let first = [of(x_true, x_yes), of(x_false, x_no)];
+        let second = [of(y_true, y_yes), of(y_false, y_no)];
+        let condition = (left, register_comparison(comparison), compared);
+        registers.cells.apply(at as usize, registers.mask, condition, first, second)
+    } else {
+        state.beyond += 1;
+        [0; 2]
+    };
+    results(call, frame, [x, y]);
+}
+
+/// Converts a value of the P4 enum `reg_op_t`.
 fn register_op(number: u64) -> RegisterOp {
     match number {
         1 => RegisterOp::Write,
         2 => RegisterOp::Add,
+        3 => RegisterOp::Subtract,
         _ => RegisterOp::Read,
+    }
+}
+
+/// Converts a value of the P4 enum `reg_cmp_t`. A number that is not a member of the enum means `GREATER_EQUAL`.
+fn register_comparison(number: u64) -> Comparison {
+    match number {
+        0 => Comparison::Equal,
+        1 => Comparison::NotEqual,
+        2 => Comparison::Less,
+        3 => Comparison::LessEqual,
+        4 => Comparison::Greater,
+        _ => Comparison::GreaterEqual,
     }
 }
 

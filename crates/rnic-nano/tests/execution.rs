@@ -169,8 +169,8 @@ fn a_receiver_driven_transport_triggers_the_right_events() {
         assert_eq!(nic.ingress(&mut blocks, &framed.header, &arrival()), Verdict::Consumed);
     }
     assert_eq!(blocks.delivered, [DeliveredEvent { tx_msg_id: 0x10002, before: 0, pkt_offset: 4, bitmap: 1 }]);
-    let pulled = CreditToBtxEvent { tx_msg_id: 0x10002, rtx: None, credit: Some(20) };
-    assert_eq!(blocks.credit, [pulled, CreditToBtxEvent { rtx: Some(4), credit: None, ..pulled }]);
+    let pulled = CreditToBtxEvent { tx_msg_id: 0x10002, pkt_offset: 4, bitmap: 0, credit: Some(20) };
+    assert_eq!(blocks.credit, [pulled, CreditToBtxEvent { bitmap: 1, credit: None, ..pulled }]);
 }
 
 /// Of two messages, the message with fewer remaining packets is granted first. The GRANT goes to the sender of this
@@ -223,7 +223,7 @@ fn a_scheduler_and_shared_registers() {
     let grant = Departure { tx_msg_id: 0x30005, flags: flags::PULL, credit: 12, rank: 3, ..Departure::default() };
     let header = nic.egress(&grant).header;
     nic.ingress(&mut blocks, &header, &arrival());
-    assert_eq!(blocks.credit, [CreditToBtxEvent { tx_msg_id: 0x30005, rtx: None, credit: Some(12) }]);
+    assert_eq!(blocks.credit, [CreditToBtxEvent { tx_msg_id: 0x30005, pkt_offset: 0, bitmap: 0, credit: Some(12) }]);
     let data = Departure { tx_msg_id: 0x40005, flags: flags::DATA, ..Departure::default() };
     assert_eq!(nic.egress(&data).priority, 3);
     assert_eq!(nic.egress(&Departure { tx_msg_id: 6, ..data }).priority, 0);
@@ -430,4 +430,49 @@ fn only_ingress_can_call_the_fixed_function_blocks() {
     let text = small(INGRESS, "").replace("hdr.h.setValid();", "delivered_event(1, 2, 3, 4); hdr.h.setValid();");
     let refused = compile(SourceFile { name: "t".into(), text }, &|_: &str| None, &[]).expect_err("in egress");
     assert!(refused.to_string().contains("'delivered_event' can be called by the ingress control only"), "{refused}");
+}
+
+/// A register of 8 bits holds the minimum of the values so far, counted from 200; a pair counts down and up.
+#[test]
+fn comparisons_of_registers_select_operations() {
+    let declarations = format!("IfElseRaw<bit<8>>(4) least; Pairs<bit<8>>(4) both; {INGRESS}");
+    let ingress = "
+        bit<8> value = (bit<8>) hdr.h.a;
+        bit<8> now = least.compare(1, reg_cmp_t.GREATER, value - 1, reg_op_t.WRITE, value, reg_op_t.READ, 0);
+        if (hdr.h.b == 0) { now = least.execute(1, true, reg_op_t.SUBTRACT, 56, reg_op_t.READ, 0); }
+        pairs_t<bit<8>> pair = both.execute(2, pairs_operand_t.DIFFERENCE, reg_cmp_t.LESS, 3,
+            reg_op_t.ADD, value, reg_op_t.SUBTRACT, 1, reg_op_t.READ, 0, reg_op_t.ADD, 2);
+        hdr.h.b = (bit<32>) (now ++ pair.x ++ pair.y);";
+    let mut pipeline = pipeline(&small(&declarations, ingress));
+    let mut send = |a: u32, b: u32| {
+        let mut header = P4Header::<64> { len: 8, ..P4Header::default() };
+        header.bytes[..4].copy_from_slice(&a.to_be_bytes());
+        header.bytes[4..8].copy_from_slice(&b.to_be_bytes());
+        let mut blocks = Recorder::default();
+        pipeline.ingress(&mut blocks, &header, &arrival());
+        let [_, now, x, y] = blocks.control[0].credit.to_be_bytes();
+        [now, x, y]
+    };
+    // 0 - 56 is 200 in 8 bits. The pair (0, 0): the difference is below 3, so X grows by the value.
+    assert_eq!(send(10, 0), [200, 10, 0]);
+    assert_eq!(send(150, 1), [150, 9, 2]);
+    assert_eq!(send(190, 1), [150, 8, 4]);
+    assert_eq!(send(7, 1), [7, 7, 6]);
+    assert_eq!(send(255, 1), [7, 6, 6]);
+    assert_eq!(pipeline.counters().beyond, 0);
+}
+
+#[test]
+fn one_call_requests_several_packets() {
+    let ingress = "credit_to_btx_bitmap_event(hdr.h.a, 70, 0x8000000000000005, hdr.h.b == 1, 90);";
+    let mut pipeline = pipeline(&small(INGRESS, ingress));
+    let mut send = |more: u8| {
+        let mut header = P4Header::<64> { len: 8, ..P4Header::default() };
+        (header.bytes[3], header.bytes[7]) = (9, more);
+        let mut blocks = Recorder::default();
+        pipeline.ingress(&mut blocks, &header, &arrival());
+        blocks.credit[0]
+    };
+    let event = CreditToBtxEvent { tx_msg_id: 9, pkt_offset: 70, bitmap: 1 << 63 | 5, credit: None };
+    assert_eq!([send(0), send(1)], [event, CreditToBtxEvent { credit: Some(90), ..event }]);
 }

@@ -130,14 +130,14 @@ fn ndp_sender_takes_each_flag_for_itself() {
         let (_, blocks) = ingress(&mut ndp, &header, RxMsgInfo::default(), &arrival(false, false));
         assert!(blocks.asked.is_empty());
         let acked = blocks.delivered.first().map(|event| (event.before, event.pkt_offset, event.bitmap));
-        (acked, blocks.credits.first().map(|event| (event.rtx, event.credit)))
+        (acked, blocks.credits.first().map(|event| ((event.bitmap == 1).then_some(event.pkt_offset), event.credit)))
     };
     assert_eq!(says(ACK), (Some((0, 6, 1)), None));
     assert_eq!(says(ACK | PULL), (Some((0, 6, 1)), Some((None, Some(20)))));
     assert_eq!(says(NACK), (None, Some((Some(6), None))));
     assert_eq!(says(NACK | PULL), (None, Some((Some(6), Some(20)))));
     let (_, blocks) = ingress(&mut ndp, &data(30, 6), RxMsgInfo::default(), &arrival(true, true));
-    assert_eq!(blocks.credits, [CreditToBtxEvent { tx_msg_id: MESSAGE, rtx: Some(6), credit: None }]);
+    assert_eq!(blocks.credits, [CreditToBtxEvent { tx_msg_id: MESSAGE, pkt_offset: 6, bitmap: 1, credit: None }]);
 }
 
 const HOMA: HomaSettings = HomaSettings {
@@ -209,7 +209,7 @@ fn homa_tr_asks_for_trimmed_packets_and_homa_does_not() {
     let header = NativeHeader { flags: NACK, credit: 2, ..data(30, 4) };
     let (_, blocks) = ingress(&mut homa, &header, RxMsgInfo::default(), &arrival(false, false));
     assert_eq!((blocks.delivered[0].before, blocks.delivered[0].bitmap), (2, 0));
-    assert_eq!((blocks.credits[0].rtx, blocks.credits[0].credit), (Some(4), None));
+    assert_eq!(blocks.credits, [CreditToBtxEvent { tx_msg_id: MESSAGE, pkt_offset: 4, bitmap: 1, credit: None }]);
 
     let mut homa = Homa::new(1, HomaSettings { trimming: false, ..HOMA });
     let (verdict, blocks) = ingress(&mut homa, &data(30, 4), new_packet(0, true, 0), &arrival(true, false));

@@ -178,12 +178,21 @@ fn outputs(text: &mut String, connections: &mut Vec<String>, pipeline: &Pipeline
 /// of a function.
 fn calls(text: &mut String, connections: &mut Vec<String>, ingress: &PipelineRtl) {
     let mut full = Vec::new();
-    for (function, wire, bits) in [
-        ("delivered_event", "delivered", 160),
-        ("credit_to_btx_event", "credit", 98),
-        ("ctrl_pkt_event", "control", 216),
-    ] {
-        let places: Vec<usize> = places(&ingress.calls, function);
+    // A request for one packet becomes a bitmap of one bit.
+    let one_packet = |of: &str| format!("{{{of}[97:65], 63'd0, {of}[32], {of}[64:33], {of}[31:0]}}");
+    let as_it_is = |of: &str| of.to_string();
+    let functions: [(&str, &str, u32, u32, &dyn Fn(&str) -> String); 4] = [
+        ("delivered_event", "delivered", 160, 160, &as_it_is),
+        ("credit_to_btx_event", "credit", 161, 98, &one_packet),
+        ("credit_to_btx_bitmap_event", "credit", 161, 161, &as_it_is),
+        ("ctrl_pkt_event", "control", 216, 216, &as_it_is),
+    ];
+    for (wire, bits) in [("delivered", 160), ("credit", 161), ("control", 216)] {
+        let of_wire = functions.iter().filter(|(_, of, ..)| *of == wire);
+        let sites = of_wire.flat_map(|(function, _, _, width, convert)| {
+            places(&ingress.calls, function).into_iter().map(move |call| (call, *width, convert))
+        });
+        let places: Vec<(usize, u32, _)> = sites.collect();
         let count = places.len().max(1);
         let _ = writeln!(
             text,
@@ -192,15 +201,17 @@ fn calls(text: &mut String, connections: &mut Vec<String>, ingress: &PipelineRtl
             last = count - 1
         );
         let mut chosen = Vec::new();
-        for (index, call) in places.iter().enumerate() {
+        for (index, (call, width, convert)) in places.iter().enumerate() {
             let prefix = format!("ingress_call{call}");
             let _ = writeln!(
                 text,
-                "    wire {prefix}_valid;\n    wire [{high}:0] {prefix}_arguments, {prefix}_queued;\n    wire [4:0] {prefix}_count;\n    \
+                "    wire {prefix}_valid;\n    wire [{last}:0] {prefix}_arguments;\n    wire [{high}:0] {prefix}_queued;\n    wire [4:0] {prefix}_count;\n    \
                  nt_fifo #(.WIDTH({bits}), .LOG_DEPTH(4)) {prefix}_queue (\n        .clk(clk), .push({prefix}_valid), \
-                 .in({prefix}_arguments), .pop({wire}_pop && {wire}_grants[{index}]),\n        .valid({wire}_waits[{index}]), \
+                 .in({queued}), .pop({wire}_pop && {wire}_grants[{index}]),\n        .valid({wire}_waits[{index}]), \
                  .out({prefix}_queued), .count({prefix}_count)\n    );",
-                high = bits - 1
+                last = width - 1,
+                high = bits - 1,
+                queued = convert(&format!("{prefix}_arguments"))
             );
             connections.push(format!("        .{prefix}_valid({prefix}_valid)"));
             connections.push(format!("        .{prefix}_arguments({prefix}_arguments)"));

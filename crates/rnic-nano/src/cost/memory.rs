@@ -84,6 +84,7 @@ pub(super) fn memory(program: &Program, hardware: &Hardware, ingress: usize, egr
 fn registers(binding: &Binding, messages: u64) -> u64 {
     let (entries, bits) = match binding {
         Binding::IfElse { size, width, .. } => ((*size).min(messages), u64::from(*width)),
+        Binding::Pairs { size, width, .. } => ((*size).min(messages), 2 * u64::from(*width)),
         Binding::Dual { size, widths, .. } => {
             ((*size).min(messages), widths.iter().map(|width| u64::from(*width)).sum())
         }

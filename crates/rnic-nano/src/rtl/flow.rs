@@ -429,6 +429,10 @@ impl Builder<'_> {
         let predicate = self.alive;
         let access = |what, values| Access { instance, what, predicate, index: arguments[0], values, stage: 0 };
         let results = match (kind.as_str(), call.function.as_str()) {
+            ("IfElseRaw", "compare") => {
+                self.only_access(instance.0, name, call)?;
+                self.net.access(access(What::Modify, arguments[1..].to_vec()), types)
+            }
             ("IfElseRaw", _) => {
                 self.only_access(instance.0, name, call)?;
                 let operation = self.net.mux(arguments[1], arguments[2], arguments[4]);

@@ -516,20 +516,52 @@ impl Part {
                     let bits = address_bits(size);
                     let range = range(width);
                     let zero = number_zero(width);
-                    let operation = self.at(access.values[0], stage);
-                    let operand = self.at(access.values[1], stage);
+                    let (condition, operations) = match access.values[..] {
+                        [operation, operand] => (None, vec![(operation, operand)]),
+                        [how, than, op_true, yes, op_false, no] => {
+                            (Some((how, than)), vec![(op_true, yes), (op_false, no)])
+                        }
+                        _ => continue,
+                    };
+                    let mut held = String::new();
+                    let mut kept = String::new();
+                    let mut values = Vec::new();
+                    for (at, (operation, operand)) in operations.into_iter().enumerate() {
+                        let _ = write!(held, "    reg [1:0] {a}_op{at};\n    reg {range}{a}_operand{at};\n");
+                        let (operation, operand) = (self.at(operation, stage), self.at(operand, stage));
+                        let _ =
+                            write!(kept, "        {a}_op{at} <= {operation};\n        {a}_operand{at} <= {operand};\n");
+                        values.push(format!(
+                            "({a}_op{at} == 2'd1 ? {a}_operand{at} : {a}_op{at} == 2'd2 ? {a}_old + {a}_operand{at} : \
+                             {a}_op{at} == 2'd3 ? {a}_old - {a}_operand{at} : {a}_old)"
+                        ));
+                    }
+                    if let Some((how, than)) = condition {
+                        let _ = write!(
+                            held,
+                            "    reg [2:0] {a}_how;\n    reg {range}{a}_than;\n    \
+                             wire {a}_holds = {a}_how == 3'd0 ? {a}_old == {a}_than : {a}_how == 3'd1 ? {a}_old != {a}_than : \
+                             {a}_how == 3'd2 ? {a}_old < {a}_than : {a}_how == 3'd3 ? {a}_old <= {a}_than : \
+                             {a}_how == 3'd4 ? {a}_old > {a}_than : {a}_old >= {a}_than;\n"
+                        );
+                        let (how, than) = (self.at(how, stage), self.at(than, stage));
+                        let _ = write!(kept, "        {a}_how <= {how};\n        {a}_than <= {than};\n");
+                        let chosen = format!("{a}_holds ? {} : {}", values[0], values[1]);
+                        values = vec![chosen];
+                    }
+                    let new = values.concat();
                     // The memory is read at the end of this stage and written at the end of the next. The packet in
                     // the next stage may write the same entry at the moment of the read.
                     let _ = write!(
                         text,
-                        "    reg {a}_on, {a}_inside, {a}_kept;\n    reg [{high}:0] {a}_at, {a}_kept_at;\n    reg [1:0] {a}_op;\n    \
-                         reg {range}{a}_operand, {a}_q, {a}_kept_value;\n    \
-                         wire {range}{a}_old = {a}_kept && {a}_kept_at == {a}_at ? {a}_kept_value : {a}_q;\n    \
-                         wire {range}{a}_new = {a}_op == 2'd1 ? {a}_operand : {a}_op == 2'd2 ? {a}_old + {a}_operand : {a}_old;\n    \
+                        "    reg {a}_on, {a}_inside, {a}_kept;\n    reg [{high}:0] {a}_at, {a}_kept_at;\n    \
+                         reg {range}{a}_q, {a}_kept_value;\n    \
+                         wire {range}{a}_old = {a}_kept && {a}_kept_at == {a}_at ? {a}_kept_value : {a}_q;\n{held}    \
+                         wire {range}{a}_new = {new};\n    \
                          assign {name}_read{number} = {a}_inside ? {a}_new : {zero};\n    \
                          always @(posedge clk) begin\n        \
-                         {a}_on <= {enabled};\n        {a}_inside <= {inside};\n        {a}_at <= {address};\n        \
-                         {a}_op <= {operation};\n        {a}_operand <= {operand};\n        {a}_q <= {memory}[{address}];\n        \
+                         {a}_on <= {enabled};\n        {a}_inside <= {inside};\n        {a}_at <= {address};\n{kept}        \
+                         {a}_q <= {memory}[{address}];\n        \
                          {a}_kept <= {a}_on;\n        {a}_kept_at <= {a}_at;\n        {a}_kept_value <= {a}_new;\n        \
                          if ({a}_on) {memory}[{a}_at] <= {a}_new;\n    end\n",
                         high = bits - 1

@@ -22,6 +22,7 @@ pub(crate) fn bind_instances(instances: &[Instance]) -> Result<Vec<Binding>, Vec
     let mut bindings = Vec::new();
     let mut errors = Vec::new();
     let mut if_else = 0;
+    let mut pairs = 0;
     let mut dual = 0;
     let mut schedulers = 0;
     let next = |count: &mut u16| {
@@ -34,21 +35,28 @@ pub(crate) fn bind_instances(instances: &[Instance]) -> Result<Vec<Binding>, Vec
             ("IfElseRaw", &[width @ 1..=64]) => {
                 bindings.push(Binding::IfElse { index: next(&mut if_else), size, width })
             }
+            ("Pairs", &[width @ 1..=64]) => {
+                bindings.push(Binding::Pairs { index: next(&mut pairs), size, width });
+            }
             ("DualPort", widths) if !widths.is_empty() => {
                 bindings.push(Binding::Dual { index: next(&mut dual), size, widths: widths.to_vec() });
             }
             ("PriorityScheduler", _) => bindings.push(Binding::Scheduler { index: next(&mut schedulers) }),
-            ("IfElseRaw", _) => errors.push(
+            (kind @ ("IfElseRaw" | "Pairs"), _) => errors.push(
                 Diagnostic::new(
                     instance.span,
-                    "an entry of an IfElseRaw is a single number of at most 64 bits",
+                    if kind == "Pairs" {
+                        "each register of a Pairs is a single number of at most 64 bits"
+                    } else {
+                        "an entry of an IfElseRaw is a single number of at most 64 bits"
+                    },
                     "this entry is larger",
                 )
                 .with_help("use a DualPort for structs"),
             ),
             (kind, _) => {
                 let message = format!("this NIC has no extern '{kind}'");
-                let help = "it has IfElseRaw, DualPort and PriorityScheduler";
+                let help = "it has IfElseRaw, Pairs, DualPort and PriorityScheduler";
                 errors.push(Diagnostic::new(instance.span, message, "unknown extern").with_help(help));
             }
         }
@@ -80,9 +88,20 @@ fn find(name: &str, binding: Option<&Binding>) -> Option<(Function, Signature)> 
         }
         (None, "delivered_event") => (Function::Delivered, Signature::new(&[32, 32, 32, 64], &[])),
         (None, "credit_to_btx_event") => (Function::CreditToBtx, Signature::new(&[32, 1, 32, 1, 32], &[])),
+        (None, "credit_to_btx_bitmap_event") => {
+            (Function::CreditToBtxBitmap, Signature::new(&[32, 32, 64, 1, 32], &[]))
+        }
         (None, "ctrl_pkt_event") => (Function::CtrlPkt, Signature::new(&[32, 16, 16, 32, 32, 32, 32, 8, 8, 8], &[])),
         (Some(Binding::IfElse { index, width, .. }), "execute") => {
             (Function::IfElse(*index), Signature::new(&[32, 1, 2, *width, 2, *width], &[*width]))
+        }
+        (Some(Binding::IfElse { index, width, .. }), "compare") => {
+            (Function::Compare(*index), Signature::new(&[32, 3, *width, 2, *width, 2, *width], &[*width]))
+        }
+        (Some(Binding::Pairs { index, width, .. }), "execute") => {
+            let operations = [2, *width].repeat(4);
+            let arguments = [&[32, 2, 3, *width], &operations[..]].concat();
+            (Function::Pair(*index), Signature::new(&arguments, &[*width, *width]))
         }
         (Some(Binding::Dual { index, widths, .. }), "read") => (Function::Read(*index), Signature::new(&[32], widths)),
         (Some(Binding::Dual { index, widths, .. }), "write") => {

@@ -7,7 +7,7 @@ mod table;
 
 pub use control::{Entry, Key, TableError, TableHandle};
 pub(crate) use functions::{bind, bind_instances};
-use rnic_transport::message::primitives::{DualPort, IfElseRaw, PriorityScheduler};
+use rnic_transport::message::primitives::{DualPort, IfElseRaw, Pairs, PriorityScheduler};
 pub(crate) use table::Table;
 
 /// A function or method of the NIC that a program calls. For a method, the number is the index of the object among the
@@ -20,10 +20,16 @@ pub enum Function {
     Delivered,
     /// `credit_to_btx_event`: allows the NIC to send packets of a message.
     CreditToBtx,
+    /// `credit_to_btx_bitmap_event`: allows the NIC to send packets of a message, several of them retransmissions.
+    CreditToBtxBitmap,
     /// `ctrl_pkt_event`: sends a control packet.
     CtrlPkt,
     /// `IfElseRaw.execute`: executes one of two operations on a register.
     IfElse(u16),
+    /// `IfElseRaw.compare`: executes one of two operations on a register, which a comparison of the register selects.
+    Compare(u16),
+    /// `Pairs.execute`: executes one of two operations on each of two registers.
+    Pair(u16),
     /// `DualPort.read`: reads an entry of an array.
     Read(u16),
     /// `DualPort.write`: writes an entry of an array.
@@ -42,6 +48,15 @@ pub enum Binding {
         /// Number of entries of the array.
         size: u64,
         /// Width of each entry in bits, 1 to 64.
+        width: u32,
+    },
+    /// An array of pairs of registers with read-modify-write operations: `Pairs`.
+    Pairs {
+        /// The index of the object among all `Pairs` objects of the program.
+        index: u16,
+        /// Number of pairs.
+        size: u64,
+        /// Width of each register in bits, 1 to 64.
         width: u32,
     },
     /// An array with a read port and a write port: `DualPort`.
@@ -69,6 +84,15 @@ pub(crate) struct IfElseRegisters {
     pub(crate) mask: u64,
 }
 
+/// The registers of a `Pairs` object.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PairRegisters {
+    pub(crate) cells: Pairs,
+    pub(crate) size: u64,
+    /// The mask of the bits of a register.
+    pub(crate) mask: u64,
+}
+
 /// The registers of a `DualPort` object. An entry occupies consecutive 64-bit words.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DualRegisters {
@@ -82,6 +106,7 @@ pub(crate) struct DualRegisters {
 pub(crate) struct State {
     pub(crate) if_else: Vec<IfElseRegisters>,
     pub(crate) dual: Vec<DualRegisters>,
+    pub(crate) pairs: Vec<PairRegisters>,
     pub(crate) schedulers: Vec<PriorityScheduler>,
     /// Number of register accesses with an index beyond the end of the array.
     pub(crate) beyond: u64,
@@ -95,6 +120,10 @@ impl State {
                 Binding::IfElse { size, width, .. } => {
                     let mask = u64::MAX >> (64 - width);
                     state.if_else.push(IfElseRegisters { cells: IfElseRaw::default(), size: *size, mask });
+                }
+                Binding::Pairs { size, width, .. } => {
+                    let mask = u64::MAX >> (64 - width);
+                    state.pairs.push(PairRegisters { cells: Pairs::default(), size: *size, mask });
                 }
                 Binding::Dual { size, widths, .. } => {
                     let words = widths.iter().map(|width| width.div_ceil(64) as usize).sum();

@@ -160,8 +160,11 @@ pub struct DeliveredEvent {
 pub struct CreditToBtxEvent {
     /// Id of the message.
     pub tx_msg_id: u32,
-    /// Index of a packet to retransmit, unless it has been acknowledged.
-    pub rtx: Option<u32>,
+    /// Index of the packet that bit 0 of `bitmap` represents.
+    pub pkt_offset: u32,
+    /// Bit n is set if packet `pkt_offset` + n is to be retransmitted, unless it has been acknowledged or not been
+    /// sent: the `rtxBitmap` of the paper.
+    pub bitmap: u64,
     /// New credit: the sender may send all packets before this index. A value below the current credit has no effect.
     pub credit: Option<u32>,
 }

@@ -82,6 +82,17 @@ impl TxMessage {
         self.rtx.clear_mask(word, mask);
     }
 
+    /// The packets of a bitmap that begins with packet `offset`, as far as they have been sent: the words of the
+    /// state's bitmaps that have such packets, and their bits.
+    #[inline]
+    fn sent_packets(&self, offset: u32, bitmap: u64) -> impl Iterator<Item = (u32, u64)> + use<> {
+        let left = self.sent.saturating_sub(offset);
+        let bitmap = if left < 64 { bitmap & ((1 << left) - 1) } else { bitmap };
+        let (word, shift) = (offset >> 6, offset & 63);
+        let words = [(word, bitmap << shift), (word + 1, bitmap.checked_shr(64 - shift).unwrap_or(0))];
+        words.into_iter().filter(|(_, mask)| *mask != 0)
+    }
+
     /// Algorithm 3 of the NanoTransport paper: marks for retransmission all packets that had been sent when the
     /// retransmission timer was set and have not arrived.
     fn retransmit_timed(&mut self) {
@@ -273,15 +284,8 @@ impl Packetization {
         for (word, mask) in runs(state.delivered_to, before) {
             state.deliver(word, mask);
         }
-        if event.bitmap != 0 && event.pkt_offset < state.sent {
-            let left = state.sent - event.pkt_offset;
-            let bitmap = if left < 64 { event.bitmap & ((1 << left) - 1) } else { event.bitmap };
-            let (word, shift) = (event.pkt_offset >> 6, event.pkt_offset & 63);
-            state.deliver(word, bitmap << shift);
-            let high = bitmap.checked_shr(64 - shift).unwrap_or(0);
-            if high != 0 {
-                state.deliver(word + 1, high);
-            }
+        for (word, mask) in state.sent_packets(event.pkt_offset, event.bitmap) {
+            state.deliver(word, mask);
         }
         state.delivered_to = state.delivered.first_clear(state.delivered_to, state.packets);
         (state.delivered.count() == state.packets).then(|| self.free(index))
@@ -293,11 +297,8 @@ impl Packetization {
         let Some(index) = self.find(event.tx_msg_id) else { return };
         let state = &mut self.messages[index];
         state.heard = true;
-        if let Some(packet) = event.rtx
-            && packet < state.sent
-            && !state.delivered.get(packet)
-        {
-            state.rtx.set(packet);
+        for (word, mask) in state.sent_packets(event.pkt_offset, event.bitmap) {
+            state.rtx.set_mask(word, mask & !state.delivered.word(word));
         }
         let credit = event.credit.unwrap_or(0).min(state.packets);
         let raised = credit > state.credit;
@@ -428,7 +429,26 @@ mod tests {
     }
 
     fn credit(block: &mut Packetization, id: u32, rtx: Option<u32>, credit: Option<u32>) {
-        block.credit_to_btx(&CreditToBtxEvent { tx_msg_id: id, rtx, credit }, &NicConfig::default());
+        let (pkt_offset, bitmap) = (rtx.unwrap_or(0), rtx.is_some().into());
+        let event = CreditToBtxEvent { tx_msg_id: id, pkt_offset, bitmap, credit };
+        block.credit_to_btx(&event, &NicConfig::default());
+    }
+
+    /// One event requests packets in two words of the bitmap; packet 61 has arrived, and packets from 70 on have not
+    /// been sent.
+    #[test]
+    fn one_event_requests_several_packets() {
+        let cfg = NicConfig { rtt_pkts: 70, ..cfg() };
+        let (mut block, id) = block(&cfg, 9_000);
+        assert_eq!(drain(&mut block, &cfg).len(), 70);
+        block.delivered(&ack(id, 0, 61, 1));
+        let event =
+            CreditToBtxEvent { tx_msg_id: id, pkt_offset: 60, bitmap: 1 | 2 | 1 << 5 | 1 << 9 | 1 << 10, credit: None };
+        block.credit_to_btx(&event, &cfg);
+        assert_eq!(drain(&mut block, &cfg), [(60, true), (65, true), (69, true)]);
+        block.credit_to_btx(&CreditToBtxEvent { pkt_offset: 70, ..event }, &cfg);
+        block.credit_to_btx(&CreditToBtxEvent { pkt_offset: u32::MAX, credit: Some(71), ..event }, &cfg);
+        assert_eq!(drain(&mut block, &cfg), [(70, false)]);
     }
 
     #[test]

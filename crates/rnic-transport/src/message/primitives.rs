@@ -13,6 +13,52 @@ pub enum Op {
     Write,
     /// Adds the operand to the entry, modulo 2^64.
     Add,
+    /// Subtracts the operand from the entry, modulo 2^64.
+    Subtract,
+}
+
+impl Op {
+    #[inline]
+    fn apply(self, old: u64, operand: u64) -> u64 {
+        match self {
+            Op::Read => old,
+            Op::Write => operand,
+            Op::Add => old.wrapping_add(operand),
+            Op::Subtract => old.wrapping_sub(operand),
+        }
+    }
+}
+
+/// A comparison of a register with an operand, as numbers without sign.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Comparison {
+    /// The register equals the operand.
+    Equal,
+    /// The register differs from the operand.
+    NotEqual,
+    /// The register is less than the operand.
+    Less,
+    /// The register is at most the operand.
+    LessEqual,
+    /// The register is greater than the operand.
+    Greater,
+    /// The register is at least the operand.
+    GreaterEqual,
+}
+
+impl Comparison {
+    /// Whether the comparison of `register` with `operand` holds.
+    #[inline]
+    pub fn holds(self, register: u64, operand: u64) -> bool {
+        match self {
+            Comparison::Equal => register == operand,
+            Comparison::NotEqual => register != operand,
+            Comparison::Less => register < operand,
+            Comparison::LessEqual => register <= operand,
+            Comparison::Greater => register > operand,
+            Comparison::GreaterEqual => register >= operand,
+        }
+    }
 }
 
 #[inline]
@@ -51,12 +97,67 @@ impl IfElseRaw {
                 *entry(&mut self.values, at) = operand;
                 operand
             }
-            Op::Add => {
+            Op::Add | Op::Subtract => {
                 let value = entry(&mut self.values, at);
-                *value = value.wrapping_add(operand);
+                *value = op.apply(*value, operand);
                 *value
             }
         }
+    }
+}
+
+/// The left side of the comparison of a pair of registers ([`Pairs`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PairOperand {
+    /// The first register.
+    First,
+    /// The second register.
+    Second,
+    /// The first register minus the second one, modulo the registers' range.
+    Difference,
+}
+
+/// An array of pairs of registers: the read-modify-write operation `Pairs` of Sivaraman and others ("Packet
+/// Transactions", SIGCOMM 2016), which updates two registers together.
+///
+/// ```
+/// use rnic_transport::message::primitives::{Comparison, Op, PairOperand, Pairs};
+///
+/// // The first register counts packets, the second one packets until the next ACK: each third packet is acknowledged.
+/// let mut pairs = Pairs::default();
+/// let mut packet = || {
+///     let condition = (PairOperand::Second, Comparison::GreaterEqual, 2);
+///     let count = [(Op::Add, 1); 2];
+///     pairs.apply(0, u64::MAX, condition, count, [(Op::Write, 0), (Op::Add, 1)])
+/// };
+/// assert_eq!([packet(), packet(), packet(), packet()], [[1, 1], [2, 2], [3, 0], [4, 1]]);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Pairs {
+    values: Vec<u64>,
+}
+
+impl Pairs {
+    /// Compares a register of pair `at`, or their difference, with a number. Then applies to each register one of two
+    /// operations: the first if the comparison holds, else the second. Returns the new values. `mask` has the bits of a
+    /// register.
+    #[inline]
+    pub fn apply(
+        &mut self, at: usize, mask: u64, (left, comparison, than): (PairOperand, Comparison, u64),
+        first: [(Op, u64); 2], second: [(Op, u64); 2],
+    ) -> [u64; 2] {
+        let last = entry(&mut self.values, 2 * at + 1);
+        let y = *last;
+        let x = self.values[2 * at];
+        let left = match left {
+            PairOperand::First => x,
+            PairOperand::Second => y,
+            PairOperand::Difference => x.wrapping_sub(y) & mask,
+        };
+        let chosen = usize::from(!comparison.holds(left, than));
+        let new = [(x, first[chosen]), (y, second[chosen])].map(|(old, (op, operand))| op.apply(old, operand) & mask);
+        self.values[2 * at..2 * at + 2].copy_from_slice(&new);
+        new
     }
 }
 
@@ -269,6 +370,31 @@ mod tests {
         assert_eq!(register.apply(9, true, (Op::Read, 7), (Op::Add, 1)), 11);
         assert_eq!(register.apply(9, true, (Op::Add, u64::MAX), (Op::Read, 0)), 10, "modulo 2^64");
         assert_eq!(register.apply(8, true, (Op::Read, 0), (Op::Read, 0)), 0);
+        assert_eq!(register.apply(9, true, (Op::Subtract, 11), (Op::Read, 0)), u64::MAX, "modulo 2^64");
+    }
+
+    #[test]
+    fn comparisons_are_without_sign() {
+        use Comparison::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
+        let of = |a, b| [Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual].map(|one| one.holds(a, b));
+        assert_eq!(of(3, 3), [true, false, false, true, false, true]);
+        assert_eq!(of(3, u64::MAX), [false, true, true, true, false, false]);
+        assert_eq!(of(4, 3), [false, true, false, false, true, true]);
+    }
+
+    /// Registers of 8 bits: 250 and 3, whose difference is 247, then 4 and 3.
+    #[test]
+    fn a_pair_is_updated_together() {
+        let mut pairs = Pairs::default();
+        let always = (PairOperand::First, Comparison::GreaterEqual, 0);
+        let write = |value| [(Op::Write, value), (Op::Read, 0)];
+        assert_eq!(pairs.apply(5, 0xff, always, write(250), write(3)), [250, 3]);
+        let apart = (PairOperand::Difference, Comparison::Greater, 246);
+        let steps = [(Op::Add, 10), (Op::Subtract, 1)];
+        assert_eq!(pairs.apply(5, 0xff, apart, steps, [(Op::Read, 0), (Op::Write, 9)]), [4, 3]);
+        assert_eq!(pairs.apply(5, 0xff, apart, steps, [(Op::Read, 0), (Op::Write, 9)]), [3, 9]);
+        assert_eq!(pairs.apply(5, 0xff, apart, steps, [(Op::Subtract, 10), (Op::Read, 0)]), [13, 255]);
+        assert_eq!(pairs.apply(4, 0xff, always, [(Op::Read, 0); 2], [(Op::Read, 0); 2]), [0, 0]);
     }
 
     #[test]

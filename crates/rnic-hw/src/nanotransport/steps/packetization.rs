@@ -65,11 +65,10 @@ impl Encode for Input {
                 padded(&[1, now, tx_msg_id, before, pkt_offset, 0, bitmap as u32, (bitmap >> 32) as u32])
             }
             Action::Credit(event) => {
-                let flags = u32::from(event.rtx.is_some()) | u32::from(event.credit.is_some()) << 1;
-                // If the flag of this word is not set, the block must ignore the word.
-                let rtx = event.rtx.unwrap_or(7);
-                let credit = event.credit.unwrap_or(9);
-                padded(&[2, now, event.tx_msg_id, flags, rtx, credit])
+                let CreditToBtxEvent { tx_msg_id, pkt_offset, bitmap, credit } = *event;
+                // If the flag is not set, the block must ignore the credit.
+                let (more, credit) = (u32::from(credit.is_some()), credit.unwrap_or(9));
+                padded(&[2, now, tx_msg_id, more, pkt_offset, credit, bitmap as u32, (bitmap >> 32) as u32])
             }
             Action::Transmit => padded(&[3, now]),
             Action::CheckTimer { slot } => padded(&[4, now, *slot]),
@@ -190,14 +189,19 @@ impl PacketizationSteps {
         self.core.random.below(u64::from(SEGMENTS) + 3) as u32
     }
 
-    fn acknowledge(&mut self, steps: &mut Vec<Step>, tx_msg_id: u32) {
+    /// Chooses the packets that an event names: one, or any.
+    fn bitmap(&mut self) -> u64 {
         let random = &mut self.core.random;
-        let bitmap = match random.below(3) {
+        match random.below(3) {
             0 => 1,
             1 => random.bits64() & random.bits64(),
             _ => random.bits64() >> random.below(64),
-        };
-        let before = if random.one_in(2) { 0 } else { self.packet_number() };
+        }
+    }
+
+    fn acknowledge(&mut self, steps: &mut Vec<Step>, tx_msg_id: u32) {
+        let bitmap = self.bitmap();
+        let before = if self.core.random.one_in(2) { 0 } else { self.packet_number() };
         let event = DeliveredEvent { tx_msg_id, before, pkt_offset: self.packet_number(), bitmap };
         self.core.call(Call::Delivered(event));
         let is_complete = !self.core.events().is_empty();
@@ -206,9 +210,11 @@ impl PacketizationSteps {
     }
 
     fn credit(&mut self, steps: &mut Vec<Step>, tx_msg_id: u32) {
-        let rtx = self.core.random.one_in(2).then(|| self.packet_number());
+        let bitmap = self.bitmap();
+        let bitmap = if self.core.random.one_in(2) { 0 } else { bitmap };
+        let pkt_offset = self.packet_number();
         let credit = (!self.core.random.one_in(3)).then(|| self.packet_number());
-        let event = CreditToBtxEvent { tx_msg_id, rtx, credit };
+        let event = CreditToBtxEvent { tx_msg_id, pkt_offset, bitmap, credit };
         self.core.call(Call::Credit(event));
         self.push(steps, "credit or request", Action::Credit(event), &Output::Credited);
     }

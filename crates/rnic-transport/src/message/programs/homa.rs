@@ -169,13 +169,12 @@ impl Homa {
     fn control<B: Blocks>(&mut self, blocks: &mut B, header: &NativeHeader) -> Verdict {
         let NativeHeader { tx_msg_id, pkt_offset, credit, .. } = *header;
         let is_nack = header.has(NACK);
-        let (before, rtx, credit) =
-            if is_nack { (credit, Some(pkt_offset), None) } else { (pkt_offset, None, Some(credit)) };
+        let (before, bitmap, credit) = if is_nack { (credit, 1, None) } else { (pkt_offset, 0, Some(credit)) };
         if header.has(PULL) {
             self.priority.write(slot(tx_msg_id), header.rank.into());
         }
         blocks.delivered(&DeliveredEvent { tx_msg_id, before, pkt_offset: 0, bitmap: 0 });
-        blocks.credit_to_btx(&CreditToBtxEvent { tx_msg_id, rtx, credit });
+        blocks.credit_to_btx(&CreditToBtxEvent { tx_msg_id, pkt_offset, bitmap, credit });
         Verdict::Consumed
     }
 

@@ -310,7 +310,8 @@ impl Hpcc {
             self.flows.resize((slot + 1).next_power_of_two(), Flow::default());
         }
         let credit = self.algorithm.on_reply(&mut self.flows[slot], tx_msg_id, ack_no, &header.echo);
-        blocks.credit_to_btx(&CreditToBtxEvent { tx_msg_id, rtx: is_nack.then_some(pkt_offset), credit: Some(credit) });
+        let (bitmap, credit) = (is_nack.into(), Some(credit));
+        blocks.credit_to_btx(&CreditToBtxEvent { tx_msg_id, pkt_offset, bitmap, credit });
         Verdict::Consumed
     }
 }

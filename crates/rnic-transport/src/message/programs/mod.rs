@@ -99,7 +99,8 @@ impl NativeHeader {
         if self.has(DATA) {
             blocks.credit_to_btx(&CreditToBtxEvent {
                 tx_msg_id: self.tx_msg_id,
-                rtx: Some(self.pkt_offset),
+                pkt_offset: self.pkt_offset,
+                bitmap: 1,
                 credit: None,
             });
         }

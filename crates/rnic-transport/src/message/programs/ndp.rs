@@ -105,9 +105,9 @@ impl Ndp {
             blocks.delivered(&DeliveredEvent { tx_msg_id, before: 0, pkt_offset, bitmap: 1 });
         }
         if header.has(NACK | PULL) {
-            let rtx = header.has(NACK).then_some(pkt_offset);
+            let bitmap = header.has(NACK).into();
             let credit = header.has(PULL).then_some(header.credit);
-            blocks.credit_to_btx(&CreditToBtxEvent { tx_msg_id, rtx, credit });
+            blocks.credit_to_btx(&CreditToBtxEvent { tx_msg_id, pkt_offset, bitmap, credit });
         }
         Verdict::Consumed
     }
