@@ -16,12 +16,15 @@
 #include <nanotransport.p4>
 #include "include/frame.p4"
 
+// A program that includes this one as one of several protocols has a parser and an instance of its own.
+#ifndef ONE_OF_SEVERAL
 const bit<8> PROTOCOL = 0x99;
 #include "include/parser.p4"
 
 // Priorities in the network; 0 is the highest.
 const bit<8> CONTROL_PRIORITY = 0;
 const bit<8> DATA_PRIORITY = 1;
+#endif
 
 // NACKs are paced and share a packet with PULLs, so that senders retransmit at the rate of the receiver's link. In the
 // NDP paper a PULL triggers either a retransmission or a new packet; in the NanoTransport paper the receiver sends
@@ -124,9 +127,11 @@ control NdpEgress(inout headers_t hdr, inout metadata_t meta, in departure_t dep
     }
 }
 
+#ifndef ONE_OF_SEVERAL
 // The program uses the priorities 0 and 1. Each packet takes a path of its own (packet spraying), because NDP tolerates
 // reordering.
 @priorities(2)
 @order("round-robin")
 @paths("spray")
 NanoTransport(FrameParser(), NdpIngress(), NdpEgress(), FrameDeparser()) main;
+#endif

@@ -1,4 +1,6 @@
 // The headers of all programs in this folder: Ethernet, IPv4, and a header that identifies a packet of a message.
+#ifndef FRAME
+#define FRAME
 
 header ethernet_t {
     bit<48> dst;
@@ -57,3 +59,5 @@ action write_frame(inout ethernet_t ethernet, inout ipv4_t ipv4, inout message_t
         departure.credit, departure.rank, departure.flags
     };
 }
+
+#endif

@@ -25,8 +25,9 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("homa-tr", include_str!("../../../p4/homa-tr.p4")),
     ("hpcc", include_str!("../../../p4/hpcc.p4")),
 ];
-const INCLUDED: [(&str, &str); 4] = [
+const INCLUDED: [(&str, &str); 5] = [
     ("include/frame.p4", include_str!("../../../p4/include/frame.p4")),
+    ("include/quotient.p4", include_str!("../../../p4/include/quotient.p4")),
     ("include/reciprocals.p4", include_str!("../../../p4/include/reciprocals.p4")),
     ("include/parser.p4", include_str!("../../../p4/include/parser.p4")),
     ("homa.p4", include_str!("../../../p4/homa.p4")),
@@ -91,9 +92,10 @@ impl Blocks for Recorder {
         self.calls.push(("delivered_event", [&numbers[..], &[e.bitmap]].concat()));
     }
     fn credit_to_btx(&mut self, e: &CreditToBtxEvent) {
-        let option = |value: Option<u32>| [u64::from(value.is_some()), value.unwrap_or_default().into()];
-        let numbers = [vec![e.tx_msg_id.into()], option(e.rtx).to_vec(), option(e.credit).to_vec()].concat();
-        self.calls.push(("credit_to_btx_event", numbers));
+        // If the bitmap is empty, the number of its first packet has no meaning.
+        let offset = if e.bitmap == 0 { 0 } else { e.pkt_offset.into() };
+        let (more, credit) = (u64::from(e.credit.is_some()), e.credit.unwrap_or_default().into());
+        self.calls.push(("credit_to_btx_event", vec![e.tx_msg_id.into(), offset, e.bitmap, more, credit]));
     }
     fn ctrl_pkt(&mut self, e: &CtrlPktEvent) {
         let numbers = [
@@ -224,9 +226,13 @@ fn decode(rtl: &Rtl, words: &[u32], verified: &mut Verified) -> Expected {
             "get_rx_msg_info" => "get_rx_msg_info",
             "delivered_event" => "delivered_event",
             "ctrl_pkt_event" => "ctrl_pkt_event",
-            _ => {
-                // If the event's flag is not set, the number of the event has no meaning.
-                values[2] *= values[1];
+            function => {
+                // The event for one packet has a flag and a number, the other one a number and a bitmap. If they are
+                // empty, the number has no meaning.
+                if function == "credit_to_btx_event" {
+                    values.swap(1, 2);
+                }
+                values[1] *= u64::from(values[2] != 0);
                 values[4] *= values[3];
                 "credit_to_btx_event"
             }

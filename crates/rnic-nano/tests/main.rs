@@ -4,6 +4,7 @@
 mod network;
 
 mod compile;
+mod congestion;
 mod cost;
 mod execution;
 mod guide;

@@ -8,7 +8,16 @@ use rnic_transport::Time;
 use std::path::Path;
 
 const WINDOW: &str = "p4:../../p4/window.p4";
-const ALL: [&str; 5] = ["ndp", "homa", "homa-tr", "hpcc", WINDOW];
+const ALL: [&str; 8] = [
+    "ndp",
+    "homa",
+    "homa-tr",
+    "hpcc",
+    WINDOW,
+    "p4:../../p4/dcqcn.p4",
+    "p4:../../p4/swift.p4",
+    "p4:../../p4/ndp-dcqcn.p4",
+];
 
 const TREE: &str = r#"
 [fabric]

@@ -27,16 +27,31 @@ pub static STUDY: Study = Study {
         "ndp-switch.toml",
         "fat-tree.toml",
         "p4.toml",
+        "p4-long.toml",
         "../../p4/ndp.p4",
         "../../p4/homa.p4",
         "../../p4/homa-tr.p4",
         "../../p4/hpcc.p4",
+        "../../p4/dcqcn.p4",
+        "../../p4/swift.p4",
+        "../../p4/include/quotient.p4",
+        "../../p4/include/inverse_roots.p4",
         "../../p4/include/frame.p4",
         "../../p4/include/parser.p4",
         "../../p4/include/reciprocals.p4",
     ],
     experiments: EXPERIMENTS,
-    exact: &["fig2", "fig2-small", "sensitivity", "small-buffer", "authors-simulator", "p4", "line-rate", "ndp-switch"],
+    exact: &[
+        "fig2",
+        "fig2-small",
+        "sensitivity",
+        "small-buffer",
+        "authors-simulator",
+        "p4",
+        "p4-long",
+        "line-rate",
+        "ndp-switch",
+    ],
     remarks: &[
         "The incast has no random numbers, so all seeds give the same packets and one seed is enough. The experiment `sensitivity` \
          varies the order of packets that reach the switch at the same time.",
@@ -155,6 +170,15 @@ const CHANGES: [(&str, &[f64; 10]); 10] = [
 ];
 const OWN_SWITCH: [&str; 5] =
     ["trimmed", "few headers, dropped", "few headers, returned", "not trimmed", "as in the NDP paper"];
+const fn long(run: &'static str, cc: &'static str) -> Case<'static> {
+    of_file("p4-long.toml", run, cc)
+}
+const LONG: [Pick; 4] = [
+    pick("DCQCN, P4", long("DCQCN, P4", "none")),
+    pick("DCQCN, Rust", long("DCQCN, Rust", "dcqcn")),
+    pick("Swift, P4", long("Swift, P4", "none")),
+    pick("Swift, Rust", long("Swift, Rust", "swift")),
+];
 /// Names of the runs whose transports also exist as P4 programs.
 const IN_P4: [&str; 4] = [NDP, HOMA, HOMA_TR, OTHERS[0]];
 const TREE: &str = "fat-tree.toml";
@@ -235,6 +259,14 @@ const EXPERIMENTS: &[Experiment] = &[
         sources: &[Source::all("p4.toml"), Source::all("incast.toml").runs(&IN_P4)],
         charts: &[],
         rows: in_p4,
+    },
+    Experiment {
+        name: "p4-long",
+        title: "Section 6.2: DCQCN and Swift as P4 programs, with long messages",
+        seeds: 1,
+        sources: &[Source::all("p4-long.toml")],
+        charts: &[Chart::Queues { title: "Queue of the receiver's link", picks: &LONG }],
+        rows: long_in_p4,
     },
     Experiment {
         name: "line-rate",
@@ -563,6 +595,24 @@ fn in_p4(m: &Measured<'_>) -> Vec<Row> {
             let metric = format!("{run}, {name} buffer: largest difference of a slowdown, P4 from Rust");
             rows.push(Row::new(metric, "", Claim::Open, Unit::Percent, apart));
         }
+        for run in ["DCQCN", "Swift"] {
+            let metric = format!("{run}, {name} buffer: average slowdown");
+            let slowdown = average(m, Case { file: "p4.toml", ..incast(run, buffer) });
+            rows.push(Row::new(metric, "", Claim::Open, Unit::Ratio, slowdown));
+        }
+    }
+    rows
+}
+
+fn long_in_p4(m: &Measured<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for Pick { name, case } in LONG {
+        let row = |metric: Metric, unit| {
+            Row::new(format!("{name}: {}", metric.text()), "", Claim::Open, unit, m.values(case, metric))
+        };
+        rows.push(row(Metric::RCT, Unit::Microseconds));
+        rows.push(row(Metric::QUEUE_MEDIAN, Unit::Kilobytes));
+        rows.push(row(Metric::QUEUE_MAX, Unit::Kilobytes));
     }
     rows
 }
