@@ -1,4 +1,4 @@
-# One RPC in ten has 1 KB, the others have 1 MB.
-1000 10
-1000000 10
+# A 1 KB RPC for every ten RPCs of 1 MB: one RPC in eleven.
+1000 9.0909090909
+1000000 9.0909090909
 1000000 100

@@ -18,6 +18,7 @@
 //! | channel | queue pairs | loss recovery | operations |
 //! |---|---|---|---|
 //! | [`rogue::Channel`] | two reliable connections | the NIC's; when it fails, the other one takes over | all |
+//! | [`rogue::Channel`] over UC | two unreliable connections | in software, by the other one | Write, with Immediate |
 //! | [`multipath::Channel`] | 1 to 256 unreliable ones in each direction | in software | Send, Write, with Immediate |
 //!
 //! Both have one more unreliable connection for messages between the two layers, because such a queue pair cannot fail

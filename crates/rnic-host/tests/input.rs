@@ -43,11 +43,23 @@ fn settings_out_of_range_are_refused() {
         with(|c| c.min_rate = BitRate::from_bps(0)),
         "the minimum rate is 0; it must be 1 bit per second or more"
     );
-    assert_eq!(
-        with(|c| c.service = Service::Uc),
-        with(|c| c.service = Service::Ud),
-        "a RoGUE channel needs a reliable connection (RC or IRN); the multipath channel uses UC"
-    );
+    assert_eq!(with(|c| c.service = Service::Ud), "a RoGUE channel needs a connection: RC, IRN or UC");
+}
+
+/// UC has neither Reads nor atomics, and the layer has no way to put a Send into the application's receive in order.
+#[test]
+fn operations_that_uc_lacks_are_refused() {
+    let mut pair = Pair::new(Wire::perfect(), 1_000, &Config { service: Service::Uc, ..Config::default() });
+    let (addr, rkey) = (pair.memory[1].addr, pair.memory[1].rkey);
+    for op in [SendOp::Send, SendOp::SendImm(1), SendOp::Read { addr, rkey }, SendOp::FetchAdd { addr, rkey, add: 1 }] {
+        let sges = pair.sge(0, 0, 8);
+        let request = SendRequest { wr_id: 1, op, data: Data::Gather(&sges), flags: SendFlags::SIGNALED };
+        let error = pair.ends[0].post_send(&request).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "a RoGUE channel over UC has Write and Write with Immediate; other operations need RC or IRN"
+        );
+    }
 }
 
 #[test]

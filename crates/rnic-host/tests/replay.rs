@@ -17,6 +17,8 @@ enum Death {
     /// The network drops the further packets of the responder: requests are executed, and the requester does not see
     /// it.
     Unseen,
+    /// The network drops one packet.
+    Loss,
     /// The requester's queue pair goes into the error state.
     Requester,
     /// The responder's queue pair goes into the error state.
@@ -41,6 +43,7 @@ const TARGET: u64 = 32_768;
 const COUNTER: u64 = 49_152;
 const RECEIVES: u64 = 57_344;
 const BYTES: usize = 70_000;
+const IMM: u32 = 0x1234_002a;
 
 fn config(service: Service) -> Config {
     Config { service, retry_count: 1, timeout: 9, ..Config::default() }
@@ -79,6 +82,7 @@ fn run(service: Service, case: Case, death: Death, packets: u64) -> Outcome {
         let is_lost = match death {
             Death::Silence => true,
             Death::Unseen => from == 1,
+            Death::Loss => count.get() - 1 == packets,
             Death::Requester | Death::Responder => false,
         };
         count.get() <= packets || !is_lost
@@ -89,8 +93,8 @@ fn run(service: Service, case: Case, death: Death, packets: u64) -> Outcome {
     pair.receive(1, 102, RECEIVES, 4_096);
     let op = match case {
         Case::Write => SendOp::Write { addr: addr + TARGET, rkey },
-        Case::WriteImm => SendOp::WriteImm { addr: addr + TARGET, rkey, imm: 42 },
-        Case::Send => SendOp::SendImm(42),
+        Case::WriteImm => SendOp::WriteImm { addr: addr + TARGET, rkey, imm: IMM },
+        Case::Send => SendOp::SendImm(IMM),
         Case::Read => SendOp::Read { addr: addr + TARGET, rkey },
         Case::FetchAdd => SendOp::FetchAdd { addr: addr + COUNTER, rkey, add: 7 },
         Case::CompareSwap => SendOp::CompareSwap { addr: addr + COUNTER, rkey, compare: 100, swap: 7 },
@@ -103,7 +107,11 @@ fn run(service: Service, case: Case, death: Death, packets: u64) -> Outcome {
         _ => (SOURCE + 1_000, LEN),
     };
     pair.post(0, 2, op, place, len, true);
-    pair.post(0, 3, SendOp::SendImm(43), SOURCE, 60, true);
+    let last = match service {
+        Service::Uc => SendOp::WriteImm { addr: addr + RECEIVES, rkey, imm: 43 },
+        _ => SendOp::SendImm(43),
+    };
+    pair.post(0, 3, last, SOURCE, 60, true);
     let mut is_dead = false;
     let mut kill = |pair: &mut Pair| {
         let side = match death {
@@ -175,7 +183,7 @@ fn run(service: Service, case: Case, death: Death, packets: u64) -> Outcome {
         return Outcome { packets: seen.get(), ended: true, ..Outcome::default() };
     }
     let expected: &[_] = match case {
-        Case::WriteImm | Case::Send => &[(100, Some(42)), (101, Some(43))],
+        Case::WriteImm | Case::Send => &[(100, Some(IMM)), (101, Some(43))],
         _ => &[(100, Some(43))],
     };
     assert_eq!(received, expected, "{name}: each message is received once");
@@ -217,6 +225,22 @@ fn every_point(service: Service, case: Case) {
             assert!(some(|point| point.settled > 0), "{death:?}: {points:?}");
         }
         assert_eq!(some(|point| point.ended), is_atomic, "{death:?}: {points:?}");
+    }
+}
+
+/// Over UC each part counts, so nothing is replayed that the peer has accepted.
+#[test]
+fn writes_over_uc() {
+    for (case, parts) in [(Case::Write, 3), (Case::WriteImm, 4)] {
+        for death in [Death::Silence, Death::Loss, Death::Requester, Death::Responder] {
+            let packets = run(Service::Uc, case, death, u64::MAX).packets;
+            let points: Vec<Outcome> = (0..=packets).map(|point| run(Service::Uc, case, death, point)).collect();
+            assert_eq!((points[0].settled, points[0].replayed), (0, parts), "{case:?}, {death:?}");
+            assert!(points.iter().all(|point| point.settled + point.replayed <= parts), "{points:?}");
+            // All packets are on their way before the responder's queue pair misses the first.
+            let partly = points.iter().any(|point| (1..parts).contains(&point.replayed));
+            assert_eq!(partly, death != Death::Responder, "{death:?}: {points:?}");
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use rnic_host::rogue::{Channel, Config};
 use rnic_host::{Control, Link};
 use rnic_torture::network::{Faults, Network};
 use rnic_transport::{BitRate, Time};
-use rnic_verbs::{Completion, Data, MrInfo, RecvRequest, SendFlags, SendOp, SendRequest, Sge, Status};
+use rnic_verbs::{Completion, Data, MrInfo, RecvRequest, SendFlags, SendOp, SendRequest, Service, Sge, Status};
 
 /// Two connected channels.
 pub(crate) struct Pair {
@@ -173,4 +173,74 @@ fn the_rate_limit_of_the_nic_follows_the_congestion_control() {
     assert!(asked < 2_100_000_000 && pair.ends[0].counters().rate_changes > 3, "{asked}");
     // 4 MB at 2 Gbps take 16 ms, at 10 Gbps 3.2 ms.
     assert!(pair.wire.now > Time::from_ms(10), "{}", pair.wire.now);
+}
+
+/// Over UC the peer's layer acknowledges where the NIC acknowledges over RC.
+#[test]
+fn over_uc_the_layer_acknowledges_once_per_chunk() {
+    let config = Config { service: Service::Uc, ..control("none") };
+    let mut pair = Pair::new(Wire::perfect(), 400_000, &config);
+    pair.post(0, 1, pair.write(0), 0, 200_000, true);
+    assert!(pair.run(Time::from_ms(10), |pair| !pair.found[0].is_empty()));
+    let counters = pair.ends[0].counters();
+    assert_eq!((counters.parts, counters.signaled, counters.samples), (4, 4, 4));
+    for id in 0..133 {
+        pair.post(0, id, pair.write(id * 1_000), id * 1_000, 1_000, false);
+    }
+    // The last two parts do not ask for an acknowledgement. A probe finds out that they have arrived.
+    assert!(!pair.run(Time::from_ms(100), |_| false));
+    let counters = pair.ends[0].counters();
+    assert_eq!((counters.parts, counters.signaled, counters.samples), (4 + 133, 4 + 2, 4 + 2));
+    assert_eq!((counters.recoveries, pair.ids(0)), (0, vec![(1, Status::Success)]));
+    assert_eq!(pair.wire.nics[1].bytes(pair.memory[1].id).unwrap()[..200_000], [0; 200_000]);
+}
+
+/// More messages than the peer has receives: they wait at the peer, and neither time nor a probe loses them.
+#[test]
+fn over_uc_messages_wait_for_receives() {
+    let config = Config { service: Service::Uc, receives: 512, ..control("none") };
+    let mut pair = Pair::new(Wire::perfect(), 400_000, &config);
+    let (addr, rkey) = (pair.memory[1].addr, pair.memory[1].rkey);
+    let imm = |id: u64| (id as u32).wrapping_mul(0x9e37_79b9);
+    for id in 0..600 {
+        pair.post(0, id, SendOp::WriteImm { addr: addr + id * 8, rkey, imm: imm(id) }, id * 8, 8, true);
+    }
+    assert!(!pair.run(Time::from_ms(50), |_| false));
+    assert!(pair.found[0].is_empty() && pair.found[1].is_empty());
+    for id in 0..600 {
+        pair.receive(1, 1_000 + id, 0, 0);
+        let until = pair.wire.now + Time::from_us(100);
+        pair.run(until, |_| false);
+    }
+    assert!(pair.run(Time::from_ms(200), |pair| pair.found[0].len() == 600));
+    let received: Vec<_> = pair.found[1].iter().map(|c| (c.wr_id, c.imm)).collect();
+    assert_eq!(received, (0..600).map(|id| (1_000 + id, Some(imm(id)))).collect::<Vec<_>>());
+    assert_eq!(pair.ends.each_ref().map(|end| end.counters().recoveries), [0, 0]);
+}
+
+/// The peer's answer in a recovery is lost, while the requester already sends parts through the shadow, and the peer
+/// accepts them. The peer's next message has an old count, and is answered again.
+#[test]
+fn over_uc_a_lost_answer_is_repeated() {
+    let config = Config { service: Service::Uc, ..control("none") };
+    let mut pair = Pair::new(Wire::perfect(), 400_000, &config);
+    let primary = pair.ends[1].primary().0;
+    // The 70th packet to the responder's primary is lost, and so is the first message of the requester's layer.
+    let control = pair.ends[1].address().control.0;
+    let (mut packets, mut notes) = (0, 0);
+    pair.wire.filter = Box::new(move |from, qpn| {
+        packets += u32::from(from == 0 && qpn == primary);
+        notes += u32::from(from == 0 && qpn == control);
+        !(from == 0 && (qpn == primary && packets == 70 || qpn == control && notes == 1))
+    });
+    pair.post(0, 1, pair.write(0), 0, 200_000, true);
+    assert!(pair.run(Time::from_ms(50), |pair| !pair.found[0].is_empty()));
+    assert_eq!(pair.ids(0), [(1, Status::Success)]);
+    let end = pair.wire.now + Time::from_ms(20);
+    pair.run(end, |_| false);
+    // Both sides are at rest in the same epoch, and the next Write needs no recovery.
+    pair.post(1, 2, SendOp::Write { addr: pair.memory[0].addr, rkey: pair.memory[0].rkey }, 0, 70_000, true);
+    let end = pair.wire.now + Time::from_ms(20);
+    assert!(pair.run(end, |pair| !pair.found[1].is_empty()), "the responder does not wait any more");
+    assert_eq!(pair.ends.each_ref().map(|end| (end.epoch(), end.counters().recoveries)), [(1, 1); 2]);
 }

@@ -84,15 +84,24 @@ impl End for Multipath {
 }
 
 fn rogue(seed: u64, steps: u64, atomics: bool) -> Report {
+    rogue_over(seed, steps, atomics, &[Service::Rc, Service::Rc, Service::Irn])
+}
+
+fn rogue_over(seed: u64, steps: u64, atomics: bool, services: &[Service]) -> Report {
     let mut dice = Dice::new(seed);
     let faults = Faults::random(&mut dice);
     let mut wire = Wire::new(faults, seed, BitRate::from_gbps(dice.pick(&[1, 10, 100])));
-    let service = dice.pick(&[Service::Rc, Service::Rc, Service::Irn]);
+    let service = dice.pick(services);
     let control = Control::named(dice.pick(&["rogue", "rogue", "none", "timely", "aimd", "dctcp"]), &[]).unwrap();
-    let mtu = dice.pick(&[256, 1_024, 4_096]);
+    // Over UC every loss and every packet out of order costs a whole part, so parts must be short to arrive at all.
+    let (chunks, mtus): (&[u32], &[u32]) = match service {
+        Service::Uc => (&[4_096], &[1_024, 4_096]),
+        _ => (&[4_096, 8_192, 65_536], &[256, 1_024, 4_096]),
+    };
+    let mtu = dice.pick(mtus);
     let config = rogue::Config {
         service,
-        chunk: dice.pick(&[4_096, 8_192, 65_536]),
+        chunk: dice.pick(chunks),
         control,
         send_wr: dice.pick(&[4, 16, 256]),
         receives: 16,
@@ -112,7 +121,8 @@ fn rogue(seed: u64, steps: u64, atomics: bool) -> Report {
         let link = Link::new(Wire::addr(1 - side), mtu);
         ends[side].connect(wire.nic(side), link, addresses[1 - side], Time::ZERO).unwrap();
     }
-    let rules = Rules { reads: true, atomics, fences: service == Service::Irn };
+    let is_reliable = service != Service::Uc;
+    let rules = Rules { reads: is_reliable, sends: is_reliable, atomics, fences: service == Service::Irn };
     World::new(wire, ends, dice, rules).run(steps).unwrap_or_else(|what| panic!("seed {seed}: {what}"))
 }
 
@@ -129,6 +139,19 @@ fn rogue_channels_equal_the_model() {
 fn rogue_channels_with_atomics_end_or_equal_the_model() {
     let sum = (1..=40).map(|seed| rogue(seed, 200, true)).fold(Report::default(), Report::plus);
     assert!(sum.ended > 5 && sum.ended < 35 && sum.failed > 20 && sum.recoveries > 30, "{sum:?}");
+}
+
+#[test]
+fn rogue_channels_over_uc_equal_the_model() {
+    let uc = |seed, steps| rogue_over(seed, steps, false, &[Service::Uc]);
+    let sum = (1..=40).map(|seed| uc(seed, 400)).fold(Report::default(), Report::plus);
+    assert!(sum.posted >= 40 * 400 && (sum.failed, sum.ended) == (0, 0), "{sum:?}");
+    assert_eq!(sum.completed, sum.posted + 80, "and the last operation of each direction: {sum:?}");
+    let troubles = [sum.lost, sum.recoveries, sum.replayed, sum.received];
+    assert!(troubles.iter().all(|count| *count > 300), "{sum:?}");
+    for seed in [3, 4] {
+        assert_eq!(uc(seed, 300), uc(seed, 300));
+    }
 }
 
 #[test]
@@ -183,7 +206,7 @@ fn multipath(seed: u64, steps: u64, spread: bool) -> Report {
         let link = Link::new(Wire::addr(1 - side), mtu);
         ends[side].channel.connect(wire.nic(side), link, &addresses[1 - side], Time::ZERO).unwrap();
     }
-    let rules = Rules { reads: false, atomics: false, fences: true };
+    let rules = Rules { reads: false, sends: true, atomics: false, fences: true };
     World::new(wire, ends, dice, rules).run(steps).unwrap_or_else(|what| panic!("seed {seed}: {what}"))
 }
 

@@ -33,6 +33,8 @@ pub(crate) trait End {
 pub(crate) struct Rules {
     /// Whether reads are possible.
     pub(crate) reads: bool,
+    /// Whether Sends are possible.
+    pub(crate) sends: bool,
     /// Whether atomics are posted.
     pub(crate) atomics: bool,
     /// Whether each operation that overlaps an outstanding one needs a fence; otherwise only Writes and atomics that
@@ -188,7 +190,7 @@ impl<E: End> World<E> {
         for side in 0..2 {
             self.finish(side)?;
         }
-        while self.directions.iter().any(|direction| !direction.pending.is_empty() || !direction.messages.is_empty()) {
+        while self.is_open() {
             for side in 0..2 {
                 self.refill(side)?;
             }
@@ -197,12 +199,17 @@ impl<E: End> World<E> {
             if have_ended {
                 break;
             }
-            if !has_moved || self.wire.now > limit {
+            if self.is_open() && (!has_moved || self.wire.now > limit) {
                 let pending = self.directions.each_ref().map(|d| (d.pending.front(), d.messages.len()));
                 return Err(format!("it never comes to rest: {pending:?}"));
             }
         }
         self.settle()
+    }
+
+    /// Whether an operation has not completed or a message has not been received.
+    fn is_open(&self) -> bool {
+        self.directions.iter().any(|direction| !direction.pending.is_empty() || !direction.messages.is_empty())
     }
 
     fn settle(&mut self) -> Result<(), String> {
@@ -359,7 +366,8 @@ impl<E: End> World<E> {
         }
         let kind = match dice.below(100) {
             0..25 => 0,
-            25..50 => 1,
+            25..50 if self.rules.sends => 1,
+            25..50 => 2,
             50..75 => 2,
             75..90 if self.rules.reads => 3,
             90..100 if self.rules.atomics => 4,

@@ -3,7 +3,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | crate root | [`run`] and [`serve`], client and server of `rnic perf`; [`run_perftest`], with a perftest program as the peer |
+//! | crate root | [`run`] and [`serve`], client and server of `rnic perf`; [`run_perftest`], with a perftest program as
+//! the peer |
 //! | [`ibverbs`] | the out-of-band exchanges and the traffic of `ibv_rc_pingpong` and of perftest |
 //! | [`raw`] | throughput and round-trip time of plain UDP datagrams: the upper bound for every transport above UDP |
 //!
@@ -39,8 +40,8 @@ mod reception;
 
 pub use op::Op;
 pub use perf::{
-    Amount, CHANNEL_GIVE_UP_AFTER, Carrier, ChannelPlan, Counts, DEFAULT_MAX_MEMORY, DEFAULT_PORT, FaultPlan,
-    GIVE_UP_AFTER, HostTransport, Latencies, PathSelection, PerfError, Plan, PlanError, Report, Row, SIZES,
+    Amount, CHANNEL_GIVE_UP_AFTER, Carrier, ChannelPlan, ChannelService, Counts, DEFAULT_MAX_MEMORY, DEFAULT_PORT,
+    FaultPlan, GIVE_UP_AFTER, HostTransport, Latencies, PathSelection, PerfError, Plan, PlanError, Report, Row, SIZES,
     ServeOptions, Served, Side, Unit, Verified, run, run_perftest, serve,
 };
 pub use reception::serve_speakers;

@@ -4,7 +4,8 @@ use rnic_endpoint::exchange::Credentials;
 use rnic_endpoint::{Mode, Security};
 use rnic_netns::{Pair, with_pair};
 use rnic_perf::{
-    Amount, Carrier, ChannelPlan, FaultPlan, HostTransport, Op, PerfError, Plan, Report, ServeOptions, Unit, run, serve,
+    Amount, Carrier, ChannelPlan, ChannelService, FaultPlan, HostTransport, Op, PerfError, Plan, Report, Row,
+    ServeOptions, Unit, run, serve,
 };
 use rnic_transport::Time;
 use rnic_verbs::Service;
@@ -244,6 +245,24 @@ fn multipath_survives_corruption() {
     assert!(report.is_right(), "{report:?}");
 }
 
+/// Over UC nothing but the layer recovers losses, and every byte arrives right.
+#[test]
+fn rogue_over_unreliable_connections_is_measured() {
+    let faults = FaultPlan { loss: 0.5, reorder: 0.5, corrupt: 0.5, seed: 42, ..FaultPlan::default() };
+    let channel = ChannelPlan { over: Some(ChannelService::Uc), ..ChannelPlan::default() };
+    let usual = Plan { channel, ..channels(Op::Write, HostTransport::Rogue) };
+    for security in [Security::None, Security::Encrypted] {
+        let (sizes, amount) = (vec![1, 4_000, 170_001], Amount::Messages(25));
+        let report =
+            carry_out(&Plan { sizes, amount, faults, security, verify: true, queue_pairs: 2, ..usual.clone() });
+        assert!(report.is_right(), "{report:?}");
+        let recoveries = |row: &Row| row.client.as_ref().unwrap().counts["channel_recoveries"];
+        assert!(report.rows.iter().map(recoveries).sum::<u64>() > 0, "{report:?}");
+    }
+    let report = carry_out(&Plan { latency: true, sizes: vec![64], ..usual });
+    assert!(report.rows[0].latency.is_some());
+}
+
 #[test]
 fn impossible_plans_for_host_transports_are_refused() {
     let refusal = |kind, change: &dyn Fn(&mut Plan)| {
@@ -260,6 +279,15 @@ fn impossible_plans_for_host_transports_are_refused() {
         refusal(rogue, &|plan| plan.channel.paths = Some(4)),
         "rogue has one path; several go with the service multipath"
     );
+    let over_uc = |plan: &mut Plan| plan.channel.over = Some(ChannelService::Uc);
+    assert_eq!(
+        refusal(multipath, &over_uc),
+        "multipath uses unreliable connections; --over goes with the service rogue"
+    );
+    let sends = Plan { op: Op::Send, ..channels(Op::Send, rogue) };
+    let sends = Plan { channel: ChannelPlan { over: Some(ChannelService::Uc), ..sends.channel }, ..sends };
+    let error = sends.check().unwrap_err().to_string();
+    assert_eq!(error, "rogue over uc has no send; use write, or leave out --over uc");
     assert_eq!(refusal(multipath, &|plan| plan.queue_pairs = 65), "65 channels are too many: at most 64");
     assert_eq!(
         refusal(multipath, &|plan| (plan.queue_pairs, plan.channel.paths) = (64, Some(64))),

@@ -352,13 +352,13 @@ impl Metric {
     /// CPU time for sending, by declared costs, as a fraction of this number of cores.
     pub const fn sending_cpu(cores: u32) -> Metric {
         let text = |cores| format!("CPU of senders, of {cores} cores");
-        Metric::numbered(cores as u64, text, |result, cores| cpu_share(result, result.cpu_us[0], cores)).axis(CPU_AXIS)
+        Metric::numbered(cores as u64, text, |result, cores| cpu_share(result, 0, cores)).axis(CPU_AXIS)
     }
 
     /// CPU time for receiving, by declared costs, as a fraction of this number of cores.
     pub const fn receiving_cpu(cores: u32) -> Metric {
         let text = |cores| format!("CPU of receivers, of {cores} cores");
-        Metric::numbered(cores as u64, text, |result, cores| cpu_share(result, result.cpu_us[1], cores)).axis(CPU_AXIS)
+        Metric::numbered(cores as u64, text, |result, cores| cpu_share(result, 1, cores)).axis(CPU_AXIS)
     }
 
     /// Median of the round-trip time of the probes of a mesh, in microseconds.
@@ -444,9 +444,11 @@ fn detected_ms(result: &Measurement, by_nic: bool) -> Option<f64> {
     result.operations.storms.iter().find(|storm| storm.by_nic == by_nic).map(|storm| storm.detected_ms)
 }
 
-/// CPU time as a fraction of `cores` over the whole run; `None` for a transport without declared costs.
-fn cpu_share(result: &Measurement, cpu_us: f64, cores: u64) -> Option<f64> {
-    (cpu_us > 0.0).then(|| cpu_us / (result.sim_time_us * cores as f64))
+/// CPU time of the senders (`end` 0) or the receivers (1) as a fraction of `cores` over the whole run; `None` for a
+/// transport without declared costs.
+fn cpu_share(result: &Measurement, end: usize, cores: u64) -> Option<f64> {
+    // One end may need no CPU: the NIC alone serves Reads.
+    (result.cpu_us != [0.0, 0.0]).then(|| result.cpu_us[end] / (result.sim_time_us * cores as f64))
 }
 
 /// Goodputs of a flow in Gbps, one for each sampling interval in the last quarter of the run.
@@ -471,7 +473,8 @@ pub(crate) fn fairness(
     };
     let goodputs: Vec<f64> = flows.map(goodput).collect::<Option<_>>()?;
     let (sum, squares) = goodputs.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
-    (squares > 0.0).then(|| sum * sum / (goodputs.len() as f64 * squares))
+    // Rounding may exceed the maximum of the index.
+    (squares > 0.0).then(|| (sum * sum / (goodputs.len() as f64 * squares)).min(1.0))
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use rnic_endpoint::port::{CorruptionKind, ROCE_PORT};
 use rnic_endpoint::{Mode, Security};
 use rnic_perf::raw::{self, Case};
 use rnic_perf::{
-    Amount, Carrier, ChannelPlan, DEFAULT_MAX_MEMORY, DEFAULT_PORT, FaultPlan, HostTransport, Op, PathSelection,
-    PerfError, Plan, Report, Row, SIZES, ServeOptions, Served, Unit, run, serve,
+    Amount, Carrier, ChannelPlan, ChannelService, DEFAULT_MAX_MEMORY, DEFAULT_PORT, FaultPlan, HostTransport, Op,
+    PathSelection, PerfError, Plan, Report, Row, SIZES, ServeOptions, Served, Unit, run, serve,
 };
 use rnic_simulator::error::CliError;
 use rnic_simulator::interrupt::Interruption;
@@ -144,6 +144,10 @@ struct MeasureArgs {
     /// With --service rogue or multipath: bytes of a chunk, with or without unit [default: 64 KiB, multipath 32 KiB]
     #[arg(long, value_name = "BYTES", value_parser = parse_size, conflicts_with = "perftest")]
     chunk: Option<u32>,
+
+    /// With --service rogue: the service of the queue pairs below [default: rc]
+    #[arg(long, value_enum, value_name = "SERVICE", conflicts_with = "perftest")]
+    over: Option<ChannelService>,
 
     /// With --service multipath: number of paths, 1 to 256 [default: 32]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), conflicts_with = "perftest")]
@@ -293,7 +297,7 @@ enum ServiceName {
     Irn,
     /// Unreliable connection
     Uc,
-    /// RoGUE: congestion control and a shadow queue pair in host software, above RC
+    /// RoGUE: congestion control and a shadow queue pair in host software, above RC or the service of --over
     Rogue,
     /// Chunks over many unreliable connections, with loss recovery in host software
     Multipath,
@@ -461,6 +465,7 @@ fn plan(arguments: &MeasureArgs) -> Plan {
         service,
         channel: ChannelPlan {
             chunk: arguments.chunk,
+            over: arguments.over,
             paths: arguments.paths,
             select: arguments.select,
             credit: arguments.credit,

@@ -1,5 +1,6 @@
 //! Settings of a RoGUE channel, and the addresses that the two sides exchange.
 
+use super::counted::PARTS;
 use crate::chunk::Frames;
 use crate::control::Control;
 use crate::error::HostError;
@@ -16,7 +17,8 @@ use rnic_verbs::{Access, Limits, Qpn, Service};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Service of the two queue pairs: [`Service::Rc`] or [`Service::Irn`].
+    /// Service of the two queue pairs: [`Service::Rc`], [`Service::Irn`] or [`Service::Uc`]. Over UC a channel has
+    /// Writes and Writes with Immediate only.
     pub service: Service,
     /// Length of a chunk in bytes, 4,096 to 2^24: Writes and Reads of at least this length are split into chunks, and
     /// smaller requests are signalled once per this number of bytes. The source's 64 KB.
@@ -45,9 +47,10 @@ pub struct Config {
     /// packets, so the timeout must be longer than the 16 packets between two requests for an ACK take at this rate.
     pub min_rate: BitRate,
     /// Code n of the NIC's retransmission timeout, 1 to 31: 4.096 us times 2^n. Code 11 is 8.4 ms. IRN has timeouts of
-    /// its own.
+    /// its own. Over UC: maximum time without an acknowledgement after which the channel sends a probe.
     pub timeout: u8,
-    /// Number of retries of the NIC after timeouts, 0 to 7, before the queue pair fails and the channel recovers.
+    /// Number of retries of the NIC after timeouts, 0 to 7, before the queue pair fails and the channel recovers. Over
+    /// UC: number of probes without a response before the channel recovers, less one.
     pub retry_count: u8,
     /// Maximum number of reads and atomics outstanding at the peer.
     pub max_rd_atomic: u8,
@@ -93,10 +96,8 @@ impl Config {
     pub(crate) const QUEUE_PAIRS: u32 = 3;
 
     pub(crate) fn check(&self, limits: &Limits) -> Result<(), HostError> {
-        if matches!(self.service, Service::Uc | Service::Ud) {
-            return Err(HostError::Unsupported(
-                "a RoGUE channel needs a reliable connection (RC or IRN); the multipath channel uses UC",
-            ));
+        if !Service::CONNECTED.contains(&self.service) {
+            return Err(HostError::Unsupported("a RoGUE channel needs a connection: RC, IRN or UC"));
         }
         let range = |name, value: u64, min: u64, max: u64| {
             if (min..=max).contains(&value) {
@@ -118,6 +119,9 @@ impl Config {
             Config::QUEUE_PAIRS.into(),
             u64::MAX,
         )?;
+        if self.service == Service::Uc {
+            range("the number of receives that the NIC allows", limits.work_requests.into(), PARTS.into(), u64::MAX)?;
+        }
         range("the timeout", self.timeout.into(), 1, 31)?;
         range("the number of retries", self.retry_count.into(), 0, 7)?;
         if self.min_rate.as_bps() == 0 {
@@ -167,7 +171,7 @@ const PACKETS_PER_ACK: u64 = 16;
 /// What the peer must know of one side of a channel before it can connect. The application transports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Address {
-    /// The two queue pairs of the reliable connection; the first is the primary at the beginning.
+    /// The two queue pairs for requests; the first is the primary at the beginning.
     pub qpns: [Qpn; 2],
     /// The control queue pair.
     pub control: Qpn,

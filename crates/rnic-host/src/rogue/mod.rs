@@ -1,6 +1,8 @@
 //! RoGUE: congestion control by completion times, and loss recovery by a shadow queue pair.
 
+mod ack;
 mod config;
+mod counted;
 mod pacing;
 mod post;
 mod queue;
@@ -17,6 +19,7 @@ use crate::error::{Failure, HostError};
 use crate::link::{self, Link};
 use crate::mailbox::Mailbox;
 use crate::objects::Objects;
+use counted::{Counted, PARTS};
 use pacing::Pacing;
 use queue::Queue;
 use recovery::{Phase, Recovery};
@@ -27,8 +30,9 @@ use rnic_verbs::{
 };
 use std::collections::VecDeque;
 
-/// Number of receives of the control queue pair.
+/// Number of receives of the control queue pair; over UC it also carries the acknowledgements.
 const MAILBOX: u32 = 16;
+const COUNTED_MAILBOX: u32 = 64;
 /// Set in the work request ids of receives.
 const RECEIVE: u64 = 1 << 63;
 
@@ -46,7 +50,8 @@ struct Peer {
     address: Address,
 }
 
-/// A RoGUE channel to one peer: reliable, in order, with the operations of a reliable connection.
+/// A RoGUE channel to one peer: reliable, in order, with the operations of a reliable connection; over UC with Writes
+/// and Writes with Immediate only.
 ///
 /// The application posts requests and receives as to a queue pair, and polls their completions. It calls
 /// [`Channel::progress`] whenever completions may have arrived, and at [`Channel::next_time`]. The NIC is an argument
@@ -129,6 +134,8 @@ pub struct Channel {
     next_part: u64,
     /// Bytes and number of parts since the last signalled one.
     unsignaled: (u64, u32),
+    /// Over UC: which parts have arrived.
+    counted: Option<Counted>,
     /// Whether a part of this epoch has failed.
     has_failed: bool,
     /// Recoveries since a part last completed.
@@ -146,19 +153,21 @@ impl Channel {
     /// If a setting is out of range, or a limit of the NIC is reached.
     pub fn open(nic: &mut dyn Verbs, pd: Pd, config: Config) -> Result<Channel, HostError> {
         config.check(&nic.query_device().limits)?;
+        let is_counted = config.service == Service::Uc;
+        let (receives, mailbox) = if is_counted { (PARTS, COUNTED_MAILBOX) } else { (config.receives, MAILBOX) };
         let capacities = Capacities {
             send_wr: config.send_wr,
-            recv_wr: config.receives,
+            recv_wr: receives,
             send_sge: config.sges,
             recv_sge: config.sges,
             inline: config.inline,
         };
         let ((cq, qpns, mailbox), objects) = Objects::create(nic, |nic, objects| {
-            let cq = objects.cq(nic, 2 * (config.send_wr + config.receives + MAILBOX))?;
+            let cq = objects.cq(nic, 2 * (config.send_wr + receives + mailbox))?;
             let (service, signal_all) = (config.service, false);
             let init = QpInit { service, send_cq: cq, recv_cq: cq, srq: None, capacities, signal_all };
             let qpns = [objects.qp(nic, pd, init.clone())?, objects.qp(nic, pd, init)?];
-            Ok((cq, qpns, Mailbox::open(nic, objects, pd, cq, MAILBOX)?))
+            Ok((cq, qpns, Mailbox::open(nic, objects, pd, cq, mailbox)?))
         })?;
         Ok(Channel {
             config,
@@ -179,6 +188,7 @@ impl Channel {
             received: 0,
             next_part: 0,
             unsignaled: (0, 0),
+            counted: is_counted.then(Counted::default),
             has_failed: false,
             fruitless: 0,
             next_read: None,
@@ -212,6 +222,9 @@ impl Channel {
         let psns = (link::first_psn(own, u32::MAX), link::first_psn(other, u32::MAX));
         self.mailbox.connect(nic, &link, peer.control, psns.0, psns.1)?;
         for epoch in [0, 1] {
+            if let Some(counted) = &mut self.counted {
+                counted.meet(epoch as usize, link::first_psn(own, epoch), link::first_psn(other, epoch));
+            }
             self.join(nic, epoch)?;
         }
         self.phase = Phase::Active;
@@ -229,6 +242,11 @@ impl Channel {
     /// If the channel is not connected or has ended, its queue is full, or the request is one that no NIC takes.
     pub fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), HostError> {
         self.usable()?;
+        if self.counted.is_some() && !matches!(request.op, SendOp::Write { .. } | SendOp::WriteImm { .. }) {
+            return Err(HostError::Unsupported(
+                "a RoGUE channel over UC has Write and Write with Immediate; other operations need RC or IRN",
+            ));
+        }
         if self.queue.len() >= self.config.requests as usize {
             return Err(HostError::Full { what: "queue of requests", limit: self.config.requests });
         }
@@ -249,7 +267,8 @@ impl Channel {
     }
 
     /// Posts a receive. Messages of the peer complete receives in the order of posting. The completion of a Write with
-    /// Immediate has length 0, because only its last chunk comes with the immediate data.
+    /// Immediate has length 0, because only its last chunk comes with the immediate data. Over UC no message uses the
+    /// memory of a receive.
     ///
     /// # Errors
     /// If the channel has ended, too many receives are posted, or the NIC refuses the memory.
@@ -261,6 +280,10 @@ impl Channel {
             return Err(HostError::Full { what: "queue of receives", limit: self.config.receives });
         }
         self.receives.push_back(Receive { wr_id: request.wr_id, scatter: request.scatter.into() });
+        if self.counted.is_some() {
+            let now = nic.now();
+            return if matches!(self.phase, Phase::Open) { Ok(()) } else { self.accept(nic, now, false) };
+        }
         if matches!(self.phase, Phase::Open | Phase::Draining) {
             return Ok(());
         }
@@ -288,6 +311,7 @@ impl Channel {
             return Ok(());
         }
         self.look(nic, now)?;
+        self.probe(nic, now)?;
         self.recover(nic, now)?;
         if let Some(pacing) = &mut self.pacing {
             pacing.on_time(now);
@@ -303,7 +327,7 @@ impl Channel {
     pub fn next_time(&self) -> Option<Time> {
         let timer = self.pacing.as_ref()?.next_timer();
         let read = self.next_read.filter(|_| matches!(self.phase, Phase::Active));
-        [self.recovery_time(), timer, read].into_iter().flatten().min()
+        [self.recovery_time(), timer, read, self.probe_time()].into_iter().flatten().min()
     }
 
     /// The reason for which the channel has ended; `None` if it has not.
@@ -380,6 +404,13 @@ impl Channel {
     /// Posts the receives that the primary does not have yet.
     fn post_receives(&mut self, nic: &mut dyn Verbs) -> Result<(), HostError> {
         let primary = self.primary();
+        if let Some(counted) = &mut self.counted {
+            while counted.posted < PARTS {
+                nic.post_recv(primary, &RecvRequest { wr_id: RECEIVE, scatter: &[] })?;
+                counted.posted += 1;
+            }
+            return Ok(());
+        }
         while let Some(receive) = self.receives.get((self.next_receive - self.first_receive) as usize) {
             let request = RecvRequest { wr_id: RECEIVE | self.next_receive, scatter: &receive.scatter };
             match nic.post_recv(primary, &request) {

@@ -151,11 +151,13 @@ impl Pacing {
         rtt
     }
 
-    /// The queue pair failed: it has no parts any more.
-    pub(super) fn failed(&mut self, now: Time) {
+    /// The queue pair failed: it has no parts any more. `loss` is what it says about the path.
+    pub(super) fn failed(&mut self, now: Time, loss: Option<LossSignal>) {
         (self.bytes, self.packets) = (0, 0);
         self.departures.reset();
-        self.law.on_loss(now, LossSignal::Timeout);
+        if let Some(loss) = loss {
+            self.law.on_loss(now, loss);
+        }
     }
 
     pub(super) fn next_timer(&self) -> Option<Time> {

@@ -1,6 +1,7 @@
 //! Posts parts to the primary.
 
 use super::Channel;
+use super::counted::{self, PARTS};
 use super::queue::Part;
 use crate::error::{Failure, HostError};
 use rnic_transport::Time;
@@ -9,9 +10,12 @@ use rnic_verbs::{SendFlags, SendOp, SendRequest, Status, Verbs, VerbsError};
 impl Channel {
     /// Posts parts while congestion control and the send queue allow it.
     pub(super) fn pump(&mut self, nic: &mut dyn Verbs, now: Time) -> Result<(), HostError> {
-        let chunk = u64::from(self.config.chunk);
+        let (chunk, is_counted) = (u64::from(self.config.chunk), self.counted.is_some());
         self.next_read = None;
-        while let Some(mut part) = self.queue.next(chunk) {
+        while let Some(mut part) = self.queue.next(chunk, is_counted) {
+            if is_counted && self.queue.oldest().1 >= PARTS as usize {
+                break;
+            }
             let Some(pacing) = &mut self.pacing else { break };
             if let Err(until) = pacing.admits(&part, now) {
                 self.next_read = until;
@@ -26,9 +30,11 @@ impl Channel {
                 solicited: part.is_last && request.flags.solicited,
                 fence: part.offset == 0 && request.flags.fence,
             };
-            part.number = self.next_part;
-            let (wr_id, op) = (part.number, part_op(request.op, &part));
-            let qpn = self.qpns[self.epoch as usize % 2];
+            (part.number, part.asks) = (self.next_part, signaled);
+            let op = if is_counted { counted::part_op(request.op, &part, signaled) } else { Some(request.op) };
+            let Some(op) = op.map(|op| if is_counted { op } else { part_op(op, &part) }) else { break };
+            let (wr_id, slot) = (part.number, self.epoch as usize % 2);
+            let qpn = self.qpns[slot];
             let posted = request
                 .local
                 .with_slice(part.offset, part.len, |data| nic.post_send(qpn, &SendRequest { wr_id, op, data, flags }));
@@ -45,6 +51,9 @@ impl Channel {
             self.counters.parts += 1;
             self.counters.signaled += u64::from(signaled);
             pacing.posted(&mut part, &op, now);
+            if let Some(counted) = &mut self.counted {
+                counted.sent(slot, part.packets);
+            }
             self.queue.posted(part);
         }
         Ok(())

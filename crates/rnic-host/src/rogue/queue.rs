@@ -22,6 +22,8 @@ pub(crate) struct Request {
     is_split: bool,
     /// Number of parts that are not done.
     open: u32,
+    /// Over UC: whether the part with the upper half of the immediate data exists.
+    has_upper_half: bool,
 }
 
 /// A part of a request: one request of the NIC.
@@ -35,6 +37,10 @@ pub(crate) struct Part {
     pub(crate) len: u64,
     pub(crate) kind: PartKind,
     pub(crate) is_last: bool,
+    /// Over UC: the part is empty and carries the upper half of the request's immediate data.
+    pub(crate) is_upper_half: bool,
+    /// Over UC: the part asks for an acknowledgement.
+    pub(crate) asks: bool,
     pub(crate) departure: Departure,
     /// Length on the wire.
     pub(crate) bytes: u64,
@@ -66,7 +72,9 @@ impl Queue {
             self.messages += 1;
             self.messages
         });
-        self.requests.push_back(Request { wr_id, op, local, flags, len, message, split: 0, is_split: false, open: 0 });
+        let (split, is_split, open, has_upper_half) = (0, false, 0, false);
+        let request = Request { wr_id, op, local, flags, len, message, split, is_split, open, has_upper_half };
+        self.requests.push_back(request);
     }
 
     pub(crate) fn request(&self, part: &Part) -> Option<&Request> {
@@ -74,7 +82,8 @@ impl Queue {
     }
 
     /// The part to post next: a replay, or the next part of the oldest request that is not split completely.
-    pub(crate) fn next(&self, chunk: u64) -> Option<Part> {
+    /// `is_counted`: over UC.
+    pub(crate) fn next(&self, chunk: u64, is_counted: bool) -> Option<Part> {
         if let Some(part) = self.replays.front() {
             return Some(*part);
         }
@@ -82,7 +91,11 @@ impl Queue {
         let rest = request.len - request.split;
         let splits = matches!(request.op, SendOp::Write { .. } | SendOp::WriteImm { .. } | SendOp::Read { .. });
         let len = if splits { rest.min(chunk) } else { rest };
-        let is_last = len == rest;
+        let is_upper_half = is_counted
+            && len == rest
+            && !request.has_upper_half
+            && matches!(request.op, SendOp::WriteImm { imm, .. } if imm >> 16 != 0);
+        let (len, is_last) = if is_upper_half { (0, false) } else { (len, len == rest) };
         let kind = match request.op {
             SendOp::Read { .. } => PartKind::Read,
             SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => PartKind::Atomic,
@@ -90,7 +103,8 @@ impl Queue {
         };
         let departure = Departure { start: Default::default(), left: Default::default() };
         let (request, offset) = (self.next, request.split);
-        Some(Part { number: 0, request, offset, len, kind, is_last, departure, bytes: 0, packets: 0 })
+        let (number, bytes, packets, asks) = (0, 0, 0, false);
+        Some(Part { number, request, offset, len, kind, is_last, is_upper_half, asks, departure, bytes, packets })
     }
 
     /// Moves the part that [`Queue::next`] returned into the flight.
@@ -100,6 +114,7 @@ impl Queue {
         {
             request.split += part.len;
             request.open += 1;
+            request.has_upper_half |= part.is_upper_half;
             if part.is_last {
                 request.is_split = true;
                 self.next += 1;
@@ -114,6 +129,11 @@ impl Queue {
         let part = self.flight.pop_front()?;
         self.settle(&part);
         Some(part)
+    }
+
+    /// The oldest part that the NIC has, and the number of such parts.
+    pub(crate) fn oldest(&self) -> (Option<&Part>, usize) {
+        (self.flight.front(), self.flight.len())
     }
 
     /// The parts that the NIC has, oldest first.
@@ -167,9 +187,27 @@ impl Queue {
         if undecided {
             return Err(());
         }
+        Ok((settled, self.replay(replays)))
+    }
+
+    /// Over UC: the parts before number `accepted` are done, and the others are replayed. Returns their numbers.
+    pub(crate) fn recover_counted(&mut self, accepted: u64) -> (u64, u64) {
+        let mut settled = 0;
+        while self.flight.front().is_some_and(|part| part.number < accepted)
+            && let Some(part) = self.flight.pop_front()
+        {
+            settled += 1;
+            self.settle(&part);
+        }
+        let replays = std::mem::take(&mut self.flight);
+        (settled, self.replay(replays))
+    }
+
+    /// Replays these parts before the ones that are to be replayed already. Returns their number.
+    fn replay(&mut self, mut replays: VecDeque<Part>) -> u64 {
         let count = replays.len() as u64;
         replays.append(&mut self.replays);
         self.replays = replays;
-        Ok((settled, count))
+        count
     }
 }

@@ -1,8 +1,9 @@
 //! Completions of the NIC, and the recovery when a queue pair fails.
 //!
-//! A channel has two reliable connections, the primary and the shadow, and an unreliable one for the messages of the
-//! two layers. An epoch is the time in which one of the two is the primary: in epoch e it is queue pair `e % 2`. A side
-//! leaves an epoch when its primary fails or when it hears that the peer has left it:
+//! A channel has two connections for requests, the primary and the shadow, and an unreliable one for the messages of
+//! the two layers. Over UC a lost part has the same effect as a failed queue pair (`counted`). An epoch is the time in
+//! which one of the two is the primary: in epoch e it is queue pair `e % 2`. A side leaves an epoch when its primary
+//! fails or when it hears that the peer has left it:
 //!
 //! 1. It moves the primary into the error state and polls until all its work requests are completed. From then on no
 //!    request of either side is executed through this queue pair, and the count of received messages is final.
@@ -22,6 +23,7 @@ use super::{Channel, RECEIVE};
 use crate::error::{Failure, HostError};
 use crate::link::{self, Ends};
 use rnic_transport::Time;
+use rnic_transport::congestion::LossSignal;
 use rnic_verbs::{Completion, Opcode, SendAttributes, Status, Transition, Verbs};
 
 /// State of a channel.
@@ -52,7 +54,7 @@ pub(super) struct Recovery {
     /// This side's count in its Sync message of this epoch.
     own_received: u64,
     /// The queue pair of this epoch failed before the epoch began.
-    failed_again: bool,
+    pub(super) failed_again: bool,
 }
 
 impl Channel {
@@ -60,12 +62,11 @@ impl Channel {
     pub(super) fn join(&mut self, nic: &mut dyn Verbs, epoch: u32) -> Result<(), HostError> {
         let Some(peer) = self.peer else { return Err(HostError::NotConnected) };
         let slot = epoch as usize % 2;
-        let ends = Ends {
-            qpn: self.qpns[slot],
-            peer_qpn: peer.address.qpns[slot],
-            send_psn: link::first_psn(self.address().salt, epoch),
-            recv_psn: link::first_psn(peer.address.salt, epoch),
+        let (send_psn, recv_psn) = match &mut self.counted {
+            Some(counted) => counted.connect(slot),
+            None => (link::first_psn(self.address().salt, epoch), link::first_psn(peer.address.salt, epoch)),
         };
+        let ends = Ends { qpn: self.qpns[slot], peer_qpn: peer.address.qpns[slot], send_psn, recv_psn };
         let attributes = SendAttributes {
             send_psn: ends.send_psn,
             timeout: self.config.timeout,
@@ -94,7 +95,7 @@ impl Channel {
                     if let Some(bytes) = self.mailbox.take(nic, completion)?
                         && let Some(message) = Message::from_bytes(&bytes)
                     {
-                        self.on_message(nic, now, message)?;
+                        self.on_message(nic, now, message, completion.time)?;
                     }
                 } else if completion.wr_id & RECEIVE != 0 {
                     self.on_receive(nic, now, completion)?;
@@ -110,10 +111,14 @@ impl Channel {
 
     fn on_part(&mut self, nic: &mut dyn Verbs, now: Time, completion: &Completion) -> Result<(), HostError> {
         let success = completion.status == Status::Success;
+        // Over UC a completion only says that the packets have left.
+        if success && self.counted.is_some() {
+            return Ok(());
+        }
         // Requests before the first failed one have succeeded, signalled or not. Those after it are flushed.
         let number = match success {
             true => Some(completion.wr_id),
-            false => completion.wr_id.checked_sub(1).filter(|_| !self.has_failed),
+            false => completion.wr_id.checked_sub(1).filter(|_| !self.has_failed && self.counted.is_none()),
         };
         self.has_failed |= !success;
         let (mut last, mut acked) = (None, 0_u32);
@@ -151,6 +156,9 @@ impl Channel {
                 return self.end(nic, now, Status::WorkRequestFlushed, Failure::Request(status));
             }
         }
+        if self.counted.is_some() {
+            return self.on_counted(nic, now, completion);
+        }
         let Some(receive) = self.take_receive(completion) else { return Ok(()) };
         self.received += 1;
         // Of a chunked Write with Immediate only the last chunk's length is known.
@@ -177,7 +185,9 @@ impl Channel {
     /// A queue pair has failed. If it is the primary, the side leaves the epoch.
     fn failed(&mut self, nic: &mut dyn Verbs, now: Time, completion: &Completion) -> Result<(), HostError> {
         match self.phase {
-            Phase::Active if completion.qpn == self.primary() => self.leave(nic, now, self.epoch + 1, None),
+            Phase::Active if completion.qpn == self.primary() => {
+                self.leave(nic, now, self.epoch + 1, (None, Some(LossSignal::Timeout)))
+            }
             Phase::Waiting { .. } if completion.qpn == self.primary() => {
                 self.recovery.failed_again = true;
                 Ok(())
@@ -186,16 +196,17 @@ impl Channel {
         }
     }
 
-    /// Leaves all epochs before `epoch`.
-    fn leave(
-        &mut self, nic: &mut dyn Verbs, now: Time, epoch: u32, peer_received: Option<u64>,
+    /// Leaves all epochs before `epoch`. The peer's count is known if the peer has left them first; the signal is for
+    /// the congestion control, if this side's requests were lost.
+    pub(super) fn leave(
+        &mut self, nic: &mut dyn Verbs, now: Time, epoch: u32, (peer_received, loss): (Option<u64>, Option<LossSignal>),
     ) -> Result<(), HostError> {
         nic.modify_qp(self.primary(), Transition::Error)?;
         if matches!(self.phase, Phase::Active) {
             // A side without requests cannot make progress that it sees.
             self.fruitless = if self.queue.len() > 0 { self.fruitless + 1 } else { 0 };
             if let Some(pacing) = &mut self.pacing {
-                pacing.failed(now);
+                pacing.failed(now, loss);
             }
         }
         self.epoch = epoch;
@@ -204,26 +215,64 @@ impl Channel {
         Ok(())
     }
 
-    fn on_message(&mut self, nic: &mut dyn Verbs, now: Time, message: Message) -> Result<(), HostError> {
-        let Message::Sync { epoch, received, is_answer } = message else {
-            return self.end(nic, now, Status::WorkRequestFlushed, Failure::Peer);
-        };
-        match self.phase {
-            Phase::Ended(_) => self.mailbox.send(nic, &Message::Close.to_bytes()),
-            // The peer has left this side's epoch. It can only be one ahead: it needed this side's message before.
-            _ if epoch == self.epoch.wrapping_add(1) => self.leave(nic, now, epoch, Some(received)),
-            Phase::Draining | Phase::Waiting { .. } if epoch == self.epoch => {
-                self.recovery.peer_received = Some(received);
+    fn on_message(&mut self, nic: &mut dyn Verbs, now: Time, message: Message, arrived: Time) -> Result<(), HostError> {
+        if matches!(self.phase, Phase::Ended(_)) {
+            // The answer to Close would be Close, and so on.
+            let is_close = message == Message::Close;
+            return if is_close { Ok(()) } else { self.mailbox.send(nic, &Message::Close.to_bytes()) };
+        }
+        match (message, &mut self.counted) {
+            (Message::Close, _) => self.end(nic, now, Status::WorkRequestFlushed, Failure::Peer),
+            (Message::Sync { epoch, received, is_answer }, None) => {
+                self.on_sync(nic, now, (epoch, is_answer), Some(received), Some(LossSignal::Timeout))
+            }
+            (Message::Counted { epoch, received, psns, is_answer }, Some(counted)) => {
+                // Later messages of this epoch repeat the PSNs.
+                if epoch == self.epoch.wrapping_add(1) || epoch == self.epoch {
+                    counted.learn(psns);
+                }
+                let received = self.widen(received);
+                let loss = self.queue.oldest().0.map(|_| LossSignal::Nack);
+                self.on_sync(nic, now, (epoch, is_answer), received, loss)
+            }
+            (Message::Ack { epoch, accepted, is_prompt }, Some(_)) if epoch == self.epoch => {
+                self.on_ack(now, accepted, is_prompt, arrived);
                 Ok(())
             }
-            // The peer still waits for this side's message, which was lost.
+            (Message::Probe { epoch, before }, Some(_)) if epoch == self.epoch => self.on_probe(nic, now, before),
+            // A late message of an earlier epoch, or of a peer with another service.
+            _ => Ok(()),
+        }
+    }
+
+    fn on_sync(
+        &mut self, nic: &mut dyn Verbs, now: Time, (epoch, is_answer): (u32, bool), received: Option<u64>,
+        loss: Option<LossSignal>,
+    ) -> Result<(), HostError> {
+        match self.phase {
+            // The peer has left this side's epoch. It can only be one ahead: it needed this side's message before.
+            _ if epoch == self.epoch.wrapping_add(1) && received.is_some() => {
+                self.leave(nic, now, epoch, (received, loss))
+            }
+            Phase::Draining | Phase::Waiting { .. } if epoch == self.epoch => {
+                self.recovery.peer_received = received.or(self.recovery.peer_received);
+                Ok(())
+            }
+            // The peer still waits for this side's message, which was lost. Over UC its count may be old by now.
             Phase::Active if epoch == self.epoch && !is_answer && epoch > 0 => self.send_sync(nic, true),
             _ => Ok(()),
         }
     }
 
     fn send_sync(&mut self, nic: &mut dyn Verbs, is_answer: bool) -> Result<(), HostError> {
-        let sync = Message::Sync { epoch: self.epoch, received: self.recovery.own_received, is_answer };
+        let (epoch, received) = (self.epoch, self.recovery.own_received);
+        let sync = match &self.counted {
+            None => Message::Sync { epoch, received, is_answer },
+            Some(counted) => {
+                let psns = counted.announced(epoch);
+                Message::Counted { epoch, received: received as u32, psns, is_answer }
+            }
+        };
         self.mailbox.send(nic, &sync.to_bytes())
     }
 
@@ -235,8 +284,11 @@ impl Channel {
                 self.rejoin(nic, self.epoch)?;
             }
             self.next_receive = self.first_receive;
+            if let Some(counted) = &mut self.counted {
+                counted.switch(now);
+            }
             self.post_receives(nic)?;
-            self.recovery.own_received = self.received;
+            self.recovery.own_received = self.counted.as_ref().map_or(self.received, |counted| counted.accepted);
             self.send_sync(nic, self.recovery.peer_received.is_some())?;
             self.phase = Phase::Waiting { repeat: now + self.config.sync_interval };
         }
@@ -272,12 +324,23 @@ impl Channel {
         self.counters.recoveries += 1;
         self.unsignaled = (0, 0);
         self.has_failed = false;
-        let Ok((settled, replayed)) = self.queue.recover(received) else {
+        let recovered = match &mut self.counted {
+            None => self.queue.recover(received),
+            Some(counted) => {
+                counted.answer_at(now);
+                self.next_part = received;
+                Ok(self.queue.recover_counted(received))
+            }
+        };
+        let Ok((settled, replayed)) = recovered else {
             self.complete(now);
             return self.end(nic, now, Status::TransportRetryExceeded, Failure::AtomicUnknown);
         };
         self.counters.settled += settled;
         self.counters.replayed += replayed;
+        if self.counted.is_some() && settled > 0 {
+            self.fruitless = 0;
+        }
         self.complete(now);
         self.phase = Phase::Active;
         self.rejoin(nic, self.epoch + 1)?;
@@ -289,7 +352,7 @@ impl Channel {
         let (primary, Some(pacing)) = (self.primary(), &mut self.pacing) else { return Ok(()) };
         pacing.set_rate(now, nic.set_rate(primary, pacing.allowance().rate)?, self.queue.flight());
         if self.recovery.failed_again {
-            return self.leave(nic, now, self.epoch + 1, None);
+            return self.leave(nic, now, self.epoch + 1, (None, None));
         }
         Ok(())
     }

@@ -13,8 +13,7 @@
 //! | Send, Write with Immediate | done | replay | cannot be: the count decides |
 //! | atomic | undecided: its result is lost | replay | undecided: a replay could execute it twice |
 //!
-//! An unreliable connection has no such rules: nothing tells what was executed. The multipath channel uses UC with a
-//! recovery of its own, which replays a chunk only when the earlier copy can no longer arrive.
+//! Over UC the peer's layer counts every part (`counted`), so no outcome is unknown, and these rules are not needed.
 
 /// The operation of a part, as far as replaying is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

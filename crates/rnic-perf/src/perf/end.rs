@@ -5,8 +5,8 @@ use super::control::{Introduction, Setup};
 use super::counters::{Counts, counts};
 use super::lane::{self, Lanes};
 use super::plan::{
-    ChannelPlan, HostTransport, MAX_CHANNELS, MAX_DEPTH, MAX_MEMORY, MAX_PATHS, MAX_QUEUE_PAIRS, MAX_SIZE, PlanError,
-    congestion, too_many,
+    ChannelPlan, ChannelService, HostTransport, MAX_CHANNELS, MAX_DEPTH, MAX_MEMORY, MAX_PATHS, MAX_QUEUE_PAIRS,
+    MAX_SIZE, PlanError, congestion, too_many,
 };
 use crate::Op;
 use parking_lot::Mutex;
@@ -303,6 +303,8 @@ fn check_channels(setup: &Setup) -> Result<u64, PlanError> {
         return Err(PlanError(too_many(setup.queue_pairs.into(), "channels", MAX_CHANNELS.into())));
     }
     let (paths, entries) = match kind {
+        // Over UC the layer posts receives of its own.
+        HostTransport::Rogue if setup.channel.over == Some(ChannelService::Uc) => (1, 2 * 2 * (256 + 512)),
         HostTransport::Rogue => (1, 2 * 2 * (256 + u64::from(receives(setup)))),
         HostTransport::Multipath => (setup.channel.paths.unwrap_or(ChannelPlan::PATHS), 2 * 2 * 64),
     };

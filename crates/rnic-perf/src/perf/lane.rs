@@ -57,6 +57,7 @@ impl Lanes {
             HostTransport::Rogue => {
                 let usual = RogueConfig::default();
                 let config = RogueConfig {
+                    service: plan.over.unwrap_or_default().into(),
                     chunk: plan.chunk.unwrap_or(usual.chunk),
                     requests: setup.depth,
                     receives,

@@ -5,7 +5,9 @@
 //!
 //! | operation | bandwidth | latency |
 //! |---|---|---|
-//! | Write | completions at the client | half a round trip. With polled progress, and if packets of a message are placed in order (RC, or messages of one packet), each side polls the last byte of the peer's Write. Otherwise the Writes carry immediate data |
+//! | Write | completions at the client | half a round trip. With polled progress, and if packets of a message are
+//! placed in order (RC, or messages of one packet), each side polls the last byte of the peer's Write. Otherwise the
+//! Writes carry immediate data |
 //! | Send | completions at the client | half a round trip |
 //! | Read, atomics | completions at the client | a round trip |
 //!
@@ -32,8 +34,8 @@ pub use client::run;
 pub use counters::Counts;
 pub use perftest::run_perftest;
 pub use plan::{
-    Amount, CHANNEL_GIVE_UP_AFTER, Carrier, ChannelPlan, DEFAULT_PORT, FaultPlan, GIVE_UP_AFTER, HostTransport,
-    PathSelection, Plan, PlanError, SIZES,
+    Amount, CHANNEL_GIVE_UP_AFTER, Carrier, ChannelPlan, ChannelService, DEFAULT_PORT, FaultPlan, GIVE_UP_AFTER,
+    HostTransport, PathSelection, Plan, PlanError, SIZES,
 };
 pub use report::{Latencies, Report, Row, Side, Unit, Verified};
 pub use server::{DEFAULT_MAX_MEMORY, ServeOptions, Served, serve};

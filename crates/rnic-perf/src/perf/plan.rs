@@ -103,7 +103,7 @@ impl Carrier {
 /// A transport in host software ([`rnic_endpoint::host`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostTransport {
-    /// RoGUE, over reliable connections.
+    /// RoGUE.
     Rogue,
     /// Multipath, over unreliable connections.
     Multipath,
@@ -133,6 +133,8 @@ impl HostTransport {
 pub struct ChannelPlan {
     /// Bytes of a chunk. The default (`None`) is 65,536 for RoGUE and 32,768 for multipath.
     pub chunk: Option<u32>,
+    /// RoGUE: the service of the queue pairs below. The default (`None`) is [`ChannelService::Rc`].
+    pub over: Option<ChannelService>,
     /// Multipath: number of paths, 1 to 256. The default (`None`) is [`ChannelPlan::PATHS`].
     pub paths: Option<u32>,
     /// Multipath: the algorithm that selects the path of a chunk. The default (`None`) is
@@ -151,6 +153,30 @@ pub struct ChannelPlan {
 impl ChannelPlan {
     /// Default number of paths.
     pub const PATHS: u32 = 32;
+}
+
+/// The service of the queue pairs below a RoGUE channel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "kebab-case")]
+pub enum ChannelService {
+    /// Reliable connection with go-back-N, as every RoCE NIC has it
+    #[default]
+    Rc,
+    /// Reliable connection with selective retransmission (IRN)
+    Irn,
+    /// Unreliable connection: the layer acknowledges chunks and recovers all losses; Writes only
+    Uc,
+}
+
+impl From<ChannelService> for Service {
+    fn from(service: ChannelService) -> Service {
+        match service {
+            ChannelService::Rc => Service::Rc,
+            ChannelService::Irn => Service::Irn,
+            ChannelService::Uc => Service::Uc,
+        }
+    }
 }
 
 /// Which path a chunk of a multipath channel takes.
@@ -388,6 +414,13 @@ impl Plan {
             return wrong(
                 "rogue has neither credit nor marks nor spread; they go with the service multipath".to_string(),
             );
+        }
+        if kind == HostTransport::Multipath && self.channel.over.is_some() {
+            return wrong("multipath uses unreliable connections; --over goes with the service rogue".to_string());
+        }
+        if self.channel.over == Some(ChannelService::Uc) && self.op != Op::Write {
+            let name = self.op.name();
+            return wrong(format!("rogue over uc has no {name}; use write, or leave out --over uc"));
         }
         if kind == HostTransport::Multipath && (self.op.is_fetching()) {
             let name = self.op.name();

@@ -49,6 +49,8 @@ impl SendingEnd for SendEnd {
 /// The receiving end of a message, on the receiving host.
 pub(crate) struct ReceiveEnd {
     pub(super) flow: FlowId,
+    /// Sending host.
+    pub(super) src: HostId,
     pub(super) bytes: u64,
     /// Hash of the message's data packets. Packets of an earlier message that used the same slot on the host have
     /// another hash.
@@ -117,7 +119,8 @@ impl<K: CarriesMessages, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
             timeouts: 0,
             ended: false,
         };
-        let receive = ReceiveEnd { flow, bytes: spec.bytes, data_hash: hashes.data, delivered: 0, done: false };
+        let (src, bytes, data_hash) = (HostId(spec.src), spec.bytes, hashes.data);
+        let receive = ReceiveEnd { flow, src, bytes, data_hash, delivered: 0, done: false };
         self.note(flow, spec, FlowHashes { control: hashes.data, ..hashes }, Loops::NONE);
         let (sends, receives) = (self.is_here(HostId(spec.src)), self.is_here(HostId(spec.dst)));
         self.insert_here(flow, spec, ends, sends.then_some(send), receives.then_some(receive));

@@ -7,7 +7,7 @@ use rnic_host::{Control, HostError, multipath, rogue};
 use rnic_spec::RunSpec;
 use rnic_transport::settings::Settings;
 use rnic_transport::{BitRate, Bytes, FlowConfig, Time};
-use rnic_verbs::{DeviceConfig, Limits, MAX_IN_FLIGHT};
+use rnic_verbs::{DeviceConfig, Limits, MAX_IN_FLIGHT, Service};
 
 /// Complete configuration of a run's transport in host software.
 #[derive(Clone, PartialEq, Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct HostPlan {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum HostKind {
     /// RoGUE.
-    Rogue { min_rate: BitRate, timeout: u8, retry_count: u8, sync_interval: Time, max_recoveries: u32 },
+    Rogue(RogueSettings),
     /// Multipath over UC.
     Multipath {
         paths: u32,
@@ -53,6 +53,21 @@ pub(crate) enum HostKind {
     },
 }
 
+/// The settings of RoGUE's channels and of the application above them.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct RogueSettings {
+    service: Service,
+    /// Whether a flow is a Read of its receiver.
+    reads: bool,
+    /// Bytes of messages for which a sender asks for one completion; 0: it asks for a completion of each message.
+    signal_every: u64,
+    min_rate: BitRate,
+    timeout: u8,
+    retry_count: u8,
+    sync_interval: Time,
+    max_recoveries: u32,
+}
+
 /// Abilities of a run's NICs that commodity NICs lack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NicExtras {
@@ -66,7 +81,7 @@ pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames) -> Result<
     read(run, flow, frames).map_err(TransportError::Settings).and_then(|plan| {
         let none = Control::default;
         let tried = match plan.kind {
-            HostKind::Rogue { .. } => plan.rogue(none(), 0).and_then(|config| try_out(&config)),
+            HostKind::Rogue(_) => plan.rogue(none(), 0).and_then(|config| try_out(&config)),
             HostKind::Multipath { .. } => plan.multipath(none(), 0).and_then(|config| try_out(&config)),
         };
         let transport = run.transport.name.clone();
@@ -87,9 +102,13 @@ fn read(run: &RunSpec, flow: &FlowConfig, frames: &Frames) -> Result<HostPlan, S
         costs: (settings.time("post_cost")? + settings.time("chunk_cost")?, settings.time("poll_cost")?),
     };
     let chunk = settings.bytes("chunk")? as u32;
-    let is_rogue = run.transport.declaration.name == "rogue";
-    // A NIC acknowledges the packets of RoGUE. Software acknowledges the chunks of multipath, by posting a request.
-    let acknowledging = if is_rogue { Time::ZERO } else { timing.post + timing.costs.0 };
+    let kind = match run.transport.declaration.name {
+        "rogue" => rogue_settings(settings)?,
+        _ => multipath_settings(settings, chunk, flow, &timing)?,
+    };
+    // A NIC acknowledges the packets of RC. Over UC software acknowledges chunks, by posting a request.
+    let by_nic = matches!(kind, HostKind::Rogue(RogueSettings { service: Service::Rc, .. }));
+    let acknowledging = if by_nic { Time::ZERO } else { timing.post + timing.costs.0 };
     let packets = flow.line_rate.bytes_in(flow.base_rtt).div_ceil(u64::from(frames.data)) as u32;
     Ok(HostPlan {
         timing,
@@ -106,18 +125,26 @@ fn read(run: &RunSpec, flow: &FlowConfig, frames: &Frames) -> Result<HostPlan, S
         header: flow.header,
         ack: frames.ack,
         mtu: flow.mtu,
-        kind: if is_rogue { rogue_settings(settings)? } else { multipath_settings(settings, chunk, flow, &timing)? },
+        kind,
     })
 }
 
 fn rogue_settings(settings: &Settings) -> Result<HostKind, String> {
-    Ok(HostKind::Rogue {
+    let service = if settings.choice("service")? == "uc" { Service::Uc } else { Service::Rc };
+    let reads = settings.choice("operation")? == "read";
+    if reads && service == Service::Uc {
+        return Err("unreliable connections have no Reads; `operation = \"read\"` needs `service = \"rc\"`".to_string());
+    }
+    Ok(HostKind::Rogue(RogueSettings {
+        service,
+        reads,
+        signal_every: if settings.is_set("signal_every") { settings.bytes("signal_every")? } else { 0 },
         min_rate: settings.rate("min_rate")?,
         timeout: settings.count("nic_timeout")? as u8,
         retry_count: settings.count("retry_count")? as u8,
         sync_interval: settings.time("sync_interval")?,
         max_recoveries: settings.count("max_recoveries")? as u32,
-    })
+    }))
 }
 
 fn multipath_settings(
@@ -189,6 +216,8 @@ impl HostPlan {
                 HostKind::Multipath { credit: Some(_), credit_rate, .. } => Some(credit_rate),
                 _ => None,
             },
+            reads: matches!(self.kind, HostKind::Rogue(RogueSettings { reads: true, .. })),
+            signal_every: if let HostKind::Rogue(settings) = self.kind { settings.signal_every } else { 0 },
             trim: matches!(self.kind, HostKind::Multipath { extras: NicExtras { trim: true, .. }, .. }),
         }
     }
@@ -198,10 +227,12 @@ impl HostPlan {
     /// # Errors
     /// The run has another transport.
     pub(crate) fn rogue(&self, control: Control, seed: u64) -> Result<VerbsConfig<rogue::Channel>, HostError> {
-        let HostKind::Rogue { min_rate, timeout, retry_count, sync_interval, max_recoveries } = self.kind else {
+        let HostKind::Rogue(settings) = self.kind else {
             return Err(HostError::Unsupported("the transport is not RoGUE"));
         };
+        let RogueSettings { service, min_rate, timeout, retry_count, sync_interval, max_recoveries, .. } = settings;
         let config = rogue::Config {
+            service,
             chunk: self.chunk,
             control,
             max_window: self.max_window,

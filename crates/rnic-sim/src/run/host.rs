@@ -10,7 +10,7 @@ use rnic_spec::{RunOutput, RunStatus};
 /// Simulates a run with the transport of `plan` and the congestion control `control`.
 pub(crate) fn simulate_host(plan: &HostPlan, control: Control, job: Job<'_, '_>) -> RunOutput {
     match plan.kind {
-        HostKind::Rogue { .. } => simulate(plan.rogue(control, job.seed), job),
+        HostKind::Rogue(_) => simulate(plan.rogue(control, job.seed), job),
         HostKind::Multipath { .. } => simulate(plan.multipath(control, job.seed), job),
     }
 }

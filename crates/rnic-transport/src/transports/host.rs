@@ -79,6 +79,23 @@ const fn chunk_cost(ns: u64, about: &'static str) -> Parameter {
 const ROGUE: &[Parameter] = &[
     chunk_cost(55, "CPU time of the layer for each request to the NIC; 55 ns (measured, `cargo bench -p rnic-host`)"),
     Parameter::size("chunk", 1 << 16, CHUNK.0, CHUNK.1, "bytes of a request to the NIC; 64 KB, here 65536 B (RoGUE)"),
+    Parameter::choice(
+        "service",
+        "rc",
+        &["rc", "uc"],
+        "queue pairs below the layer: reliable connections, or unreliable ones with all recovery in software; reliable (RoGUE supports both)",
+    ),
+    Parameter::choice(
+        "operation",
+        "write",
+        &["write", "read"],
+        "a flow is a Write with Immediate of its source, or a Read of its destination; a Write (our choice)",
+    ),
+    Parameter::derived(
+        "signal_every",
+        Kind::Bytes,
+        "bytes of messages for which a sender asks for one completion; none: a completion of each message",
+    ),
     Parameter::rate(
         "min_rate",
         BitRate::from_bps(100_000_000),
@@ -89,9 +106,15 @@ const ROGUE: &[Parameter] = &[
         11,
         1,
         31,
-        "the NIC's retransmission timeout is 4.096 us x 2^n; not stated, our choice (8.4 ms)",
+        "the NIC's retransmission timeout, over UC the maximum time until the layer sends a probe, is 4.096 us x 2^n; not stated, our choice (8.4 ms)",
     ),
-    Parameter::count("retry_count", 7, 0, 7, "timeouts in a row after which the queue pair fails; 7, the maximum"),
+    Parameter::count(
+        "retry_count",
+        7,
+        0,
+        7,
+        "timeouts in a row after which the queue pair fails, over UC one less than the probes; 7, the maximum",
+    ),
     Parameter::time(
         "sync_interval",
         Time::from_ms(1),
@@ -191,6 +214,10 @@ impl Transport for HostSoftware {
         }
         if settings.count("paths") == Ok(1) && settings.is_set("path_choice") {
             unused.push(("path_choice", "there is one path (`paths = 1`)"));
+        }
+        let reads = settings.choice("operation").is_ok_and(|operation| operation == "read");
+        for key in ["receives", "signal_every"].into_iter().filter(|key| reads && settings.is_set(key)) {
+            unused.push((key, "it needs `operation = \"write\"`"));
         }
         unused
     }

@@ -4,7 +4,7 @@
 //! Two hosts that exchange flows have one channel, or one for small flows and one for the others (`small_channel`). It
 //! is opened when the first of these flows starts, and stays. A
 //! flow is a Write with Immediate in this channel. It starts when its sender posts it, and finishes when the software
-//! of its receiver sees the immediate data.
+//! of its receiver sees the immediate data. With `operation = "read"` a flow is a Read of its receiver instead.
 //!
 //! | module | contents |
 //! |---|---|
@@ -65,6 +65,10 @@ pub(crate) struct VerbsConfig<X: HostChannel> {
     pub(crate) small: u64,
     /// Rate at which receivers grant credit, as a multiple of the rate of their links; `None`: they grant none.
     pub(crate) credit_rate: Option<f64>,
+    /// Whether a flow is a Read of its receiver.
+    pub(crate) reads: bool,
+    /// Bytes of messages for which a sender asks for one completion; 0: it asks for a completion of each message.
+    pub(crate) signal_every: u64,
     /// Whether NICs tell their software of trimmed packets.
     pub(crate) trim: bool,
 }
@@ -95,6 +99,8 @@ impl<X: HostChannel> VerbsConfig<X> {
             chunk: self.chunk,
             trim: self.trim,
             small: self.small,
+            reads: self.reads,
+            signal_every: self.signal_every,
             batch: Batch::new(1),
             error: None,
         }

@@ -28,6 +28,11 @@ const MESSAGES: u64 = 1 << 20;
 const MAX_REQUEST: u64 = 1 << 30;
 /// Bit of the `wr_id` of a request that is not the last one of its flow.
 const PIECE: u64 = 1 << 63;
+/// Bit of the `wr_id` of the empty Write that asks for a completion of all messages before it.
+const FLUSHES: u64 = 1 << 62;
+/// Time without a new message after which the software asks for a completion of the messages that it has posted without
+/// asking.
+const FLUSH: Time = Time::from_us(20);
 /// Shortest time between two steps of a channel's software that nothing but time causes.
 const POLL: Time = Time::from_ns(100);
 
@@ -48,6 +53,10 @@ pub(crate) struct VerbsShared<X: HostChannel> {
     pub(super) chunk: u32,
     /// Messages of up to this length have a channel of their own.
     pub(super) small: u64,
+    /// Whether a flow is a Read of its receiver.
+    pub(super) reads: bool,
+    /// Bytes of messages for which a sender asks for one completion; 0: it asks for a completion of each message.
+    pub(super) signal_every: u64,
     /// Whether NICs tell their software of trimmed packets.
     pub(super) trim: bool,
     /// The packet that the device of a host writes.
@@ -62,9 +71,14 @@ pub(super) struct ChannelEnd<X> {
     pub(super) arrived: Arrived,
     /// The peer's memory.
     pub(super) target: MrInfo,
-    /// Sending ends of messages that the channel has not taken, and of the messages that it has, both in order.
+    /// Messages that the channel has not taken, and messages that it has, both in order: their sending ends, or their
+    /// receiving ends if a flow is a Read.
     waiting: VecDeque<EndSlot>,
     open: VecDeque<EndSlot>,
+    /// Bytes that were posted after the last message of which the software wants a completion, and when the software
+    /// asks for a completion of them; [`Time::MAX`] if there are none.
+    unsignaled: u64,
+    flush: Time,
     /// When the software takes its next step; [`Time::MAX`] for never.
     wake: Time,
     repeated: u64,
@@ -135,7 +149,8 @@ impl<X: HostChannel> HostNic<X> {
         self.by_peer.insert(peer, number);
         let (waiting, open) = (VecDeque::new(), VecDeque::new());
         let target = self.region;
-        self.ends.push(ChannelEnd { channel, arrived, target, waiting, open, wake: Time::MAX, repeated: 0 });
+        let (unsignaled, flush, wake, repeated) = (0, Time::MAX, Time::MAX, 0);
+        self.ends.push(ChannelEnd { channel, arrived, target, waiting, open, unsignaled, flush, wake, repeated });
         Ok(number)
     }
 
@@ -224,32 +239,53 @@ impl<X: HostChannel> HostNic<X> {
 }
 
 impl<X: HostChannel> Host<VerbsNics<X>> {
-    /// Hands the next waiting messages to the channel `number`, as many as it takes. Returns the flows of the messages
-    /// that a channel that has ended refuses.
-    fn submit(&mut self, number: u32) -> Result<(), HostError> {
+    /// Hands the next waiting messages to the channel `number`, as many as it takes.
+    fn submit(&mut self, shared: &VerbsShared<X>, number: u32, now: Time) -> Result<(), HostError> {
         let region = self.nic.region;
         let end = &mut self.nic.ends[number as usize];
         while let Some(slot) = end.waiting.front().copied() {
-            let message = &self.senders[slot];
-            let base = end.target.addr + u64::from(message.receive_slot.0) % MESSAGES * PER_MESSAGE;
+            // Room in the memory of the host that receives the flow.
+            let room = |slot: EndSlot| u64::from(slot.0) % MESSAGES * PER_MESSAGE;
+            let (bytes, remote, local, imm) = match shared.reads {
+                false => (
+                    self.senders[slot].bytes,
+                    room(self.senders[slot].receive_slot),
+                    0,
+                    self.senders[slot].receive_slot.0,
+                ),
+                true => (self.receivers[slot].bytes, 0, room(slot), 0),
+            };
+            end.unsignaled += bytes;
+            let signaled = end.unsignaled >= shared.signal_every;
             let mut done = 0;
-            while done < message.bytes {
-                let len = (message.bytes - done).min(MAX_REQUEST);
-                let is_last = done + len == message.bytes;
-                let (addr, rkey) = (base + done, end.target.rkey);
+            while done < bytes {
+                let len = (bytes - done).min(MAX_REQUEST);
+                let is_last = done + len == bytes;
+                let (addr, rkey) = (end.target.addr + remote + done, end.target.rkey);
                 let op = match is_last {
-                    true => SendOp::WriteImm { addr, rkey, imm: message.receive_slot.0 },
+                    _ if shared.reads => SendOp::Read { addr, rkey },
+                    true => SendOp::WriteImm { addr, rkey, imm },
                     false => SendOp::Write { addr, rkey },
                 };
-                let sge = [Sge { addr: region.addr + done, len: len as u32, lkey: region.lkey }];
-                let flags = if is_last { SendFlags::SIGNALED } else { SendFlags::default() };
+                let sge = [Sge { addr: region.addr + local + done, len: len as u32, lkey: region.lkey }];
+                let flags = if is_last && signaled { SendFlags::SIGNALED } else { SendFlags::default() };
                 let wr_id = u64::from(slot.0) | if is_last { 0 } else { PIECE };
                 let request = SendRequest { wr_id, op, data: Data::Gather(&sge), flags };
-                end.channel.post_send(&request)?;
+                end.channel.post_send(&request).inspect_err(|_| end.unsignaled -= bytes)?;
                 done += len;
             }
+            (end.unsignaled, end.flush) = if signaled { (0, Time::MAX) } else { (end.unsignaled, now + FLUSH) };
             end.waiting.pop_front();
             end.open.push_back(slot);
+        }
+        if end.flush <= now
+            && let Some(slot) = end.open.back()
+        {
+            // Requests complete in order, so the completion of an empty Write is a completion of all messages.
+            let op = SendOp::Write { addr: end.target.addr, rkey: end.target.rkey };
+            let (wr_id, data) = (FLUSHES | u64::from(slot.0), Data::Inline(&[]));
+            end.channel.post_send(&SendRequest { wr_id, op, data, flags: SendFlags::SIGNALED })?;
+            (end.unsignaled, end.flush) = (0, Time::MAX);
         }
         Ok(())
     }
@@ -276,7 +312,7 @@ impl<X: HostChannel> NicPartition<VerbsNics<X>> {
         let mut seen = 0;
         loop {
             let host = &mut self.hosts[index.index()];
-            match host.submit(number) {
+            match host.submit(&self.shared, number, now) {
                 // The channel takes the rest when requests have completed.
                 Ok(()) | Err(HostError::Full { .. }) => {}
                 Err(HostError::Ended(_)) => self.abort_all(index, number),
@@ -301,7 +337,8 @@ impl<X: HostChannel> NicPartition<VerbsNics<X>> {
         let end = &nic.ends[number as usize];
         let timer = end.channel.next_time().map(|at| at.max(now + POLL));
         let arrival = end.arrived.next(&timing).map(|at| at.max(now + POLL));
-        for at in [timer, arrival].into_iter().flatten() {
+        let flush = (end.flush < Time::MAX).then(|| end.flush.max(now + POLL));
+        for at in [timer, arrival, flush].into_iter().flatten() {
             nic.wake_at(number, at);
         }
         let Spent { send, receive } = std::mem::take(&mut nic.spent);
@@ -317,17 +354,34 @@ impl<X: HostChannel> NicPartition<VerbsNics<X>> {
     fn completed(&mut self, index: SlotId, number: u32, completion: &Completion, now: Time) -> Result<(), HostError> {
         let host = &mut self.hosts[index.index()];
         let success = completion.status == Status::Success;
-        if completion.opcode == Opcode::Write {
-            if completion.wr_id & PIECE != 0 {
-                return Ok(()); // its flow's last request fails too
+        if matches!(completion.opcode, Opcode::Write | Opcode::Read) {
+            if completion.wr_id & PIECE != 0 || completion.wr_id & FLUSHES != 0 && !success {
+                return Ok(()); // its flow's last request fails too, and so do the messages before an empty Write
             }
             let slot = EndSlot(completion.wr_id as u32);
             let end = &mut host.nic.ends[number as usize];
-            // Requests complete in the order of posting.
-            end.open.pop_front();
-            let flow = host.senders[slot].flow;
-            let notice = if success { Notice::Sent { flow } } else { Notice::Aborted { flow } };
-            self.notices.push((host.id, notice));
+            // Requests complete in the order of posting, and some without a completion of their own.
+            while let Some(done) = end.open.pop_front() {
+                if self.shared.reads {
+                    let receiver = &mut host.receivers[done];
+                    (receiver.done, receiver.delivered) = (success, if success { receiver.bytes } else { 0 });
+                    let (flow, at) = (receiver.flow, now);
+                    if success {
+                        self.notices.push((host.id, Notice::Finished { flow, at }));
+                    }
+                    self.notices
+                        .push((host.id, if success { Notice::Sent { flow } } else { Notice::Aborted { flow } }));
+                } else {
+                    let flow = host.senders[done].flow;
+                    // A message without a completion of its own precedes the one that failed, and has succeeded.
+                    let has_failed = !success && done == slot;
+                    let notice = if has_failed { Notice::Aborted { flow } } else { Notice::Sent { flow } };
+                    self.notices.push((host.id, notice));
+                }
+                if done == slot {
+                    break;
+                }
+            }
             return Ok(());
         }
         let Some(slot) = completion.imm.filter(|_| success).map(EndSlot) else { return Ok(()) };
@@ -345,7 +399,8 @@ impl<X: HostChannel> NicPartition<VerbsNics<X>> {
     fn abort_all(&mut self, index: SlotId, number: u32) {
         let host = &mut self.hosts[index.index()];
         for slot in std::mem::take(&mut host.nic.ends[number as usize].waiting) {
-            self.notices.push((host.id, Notice::Aborted { flow: host.senders[slot].flow }));
+            let flow = if self.shared.reads { host.receivers[slot].flow } else { host.senders[slot].flow };
+            self.notices.push((host.id, Notice::Aborted { flow }));
         }
     }
 
@@ -359,7 +414,7 @@ impl<X: HostChannel> NicPartition<VerbsNics<X>> {
         end.repeated = repeated;
         if more > 0 {
             self.totals.retransmitted += more;
-            if let Some(slot) = end.open.front() {
+            if let Some(slot) = end.open.front().filter(|_| !self.shared.reads) {
                 host.senders[*slot].retransmitted += more as u32;
             }
         }
@@ -398,7 +453,7 @@ impl<X: HostChannel> NicPartition<VerbsNics<X>> {
         if host.nic.device.counters().retransmitted > before {
             self.totals.retransmitted += 1;
             if let Some(number) = host.nic.by_qpn.get(&to.qpn)
-                && let Some(slot) = host.nic.ends[*number as usize].open.front()
+                && let Some(slot) = host.nic.ends[*number as usize].open.front().filter(|_| !shared.reads)
             {
                 host.senders[*slot].retransmitted += 1;
             }
@@ -462,16 +517,19 @@ impl<X: HostChannel> HostPartition for NicPartition<VerbsNics<X>> {
         let timing = self.shared.timing;
         let host = &mut self.hosts[index.index()];
         if let Some(Start { slot, receiving, .. }) = host.starts.pop_front_if(|start| start.at <= now) {
-            if !receiving {
-                let message = &host.senders[slot];
-                let channel = (message.dst, message.bytes <= self.shared.small);
+            if receiving == self.shared.reads {
+                let (peer, bytes, flow) = match receiving {
+                    false => (host.senders[slot].dst, host.senders[slot].bytes, host.senders[slot].flow),
+                    true => (host.receivers[slot].src, host.receivers[slot].bytes, host.receivers[slot].flow),
+                };
+                let channel = (peer, bytes <= self.shared.small);
                 match host.nic.by_peer.get(&channel).copied() {
                     Some(number) => {
                         host.nic.ends[number as usize].waiting.push_back(slot);
                         self.step(index, number, now);
                     }
                     // The channel could not be opened; the run fails.
-                    None => self.notices.push((host.id, Notice::Aborted { flow: host.senders[slot].flow })),
+                    None => self.notices.push((host.id, Notice::Aborted { flow })),
                 }
             }
             return;

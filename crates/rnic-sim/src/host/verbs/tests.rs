@@ -167,6 +167,8 @@ where
         cores,
         small,
         credit_rate,
+        reads,
+        signal_every,
         trim,
     } = config(resolved.software.as_ref().unwrap());
     let config: VerbsConfig<Recorded<C>> = VerbsConfig {
@@ -182,6 +184,8 @@ where
         cores,
         small,
         credit_rate,
+        reads,
+        signal_every,
         trim,
     };
     let plan = |topology: &rnic_fabric::Topology| PartitionPlan::whole(topology);

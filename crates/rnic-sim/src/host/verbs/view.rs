@@ -132,7 +132,9 @@ impl View<'_> {
             Data::Bind(_) => return Err(VerbsError::Unsupported("the simulated NIC has no memory windows")),
         };
         let SendRequest { wr_id, op, flags, .. } = *request;
-        self.spent.send += self.timing.costs.0;
+        // The destination of a flow pays for the Reads that carry it.
+        let side = if matches!(op, SendOp::Read { .. }) { &mut self.spent.receive } else { &mut self.spent.send };
+        *side += self.timing.costs.0;
         let due = self.free + self.spent.total() + self.timing.post;
         // Channels on other cores may have posted requests that arrive later.
         let later = self.doorbells.iter().rev().take_while(|posted| posted.due > due).count();
@@ -199,7 +201,7 @@ impl Verbs for View<'_> {
         {
             let time = Time::from_ps(completion.time.as_ps() / step * step);
             out[count] = Completion { time, ..completion };
-            let is_receive = matches!(completion.opcode, Opcode::Recv | Opcode::RecvWithImmediate);
+            let is_receive = matches!(completion.opcode, Opcode::Recv | Opcode::RecvWithImmediate | Opcode::Read);
             let side = if is_receive { &mut self.spent.receive } else { &mut self.spent.send };
             *side += self.timing.costs.1;
             count += 1;
