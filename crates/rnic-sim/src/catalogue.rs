@@ -70,7 +70,12 @@ pub(crate) fn demands<C: CongestionControl>(settings: &Settings, flow: &FlowConf
     let params = C::params(settings, flow)?;
     let unset = C::PARAMETERS.iter().filter(|parameter| settings.value(parameter.name).is_none());
     let derived = unset.filter_map(|p| Some((p.name, C::derived(&params, p.name)?))).collect();
-    Ok(Demands { marking: C::marking(&params, flow), cnp_interval: C::cnp_interval(&params), derived })
+    Ok(Demands {
+        marking: C::marking(&params, flow),
+        cnp_interval: C::cnp_interval(&params),
+        nic_cnp_interval: C::nic_cnp_interval(&params),
+        derived,
+    })
 }
 
 /// Simulates a run of a transport in host software, with the congestion control `C`.

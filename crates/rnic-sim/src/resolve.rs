@@ -45,6 +45,8 @@ pub struct Demands {
     pub marking: Option<Marking>,
     /// Minimum time between two congestion notifications (CNPs) of a flow; `None` if receivers send no CNPs.
     pub cnp_interval: Option<Time>,
+    /// Minimum time between two CNPs of a NIC, over all its flows; zero for no limit.
+    pub nic_cnp_interval: Time,
     /// Names and values of those parameters that are derived from the fabric, as far as the congestion control states
     /// their values.
     pub derived: Vec<(&'static str, Value)>,
@@ -198,6 +200,7 @@ fn resolve_own(
 
     fabric.switch.ecn = ecn::ecn(run, &demands)?;
     flow.cnp_interval = demands.cnp_interval;
+    flow.nic_cnp_interval = demands.nic_cnp_interval;
     ecn::warn_of_late_marks(&fabric.switch, links.ports, &mut warnings);
     transport::warn_of_rates(run, &flow, software.as_ref(), &links, &network, &mut warnings);
 

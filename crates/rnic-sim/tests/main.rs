@@ -21,6 +21,7 @@ mod lists;
 mod loss_recovery;
 #[cfg(feature = "p4")]
 mod messages;
+mod notifications;
 mod output_queues;
 mod overload;
 #[cfg(feature = "p4")]

@@ -187,6 +187,10 @@ pub struct FlowConfig {
     /// Minimum time between two congestion notification packets (CNPs) that the receiver sends for CE-marked packets.
     /// `None`: the receiver sends no CNPs.
     pub cnp_interval: Option<Time>,
+    /// Minimum time between two CNPs that a NIC sends, over all its flows: the capacity of DCQCN's notification point.
+    /// Zero: no limit. The NIC itself keeps this interval, and passes [`RxMeta::cnp_held`](crate::RxMeta::cnp_held) to
+    /// the receivers of its flows.
+    pub nic_cnp_interval: Time,
     /// Maximum rate of a flow. Headers count towards this rate; preamble and inter-frame gap do not. `None`: only the
     /// host's link limits the rate.
     pub max_rate: Option<BitRate>,
@@ -226,6 +230,7 @@ impl Default for FlowConfig {
             nacks: NackPolicy::First,
             go_back: GoBack::Expected,
             cnp_interval: None,
+            nic_cnp_interval: Time::ZERO,
             max_rate: None,
             first_psn: Psn::new(0),
             tcp: TcpConfig::default(),

@@ -532,7 +532,7 @@ impl<P: Protocol, C: CongestionControl> Pipe<P, C> {
         while let Some(next) = self.flying.first_entry().filter(|next| next.key().0 <= at) {
             let (pdu, marked) = next.remove();
             if pdu.kind() == PduKind::Data {
-                let outcome = self.receiver.handle(&self.cfg, at, pdu, RxMeta { marked });
+                let outcome = self.receiver.handle(&self.cfg, at, pdu, RxMeta { marked, ..RxMeta::default() });
                 if outcome.notify {
                     self.reply(Pdu::cnp());
                 }

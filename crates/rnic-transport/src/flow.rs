@@ -386,7 +386,8 @@ pub struct Receiver<P: Protocol> {
 ///
 /// A CE-marked packet triggers a CNP immediately if the last CNP was sent at least one interval ago. If packets are
 /// CE-marked within the interval after a CNP, the first packet after that interval, marked or not, triggers one more
-/// CNP.
+/// CNP. If the NIC cannot send a CNP at this time ([`RxMeta::cnp_held`]), the CNP is due at the flow's first packet for
+/// which it can.
 ///
 /// To keep the state of a flow small, a `Notifier` is one 64-bit word. The lowest bit says whether a CNP is due; the
 /// other bits are the earliest time of the next CNP in picoseconds, so times must be below 2^63 ps (106 days).
@@ -399,12 +400,11 @@ impl Notifier {
         Notifier(0)
     }
 
-    /// Handles the arrival of a data packet; `marked` says whether it is CE-marked. Returns whether to send a CNP now.
-    /// Two CNPs are at least `interval` apart.
+    /// Handles the arrival of a data packet. Returns whether to send a CNP now. Two CNPs are at least `interval` apart.
     #[inline]
-    pub fn on_packet(&mut self, interval: Time, now: Time, marked: bool) -> bool {
-        self.0 |= u64::from(marked);
-        if self.0 & 1 == 0 || now.as_ps() < self.0 >> 1 {
+    pub fn on_packet(&mut self, interval: Time, now: Time, meta: RxMeta) -> bool {
+        self.0 |= u64::from(meta.marked);
+        if self.0 & 1 == 0 || now.as_ps() < self.0 >> 1 || meta.cnp_held {
             return false;
         }
         self.0 = (now + interval).as_ps() << 1;
@@ -439,7 +439,7 @@ impl<P: Protocol> Receiver<P> {
         let mut outcome = self.recovery.on_data(cfg, now, pdu);
         outcome.reply = outcome.reply.map(|reply| reply.with_mark_echo(meta.marked));
         if let Some(interval) = cfg.cnp_interval {
-            outcome.notify = self.notifier.on_packet(interval, now, meta.marked);
+            outcome.notify = self.notifier.on_packet(interval, now, meta);
         }
         outcome
     }
@@ -515,7 +515,30 @@ mod tests {
             (200, true, true),
         ];
         for (us, marked, notify) in packets {
-            let sends = notifier.on_packet(Time::from_us(50), Time::from_us(us), marked);
+            let meta = RxMeta { marked, cnp_held: false };
+            let sends = notifier.on_packet(Time::from_us(50), Time::from_us(us), meta);
+            assert_eq!(sends, notify, "at {us} us");
+        }
+    }
+
+    /// A NIC that cannot send a CNP at 0 and 2 us: the mark at 0 us causes the CNP at 3 us, the mark at 10 us the CNP at
+    /// 54 us, and the interval of the flow begins with the CNP.
+    #[test]
+    fn a_cnp_that_the_nic_cannot_send_is_due_later() {
+        let mut notifier = Notifier(0);
+        let packets = [
+            (0, true, true, false),
+            (2, false, true, false),
+            (3, false, false, true),
+            (10, true, false, false),
+            (50, false, false, false), // 47 us after the flow's CNP
+            (53, false, true, false),
+            (54, false, false, true),
+            (110, false, true, false), // no packet was marked since the last CNP
+            (111, false, false, false),
+        ];
+        for (us, marked, cnp_held, notify) in packets {
+            let sends = notifier.on_packet(Time::from_us(50), Time::from_us(us), RxMeta { marked, cnp_held });
             assert_eq!(sends, notify, "at {us} us");
         }
     }

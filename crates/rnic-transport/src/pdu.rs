@@ -161,11 +161,14 @@ impl Pdu {
     }
 }
 
-/// Information that the network added to a received packet.
+/// Information about a received packet that the packet itself does not have, from the network and from the NIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RxMeta {
     /// Whether a switch CE-marked the packet (ECN "congestion experienced").
     pub marked: bool,
+    /// Whether the NIC cannot send a congestion notification packet (CNP) yet, because it has just sent a CNP for any
+    /// of its flows ([`FlowConfig::nic_cnp_interval`](crate::FlowConfig::nic_cnp_interval)).
+    pub cnp_held: bool,
 }
 
 /// A data packet that the owner of a [`Sender`](crate::Sender) must transmit now.

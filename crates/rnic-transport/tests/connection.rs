@@ -185,7 +185,7 @@ fn the_next_flow_has_the_rate_and_the_pace_of_the_last() {
 #[test]
 fn the_cnp_interval_spans_flows_of_a_connection() {
     let cfg = FlowConfig { acks: false, cnp_interval: Some(Time::from_us(50)), ..FlowConfig::default() };
-    let marked = RxMeta { marked: true };
+    let marked = RxMeta { marked: true, ..RxMeta::default() };
     let packet = |psn: u32, us: u64| (Time::from_us(us), Pdu::data(Psn::new(psn), true, Time::from_us(us)));
     let mut receiver = Receiver::<GoBackN>::new(&cfg, 1_024, Time::ZERO);
     let mut notified = Vec::new();

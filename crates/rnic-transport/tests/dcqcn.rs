@@ -238,6 +238,9 @@ fn losses_reduce_the_rate_only_with_loss_backoff() {
 fn deployed_parameters() {
     let flow = Flow::new(&[]);
     assert_eq!(Dcqcn::cnp_interval(&flow.params), Some(Time::from_us(50)));
+    assert_eq!(Dcqcn::nic_cnp_interval(&flow.params), Time::ZERO);
+    let slow = Flow::new(&[("nic_cnp_interval", Value::Time(Time::from_us(5)))]);
+    assert_eq!(Dcqcn::nic_cnp_interval(&slow.params), Time::from_us(5));
     let deployed = Marking { kmin: Bytes(5_000), kmax: Bytes(200_000), pmax: 0.01 };
     assert_eq!(Dcqcn::marking(&flow.params, &FlowConfig::default()), Some(deployed));
     let mut settings = Settings::new(Dcqcn::PARAMETERS);

@@ -33,6 +33,8 @@ pub(crate) struct Ctx {
     pub(crate) news: bool,
     /// The latest time that was passed to the device. Completions get it as their timestamp.
     pub(crate) now: Time,
+    /// Earliest time of the next CNP of any queue pair (`nic_cnp_interval` of DCQCN).
+    pub(crate) next_cnp: Time,
 }
 
 impl Ctx {
@@ -46,6 +48,7 @@ impl Ctx {
             overflow: false,
             news: false,
             now: Time::ZERO,
+            next_cnp: Time::ZERO,
         }
     }
 

@@ -83,6 +83,7 @@ impl Device {
         let by = Device::EPOCH;
         let now = self.ctx.now.rebased(by);
         self.ctx.now = now;
+        self.ctx.next_cnp = self.ctx.next_cnp.rebased(by);
         self.qps.values_mut().for_each(|qp| qp.rebase(now, by));
         self.timers = std::mem::take(&mut self.timers).into_iter().map(|(at, slot)| (at.rebased(by), slot)).collect();
         // A congestion control that begins anew has other timers.

@@ -186,7 +186,7 @@ impl<C: CongestionControl> Pace for Paced<C> {
 trait Factory: Send + Sync {
     fn name(&self) -> &'static str;
     fn marks(&self, cfg: &FlowConfig) -> bool;
-    fn check(&self, cfg: &FlowConfig) -> Result<Option<Time>, String>;
+    fn check(&self, cfg: &mut FlowConfig) -> Result<(), String>;
     fn go_back_n(&self, cfg: &FlowConfig, now: Time) -> Result<Box<dyn Flow>, String>;
     fn irn(&self, cfg: &FlowConfig, now: Time) -> Result<Box<dyn Flow>, String>;
     fn pace(&self, cfg: &FlowConfig, now: Time) -> Result<Box<dyn Pace>, String>;
@@ -212,8 +212,11 @@ impl<C: CongestionControl> Factory for Maker<C> {
     fn marks(&self, cfg: &FlowConfig) -> bool {
         C::params(&self.settings, cfg).is_ok_and(|params| C::marking(&params, cfg).is_some())
     }
-    fn check(&self, cfg: &FlowConfig) -> Result<Option<Time>, String> {
-        Ok(C::cnp_interval(&C::params(&self.settings, cfg)?))
+    fn check(&self, cfg: &mut FlowConfig) -> Result<(), String> {
+        let params = C::params(&self.settings, cfg)?;
+        cfg.cnp_interval = C::cnp_interval(&params);
+        cfg.nic_cnp_interval = C::nic_cnp_interval(&params);
+        Ok(())
     }
     fn go_back_n(&self, cfg: &FlowConfig, now: Time) -> Result<Box<dyn Flow>, String> {
         self.flow::<GoBackN>(cfg, now)
@@ -279,9 +282,9 @@ impl Congestion {
         self.0.marks(cfg)
     }
 
-    /// Checks the congestion control's settings for a flow with the configuration `cfg`. Returns the minimum time
-    /// between two CNPs of the receiver; `None` if the receiver sends no CNPs.
-    pub(crate) fn check(&self, cfg: &FlowConfig) -> Result<Option<Time>, String> {
+    /// Checks the congestion control's settings for a flow with the configuration `cfg`, and writes the minimum times
+    /// between CNPs into `cfg`.
+    pub(crate) fn check(&self, cfg: &mut FlowConfig) -> Result<(), String> {
         self.0.check(cfg)
     }
 

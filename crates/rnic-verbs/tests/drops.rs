@@ -195,6 +195,31 @@ fn marks_earn_notifications_at_their_distance() {
     }
 }
 
+/// The minimum time between CNPs of the device (200 us) applies to all queue pairs: it delays the second CNP, for which
+/// the interval of the queue pair (50 us) has passed.
+#[test]
+fn cnps_of_a_device_have_a_minimum_distance_too() {
+    use rnic_transport::congestion::{CongestionControl, Dcqcn, Settings, Value};
+    let cnps = |nic_interval: u64| {
+        let mut settings = Settings::new(Dcqcn::PARAMETERS);
+        settings.set("nic_cnp_interval", Value::Time(Time::from_us(nic_interval))).unwrap();
+        let mut setup = crate::common::Setup::new(Service::Rc);
+        setup.config.congestion = rnic_verbs::Congestion::of::<Dcqcn>(settings);
+        let mut pair = setup.build();
+        pair.marks = true;
+        let mut sent = Vec::new();
+        for round in 0..5 {
+            pair.post(0, round, pair.write_op(1, 0), 8);
+            pair.run_for(Time::from_us(60));
+            sent.push(pair.sides[1].device.counters().cnps_sent);
+        }
+        sent
+    };
+    // The packets arrive 60 us apart.
+    assert_eq!(cnps(0), [1, 2, 3, 4, 5]);
+    assert_eq!(cnps(200), [1, 1, 1, 1, 2]);
+}
+
 /// The first CNP halves DCQCN's rate, because alpha is 1 initially: from 1 Gbps to 0.5 Gbps, or 16 ns per byte. A
 /// packet with 256 bytes of payload has 12 + 256 + 4 bytes, 16 more with a RETH, and 46 bytes around it. DCQCN raises
 /// the rate again only 55 us later.

@@ -135,7 +135,7 @@ fn congestion_control_and_variants() {
         (irn, "transport = \"irn\"\ncc = \"dcqcn\"\ndcqcn.rate_timer = 55",
             r#"a.toml:24:20: `rate_timer` needs a unit, 55 has none; write a string with a unit, for example "55 us""#),
         (irn, "transport = \"irn\"\ncc = \"dcqcn\"\ndcqcn.gain = 0.5",
-            r#"a.toml:24:7: unknown key `gain` in `dcqcn`; accepted here: profile, g, rate_timer, byte_counter, fast_recovery, cnp_interval, alpha_timer, r_ai, r_hai, min_rate, alpha_first, loss_backoff, initial_alpha, alpha_updates, rate_decrease_interval, clamp_target_rate, hyper_increase, hyper_growth"#),
+            r#"a.toml:24:7: unknown key `gain` in `dcqcn`; accepted here: profile, g, rate_timer, byte_counter, fast_recovery, cnp_interval, nic_cnp_interval, alpha_timer, r_ai, r_hai, min_rate, alpha_first, loss_backoff, initial_alpha, alpha_updates, rate_decrease_interval, clamp_target_rate, hyper_increase, hyper_growth"#),
         (irn, "transport = \"irn\"\ncc = \"timely\"\ndcqcn.g = 0.5",
             r#"a.toml:24:1: `dcqcn` holds parameters of cc "dcqcn", but this run has cc "timely"; set cc = "dcqcn", or move the parameters to [transport.dcqcn]"#),
         ("[traffic]", "[transport.timely]\nbeta = -0.1\n[traffic]",

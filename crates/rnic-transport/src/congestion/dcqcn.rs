@@ -106,6 +106,7 @@ pub struct DcqcnParams {
     byte_counter: u32,
     fast_recovery: u16,
     cnp_interval: Time,
+    nic_cnp_interval: Time,
     alpha_timer: Time,
     r_ai: u64,
     r_hai: u64,
@@ -208,7 +209,8 @@ impl Dcqcn {
     /// The first setting that gives DCQCN a behaviour other than that of the DCQCN paper; `None` if all behaviour is
     /// that of the paper. Settings of the paper's own parameters, such as `g`, do not count.
     pub fn unlike_the_paper(settings: &Settings) -> Option<&'static str> {
-        const BEHAVIOUR: [&str; 6] = [
+        const BEHAVIOUR: [&str; 7] = [
+            "nic_cnp_interval",
             "alpha_updates",
             "rate_decrease_interval",
             "clamp_target_rate",
@@ -365,6 +367,11 @@ impl CongestionControl for Dcqcn {
             Time::from_us(50),
             "N: minimum time between two CNPs of a flow, 0 for a CNP per marked packet; published (50 us)",
         ),
+        Parameter::delay(
+            "nic_cnp_interval",
+            Time::ZERO,
+            "minimum time between two CNPs of a NIC for all its flows, 0 for no limit; published as 1 to 5 us for ConnectX-3 Pro (default none)",
+        ),
         Parameter::time(
             "alpha_timer",
             Time::from_us(55),
@@ -463,6 +470,7 @@ impl CongestionControl for Dcqcn {
             byte_counter,
             fast_recovery: settings.count("fast_recovery")? as u16,
             cnp_interval: settings.time("cnp_interval")?,
+            nic_cnp_interval: settings.time("nic_cnp_interval")?,
             alpha_timer: settings.time("alpha_timer")?,
             r_ai: share("r_ai", 5_000)?,
             r_hai: share("r_hai", 500)?,
@@ -483,6 +491,9 @@ impl CongestionControl for Dcqcn {
     }
     fn cnp_interval(params: &DcqcnParams) -> Option<Time> {
         Some(params.cnp_interval)
+    }
+    fn nic_cnp_interval(params: &DcqcnParams) -> Time {
+        params.nic_cnp_interval
     }
     fn derived(params: &DcqcnParams, name: &str) -> Option<Value> {
         let rate = match name {

@@ -144,10 +144,14 @@ pub trait CongestionControl: Clone + Send + 'static {
     fn marking(_params: &Self::Params, _flow: &FlowConfig) -> Option<Marking> {
         None
     }
-    /// Minimum time between two congestion notification packets (CNPs) that a receiver sends. `None`: receivers send no
-    /// CNPs.
+    /// Minimum time between two congestion notification packets (CNPs) that the receiver of a flow sends. `None`:
+    /// receivers send no CNPs.
     fn cnp_interval(_params: &Self::Params) -> Option<Time> {
         None
+    }
+    /// Minimum time between two CNPs that a NIC sends, over all its flows; zero for no limit.
+    fn nic_cnp_interval(_params: &Self::Params) -> Time {
+        Time::ZERO
     }
     /// The value that `params` has for the parameter `name`, whose default is derived from the fabric. It is part of
     /// the list of a run's parameters; for `None`, the list says only that the value is derived.

@@ -130,6 +130,7 @@ pub(super) fn config(settings: &Settings, fabric: &FabricFacts, two_timeouts: bo
         nacks: NackPolicy::First,
         go_back: GoBack::Expected,
         cnp_interval: None,
+        nic_cnp_interval: Time::ZERO,
         max_rate: settings.rate("max_rate").ok(),
         first_psn: Psn::new(0),
         tcp: Default::default(),

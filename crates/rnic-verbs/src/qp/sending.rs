@@ -1,10 +1,10 @@
 //! State that queue pairs of several transport services use: the earliest of several times, pending CNPs, times of
 //! transmission, retries.
 
-use crate::common::Common;
+use crate::common::{Common, Ctx};
 use crate::types::SendAttributes;
 use rnic_transport::pdu::Stamp;
-use rnic_transport::{Notifier, Psn, Time, Timeouts};
+use rnic_transport::{FlowConfig, Notifier, Psn, RxMeta, Time, Timeouts};
 use rnic_wire::Bth;
 
 /// The earliest of the times that were passed to it: when a timer fires or a packet is to be sent. [`Due::never`]
@@ -39,19 +39,25 @@ pub(crate) struct CnpState {
     notifier: Notifier,
     /// Minimum time between two CNPs; `None`: the queue pair sends no CNPs.
     interval: Option<Time>,
+    /// Minimum time between two CNPs of the device, of whichever queue pairs.
+    nic_interval: Time,
     due: bool,
 }
 
 impl CnpState {
-    pub(crate) fn new(interval: Option<Time>) -> CnpState {
-        CnpState { notifier: Notifier::new(), interval, due: false }
+    pub(crate) fn new(cfg: &FlowConfig) -> CnpState {
+        let (interval, nic_interval) = (cfg.cnp_interval, cfg.nic_cnp_interval);
+        CnpState { notifier: Notifier::new(), interval, nic_interval, due: false }
     }
 
     /// Handles the arrival of a request or response packet, for which a CNP may be due; `marked` says whether it was
     /// CE-marked.
-    pub(crate) fn on_packet(&mut self, now: Time, marked: bool) {
-        if let Some(interval) = self.interval {
-            self.due |= self.notifier.on_packet(interval, now, marked);
+    pub(crate) fn on_packet(&mut self, ctx: &mut Ctx, now: Time, marked: bool) {
+        let Some(interval) = self.interval else { return };
+        let meta = RxMeta { marked, cnp_held: now < ctx.next_cnp };
+        if self.notifier.on_packet(interval, now, meta) {
+            ctx.next_cnp = now + self.nic_interval;
+            self.due = true;
         }
     }
 

@@ -48,7 +48,7 @@ impl Uc {
             incoming: None,
             trimmed: false,
             spread: c.extras.spread.then(|| Spread::new(Psn::new(connection.recv_psn))),
-            cnp: CnpState::new(cfg.cnp_interval),
+            cnp: CnpState::new(cfg),
         })
     }
 
@@ -95,7 +95,7 @@ impl Uc {
         &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
         let opcode = packet.headers.bth.opcode;
-        self.cnp.on_packet(now, marked);
+        self.cnp.on_packet(ctx, now, marked);
         let psn = Psn::new(packet.headers.bth.psn);
         let begins = opcode.starts_message();
         if self.spread.is_some() {

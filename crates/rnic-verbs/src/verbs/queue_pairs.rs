@@ -215,7 +215,7 @@ impl Device {
             max_rate: None,
             ..FlowConfig::default()
         };
-        cfg.cnp_interval = qp.congestion.check(&cfg).map_err(VerbsError::Congestion)?;
+        qp.congestion.check(&mut cfg).map_err(VerbsError::Congestion)?;
         qp.cfg = cfg;
         qp.common.connection = Some(connection);
         qp.common.route = Route { service, peer_qpn: peer_qpn.0, mtu: path_mtu };

@@ -76,6 +76,8 @@ pub(crate) struct RcNic<T> {
     burst: Burst,
     /// Sending ends of flows that wait for their pacing time, with this time.
     paced: BinaryHeap<Reverse<(Time, FlowId, EndSlot)>>,
+    /// Earliest time of the NIC's next CNP, for any of its flows (`nic_cnp_interval`).
+    next_cnp: Time,
     timers: BinaryHeap<Reverse<TimerEntry>>,
     /// Persistent connections of which the host is the sender.
     pub(crate) connections: Vec<Connection>,
@@ -89,6 +91,7 @@ impl<T> RcNic<T> {
             ready: VecDeque::new(),
             burst: Burst::default(),
             paced: BinaryHeap::new(),
+            next_cnp: Time::ZERO,
             timers: BinaryHeap::new(),
             connections: Vec::new(),
         }
@@ -266,7 +269,8 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         if end.peer.hashes.data != packet.flow_hash {
             return; // a packet of an earlier flow in this slot
         }
-        let outcome = end.receiver.handle(&self.shared.cfg, now, pdu, RxMeta { marked: packet.is_marked() });
+        let meta = RxMeta { marked: packet.is_marked(), cnp_held: now < nic.nic.next_cnp };
+        let outcome = end.receiver.handle(&self.shared.cfg, now, pdu, meta);
         if !outcome.discarded {
             self.last_progress = self.last_progress.max(now);
         }
@@ -282,6 +286,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         }
         if outcome.notify {
             self.totals.notifications += 1;
+            nic.nic.next_cnp = now + self.shared.cfg.nic_cnp_interval;
             self.reply(host, slot, Pdu::cnp(), T::default());
         }
         if let Some(pdu) = outcome.reply {

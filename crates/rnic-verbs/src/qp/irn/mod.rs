@@ -62,7 +62,7 @@ impl Irn {
         Ok(Irn {
             requester: Requester::new(c, cfg, congestion, now)?,
             responder: Responder::new(c, cfg, congestion, now)?,
-            cnp: CnpState::new(cfg.cnp_interval),
+            cnp: CnpState::new(cfg),
             responses_next: false,
         })
     }
@@ -108,7 +108,7 @@ impl Irn {
     ) -> Result<(), Dropped> {
         let operation = packet.headers.bth.opcode.operation();
         if operation.is_request() {
-            self.cnp.on_packet(now, marked);
+            self.cnp.on_packet(ctx, now, marked);
             return self.responder.handle(c, ctx, now, packet, marked);
         }
         match operation {
@@ -119,7 +119,7 @@ impl Irn {
         let result = match operation {
             Operation::Acknowledge => self.requester.on_acknowledge(c, ctx, now, &packet.headers),
             Operation::ReadResponse | Operation::AtomicAcknowledge => {
-                self.cnp.on_packet(now, marked);
+                self.cnp.on_packet(ctx, now, marked);
                 self.requester.on_response(c, ctx, now, packet, marked)
             }
             _ => return Err(Dropped::Opcode),

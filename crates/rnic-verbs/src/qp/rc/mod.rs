@@ -46,7 +46,7 @@ impl Rc {
         Ok(Rc {
             requester: Requester::new(c, cfg, congestion, now)?,
             responder: Responder::new(c, cfg, congestion, now)?,
-            cnp: CnpState::new(cfg.cnp_interval),
+            cnp: CnpState::new(cfg),
             responses_next: false,
         })
     }
@@ -96,7 +96,7 @@ impl Rc {
     ) -> Result<(), Dropped> {
         let operation = packet.headers.bth.opcode.operation();
         if operation.is_request() {
-            self.cnp.on_packet(now, marked);
+            self.cnp.on_packet(ctx, now, marked);
             return self.responder.handle(c, ctx, now, packet, marked);
         }
         if !c.sends_packets() {
@@ -105,7 +105,7 @@ impl Rc {
         let result = match operation {
             Operation::Acknowledge => self.requester.on_acknowledge(c, ctx, now, &packet.headers),
             Operation::ReadResponse | Operation::AtomicAcknowledge => {
-                self.cnp.on_packet(now, marked);
+                self.cnp.on_packet(ctx, now, marked);
                 self.requester.on_response(c, ctx, now, packet)
             }
             _ => return Err(Dropped::Opcode),
