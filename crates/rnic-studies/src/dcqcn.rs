@@ -28,12 +28,16 @@ pub static STUDY: Study = Study {
         "benchmark.toml",
         "benchmark-pairs.toml",
         "benchmark-need.toml",
+        "benchmark-loss.toml",
         "queue.toml",
+        "queue-settings.toml",
         "parking-lot.toml",
         "parking-lot.csv",
         "loss.toml",
         "fluid.toml",
         "fluid.csv",
+        "underflow.toml",
+        "large.toml",
         "host-latency.toml",
         "host-throughput.toml",
     ],
@@ -158,6 +162,14 @@ const EXPERIMENTS: &[Experiment] = &[
         rows: rows::fluid,
     },
     Experiment {
+        name: "underflow",
+        title: "Section 5.2: R_AI and underflow of the queue, in the fluid model and in packet-level runs",
+        seeds: 3,
+        sources: &[Source::all("underflow.toml").quick(&[("limits.duration", "50 ms")], &[])],
+        charts: &[],
+        rows: rows::underflow,
+    },
+    Experiment {
         name: "fig13",
         title: "Figure 13: validation of the parameters",
         seeds: 10,
@@ -227,6 +239,14 @@ const EXPERIMENTS: &[Experiment] = &[
         rows: rows::need,
     },
     Experiment {
+        name: "fig18-loss",
+        title: "Figure 18 without PFC, with more frequent and more expensive losses",
+        seeds: 5,
+        sources: &[Source::all(LOSSES).quick(SHORT, &[])],
+        charts: &[],
+        rows: rows::losses,
+    },
+    Experiment {
         name: "fig19",
         title: "Figure 19: the queue of a 20:1 incast",
         seeds: 5,
@@ -242,6 +262,14 @@ const EXPERIMENTS: &[Experiment] = &[
             traffic: "",
         }],
         rows: rows::queue,
+    },
+    Experiment {
+        name: "fig19-settings",
+        title: "Figure 19 with other settings",
+        seeds: 2,
+        sources: &[Source::all(QUEUE_SETTINGS).quick(&[("limits.duration", "80 ms")], &[])],
+        charts: &[],
+        rows: rows::queue_settings,
     },
     Experiment {
         name: "fig20",
@@ -281,6 +309,22 @@ const EXPERIMENTS: &[Experiment] = &[
         )],
         rows: rows::random_loss,
     },
+    Experiment {
+        name: "large",
+        title: "Section 7: benchmark traffic on a fabric of 864 hosts",
+        seeds: 3,
+        sources: &[Source::all("large.toml").quick(&[("limits.duration", "2 ms")], &[])],
+        charts: &[
+            Chart::Spread { title: "Users' goodput, Gbps", groups: &LARGE, bars: PERCENTILES, traffic: USERS },
+            Chart::Spread {
+                title: "Goodput of the recovery in the first pod, Gbps",
+                groups: &LARGE,
+                bars: PERCENTILES,
+                traffic: RECOVERY,
+            },
+        ],
+        rows: rows::large,
+    },
 ];
 
 const LATENCY: &str = "host-latency.toml";
@@ -317,6 +361,9 @@ const NEED: [Pick; 4] = [
     pick("DCQCN, misconfigured", MISCONFIGURED),
     pick(DCQCN, dcqcn("benchmark-need.toml", "")),
 ];
+const QUEUE_SETTINGS: &str = "queue-settings.toml";
+const LOSSES: &str = "benchmark-loss.toml";
+const LARGE: [Pick; 2] = [pick(PFC, pfc("large.toml", "")), pick(DCQCN, dcqcn("large.toml", ""))];
 const WITHOUT_PFC: Case<'_> = dcqcn("benchmark-need.toml", "").run("DCQCN without PFC");
 const MISCONFIGURED: Case<'_> = dcqcn("benchmark-need.toml", "").run("DCQCN, misconfigured");
 const TIMER_ONLY: &str = "timer of 55 us";

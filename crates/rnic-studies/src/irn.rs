@@ -3,7 +3,8 @@
 
 mod rows;
 
-use self::rows::{LITTLE, range, ratio_row, three};
+pub(crate) use self::rows::{LITTLE, range};
+use self::rows::{ratio_row, three};
 use super::figures::Chart;
 use super::measured::{Case, Measured, cc_text, divide, each, farthest, largest, smallest};
 use super::metric::{Metric, THREE};

@@ -22,6 +22,7 @@ pub mod figures;
 mod files;
 pub mod hostcc;
 pub mod irn;
+pub mod irn_unstated;
 pub mod jobs;
 pub mod measured;
 pub mod measurement;
@@ -54,9 +55,10 @@ use rnic_spec::RunSpec;
 use std::collections::BTreeMap;
 
 /// All studies that `rnic reproduce` can execute.
-pub const STUDIES: [&Study; 7] = [
+pub const STUDIES: [&Study; 8] = [
     &irn::STUDY,
     &arbitration::STUDY,
+    &irn_unstated::STUDY,
     &dcqcn::STUDY,
     &nanotransport::STUDY,
     &rogue::STUDY,
@@ -307,7 +309,13 @@ impl Plan {
 impl Source {
     /// Swept keys whose values follow from another key of the same sweep, so that the names of points need not contain
     /// them.
-    const ALONG: [&'static str; 3] = ["fabric.switch.xoff", "traffic.flows", "traffic.warmup"];
+    const ALONG: [&'static str; 5] = [
+        "fabric.switch.xoff",
+        "traffic.flows",
+        "traffic.warmup",
+        "traffic.background.flows",
+        "traffic.background.warmup",
+    ];
 
     /// A selection of all runs of a scenario file.
     pub const fn all(file: &'static str) -> Source {

@@ -68,6 +68,14 @@ impl<'r> Measured<'r> {
         self.points.iter().filter(|(name, _)| *name == file).map(|(_, point)| point.as_str()).collect()
     }
 
+    /// Names of the runs of `file`, in alphabetical order.
+    pub fn runs(&self, file: &str) -> Vec<&'r str> {
+        let mut names: Vec<&str> =
+            self.results.keys().filter(|key| key.file == file).map(|key| key.run.as_str()).collect();
+        names.dedup();
+        names
+    }
+
     /// The congestion controls in `of` for which the experiment has results of runs of `file`, in the order of `of`.
     pub fn ccs<'c>(&self, file: &str, of: &[&'c str]) -> Vec<&'c str> {
         let known = |cc: &&&str| self.results.keys().any(|key| key.file == file && key.cc == **cc);

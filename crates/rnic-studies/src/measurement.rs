@@ -7,8 +7,8 @@ use fluid::compare_with_fluid;
 use operations::Operations;
 use rnic_campaign::Outcome;
 use rnic_results::ranks::ranked;
-use rnic_results::stats::{Distribution, Goodput, fct_us};
-use rnic_results::summary::{Group, RunSummary, summarise};
+use rnic_results::stats::{Distribution, Goodput, fct_us, nearest_rank};
+use rnic_results::summary::{Group, QueueSummary, RunSummary, summarise};
 use rnic_results::text::round6;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
@@ -143,7 +143,13 @@ pub struct Queue {
     pub p95: f64,
     /// Maximum length in a sample.
     pub max: f64,
+    /// 95th percentile of the means over 10 ms, as a counter that is averaged over this time shows it; `None` if the
+    /// run samples the queue for less than 10 ms.
+    pub averaged_p95: Option<f64>,
 }
+
+/// Time over which [`Queue::averaged_p95`] averages.
+const AVERAGED: Time = Time::from_ms(10);
 
 /// The length of a queue over time, with the samples combined into at most 200 intervals.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -210,6 +216,14 @@ pub struct Fluid {
     /// Mean queue length in the steady state: the run's value divided by the model's. `None` if the run did not sample
     /// the queue, or if the queue is empty in the model.
     pub queue: Option<f64>,
+    /// Minimum queue length in the steady state in the run, in bytes; `None` if the run did not sample the queue.
+    pub packets_queue_min: Option<f64>,
+    /// Minimum queue length in the steady state in the model, in bytes.
+    pub model_queue_min: f64,
+    /// Mean queue length in the steady state in the model, in bytes.
+    pub model_queue: f64,
+    /// 95th percentile of the queue length in the steady state in the model, in bytes.
+    pub model_queue_p95: f64,
     /// End of each interval in microseconds.
     pub at_us: Vec<f64>,
     /// Goodput in the run of the flow that starts last, in each interval, in Gbps.
@@ -235,6 +249,10 @@ impl Fluid {
             difference: round6(comparison.difference),
             rate: over(last.packets_steady, last.model_steady)?,
             queue,
+            packets_queue_min: comparison.queue.packets_min.map(round6),
+            model_queue_min: round6(comparison.queue.model_min),
+            model_queue: round6(comparison.queue.model_steady),
+            model_queue_p95: round6(comparison.queue.model_p95),
             at_us: ends.map(|time| round6(time.as_us())).collect(),
             packets_gbps: gbps(&last.packets),
             model_gbps: gbps(&last.model),
@@ -297,7 +315,7 @@ impl Measurement {
             trimmed: totals.trimmed,
             returned: totals.returned,
             queue_course: QueueCourse::of(&report.output),
-            queues: summary.queues.iter().map(|queue| (queue.name.clone(), Queue::of(&queue.bytes))).collect(),
+            queues: queues(summary, &report.output),
             fluid: report.output.samples.as_ref().and_then(|samples| Fluid::of(run, samples)),
             course: report.output.samples.as_ref().and_then(course),
             hops: totals.hops,
@@ -313,9 +331,24 @@ impl Measurement {
 }
 
 impl Queue {
-    fn of(bytes: &Distribution) -> Queue {
-        Queue { mean: round6(bytes.mean), p50: bytes.p50, p95: bytes.p95, max: bytes.max }
+    fn of(bytes: &Distribution, averaged_p95: Option<f64>) -> Queue {
+        Queue { mean: round6(bytes.mean), p50: bytes.p50, p95: bytes.p95, max: bytes.max, averaged_p95 }
     }
+}
+
+/// Statistics of each sampled queue.
+fn queues(summary: &RunSummary, output: &RunOutput) -> BTreeMap<String, Queue> {
+    let averaged_p95 = |name: &str| {
+        let samples = output.samples.as_ref()?;
+        let bytes = &samples.queues.iter().find(|queue| queue.name == name)?.bytes;
+        let count = (AVERAGED.as_ps() / samples.interval.as_ps().max(1)).max(1) as usize;
+        let mean = |bytes: &[u32]| bytes.iter().map(|bytes| f64::from(*bytes)).sum::<f64>() / count as f64;
+        let mut means: Vec<f64> = bytes.chunks_exact(count).map(mean).collect();
+        means.sort_unstable_by(f64::total_cmp);
+        nearest_rank(&means, 950).map(round6)
+    };
+    let one = |queue: &QueueSummary| (queue.name.clone(), Queue::of(&queue.bytes, averaged_p95(&queue.name)));
+    summary.queues.iter().map(one).collect()
 }
 
 impl Speeds {

@@ -279,12 +279,20 @@ impl Metric {
 
 /// Queues and PFC pauses.
 impl Metric {
+    /// Mean length of the sampled queue in bytes.
+    pub const QUEUE_MEAN: Metric =
+        Metric::of_run("queue, mean", |result| Some(result.queues.values().next()?.mean)).queue();
     /// Median length of the sampled queue in bytes.
     pub const QUEUE_MEDIAN: Metric =
         Metric::of_run("queue, median", |result| Some(result.queues.values().next()?.p50)).queue();
     /// 95th percentile of the length of the sampled queue in bytes.
     pub const QUEUE_HIGH: Metric =
         Metric::of_run("queue, 95th percentile", |result| Some(result.queues.values().next()?.p95)).queue();
+    /// 95th percentile of the means over 10 ms of the length of the sampled queue, in bytes.
+    pub const QUEUE_AVERAGED_HIGH: Metric = Metric::of_run("queue averaged over 10 ms, 95th percentile", |result| {
+        result.queues.values().next()?.averaged_p95
+    })
+    .queue();
     /// Maximum length of the sampled queue in bytes.
     pub const QUEUE_MAX: Metric =
         Metric::of_run("queue, maximum", |result| Some(result.queues.values().next()?.max)).queue();
@@ -416,6 +424,21 @@ impl Metric {
     /// Mean length of the bottleneck's queue in the steady state: simulation divided by fluid model.
     pub const FLUID_QUEUE: Metric =
         Metric::of_run("queue / queue of the fluid model", |result| result.fluid.as_ref()?.queue).axis("Ratio");
+    /// Mean length of the bottleneck's queue in the steady state of the fluid model, in bytes.
+    pub const MODEL_QUEUE: Metric =
+        Metric::of_run("queue of the fluid model, mean", |result| Some(result.fluid.as_ref()?.model_queue)).queue();
+    /// 95th percentile of the length of the bottleneck's queue in the steady state of the fluid model, in bytes.
+    pub const MODEL_QUEUE_HIGH: Metric = Metric::of_run("queue of the fluid model, 95th percentile", |result| {
+        Some(result.fluid.as_ref()?.model_queue_p95)
+    })
+    .queue();
+    /// Minimum length of the bottleneck's queue in the steady state of the fluid model, in bytes.
+    pub const MODEL_QUEUE_MIN: Metric =
+        Metric::of_run("queue of the fluid model, minimum", |result| Some(result.fluid.as_ref()?.model_queue_min))
+            .queue();
+    /// Minimum length of the bottleneck's queue in the steady state of the simulation, in bytes.
+    pub const STEADY_QUEUE_MIN: Metric =
+        Metric::of_run("queue in the steady state, minimum", |result| result.fluid.as_ref()?.packets_queue_min).queue();
 }
 
 /// The goodputs of the flows whose ids are below this number, in Gbps.

@@ -32,12 +32,17 @@ fn anything() -> Measurement {
         goodput: ["", "users", "recovery"]
             .map(|name| (name.to_string(), measurement::Speeds { p50: 3.0, p10: 1.0, mean: 3.0, ..Default::default() }))
             .into(),
-        queues: [("s0:h0".to_string(), measurement::Queue { p95: 5_000.0, ..Default::default() })].into(),
+        queues: [(
+            "s0:h0".to_string(),
+            measurement::Queue { p95: 5_000.0, averaged_p95: Some(4_000.0), ..Default::default() },
+        )]
+        .into(),
         pauses: 7,
         pooled_gbps: Some(2.0),
         fluid: Some(measurement::Fluid {
             rate: 1.0,
             queue: Some(1.0),
+            packets_queue_min: Some(1.0),
             at_us: vec![1.0, 2.0],
             packets_gbps: vec![1.0; 2],
             model_gbps: vec![1.0; 2],

@@ -521,8 +521,8 @@ mod tests {
         }
     }
 
-    /// A NIC that cannot send a CNP at 0 and 2 us: the mark at 0 us causes the CNP at 3 us, the mark at 10 us the CNP at
-    /// 54 us, and the interval of the flow begins with the CNP.
+    /// A NIC that cannot send a CNP at 0 and 2 us: the mark at 0 us causes the CNP at 3 us, the mark at 10 us the CNP
+    /// at 54 us, and the interval of the flow begins with the CNP.
     #[test]
     fn a_cnp_that_the_nic_cannot_send_is_due_later() {
         let mut notifier = Notifier(0);

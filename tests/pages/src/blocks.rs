@@ -7,6 +7,7 @@
 //! | `STUDY/summary` | numbers of rows by outcome, for each experiment |
 //! | `STUDY/outside`, `STUDY/inconclusive` | the rows with this outcome |
 //! | `STUDY/rows/EXPERIMENT` | the rows of one experiment |
+//! | `STUDY/variants/EXPERIMENT` | the means of one experiment: a line for each variant, a column for each figure |
 //! | `STUDY/all-rows` | a link to the page of all rows |
 //! | `performance/heavy-tailed` | the rates of the benchmark with heavy-tailed traffic, a column for each number of hosts |
 //! | `endpoint/selected` | medians of selected rows of the endpoint's tables |
@@ -56,9 +57,10 @@ pub fn block(data: &Data, from: &str, name: &str) -> Result<(String, Vec<String>
         "outside" => rows(study::outside(data, file)),
         "inconclusive" => rows(study::inconclusive(data, file)),
         "all-rows" => rows(study::all_rows_link(data, file, from)),
-        part => match part.strip_prefix("rows/") {
-            Some(experiment) => rows(study::experiment(data, file, experiment)),
-            None => Ok((markdown(data.table(file, part)?), vec![name.to_string()])),
+        part => match part.split_once('/') {
+            Some(("rows", experiment)) => rows(study::experiment(data, file, experiment)),
+            Some(("variants", experiment)) => rows(study::variants(data, file, experiment)),
+            _ => Ok((markdown(data.table(file, part)?), vec![name.to_string()])),
         },
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::Data;
 use crate::table::{escaped, lines, thousands};
-use rnic_record::{Outcome, Record, Table, Unit};
+use rnic_record::{Claim, Measured, Outcome, Record, Table, Unit, judge};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Papers of the table of evidence: name of the record, of the paper, and where it was published. Other studies vary
 /// or extend these papers.
@@ -164,6 +165,48 @@ pub fn experiment(data: &Data, name: &str, experiment: &str) -> Result<String, S
         return Err(format!("`{name}` has no experiment `{experiment}` with rows"));
     }
     rows(data, name, |table, row, _| table.text(row, "experiment") == experiment)
+}
+
+/// The rows of one experiment whose metrics have the form `VARIANT: FIGURE, QUANTITY` or `VARIANT: QUANTITY`: a line
+/// for each variant and a column for each figure or quantity, with the means. A mean that meets its claim is bold.
+///
+/// # Errors
+/// One sentence if the study has no such experiment, or a metric has another form.
+pub fn variants(data: &Data, name: &str, experiment: &str) -> Result<String, String> {
+    let table = data.table(name, "rows")?;
+    let (mut figures, mut variants): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let mut cells: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    for row in table.rows.iter().filter(|row| table.text(row, "experiment") == experiment) {
+        let metric = table.text(row, "metric");
+        let form = || format!("`{metric}` of `{name}` has not the form `VARIANT: QUANTITY`");
+        let (variant, rest) = metric.split_once(": ").ok_or_else(form)?;
+        let figure = rest.split_once(", ").map_or(rest, |(figure, _)| figure);
+        for (names, own) in [(&mut figures, figure), (&mut variants, variant)] {
+            if !names.contains(&own) {
+                names.push(own);
+            }
+        }
+        cells.entry((variant, figure)).or_default().push(mean(table, row)?);
+    }
+    if variants.is_empty() {
+        return Err(format!("`{name}` has no experiment `{experiment}` with rows"));
+    }
+    let body = variants.iter().map(|variant| {
+        let values = |figure: &&str| cells.get(&(*variant, *figure)).map_or(String::new(), |values| values.join(", "));
+        std::iter::once(escaped(variant)).chain(figures.iter().map(values)).collect()
+    });
+    let heads: Vec<String> = std::iter::once("variant").chain(figures.iter().copied()).map(escaped).collect();
+    Ok(lines(&heads, &vec![false; heads.len()], body))
+}
+
+/// The mean of a row as text without the `x` of a ratio, bold if it meets its claim.
+fn mean(table: &Table, row: &[Value]) -> Result<String, String> {
+    let unit = Unit::of_name(table.text(row, "unit")).unwrap_or(Unit::Count);
+    let Some(mean) = table.number(row, "mean") else { return Ok("-".to_string()) };
+    let claim = Claim::from_json(table.cell(row, "claim").unwrap_or(&Value::Null))?;
+    let text = unit.show(mean, None).trim_end_matches('x').to_string();
+    let exact = Measured { mean, half_width: None, exact: true };
+    Ok(if judge(&claim, &exact) == Outcome::Inside { format!("**{text}**") } else { text })
 }
 
 /// The numbers of rows by outcome, a line per experiment.
@@ -381,6 +424,26 @@ fn experiments(table: &Table) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variants_have_a_line_each_and_means_that_meet_their_claims_are_bold() {
+        let text = r#"{"schema": 1, "title": "A paper", "command": "c", "date": "2026-01-02", "version": "0.1.0",
+            "commit": null, "machine": "m", "values": {}, "tables": {"rows": {"columns":
+            ["experiment", "metric", "claim", "unit", "mean"], "rows": [
+            ["a", "g = 1: figure 4, FCT", {"between": [1.5, 2.2], "neutral": 1}, "ratio", 1.71],
+            ["a", "g = 1: figure 4, slowdown", {"between": [1.5, 2.2], "neutral": 1}, "ratio", 1.2],
+            ["a", "g = 1: figure 5, loss", {"at_most": 0.034}, "fraction", 0.02],
+            ["b", "g = 3: figure 4, FCT", null, "ratio", 9],
+            ["a", "g | 2: figure 5, loss", null, "fraction", 0.5],
+            ["c", "FCT", null, "ratio", 1]]}}}"#;
+        let mut data = Data::default();
+        data.records.insert("irn".to_string(), Record::from_text(text).unwrap());
+        let expected = "| variant | figure 4 | figure 5 |\n|---|---|---|\n\
+                        | g = 1 | **1.71**, 1.20 | **2.00 %** |\n| g \\| 2 | | 50.0 % |";
+        assert_eq!(variants(&data, "irn", "a").unwrap(), expected);
+        assert!(variants(&data, "irn", "c").unwrap_err().contains("VARIANT: QUANTITY"));
+        assert!(variants(&data, "irn", "d").is_err());
+    }
 
     #[test]
     fn links_are_relative() {

@@ -226,6 +226,25 @@ pub(super) fn fluid(m: &Measured<'_>) -> Vec<Row> {
     rows
 }
 
+/// Rows of verdicts about the minimum queue of the fluid model, with packet-level runs of the same parameters.
+pub(super) fn underflow(m: &Measured<'_>) -> Vec<Row> {
+    let of = |point, metric| m.values(dcqcn("underflow.toml", point), metric);
+    let mut rows = Vec::new();
+    for (point, senders, r_ai, stated, claim) in [
+        ("16, 40 Mbps", 16, 40, "no underflow", Claim::Above(0.0)),
+        ("32, 40 Mbps", 32, 40, "underflow (half of R_AI avoids it)", at_most(0.0)),
+        ("32, 20 Mbps", 32, 20, "no underflow", Claim::Above(0.0)),
+        ("16, 20 Mbps", 16, 20, "", Claim::Open),
+    ] {
+        let name = |what: &str| format!("{senders}:1, R_AI {r_ai} Mbps: minimum of the queue, {what}");
+        let model = of(point, Metric::MODEL_QUEUE_MIN);
+        rows.push(Row::new(name("fluid model"), stated, claim, Unit::Kilobytes, model));
+        let packets = of(point, Metric::STEADY_QUEUE_MIN);
+        rows.push(Row::new(name("simulation"), "", Claim::Open, Unit::Kilobytes, packets));
+    }
+    rows
+}
+
 /// Difference between the mean goodputs of the flows 0 and 2 in the last quarter of the run, divided by their sum.
 const LATE_GAP: Metric = Metric::of_run("gap between the flows", |result| {
     let [first, last] = [0, 2].map(|flow| Metric::late_gbps(flow).value(result, ""));
@@ -358,6 +377,28 @@ pub(super) fn benchmark(m: &Measured<'_>) -> Vec<Row> {
     ]
 }
 
+/// Rows of verdicts about the large simulation. The paper states only that its results are like those of the testbed.
+pub(super) fn large(m: &Measured<'_>) -> Vec<Row> {
+    let (pfc, dcqcn) = (pfc("large.toml", ""), dcqcn("large.toml", ""));
+    let stated = "similar to the testbed";
+    let better = |whose: &str, traffic, metric: Metric| {
+        let name = format!("{whose} {}: DCQCN / PFC only", metric.text());
+        Row::new(name, stated, Claim::Above(1.0), Unit::Ratio, ratio(m, dcqcn, pfc, traffic, metric))
+    };
+    vec![
+        Row::new(
+            "pauses received by core switches: DCQCN / PFC only",
+            stated,
+            at_most(0.0005),
+            Unit::Percent,
+            m.ratio(dcqcn, pfc, Metric::pauses_at("core")),
+        ),
+        better("users'", USERS, Metric::MEDIAN_GBPS),
+        better("users'", USERS, Metric::LOW_GBPS),
+        better("recovery's", RECOVERY, Metric::LOW_GBPS),
+    ]
+}
+
 pub(super) fn pairs(m: &Measured<'_>) -> Vec<Row> {
     let many = dcqcn("benchmark-pairs.toml", "80");
     let few = pfc("benchmark-pairs.toml", "5");
@@ -411,16 +452,14 @@ pub(super) fn need(m: &Measured<'_>) -> Vec<Row> {
 }
 
 pub(super) fn queue(m: &Measured<'_>) -> Vec<Row> {
+    const AVERAGED: &str = "95th percentile of the queue averaged over 10 ms: DCQCN";
     let high = |case| m.values(case, Metric::QUEUE_HIGH);
     let dcqcn = dcqcn("queue.toml", "");
+    let stated = Claim::size(76_600.0, 100.0);
+    let model =
+        |name: &str, text: &str, claim, metric| Row::new(name, text, claim, Unit::Kilobytes, m.values(dcqcn, metric));
     vec![
-        Row::new(
-            "95th percentile of the queue: DCQCN",
-            "76.6 KB",
-            Claim::size(76_600.0, 100.0),
-            Unit::Kilobytes,
-            high(dcqcn),
-        ),
+        Row::new("95th percentile of the queue: DCQCN", "76.6 KB", stated, Unit::Kilobytes, high(dcqcn)),
         Row::new(
             "95th percentile of the queue: DCTCP",
             "162.9 KB",
@@ -435,7 +474,52 @@ pub(super) fn queue(m: &Measured<'_>) -> Vec<Row> {
             Unit::Ratio,
             m.ratio(DCTCP, dcqcn, Metric::QUEUE_HIGH),
         ),
+        // The paper: "these numbers are consistent with the DCQCN fluid model".
+        model("95th percentile of the queue: fluid model of DCQCN", "76.6 KB", stated, Metric::MODEL_QUEUE_HIGH),
+        model("mean of the queue: fluid model of DCQCN", "", Claim::Open, Metric::MODEL_QUEUE),
+        model("mean of the queue: DCQCN", "", Claim::Open, Metric::QUEUE_MEAN),
+        model(AVERAGED, "", Claim::Open, Metric::QUEUE_AVERAGED_HIGH),
     ]
+}
+
+/// Rows about the queue of figure 19 with other settings. The metrics have the form `SETTING: QUANTITY`.
+pub(super) fn queue_settings(m: &Measured<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for run in m.runs(QUEUE_SETTINGS) {
+        let case = dcqcn(QUEUE_SETTINGS, "").run(run);
+        let row = |what: &str, stated: &str, claim, unit, sample| {
+            Row::new(format!("{run}: {what}"), stated, claim, unit, sample)
+        };
+        let queue = |what: &str, metric: Metric| row(what, "", Claim::Open, Unit::Kilobytes, m.values(case, metric));
+        let stated = Claim::size(76_600.0, 100.0);
+        let high = m.values(case, Metric::QUEUE_HIGH);
+        rows.extend([
+            queue("mean queue", Metric::QUEUE_MEAN),
+            row("95th percentile", "76.6 KB", stated, Unit::Kilobytes, high),
+            queue("95th percentile of means over 10 ms", Metric::QUEUE_AVERAGED_HIGH),
+            row("throughput", "", Claim::Open, Unit::Gbps, on_the_link(m.values(case, Metric::TOTAL_GBPS))),
+        ]);
+    }
+    rows
+}
+
+/// Rows about the goodput of a disk recovery without PFC. The metrics have the form `SETTING: QUANTITY`.
+pub(super) fn losses(m: &Measured<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for run in m.runs(LOSSES) {
+        let case = dcqcn(LOSSES, "").run(run);
+        let of = |traffic, metric| m.values_of(case, traffic, metric);
+        let row = |what: &str, stated: &str, claim, unit, sample| {
+            Row::new(format!("{run}: {what}"), stated, claim, unit, sample)
+        };
+        rows.extend([
+            row("data packets dropped", "", Claim::Open, Unit::Percent, of("", Metric::DROPPED)),
+            row("10th percentile of recovery", "0", at_most(TIE), Unit::Gbps, of(RECOVERY, Metric::LOW_GBPS)),
+            row("median of recovery", "", Claim::Open, Unit::Gbps, of(RECOVERY, Metric::MEDIAN_GBPS)),
+            row("10th percentile of users", "", Claim::Open, Unit::Gbps, of(USERS, Metric::LOW_GBPS)),
+        ]);
+    }
+    rows
 }
 
 pub(super) fn two_bottlenecks(m: &Measured<'_>) -> Vec<Row> {

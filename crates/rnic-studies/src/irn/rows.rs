@@ -3,7 +3,7 @@
 use super::*;
 
 /// A claim that a ratio lies between `low` and `high`.
-pub(super) const fn range(low: f64, high: f64) -> Claim {
+pub(crate) const fn range(low: f64, high: f64) -> Claim {
     Claim::Between { low, high, neutral: 1.0 }
 }
 
@@ -99,7 +99,7 @@ pub(super) fn fig5(m: &Measured<'_>) -> Vec<Row> {
 }
 
 /// Relative gain by PFC below which the paper counts PFC as no gain (figure 5).
-pub(super) const LITTLE: f64 = 0.01;
+pub(crate) const LITTLE: f64 = 0.01;
 
 pub(super) fn takeaways(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();

@@ -23,7 +23,7 @@ use rnic_fabric::{HostId, PortId, Routes};
 use rnic_model::dcqcn::{Dcqcn, FixedPoint};
 use rnic_model::series::{Group, Run, Series};
 use rnic_results::samples::goodput;
-use rnic_results::stats::mean;
+use rnic_results::stats::{mean, nearest_rank};
 use rnic_sim::flow_hashes;
 use rnic_sim::resolve::Resolved;
 use rnic_spec::{FlowSpec, RunSpec, Samples};
@@ -88,6 +88,12 @@ pub struct QueueComparison {
     pub packets_steady: Option<f64>,
     /// Mean length in the model in the steady state.
     pub model_steady: f64,
+    /// Minimum length in the run in the steady state; `None` if the run did not sample the queue.
+    pub packets_min: Option<f64>,
+    /// Minimum length in the model in the steady state, over the means of the intervals between samples.
+    pub model_min: f64,
+    /// 95th percentile of the length in the model in the steady state, over the same means.
+    pub model_p95: f64,
 }
 
 /// Solves the fluid model of DCQCN for a run and compares the solution with the run. `resolved` is the run's complete
@@ -169,9 +175,18 @@ pub fn compare_with_fluid(run: &RunSpec, resolved: &Resolved, samples: &Samples)
     let packets: Vec<f64> =
         watched.map_or(Vec::new(), |queue| queue.bytes[1..].iter().map(|b| f64::from(*b)).collect());
     let queue = per_interval(&series.time, &series.queue, samples);
+    let min = |values: &[f64]| values[steady_from..].iter().copied().fold(f64::INFINITY, f64::min);
+    let p95 = |values: &[f64]| {
+        let mut sorted = values[steady_from..].to_vec();
+        sorted.sort_unstable_by(f64::total_cmp);
+        nearest_rank(&sorted, 950).unwrap_or(0.0)
+    };
     let queue = QueueComparison {
         packets_steady: watched.map(|_| steady(&packets)),
         model_steady: steady(&queue),
+        packets_min: watched.map(|_| min(&packets)),
+        model_min: min(&queue),
+        model_p95: p95(&queue),
         packets,
         model: queue,
     };
