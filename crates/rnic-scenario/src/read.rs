@@ -16,7 +16,7 @@ use super::transport;
 use super::tree::{Documents, Node};
 use rnic_spec::Vocabulary;
 use rnic_spec::settings::Effect;
-use rnic_spec::{FabricSetup, Limits, RunSpec, Scenario, Watch, WatchedQueues};
+use rnic_spec::{FabricSetup, Limits, RunSpec, Scenario, Watch, WatchedLinks, WatchedQueues};
 use rnic_transport::{Bytes, Time};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -247,11 +247,16 @@ fn watch(item: &Item<'_>, duration: Option<Time>) -> Result<Watch> {
         Some(item) if item.text() == Some("all") => WatchedQueues::All,
         Some(item) => WatchedQueues::Named(item.names()?),
     };
-    if !flows && !pauses && queues == WatchedQueues::Named(Vec::new()) {
-        let help = "write for example `queues = [\"s0:h0\"]`, `flows = true` or `pauses = true`";
+    let links = match table.get("links") {
+        None => WatchedLinks::default(),
+        Some(item) if item.text() == Some("all") => WatchedLinks::All,
+        Some(item) => WatchedLinks::Named(item.names()?),
+    };
+    if !flows && !pauses && links.is_empty() && queues == WatchedQueues::Named(Vec::new()) {
+        let help = "write for example `queues = [\"s0:h0\"]`, `links = \"all\"`, `flows = true` or `pauses = true`";
         return Err(item.error("[watch] has nothing to look at", help));
     }
-    Ok(Watch { interval, start, queues, flows, pauses })
+    Ok(Watch { interval, start, queues, links, flows, pauses })
 }
 
 fn limits(root: &Table<'_>) -> Result<Limits> {

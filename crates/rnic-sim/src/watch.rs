@@ -1,18 +1,18 @@
-//! Takes samples of a run at regular intervals of simulated time: the length of queues, and the payload that flows have
-//! delivered.
+//! Takes samples of a run at regular intervals of simulated time: the length of queues, the sending time of links, and
+//! the payload that flows have delivered.
 
 use crate::events::Listener;
 use crate::host::RunHosts;
 use rnic_fabric::{Body, BodyOf, Fabric, PortId, Topology, Watcher};
-use rnic_spec::{DropRow, FlowLog, FlowSamples, QueueSamples, RunEvent, Samples};
-use rnic_spec::{Watch, WatchedQueues};
+use rnic_spec::{DropRow, FlowLog, FlowSamples, LinkSamples, QueueSamples, RunEvent, Samples};
+use rnic_spec::{Watch, WatchedLinks, WatchedQueues};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
 /// Maximum number of sampled values of a run, which take 160 MB. Sampling ends when it is reached.
 const MAX_VALUES: usize = 20_000_000;
 
-/// What a run samples and when: egress queues of switches, and the progress of flows.
+/// What a run samples and when: egress queues of switches, links, and the progress of flows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct WatchPlan {
     start: Time,
@@ -20,6 +20,8 @@ pub(crate) struct WatchPlan {
     /// Name and ports of each sampled egress queue. A queue has several ports if several links of the switch lead to
     /// the same node.
     queues: Vec<(String, Vec<PortId>)>,
+    /// Name and transmitting ports of each sampled direction of a link. Parallel links between two nodes share a name.
+    links: Vec<(String, Vec<PortId>)>,
     flows: bool,
 }
 
@@ -27,44 +29,60 @@ impl WatchPlan {
     /// The plan of samples for the `[watch]` table of a scenario, on the fabric `topology`.
     ///
     /// # Errors
-    /// A queue does not exist, belongs to a host, or is named twice; the error is one sentence.
+    /// A queue or link does not exist, or is named twice, or a queue belongs to a host; the error is one sentence.
     pub(crate) fn new(watch: &Watch, topology: &Topology) -> Result<WatchPlan, String> {
-        let name = |port: PortId| {
-            let node = topology.port(port).node as usize;
-            format!("{}:{}", topology.names[node], topology.names[topology.peer_node(port) as usize])
-        };
-        let mut queues: Vec<(String, Vec<PortId>)> = Vec::new();
-        match &watch.queues {
-            WatchedQueues::All => {
-                for port in topology.port_ids().filter(|port| !topology.is_host(topology.port(*port).node)) {
-                    let name = name(port);
-                    match queues.last_mut().filter(|(last, _)| *last == name) {
-                        Some((_, ports)) => ports.push(port),
-                        None => queues.push((name, vec![port])),
-                    }
-                }
-            }
+        let is_of_switch = |port: &PortId| !topology.is_host(topology.port(*port).node);
+        let queues = match &watch.queues {
+            WatchedQueues::All => by_name(topology, topology.port_ids().filter(is_of_switch)),
             WatchedQueues::Named(names) => {
-                for link in names {
-                    let ports = crate::link::ports(topology, link)?;
-                    if topology.is_host(topology.port(ports[0]).node) {
-                        let peer = name(topology.port(ports[0]).peer);
-                        return Err(format!(
-                            "\"{link}\" is a port of a host; write a port of a switch, such as {peer}"
-                        ));
-                    }
-                    if queues.iter().any(|(other, _)| other == link) {
-                        return Err(format!("queue \"{link}\" is named twice"));
-                    }
-                    queues.push((link.clone(), ports));
+                let queues = named(topology, names, "queue")?;
+                if let Some((queue, ports)) = queues.iter().find(|(_, ports)| !is_of_switch(&ports[0])) {
+                    let peer = name(topology, topology.port(ports[0]).peer);
+                    return Err(format!("\"{queue}\" is a port of a host; write a port of a switch, such as {peer}"));
                 }
+                queues
             }
-        }
-        Ok(WatchPlan { start: watch.start, interval: watch.interval, queues, flows: watch.flows })
+        };
+        let links = match &watch.links {
+            WatchedLinks::All => by_name(topology, topology.port_ids()),
+            WatchedLinks::Named(names) => named(topology, names, "link")?,
+        };
+        Ok(WatchPlan { start: watch.start, interval: watch.interval, queues, links, flows: watch.flows })
     }
 }
 
-/// Takes the samples of a run's queues and flows at their times.
+/// Name of the direction of a link in which `port` sends: its node and the peer.
+fn name(topology: &Topology, port: PortId) -> String {
+    let node = topology.port(port).node as usize;
+    format!("{}:{}", topology.names[node], topology.names[topology.peer_node(port) as usize])
+}
+
+/// The ports, grouped by the name of the direction in which they send. Parallel links of a node are adjacent.
+fn by_name(topology: &Topology, ports: impl Iterator<Item = PortId>) -> Vec<(String, Vec<PortId>)> {
+    let mut groups: Vec<(String, Vec<PortId>)> = Vec::new();
+    for port in ports {
+        let name = name(topology, port);
+        match groups.last_mut().filter(|(last, _)| *last == name) {
+            Some((_, ports)) => ports.push(port),
+            None => groups.push((name, vec![port])),
+        }
+    }
+    groups
+}
+
+/// The ports of each of the `names`; `what` is what they name.
+fn named(topology: &Topology, names: &[String], what: &str) -> Result<Vec<(String, Vec<PortId>)>, String> {
+    let mut found: Vec<(String, Vec<PortId>)> = Vec::new();
+    for name in names {
+        if found.iter().any(|(other, _)| other == name) {
+            return Err(format!("{what} \"{name}\" is named twice"));
+        }
+        found.push((name.clone(), crate::link::ports(topology, name)?));
+    }
+    Ok(found)
+}
+
+/// Takes the samples of a run's queues, links and flows at their times.
 pub(crate) struct Recorder<'p> {
     plan: &'p WatchPlan,
     /// Simulated time of the next sample; [`Time::MAX`] after the last one.
@@ -83,7 +101,13 @@ impl<'p> Recorder<'p> {
         let queue = |(name, _): &(String, Vec<PortId>)| QueueSamples { name: name.clone(), bytes: Vec::new() };
         let (start, interval) = (plan.start, plan.interval);
         let queues = plan.queues.iter().map(queue).collect();
-        let samples = Samples { start, interval, count: 0, queues, flows: Vec::new() };
+        let link = |(name, ports): &(String, Vec<PortId>)| LinkSamples {
+            name: name.clone(),
+            transmitters: ports.len() as u32,
+            busy_ps: Vec::new(),
+        };
+        let links = plan.links.iter().map(link).collect();
+        let samples = Samples { start, interval, count: 0, queues, links, flows: Vec::new() };
         Recorder { plan, next: start, samples, flows: BTreeMap::new(), values: 0, events, drops: Vec::new() }
     }
 
@@ -160,15 +184,22 @@ impl Recorder<'_> {
     fn sample<B: Body>(&mut self, now: Time, fabric: &Fabric<B>, delivered: Vec<(u32, u64)>) {
         let priorities = usize::from(fabric.priorities());
         let of_port = |port: &PortId| (0..priorities).map(|priority| fabric.egress(*port, priority)).sum::<u64>();
-        let mut lengths: Vec<u64> = self.plan.queues.iter().map(|(_, ports)| ports.iter().map(of_port).sum()).collect();
+        let sending = |port: &PortId| fabric.sending_time(*port).as_ps();
+        let queues = self.plan.queues.iter().map(|(_, ports)| ports.iter().map(of_port).sum());
+        let links = self.plan.links.iter().map(|(_, ports)| ports.iter().map(sending).sum());
+        let mut values: Vec<u64> = queues.chain(links).collect();
         if let Some(group) = fabric.ranks() {
-            // A rank has the queues of its own switches; the others are empty for it. The group remembers an error.
-            let _ = group.sum(&mut lengths);
+            // A rank has the values of its own nodes; the others are 0 for it. The group remembers an error.
+            let _ = group.sum(&mut values);
         }
+        let (lengths, busy) = values.split_at(self.samples.queues.len());
         for (queue, bytes) in self.samples.queues.iter_mut().zip(lengths) {
-            queue.bytes.push(bytes.try_into().unwrap_or(u32::MAX));
+            queue.bytes.push((*bytes).try_into().unwrap_or(u32::MAX));
         }
-        self.values += self.samples.queues.len();
+        for (link, busy) in self.samples.links.iter_mut().zip(busy) {
+            link.busy_ps.push(*busy);
+        }
+        self.values += values.len();
         let tells = self.events.wants_details();
         for (flow, delivered) in &delivered {
             let first = self.samples.count;
@@ -178,8 +209,9 @@ impl Recorder<'_> {
         }
         if tells {
             let queue_bytes = self.samples.queues.iter().filter_map(|queue| queue.bytes.last().copied()).collect();
+            let link_busy_ps = self.samples.links.iter().filter_map(|link| link.busy_ps.last().copied()).collect();
             // The run stops at the next progress event if the listener cancels it here.
-            let _ = self.events.tell(RunEvent::Sample { time: now, queue_bytes, delivered });
+            let _ = self.events.tell(RunEvent::Sample { time: now, queue_bytes, link_busy_ps, delivered });
         }
         self.tell_drops(now, fabric);
         self.samples.count += 1;

@@ -212,7 +212,14 @@ proptest! {
         };
         run.fabric.storms = storms.iter().map(storm).collect();
         let queues = WatchedQueues::Named(Vec::new());
-        run.watch = Some(Watch { interval: Time::from_us(3), start: Time::ZERO, queues, flows: false, pauses: true });
+        run.watch = Some(Watch {
+            interval: Time::from_us(3),
+            start: Time::ZERO,
+            queues,
+            links: Default::default(),
+            flows: false,
+            pauses: true,
+        });
         let mut flows: Vec<_> =
             flows.iter().map(|(at, src, by, bytes)| crate::common::flow(at * 1_000, *src, (src + by) % 8, *bytes)).collect();
         flows.sort_by_key(|flow| flow.start);

@@ -44,7 +44,7 @@ fn on_ranks(spec: &RunSpec, ranks: Vec<Box<dyn Ranks>>, threads: usize) -> (Vec<
 
 #[test]
 fn the_output_is_that_of_one_process() {
-    let watch = "[watch]\ninterval = \"5 us\"\nqueues = \"all\"\nflows = true\n";
+    let watch = "[watch]\ninterval = \"5 us\"\nqueues = \"all\"\nlinks = \"all\"\nflows = true\n";
     let storm = "loss = 0.001\nstorm = [{ host = \"h1\", start = \"20 us\", duration = \"60 us\" }]\n";
     let mesh = "[[fabric.mesh]]\nname = \"probes\"\npairs = 20\ninterval = \"10 us\"\n";
     let cases = [

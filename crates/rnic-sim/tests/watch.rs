@@ -1,4 +1,4 @@
-//! Tests of `[watch]`: samples of queues and flows.
+//! Tests of `[watch]`: samples of queues, links and flows.
 
 use rnic_campaign::run_scenario;
 use rnic_scenario::from_str;
@@ -120,9 +120,61 @@ fn what_cannot_be_watched_is_said() {
             "watch = { interval = '1 us', queues = ['h0:s0'] }",
             "\"h0:s0\" is a port of a host; write a port of a switch, such as s0:h0",
         ),
-        ("watch = { interval = '1 us', queues = ['s0:h0', 's0:h0'] }", "named twice"),
+        ("watch = { interval = '1 us', queues = ['s0:h0', 's0:h0'] }", "queue \"s0:h0\" is named twice"),
+        ("watch = { interval = '1 us', links = [] }", "has nothing to look at"),
+        ("watch = { interval = '1 us', links = ['s0:h0', 's0:h0'] }", "link \"s0:h0\" is named twice"),
+        ("watch = { interval = '1 us', links = ['h0:h1'] }", "no link joins h0 and h1"),
+        ("watch = { interval = '1 us', links = ['s0'] }", "\"s0\" names no link"),
     ] {
         let text = mistake(watch);
         assert!(text.contains(expected), "{watch}: {text}");
     }
+}
+
+/// A single flow of 1,000 packets from h1 to h0 over a switch.
+const ALONE: &str = r#"
+fabric = { topology = "single-switch", hosts = 2, rate = "40 Gbps", delay = "1 us" }
+traffic = { pattern = "incast", senders = 1, total = "1024 KB", repeats = 1 }
+watch = { interval = "10 us", links = LINKS }
+[[run]]
+name = "it"
+transport = "roce"
+"#;
+
+#[test]
+fn one_flow_fills_the_links_on_its_path() {
+    let output = run(&ALONE.replace("LINKS", "[\"h1:s0\", \"s0:h0\"]"));
+    let samples = output.samples.as_ref().unwrap();
+    let names: Vec<&str> = samples.links.iter().map(|link| link.name.as_str()).collect();
+    assert_eq!(names, ["h1:s0", "s0:h0"]);
+    // A packet has 1,024 bytes of payload, 62 of headers and a gap of 20: 1,106 bytes, or 221.2 ns. The host sends
+    // 1,000 packets without a pause, from 0 to 221.2 us.
+    let busy = |link: usize, index: usize| samples.links[link].busy_ps[index];
+    for index in 0..=22 {
+        assert_eq!(busy(0, index), index as u64 * 10_000_000, "sample {index}");
+    }
+    // The first packet arrives at the switch after its 221.2 ns and 1 us, so the switch sends from 1.2212 us on.
+    assert_eq!((busy(1, 0), busy(1, 1), busy(1, 22)), (0, 10_000_000 - 1_221_200, 220_000_000 - 1_221_200));
+    let utilisation = |link: usize| {
+        let values = samples.links[link].utilisation(samples.interval).map(|(_, value)| value);
+        values.collect::<Vec<f64>>()
+    };
+    assert_eq!(utilisation(0), [1.0; 22]);
+    assert_eq!((utilisation(1)[0], utilisation(1)[1]), (0.87788, 1.0));
+}
+
+#[test]
+fn all_links_are_both_directions_of_every_link() {
+    let output = run(&ALONE.replace("LINKS", "\"all\""));
+    let samples = output.samples.as_ref().unwrap();
+    let names: Vec<&str> = samples.links.iter().map(|link| link.name.as_str()).collect();
+    assert_eq!(names, ["h0:s0", "h1:s0", "s0:h0", "s0:h1"]);
+    // At the end of the run the samples agree with the counters of the ports.
+    for link in &samples.links {
+        let port = output.ports.iter().find(|port| format!("{}:{}", port.node, port.peer) == link.name).unwrap();
+        let last = *link.busy_ps.last().unwrap();
+        assert!(link.busy_ps.is_sorted() && last <= port.busy.as_ps(), "{}", link.name);
+    }
+    let without = run(&ALONE.lines().filter(|line| !line.starts_with("watch")).collect::<Vec<_>>().join("\n"));
+    assert_eq!((&without.flows, &without.ports, without.totals), (&output.flows, &output.ports, output.totals));
 }

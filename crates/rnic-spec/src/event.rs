@@ -88,7 +88,7 @@ pub enum RunEvent {
     },
     /// The progress of the run so far; emitted repeatedly.
     Progress(RunProgress),
-    /// A sample of the queues and flows that the run's `[watch]` table names.
+    /// A sample of the queues, links and flows that the run's `[watch]` table names.
     Sample {
         /// Simulated time of the sample, in picoseconds.
         #[serde(rename = "time_ps", with = "crate::stored::time")]
@@ -96,6 +96,10 @@ pub enum RunEvent {
         time: Time,
         /// Bytes in each watched queue, in the order of [`crate::Samples::queues`].
         queue_bytes: Vec<u32>,
+        /// Time in picoseconds for which the transmitters of each watched link have been sending since the start of the
+        /// run, in the order of [`crate::Samples::links`]; absent if no link is watched.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        link_busy_ps: Vec<u64>,
         /// Id of each active flow, and the payload bytes that it has delivered so far; empty if flows are not watched.
         delivered: Vec<(u32, u64)>,
     },

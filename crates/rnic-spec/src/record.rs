@@ -34,7 +34,7 @@ pub struct RunOutput {
     pub warnings: Vec<String>,
     /// Which transmitters PFC paused, and why; `None` if the run did not watch pauses.
     pub pauses: Option<PauseRecords>,
-    /// Samples of queues and flows; `None` if the run watched neither queues nor flows.
+    /// Samples of queues, links and flows; `None` if the run watched none of them.
     pub samples: Option<Samples>,
     /// The actions of watchdogs, in order of time; empty without watchdogs.
     pub watchdog: Vec<WatchdogRecord>,
@@ -63,7 +63,8 @@ pub struct WatchdogRecord {
     pub dropped: u64,
 }
 
-/// Samples of queue lengths and of the flows' delivered bytes, taken every `interval` from `start` until the run ended.
+/// Samples of queue lengths, link utilisation and the flows' delivered bytes, taken every `interval` from `start` until
+/// the run ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Samples {
     /// Simulated time of the first sample.
@@ -76,6 +77,9 @@ pub struct Samples {
     pub count: u32,
     /// The watched queues, in the order of the scenario.
     pub queues: Vec<QueueSamples>,
+    /// The watched links, in the order of the scenario.
+    #[serde(default)]
+    pub links: Vec<LinkSamples>,
     /// Every flow that was active at a sample, in order of flow id; empty if flows are not watched.
     pub flows: Vec<FlowSamples>,
 }
@@ -94,6 +98,28 @@ pub struct QueueSamples {
     pub name: String,
     /// Queued bytes at each sample, summed over all priorities.
     pub bytes: Vec<u32>,
+}
+
+/// Samples of the transmitters that send from one node to another.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LinkSamples {
+    /// Name of the direction: the sending and the receiving node, such as `leaf0:spine1`.
+    pub name: String,
+    /// Number of parallel links between the two nodes.
+    pub transmitters: u32,
+    /// Time in picoseconds for which the transmitters have been sending since the start of the run, at each sample,
+    /// summed over the transmitters.
+    pub busy_ps: Vec<u64>,
+}
+
+impl LinkSamples {
+    /// The utilisation over time, as (index of a sample, utilisation from 0 to 1 in the interval that ends at this
+    /// sample). The first sample of the run has no value, because no interval ends there.
+    pub fn utilisation(&self, interval: Time) -> impl Iterator<Item = (u32, f64)> {
+        let whole = interval.as_ps() as f64 * f64::from(self.transmitters.max(1));
+        let pairs = (1..).zip(self.busy_ps.windows(2));
+        pairs.map(move |(index, pair)| (index, pair[1].saturating_sub(pair[0]) as f64 / whole))
+    }
 }
 
 /// Samples of the progress of one flow.

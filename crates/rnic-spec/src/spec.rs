@@ -441,6 +441,9 @@ pub struct Watch {
     pub start: Time,
     /// Egress queues of switches whose lengths are sampled (`queues`).
     pub queues: WatchedQueues,
+    /// Links whose utilisation is sampled (`links`).
+    #[serde(default, skip_serializing_if = "WatchedLinks::is_empty")]
+    pub links: WatchedLinks,
     /// Whether the payload that each flow has delivered is sampled (`flows`).
     pub flows: bool,
     /// Whether samples determine which transmitters PFC pauses and which port causes the pause (`pauses`).
@@ -456,6 +459,31 @@ pub enum WatchedQueues {
     /// The queues with these names. A name consists of the switch and the node to which the output sends, joined by a
     /// colon (`"s0:h0"`).
     Named(Vec<String>),
+}
+
+/// The links whose utilisation a run samples. Each direction of a link is sampled separately.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WatchedLinks {
+    /// `"all"`: both directions of every link.
+    All,
+    /// The directions with these names. A name consists of the sending and the receiving node, joined by a colon
+    /// (`"leaf0:spine1"`).
+    Named(Vec<String>),
+}
+
+impl WatchedLinks {
+    /// Whether no link is watched.
+    pub fn is_empty(&self) -> bool {
+        *self == WatchedLinks::default()
+    }
+}
+
+impl Default for WatchedLinks {
+    /// No link.
+    fn default() -> WatchedLinks {
+        WatchedLinks::Named(Vec::new())
+    }
 }
 
 /// When a run ends, and when a run without progress fails: the `[limits]` table.

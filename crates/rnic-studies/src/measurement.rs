@@ -504,6 +504,7 @@ mod tests {
             interval: Time::from_ns(100),
             count: bytes.len() as u32,
             queues: vec![QueueSamples { name: "s0:h1".into(), bytes: bytes.to_vec() }],
+            links: Vec::new(),
             flows: Vec::new(),
         };
         let output =
@@ -533,6 +534,7 @@ mod tests {
             interval: Time::from_ns(20),
             count: 1_000,
             queues: vec![QueueSamples { name: "s0:h1".into(), bytes }],
+            links: Vec::new(),
             flows: Vec::new(),
         };
         let output = RunOutput { samples: Some(samples), ..RunOutput::not_started(String::new()) };

@@ -8,8 +8,8 @@ use rnic_results::{FlowFormat, fixture, summarise, write_all};
 use rnic_scenario::from_str;
 use rnic_sim::Catalogue;
 use rnic_spec::{
-    BufferCycle, FlowSamples, PauseRecords, PauseRoot, PauseRow, PauseSpan, PauseTreeRecord, QueueSamples, RootKind,
-    Samples, TreePort, Victim,
+    BufferCycle, FlowSamples, LinkSamples, PauseRecords, PauseRoot, PauseRow, PauseSpan, PauseTreeRecord, QueueSamples,
+    RootKind, Samples, TreePort, Victim,
 };
 use rnic_spec::{RunEvent, RunStatus, Truncation};
 use rnic_transport::Time;
@@ -231,6 +231,7 @@ fn a_record_survives_storing_and_loading() {
         interval: us(2),
         count: 2,
         queues: vec![QueueSamples { name: "s0:h1".into(), bytes: vec![0, u32::MAX] }],
+        links: vec![LinkSamples { name: "h0:s0".into(), transmitters: 2, busy_ps: vec![0, u64::MAX] }],
         flows: vec![FlowSamples { flow: 3, first: 1, delivered: vec![u64::MAX] }],
     });
     reports[0].output.truncated = Some(Truncation { at: us(600), not_started: Some(3) });

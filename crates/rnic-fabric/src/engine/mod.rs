@@ -424,6 +424,18 @@ impl<B: Body> Fabric<B> {
         let (partition, port) = self.at(port);
         Time::from_ps(partition.links.busy_ps(port))
     }
+    /// Time for which a port has been transmitting frames until now, pause frames not included. [`Fabric::busy`] counts
+    /// a frame in full as soon as its transmission begins; this function counts only the part that has been sent. A
+    /// pause frame that is being sent may reduce the result by its own time until the port has sent it. 0 if another
+    /// rank simulates the port.
+    pub fn sending_time(&self, port: PortId) -> Time {
+        if !self.is_here(port) {
+            return Time::ZERO;
+        }
+        let (partition, number) = self.at(port);
+        let unsent = partition.links.ports[number].busy_until.saturating_sub(self.now().as_ps());
+        Time::from_ps(partition.links.busy_ps(number).saturating_sub(unsent))
+    }
     /// Number of priorities in use.
     pub fn priorities(&self) -> u8 {
         self.partitions[0].links.priorities as u8

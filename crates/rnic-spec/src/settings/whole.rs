@@ -161,6 +161,15 @@ pub(super) const WATCH: Section = Section {
         )
         .derived("none")
         .fields(&["queues.named"]),
+        Setting::new(
+            "links",
+            Kind::Either(&[Kind::List(&Kind::Text), Kind::Choice(&["all"])]),
+            "[\"leaf0:spine1\"]",
+            "links whose utilisation to sample: `\"all\"`, or a list of directions, each named by the sending and the \
+             receiving node, like `[\"leaf0:spine1\", \"h0:leaf0\"]`",
+        )
+        .derived("none")
+        .fields(&["links.named"]),
         Setting::new("flows", Kind::Flag, "true", "whether to sample the payload that each flow has delivered")
             .default("false"),
         Setting::new(
