@@ -173,6 +173,20 @@ class Utilisation(Metrics):
     max: float
 
 
+class Tier(Metrics):
+    """The links from one kind of nodes to another: their number, bytes and utilisation, and the busiest link."""
+
+    __slots__ = ()
+
+    to: str
+    links: int
+    bytes: int
+    utilisation: Utilisation
+    busiest: str
+
+    _parts = {"utilisation": Utilisation}
+
+
 class Utilisations(Metrics):
     """Utilisation of the links between hosts and switches, and of all links."""
 
@@ -273,6 +287,17 @@ class QueueResult(Metrics):
     bytes: QueueDistribution
 
     _parts = {"bytes": QueueDistribution}
+
+
+class LinkResult(Metrics):
+    """The sampled utilisation of one direction of a link, 0 to 1."""
+
+    __slots__ = ()
+
+    link: str
+    utilisation: QueueDistribution
+
+    _parts = {"utilisation": QueueDistribution}
 
 
 class PauseRoot(Metrics):
@@ -401,6 +426,7 @@ ON_REQUEST = {
     "traffic": "the run has a single traffic source",
     "host_cpu_us": "the transport of the run has no CPU time of hosts",
     "queues": "give the scenario [watch] with `queues`",
+    "links": "give the scenario [watch] with `links`",
     "pauses": "give the scenario [watch] with `pauses`",
     "watchdog": "no watchdog found a storm",
     "meshes": "give the scenario [[fabric.mesh]]",
@@ -456,6 +482,8 @@ class RunResult(Metrics):
     pause: PauseTotals
     #: Utilisation of links.
     utilisation: Utilisations
+    #: The links by tier and direction.
+    tiers: list[Tier]
     #: Number of retransmission timeouts.
     timeouts: int
     #: Simulated CPU time of hosts.
@@ -474,6 +502,8 @@ class RunResult(Metrics):
     warnings: list[str]
     #: The sampled queues, if the scenario has `[watch]` with `queues`.
     queues: list[QueueResult]
+    #: The sampled links, if the scenario has `[watch]` with `links`.
+    links: list[LinkResult]
     #: Pauses and their causes, if the scenario has `[watch]` with `pauses`.
     pauses: Pauses
     #: The pause storms that watchdogs found.
@@ -497,10 +527,12 @@ class RunResult(Metrics):
         "packets": Packets,
         "pause": PauseTotals,
         "utilisation": Utilisations,
+        "tiers": Tier,
         "host_cpu_us": HostCpu,
         "requests": Requests,
         "goodput_bps": Goodput,
         "queues": QueueResult,
+        "links": LinkResult,
         "pauses": Pauses,
         "watchdog": Storm,
         "meshes": MeshResult,

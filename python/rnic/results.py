@@ -137,6 +137,10 @@ class Results(Mapping[str, RunResult]):
         """Sampled queue lengths, as in `queues.csv`; no rows unless the scenario has `[watch]` with `queues`."""
         return QueueTable(self._results.file("queues"))
 
+    def links(self) -> LinkTable:
+        """Sampled utilisation of links, as in `links.csv`; no rows unless the scenario has `[watch]` with `links`."""
+        return LinkTable(self._results.file("links"))
+
     def goodput(self) -> GoodputTable:
         """Sampled goodput of flows, as in `goodput.csv`; no rows unless the scenario has `[watch]` with `flows`."""
         return GoodputTable(self._results.file("goodput"))

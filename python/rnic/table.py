@@ -194,6 +194,20 @@ class QueueTable(Table):
         def __getitem__(self, column: Any) -> Any: ...
 
 
+class LinkTable(Table):
+    """Sampled utilisation of links: a row for each sample of each direction, from the second sample on."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, column: Literal["run", "link"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["time_us", "utilisation"]) -> list[float]: ...
+
+        def __getitem__(self, column: Any) -> Any: ...
+
+
 class GoodputTable(Table):
     """Sampled goodput: a row for each sample of each flow that was active."""
 

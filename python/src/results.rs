@@ -136,6 +136,7 @@ impl Results {
         let file = match name {
             "ports" => CsvFile::Ports,
             "queues" => CsvFile::Queues,
+            "links" => CsvFile::Links,
             "goodput" => CsvFile::Goodput,
             "pauses" => CsvFile::Pauses,
             "victims" => CsvFile::Victims,

@@ -64,7 +64,7 @@ def test_schema_and_stream_agree(results):
 
 
 def test_tables_of_samples_and_pauses(small):
-    watch = {"watch.interval": "10 us", "watch.queues": "all", "watch.flows": True, "watch.pauses": True}
+    watch = {"watch.interval": "10 us", "watch.queues": "all", "watch.links": "all", "watch.flows": True, "watch.pauses": True}
     results = small.with_(watch).run()
     assert len(results.queues()) > 10 and set(results.queues()["run"]) == {"IRN", "RoCE + PFC"}
     assert len(results.goodput()) > 10 and all(type(value) is float for value in results.goodput()["goodput_gbps"])
@@ -207,7 +207,7 @@ def declared() -> dict[str, dict[str, str]]:
 def test_type_checkers_know_the_columns(small):
     watch = {"watch.interval": "10 us", "watch.queues": "all", "watch.flows": True, "watch.pauses": True}
     results = small.with_({**watch, "fabric.switch.xoff": "20 KB"}).run()
-    names = ("flows", "ports", "queues", "goodput", "pauses", "victims", "meshes", "watchdog")
+    names = ("flows", "ports", "queues", "links", "goodput", "pauses", "victims", "meshes", "watchdog")
     tables = [getattr(results, name)() for name in names]
     assert {type(table).__name__ for table in tables} == declared().keys()
     filled = 0

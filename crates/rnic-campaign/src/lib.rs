@@ -17,11 +17,11 @@ mod fingerprint;
 mod hash;
 pub mod ranks;
 mod run_cache;
-pub mod statistics;
 mod store;
 
 pub use cost::cost;
 pub use executor::{Executor, Ignore, Outcome, RunListener, Sink, Threads, execute_remaining, run_scenario};
 pub use fingerprint::{CODE, Fingerprint};
+pub use rnic_results::estimate as statistics;
 pub use run_cache::{CachedRuns, RunCache};
 pub use store::{Header, Store, Stored, read_record, read_value, write_record, write_value};

@@ -1,12 +1,14 @@
 //! The result files of a scenario. The same scenario and seed give the same bytes on every machine.
 
 use super::flow_files;
+use super::folder::{FileSet, FolderLock, create_temporary, named_error};
 use super::pauses;
 use super::report;
 use super::samples;
-use super::summary::{ScenarioSummary, port_utilisation};
+use super::summary::ScenarioSummary;
 use super::sweep_files;
 use super::text::{exact_gbps, exact_us, round6};
+use super::tiers::port_utilisation;
 use super::{mesh, watchdog};
 use rnic_spec::RunRecord;
 use rnic_spec::Scenario;
@@ -53,6 +55,8 @@ pub enum CsvFile {
     Ports,
     /// `queues.csv`: sampled queue lengths.
     Queues,
+    /// `links.csv`: sampled utilisation of links.
+    Links,
     /// `goodput.csv`: sampled goodput of flows.
     Goodput,
     /// `pauses.csv`: PFC pauses.
@@ -78,6 +82,7 @@ impl CsvFile {
         match self {
             CsvFile::Ports => write_ports(out, scenario, reports),
             CsvFile::Queues => samples::write_queues(out, scenario, reports),
+            CsvFile::Links => samples::write_links(out, scenario, reports),
             CsvFile::Goodput => samples::write_flows(out, scenario, reports),
             CsvFile::Pauses => pauses::write_pauses(out, scenario, reports),
             CsvFile::Victims => pauses::write_victims(out, scenario, reports),
@@ -88,60 +93,80 @@ impl CsvFile {
     }
 }
 
-/// Writes the result files of `scenario` into `dir`, which it creates, and returns the paths of the files. Each file is
-/// written completely or not at all, and replaces an older file of the same name. The files are:
+/// Names of all files that [`add_all`] can write.
+pub const NAMES: [&str; 14] = [
+    "summary.json",
+    "ports.csv",
+    "report.html",
+    "queues.csv",
+    "links.csv",
+    "goodput.csv",
+    "pauses.csv",
+    "victims.csv",
+    "mesh.csv",
+    "watchdog.csv",
+    "sweep.csv",
+    "sweep.parquet",
+    "flows.csv",
+    "flows.parquet",
+];
+
+/// Writes the result files of `scenario` into `dir`, which it creates and locks, and returns the paths of the files.
+/// The files appear together, and replace older files of the same names; if an error occurs, the older files stay as
+/// they are. The files are:
 ///
-/// `summary.json`, `ports.csv` and `report.html` always; `queues.csv`, `goodput.csv`, `pauses.csv` and `victims.csv` if
-/// a run sampled queues, flows or pauses; `mesh.csv` if a run has probes; `watchdog.csv` if a watchdog found a storm;
-/// `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each of the formats `flows`.
+/// `summary.json`, `ports.csv` and `report.html` always; `queues.csv`, `links.csv`, `goodput.csv`, `pauses.csv` and
+/// `victims.csv` if a run sampled queues, links, flows or pauses; `mesh.csv` if a run has probes; `watchdog.csv` if a
+/// watchdog found a storm; `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each of the formats
+/// `flows`.
 ///
 /// # Errors
-/// A file cannot be written, or flow records cannot be read.
+/// Another process is writing into the folder, a file cannot be written, or flow records cannot be read.
 pub fn write_all(
     dir: &Path, scenario: &Scenario, reports: &[RunRecord], summary: &ScenarioSummary, flows: &[FlowFormat],
 ) -> io::Result<Vec<PathBuf>> {
-    fs::create_dir_all(dir)?;
-    let mut paths = vec![
-        write_atomically(&dir.join("summary.json"), |out| {
-            serde_json::to_writer_pretty(&mut *out, &summary.to_json(false))?;
-            out.write_all(b"\n")
-        })?,
-        write_atomically(&dir.join("ports.csv"), |out| write_ports(out, scenario, reports))?,
-        write_atomically(&dir.join("report.html"), |out| {
-            out.write_all(report::render(scenario, summary, reports).as_bytes())
-        })?,
-    ];
-    if samples::has_queues(reports) {
-        paths.push(write_atomically(&dir.join("queues.csv"), |out| samples::write_queues(out, scenario, reports))?);
-    }
-    if samples::has_flows(reports) {
-        paths.push(write_atomically(&dir.join("goodput.csv"), |out| samples::write_flows(out, scenario, reports))?);
-    }
-    if pauses::any(reports) {
-        paths.push(write_atomically(&dir.join("pauses.csv"), |out| pauses::write_pauses(out, scenario, reports))?);
-        paths.push(write_atomically(&dir.join("victims.csv"), |out| pauses::write_victims(out, scenario, reports))?);
-    }
-    if mesh::any(reports) {
-        paths.push(write_atomically(&dir.join("mesh.csv"), |out| mesh::write(out, scenario, reports))?);
-    }
-    if watchdog::any(reports) {
-        paths.push(write_atomically(&dir.join("watchdog.csv"), |out| watchdog::write(out, scenario, reports))?);
-    }
+    let _lock = FolderLock::take(dir, "a program that uses rnic")?;
+    let mut files = FileSet::new(dir)?;
+    add_all(&mut files, scenario, reports, summary, flows)?;
+    files.commit()
+}
+
+/// Adds the result files that [`write_all`] writes to a set of files.
+///
+/// # Errors
+/// A file cannot be written, or flow records cannot be read.
+pub fn add_all(
+    files: &mut FileSet, scenario: &Scenario, reports: &[RunRecord], summary: &ScenarioSummary, flows: &[FlowFormat],
+) -> io::Result<()> {
+    files.add("summary.json", |out| {
+        serde_json::to_writer_pretty(&mut *out, &summary.to_json(false))?;
+        out.write_all(b"\n")
+    })?;
+    files.add("ports.csv", |out| write_ports(out, scenario, reports))?;
+    files.add("report.html", |out| out.write_all(report::render(scenario, summary, reports).as_bytes()))?;
+    let mut csv = |name: &str, file: CsvFile, is_needed: bool| match is_needed {
+        true => files.add(name, |out| file.write(out, scenario, reports, summary)),
+        false => Ok(()),
+    };
+    csv("queues.csv", CsvFile::Queues, samples::has_queues(reports))?;
+    csv("links.csv", CsvFile::Links, samples::has_links(reports))?;
+    csv("goodput.csv", CsvFile::Goodput, samples::has_flows(reports))?;
+    csv("pauses.csv", CsvFile::Pauses, pauses::any(reports))?;
+    csv("victims.csv", CsvFile::Victims, pauses::any(reports))?;
+    csv("mesh.csv", CsvFile::Mesh, mesh::any(reports))?;
+    csv("watchdog.csv", CsvFile::Watchdog, watchdog::any(reports))?;
+    csv("sweep.csv", CsvFile::Sweep, !summary.swept().is_empty())?;
     if !summary.swept().is_empty() {
-        paths.push(write_atomically(&dir.join("sweep.csv"), |out| sweep_files::write_csv(out, summary))?);
-        paths.push(write_atomically(&dir.join("sweep.parquet"), |out| sweep_files::write_parquet(out, summary))?);
+        files.add("sweep.parquet", |out| sweep_files::write_parquet(out, summary))?;
     }
     if flows.contains(&FlowFormat::Csv) {
-        paths.push(write_atomically(&dir.join("flows.csv"), |out| flow_files::write_csv(out, scenario, reports))?);
+        files.add("flows.csv", |out| flow_files::write_csv(out, scenario, reports))?;
     }
     if flows.contains(&FlowFormat::Parquet) {
-        paths.push(write_atomically(&dir.join("flows.parquet"), |out| {
-            flow_files::write_parquet(out, scenario, reports)
-        })?);
+        files.add("flows.parquet", |out| flow_files::write_parquet(out, scenario, reports))?;
     }
     // If the record of a flow could not be read, it is missing in the files just written: return this error.
-    reports.iter().try_for_each(|report| report.output.flows.check())?;
-    Ok(paths)
+    reports.iter().try_for_each(|report| report.output.flows.check())
 }
 
 /// Writes a file atomically: `write` writes to a temporary file in the folder of `path`, which is then synced to the
@@ -166,26 +191,9 @@ pub fn write_and_rename(
     if let Err(error) = result {
         // If the removal fails too, the error of the write is the more important one.
         let _ = fs::remove_file(&temporary);
-        return Err(io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display())));
+        return Err(named_error(path, &error));
     }
     Ok(path.to_path_buf())
-}
-
-/// Creates a temporary file next to `path`. Other threads, and processes of other machines with the same number, may
-/// write the same file at the same time, so each of them has its own temporary file.
-fn create_temporary(path: &Path) -> io::Result<(PathBuf, File)> {
-    let mut number = 0_u32;
-    loop {
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(format!(".{}-{number}.tmp", std::process::id()));
-        match File::create_new(&temporary) {
-            Ok(file) => return Ok((PathBuf::from(temporary), file)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < u32::MAX => number += 1,
-            Err(error) => {
-                return Err(io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display())));
-            }
-        }
-    }
 }
 
 fn write_ports(out: impl Write, scenario: &Scenario, reports: &[RunRecord]) -> io::Result<()> {
@@ -284,6 +292,13 @@ mod tests {
     }
 
     #[test]
+    fn all_files_are_named() {
+        let mut names: Vec<String> = written(&[FlowFormat::Csv, FlowFormat::Parquet]).into_keys().collect();
+        names.retain(|name| !NAMES.contains(&name.as_str()));
+        assert_eq!(names, [""; 0]);
+    }
+
+    #[test]
     fn unreadable_records_are_an_error() {
         let (scenario, mut reports) = fixture::two_runs();
         let summary = summarise(&scenario, &reports);
@@ -315,6 +330,6 @@ mod tests {
         let error = write_all(dir.path(), &scenario, &reports, &summary, &[]).unwrap_err();
         assert!(error.to_string().contains("ports.csv"), "{error}");
         let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-        assert!(left.iter().all(|n| !n.to_string_lossy().ends_with(".tmp")), "{left:?}");
+        assert_eq!(left, ["ports.csv"], "neither a temporary file nor a part of the set is left");
     }
 }

@@ -4,6 +4,7 @@ use super::report::figure::{
     Axis, Bar, BarGroup, Bars, Board, Figure, Line, Lines, Point, Reference, Scale, Unit, View,
 };
 use super::report::{Experiment, Study, Verdict, Within};
+use super::summary::ScenarioSummary;
 use rnic_fabric::config::{LinkSpec, TopologySpec};
 use rnic_spec::RunRecord;
 use rnic_spec::{FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
@@ -22,6 +23,40 @@ pub fn two_runs() -> (Scenario, Vec<RunRecord>) {
     let runs = vec![run("RoCE + PFC", "roce", true, &traffic), run("IRN", "irn", false, &traffic)];
     let reports = vec![report(output(1)), report(output(2))];
     (scenario(runs), reports)
+}
+
+/// A sweep of [`two_runs`] over loads and seeds, the load varying slowest. All flows of a run have the slowdown that
+/// `slowdown` returns for the name of the run in the scenario file, the load and the seed.
+pub fn sweep_records(
+    loads: &[&str], seeds: &[u64], slowdown: impl Fn(&str, &str, u64) -> f64,
+) -> (Scenario, Vec<RunRecord>) {
+    let (tiny, records) = two_runs();
+    let (mut runs, mut reports) = (Vec::new(), Vec::new());
+    let points = loads.iter().flat_map(|load| seeds.iter().map(move |seed| (*load, *seed)));
+    for (load, seed) in points {
+        for (run, record) in tiny.runs.iter().zip(&records) {
+            let (mut run, mut record) = (run.clone(), record.clone());
+            run.name = format!("{}, load={load}, seed={seed}", run.base);
+            run.point = vec![("traffic.load".into(), load.into()), ("seed".into(), seed.to_string())];
+            run.seed = seed;
+            let slowdown = slowdown(&run.base, load, seed);
+            for id in 0..record.output.flows.len() as u32 {
+                record.output.flows.edit(id, |flow| {
+                    let fct = Time::from_ps((flow.ideal.as_ps() as f64 * slowdown) as u64);
+                    flow.finish = Some(flow.start + fct);
+                });
+            }
+            runs.push(run);
+            reports.push(record);
+        }
+    }
+    (scenario(runs), reports)
+}
+
+/// The summary of [`sweep_records`].
+pub fn sweep(loads: &[&str], seeds: &[u64], slowdown: impl Fn(&str, &str, u64) -> f64) -> ScenarioSummary {
+    let (scenario, reports) = sweep_records(loads, seeds, slowdown);
+    super::summarise(&scenario, &reports)
 }
 
 /// A scenario with one run, in which no flow ever started.

@@ -4,7 +4,8 @@
 //! fit in 53 bits of picoseconds (2.5 hours).
 
 use super::stats::{Distribution, Goodput};
-use super::summary::{Group, QueueSummary, RunSummary, ScenarioSummary, SizeClass, TrafficClass, Utilisation};
+use super::summary::{Group, LinkSummary, QueueSummary, RunSummary, ScenarioSummary, SizeClass, Tier};
+use super::summary::{TrafficClass, Utilisation};
 use super::text::round6;
 use super::{mesh, watchdog};
 use rnic_transport::Time;
@@ -96,6 +97,7 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
     put("pause", json!({"frames": run.totals.pause_frames, "time_us": Time::from_ps(run.totals.paused_ps).as_us()}));
     let utilisations = json!({"hosts": utilisation(run.host_utilisation), "links": utilisation(run.link_utilisation)});
     put("utilisation", utilisations);
+    put("tiers", run.tiers.iter().map(tier).collect());
     put("timeouts", json!(run.timeouts));
     let [send, receive] = [run.totals.cpu_send_ps, run.totals.cpu_receive_ps].map(|ps| Time::from_ps(ps).as_us());
     if send + receive > 0.0 {
@@ -109,6 +111,9 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
     put("warnings", json!(run.warnings));
     if !run.queues.is_empty() {
         put("queues", run.queues.iter().map(queue).collect());
+    }
+    if !run.links.is_empty() {
+        put("links", run.links.iter().map(link).collect());
     }
     if let Some(pauses) = &run.pauses {
         put("pauses", pauses.to_json());
@@ -154,6 +159,24 @@ fn queue(queue: &QueueSummary) -> Value {
     let mut object = distribution(Some(queue.bytes));
     object["max"] = json!(queue.bytes.max);
     json!({"queue": queue.name, "bytes": object})
+}
+
+/// A watched link as JSON: its name, the distribution of its utilisation, and the maximum.
+fn link(link: &LinkSummary) -> Value {
+    let mut object = distribution(Some(link.utilisation));
+    object["max"] = json!(round6(link.utilisation.max));
+    json!({"link": link.name, "utilisation": object})
+}
+
+fn tier(tier: &Tier) -> Value {
+    json!({
+        "sender": tier.from,
+        "receiver": tier.to,
+        "links": tier.links,
+        "bytes": tier.bytes,
+        "utilisation": utilisation(Some(tier.utilisation)),
+        "busiest": tier.busiest,
+    })
 }
 
 fn requests(of: Option<Distribution>) -> Value {
@@ -277,6 +300,10 @@ mod tests {
         "drop_rate": 0.00666667,
         "pause": {"frames": 3, "time_us": 12.5},
         "utilisation": {"hosts": {"mean": 0.375, "max": 0.5}, "links": {"mean": 0.333333, "max": 0.5}},
+        "tiers": [
+            {"sender": "host", "receiver": "switch", "links": 1, "bytes": 318600, "utilisation": {"mean": 0.5, "max": 0.5}, "busiest": "h0:s0"},
+            {"sender": "switch", "receiver": "host", "links": 1, "bytes": 318600, "utilisation": {"mean": 0.25, "max": 0.25}, "busiest": "s0:h1"},
+            {"sender": "switch", "receiver": "switch", "links": 1, "bytes": 318600, "utilisation": {"mean": 0.25, "max": 0.25}, "busiest": "s0:s1"}],
         "timeouts": 2,
         "rct_us": 410.0,
         "requests": {"count": 1, "mean": 410.0, "p50": 410.0, "p99": 410.0, "max": 410.0},

@@ -21,9 +21,12 @@
 //! ```
 
 mod compare;
+mod conclusion;
 pub mod dataset;
+pub mod estimate;
 pub mod files;
 pub mod flow_files;
+pub mod folder;
 mod groups;
 mod json;
 mod mesh;
@@ -32,11 +35,13 @@ mod pauses;
 pub mod ranks;
 pub mod report;
 pub mod samples;
+mod seeds;
 pub mod stats;
 pub mod summary;
 mod sweep_files;
 pub mod table;
 pub mod text;
+mod tiers;
 mod watchdog;
 
 #[cfg(any(test, feature = "testing"))]

@@ -29,6 +29,7 @@ pub use study::{Experiment, Study, render_study};
 pub use verdict::{Verdict, Within};
 
 use super::summary::ScenarioSummary;
+use figure::Board;
 use html::escape;
 use rnic_spec::RunRecord;
 use rnic_spec::Scenario;
@@ -43,35 +44,50 @@ pub fn render(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunReco
 pub(crate) fn render_with(
     scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord], verdicts: &[Verdict],
 ) -> String {
-    let mut boards = pauses::boards(scenario, summary, reports);
-    boards.extend(runs::boards(scenario, summary, reports));
-    let figures = boards.iter().enumerate().map(|(number, (heading, board))| {
-        format!(
-            "<section class=\"figures\"><h2>{}</h2>\n{}</section>\n",
-            escape(heading),
-            board::frame(number, board, false)
-        )
+    let boards = runs::Boards::of(scenario, summary, reports);
+    let pauses = pauses::boards(scenario, summary, reports);
+    let groups = [boards.main, boards.details, boards.over_time, pauses];
+    let mut number = 0;
+    let [main, details, over_time, paused] = groups.each_ref().map(|boards| {
+        let section = |(heading, board): &(String, Board)| {
+            number += 1;
+            format!(
+                "<section class=\"figures\"><h2>{}</h2>\n{}</section>\n",
+                escape(heading),
+                board::frame(number - 1, board, false)
+            )
+        };
+        boards.iter().map(section).collect::<String>()
     });
+    // A reader finds the answer first: the conclusion, the table, the main comparison. Details of single runs follow.
+    let results = overview::results(summary);
+    let is_long = summary.runs.len() > overview::LONG;
+    let [before, after] = if is_long { [main, results] } else { [results, main] };
     let sections = [
         overview::header(summary),
         "<main>".to_string(),
-        settings::section(summary, &settings::Settings::of(scenario, summary)),
         overview::failures(summary),
+        overview::answer(summary),
         verdict::section(verdicts, false, |_| None),
-        figures.collect(),
-        overview::results(summary),
+        before,
+        after,
+        counts::traffic(summary),
+        settings::section(summary, &settings::Settings::of(scenario, summary)),
+        details,
+        over_time,
+        paused,
         pauses::section(summary),
         pauses::watchdogs(summary),
         counts::sizes(summary),
-        counts::traffic(summary),
         counts::counts(summary),
+        counts::tiers(summary),
         counts::ports(summary, reports),
         overview::definitions(),
         "</main>".to_string(),
     ];
     let data = json!({
         "summary": summary.to_json(false),
-        "boards": boards.iter().map(|(_, board)| board.to_json()).collect::<Vec<Value>>(),
+        "boards": groups.iter().flatten().map(|(_, board)| board.to_json()).collect::<Vec<Value>>(),
     });
     page::page(&summary.title, &sections.concat(), &data)
 }
@@ -113,8 +129,11 @@ mod tests {
         assert!(!rendered(&scenario, &reports).contains("id=\"pauses\""));
         reports[0].output.pauses = Some(paused());
         let html = rendered(&scenario, &reports);
-        let figure = &data(&html)["boards"][0]["figures"][0];
+        let boards = data(&html)["boards"].clone();
+        // Results come before pauses.
+        let figure = &boards.as_array().unwrap().last().unwrap()["figures"][0];
         assert_eq!(figure["kind"], "spans");
+        assert!(html.find("id=\"results\"").unwrap() < html.find("Pauses: RoCE + PFC").unwrap());
         // The first row of the figure belongs to the root (the cause of the pauses), the second row to the paused port.
         assert_eq!(figure["rows"].as_array().unwrap().len(), 2);
         assert_eq!((&figure["rows"][0]["root"], &figure["rows"][1]["root"]), (&json!(0), &Value::Null));
@@ -177,7 +196,9 @@ mod tests {
     #[test]
     fn a_truncated_run_has_its_unfinished_flows() {
         let (scenario, mut reports) = fixture::two_runs();
-        let noted = |page: &str| page.contains("<li>truncated at 600 us: IRN: 0 of 5 flows unfinished, 3 not started;");
+        let noted = |page: &str| {
+            page.contains("<li class=\"warning\">truncated at 600 us: IRN: 0 of 5 flows unfinished, 3 not started;")
+        };
         assert!(!noted(&rendered(&scenario, &reports)));
         let at = rnic_transport::Time::from_us(600);
         reports[1].output.truncated = Some(rnic_spec::Truncation { at, not_started: Some(3) });
@@ -190,37 +211,81 @@ mod tests {
         reports[1].output.status = RunStatus::Failed("flow 3 is stuck".into());
         let html = rendered(&scenario, &reports);
         assert!(html.contains("FAILED") && html.contains("flow 3 is stuck"));
-        let figures = &data(&html)["boards"][0]["figures"];
-        assert_eq!(figures[0]["groups"][0]["bars"][0]["value"], 5.0);
-        assert_eq!(figures[0]["groups"][0]["bars"][1]["value"], Value::Null);
-        let sizes = figures.as_array().unwrap().last().unwrap();
+        let boards = data(&html)["boards"].clone();
+        // The first two figures are by traffic source, the next ones about all flows.
+        let figure = &boards[0]["figures"][2];
+        assert_eq!(figure["groups"][0]["bars"][0]["value"], 5.0);
+        assert_eq!(figure["groups"][0]["bars"][1]["value"], Value::Null);
+        let sizes = boards[1]["figures"].as_array().unwrap().last().unwrap();
         assert_eq!(sizes["views"][0]["lines"][1]["points"], json!([]));
     }
 
     #[test]
-    fn runs_of_a_sweep_are_compared_at_their_point() {
+    fn several_traffic_sources_have_a_figure() {
         let (scenario, reports) = fixture::two_runs();
-        let (mut runs, mut results) = (Vec::new(), Vec::new());
-        for load in ["0.3", "0.32"] {
-            for (run, report) in scenario.runs.iter().zip(&reports) {
-                let mut run = run.clone();
-                run.point = vec![("load".into(), load.into())];
-                run.name = format!("{}, load={load}", run.base);
-                runs.push(run);
-                results.push(report.clone());
-            }
+        let figure = data(&rendered(&scenario, &reports))["boards"][0]["figures"][0].clone();
+        let groups: Vec<(&Value, &Value, &Value)> = figure["groups"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|group| (&group["name"], &group["bars"][0]["value"], &group["bars"][1]["value"]))
+            .collect();
+        let expected = [("background", 3.0, 1.5), ("incast", 7.0, 3.5)];
+        assert_eq!(groups.len(), 2);
+        for ((name, first, second), (source, roce, irn)) in groups.into_iter().zip(expected) {
+            assert_eq!((name, first, second), (&json!(source), &json!(roce), &json!(irn)));
         }
-        let html = rendered(&fixture::scenario(runs), &results);
-        assert!(html.contains("Each run is compared with RoCE + PFC at the same point of the sweep."), "{html}");
-        assert!(html.contains("than RoCE + PFC, load=0.32."));
+    }
+
+    #[test]
+    fn the_conclusion_comes_first() {
+        let (scenario, mut reports) = fixture::two_runs();
+        reports[1].output.warnings.push("bdp_cap = 4 holds a lone flow on the longest path to 73 %".into());
+        let html = rendered(&scenario, &reports);
+        let places = [
+            "id=\"answer\"",
+            "bdp_cap = 4 holds",
+            "id=\"results\"",
+            "class=\"figures\"",
+            "id=\"traffic\"",
+            "class=\"parameters\"",
+        ];
+        let places = places.map(|text| html.find(text).unwrap_or_else(|| panic!("{text}")));
+        assert!(places.is_sorted(), "{places:?}");
         assert!(
-            !html.contains(
-                "load=0.32: 2.0x better average slowdown, 2.0x better average FCT, than RoCE + PFC, load=0.3."
-            )
+            html.contains("<p class=\"lead\">background: IRN has the lowest average slowdown, 1.50: 2.0x better than")
         );
-        let boards = data(&html);
-        let note = |index: usize| boards["boards"][0]["figures"][0]["groups"][0]["bars"][index]["note"].clone();
-        assert_eq!((note(2), note(3)), (json!(""), json!("2.0\u{d7} better than RoCE + PFC, load=0.32")));
+    }
+
+    #[test]
+    fn runs_of_a_sweep_are_curves_with_means_over_seeds() {
+        let (scenario, reports) = fixture::sweep_records(&["0.3", "0.7"], &[1, 2, 3], |run, load, seed| {
+            seed as f64 + if run == "IRN" { 1.0 } else { 2.0 } + if load == "0.7" { 10.0 } else { 0.0 }
+        });
+        let html = rendered(&scenario, &reports);
+        assert!(html.contains("means over the seeds with their 95 % confidence intervals (Student&#39;s t)"));
+        let boards = data(&html)["boards"].clone();
+        assert_eq!(boards[0]["series"], json!(["RoCE + PFC", "IRN"]));
+        // The sources are in the first row, the metrics in the second one.
+        let figure = &boards[0]["figures"][2];
+        assert_eq!((&figure["title"], &figure["x"]["name"]), (&json!("Average slowdown"), &json!("traffic.load")));
+        let points = &figure["views"][0]["lines"][1]["points"];
+        assert_eq!((&points[0][0], &points[0][1], &points[1][1]), (&json!(0.3), &json!(3.0), &json!(13.0)));
+        // The values of three seeds are 2, 3 and 4: the half-width is t(2) / sqrt(3) = 2.484.
+        assert!((points[0][2][0].as_f64().unwrap() - 0.51586).abs() < 1e-4, "{points}");
+        assert_eq!(points[0][3], "mean of 3 seeds");
+    }
+
+    #[test]
+    fn runs_of_a_sweep_are_compared_at_their_point() {
+        let slowdown = |run: &str, _: &str, _| if run == "IRN" { 1.0 } else { 2.0 };
+        let (scenario, reports) = fixture::sweep_records(&["0.3", "0.32"], &[7], slowdown);
+        let html = rendered(&scenario, &reports);
+        assert!(html.contains("Each run is compared with RoCE + PFC at the same point of the sweep."), "{html}");
+        assert!(html.contains("than RoCE + PFC, load=0.32, seed=7."));
+        assert!(!html.contains(
+            "load=0.32, seed=7: 2.0x better average slowdown, 2.0x better average FCT, than RoCE + PFC, load=0.3,"
+        ));
     }
 
     #[test]
@@ -228,9 +293,9 @@ mod tests {
         let (scenario, reports) = fixture::showcase();
         let html = rendered(&scenario, &reports);
         assert!(html.len() < 400_000, "{}", html.len());
-        let figures = &data(&html)["boards"][0]["figures"];
-        assert_eq!(figures[3]["views"][0]["lines"][0]["points"].as_array().unwrap().len(), 100);
-        assert!(figures[4]["views"][2]["lines"][0]["points"].as_array().unwrap().len() > 5);
+        let figures = &data(&html)["boards"][1]["figures"];
+        assert_eq!(figures[0]["views"][0]["lines"][0]["points"].as_array().unwrap().len(), 100);
+        assert!(figures[1]["views"][2]["lines"][0]["points"].as_array().unwrap().len() > 5);
     }
 
     #[test]

@@ -1,16 +1,18 @@
 //! The summary of a scenario's runs: the statistics and counts that `summary.json`, the table and the report show.
 
 pub use super::groups::{Group, SizeClass, TrafficClass};
+pub use super::tiers::{Tier, Utilisation};
 
 use super::groups::Groups;
 use super::pauses::{self, PauseSummary};
 use super::stats::{self, Distribution, Goodput};
+use super::text::percent;
+use super::tiers::{is_host, link, port_utilisation, tiers};
 use super::watchdog::{self, WatchdogSummary};
-use rnic_fabric::config::TopologySpec;
 use rnic_spec::MeshRecord;
 use rnic_spec::RunRecord;
-use rnic_spec::{PortRecord, QueueSamples, RunOutput, RunStatus, Totals, Truncation};
-use rnic_spec::{RunSpec, Scenario};
+use rnic_spec::{LinkSamples, PortRecord, QueueSamples, RunOutput, RunStatus, Totals, Truncation};
+use rnic_spec::{RunSpec, Scenario, TrafficPattern};
 use rnic_transport::Time;
 
 /// The summaries of all runs of one scenario.
@@ -101,14 +103,21 @@ pub struct RunSummary {
     pub goodput: Option<Goodput>,
     /// Whether the table shows the goodput of this run, because the run was truncated or has closed-loop traffic.
     pub about_goodput: bool,
+    /// Whether all traffic of the run consists of requests, as in an incast. Then the request completion time is the
+    /// main metric of the run.
+    pub about_requests: bool,
     /// Simulated time at which the run ended.
     pub sim_time: Time,
     /// The settings in effect, both given and derived ones, as (key, value with unit).
     pub parameters: Vec<(String, String)>,
     /// Warnings for readers of the results, one sentence each.
     pub warnings: Vec<String>,
+    /// Traffic of the links by tier and direction; empty in a failed run.
+    pub tiers: Vec<Tier>,
     /// Statistics of the switch queues that the run sampled (`watch.queues`).
     pub queues: Vec<QueueSummary>,
+    /// Statistics of the links that the run sampled (`watch.links`).
+    pub links: Vec<LinkSummary>,
     /// The transmitters that PFC paused, and the causes; `None` if the run did not record pauses.
     pub pauses: Option<PauseSummary>,
     /// The pause storms that the watchdogs of the run found, and their actions; empty without watchdogs.
@@ -139,6 +148,15 @@ pub struct QueueSummary {
     pub bytes: Distribution,
 }
 
+/// Statistics of one direction of a sampled link.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LinkSummary {
+    /// Name of the direction: the sending and the receiving node, joined by a colon.
+    pub name: String,
+    /// Distribution of the utilisation (0 to 1) over the intervals between samples.
+    pub utilisation: Distribution,
+}
+
 /// Numbers of flows in one run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowCounts {
@@ -148,16 +166,6 @@ pub struct FlowCounts {
     pub completed: u64,
     /// Number of finished flows that count in the statistics.
     pub measured: u64,
-}
-
-/// Utilisation of a set of transmitters. The utilisation of one transmitter is the fraction of the run for which it was
-/// sending.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Utilisation {
-    /// Mean of the utilisation over the transmitters.
-    pub mean: f64,
-    /// Maximum of the utilisation over the transmitters.
-    pub max: f64,
 }
 
 /// Time and memory that the simulation of a run used. They differ from machine to machine.
@@ -218,12 +226,15 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
         requests: Distribution::of(requests),
         goodput: flows.goodput,
         about_goodput: output.truncated.is_some() || spec.traffic.iter().any(|source| source.pattern.is_closed()),
+        about_requests: spec.traffic.iter().all(|source| is_incast(&source.pattern)),
         interrupted: output.status == RunStatus::Interrupted,
         truncated: output.truncated,
         sim_time: output.end,
         parameters: output.parameters.clone(),
-        warnings: warnings(output, flows.whole.flows, ok),
+        warnings: warnings(spec, output, flows.whole.flows, ok),
+        tiers: if ok { tiers(&spec.fabric.topology, output) } else { Vec::new() },
         queues: queues(output),
+        links: links(output),
         pauses: pauses::summarise(output),
         watchdog: watchdog::summarise(output),
         meshes: output.meshes.clone(),
@@ -260,9 +271,53 @@ fn queues(output: &RunOutput) -> Vec<QueueSummary> {
     queues.filter_map(summary).collect()
 }
 
-/// The warnings that the run reported, plus a warning if too few flows were measured for percentiles.
-fn warnings(output: &RunOutput, measured: u64, ok: bool) -> Vec<String> {
+/// Statistics of the links that the run sampled. Failed runs have these statistics too.
+fn links(output: &RunOutput) -> Vec<LinkSummary> {
+    let Some(samples) = &output.samples else { return Vec::new() };
+    let summary = |link: &LinkSamples| {
+        let values = link.utilisation(samples.interval).map(|(_, utilisation)| utilisation);
+        Some(LinkSummary { name: link.name.clone(), utilisation: Distribution::of(values.collect())? })
+    };
+    samples.links.iter().filter_map(summary).collect()
+}
+
+fn is_incast(pattern: &TrafficPattern) -> bool {
+    matches!(pattern, TrafficPattern::Incast { .. } | TrafficPattern::IncastLoop { .. })
+}
+
+/// Minimum utilisation of an overloaded link over the whole run.
+const OVERLOADED: f64 = 0.97;
+
+/// A warning if a link was busy for nearly the whole run although flows start independently of each other (Poisson).
+/// The traffic then offers more than the link can carry, so its queue grows for as long as flows start.
+fn overload(spec: &RunSpec, output: &RunOutput) -> Option<String> {
+    if !spec.traffic.iter().any(|source| matches!(source.pattern, TrafficPattern::Poisson { .. })) {
+        return None;
+    }
+    let busy = output.ports.iter().filter_map(|port| Some((port_utilisation(port, output.end)?, port)));
+    let mut busy: Vec<(f64, &PortRecord)> = busy.filter(|(utilisation, _)| *utilisation >= OVERLOADED).collect();
+    busy.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let (utilisation, port) = busy.first()?;
+    let more = match busy.len() - 1 {
+        0 => String::new(),
+        1 => " (and 1 more link)".to_string(),
+        more => format!(" (and {more} more links)"),
+    };
+    Some(format!(
+        "overload: link {}{more} was busy for {} of the run; the queue of an overloaded link grows while flows start, so \
+         slowdown and FCT depend on the number of flows",
+        link(port),
+        percent(*utilisation)
+    ))
+}
+
+/// The warnings that the run reported, plus warnings if a link was overloaded and if too few flows were measured for
+/// percentiles.
+fn warnings(spec: &RunSpec, output: &RunOutput, measured: u64, ok: bool) -> Vec<String> {
     let mut warnings = output.warnings.clone();
+    if ok {
+        warnings.extend(overload(spec, output));
+    }
     if ok && measured == 0 {
         warnings.push("no flow was measured, so the run has no statistics".to_string());
     } else if ok && measured < 100 {
@@ -270,19 +325,6 @@ fn warnings(output: &RunOutput, measured: u64, ok: bool) -> Vec<String> {
         warnings.push(format!("only {flows} measured: the 99th percentile is the maximum"));
     }
     warnings
-}
-
-/// Whether `node` is the name of a host of the topology.
-fn is_host(topology: &TopologySpec, node: &str) -> bool {
-    match topology {
-        TopologySpec::Graph { hosts, .. } => hosts.iter().any(|h| h == node),
-        _ => node.strip_prefix('h').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())),
-    }
-}
-
-/// The fraction of the run for which the transmitter of `port` was sending; `None` if the run lasted no time.
-pub(crate) fn port_utilisation(port: &PortRecord, duration: Time) -> Option<f64> {
-    (duration > Time::ZERO).then(|| port.busy.as_ps() as f64 / duration.as_ps() as f64)
 }
 
 fn utilisation(output: &RunOutput, ok: bool, member: impl Fn(&PortRecord) -> bool) -> Option<Utilisation> {
@@ -296,15 +338,6 @@ fn utilisation(output: &RunOutput, ok: bool, member: impl Fn(&PortRecord) -> boo
 mod tests {
     use super::super::fixture;
     use super::*;
-
-    #[test]
-    fn hosts_by_name() {
-        let built = TopologySpec::FatTree { k: 4 };
-        assert!(is_host(&built, "h0") && is_host(&built, "h15"));
-        assert!(!is_host(&built, "h") && !is_host(&built, "hub1") && !is_host(&built, "edge0"));
-        let graph = TopologySpec::Graph { hosts: vec!["hub1".into()], switches: vec!["h0".into()] };
-        assert!(is_host(&graph, "hub1") && !is_host(&graph, "h0"));
-    }
 
     #[test]
     fn a_completed_run_with_unfinished_flows_is_a_failure() {
@@ -322,6 +355,22 @@ mod tests {
         let run = &summarise(&scenario, &reports).runs[1];
         assert!(run.failure.as_ref().unwrap().contains("cannot be read"), "{:?}", run.failure);
         assert_eq!((run.slowdown, run.goodput, run.requests), (None, None, None));
+    }
+
+    #[test]
+    fn a_link_that_is_always_busy_gives_a_warning() {
+        let (mut scenario, mut reports) = fixture::two_runs();
+        reports[0].output.ports[2].busy = Time::from_us(590);
+        let overloads = |scenario: &Scenario, reports: &[RunRecord]| -> Vec<String> {
+            let runs = summarise(scenario, reports).runs;
+            runs[0].warnings.iter().filter(|text| text.starts_with("overload")).cloned().collect()
+        };
+        assert_eq!(overloads(&scenario, &reports), [""; 0], "a list of flows may start all of them at once");
+        let sizes = rnic_spec::SizeDistribution { name: "fixed 1 KB".into(), points: vec![(1_000.0, 1.0)] };
+        scenario.runs[0].traffic[0].pattern = TrafficPattern::Poisson { load: 0.7, sizes, flows: 5 };
+        assert!(overloads(&scenario, &reports)[0].starts_with("overload: link s0:s1 was busy for 98.3 % of the run;"));
+        reports[0].output.ports[2].busy = Time::from_us(580);
+        assert_eq!(overloads(&scenario, &reports), [""; 0]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::verdict::{self, Outcome, Verdict};
 use super::{Measurement, Plan, QUICK, table};
-use rnic_results::files::write_atomically;
+use rnic_results::folder::{FileSet, FolderLock};
 use rnic_results::report::{self, Within, render_study};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -83,27 +83,27 @@ impl Plan {
 }
 
 /// Writes the result files of a study into `folder` and returns their paths: `verdicts.csv`, `verdicts.json`,
-/// `verdicts.md` and `report.html`.
+/// `verdicts.md` and `report.html`. The files appear together; if another process is writing into the folder, the
+/// function waits until it ends.
 ///
 /// # Errors
-/// A file cannot be written.
+/// A file cannot be written. Then the older files stay as they are.
 pub fn write_all(
     folder: &Path, plan: &Plan, results: &[Measurement], verdicts: &[Verdict],
 ) -> io::Result<Vec<PathBuf>> {
-    Ok(vec![
-        write_atomically(&folder.join("verdicts.csv"), |out| verdict::write_csv(out, verdicts))?,
-        write_atomically(&folder.join("verdicts.json"), |out| {
-            serde_json::to_writer_pretty(&mut *out, &plan.to_json(verdicts))?;
-            out.write_all(b"\n")
-        })?,
-        write_atomically(&folder.join("verdicts.md"), |out| {
-            plan.partial().map_or(Ok(()), |note| write!(out, "{note}.\n\n"))?;
-            out.write_all(verdict::to_markdown(verdicts).as_bytes())
-        })?,
-        write_atomically(&folder.join("report.html"), |out| {
-            out.write_all(render_study(&plan.report(results, verdicts)).as_bytes())
-        })?,
-    ])
+    let _lock = FolderLock::wait(folder, "a study")?;
+    let mut files = FileSet::new(folder)?;
+    files.add("verdicts.csv", |out| verdict::write_csv(out, verdicts))?;
+    files.add("verdicts.json", |out| {
+        serde_json::to_writer_pretty(&mut *out, &plan.to_json(verdicts))?;
+        out.write_all(b"\n")
+    })?;
+    files.add("verdicts.md", |out| {
+        plan.partial().map_or(Ok(()), |note| write!(out, "{note}.\n\n"))?;
+        out.write_all(verdict::to_markdown(verdicts).as_bytes())
+    })?;
+    files.add("report.html", |out| out.write_all(render_study(&plan.report(results, verdicts)).as_bytes()))?;
+    files.commit()
 }
 
 fn row(verdict: &Verdict) -> report::Verdict {

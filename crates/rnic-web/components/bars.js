@@ -1,4 +1,5 @@
-// Vertical bars in groups, with whiskers and bands of stated values.
+// Vertical bars in groups, with whiskers and bands of stated values. On a logarithmic axis, which has no zero, the length
+// of a bar would mean nothing, so a point marks each value there.
 
 import { brief, exact, rangeText } from "./numbers.js";
 import { logScale, roundEnds, scaleFor } from "./scale.js";
@@ -11,6 +12,8 @@ import { hover } from "./hover.js";
 const FLAT = 10;
 // Maximum width of a bar with its gap, in pixels.
 const WIDEST = 96;
+// Radius of the point of a value on a logarithmic axis, in pixels.
+const RADIUS = 5;
 
 const visibleBars = (figure, hidden) => figure.groups.flatMap((group) => group.bars).filter((bar) => !hidden.has(bar.series));
 
@@ -67,7 +70,7 @@ export const drawBars = (box, figure, board, width) => {
   const below = figure.groups.some((group) => group.name) ? 8 + 15 * Math.max(...names.map((lines) => lines.length)) : 0;
   const hasStated = figure.groups.some((group) => group.stated);
   const axes = drawFrame(box, {
-    label: `${figure.title}: bars. Arrow keys move between them.`,
+    label: `${figure.title}: ${log ? "points" : "bars"}. Arrow keys move between them.`,
     width,
     height: (width < 420 ? 230 : 270) + below,
     below,
@@ -103,10 +106,17 @@ export const drawBars = (box, figure, board, width) => {
         spots.push({ x: centre, y: frame.bottom - 10, series, tip });
       } else {
         const end = inFrame(bar.value);
-        const height = Math.max(0.5, frame.bottom - end);
-        node("rect", { ...mark, "data-value": bar.value, x: centre - thick / 2, y: end, width: thick, height }, svg);
         const whisker = bar.interval ? drawWhisker(svg, bar, centre, thick, frame.bottom, py) : end;
-        const top = Math.min(end, whisker);
+        if (log) {
+          const point = { cx: centre, cy: end, r: Math.min(RADIUS, thick / 2), "data-value": bar.value };
+          node("circle", { ...mark, ...point }, svg);
+        } else {
+          const height = Math.max(0.5, frame.bottom - end);
+          const place = { x: centre - thick / 2, y: end, width: thick, height, "data-value": bar.value };
+          // The whisker lies over the bar.
+          svg.insertBefore(node("rect", { ...mark, ...place }), bar.interval ? svg.lastChild : null);
+        }
+        const top = Math.min(log ? end - RADIUS : end, whisker);
         if (labelled) {
           const over = { x: centre, y: top - 5, "text-anchor": "middle", class: "over value", "data-series": series };
           node("text", over, svg, brief(figure.unit, bar.value));

@@ -2,7 +2,7 @@
 
 use super::manifest::Manifest;
 use super::result::{RunResult, RunState};
-use crate::statistics::Estimate;
+use rnic_results::estimate::Estimate;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;

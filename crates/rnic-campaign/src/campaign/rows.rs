@@ -5,7 +5,7 @@ use super::manifest::Manifest;
 use super::replication::{Replica, Replication, Shard, Verdict};
 use super::result::{RunResult, RunState};
 use crate::fingerprint::Fingerprint;
-use crate::statistics::Estimate;
+use rnic_results::estimate::Estimate;
 use rnic_spec::RunSpec;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

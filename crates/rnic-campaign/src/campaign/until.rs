@@ -1,6 +1,6 @@
 //! The condition under which a point of a campaign has been simulated with enough seeds.
 
-use crate::statistics::{CONFIDENCE, Estimate};
+use rnic_results::estimate::{CONFIDENCE, Estimate};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;

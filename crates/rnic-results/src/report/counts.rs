@@ -152,6 +152,29 @@ pub(super) fn counts(summary: &ScenarioSummary) -> String {
     format!("<section id=\"counts\"><h2>Fabric</h2>\n{table}</section>\n")
 }
 
+/// The table of the links of each run by tier and direction; empty if no run has such numbers.
+pub(super) fn tiers(summary: &ScenarioSummary) -> String {
+    let mut lines = Vec::new();
+    for run in summary.runs.iter().filter(|run| !run.tiers.is_empty()) {
+        lines.push(format!(
+            "<tr class=\"group\"><th scope=\"rowgroup\" colspan=\"6\"><span>{}</span></th></tr>\n",
+            escape(&run.name)
+        ));
+        lines.extend(run.tiers.iter().map(|tier| {
+            let name = format!("{} to {}", escape(&tier.from), escape(&tier.to));
+            let [mean, max] = [tier.utilisation.mean, tier.utilisation.max].map(|share| escape(&percent(share)));
+            let bytes = super::figure::Unit::Bytes.text(tier.bytes as f64);
+            row(&name, &[count(tier.links), bytes, mean, max, escape(&tier.busiest)])
+        }));
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    let head = ["Tier", "Links", "Bytes sent", "Mean utilisation", "Maximum", "Busiest link"].map(String::from);
+    let table = folded(lines.len(), table("groups", "Links by tier", &head, &lines));
+    format!("<section id=\"tiers\"><h2>Links by tier</h2>\n{table}</section>\n")
+}
+
 fn utilisation(of: Option<Utilisation>) -> String {
     of.map_or("&ndash;".to_string(), |u| format!("{}, {}", escape(&percent(u.mean)), escape(&percent(u.max))))
 }

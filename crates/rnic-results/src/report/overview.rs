@@ -1,7 +1,10 @@
-//! The main parts of the report's page: title, results compared with the first run, failures, definitions.
+//! The main parts of the report's page: title, conclusion with its warnings, results compared with the first run,
+//! failures, definitions.
 
 use super::super::compare::{self, Metric};
+use super::super::conclusion::{Conclusion, conclusion};
 use super::super::notes::{partial, truncations, warnings};
+use super::super::seeds::{Replicates, over_seeds};
 use super::super::summary::{RunSummary, ScenarioSummary};
 use super::super::text::{count, percent, three_digits};
 use super::html::{change, escape, exact, inline, row, table, time};
@@ -23,8 +26,43 @@ pub(super) fn header(summary: &ScenarioSummary) -> String {
     )
 }
 
+/// Maximum number of runs whose table of results is open when the page loads.
+pub(super) const LONG: usize = 12;
+/// Maximum number of warnings that are visible when the page loads. Further warnings are folded.
+const WARNINGS: usize = 6;
+
+/// The answer to the scenario's question: the conclusion, and below it what limits it: unfinished flows, and warnings.
+pub(super) fn answer(summary: &ScenarioSummary) -> String {
+    let Conclusion { main, notes } = conclusion(summary);
+    let paragraph = |class: &str, sentence: &String| format!("<p class=\"{class}\">{}</p>\n", escape(sentence));
+    let main = main.iter().map(|sentence| paragraph("lead", sentence));
+    let mut html: String = main.chain(notes.iter().map(|sentence| paragraph("further", sentence))).collect();
+    let truncated =
+        truncations(summary).into_iter().map(|sentence| format!("<li class=\"warning\">{}.</li>", escape(&sentence)));
+    let warned = warnings(summary).into_iter().map(|(runs, warning)| {
+        let warning = inline(&end_sentence(warning));
+        format!("<li class=\"warning\"><strong>Warning, {}:</strong> {warning}</li>", escape(&runs))
+    });
+    let items: Vec<String> = truncated.chain(warned).collect();
+    let (visible, folded) = items.split_at(items.len().min(WARNINGS));
+    if !visible.is_empty() {
+        html += &format!("<ul class=\"warnings\">{}</ul>\n", visible.concat());
+    }
+    if !folded.is_empty() {
+        let count = folded.len();
+        html += &format!(
+            "<details><summary>{count} more warnings</summary>\n<ul class=\"warnings\">{}</ul></details>\n",
+            folded.concat()
+        );
+    }
+    if html.is_empty() {
+        return html;
+    }
+    format!("<section id=\"answer\" aria-label=\"Conclusion\">\n{html}</section>\n")
+}
+
 /// The table of results with comparisons to the reference run, which is the first run, or in a sweep the first run at
-/// the same point; then the comparisons as sentences, then the warnings.
+/// the same point; then the comparisons as sentences.
 pub(super) fn results(summary: &ScenarioSummary) -> String {
     let mut metrics = Metric::OF_FLOWS.to_vec();
     if summary.runs.iter().any(|run| run.requests.is_some()) {
@@ -48,10 +86,46 @@ pub(super) fn results(summary: &ScenarioSummary) -> String {
         ),
         _ => String::new(),
     };
+    let table = table("results", "Results of each run", &head, &rows);
+    let table = match rows.len() {
+        count if count > LONG => format!("<details><summary>{count} runs</summary>\n{table}</details>\n"),
+        _ => table,
+    };
+    let averaged = averaged(summary, &metrics);
+    format!("<section id=\"results\"><h2>Results</h2>\n{averaged}{compared}{table}{}</section>\n", sentences(summary))
+}
+
+/// The table of a sweep over seeds: a row for each run and point, with means over the seeds and half the width of their
+/// confidence intervals. Empty without such a sweep.
+fn averaged(summary: &ScenarioSummary, metrics: &[Metric]) -> String {
+    let groups = over_seeds(summary);
+    if groups.iter().all(|group| group.runs.len() == 1) {
+        return String::new();
+    }
+    let mut head = vec!["Run".to_string()];
+    head.extend(groups.first().iter().flat_map(|group| group.point()).map(|(key, _)| escape(key)));
+    head.push("Seeds".to_string());
+    head.extend(metrics.iter().map(|metric| title(*metric).to_string()));
+    let cell = |group: &Replicates<'_>, metric: Metric| {
+        let Some(estimate) = group.estimate(|run| metric.value(run)) else { return "&ndash;".to_string() };
+        let (mean, exact) = shown(metric, estimate.mean);
+        let half = estimate
+            .half_width
+            .map_or(String::new(), |half| format!("<small>\u{b1} {}</small>", shown(metric, half).0));
+        format!("<span data-tip=\"{exact}\">{mean}</span>{half}")
+    };
+    let line = |group: &Replicates<'_>| {
+        let mut cells: Vec<String> = group.point().iter().map(|(_, value)| escape(value)).collect();
+        let values = group.runs.iter().filter(|run| run.fct_us.is_some()).count();
+        cells.push(values.to_string());
+        cells.extend(metrics.iter().map(|metric| cell(group, *metric)));
+        row(&escape(group.base), &cells)
+    };
+    let rows: Vec<String> = groups.iter().map(line).collect();
     format!(
-        "<section id=\"results\"><h2>Results</h2>\n{compared}{}{}</section>\n",
-        table("results", "Results of each run", &head, &rows),
-        sentences(summary),
+        "<p class=\"tally\">Means over the seeds, and half the width of their 95 % confidence intervals (Student&#39;s \
+         t).</p>\n{}",
+        table("results", "Means over the seeds", &head, &rows)
     )
 }
 
@@ -143,15 +217,6 @@ fn sentences(summary: &ScenarioSummary) -> String {
         let compared = others.filter_map(|(reference, run)| compare::sentence(reference, run));
         items.extend(compared.map(|sentence| format!("<li>{}.</li>", escape(&sentence))));
     }
-    items.extend(truncations(summary).iter().map(|sentence| format!("<li>{}.</li>", escape(sentence))));
-    let warned = warnings(summary).into_iter().map(|(runs, warning)| {
-        format!(
-            "<li class=\"warning\"><strong>Warning, {}:</strong> {}</li>",
-            escape(&runs),
-            inline(&end_sentence(warning))
-        )
-    });
-    items.extend(warned);
     if items.is_empty() { String::new() } else { format!("<ul class=\"notes\">{}</ul>\n", items.concat()) }
 }
 

@@ -1,14 +1,15 @@
 //! The figures in the report of a scenario's runs.
 
 use super::super::compare::Metric;
+use super::super::estimate::{CONFIDENCE, Estimate};
 use super::super::ranks::{Ranked, ranked};
 use super::super::stats;
-use super::super::summary::{RunSummary, ScenarioSummary};
+use super::super::summary::{Group, RunSummary, ScenarioSummary};
 use super::figure::{Axis, Bar, BarGroup, Bars, Board, Figure, Line, Lines, Point, Reference, Scale, Unit, View};
 use super::over_time;
 use super::overview::title;
 use super::settings::Settings;
-use super::sweep::{self, Sweep};
+use super::sweep::{self, Categories, Sweep, SweepPoint};
 use rnic_spec::FlowLog;
 use rnic_spec::RunRecord;
 use rnic_spec::{RunSpec, Scenario};
@@ -22,20 +23,75 @@ const FEW: usize = 8;
 /// The figures of a scenario's report as (heading, board); a board is a legend and the figures that share it. Empty if
 /// no flow was measured.
 pub fn boards(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> Vec<(String, Board)> {
-    if summary.runs.iter().all(|run| run.fct_us.is_none()) {
-        return Vec::new();
+    let Boards { main, details, over_time } = Boards::of(scenario, summary, reports);
+    [main, details, over_time].concat()
+}
+
+/// The figures of a scenario's report by their place on the page, each as (heading, board).
+pub(super) struct Boards {
+    /// The main comparison: the metrics of all runs.
+    pub(super) main: Vec<(String, Board)>,
+    /// Distributions: the tail, slowdown by flow size, completion times.
+    pub(super) details: Vec<(String, Board)>,
+    /// Samples of queues, links and flows.
+    pub(super) over_time: Vec<(String, Board)>,
+}
+
+impl Boards {
+    pub(super) fn of(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> Boards {
+        let over_time = over_time::boards(summary, reports);
+        if summary.runs.iter().all(|run| run.fct_us.is_none()) {
+            // Samples are worth seeing even if no flow finished.
+            return Boards { main: Vec::new(), details: Vec::new(), over_time };
+        }
+        let main = comparison(summary, &Settings::of(scenario, summary));
+        let curves: Vec<Vec<Figure>> =
+            curves(scenario, summary, reports).into_iter().map(|figure| vec![figure]).collect();
+        let names: Vec<String> = summary.runs.iter().map(|run| run.name.clone()).collect();
+        let shown = if names.len() > MANY { FEW } else { 0 };
+        let heading = if names.len() == 1 { "Distributions" } else { "Distributions of single runs" };
+        let board = Board { series: names, shown, rows: curves };
+        let details = if board.rows.is_empty() { Vec::new() } else { vec![(heading.to_string(), board)] };
+        Boards { main, details, over_time }
     }
-    let settings = Settings::of(scenario, summary);
-    let fan_in = sweep::find(summary, &settings, |key| key.starts_with("traffic.") && key.ends_with("senders"));
-    let swept = match fan_in {
-        Some(sweep) => Some(("Incast".to_string(), incast(summary, &sweep))),
-        None => sweep::find(summary, &settings, |_| true)
-            .filter(|sweep| sweep.series.iter().any(|points| points.len() > 2))
-            .map(|sweep| (format!("Over {}", sweep.key), over(summary, &sweep))),
-    };
-    let mut boards: Vec<(String, Board)> = swept.into_iter().chain(over_time::boards(summary, reports)).collect();
-    let names: Vec<String> = summary.runs.iter().map(|run| run.name.clone()).collect();
-    let bars: Vec<Figure> = metrics(summary).into_iter().map(|metric| Figure::Bars(bars(summary, metric))).collect();
+}
+
+/// The figures that compare the metrics of all runs: over a setting that varies if there is one, else a bar per run.
+fn comparison(summary: &ScenarioSummary, settings: &Settings) -> Vec<(String, Board)> {
+    let fan_in = sweep::find(summary, settings, |key| key.starts_with("traffic.") && key.ends_with("senders"));
+    if let Some(sweep) = fan_in.filter(|_| summary.swept().is_empty()) {
+        return [vec![("Incast".to_string(), incast(summary, &sweep))], all_runs(summary)].concat();
+    }
+    if let Some(sweep) = sweep::of_sweep(summary) {
+        let is_fan_in = sweep.key.starts_with("traffic.") && sweep.key.ends_with(".senders") && sweep.views.len() == 1;
+        let incast = is_fan_in.then(|| ("Incast".to_string(), incast(summary, &sweep)));
+        return incast.into_iter().chain([(format!("Over {}", sweep.key), over(summary, &sweep))]).collect();
+    }
+    if let Some(categories) = sweep::categories(summary) {
+        let heading = match categories.keys.as_slice() {
+            [] => "Metrics".to_string(),
+            keys => format!("By {}", keys.join(" and ")),
+        };
+        return vec![(heading, by_category(summary, &categories))];
+    }
+    let swept = sweep::find(summary, settings, |_| true).filter(|sweep| sweep.longest() > 2);
+    let swept = swept.map(|sweep| (format!("Over {}", sweep.key), over(summary, &sweep)));
+    swept.into_iter().chain(all_runs(summary)).collect()
+}
+
+/// The bars of all metrics, with a bar per run.
+fn all_runs(summary: &ScenarioSummary) -> Vec<(String, Board)> {
+    let many = summary.runs.len() > MANY;
+    let sources: Vec<Figure> = if many { Vec::new() } else { by_source(summary) };
+    let metrics = metrics(summary).into_iter().map(|metric| Figure::Bars(bars(summary, metric))).collect();
+    let rows = [sources, metrics].into_iter().filter(|row| !row.is_empty()).collect();
+    let names = summary.runs.iter().map(|run| run.name.clone()).collect();
+    let (heading, series) = if many { ("All runs", names_of_kinds(summary)) } else { ("Metrics", names) };
+    vec![(heading.to_string(), Board { series, shown: 0, rows })]
+}
+
+/// Figures of the distributions of completion times and slowdowns, with a curve per run.
+fn curves(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> Vec<Figure> {
     // If all flows have about the same size, curves over the size would be single points.
     let by_size = slowdown_by_size(summary, reports).map(|lines| match has_one_size(&lines) {
         true => Figure::Bars(slowdown_percentiles(summary)),
@@ -43,17 +99,48 @@ pub fn boards(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunReco
     });
     let tails = tails(scenario, summary, reports).map(Figure::Lines);
     let fcts = fct_distribution(summary, reports).map(Figure::Lines);
-    let curves: Vec<Vec<Figure>> = [tails, by_size, fcts].into_iter().flatten().map(|figure| vec![figure]).collect();
-    if names.len() > MANY {
-        boards.push(("All runs".into(), Board { series: names_of_kinds(summary), shown: 0, rows: vec![bars] }));
-        if !curves.is_empty() {
-            boards.push(("Single runs".into(), Board { series: names, shown: FEW, rows: curves }));
-        }
-    } else {
-        let rows = std::iter::once(bars).chain(curves).collect();
-        boards.push(("Metrics".into(), Board { series: names, shown: 0, rows }));
-    }
-    boards
+    [tails, by_size, fcts].into_iter().flatten().collect()
+}
+
+/// Bar charts of the average slowdown and of the 99th percentile FCT by traffic source, with a bar per run; empty if
+/// there is only one source.
+fn by_source(summary: &ScenarioSummary) -> Vec<Figure> {
+    type Value = fn(&Group) -> Option<f64>;
+    let metrics: [(&str, Unit, Value); 2] = [
+        ("Average slowdown by traffic source", Unit::Number, |of| Some(of.slowdown?.mean)),
+        ("99th percentile FCT by traffic source", Unit::Time, |of| Some(of.fct_us?.p99)),
+    ];
+    let names = source_names(summary);
+    let figure = |(title, unit, value): (&str, Unit, Value)| {
+        let bar = |source: usize, series: usize, run: &RunSummary| {
+            let value = run.traffic.get(source).and_then(|source| value(&source.group));
+            Bar { series, value, ..Bar::default() }
+        };
+        let group = |(source, name): (usize, &&str)| BarGroup {
+            name: (*name).to_string(),
+            bars: summary.runs.iter().enumerate().map(|(series, run)| bar(source, series, run)).collect(),
+            stated: None,
+        };
+        Figure::Bars(Bars {
+            title: title.into(),
+            caption: "lower is better".into(),
+            unit,
+            groups: names.iter().enumerate().map(group).collect(),
+            reference: None,
+        })
+    };
+    if names.is_empty() { Vec::new() } else { metrics.into_iter().map(figure).collect() }
+}
+
+/// Names of the traffic sources; empty if there is only one.
+fn source_names(summary: &ScenarioSummary) -> Vec<&str> {
+    let sources = summary.runs.iter().map(|run| run.traffic.as_slice()).max_by_key(|sources| sources.len());
+    sources.map_or(Vec::new(), |sources| sources.iter().map(|source| source.name.as_str()).collect())
+}
+
+/// Average slowdown of one traffic source.
+fn of_source(run: &RunSummary, source: usize) -> Option<f64> {
+    Some(run.traffic.get(source)?.group.slowdown?.mean)
 }
 
 /// The metrics that the report shows for every run. The request completion time is one of them if there are requests.
@@ -145,26 +232,32 @@ fn incast(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     let value = |run: usize| Metric::AverageRct.value(&summary.runs[run]);
     let mut row = vec![Figure::Lines(Lines {
         title: "Request completion time against fan-in".into(),
-        caption: "mean over the requests; lower is better".into(),
+        caption: format!("mean over the requests; lower is better{}", of_seeds(sweep)),
         x: x(),
         y: Axis { name: "Request completion time".into(), unit: Unit::Time, scale: Scale::Zero },
         dots: true,
-        views: vec![view(summary, sweep, |_, run| value(run))],
+        views: views(summary, sweep, |point| estimate(point, value)),
         ..Lines::default()
     })];
-    if sweep.series.len() > 1 {
+    if let Some(first) = sweep.views[0].series.first().filter(|_| sweep.names.len() > 1) {
         // The first series contains the scenario's first run. At each fan-in of the first series, the other series are
-        // compared with it.
-        let reference = |x: f64| sweep.series[0].iter().find(|(at, _)| *at == x).and_then(|(_, run)| value(*run));
-        let mut ratios = view(summary, sweep, |x, run| Some(value(run)? / reference(x)?));
-        ratios.lines.retain(|line| line.series != 0);
+        // compared with it, each run with the run of the same seed.
+        let reference = |x: f64, run: usize| {
+            let runs = &first.iter().find(|point| point.x == x)?.runs;
+            let seed = summary.runs[run].seed;
+            value(*runs.iter().find(|other| runs.len() == 1 || summary.runs[**other].seed == seed)?)
+        };
+        let mut ratios = views(summary, sweep, |point| {
+            estimate(point, |run| Some(value(run)? / reference(point.x, run).filter(|of| *of > 0.0)?))
+        });
+        ratios.iter_mut().for_each(|view| view.lines.retain(|line| line.series != 0));
         row.push(Figure::Lines(Lines {
             title: format!("Ratio to {}", sweep.names[0]),
-            caption: "request completion times at the same fan-in; below 1 is better".into(),
+            caption: format!("request completion times at the same fan-in; below 1 is better{}", of_seeds(sweep)),
             x: x(),
             y: Axis { name: "Ratio".into(), unit: Unit::Factor, scale: Scale::Linear },
             dots: true,
-            views: vec![ratios],
+            views: ratios,
             reference: Some(Reference { value: 1.0, name: sweep.names[0].clone() }),
             ..Lines::default()
         }));
@@ -172,40 +265,119 @@ fn incast(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     Board { series: sweep.names.clone(), shown: 0, rows: vec![row] }
 }
 
-/// Figures of a sweep over a setting other than the fan-in of an incast: every metric against this setting.
+/// Figures of a sweep: every metric against the setting that varies. With several traffic sources, the slowdown of each
+/// source has a view of its own.
 fn over(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     let name = if sweep.unit.is_empty() { sweep.key.clone() } else { format!("{}, {}", sweep.key, sweep.unit) };
-    let lines = |metric: Metric| {
+    let lines = |title: &str, unit: Unit, views: Vec<View>| {
         Figure::Lines(Lines {
-            title: title(metric).to_string(),
-            caption: "lower is better".into(),
+            title: title.to_string(),
+            caption: format!("lower is better{}", of_seeds(sweep)),
             x: Axis { name: name.clone(), unit: Unit::Number, scale: Scale::Linear },
-            y: Axis { name: String::new(), unit: unit(metric), scale: Scale::Zero },
+            y: Axis { name: String::new(), unit, scale: Scale::Zero },
             dots: true,
-            views: vec![view(summary, sweep, |_, run| metric.value(&summary.runs[run]))],
+            views,
             ..Lines::default()
         })
     };
-    let row = metrics(summary).into_iter().map(lines).collect();
-    Board { series: sweep.names.clone(), shown: 0, rows: vec![row] }
+    let of_metric = |metric: Metric| {
+        let value = |run: usize| metric.value(&summary.runs[run]);
+        lines(title(metric), unit(metric), views(summary, sweep, |point| estimate(point, value)))
+    };
+    let source = |(source, name): (usize, &str)| {
+        let value = |run: usize| of_source(&summary.runs[run], source);
+        let views = views(summary, sweep, |point| estimate(point, value));
+        lines(&format!("Average slowdown, {name}"), Unit::Number, views)
+    };
+    let sources: Vec<Figure> = source_names(summary).into_iter().enumerate().map(source).collect();
+    let metrics: Vec<Figure> = metrics(summary).into_iter().map(of_metric).collect();
+    let rows = [sources, metrics].into_iter().filter(|row| !row.is_empty()).collect();
+    Board { series: sweep.names.clone(), shown: 0, rows }
 }
 
-/// The curves of a sweep. Runs for which `value` returns `None` have no point.
-fn view(summary: &ScenarioSummary, sweep: &Sweep, value: impl Fn(f64, usize) -> Option<f64>) -> View {
-    let line = |(series, points): (usize, &Vec<(f64, usize)>)| Line {
-        series,
-        points: points
-            .iter()
-            .filter_map(|(x, run)| {
-                Some(Point { note: summary.runs[*run].name.clone(), ..Point::at(*x, value(*x, *run)?) })
-            })
-            .collect(),
+/// Figures of a sweep whose values are no numbers: for every metric, a group of bars for each point.
+fn by_category(summary: &ScenarioSummary, categories: &Categories) -> Board {
+    let seeds = categories.points.iter().flat_map(|(_, series)| series).map(Vec::len).max().unwrap_or(1);
+    let bar = |value: &dyn Fn(usize) -> Option<f64>, series: usize, runs: &[usize]| {
+        let (estimate, known) = estimate_of(runs, value);
+        Bar {
+            series,
+            name: String::new(),
+            value: estimate.map(|of| of.mean),
+            interval: estimate.filter(|of| of.half_width.is_some()).map(|of| of.interval().map(|end| end.max(0.0))),
+            note: if runs.len() > 1 { format!("mean of {known} seeds") } else { String::new() },
+        }
     };
-    View { name: String::new(), lines: sweep.series.iter().enumerate().map(line).collect() }
+    let figure = |title: &str, unit: Unit, value: &dyn Fn(usize) -> Option<f64>| {
+        let group = |(name, series): &(String, Vec<Vec<usize>>)| BarGroup {
+            name: name.clone(),
+            bars: series.iter().enumerate().map(|(index, runs)| bar(value, index, runs)).collect(),
+            stated: None,
+        };
+        Figure::Bars(Bars {
+            title: title.to_string(),
+            caption: format!("lower is better{}", if seeds > 1 { MEANS } else { "" }),
+            unit,
+            groups: categories.points.iter().map(group).collect(),
+            reference: None,
+        })
+    };
+    let of_source = |(source, name): (usize, &str)| {
+        figure(&format!("Average slowdown, {name}"), Unit::Number, &|run| of_source(&summary.runs[run], source))
+    };
+    let sources: Vec<Figure> = source_names(summary).into_iter().enumerate().map(of_source).collect();
+    let of_metric = |metric: Metric| figure(title(metric), unit(metric), &|run| metric.value(&summary.runs[run]));
+    let metrics: Vec<Figure> = metrics(summary).into_iter().map(of_metric).collect();
+    let rows = [sources, metrics].into_iter().filter(|row| !row.is_empty()).collect();
+    Board { series: categories.names.clone(), shown: 0, rows }
+}
+
+/// The end of the caption of a figure with means over seeds.
+const MEANS: &str = "; means over the seeds with their 95 % confidence intervals (Student's t)";
+
+fn of_seeds(sweep: &Sweep) -> &'static str {
+    let several = sweep.views.iter().flat_map(|view| &view.series).flatten().any(|point| point.runs.len() > 1);
+    if several { MEANS } else { "" }
+}
+
+/// The mean of `value` over the runs of a point, and the number of runs with a value.
+fn estimate(point: &SweepPoint, value: impl Fn(usize) -> Option<f64>) -> (Option<Estimate>, usize) {
+    estimate_of(&point.runs, &value)
+}
+
+fn estimate_of(runs: &[usize], value: &dyn Fn(usize) -> Option<f64>) -> (Option<Estimate>, usize) {
+    let values: Vec<f64> = runs.iter().filter_map(|run| value(*run)).collect();
+    (Estimate::of(&values, CONFIDENCE), values.len())
+}
+
+/// The curves of a sweep. Points for which `value` returns no mean are left out.
+fn views(
+    summary: &ScenarioSummary, sweep: &Sweep, value: impl Fn(&SweepPoint) -> (Option<Estimate>, usize),
+) -> Vec<View> {
+    let point = |of: &SweepPoint| {
+        let (estimate, known) = value(of);
+        let estimate = estimate?;
+        let note = match of.runs.as_slice() {
+            [run] => summary.runs[*run].name.clone(),
+            _ => format!("mean of {known} seeds"),
+        };
+        // No metric is negative, so an interval that reaches below zero is drawn from zero on.
+        let interval = estimate.half_width.map(|_| estimate.interval().map(|end| end.max(0.0)));
+        Some(Point { interval, note, ..Point::at(of.x, estimate.mean) })
+    };
+    let line = |(series, points): (usize, &Vec<SweepPoint>)| Line {
+        series,
+        points: points.iter().filter_map(point).collect(),
+    };
+    let view = |view: &sweep::SweepView| View {
+        name: view.name.clone(),
+        lines: view.series.iter().enumerate().map(line).collect(),
+    };
+    sweep.views.iter().map(view).collect()
 }
 
 /// Figure of the tail of the completion times of single-packet messages, with a curve per run from the 90th to the
-/// 99.9th percentile. `None` if no run has such messages.
+/// 99.9th percentile, or to the last percentile above which there is a message. `None` if no run has such messages.
 pub fn tails(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Lines> {
     // With many curves, every fifth point up to the 99th percentile is enough.
     let many = summary.runs.len() > MANY;
@@ -218,9 +390,10 @@ pub fn tails(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecor
         },
     };
     let lines: Vec<Line> = scenario.runs.iter().zip(reports).enumerate().map(line).collect();
+    let last = lines.iter().flat_map(|line| &line.points).map(|point| point.y).fold(0.0, f64::max);
     lines.iter().any(|line| !line.points.is_empty()).then(|| Lines {
         title: "Tail of single-packet messages".into(),
-        caption: "completion time from the 90th to the 99.9th percentile; further left is better".into(),
+        caption: format!("time within which 90 % to {last} % of these messages complete; further left is better"),
         x: Axis { name: "Flow completion time".into(), unit: Unit::Time, scale: Scale::Auto },
         y: Axis { name: "Percentile of messages".into(), unit: Unit::Percent, scale: Scale::Nines },
         views: vec![View { name: String::new(), lines }],
@@ -458,7 +631,8 @@ mod tests {
         let (scenario, mut reports) = fixture::two_runs();
         let titles = |reports: &[RunRecord]| {
             let found = boards(&scenario, &summarise(&scenario, reports), reports);
-            found[0].1.figures().map(|figure| figure.title().to_string()).collect::<Vec<_>>()
+            let figures = found.iter().flat_map(|(_, board)| board.figures());
+            figures.map(|figure| figure.title().to_string()).collect::<Vec<_>>()
         };
         assert!(titles(&reports).contains(&"Slowdown by flow size".to_string()));
         for report in &mut reports {
@@ -535,7 +709,10 @@ mod tests {
     fn one_fan_in_is_no_sweep_and_neither_are_transports() {
         let (scenario, reports) = incasts(&[10]);
         let found = boards(&scenario, &summarise(&scenario, &reports), &reports);
-        assert_eq!(found.iter().map(|(heading, _)| heading.as_str()).collect::<Vec<_>>(), ["Metrics"]);
+        assert_eq!(
+            found.iter().map(|(heading, _)| heading.as_str()).collect::<Vec<_>>(),
+            ["Metrics", "Distributions of single runs"]
+        );
     }
 
     #[test]
@@ -544,7 +721,7 @@ mod tests {
         let found = boards(&scenario, &summarise(&scenario, &reports), &reports);
         assert_eq!(
             found.iter().map(|(heading, _)| heading.as_str()).collect::<Vec<_>>(),
-            ["Incast", "All runs", "Single runs"]
+            ["Incast", "All runs", "Distributions of single runs"]
         );
         assert_eq!(found[1].1.series, ["RoCE + PFC", "IRN"]);
         assert_eq!((found[2].1.series.len(), found[2].1.shown), (14, 8));
