@@ -24,6 +24,7 @@ from .stream import Event, Stream
 from .table import (
     FlowTable,
     GoodputTable,
+    LinkTable,
     MeshTable,
     PauseTable,
     PortTable,
@@ -59,6 +60,7 @@ __all__ = [
     "FlowTable",
     "GoodputTable",
     "Group",
+    "LinkTable",
     "MeshTable",
     "Metrics",
     "PauseTable",

@@ -178,7 +178,8 @@ class Tier(Metrics):
 
     __slots__ = ()
 
-    to: str
+    sender: str
+    receiver: str
     links: int
     bytes: int
     utilisation: Utilisation

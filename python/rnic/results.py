@@ -14,6 +14,7 @@ from .metrics import Distribution, Group, Metrics, RunResult
 from .table import (
     FlowTable,
     GoodputTable,
+    LinkTable,
     MeshTable,
     PauseTable,
     PortTable,

@@ -179,7 +179,7 @@ fn a_run_writes_the_same_metrics() {
     };
     let text = run(&["--threads", "1"]);
     assert_eq!(text, run(&["--threads", "2"]), "the same bytes for any number of threads");
-    assert!(text.ends_with("# EOF\n"));
+    rnic_metrics::check::open_metrics(&text).unwrap();
     let paused = text.lines().filter(|line| line.starts_with("rnic_pfc_paused_seconds_total{"));
     let values: Vec<f64> = paused
         .filter(|line| line.contains("node=\"left\""))
@@ -202,6 +202,46 @@ fn a_run_writes_the_same_metrics() {
         let arguments = ["tsdb", "create-blocks-from", "openmetrics", "stretched.txt", "blocks"];
         let (good, text) = promtool(&arguments, folder.path(), None);
         assert!(good, "{text}");
+    }
+}
+
+const WATCHED: &str = r#"fabric = { topology = "leaf-spine", leaves = 2, spines = 1, hosts_per_leaf = 2, rate = "40 Gbps", delay = "1 us" }
+traffic = { pattern = "incast", senders = 3, total = "1 MB" }
+watch = { interval = "1 us", queues = "all", pauses = true }
+run = [{ name = "RoCE \"PFC\"", transport = "roce", pfc = true }, { name = "IRN", transport = "irn" }]
+"#;
+
+/// With sampled queues, the gauge of bytes in a queue and the counter of bytes sent have families of their own.
+#[test]
+fn metrics_of_sampled_queues_are_open_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("watched.toml"), WATCHED).unwrap();
+    let run = |values: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rnic"));
+        command.args(["run", "watched.toml", "--quiet", "--metrics"]).args(values).current_dir(folder.path());
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{text}");
+        (fs::read_to_string(folder.path().join("out/watched/metrics.txt")).unwrap(), text)
+    };
+    let (all, _) = run(&["--metrics-values", "all"]);
+    let contents = rnic_metrics::check::open_metrics(&all).unwrap();
+    assert!(contents.samples["rnic_queue_bytes"] > 0 && contents.samples["rnic_queue_occupancy_bytes"] > 1_000);
+    let (few, message) = run(&["--metrics-values", "200"]);
+    let thinned = rnic_metrics::check::open_metrics(&few).unwrap();
+    let sampled = |contents: &rnic_metrics::check::Contents| contents.samples["rnic_queue_occupancy_bytes"];
+    assert!(sampled(&thinned) * 5 < sampled(&contents) && message.contains("--metrics-values all"), "{message}");
+    assert_eq!(thinned.samples["rnic_queue_bytes"], contents.samples["rnic_queue_bytes"], "all values at the end");
+    // The parser of Prometheus' own Python package, if it is installed, accepts the file too.
+    let program = "import sys\ntry:\n    from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse\n\
+                   except ImportError:\n    sys.exit(3)\nprint(len(list(parse(open(sys.argv[1]).read()))))";
+    let own = project().join("target/python/bin/python3");
+    let python = if own.exists() { own } else { PathBuf::from("python3") };
+    let parsed =
+        Command::new(python).args(["-c", program, "out/watched/metrics.txt"]).current_dir(folder.path()).output();
+    match parsed.ok().filter(|output| output.status.code() != Some(3)) {
+        Some(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        None => eprintln!("skipped: the Python package prometheus_client is not installed"),
     }
 }
 

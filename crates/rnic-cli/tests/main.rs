@@ -32,6 +32,7 @@ mod perftest;
 mod ping;
 #[cfg(unix)]
 mod report_in_browser;
+mod result_folder;
 #[cfg(feature = "p4")]
 mod resume;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]

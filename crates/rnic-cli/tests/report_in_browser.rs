@@ -193,12 +193,12 @@ fn a_report_shows_the_summary() {
         }
     }
     // There is one curve per run in the figure of the distribution, which passes through the summary's percentiles.
-    assert_eq!(count(&browser, "[data-board='0'] [data-figure='5'] path.series"), 3);
+    assert_eq!(count(&browser, "[data-board='1'] [data-figure='2'] path.series"), 3);
     for (index, run) in runs(&summary).iter().enumerate() {
         for (name, percentile) in [("p50", 50.0), ("p99", 99.0), ("p999", 99.9)] {
             let found = browser.js(&format!(
                 "const data = JSON.parse(document.getElementById('data').textContent);
-                 const points = data.boards[0].figures[5].views[0].lines[{index}].points;
+                 const points = data.boards[1].figures[2].views[0].lines[{index}].points;
                  return points.find((p) => p[1] === {percentile})[0];"
             ));
             assert_eq!(found, run["fct_us"][name], "{name}");
@@ -206,13 +206,13 @@ fn a_report_shows_the_summary() {
     }
     // There is one curve per run in the figure of the tail, which passes through the summary's 99th percentile, and one
     // curve per run in the figure of slowdown by size.
-    assert_eq!(count(&browser, "[data-board='0'] [data-figure='3'] path.series"), 3);
-    assert_eq!(count(&browser, "[data-board='0'] [data-figure='4'] path.series"), 3);
+    assert_eq!(count(&browser, "[data-board='1'] [data-figure='0'] path.series"), 3);
+    assert_eq!(count(&browser, "[data-board='1'] [data-figure='1'] path.series"), 3);
     for (index, run) in runs(&summary).iter().enumerate() {
         assert_eq!(run["sizes"][0]["name"], "<= 1 packet");
         let found = browser.js(&format!(
             "const data = JSON.parse(document.getElementById('data').textContent);
-             const points = data.boards[0].figures[3].views[0].lines[{index}].points;
+             const points = data.boards[1].figures[0].views[0].lines[{index}].points;
              return points.find((p) => p[1] === 99)[0];"
         ));
         assert_eq!(found, run["sizes"][0]["fct_us"]["p99"]);
@@ -232,21 +232,22 @@ fn a_report_answers() {
     let marks = |series: u32| count(&browser, &format!("svg .mark[data-series='{series}']"));
     let switch = "document.querySelector(\".legend button[data-series='1']\")";
     let before = (marks(0), marks(1), marks(2));
+    // Three figures of metrics and three of distributions, which have a legend of their own.
     assert_eq!(before, (6, 6, 6));
     browser.js(&format!("{switch}.click();"));
-    assert_eq!((marks(0), marks(1), marks(2)), (6, 0, 6));
-    assert_eq!(count(&browser, "svg [data-series='1']"), 0);
+    assert_eq!((marks(0), marks(1), marks(2)), (6, 3, 6));
+    assert_eq!(count(&browser, "[data-board='0'] svg [data-series='1']"), 0);
     assert_eq!(browser.js(&format!("return {switch}.getAttribute('aria-pressed');")), "false");
     browser.js(&format!("{switch}.click();"));
     assert_eq!((marks(0), marks(1), marks(2)), before);
     // A button selects another percentile in the figure.
-    let title = "[data-figure='4'] .axis-title";
+    let title = "[data-board='1'] [data-figure='1'] .axis-title";
     let title = || browser.js(&format!("return document.querySelector(\"{title}\").textContent;"));
     for (number, name) in [(0, "median"), (1, "95th percentile"), (2, "99th percentile")] {
-        browser.js(&format!("document.querySelectorAll('.choice button')[{number}].click();"));
+        browser.js(&format!("document.querySelectorAll('[data-board=\"1\"] .choice button')[{number}].click();"));
         assert_eq!(title(), format!("Slowdown, {name}"));
     }
-    assert_eq!(count(&browser, ".choice button[aria-pressed='true']"), 1);
+    assert_eq!(count(&browser, "[data-board='1'] .choice button[aria-pressed='true']"), 1);
     // A pointer over a bar shows a tooltip with the value of the bar, which disappears when the pointer leaves.
     let pointed = browser.js(
         "const bar = document.querySelector('rect.mark');
@@ -363,7 +364,7 @@ fn pauses_are_drawn_over_time() {
     // The NIC is the root that kept ports paused for the longest time, so it has the first colour and the first row.
     let root = &summary["runs"][0]["pauses"]["roots"][0];
     assert_eq!((root["kind"].as_str(), root["port"].as_str()), (Some("nic"), Some("h0:0->leaf0")));
-    let marks = "[data-board='0'] rect.mark";
+    let marks = "[data-board='2'] rect.mark";
     let first = browser
         .js(&format!("const d = document.querySelector(\"{marks}\").dataset; return [d.name, d.series, d.from];"));
     assert_eq!(first[0], "h0:0->leaf0");
@@ -377,14 +378,14 @@ fn pauses_are_drawn_over_time() {
     }
     assert!(
         browser
-            .js("return document.querySelector(\"[data-board='0'] svg\").textContent;")
+            .js("return document.querySelector(\"[data-board='2'] svg\").textContent;")
             .as_str()
             .unwrap()
             .contains("the NIC of h0 pauses its switch")
     );
     // Hiding a root in the legend removes its row and its bars.
     let before = count(&browser, marks);
-    browser.js("document.querySelector(\"[data-board='0'] .legend button[data-series='0']\").click();");
+    browser.js("document.querySelector(\"[data-board='2'] .legend button[data-series='0']\").click();");
     assert!(count(&browser, marks) < before);
     assert_eq!(count(&browser, &format!("{marks}[data-series='0']")), 0);
     // The run without PFC has no figure of pauses, and its section says so.
@@ -555,7 +556,7 @@ fn figures_are_saved_as_csv_and_svg() {
 }
 
 #[test]
-fn bars_that_would_be_flat_have_a_logarithmic_axis() {
+fn bars_that_would_be_flat_become_points_on_a_logarithmic_axis() {
     let Some(browser) = Browser::start() else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("study.html");
@@ -568,22 +569,20 @@ fn bars_that_would_be_flat_have_a_logarithmic_axis() {
     for width in [1200, 360] {
         browser.open(&file, width);
         assert_clean(&browser, &file);
-        let heights = || {
-            let heights = browser.js("return [...document.querySelectorAll('[data-figure=\"0\"] rect.mark')]
-                   .map((r) => r.getBoundingClientRect().height);");
-            heights.as_array().unwrap().iter().map(|height| height.as_f64().unwrap()).collect::<Vec<_>>()
-        };
+        let of = |shape: &str| count(&browser, &format!("[data-figure='0'] {shape}.mark"));
         let axis = |number: u32| format!("document.querySelectorAll('[data-figure=\"0\"] .choice button')[{number}]");
         let pressed =
             || browser.js(&format!("return [0, 1].map((i) => {}.ariaPressed);", axis(0).replace("[0]", "[i]")));
         let text = || browser.js("return document.querySelector('[data-figure=\"0\"] svg').textContent;").to_string();
-        assert!(heights().iter().all(|height| *height > 10.0), "{:?}", heights());
-        assert!(text().contains("logarithmic axis") && pressed() == json!(["false", "true"]));
+        // The length of a bar would mean nothing on a logarithmic axis.
+        assert_eq!((of("rect"), of("circle")), (0, 4));
+        assert!(text().contains("logarithmic axis"));
+        assert_eq!(pressed(), json!(["false", "true"]));
         browser.js(&format!("{}.click();", axis(0)));
-        assert!(heights()[0] < 2.0 && !text().contains("logarithmic axis"), "{:?}", heights());
+        assert!((of("rect"), of("circle")) == (4, 0) && !text().contains("logarithmic axis"));
         assert_eq!(pressed(), json!(["true", "false"]));
         browser.js(&format!("{}.click();", axis(1)));
-        assert!(heights()[0] > 10.0);
+        assert_eq!((of("rect"), of("circle")), (0, 4));
         // Without the large bar, the others choose their axis themselves.
         browser.open(&file, width);
         browser.js("document.querySelector(\".legend button[data-series='1']\").click();");
@@ -624,14 +623,15 @@ fn runs_over_time_have_common_axes_and_one_figure_together() {
     assert_clean(&browser, &file);
     let headings = browser.js("return [...document.querySelectorAll('.figures h2')].map((h) => h.textContent);");
     let own = ["Over time: RoCE + PFC", "Over time: IRN"].map(|heading| [heading, heading]).concat();
-    assert_eq!(headings, json!([&["Over time: all runs"], &own[..], &["Metrics"]].concat()));
+    let first = ["Metrics", "Distributions of single runs", "Over time: all runs"];
+    assert_eq!(headings, json!([&first[..], &own[..]].concat()));
     // Both runs in one figure: their queues, and the goodput of all flows together or of one flow.
     for figure in [0, 1] {
-        let curves = format!("[data-board='0'] [data-figure='{figure}'] path.series");
+        let curves = format!("[data-board='2'] [data-figure='{figure}'] path.series");
         assert_eq!(count(&browser, &curves), 2);
     }
     let views = browser
-        .js("return [...document.querySelectorAll('[data-board=\"0\"] .choice button')].map((b) => b.textContent);");
+        .js("return [...document.querySelectorAll('[data-board=\"2\"] .choice button')].map((b) => b.textContent);");
     assert_eq!(views, json!(["All flows", "flow 0, h1 to h0", "flow 1, h2 to h0", "flow 2, h3 to h0"]));
     // The labels of the axes are the same in the figures of both runs.
     let labels = |board: u32| {
@@ -639,11 +639,11 @@ fn runs_over_time_have_common_axes_and_one_figure_together() {
             "return [...document.querySelectorAll('[data-board=\"{board}\"] svg text')].map((t) => t.textContent);"
         ))
     };
-    assert_eq!((labels(1), labels(2)), (labels(3), labels(4)));
-    assert_ne!(labels(1), labels(2));
+    assert_eq!((labels(3), labels(4)), (labels(5), labels(6)));
+    assert_ne!(labels(3), labels(4));
     // All flows have the same size, so there are bars of percentiles instead of a curve over the size.
     let titles = browser.js(
-        "return [...document.querySelectorAll('[data-board=\"5\"] figcaption strong')].slice(-2).map((t) => t.textContent);",
+        "return [...document.querySelectorAll('[data-board=\"1\"] figcaption strong')].slice(-2).map((t) => t.textContent);",
     );
     assert_eq!(titles, json!(["Slowdown percentiles", "Distribution of the flow completion time"]));
     browser.open(&file, 360);

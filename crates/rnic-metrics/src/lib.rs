@@ -1,8 +1,10 @@
 //! Counters of nodes as Prometheus metrics, for real and simulated networks alike.
 //!
 //! A source returns [`Reading`]s, and a [`Recorder`] converts each into [`Metrics`](exposition::Metrics). [`simulated`]
-//! makes the readings of a simulated run. [`suspects`] finds the ports that cause pauses.
+//! makes the readings of a simulated run. [`suspects`] finds the ports that cause pauses. [`check`] checks the text
+//! format for tests.
 
+pub mod check;
 pub mod exposition;
 mod reading;
 mod recorder;

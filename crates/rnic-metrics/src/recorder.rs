@@ -176,7 +176,7 @@ fn of_queue(of: &Queue, to: &mut To<'_>) {
     to.counter("rnic_queue_dropped_packets_total", "Packets that an egress queue dropped.", &labels, of.dropped);
     to.counter("rnic_queue_ecn_marked_packets_total", "Packets that an egress queue CE-marked.", &labels, of.marked);
     to.counter("rnic_queue_trimmed_packets_total", "Packets that an egress queue trimmed.", &labels, of.trimmed);
-    to.gauge("rnic_queue_bytes", "Bytes in an egress queue.", &labels, of.occupancy);
+    to.gauge("rnic_queue_occupancy_bytes", "Bytes in an egress queue.", &labels, of.occupancy);
     let help = "Maximum number of bytes in an egress queue since the watermark was cleared.";
     to.gauge("rnic_queue_watermark_bytes", help, &labels, of.watermark);
 }

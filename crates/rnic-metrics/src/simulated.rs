@@ -6,16 +6,16 @@ use rnic_spec::{PauseRow, PortRecord, RunRecord};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
-/// Maximum number of values of a run. If a run has more, the metrics contain only every second, third, ... sample.
-const MAX_VALUES: u64 = 1_000_000;
+/// Default of the maximum number of sampled values of all runs together, which take about 10 MB as text.
+pub const MAX_VALUES: u64 = 100_000;
 
 /// Adds the metrics of a run. They have the label `run` in addition to the labels of metrics of real devices.
 ///
-/// Pause times and queues have a value at every sample of the run (`[watch]`). The other counters have one value, at
-/// the end, because the simulator records them only there. Time stamps are simulated time from 0, multiplied by
-/// `stretch`. Pause times are multiplied too, so that shares of time keep their values. Returns a sentence about each
-/// missing item.
-pub fn add(run: &str, record: &RunRecord, stretch: u32, metrics: &mut Metrics) -> Vec<String> {
+/// Pause times and queues have a value at every sample of the run (`[watch]`), if these are at most `max_values`
+/// values; otherwise at every second, third, ... sample. The other counters have one value, at the end, because the
+/// simulator records them only there. Time stamps are simulated time from 0, multiplied by `stretch`. Pause times are
+/// multiplied too, so that shares of time keep their values. Returns a sentence about each missing item.
+pub fn add(run: &str, record: &RunRecord, stretch: u32, max_values: u64, metrics: &mut Metrics) -> Vec<String> {
     let output = &record.output;
     let mut missing = Vec::new();
     let mut times: Vec<Time> = Vec::new();
@@ -43,9 +43,13 @@ pub fn add(run: &str, record: &RunRecord, stretch: u32, metrics: &mut Metrics) -
             let queues = output.samples.as_ref().map_or(0, |samples| samples.queues.len());
             // A paused transmitter has four values at each sample.
             let values = 4 * pauses.len() as u64 + queues as u64;
-            let stride = (count * values).div_ceil(MAX_VALUES).max(1);
+            let stride = count.saturating_mul(values).div_ceil(max_values.max(1)).max(1);
             if stride > 1 {
-                missing.push(format!("the metrics of run \"{run}\" have only every {stride}th sample"));
+                missing.push(format!(
+                    "run \"{run}\": one of {stride} samples, because all samples would be {} values; \
+                     `--metrics-values all` writes all of them",
+                    count.saturating_mul(values)
+                ));
             }
             let all = (0..count).step_by(usize::try_from(stride).unwrap_or(usize::MAX));
             times.extend(all.map(|index| start + interval * index).filter(|time| *time < output.end));
@@ -147,5 +151,65 @@ fn of_queues(node: &str, record: &RunRecord, time: Time, reading: &mut Reading) 
                 ..Queue::default()
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rnic_spec::{QueueSamples, RunOutput, RunStatus, Samples};
+    use rnic_transport::BitRate;
+
+    /// A run with one port, whose queue was sampled every 10 us for 1 ms.
+    fn record() -> RunRecord {
+        let counters = rnic_spec::PriorityCounters { tx_packets: 7, tx_bytes: 7_000, ..Default::default() };
+        let port = PortRecord {
+            node: "s0".into(),
+            port: 0,
+            peer: "h0".into(),
+            rate: BitRate::from_gbps(40),
+            busy: Time::ZERO,
+            priorities: vec![counters],
+        };
+        let samples = Samples {
+            start: Time::ZERO,
+            interval: Time::from_us(10),
+            count: 100,
+            queues: vec![QueueSamples { name: "s0:h0".into(), bytes: (0..100).collect() }],
+            links: Vec::new(),
+            flows: Vec::new(),
+        };
+        let output = RunOutput {
+            status: RunStatus::Completed,
+            ports: vec![port],
+            samples: Some(samples),
+            end: Time::from_us(1_000),
+            ..RunOutput::not_started(String::new())
+        };
+        RunRecord { output, wall_s: 0.0, cpu_s: 0.0, peak_rss_bytes: 0 }
+    }
+
+    #[test]
+    fn queues_and_counters_are_valid_open_metrics() {
+        let mut metrics = Metrics::new();
+        add("a \"run\"\n", &record(), 1, MAX_VALUES, &mut metrics);
+        add("another", &record(), 1, MAX_VALUES, &mut metrics);
+        let contents = crate::check::open_metrics(&metrics.open_metrics()).unwrap();
+        // The queue has 100 samples and the value at the end.
+        assert_eq!(contents.samples["rnic_queue_occupancy_bytes"], 2 * 101);
+        assert_eq!(contents.samples["rnic_queue_bytes"], 2);
+    }
+
+    #[test]
+    fn a_budget_thins_the_samples() {
+        let mut metrics = Metrics::new();
+        let missing = add("a", &record(), 1, 30, &mut metrics);
+        // One of four samples: 25 values, and the value at the end.
+        let contents = crate::check::open_metrics(&metrics.open_metrics()).unwrap();
+        assert_eq!(contents.samples["rnic_queue_occupancy_bytes"], 26);
+        assert!(
+            missing.iter().any(|text| text.contains("one of 4 samples") && text.contains("100 values")),
+            "{missing:?}"
+        );
     }
 }

@@ -10,6 +10,7 @@ use crate::format::Format;
 pub(crate) use crate::selection::Selection;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use rnic_metrics::simulated;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -118,6 +119,13 @@ pub(crate) struct RunArgs {
     /// Also write metrics.txt: the metrics of `rnic counters` over simulated time, in the format OpenMetrics
     #[arg(long)]
     pub(crate) metrics: bool,
+
+    /// Maximum number of sampled values in metrics.txt, or `all`
+    ///
+    /// If the samples of [watch] have more values, metrics.txt has every second, third, ... sample. The values at the
+    /// end of each run are always in it. 100,000 values take about 10 MB.
+    #[arg(long, value_name = "N|all", default_value_t = simulated::MAX_VALUES, requires = "metrics", value_parser = parse_values)]
+    pub(crate) metrics_values: u64,
 
     /// Multiply times in metrics.txt by this number; Prometheus cannot tell times within a millisecond apart
     #[arg(long, value_name = "N", default_value_t = 1, requires = "metrics", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -364,6 +372,15 @@ pub(crate) struct ReproduceArgs {
     /// Do not print progress or the names of the files written
     #[arg(long)]
     pub(crate) quiet: bool,
+}
+
+/// Reads a maximum number of values, or `all`.
+fn parse_values(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        _ if text == "all" => Ok(u64::MAX),
+        Ok(values) if values > 0 => Ok(values),
+        _ => Err("accepted: a whole number of at least 1, or all".to_string()),
+    }
 }
 
 /// Splits `link=file` at the first equals sign.

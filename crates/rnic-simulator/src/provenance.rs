@@ -3,13 +3,13 @@
 
 use crate::args::{RunArgs, Selection};
 use crate::shell::quoted;
-use rnic_results::files::write_atomically;
+use rnic_results::folder::FileSet;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::path::Path;
 
 /// Name of the file in the folder of the results.
-const FILE: &str = "command.json";
+pub(crate) const FILE: &str = "command.json";
 
 /// The arguments of `rnic run` that determine the results of each run.
 #[derive(PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -46,17 +46,16 @@ impl Provenance {
         })
     }
 
-    /// Writes the file into `folder`.
-    pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
-        let path = write_atomically(&folder.join(FILE), |out| {
+    /// Adds the file to the result files.
+    pub(crate) fn add(&self, files: &mut FileSet) -> io::Result<()> {
+        files.add(FILE, |out| {
             serde_json::to_writer_pretty(&mut *out, self)?;
             out.write_all(b"\n")
-        });
-        path.map(|_| ())
+        })
     }
 
     /// The command as the user would type it into a shell.
-    fn command(&self) -> String {
+    pub(crate) fn command(&self) -> String {
         let mut words = vec!["rnic run".to_string(), quoted(&self.scenario)];
         words.extend(self.set.iter().map(|set| format!("--set {}", quoted(set))));
         words.extend(self.seed.map(|seed| format!("--seed {seed}")));
@@ -77,7 +76,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (plain, loaded) = (provenance(&[], None), provenance(&["traffic.load=0.5", "title=it's"], Some(7)));
         assert_eq!(loaded.replaced(folder.path()), None, "there are no results");
-        loaded.write(folder.path()).unwrap();
+        let mut files = FileSet::new(folder.path()).unwrap();
+        loaded.add(&mut files).unwrap();
+        files.commit().unwrap();
         assert_eq!(loaded.replaced(folder.path()), None, "the same command");
         let expected = format!(
             "the results of `rnic run a.toml --set traffic.load=0.5 --set 'title=it'\\''s' --seed 7` in `{}` will be \

@@ -9,13 +9,14 @@ use crate::exec;
 use crate::format::Format;
 use crate::interrupt::Interruption;
 use crate::progress::Bars;
-use crate::provenance::Provenance;
+use crate::provenance::{self, Provenance};
 use crate::resume::{Resumable, Storing};
 use crate::{cannot_be_set_up_all, load_runs, output, set_up};
 use rnic_campaign::{Ignore, RunListener, execute_remaining};
 use rnic_metrics::exposition::Metrics;
 use rnic_metrics::simulated;
-use rnic_results::files::{FlowFormat, write_all, write_atomically};
+use rnic_results::files::{self, FlowFormat, add_all};
+use rnic_results::folder::{FileSet, FolderLock};
 use rnic_results::summary::{ScenarioSummary, summarise};
 use rnic_results::table;
 use rnic_sim::Catalogue;
@@ -38,7 +39,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
         return exec::print_specs(&scenario.runs);
     }
     let interruption = Interruption::listen()?;
-    make_folder(arguments, &scenario)?;
+    let _lock = make_folder(arguments, &scenario)?;
     let resumable = Resumable::open(arguments, &scenario, catalogue)?;
     let (records, pcap, stored) = match &arguments.pcap {
         Some((link, file)) => {
@@ -182,15 +183,18 @@ fn simulate_with_capture(
     Ok((report, path.to_path_buf()))
 }
 
-/// Creates the folder for the result files before the simulation, so that a wrong path fails early. Prints a message if
-/// results of another command in the folder will be replaced.
-pub(crate) fn make_folder(arguments: &RunArgs, scenario: &Scenario) -> Result<(), CliError> {
+/// Creates and locks the folder for the result files before the simulation, so that a wrong path fails early and no
+/// other command writes into the folder. Prints a message if results of another command in the folder will be replaced.
+pub(crate) fn make_folder(arguments: &RunArgs, scenario: &Scenario) -> Result<FolderLock, CliError> {
     let folder = arguments.out.join(&scenario.name);
-    if let Some(message) = Provenance::of(arguments).replaced(&folder).filter(|_| !arguments.quiet) {
+    let provenance = Provenance::of(arguments);
+    let holder = format!("`{}`,", provenance.command());
+    let lock = FolderLock::take(&folder, &holder).map_err(|error| cannot_write(&folder, error))?;
+    if let Some(message) = provenance.replaced(&folder).filter(|_| !arguments.quiet) {
         // If standard error is closed, the message is lost.
         let _ = writeln!(std::io::stderr(), "{message}");
     }
-    std::fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, error))
+    Ok(lock)
 }
 
 fn cannot_write(folder: &Path, error: std::io::Error) -> CliError {
@@ -205,27 +209,55 @@ fn write_files(
         FlowFile::Parquet => FlowFormat::Parquet,
     };
     let flows: Vec<FlowFormat> = arguments.flows.iter().map(format).collect();
-    let mut files =
-        write_all(folder, scenario, reports, summary, &flows).map_err(|error| cannot_write(folder, error))?;
+    let provenance = Provenance::of(arguments);
+    let is_of_another_command = provenance.replaced(folder).is_some();
+    // All files appear together: an error, such as a full disk, leaves the older files as they are.
+    let writing = |error| cannot_write(folder, error);
+    let mut set = FileSet::new(folder).map_err(writing)?;
+    add_all(&mut set, scenario, reports, summary, &flows).map_err(writing)?;
     if arguments.metrics {
-        files.push(write_metrics(folder, scenario, reports, arguments.metrics_stretch)?);
+        add_metrics(&mut set, scenario, reports, arguments).map_err(writing)?;
     }
-    Provenance::of(arguments).write(folder).map_err(|error| cannot_write(folder, error))?;
-    Ok(files)
+    provenance.add(&mut set).map_err(writing)?;
+    let mut written = set.commit().map_err(writing)?;
+    if is_of_another_command {
+        remove_others(folder, &written);
+    }
+    written.retain(|file| !file.ends_with(provenance::FILE));
+    Ok(written)
 }
 
-/// Writes the metrics of all runs over simulated time, and prints which metrics are missing.
-fn write_metrics(folder: &Path, scenario: &Scenario, reports: &[RunRecord], stretch: u32) -> Result<PathBuf, CliError> {
-    let mut metrics = Metrics::new();
-    for (run, report) in scenario.runs.iter().zip(reports) {
-        for missing in simulated::add(&run.name, report, stretch, &mut metrics) {
-            // If standard error is closed, this message is lost.
-            let _ = writeln!(std::io::stderr(), "metrics.txt: {missing}");
+/// Name of the file with the metrics of all runs.
+const METRICS: &str = "metrics.txt";
+
+/// Removes the result files of an earlier, different command that this command has not replaced, so that all files in
+/// the folder belong to one command.
+fn remove_others(folder: &Path, written: &[PathBuf]) {
+    for name in files::NAMES.iter().chain(&[METRICS]) {
+        let file = folder.join(name);
+        if !written.contains(&file) {
+            // Usually there is no such file.
+            let _ = std::fs::remove_file(file);
         }
     }
-    let text = metrics.open_metrics();
-    write_atomically(&folder.join("metrics.txt"), |out| out.write_all(text.as_bytes()))
-        .map_err(|error| cannot_write(folder, error))
+}
+
+/// Adds the metrics of all runs over simulated time to the files, and prints which metrics are missing.
+fn add_metrics(
+    files: &mut FileSet, scenario: &Scenario, reports: &[RunRecord], arguments: &RunArgs,
+) -> std::io::Result<()> {
+    let mut metrics = Metrics::new();
+    let max_values = match arguments.metrics_values {
+        u64::MAX => u64::MAX,
+        values => values / reports.len().max(1) as u64,
+    };
+    for (run, report) in scenario.runs.iter().zip(reports) {
+        for missing in simulated::add(&run.name, report, arguments.metrics_stretch, max_values, &mut metrics) {
+            // If standard error is closed, this message is lost.
+            let _ = writeln!(std::io::stderr(), "{METRICS}: {missing}");
+        }
+    }
+    files.add(METRICS, |out| metrics.write_open_metrics(out))
 }
 
 fn print(format: Format, summary: &ScenarioSummary) -> Result<(), CliError> {

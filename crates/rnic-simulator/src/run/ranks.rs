@@ -36,9 +36,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, group: &RankGroup)
         return if group.is_root() { exec::print_specs(&scenario.runs) } else { Ok(()) };
     }
     let interruption = Interruption::listen()?;
-    if group.is_root() {
-        make_folder(arguments, &scenario)?;
-    }
+    let _lock = if group.is_root() { Some(make_folder(arguments, &scenario)?) } else { None };
     let names = scenario.runs.iter().map(|run| run.name.as_str());
     let bars = if arguments.quiet || !group.is_root() { None } else { Bars::on_terminal(names) };
     let mut records: Vec<Option<RunRecord>> = Vec::new();
