@@ -271,7 +271,7 @@ mod perf {
         let folder = Folder::with("");
         let (mut server, mut log, port) = server(&folder, None, &[]);
         // No packet arrives, and the client does not give up.
-        let arguments = ["perf", "127.0.0.1", "--port", &port, "--roce-port", "0", "--loss", "100"];
+        let arguments = ["perf", "127.0.0.1", "--port", &port, "--roce-port", "0", "--loss", "100%"];
         let mut client = folder.start(&[&arguments[..], &["--give-up-after", "3600", "-n", "1"]].concat());
         pause(1_000);
         send("-INT", &client);

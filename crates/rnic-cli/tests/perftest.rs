@@ -147,7 +147,7 @@ fn options_that_perftest_does_not_have_are_refused() {
         ("--line-rate 1Gbps", "--line-rate: perftest has no congestion control; leave it out"),
         ("--in-flight 5", "--in-flight: the device's default applies; --tx-depth limits the outstanding messages"),
         ("--verify", "--verify: the content of perftest's messages is not defined; leave it out"),
-        ("--loss 1", "--loss: faults are injected on both sides, which perftest cannot do; leave it out"),
+        ("--loss 1%", "--loss: faults are injected on both sides, which perftest cannot do; leave it out"),
         ("--fault-seed 7", "--fault-seed: faults are injected on both sides, which perftest cannot do; leave it out"),
         ("-n 5000000000", "--iters 5000000000: at most 4294967295"),
     ] {

@@ -5,7 +5,7 @@ mod perftest;
 use crate::trust::TrustArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use rnic_endpoint::exchange::ExchangeError;
-use rnic_endpoint::port::{CorruptionKind, ROCE_PORT};
+use rnic_endpoint::port::{CorruptionKind, ROCE_PORT, percentage};
 use rnic_endpoint::{Mode, Security};
 use rnic_perf::raw::{self, Case};
 use rnic_perf::{
@@ -29,8 +29,8 @@ use std::sync::atomic::AtomicBool;
         rnic perf 10.0.0.2 -s 1MiB -D 5             on the other host: bandwidth of Writes\n  \
         rnic perf 10.0.0.2 --op read --latency -s 64\n  \
         rnic perf 10.0.0.2 --op send -a --format json > send.json\n  \
-        rnic perf 10.0.0.2 -s 64KiB --loss 1 --verify\n  \
-        rnic perf 10.0.0.2 -s 64KiB --loss 1 --service rc\n  \
+        rnic perf 10.0.0.2 -s 64KiB --loss 1% --verify\n  \
+        rnic perf 10.0.0.2 -s 64KiB --loss 1% --service rc\n  \
         rnic perf 10.0.0.2 --security encrypted --secret-file key   with `rnic perf --secret-file key` on the other host\n  \
         rnic perf 10.0.0.2 --perftest -s 4096       with `ib_write_bw -x INDEX -s 4096` on the other host\n  \
         rnic perf raw 10.0.0.2                      plain datagrams: the upper bound for a transport\n\n\
@@ -189,20 +189,20 @@ struct MeasureArgs {
     #[arg(long)]
     verify: bool,
 
-    /// Percentage of received packets that each side drops
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    /// Percentage of received packets that each side drops, such as 1%
+    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = percentage)]
     loss: f64,
 
     /// Percentage of received packets that each side delivers after later packets
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = percentage)]
     reorder: f64,
 
     /// Percentage of received packets that each side delivers twice
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = percentage)]
     duplicate: f64,
 
     /// Percentage of received packets that each side corrupts
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = percentage)]
     corrupt: f64,
 
     /// How --corrupt changes a packet [default: mixed]

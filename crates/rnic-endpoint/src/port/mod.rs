@@ -31,7 +31,7 @@ mod wake;
 
 pub use capture::{CaptureFailure, CaptureFile, CapturePort};
 pub use error::{BindError, SendError};
-pub use faulty::{CorruptionKind, FaultCounters, Faults, FaultyPort, Probability, ProbabilityError};
+pub use faulty::{CorruptionKind, FaultCounters, Faults, FaultyPort, Probability, ProbabilityError, percentage};
 pub use traffic::{Ecn, TrafficClass};
 pub use udp::{Buffers, UdpConfig, UdpPort};
 

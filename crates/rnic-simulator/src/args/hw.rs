@@ -52,7 +52,7 @@ pub(crate) struct HwNanoArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     rnic hw nic p4/ndp.p4\n  \
-    rnic hw nic p4/ndp.p4 --loss 10 --trim 50 --messages 1000\n  \
+    rnic hw nic p4/ndp.p4 --loss 1% --trim 5% --messages 1000\n  \
     rnic hw nic p4/window.p4 --messages 4 --vcd nics.vcd\n\n\
     The command needs Verilator and a C++ compiler (apt-get install verilator g++).\n\
     Exit codes: 0 all messages arrived; 1 a payload was wrong or a message was lost; 2 an argument is wrong.")]
@@ -64,12 +64,12 @@ pub(crate) struct HwNicArgs {
     #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) messages: u32,
 
-    /// Frames that the link loses, per mille
-    #[arg(long, value_name = "PER_MILLE", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=300))]
+    /// Frames that the link loses, such as 1%
+    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = parse_per_mille)]
     pub(crate) loss: u32,
 
-    /// Data frames that the link trims to their header, per mille
-    #[arg(long, value_name = "PER_MILLE", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=300))]
+    /// Data frames that the link trims to their header, such as 5%
+    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = parse_per_mille)]
     pub(crate) trim: u32,
 
     /// Cycles of 0.3125 ns from the first bit of a word of 64 bytes to its arrival at the other NIC
@@ -95,6 +95,26 @@ pub(crate) struct HwNicArgs {
     /// Format of the standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
+}
+
+/// Reads a percentage of 0% to 30% in steps of 0.1%, as a number of frames per thousand. A number needs its percent
+/// sign, as `rnic perf --loss` and `RNIC_FAULTS` want it. Only 0 needs no sign.
+fn parse_per_mille(text: &str) -> Result<u32, String> {
+    let (number, has_sign) = match text.strip_suffix('%') {
+        Some(number) => (number, true),
+        None => (text, false),
+    };
+    let per_mille = number.trim().parse::<f64>().ok().map(|percent| percent * 10.0);
+    let whole = |value: &f64| (0.0..=300.0).contains(value) && (value - value.round()).abs() < 1e-9;
+    match per_mille.filter(whole) {
+        Some(value) if has_sign || value == 0.0 => Ok(value.round() as u32),
+        Some(value) => Err(format!(
+            "`{text}` has no percent sign: it could mean {text}%, or {text} per mille, which is {}%; write one of these \
+             percentages",
+            value / 100.0
+        )),
+        None => Err("accepted: 0% to 30% in steps of 0.1%".to_string()),
+    }
 }
 
 fn parse_slots(text: &str) -> Result<u32, String> {
@@ -169,4 +189,21 @@ fn parse_block(text: &str) -> Result<rnic_hw::irn::Block, String> {
         let names: Vec<&str> = all.iter().map(|block| block.name()).collect();
         format!("accepted: {}", names.join(", "))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_frames_have_a_percent_sign() {
+        for (text, per_mille) in [("0", 0), ("0%", 0), ("1%", 10), ("0.1%", 1), ("30 %", 300)] {
+            assert_eq!(parse_per_mille(text), Ok(per_mille), "{text}");
+        }
+        let error = parse_per_mille("10").unwrap_err();
+        assert!(error.contains("could mean 10%, or 10 per mille, which is 1%"), "{error}");
+        for wrong in ["31%", "0.05%", "-1%", "x", "nan%"] {
+            assert_eq!(parse_per_mille(wrong).unwrap_err(), "accepted: 0% to 30% in steps of 0.1%", "{wrong}");
+        }
+    }
 }

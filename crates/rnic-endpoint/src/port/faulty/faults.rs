@@ -29,9 +29,50 @@ impl Probability {
         Ok(Probability((value * (1u64 << 32) as f64).round() as u64))
     }
 
+    /// The probability that a command line or an environment variable states as a percentage ([`percentage`]).
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong, and what would be accepted.
+    ///
+    /// ```
+    /// use rnic_endpoint::port::Probability;
+    ///
+    /// assert_eq!(Probability::from_percentage("25%"), Ok(Probability::new(0.25).unwrap()));
+    /// assert!(Probability::from_percentage("0.25").is_err(), "25 % or 0.25 %?");
+    /// ```
+    pub fn from_percentage(text: &str) -> Result<Probability, String> {
+        Probability::new(percentage(text)? / 100.0).map_err(|error| error.to_string())
+    }
+
     /// Decides with 32 random bits whether an event with this probability happens.
     pub(super) fn strikes(self, bits: u32) -> bool {
         u64::from(bits) < self.0
+    }
+}
+
+/// Reads a percentage, 0% to 100%, as faults are stated in `RNIC_FAULTS` and on command lines. A number needs its
+/// percent sign, because readers take 1 for one in a hundred, or for a probability. Only 0 needs no sign.
+///
+/// # Errors
+/// A sentence that says what is wrong, and what would be accepted.
+pub fn percentage(text: &str) -> Result<f64, String> {
+    let text = text.trim();
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+    let (value, has_sign) = match text.strip_suffix('%') {
+        Some(text) => (number(text), true),
+        None => (number(text), false),
+    };
+    match value {
+        Some(value) if (0.0..=100.0).contains(&value) && has_sign || value == 0.0 => Ok(value.abs()),
+        Some(value) if !has_sign && value > 0.0 && value <= 1.0 => Err(format!(
+            "`{text}` has no percent sign: it could mean {value}%, or the probability {value}, which is {}%; write one of \
+             these percentages",
+            value * 100.0
+        )),
+        Some(value) if !has_sign && value > 1.0 && value <= 100.0 => {
+            Err(format!("`{text}` has no percent sign; write {value}%"))
+        }
+        _ => Err(format!("`{text}` is not a percentage; it must be 0% to 100%, such as 1% or 0.5%")),
     }
 }
 
@@ -126,6 +167,31 @@ pub struct FaultCounters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percentages_have_a_percent_sign() {
+        for (text, value) in [("1%", 1.0), ("0.5 %", 0.5), (" 100%", 100.0), ("0", 0.0), ("0.0", 0.0), ("0%", 0.0)] {
+            assert_eq!(percentage(text), Ok(value), "{text}");
+        }
+        for (text, sentence) in [
+            (
+                "1",
+                "`1` has no percent sign: it could mean 1%, or the probability 1, which is 100%; write one of these percentages",
+            ),
+            (
+                "0.25",
+                "`0.25` has no percent sign: it could mean 0.25%, or the probability 0.25, which is 25%; write one of these percentages",
+            ),
+            ("5", "`5` has no percent sign; write 5%"),
+            ("", "`` is not a percentage; it must be 0% to 100%, such as 1% or 0.5%"),
+            ("101%", "`101%` is not a percentage; it must be 0% to 100%, such as 1% or 0.5%"),
+            ("-1%", "`-1%` is not a percentage; it must be 0% to 100%, such as 1% or 0.5%"),
+            ("nan%", "`nan%` is not a percentage; it must be 0% to 100%, such as 1% or 0.5%"),
+            ("inf", "`inf` is not a percentage; it must be 0% to 100%, such as 1% or 0.5%"),
+        ] {
+            assert_eq!(percentage(text).unwrap_err(), sentence);
+        }
+    }
 
     #[test]
     fn probabilities_are_what_they_say() {

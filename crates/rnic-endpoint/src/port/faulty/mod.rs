@@ -3,7 +3,7 @@
 mod faults;
 mod lane;
 
-pub use faults::{CorruptionKind, FaultCounters, Faults, Probability, ProbabilityError};
+pub use faults::{CorruptionKind, FaultCounters, Faults, Probability, ProbabilityError, percentage};
 
 use super::{Arrival, Batch, Counters, Interest, Limits, Meta, Port, Received, SendError, TrafficClass};
 use crate::clock::{Clock, TimeSource};
