@@ -90,6 +90,16 @@ impl DeviceClock {
     }
 }
 
+impl DeviceClock {
+    /// Converts a reading of the clock, at most 52 days old, to the reading of the system's monotonic clock at the same
+    /// time, in nanoseconds. A later reading yields a later time, also if the device has moved the clock's origin.
+    pub fn monotonic_ns(&self, reading: Time) -> u64 {
+        // A reading from before a move of the origin is larger than all readings after the move.
+        let reading = if reading > self.now() { reading.saturating_sub(Device::EPOCH) } else { reading };
+        self.origin_ns.load(Ordering::Relaxed).wrapping_add(reading.as_ps() / 1_000)
+    }
+}
+
 impl TimeSource for DeviceClock {
     fn now(&self) -> Time {
         from_ns(read_ns(ClockId::CLOCK_MONOTONIC).wrapping_sub(self.origin_ns.load(Ordering::Relaxed)))
@@ -221,6 +231,20 @@ mod tests {
             assert!(now >= DeviceClock::END.saturating_sub(Device::EPOCH), "{passed}: {now}");
             assert!(lock(&device).now() <= now);
         }
+    }
+
+    #[test]
+    fn readings_convert_to_monotonic_time_in_order() {
+        let second = Time::from_ms(1_000);
+        let clock = DeviceClock::reading(Device::EPOCH + second);
+        let old = Device::EPOCH + second - Time::from_us(1);
+        let time = clock.monotonic_ns(old);
+        assert_eq!(clock.monotonic_ns(old - Time::from_us(1)), time - 1_000);
+        assert!(time <= read_ns(ClockId::CLOCK_MONOTONIC));
+        // The device moves the origin.
+        clock.origin_ns.fetch_add(Device::EPOCH.as_ps() / 1_000, Ordering::Relaxed);
+        assert_eq!(clock.monotonic_ns(old), time, "a completion from before");
+        assert_eq!(clock.monotonic_ns(second), time + 1_000, "and one from after the move");
     }
 
     #[test]

@@ -71,6 +71,9 @@ impl SharedAddressError {
     /// The value of `errno` that describes the error best.
     pub fn errno(&self) -> i32 {
         let errno = match self {
+            SharedAddressError::Bind(BindError::System { error, .. }) => {
+                return error.raw_os_error().unwrap_or(Errno::EADDRNOTAVAIL as i32);
+            }
             SharedAddressError::Bind(_) => Errno::EADDRNOTAVAIL,
             SharedAddressError::OtherUser { .. } | SharedAddressError::SlotsOfOtherUser { .. } => Errno::EACCES,
             SharedAddressError::NoResponse(_) => Errno::ETIMEDOUT,

@@ -119,6 +119,17 @@
 //! | connection list: writer | manager; then a takeover | as the name of the manager ID |
 //! | connection list: descriptors | manager, broker, and two standbys in other processes | 20 s after the manager has left |
 //!
+//! # Descriptors
+//!
+//! | descriptor | number |
+//! |---|---|
+//! | own UDP port | 1 |
+//! | UDP source ports, and a socket for questions about path MTUs | 4 and 1; none on the loopback interface, where the own UDP port sends |
+//! | flag that wakes a sleeping thread | 1 |
+//! | name of the slot | 1 |
+//! | connection to the broker, or as the broker: name of the broker, UDP port 4791 and its flag | 1 or 3 |
+//! | as the broker: connection of each member | 1 each |
+//!
 //! # A process is killed
 //!
 //! When a process is killed, the system closes the socket of its manager. The broker then tries to claim the manager's
@@ -187,6 +198,9 @@ const SERVE_INTERVAL: u32 = 64;
 /// system call. If each receive call polled both sources, a program that waits for a message would make two system
 /// calls for each poll.
 const SINGLE_SOURCE_POLLS: u32 = 7;
+
+/// Number of UDP source ports of a device, each of which needs a socket.
+const SOURCE_PORT_COUNT: usize = 4;
 
 /// Stands for the slot of packets to queue pair 1. The broker finds the manager of such a packet.
 const MANAGERS: u32 = u32::MAX;
@@ -305,7 +319,7 @@ pub struct SharedAddressPort {
     own: UdpPort,
     slot: u32,
     /// Socket whose name claims the slot.
-    _slot_name: OwnedFd,
+    slot_name: OwnedFd,
     role: Role,
     /// The UDP ports of all devices of the address.
     directory: Box<Directory>,
@@ -329,14 +343,16 @@ impl SharedAddressPort {
     /// UDP port 4791 or another UDP port cannot be opened, the broker belongs to another user or does not respond
     /// within 10 s, 1,024 devices are open on the address, or a system call fails.
     pub fn open(ip: IpAddr) -> Result<SharedAddressPort, SharedAddressError> {
-        let config = UdpConfig { source_ports: 4, ..UdpConfig::default() };
+        // ECMP does not exist on the loopback interface, so that there the socket that receives also sends.
+        let source_ports = if ip.is_loopback() { 0 } else { SOURCE_PORT_COUNT };
+        let config = UdpConfig { source_ports, ..UdpConfig::default() };
         let own = UdpPort::bind(SocketAddr::new(ip, 0), &config)?;
         let (slot, slot_name) = claim_slot(ip, own.local_addr().port())?;
         let mut port = SharedAddressPort {
             address: SocketAddr::new(ip, ROCE_PORT),
             own,
             slot,
-            _slot_name: slot_name,
+            slot_name,
             role: Role::Searching { next_attempt: Instant::now() },
             directory: Box::new([0; SLOTS as usize]),
             message: vec![0; message::MAX_LEN],
@@ -401,7 +417,7 @@ impl SharedAddressPort {
                 let directory = self.directory.clone();
                 self.role = Role::Broker(Box::new(Broker::new(public, listener, directory, self.slot)));
             }
-            Err(Errno::EADDRINUSE) => match socket::connect(ip) {
+            Err(Errno::EADDRINUSE) => match self.connect_with_spare() {
                 Ok(Ok(link)) => {
                     if socket::send(&link, &message::join_device(self.slot, self.own_port())).is_ok() {
                         self.role = Role::Member { link, joined: false };
@@ -418,6 +434,19 @@ impl SharedAddressPort {
             Err(error) => return Err(error.into()),
         }
         Ok(())
+    }
+
+    /// Connects to the broker. If the broker is in this process, it also needs a descriptor for the connection, without
+    /// which it would never respond.
+    ///
+    /// # Errors
+    /// See [`socket::connect`]; also if this process does not have two descriptors left.
+    fn connect_with_spare(&self) -> nix::Result<Result<OwnedFd, Owner>> {
+        let spare = self.slot_name.try_clone();
+        let spare = spare.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+        let link = socket::connect(self.address.ip());
+        drop(spare);
+        link
     }
 
     /// Handles one message of the broker. Returns the arrival if the message carries packets.

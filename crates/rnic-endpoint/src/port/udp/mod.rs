@@ -2,7 +2,10 @@
 //!
 //! One socket receives, and a small pool of other sockets sends. The pool has one socket for each UDP source port: ECMP
 //! spreads flows by their source ports, and a socket has only one. The sending sockets drop all datagrams that arrive
-//! at them.
+//! at them. A port without a pool sends by the socket that receives.
+//!
+//! A port has a descriptor for each of its sockets, and one for the wake-up flag. A port with a pool has one more
+//! socket, by which it asks the kernel for the MTU of a path.
 //!
 //! One `sendmsg` with `UDP_SEGMENT` sends a batch, and `UDP_GRO` merges received datagrams, so that a batch passes the
 //! network stack once instead of once per datagram.
@@ -92,11 +95,13 @@ pub struct Buffers {
 #[derive(Debug)]
 pub struct UdpPort {
     local: SocketAddr,
-    receiver: Socket,
+    receiver: Arc<Socket>,
     /// The sending sockets, sorted by source port.
     senders: Vec<Sender>,
-    /// A socket that is connected to destinations to ask the kernel for the MTU of their paths.
-    probe: Socket,
+    /// A socket that is connected to destinations to ask the kernel for the MTU of their paths, in the network
+    /// namespace of the port. A port that sends by the socket that receives has none, and makes it for each question,
+    /// in the namespace of the caller.
+    probe: Option<Socket>,
     segmentation: bool,
     starved: bool,
     buffer: ReceiveBuffer,
@@ -110,7 +115,7 @@ pub struct UdpPort {
 #[derive(Debug)]
 struct Sender {
     source_port: u16,
-    socket: Socket,
+    socket: Arc<Socket>,
     blocked: bool,
 }
 
@@ -161,13 +166,15 @@ impl UdpPort {
         receiver.bind(&address.into()).map_err(|error| bind_error(address, error))?;
         let local = receiver.local_addr().map_err(system("read the address"))?;
         let local = local.as_socket().unwrap_or(address);
+        let receiver = Arc::new(receiver);
 
         let mut senders = senders(local, &receiver, config.source_ports)?;
         for sender in &mut senders {
             options::size_buffer(&sender.socket, sockopt::SndBufForce, sockopt::SndBuf, config.send_buffer)
                 .map_err(system("size the send buffer"))?;
         }
-        let probe = send_only(local, 0).map_err(|error| bind_error(local, error))?;
+        let probe = (config.source_ports > 0).then(|| send_only(local, 0)).transpose();
+        let probe = probe.map_err(|error| bind_error(local, error))?;
         Ok(UdpPort {
             local,
             senders,
@@ -201,16 +208,14 @@ impl UdpPort {
 
 /// Opens the sockets that send: `count` sockets, each on its own source port. If `count` is 0, the socket that receives
 /// also sends.
-fn senders(local: SocketAddr, receiver: &Socket, count: usize) -> Result<Vec<Sender>, BindError> {
-    let system = |step| move |error| BindError::System { step, address: local, error };
+fn senders(local: SocketAddr, receiver: &Arc<Socket>, count: usize) -> Result<Vec<Sender>, BindError> {
     if count == 0 {
-        let socket = receiver.try_clone().map_err(system("duplicate the socket"))?;
-        return Ok(vec![Sender { source_port: local.port(), socket, blocked: false }]);
+        return Ok(vec![Sender { source_port: local.port(), socket: Arc::clone(receiver), blocked: false }]);
     }
     let mut senders = Vec::with_capacity(count);
     for source_port in candidates().filter(|&port| port != local.port()) {
         match send_only(local, source_port) {
-            Ok(socket) => senders.push(Sender { source_port, socket, blocked: false }),
+            Ok(socket) => senders.push(Sender { source_port, socket: Arc::new(socket), blocked: false }),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             Err(error) => return Err(bind_error(local, error)),
         }
@@ -261,10 +266,18 @@ impl Port for UdpPort {
     }
 
     fn longest_datagram(&self, destination: SocketAddr) -> io::Result<usize> {
-        self.probe.connect(&destination.into())?;
+        let own;
+        let probe = match &self.probe {
+            Some(probe) => probe,
+            None => {
+                own = send_only(self.local, 0)?;
+                &own
+            }
+        };
+        probe.connect(&destination.into())?;
         let (mtu, headers) = match destination {
-            SocketAddr::V4(_) => (getsockopt(&self.probe, sockopt::IpMtu)?, 20 + 8),
-            SocketAddr::V6(_) => (getsockopt(&self.probe, options::Ipv6Mtu)?, 40 + 8),
+            SocketAddr::V4(_) => (getsockopt(probe, sockopt::IpMtu)?, 20 + 8),
+            SocketAddr::V6(_) => (getsockopt(probe, options::Ipv6Mtu)?, 40 + 8),
         };
         Ok((mtu as usize).saturating_sub(headers).min(MAX_BYTES))
     }

@@ -65,7 +65,7 @@ fn a_refused_batch_is_sent_one_by_one() {
 fn a_socket_that_only_sends_keeps_no_datagrams() {
     let port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &UdpConfig::default()).unwrap();
     let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    for socket in port.senders.iter().map(|sender| &sender.socket).chain([&port.probe]) {
+    for socket in port.senders.iter().map(|sender| &*sender.socket) {
         stranger.send_to(&[0; 100], socket.local_addr().unwrap().as_socket().unwrap()).unwrap();
         let received =
             nix::sys::socket::recv(std::os::fd::AsRawFd::as_raw_fd(socket), &mut [0; 200], MsgFlags::empty());
