@@ -4,15 +4,16 @@
 use clap::{Args, Subcommand};
 use rnic_endpoint::port::shared_address::Standby;
 use rnic_ibverbs::environment::{Environment, TraceTo};
-use rnic_ibverbs::{files, hosts, library};
+use rnic_ibverbs::{files, hosts, library, loaded, required};
 use rnic_simulator::error::CliError;
+use rnic_simulator::interrupt::Interruption;
 use rnic_simulator::output::print;
 use rnic_simulator::program;
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -21,7 +22,8 @@ use std::time::Duration;
 ///
 /// The libraries take the place of the distribution's libibverbs and librdmacm in programs that are started with them.
 /// They then see a device for each address of this host. No root, kernel module or RDMA NIC is needed. The environment
-/// variables RNIC_DEVICES, RNIC_FAULTS, RNIC_PCAP, RNIC_TRACE and RNIC_TRANSPORT set it up.
+/// variables RNIC_DEVICES, RNIC_FAULTS, RNIC_MIN_TIMEOUT, RNIC_PCAP, RNIC_REQUIRED, RNIC_TRACE and RNIC_TRANSPORT set
+/// it up.
 #[derive(Args, Debug)]
 #[command(
     arg_required_else_help = true,
@@ -30,7 +32,9 @@ use std::time::Duration;
     LD_LIBRARY_PATH=$(rnic verbs --path) ib_write_bw          # a server\n  \
     LD_LIBRARY_PATH=$(rnic verbs --path) ib_write_bw 10.0.0.2 # a client\n  \
     rnic verbs run ibv_devinfo -v\n  \
-    UCX_TLS=rc_verbs,ud_verbs,self rnic verbs run --files ucx_info -d\n  \
+    UCX_TLS=rc_verbs,ud_verbs,self rnic verbs run ucx_info -d\n  \
+    RNIC_REQUIRED=1 rnic verbs run ./my_tests                 # fails if no program opens a device\n  \
+    RNIC_DEVICES=mlx5_0=127.0.0.1 rnic verbs run ./my_program # a name that the program expects\n  \
     RNIC_FAULTS=loss=1%,seed=7 rnic verbs run ./my_program\n  \
     rnic verbs keep &                                         # disconnects the peers of programs that are killed\n  \
     rnic verbs doctor"
@@ -49,13 +53,30 @@ pub(crate) struct VerbsArgs {
 #[derive(Subcommand, Debug)]
 enum VerbsCommand {
     /// Run a program with the libraries
+    ///
+    /// The libraries are loaded first (LD_PRELOAD), so that they also serve programs that contain their own libibverbs,
+    /// such as Python wheels. The program sees files of the devices in /dev/infiniband and /sys/class/infiniband, if
+    /// the host allows it.
     Run {
-        /// Show the program files of the devices in /dev/infiniband and /sys/class/infiniband, which UCX and MPI want
+        /// Fail if the files of the devices cannot be shown
         ///
-        /// The program runs in a mount namespace, where these folders are in memory; nobody else sees them. Without
-        /// root, the host must allow user namespaces.
+        /// UCX, MPI and others look in /dev/infiniband and /sys/class/infiniband, and use TCP if they find no files.
+        /// The program runs in a mount namespace, where these folders are in memory; no other program sees them.
+        /// Without root, the host must allow user namespaces. By default a program runs without the files if the host
+        /// does not.
         #[arg(long)]
         files: bool,
+        /// Do not show the files of the devices
+        ///
+        /// The program then runs in the namespaces of this command. In a user namespace, programs such as sudo do not
+        /// work.
+        #[arg(long, conflicts_with = "files")]
+        no_files: bool,
+        /// Do not load the libraries first
+        ///
+        /// Programs with the dynamic runtime of AddressSanitizer want that no other library precedes it.
+        #[arg(long)]
+        no_preload: bool,
         /// The program and its arguments
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
         program: Vec<OsString>,
@@ -80,7 +101,14 @@ enum VerbsCommand {
 pub(crate) fn verbs(arguments: &VerbsArgs) -> Result<(), CliError> {
     match &arguments.command {
         None => print_line(&folder()?.display().to_string()),
-        Some(VerbsCommand::Run { files, program }) => run(*files, program),
+        Some(VerbsCommand::Run { files, no_files, no_preload, program }) => {
+            let files = match (files, no_files) {
+                (true, _) => Files::Required,
+                (_, true) => Files::Hidden,
+                _ => Files::IfPossible,
+            };
+            run(files, !no_preload, program)
+        }
         Some(VerbsCommand::Install { dir }) => install(dir),
         Some(VerbsCommand::Keep) => keep(),
         Some(VerbsCommand::Doctor) => doctor(),
@@ -134,18 +162,73 @@ fn folder() -> Result<PathBuf, CliError> {
     Ok(folder)
 }
 
-fn run(with_files: bool, program: &[OsString]) -> Result<(), CliError> {
-    let mut path = OsString::from(folder()?);
-    if with_files {
-        files::show().map_err(|error| CliError::Failed(vec![error]))?;
+/// Whether a program sees the files of the devices.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Files {
+    Required,
+    IfPossible,
+    Hidden,
+}
+
+fn run(show: Files, preload: bool, program: &[OsString]) -> Result<(), CliError> {
+    let folder = folder()?;
+    match show {
+        Files::Required => files::show().map_err(|error| CliError::Failed(vec![error]))?,
+        // The attempt runs in another process, because a process cannot undo a part of it.
+        Files::IfPossible => match try_to_show_files() {
+            Ok(()) => files::show().map_err(|error| CliError::Failed(vec![error]))?,
+            // A container may have got the file by `--device`.
+            Err(_) if Path::new("/dev/infiniband/uverbs0").exists() => {}
+            Err(why) => note(&format!(
+                "rnic: the program does not see the files of devices in /dev/infiniband and /sys: {why} (--no-files: no note)"
+            )),
+        },
+        Files::Hidden => {}
     }
-    #[expect(clippy::disallowed_methods, reason = "the program gets the folder in front of its other folders")]
-    if let Some(others) = std::env::var_os("LD_LIBRARY_PATH").filter(|others| !others.is_empty()) {
-        path.push(":");
-        path.push(others);
+    let before = |first: OsString, variable| {
+        #[expect(clippy::disallowed_methods, reason = "the program gets the libraries in front of the other libraries")]
+        let others = std::env::var_os(variable).filter(|others| !others.is_empty());
+        let mut all = first;
+        if let Some(others) = others {
+            all.push(":");
+            all.push(others);
+        }
+        all
+    };
+    let mut command = Command::new(&program[0]);
+    command.args(&program[1..]).env("LD_LIBRARY_PATH", before(folder.clone().into(), "LD_LIBRARY_PATH"));
+    if preload {
+        let mut all = OsString::new();
+        for library in library::ALL {
+            if !all.is_empty() {
+                all.push(":");
+            }
+            all.push(folder.join(library.name));
+        }
+        command.env("LD_PRELOAD", before(all, "LD_PRELOAD"));
     }
-    let error = Command::new(&program[0]).args(&program[1..]).env("LD_LIBRARY_PATH", path).exec();
-    Err(CliError::Input(format!("{} cannot be run: {error}", program[0].to_string_lossy())))
+    let cannot = |error| CliError::Input(format!("{} cannot be run: {error}", program[0].to_string_lossy()));
+    // If the environment has mistakes, the library prints them.
+    if !Environment::get().as_ref().is_ok_and(|environment| environment.required) {
+        return Err(cannot(command.exec()));
+    }
+    let interruption = Interruption::listen()?;
+    let terminate = || interruption.exit_code() == Some(128 + 15);
+    let (status, has_device) = required::run(&mut command, terminate).map_err(cannot)?;
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+    if code == 0 && !has_device {
+        return Err(CliError::Failed(vec![format!(
+            "RNIC_REQUIRED=1, but neither {} nor a program that it started has opened an RDMA device; `rnic verbs doctor` \
+             lists the devices, RNIC_TRACE=1 shows the calls",
+            program[0].to_string_lossy()
+        )]));
+    }
+    std::process::exit(code)
+}
+
+/// Prints a line on standard error.
+fn note(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 fn install(dir: &Path) -> Result<(), CliError> {
@@ -200,8 +283,8 @@ fn doctor() -> Result<(), CliError> {
     }
     match Environment::get() {
         Ok(environment) => {
-            let Environment { devices, faults, pcap, trace, offer_irn } = environment;
-            let list = devices.as_ref().map(|names| names.join(","));
+            let Environment { devices, faults, pcap, trace, offer_irn, min_timeout, required } = environment;
+            let list = devices.as_ref().map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
             say(format!("RNIC_DEVICES {}", list.unwrap_or_else(|| "not set: all addresses of this host".into())))?;
             say(format!("RNIC_FAULTS  {}", if faults.is_some() { "set" } else { "not set: no faults" }))?;
             for (name, path, without) in files_to_write(pcap.as_deref(), trace) {
@@ -219,6 +302,12 @@ fn doctor() -> Result<(), CliError> {
             say(format!("RNIC_TRACE   {trace}"))?;
             let transport = if *offer_irn { "irn with peers that have it too, rc with others" } else { "rc" };
             say(format!("RNIC_TRANSPORT {transport}"))?;
+            let ms = min_timeout.as_ps() / 1_000_000_000;
+            say(format!(
+                "RNIC_MIN_TIMEOUT {ms}ms: a reliable connection fails after this time without a response at the earliest"
+            ))?;
+            let required = if *required { "1: a program that opens no device fails" } else { "not set" };
+            say(format!("RNIC_REQUIRED {required}"))?;
             match hosts::addresses(environment) {
                 Ok(addresses) => {
                     let mut usable = 0;
@@ -227,7 +316,8 @@ fn doctor() -> Result<(), CliError> {
                         usable += usize::from(state.is_ok());
                         let state = state.unwrap_or_else(|why| why);
                         say(format!(
-                            "rnic{index}       {} on {}, MTU {} (path MTU {}): {state}",
+                            "{:<11} {} on {}, MTU {} (path MTU {}): {state}",
+                            address.device_name(index),
                             address.ip,
                             address.interface,
                             address.mtu,
@@ -245,6 +335,13 @@ fn doctor() -> Result<(), CliError> {
     }
     if problems.is_empty() {
         say(format!("/dev/infiniband and /sys/class/infiniband: {}", files_can_be_shown()))?;
+    }
+    say("note         programs with a libibverbs of their own, such as Python wheels, need `rnic verbs run`".into())?;
+    for (process, library) in processes_with_another_library() {
+        say(format!(
+            "note         process {process} has {}, so that it does not use rnic's devices; start it with `rnic verbs run`",
+            library.display()
+        ))?;
     }
     if Path::new("/sys/class/infiniband").read_dir().is_ok_and(|mut devices| devices.next().is_some()) {
         say(
@@ -270,18 +367,45 @@ fn can_write(path: &Path) -> io::Result<()> {
     if was_there { Ok(()) } else { fs::remove_file(path) }
 }
 
-/// Whether `rnic verbs run --files` can show programs the files of the devices, as text. The check runs in another
-/// process, because a process that shows itself the files cannot undo it.
+/// Whether `rnic verbs run` can show programs the files of the devices, as text.
 fn files_can_be_shown() -> &'static str {
-    let shown = program::command().and_then(|words| {
-        let mut program = Command::new(&words[0]);
-        program.args(&words[1..]).args(["verbs", "run", "--files", "true"]).stdin(Stdio::null()).output()
-    });
-    if shown.is_ok_and(|output| output.status.success()) {
-        "`rnic verbs run --files` shows them to programs that want them, such as UCX"
+    if try_to_show_files().is_ok() {
+        "`rnic verbs run` shows them to programs that look for them, such as UCX"
     } else {
-        "this host does not let `rnic verbs run --files` show them; a container needs `--device /dev/null:/dev/infiniband/uverbs0`"
+        "this host does not let `rnic verbs run` show them; a container needs `--device /dev/null:/dev/infiniband/uverbs0`"
     }
+}
+
+/// Lets another process show itself the files of the devices. An error is the reason why it cannot.
+fn try_to_show_files() -> Result<(), String> {
+    let words = program::command().map_err(|error| error.to_string())?;
+    let mut attempt = Command::new(&words[0]);
+    attempt.args(&words[1..]).args(["verbs", "run", "--files", "--no-preload", "true"]).stdin(Stdio::null());
+    // The program `true` opens no device.
+    attempt.env_remove("RNIC_REQUIRED");
+    let output = attempt.output().map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
+    if output.status.success() { Ok(()) } else { Err(said.lines().last().unwrap_or("the attempt failed").to_string()) }
+}
+
+/// The processes of this user that have a library named libibverbs and not rnic's, with the library, at most ten.
+fn processes_with_another_library() -> Vec<(u32, PathBuf)> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let ids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let others = ids.filter_map(|id| {
+        // The system shows a user the memory maps of the user's own processes only.
+        let maps = fs::read_to_string(format!("/proc/{id}/maps")).ok()?;
+        let libraries = loaded::libraries_in(&maps);
+        let has_rnic = libraries.iter().any(|path| is_rnic(path));
+        libraries.first().filter(|_| !has_rnic).map(|path| (id, path.to_path_buf()))
+    });
+    others.take(10).collect()
+}
+
+/// Whether a library named libibverbs is rnic's, by a symbol that only rnic's library exports.
+fn is_rnic(library: &Path) -> bool {
+    const SYMBOL: &[u8] = b"\0rnic_mads_open\0";
+    fs::read(library).is_ok_and(|bytes| bytes.windows(SYMBOL.len()).any(|window| window == SYMBOL))
 }
 
 /// Predicts whether a program can open the device of an address: `Ok` with its state, or the reason why not.

@@ -24,6 +24,31 @@ fn the_library_is_found_and_given_to_programs() {
         verbs(&["run", "sh", "-c", "echo $LD_LIBRARY_PATH"]).env("LD_LIBRARY_PATH", "/other").output().unwrap();
     assert_eq!(text(&output).0.trim(), format!("{}:/other", folder.display()));
 
+    // The libraries are loaded first, in front of others.
+    let preload = |arguments: &[&str]| {
+        let output = verbs(arguments).env("LD_PRELOAD", "libc.so.6").output().unwrap();
+        text(&output).0.trim().to_string()
+    };
+    let print = ["sh", "-c", "echo $LD_PRELOAD"];
+    let libraries = ["libibverbs.so.1", "librdmacm.so.1"].map(|name| folder.join(name).display().to_string()).join(":");
+    assert_eq!(preload(&[&["run", "--no-files"], &print[..]].concat()), format!("{libraries}:libc.so.6"));
+    assert_eq!(preload(&[&["run", "--no-files", "--no-preload"], &print[..]].concat()), "libc.so.6");
+
+    // A program that opens no device fails if devices are required.
+    let output = verbs(&["run", "--no-files", "true"]).env("RNIC_REQUIRED", "1").output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output).1);
+    assert!(text(&output).1.contains("RNIC_REQUIRED=1"), "{}", text(&output).1);
+    let output = verbs(&["run", "true"]).env("RNIC_REQUIRED", "1").output().unwrap();
+    assert_eq!(text(&output).1.matches("RNIC_REQUIRED=1").count(), 1, "{}", text(&output).1);
+    // The status of the program stays, also that of a signal.
+    for (script, code) in [("exit 7", 7), ("kill -9 $$", 137)] {
+        let output = verbs(&["run", "--no-files", "sh", "-c", script]).env("RNIC_REQUIRED", "1").output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output).1);
+    }
+
+    let output = verbs(&["run", "--files", "--no-files", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output).1);
+
     let output = verbs(&["run", "no-such-program"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output).1.contains("no-such-program cannot be run"), "{}", text(&output).1);
@@ -39,7 +64,16 @@ fn the_doctor_says_what_programs_see() {
     let output = verbs(&["doctor"]).output().unwrap();
     let (lines, _) = text(&output);
     assert!(lines.contains("libibverbs.so.1") && lines.contains("rnic0       127.0.0.1 on lo"), "{lines}");
-    assert!(lines.contains("`rnic verbs run --files`"), "{lines}");
+    assert!(lines.contains("`rnic verbs run`"), "{lines}");
+    for line in ["RNIC_MIN_TIMEOUT 500ms", "RNIC_REQUIRED not set"] {
+        assert!(lines.contains(line), "{lines}");
+    }
+    let named = verbs(&["doctor"]).env("RNIC_DEVICES", "mlx5_0=127.0.0.2").output().unwrap();
+    let (lines, _) = text(&named);
+    assert!(
+        lines.contains("RNIC_DEVICES mlx5_0=127.0.0.2") && lines.contains("mlx5_0      127.0.0.2 on lo"),
+        "{lines}"
+    );
 
     let output = verbs(&["doctor"]).env("RNIC_DEVICES", "192.0.2.99").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -62,6 +96,28 @@ fn the_doctor_says_what_programs_see() {
     assert_eq!(folder.path().read_dir().unwrap().count(), 0, "the doctor leaves no files");
 }
 
+/// A process that has loaded another libibverbs is listed.
+#[test]
+fn the_doctor_lists_processes_with_another_library() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, other) = (folder.path().join("other.c"), folder.path().join("libibverbs-1de1263b.so.1.14"));
+    std::fs::write(&source, "int other;").unwrap();
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&other).arg(&source).status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: there is no C compiler");
+        return;
+    }
+    let mut process = Command::new("sleep").arg("60").env("LD_PRELOAD", &other).spawn().unwrap();
+    let line = format!("process {} has {}", process.id(), other.display());
+    // The loader maps the library a moment after the start.
+    let found = (0..20).any(|_| text(&verbs(&["doctor"]).output().unwrap()).0.contains(&line));
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert!(found, "{line}");
+    let (lines, _) = text(&verbs(&["doctor"]).output().unwrap());
+    assert!(lines.contains("such as Python wheels, need `rnic verbs run`") && !lines.contains(&line), "{lines}");
+}
+
 /// Whether this host lets a process without root have a mount namespace.
 fn may_show_files() -> bool {
     let output = verbs(&["run", "--files", "true"]).output().unwrap();
@@ -82,7 +138,9 @@ fn programs_see_files_of_the_devices_and_all_that_was_there() {
     let script = "test -c /dev/infiniband/uverbs0 && echo text > /dev/null && test -d /dev/shm || exit 1
         cat /sys/class/infiniband/rnic0/ports/1/gid_attrs/types/0 /sys/class/infiniband/rnic0/device/net/lo/address
         id -u; ls /dev /sys/class";
-    let output = verbs(&["run", "--files", "sh", "-c", script]).output().unwrap();
+    let hidden = verbs(&["run", "--no-files", "test", "-e", "/dev/infiniband/uverbs0"]).output().unwrap();
+    assert_eq!(hidden.status.code(), Some(1));
+    let output = verbs(&["run", "sh", "-c", script]).output().unwrap();
     let (lines, errors) = text(&output);
     assert!(output.status.success() && errors.is_empty(), "{lines}{errors}");
     let mut lines = lines.lines();

@@ -155,6 +155,13 @@ ABSENT(ibv_copy_path_rec_from_kern)
 ABSENT(ibv_copy_path_rec_to_kern)
 ABSENT(ibv_copy_qp_attr_from_kern)
 
+/* The beginning of the library in a process. A constructor in Rust would also run in programs in Rust that contain the
+ * static library. */
+void rnic_on_load(void);
+__attribute__((constructor)) static void load(void) {
+    rnic_on_load();
+}
+
 /* The only symbol of version 1.1 that is not the usual one of its name. */
 intptr_t rnic_register_driver(void);
 intptr_t rnic_register_driver(void) {

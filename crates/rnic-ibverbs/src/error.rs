@@ -8,7 +8,7 @@ use rnic_verbs::VerbsError;
 pub(crate) fn number(error: &VerbsError) -> c_int {
     match error {
         VerbsError::Busy { .. } => libc::EBUSY,
-        VerbsError::Full(_) | VerbsError::NoMemory { .. } => libc::ENOMEM,
+        VerbsError::Full(_) | VerbsError::NoMemory { .. } | VerbsError::Exhausted { .. } => libc::ENOMEM,
         VerbsError::Closed(_) => libc::EIO,
         VerbsError::Overflow => libc::EOVERFLOW,
         _ => libc::EINVAL,

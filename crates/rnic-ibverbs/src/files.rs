@@ -57,7 +57,8 @@ pub fn show() -> Result<(), String> {
         make_parent(&path).and_then(|()| fs::write(&path, content + "\n")).map_err(failed)?;
     }
     for (index, address) in addresses.iter().enumerate() {
-        let link = PathBuf::from(format!("/sys/class/infiniband/rnic{index}/device/net/{}", address.interface));
+        let name = address.device_name(index);
+        let link = PathBuf::from(format!("/sys/class/infiniband/{name}/device/net/{}", address.interface));
         let interface = Path::new("/sys/class/net").join(&address.interface);
         make_parent(&link).and_then(|()| symlink(interface, &link)).map_err(failed)?;
     }
@@ -136,7 +137,7 @@ fn describe(addresses: &[HostAddress]) -> Vec<(String, String)> {
         pairs.collect::<Vec<_>>().join(":")
     };
     for (index, address) in addresses.iter().enumerate() {
-        let name = format!("rnic{index}");
+        let name = address.device_name(index);
         let mut add = |path: String, text: &str| files.push((path, text.to_string()));
         add(format!("infiniband_verbs/uverbs{index}/ibdev"), &name);
         add(format!("infiniband_verbs/uverbs{index}/abi_version"), "1");
@@ -180,6 +181,7 @@ mod tests {
             index: 2,
             mtu: 9_000,
             is_loopback: false,
+            name: None,
         };
         let files: std::collections::BTreeMap<_, _> = describe(&[address]).into_iter().collect();
         let of = |path: &str| files[path].as_str();

@@ -5,7 +5,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use rnic_endpoint::port::shared_address::SharedAddressError;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
 /// An address of this host.
@@ -21,9 +21,16 @@ pub struct HostAddress {
     pub mtu: u32,
     /// Whether the interface is the loopback interface.
     pub is_loopback: bool,
+    /// The name of the device that the user has chosen; `None`: it follows from the device's position.
+    pub name: Option<String>,
 }
 
 impl HostAddress {
+    /// The name of the device with this address, which is at position `index` in the list of devices.
+    pub fn device_name(&self, index: usize) -> String {
+        self.name.clone().unwrap_or_else(|| format!("rnic{index}"))
+    }
+
     /// The largest path MTU of RoCEv2 that the interface admits: 256, 512, 1024, 2048 or 4096 bytes of payload.
     pub fn path_mtu(&self) -> u32 {
         let ip = if self.ip.is_ipv4() { 20 } else { 40 };
@@ -54,10 +61,13 @@ pub fn addresses(environment: &Environment) -> Result<Vec<HostAddress>, String> 
         return Ok(usual);
     };
     let mut chosen: Vec<HostAddress> = Vec::new();
-    for name in names {
+    for choice in names {
+        let name = &choice.place;
         let ip = name.parse::<IpAddr>().ok();
+        let on_loopback = ip.and_then(|ip| on_loopback(ip, &all));
         let named: Vec<&HostAddress> = all
             .iter()
+            .chain(&on_loopback)
             .filter(|address| match ip {
                 Some(ip) => address.ip == ip,
                 None => address.interface == *name && !is_link_local(address),
@@ -80,13 +90,43 @@ pub fn addresses(environment: &Environment) -> Result<Vec<HostAddress>, String> 
                 known.collect::<Vec<_>>().join(", ")
             ));
         }
+        if let (Some(device), [_, _, ..]) = (&choice.name, &named[..]) {
+            let ips: Vec<String> = named.iter().map(|address| address.ip.to_string()).collect();
+            return Err(format!(
+                "RNIC_DEVICES: `{device}={name}` gives one name to {} addresses; name one of {}",
+                ips.len(),
+                ips.join(", ")
+            ));
+        }
         for address in named {
-            if !chosen.contains(address) {
-                chosen.push(address.clone());
+            match chosen.iter_mut().find(|known| known.ip == address.ip) {
+                Some(known) if choice.name.is_some() && known.name.is_some() => {
+                    return Err(format!("RNIC_DEVICES: {} has two names; an address is one device", address.ip));
+                }
+                Some(known) => known.name = known.name.take().or(choice.name.clone()),
+                None => chosen.push(HostAddress { name: choice.name.clone(), ..address.clone() }),
             }
         }
     }
+    for (index, address) in chosen.iter().enumerate() {
+        let name = address.device_name(index);
+        if chosen[..index].iter().enumerate().any(|(index, other)| other.device_name(index) == name) {
+            return Err(format!("RNIC_DEVICES: two devices have the name `{name}`; name both of them"));
+        }
+    }
     Ok(chosen)
+}
+
+/// The address `ip` of the network 127.0.0.0/8, if the host has a loopback interface with IPv4 and does not list the
+/// address: Linux receives packets to all addresses of this network. `None` for other addresses.
+fn on_loopback(ip: IpAddr, all: &[HostAddress]) -> Option<HostAddress> {
+    let is_loopback = |ip: IpAddr| matches!(ip, IpAddr::V4(ip) if ip.is_loopback());
+    let host = |ip: IpAddr| matches!(ip, IpAddr::V4(ip) if ip != Ipv4Addr::new(127, 255, 255, 255) && ip.octets()[1..] != [0; 3]);
+    if !is_loopback(ip) || !host(ip) || all.iter().any(|address| address.ip == ip) {
+        return None;
+    }
+    let listed = all.iter().find(|address| address.is_loopback && is_loopback(address.ip))?;
+    Some(HostAddress { ip, ..listed.clone() })
 }
 
 fn is_link_local(address: &HostAddress) -> bool {
@@ -140,6 +180,7 @@ fn all() -> nix::Result<Vec<HostAddress>> {
             mtu: mtu.unwrap_or(1_500),
             is_loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
             interface: entry.interface_name,
+            name: None,
         };
         if !all.contains(&address) {
             all.push(address);
@@ -160,6 +201,7 @@ mod tests {
             index: 2,
             mtu,
             is_loopback: false,
+            name: None,
         };
         assert_eq!(of("10.0.0.1", 1_500).path_mtu(), 1_024);
         assert_eq!(of("10.0.0.1", 9_000).path_mtu(), 4_096);
@@ -177,7 +219,7 @@ mod tests {
     fn the_mtu_is_that_of_the_namespace() {
         rnic_netns::with_pair(9_000, |pair| {
             let of = |ip: IpAddr| {
-                let devices = Some(vec![ip.to_string()]);
+                let devices = Some(vec![ip.to_string().as_str().into()]);
                 addresses(&Environment { devices, ..Environment::default() }).unwrap()[0].mtu
             };
             assert_eq!(pair.a.run(|| of(rnic_netns::Pair::A4)), 9_000);
@@ -198,7 +240,7 @@ mod tests {
                 });
                 let address = turns.expect("the link has a link-local address");
                 let of = |name: &str| {
-                    let devices = Some(vec![name.to_string()]);
+                    let devices = Some(vec![name.into()]);
                     addresses(&Environment { devices, ..Environment::default() })
                 };
                 let error = of(&address.ip.to_string()).unwrap_err();
@@ -211,7 +253,8 @@ mod tests {
     #[test]
     fn the_environment_chooses_addresses() {
         let of = |names: &[&str]| {
-            let devices = Some(names.iter().map(|name| name.to_string()).collect());
+            let devices = Environment::read(&|asked| (asked == "RNIC_DEVICES").then(|| names.join(",").into()));
+            let devices = devices.unwrap().devices;
             addresses(&Environment { devices, ..Environment::default() })
         };
         let loopback = of(&["127.0.0.1"]).unwrap();
@@ -220,6 +263,21 @@ mod tests {
         assert!(of(&["lo"]).unwrap().contains(&loopback[0]));
         let error = of(&["192.0.2.77"]).unwrap_err();
         assert!(error.contains("192.0.2.77") && error.contains("127.0.0.1 (lo)"), "{error}");
+        // Linux has all addresses of 127.0.0.0/8, although it lists one.
+        let other = of(&["127.0.0.2", "127.9.8.7"]).unwrap();
+        assert_eq!((other[0].interface.as_str(), other[1].index), ("lo", loopback[0].index));
+        assert_eq!(other[1].ip, "127.9.8.7".parse::<IpAddr>().unwrap());
+        assert!(of(&["127.0.0.0"]).is_err() && of(&["127.255.255.255"]).is_err());
+        let named = of(&["127.0.0.1", "mlx5_0=127.0.0.2"]).unwrap();
+        assert_eq!([0, 1].map(|index| named[index].device_name(index)), ["rnic0", "mlx5_0"]);
+        assert_eq!(of(&["a=127.0.0.1", "127.0.0.1"]).unwrap()[0].device_name(0), "a");
+        for (names, part) in [
+            (["a=127.0.0.1", "b=127.0.0.1"], "127.0.0.1 has two names"),
+            (["127.0.0.1", "rnic0=127.0.0.2"], "two devices have the name `rnic0`"),
+        ] {
+            let error = of(&names).unwrap_err();
+            assert!(error.contains(part) && error.starts_with("RNIC_DEVICES"), "{error}");
+        }
         assert!(addresses(&Environment::default()).unwrap().contains(&loopback[0]));
     }
 }

@@ -12,12 +12,14 @@
 //! | [`environment`] | the environment variables `RNIC_...` |
 //! | [`hosts`] | the addresses of this host, each of which is a device |
 //! | `names` | names and rates, and the functions that return them |
-//! | `trace`, `error` | the trace; errors of verbs as numbers in C |
+//! | `trace`, `report`, `error` | the trace; messages to the user; errors of verbs as numbers in C |
+//! | `required` | programs that must open a device (`RNIC_REQUIRED`) |
 //! | `progress` | which thread moves packets: the program's while it polls, or a thread of the library |
 //! | `objects` | the objects that programs make, from devices to work requests |
 //! | [`files`] | files in `/dev` and `/sys`, for programs that look for devices there |
 //! | `verbs` | the functions that C programs call |
 //! | `operations` | the table of functions of a context; opening of devices |
+//! | [`loaded`] | the beginning and the end of the library in a process; other libraries named libibverbs |
 //!
 //! Below are `rnic_cabi`, which has the C structures (`abi`) and typed pointers, and the endpoint, whose port
 //! [`shared_address`](rnic_endpoint::port::shared_address) lets many processes use one address.
@@ -36,10 +38,13 @@ mod error;
 pub mod files;
 pub mod hosts;
 pub mod library;
+pub mod loaded;
 mod names;
 mod objects;
 mod operations;
 mod progress;
+mod report;
+pub mod required;
 mod trace;
 mod verbs;
 

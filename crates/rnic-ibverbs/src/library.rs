@@ -116,6 +116,8 @@ impl Library {
         // With this option librdmacm finds libibverbs in its own folder, also if a program loads librdmacm by its path
         // and not from a search path.
         arguments.extend(self.needs.map(|_| OsString::from("-Wl,-rpath,$ORIGIN")));
+        // The library has threads, and functions that run when the process ends, so it must not be unloaded.
+        arguments.push("-Wl,-z,nodelete".into());
         arguments
             .extend(["-Wl,--gc-sections", "-Wl,-z,defs", "-lgcc_s", "-lpthread", "-ldl", "-lm"].map(OsString::from));
         // The library of a release has neither symbol names nor the debug information of Rust's standard library,

@@ -1,6 +1,7 @@
 //! The trace of the verbs that a program calls (`RNIC_TRACE`), line by line.
 
 use crate::environment::{Environment, TraceTo};
+use crate::report;
 use rnic_cabi::entry::lock;
 use std::fmt::Arguments;
 use std::fs::{File, OpenOptions};
@@ -18,7 +19,7 @@ fn target() -> Option<&'static Mutex<Option<File>>> {
             match file {
                 Ok(file) => Some(Mutex::new(Some(file))),
                 Err(error) => {
-                    eprintln!("rnic: RNIC_TRACE: cannot write {}: {error}", path.display());
+                    report::once(&format!("RNIC_TRACE: cannot write {}: {error}", path.display()));
                     None
                 }
             }

@@ -70,7 +70,10 @@ fn a_wrong_variable_is_a_sentence() {
     }
     alone(|namespace| {
         for (name, value, part) in [
-            ("RNIC_FAULTS", "loss=200%", "RNIC_FAULTS: loss is `200%`; it must be 0% to 100%"),
+            ("RNIC_FAULTS", "loss=200%", "RNIC_FAULTS: loss: `200%` is not a percentage; it must be 0% to 100%"),
+            ("RNIC_FAULTS", "loss=1", "it could mean 1%, or the probability 1, which is 100%"),
+            ("RNIC_MIN_TIMEOUT", "2", "RNIC_MIN_TIMEOUT is `2`; it must be a time of 0 to 3600 s with its unit"),
+            ("RNIC_DEVICES", "a/b=127.0.0.1", "RNIC_DEVICES: `a/b` cannot be the name of a device"),
             ("RNIC_DEVICES", "eth77", "`eth77` is neither an address nor a network interface of this host"),
             ("RNIC_PCAP", "/nowhere/file", "RNIC_PCAP: cannot write /nowhere/file: No such file or directory"),
         ] {

@@ -10,6 +10,7 @@ mod hostile;
 mod interface;
 mod ladder;
 mod processes;
+mod semantics;
 
 /// The libraries that the programs get.
 const LIBRARIES: &[rnic_ibverbs::library::Library] = &[rnic_ibverbs::library::IBVERBS];

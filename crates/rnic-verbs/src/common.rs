@@ -88,6 +88,9 @@ impl Refusal {
     pub(crate) const INVALID: Refusal = Refusal::Never(NakCode::InvalidRequest, Status::LocalQpOperation);
     /// The access to the addressed memory is not allowed: wrong remote key, range or rights.
     pub(crate) const ACCESS: Refusal = Refusal::Never(NakCode::RemoteAccessError, Status::RemoteAccess);
+    /// As [`Refusal::ACCESS`], for a Write with Immediate, which uses a receive: the receive completes with the status
+    /// of section 11.6.2 for this case.
+    pub(crate) const ACCESS_WITH_RECEIVE: Refusal = Refusal::Never(NakCode::RemoteAccessError, Status::LocalAccess);
     /// The message is longer than the memory of its receive.
     pub(crate) const TOO_LONG: Refusal = Refusal::Never(NakCode::InvalidRequest, Status::LocalLength);
     /// The memory of the receive that the message needs was deregistered.
@@ -365,8 +368,9 @@ impl Common {
         ctx.complete(self.init.send_cq, completion, false);
     }
 
-    /// Executes the oldest send request, which is a local operation and was not released for sending. It waits until
-    /// all earlier requests are complete. Returns whether the next request may begin.
+    /// Executes the oldest send request, which sends no packet and was not released for sending: a local operation, or
+    /// a request that cannot be executed. It waits until all earlier requests are complete. Returns whether the next
+    /// request may begin.
     #[cold]
     pub(crate) fn execute(&mut self, ctx: &mut Ctx) -> bool {
         if self.sends.released() > 0 {
@@ -378,8 +382,9 @@ impl Common {
                 ctx.memory.bind(self.pd, self.qpn, bind).map_err(|_| Status::WindowBind)
             }
             (SendOp::LocalInv(rkey), _) => {
-                ctx.memory.invalidate_window(self.at(), rkey).map_err(|_| Status::LocalQpOperation)
+                ctx.memory.invalidate_window(self.at(), rkey).map_err(|_| Status::WindowBind)
             }
+            (_, Local::Invalid(status)) => Err(*status),
             _ => Err(Status::LocalQpOperation),
         };
         match done {
@@ -389,7 +394,7 @@ impl Common {
                 }
                 true
             }
-            Err(status) if self.init.service == Service::Uc => {
+            Err(status) if matches!(self.init.service, Service::Uc | Service::Ud) => {
                 self.fail_send_queue(ctx, status);
                 false
             }

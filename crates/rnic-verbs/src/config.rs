@@ -26,6 +26,8 @@ pub struct Limits {
     pub regions: u32,
     /// Maximum number of memory windows.
     pub windows: u32,
+    /// Maximum number of protection domains that applications create by [`Verbs::create_pd`](crate::Verbs::create_pd).
+    pub protection_domains: u32,
     /// Maximum total length of all memory regions, in bytes.
     pub bytes: u64,
 }
@@ -42,6 +44,7 @@ impl Default for Limits {
             inline: 1_024,
             regions: 65_536,
             windows: 65_536,
+            protection_domains: 65_536,
             bytes: 1 << 40,
         }
     }
@@ -82,11 +85,16 @@ pub struct DeviceConfig {
     pub seed: u64,
     /// Which queue pair numbers the device draws, if several devices share an address.
     pub shard: Shard,
-    /// When the device refuses the memory of a work request. `false`: when the request is posted, with a reason.
-    /// `true`: when the device uses the memory, as a NIC in hardware does; the request then fails, and with it the
-    /// connection ([`Status::LocalProtection`](crate::Status::LocalProtection)). Interfaces for programs that rely on
-    /// this set it.
-    pub late_memory_checks: bool,
+    /// When the device refuses a send request that it cannot execute: its memory cannot be used, the transport service
+    /// lacks the operation, or the length does not fit. `false`: when the request is posted, with a reason. `true`: as
+    /// a NIC in hardware does, when the request's turn comes; the request then completes with an error, and the queue
+    /// pair goes into the error state. Interfaces for programs that rely on this set it. The memory of receives is
+    /// refused at the same time as that of send requests.
+    pub late_checks: bool,
+    /// Whether a memory region with a remote right gets one number for both of its keys. Many programs send their
+    /// local key to the peer, because many NICs give regions one key. Regions without remote rights always have two
+    /// different keys.
+    pub one_key: bool,
 }
 
 /// A device's place among several devices that share an IP address and a UDP port. The device draws only queue pair
@@ -142,7 +150,8 @@ impl Default for DeviceConfig {
             congestion: Congestion::of::<NoCongestionControl>(Settings::new(&[])),
             seed: 0,
             shard: Shard::default(),
-            late_memory_checks: false,
+            late_checks: false,
+            one_key: false,
         }
     }
 }

@@ -302,7 +302,7 @@ impl Verbs for Device {
         }
     }
     fn create_pd(&mut self) -> Result<Pd, VerbsError> {
-        Ok(Device::create_pd(self))
+        self.create_limited_pd()
     }
     fn destroy_pd(&mut self, pd: Pd) -> Result<(), VerbsError> {
         Device::destroy_pd(self, pd)

@@ -117,9 +117,10 @@ impl Memory {
     }
 
     /// Registers memory; `None` if the region would end beyond the last 64-bit address. Regions whose virtual address
-    /// the device chooses do not overlap, and at least 4 KiB of unused addresses lie between them.
+    /// the device chooses do not overlap, and at least 4 KiB of unused addresses lie between them. `one_key` says
+    /// whether the two keys of the region are equal.
     pub(crate) fn register(
-        &mut self, pd: Pd, backing: Backing, addr: Option<u64>, access: Access, rng: &mut impl Rng,
+        &mut self, pd: Pd, backing: Backing, addr: Option<u64>, access: Access, one_key: bool, rng: &mut impl Rng,
     ) -> Option<MrInfo> {
         let len = backing.len() as u64;
         let addr = match addr {
@@ -131,8 +132,12 @@ impl Memory {
                 addr
             }
         };
-        let lkey = fresh(&self.local, rng);
-        let rkey = self.fresh_remote(rng);
+        let (lkey, rkey) = if one_key {
+            let key = self.fresh_common(rng);
+            (key, key)
+        } else {
+            (fresh(&self.local, rng), self.fresh_remote(rng))
+        };
         let region = Region { pd, addr, backing, access, lkey, rkey, invalidated: false, windows: 0 };
         let region = self.regions.insert(region);
         self.local.insert(lkey, region);
@@ -194,6 +199,16 @@ impl Memory {
         loop {
             let key = fresh(&self.remote, rng);
             if !self.windows.own(key) {
+                return key;
+            }
+        }
+    }
+
+    /// Returns a random number that is neither a local key nor a remote key.
+    fn fresh_common(&self, rng: &mut impl Rng) -> u32 {
+        loop {
+            let key = self.fresh_remote(rng);
+            if !self.local.contains_key(&key) {
                 return key;
             }
         }

@@ -3,7 +3,7 @@
 
 use crate::memory::{Memory, Span, Spans};
 use crate::queue::reserve;
-use crate::types::{AccessError, Bind, SendFlags, SendOp, Service, VerbsError};
+use crate::types::{AccessError, Bind, SendFlags, SendOp, Service, Status, VerbsError};
 use rnic_transport::Psn;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -17,6 +17,8 @@ pub(crate) enum Local {
     Inline(SmallVec<[u8; 64]>),
     /// Of a request that binds a memory window.
     Bind(Box<Bind>),
+    /// Of a request that cannot be executed. When its turn comes, it completes with this status.
+    Invalid(Status),
 }
 
 /// A posted send request, as a work queue element (WQE) of the send queue.
@@ -70,6 +72,12 @@ impl Wqe {
 
     pub(crate) fn end(&self) -> u64 {
         self.first + u64::from(self.packets)
+    }
+
+    /// Whether the request sends no packet: it is a local operation, or cannot be executed.
+    #[inline]
+    pub(crate) fn is_local(&self) -> bool {
+        self.op.is_local() || matches!(self.local, Local::Invalid(_))
     }
 
     fn response_end(&self) -> u64 {
@@ -348,7 +356,7 @@ impl Local {
             }
             Local::One(span) => memory.read(span.part(offset, out.len())?, out),
             Local::Gather(spans) => memory.gather(spans, offset, out),
-            Local::Bind(_) => Err(AccessError::Rights),
+            Local::Bind(_) | Local::Invalid(_) => Err(AccessError::Rights),
         }
     }
 
@@ -356,7 +364,7 @@ impl Local {
     /// response.
     pub(crate) fn scatter(&self, memory: &mut Memory, offset: u32, data: &[u8]) -> Result<(), AccessError> {
         match self {
-            Local::Inline(_) | Local::Bind(_) => Err(AccessError::Rights),
+            Local::Inline(_) | Local::Bind(_) | Local::Invalid(_) => Err(AccessError::Rights),
             Local::One(span) => memory.write(span.part(offset, data.len())?, data),
             Local::Gather(spans) => memory.scatter(spans, offset, data),
         }

@@ -25,7 +25,7 @@ fn bytes(start: *mut u8, len: usize) -> Vec<u8> {
 fn memory_can_be_checked_when_it_is_used() {
     for service in [Service::Rc, Service::Irn] {
         let mut setup = Setup::new(service);
-        setup.config.late_memory_checks = true;
+        setup.config.late_checks = true;
         let mut pair = setup.clone().build();
         let op = pair.write_op(1, 0);
         let wrong = Sge { lkey: pair.sides[0].memory.lkey ^ 1, ..pair.sides[0].sge(0, 8) };

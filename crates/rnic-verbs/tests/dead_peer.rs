@@ -30,8 +30,8 @@ fn outcomes(pair: &mut Pair) -> Vec<(Status, Time)> {
     pair.sides[0].poll(cq).iter().map(|completion| (completion.status, completion.time)).collect()
 }
 
-/// The timers of the endpoint: RC 4.096 us x 2^14 = 67.108864 ms; IRN 20 ms before the first measurement, doubled by
-/// each timeout up to 64 x 20 ms = 1.28 s.
+/// The timers of the endpoint: 20 ms before the first measurement, doubled by each timeout; RC up to its ACK timeout of
+/// 4.096 us x 2^14 = 67.108864 ms, IRN up to 64 x 20 ms = 1.28 s.
 fn of_endpoint(service: Service) -> Setup {
     let mut setup = setup(service, |attributes| (attributes.timeout, attributes.give_up_after) = (14, Some(MS(5_000))));
     setup.config.timeouts = Timeouts { high: MS(20), low: MS(5), low_packets: 3, dynamic: Some(Time::from_us(500)) };
@@ -41,8 +41,9 @@ fn of_endpoint(service: Service) -> Setup {
 #[test]
 fn a_partition_is_survived_if_a_retransmission_arrives_in_time() {
     // IRN retransmits 20, 60, 140, 300, 620, 1260, 2540 and 3820 ms after the first transmission, and would again after
-    // 5100 ms. RC retransmits every 67.1 ms, for the last time after 74 x 67.108864 = 4966.06 ms.
-    for (service, survived, died) in [(Service::Irn, 3_819, 3_821), (Service::Rc, 4_966, 4_967)] {
+    // 5100 ms. RC retransmits 20 ms and 60 ms after the first transmission, and then every 67.1 ms, for the last time
+    // after 60 + 73 x 67.108864 = 4958.95 ms.
+    for (service, survived, died) in [(Service::Irn, 3_819, 3_821), (Service::Rc, 4_958, 4_959)] {
         for (partition, status) in [(survived, Status::Success), (died, Status::TransportRetryExceeded)] {
             let mut pair = of_endpoint(service).build();
             let cut = with_partitions(&mut pair);
@@ -245,4 +246,63 @@ fn settings_without_effect_or_out_of_range_are_refused() {
     assert!(unsupported(refusal(Service::Uc, |attributes| attributes.keep_alive = Some(MS(5)))));
     let endless = |attributes: &mut SendAttributes| (attributes.timeout, attributes.keep_alive) = (0, Some(MS(5)));
     assert!(unsupported(refusal(Service::Rc, endless)));
+}
+
+/// With measured round-trip times of 2 us, a lost packet is retransmitted after 2 ms, the minimum, and not after the
+/// ACK timeout of 67 ms. Each timeout doubles the time, up to the ACK timeout, and sends one packet. When the peer
+/// responds, the others follow.
+#[test]
+fn a_lost_packet_is_retransmitted_after_a_few_round_trips() {
+    let mut pair = of_endpoint(Service::Rc).build();
+    for wr_id in 0..20 {
+        pair.post(0, wr_id, pair.write_op(1, 0), 10);
+        pair.run();
+    }
+    outcomes(&mut pair);
+    let cut = with_partitions(&mut pair);
+    cut.set(true);
+    let (start, first) = (pair.now, pair.departures.len());
+    // Four packets.
+    pair.post(0, 20, pair.write_op(1, 0), 1_000);
+    pair.run_for(MS(200));
+    let sent = &pair.departures[first..];
+    let after: Vec<u64> = sent.iter().map(|(_, at)| (*at - start).as_ps() / 1_000_000_000).collect();
+    assert_eq!(after, [0, 0, 0, 0, 2, 6, 14, 30, 62, 126, 193]);
+    cut.set(false);
+    pair.run();
+    let [(status, at)] = outcomes(&mut pair)[..] else { panic!("one request") };
+    assert!(status == Status::Success && at < start + MS(261), "{at}");
+    // An undisturbed message ends the doubling. Then one timeout of 2 ms suffices for a lost packet.
+    pair.post(0, 21, pair.write_op(1, 0), 10);
+    pair.run();
+    outcomes(&mut pair);
+    let mut lost = false;
+    pair.script(move |seen| {
+        let lose = !lost && seen.from == 0;
+        lost |= lose;
+        if lose { Fate::Lost } else { Fate::Arrives }
+    });
+    let start = pair.now;
+    pair.post(0, 22, pair.write_op(1, 0), 10);
+    pair.run();
+    let [(status, at)] = outcomes(&mut pair)[..] else { panic!("one request") };
+    assert!(status == Status::Success && at < start + MS(3), "{}", at - start);
+}
+
+/// A program that counts retries gets its ACK timeout, so that it does not fail earlier than it asks for.
+#[test]
+fn retries_are_counted_with_the_ack_timeout() {
+    let mut pair = setup(Service::Rc, |attributes| (attributes.timeout, attributes.retry_count) = (14, 1)).build();
+    for wr_id in 0..20 {
+        pair.post(0, wr_id, pair.write_op(1, 0), 10);
+        pair.run();
+    }
+    outcomes(&mut pair);
+    let cut = with_partitions(&mut pair);
+    cut.set(true);
+    let start = pair.now;
+    pair.post(0, 20, pair.write_op(1, 0), 10);
+    pair.run();
+    let [(status, at)] = outcomes(&mut pair)[..] else { panic!("one request") };
+    assert_eq!((status, (at - start).as_ps() / 1_000_000), (Status::TransportRetryExceeded, 134_217));
 }

@@ -13,6 +13,7 @@ mod foreign;
 mod hostile;
 mod hostile_irn;
 mod irn;
+mod late_checks;
 mod offer;
 mod queues;
 mod rc;

@@ -4,8 +4,8 @@
 use crate::common::{Fate, PSN_A, Pair, REGION, Seen, Setup, bytes_of, pattern};
 use rnic_transport::Time;
 use rnic_verbs::{
-    Access, Completion, Data, Dropped, Event, Notify, Opcode, RecvRequest, SendFlags, SendOp, SendRequest, Service,
-    Sge, Status, VerbsError,
+    Access, AccessError, Completion, Data, Dropped, Event, Notify, Opcode, QpInit, RecvRequest, SendFlags, SendOp,
+    SendRequest, Service, Sge, Status, VerbsError,
 };
 use rnic_wire::{Operation, SendEth};
 
@@ -275,6 +275,41 @@ fn a_shared_receive_queue_serves_and_reports_its_limit() {
         let side = &mut pair.sides[1];
         side.device.to_error(side.qpn).unwrap();
         assert_eq!((side.events(), side.received()), (vec![Event::LastReceiveTaken(side.qpn)], vec![]));
+    }
+}
+
+/// The memory of receives is checked with the protection domain of the shared receive queue.
+#[test]
+fn a_shared_receive_queue_of_another_domain_serves() {
+    for service in ALL {
+        let mut pair = Setup::new(service).unconnected();
+        let side = &mut pair.sides[1];
+        let other = side.device.create_pd();
+        let srq = side.device.create_srq(other, 4, 1).unwrap();
+        let info = side.device.query_qp(side.qpn).unwrap();
+        let init = QpInit {
+            service,
+            send_cq: side.send_cq,
+            recv_cq: side.recv_cq,
+            srq: Some(srq),
+            capacities: info.capacities,
+            signal_all: false,
+        };
+        side.qpn = side.device.create_qp(side.pd, init).unwrap();
+        let region = side.device.register(other, vec![0; 64], None, Access::LOCAL).unwrap();
+        let its = [Sge { addr: region.addr, len: 64, lkey: region.lkey }];
+        side.device.post_srq_recv(srq, &RecvRequest { wr_id: 5, scatter: &its }).unwrap();
+        let of_the_queue_pair = [side.sge(0, 64)];
+        let refused = side.device.post_srq_recv(srq, &RecvRequest { wr_id: 6, scatter: &of_the_queue_pair });
+        assert_eq!(refused, Err(VerbsError::Memory { index: 0, why: AccessError::Domain }));
+        pair.connect(0);
+        pair.connect(1);
+        pair.sides[0].fill(0, &[3; 64]);
+        pair.post(0, 1, SendOp::Send, 64);
+        pair.run();
+        assert_eq!(pair.sides[0].sent(), [(1, Status::Success)], "{service:?}");
+        assert_eq!(pair.sides[1].received(), [(5, Status::Success, 64)], "{service:?}");
+        assert_eq!(pair.sides[1].device.bytes(region.id).unwrap(), [3; 64]);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::common::{Fate, Pair, Setup, address, bytes_of, pattern};
 use rnic_transport::Time;
 use rnic_verbs::{
     Access, Congestion, Data, Device, Dropped, Event, MAX_EVENTS, QpChange, RecvRequest, SendAttributes, SendFlags,
-    SendOp, SendRequest, Service, State, Status, VerbsError,
+    SendOp, SendRequest, Service, State, Status, Verbs, VerbsError,
 };
 use rnic_wire::{Opcode, Operation};
 
@@ -454,7 +454,7 @@ fn a_number_is_not_used_again_soon() {
 }
 
 #[test]
-fn parts_of_other_domains_and_limits_are_refused() {
+fn more_than_the_limits_is_refused() {
     let mut setup = Setup::new(Service::Rc);
     setup.config.limits = rnic_verbs::Limits {
         queue_pairs: 2,
@@ -465,6 +465,7 @@ fn parts_of_other_domains_and_limits_are_refused() {
         scatter_gather: 4,
         inline: 256,
         windows: 2,
+        protection_domains: 3,
         regions: 2,
         bytes: crate::common::REGION as u64 + 100,
     };
@@ -472,6 +473,11 @@ fn parts_of_other_domains_and_limits_are_refused() {
     let side = &mut pair.sides[0];
     let (pd, device) = (side.pd, &mut side.device);
     let other = device.create_pd();
+    let third = Verbs::create_pd(device).unwrap();
+    let refused = Verbs::create_pd(device).unwrap_err();
+    assert_eq!(refused.to_string(), "at most 3 protection domains are possible");
+    assert_eq!(refused, VerbsError::Exhausted { what: "protection domains", limit: 3 });
+    device.destroy_pd(third).unwrap();
     let srq = device.create_srq(other, 128, 4).unwrap();
     let says = |result: Result<(), VerbsError>, sentence: &str| assert_eq!(result.unwrap_err().to_string(), sentence);
     let srqs = |device: &mut Device, capacity, elements| device.create_srq(other, capacity, elements).map(|_| ());
@@ -480,7 +486,7 @@ fn parts_of_other_domains_and_limits_are_refused() {
     says(srqs(device, 129, 1), "the capacity of a receive queue is 129; it must be 1 to 128");
     says(srqs(device, 0, 1), "the capacity of a receive queue is 0; it must be 1 to 128");
     says(srqs(device, 128, 5), "the number of scatter-gather elements is 5; it must be 0 to 4");
-    let srq = device.create_srq(other, 128, 4).unwrap();
+    device.create_srq(other, 128, 4).unwrap();
     let cqs = |device: &mut Device, capacity| device.create_cq(capacity).map(|_| ());
     says(cqs(device, 0), "the capacity of a completion queue is 0; it must be 1 to 100");
     says(cqs(device, 101), "the capacity of a completion queue is 101; it must be 1 to 100");
@@ -496,14 +502,12 @@ fn parts_of_other_domains_and_limits_are_refused() {
         service: Service::Rc,
         send_cq: cq,
         recv_cq: cq,
-        srq: Some(srq),
+        srq: None,
         capacities: rnic_verbs::Capacities::default(),
         signal_all: false,
     };
-    let refused = device.create_qp(pd, init.clone()).unwrap_err();
-    assert_eq!(refused.to_string(), "the shared receive queue belongs to another protection domain");
     let mut sized = |change: fn(&mut rnic_verbs::Capacities)| {
-        let mut init = rnic_verbs::QpInit { srq: None, ..init.clone() };
+        let mut init = init.clone();
         change(&mut init.capacities);
         device.create_qp(pd, init).map(|_| ())
     };

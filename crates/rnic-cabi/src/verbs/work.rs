@@ -10,6 +10,7 @@ pub const IBV_WC_LOC_PROT_ERR: c_int = 4;
 pub const IBV_WC_WR_FLUSH_ERR: c_int = 5;
 pub const IBV_WC_MW_BIND_ERR: c_int = 6;
 pub const IBV_WC_BAD_RESP_ERR: c_int = 7;
+pub const IBV_WC_LOC_ACCESS_ERR: c_int = 8;
 pub const IBV_WC_REM_INV_REQ_ERR: c_int = 9;
 pub const IBV_WC_REM_ACCESS_ERR: c_int = 10;
 pub const IBV_WC_REM_OP_ERR: c_int = 11;

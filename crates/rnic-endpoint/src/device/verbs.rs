@@ -31,7 +31,7 @@ impl Verbs for Device {
     }
 
     fn create_pd(&mut self) -> Result<Pd, VerbsError> {
-        Ok(self.shared().verbs().create_pd())
+        Verbs::create_pd(&mut *self.shared().verbs())
     }
 
     fn destroy_pd(&mut self, pd: Pd) -> Result<(), VerbsError> {

@@ -6,16 +6,18 @@ use super::events::Events;
 use crate::abi::*;
 use crate::hosts::HostAddress;
 use crate::progress::Progress;
-use crate::trace;
+use crate::required;
+use crate::{report, trace};
 use libc::c_int;
+use rnic_cabi::entry::lock;
 use rnic_cabi::pointer::Handle;
 use rnic_endpoint::{DeviceClock, Time, TimeSource};
 use rnic_verbs::{Completion, CqId, VerbsError};
 use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Number of entries in the table of GIDs. All entries contain the device's address, because programs and scripts use
 /// different indices.
@@ -25,7 +27,6 @@ pub(crate) const GIDS: usize = 4;
 pub(crate) struct Context {
     c: verbs_context,
     state: ContextState,
-    _null: File,
 }
 
 rnic_cabi::object!(Context { c.context: ibv_context, state: ContextState });
@@ -37,6 +38,9 @@ pub(crate) struct ContextState {
     pub(crate) address: HostAddress,
     pub(crate) events: Arc<Events>,
     clock: DeviceClock,
+    /// The time of day when the system's monotonic clock was 0, in nanoseconds since 1970. It stays as it was when the
+    /// device was opened, so that timestamps of completions never go back.
+    day_ns: u64,
     handles: AtomicU32,
     pub(crate) guid: u64,
     /// The process that has opened the device.
@@ -54,14 +58,16 @@ impl Context {
     ) -> Result<Handle<Context>, c_int> {
         let about = device.state();
         let endpoint = endpoint::open(&about.address).map_err(|(number, why)| {
-            eprintln!("rnic: cannot open rnic{} ({}): {why}", about.index, about.address.ip);
+            report::once(&format!("cannot open {} ({}): {why}", about.name(), about.address.ip));
             number
         })?;
         let events = Events::new(endpoint.clone())?;
-        trace::line(format_args!("ibv_open_device rnic{} ({})", about.index, about.address.ip));
+        trace::line(format_args!("ibv_open_device {} ({})", about.name(), about.address.ip));
+        let clock = endpoint.clock();
         let state = ContextState {
             progress: Progress::start(endpoint.clone()).map_err(|_| libc::EAGAIN)?,
-            clock: endpoint.clock(),
+            day_ns: realtime_ns().wrapping_sub(clock.monotonic_ns(clock.now())),
+            clock,
             device: endpoint,
             address: about.address.clone(),
             events,
@@ -69,11 +75,9 @@ impl Context {
             guid: about.guid(),
             process: std::process::id(),
         };
-        // Programs keep and duplicate the descriptor of the kernel device. No kernel device exists, so `/dev/null`
-        // stands for it.
-        let null = File::open("/dev/null").map_err(|_| libc::EMFILE)?;
-        let c = operations(null.as_raw_fd(), state.events.mailbox.raw_fd());
-        Ok(Handle::create(Context { c, state, _null: null }))
+        let c = operations(command_descriptor()?, state.events.mailbox.raw_fd());
+        required::note_device();
+        Ok(Handle::create(Context { c, state }))
     }
 }
 
@@ -109,6 +113,11 @@ impl ContextState {
         self.clock.now()
     }
 
+    /// Converts a time of the device's clock to nanoseconds since 1970.
+    pub(crate) fn time_of_day_ns(&self, time: Time) -> u64 {
+        self.day_ns.wrapping_add(self.clock.monotonic_ns(time))
+    }
+
     /// The address as a GID.
     pub(crate) fn gid(&self) -> ibv_gid {
         gid(self.address.ip)
@@ -125,8 +134,19 @@ pub(crate) fn ip(gid: &ibv_gid) -> IpAddr {
     rnic_cm::ip::address(gid.raw)
 }
 
+/// The descriptor that programs take for the descriptor of a kernel device, and keep or duplicate. No kernel device
+/// exists, so `/dev/null` stands for it. All devices of a process have the same one, which stays open.
+fn command_descriptor() -> Result<c_int, c_int> {
+    static NULL: Mutex<Option<File>> = Mutex::new(None);
+    let mut null = lock(&NULL);
+    if null.is_none() {
+        *null = Some(File::open("/dev/null").map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?);
+    }
+    null.as_ref().map(File::as_raw_fd).ok_or(libc::EIO)
+}
+
 /// Nanoseconds since 1970.
-pub(crate) fn realtime_ns() -> u64 {
+fn realtime_ns() -> u64 {
     use std::time::{SystemTime, UNIX_EPOCH};
     #[expect(clippy::disallowed_methods, reason = "the interface asks for the time of day of a completion")]
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)

@@ -168,6 +168,7 @@ fn wc_status(status: Status) -> c_int {
         Status::TransportRetryExceeded => IBV_WC_RETRY_EXC_ERR,
         Status::RnrRetryExceeded => IBV_WC_RNR_RETRY_EXC_ERR,
         Status::WindowBind => IBV_WC_MW_BIND_ERR,
+        Status::LocalAccess => IBV_WC_LOC_ACCESS_ERR,
     }
 }
 

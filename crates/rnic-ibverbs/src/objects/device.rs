@@ -3,6 +3,7 @@
 use crate::abi::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
 use crate::environment::Environment;
 use crate::hosts::{self, HostAddress};
+use crate::report;
 use libc::{c_char, c_int};
 use rnic_cabi::entry::lock;
 use rnic_cabi::pointer::Handle;
@@ -19,7 +20,7 @@ rnic_cabi::object!(Device { c: ibv_device, state: DeviceState });
 
 pub(crate) struct DeviceState {
     pub(crate) address: HostAddress,
-    /// Index in the list, which is also in the name.
+    /// Index in the list.
     pub(crate) index: u32,
 }
 
@@ -28,7 +29,7 @@ unsafe impl Sync for Device {}
 
 impl Device {
     fn new(index: u32, address: HostAddress) -> Device {
-        let name = format!("rnic{index}");
+        let name = address.device_name(index as usize);
         Device {
             c: ibv_device {
                 ops: [0; 2],
@@ -45,6 +46,11 @@ impl Device {
 }
 
 impl DeviceState {
+    /// The name of the device.
+    pub(crate) fn name(&self) -> String {
+        self.address.device_name(self.index as usize)
+    }
+
     /// The GUID of the device's node, in network byte order.
     pub(crate) fn guid(&self) -> u64 {
         rnic_cm::ip::guid(self.address.ip).to_be()
@@ -75,7 +81,7 @@ static KNOWN: Mutex<Vec<&'static Device>> = Mutex::new(Vec::new());
 pub(crate) fn list() -> Result<Vec<*mut ibv_device>, c_int> {
     let addresses = Environment::get().as_ref().map_err(Clone::clone).and_then(hosts::addresses);
     let addresses = addresses.map_err(|error| {
-        eprintln!("rnic: {error}");
+        report::once(&error);
         libc::EINVAL
     })?;
     let mut known = lock(&KNOWN);

@@ -7,7 +7,7 @@ use crate::error::refused;
 use crate::trace;
 use libc::{c_int, c_uint, c_void, size_t};
 use rnic_cabi::pointer::Handle;
-use rnic_verbs::{Access, ForeignMemory, MrId, MrInfo, Pd};
+use rnic_verbs::{Access, ForeignMemory, MrId, MrInfo, Pd, Verbs};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -62,12 +62,12 @@ impl DomainState {
 }
 
 impl Domain {
-    pub(crate) fn create(context: Handle<Context>) -> Handle<Domain> {
+    pub(crate) fn create(context: Handle<Context>) -> Result<Handle<Domain>, c_int> {
         let state = context.state();
-        let id = state.device.with_verbs_quietly(rnic_verbs::Device::create_pd);
+        let id = state.device.with_verbs_quietly(Verbs::create_pd).map_err(refused("ibv_alloc_pd"))?;
         let c = ibv_pd { context: context.as_ptr(), handle: state.handle() };
         trace::line(format_args!("ibv_alloc_pd = PD {}", c.handle));
-        Handle::create(Domain { c, state: DomainState { id, inner: None, users: AtomicU32::new(0) } })
+        Ok(Handle::create(Domain { c, state: DomainState { id, inner: None, users: AtomicU32::new(0) } }))
     }
 
     /// Makes a parent domain, which is only another name of its original domain: this library does not use the

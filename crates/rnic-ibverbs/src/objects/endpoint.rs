@@ -11,6 +11,7 @@ use rnic_endpoint::port::shared_address::{
 };
 use rnic_endpoint::port::{CaptureFailure, CaptureFile, CapturePort, Faults, FaultyPort, Port};
 use rnic_endpoint::{Acknowledge, Clock, Config, Device, Mode, Security, Time};
+use rnic_verbs::Limits;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
@@ -36,11 +37,18 @@ fn idle() -> IdleConfig {
     if cores > 4 { IdleConfig::default() } else { IdleConfig { spin: Time::ZERO, slack: Time::ZERO } }
 }
 
+/// The limits of a device, which `ibv_query_device` reports.
+pub(crate) fn limits() -> Limits {
+    // A device draws random queue pair numbers among 16,384: half of them stay free, so that it finds one at once, and
+    // the number of a destroyed queue pair is not used again soon.
+    Limits { queue_pairs: (1 << 24) / SLOTS / 2, ..Limits::default() }
+}
+
 /// Opens the endpoint's device of an address. An error is a sentence, with its number in C.
 pub(super) fn open(address: &HostAddress) -> Result<Device, (c_int, String)> {
-    /// Converts an error other than an address in use: for example, the file of a capture cannot be written.
-    fn other(error: impl ToString) -> (c_int, String) {
-        (libc::EIO, error.to_string())
+    /// Converts the error of a system call.
+    fn system(error: &std::io::Error) -> (c_int, String) {
+        (error.raw_os_error().unwrap_or(libc::EIO), error.to_string())
     }
     observe_takeovers(trace_takeover);
     let port = SharedAddressPort::open(address.ip).map_err(|error| (error.errno(), error.to_string()))?;
@@ -48,11 +56,18 @@ pub(super) fn open(address: &HostAddress) -> Result<Device, (c_int, String)> {
     // The ACK of a message is sent by the program's next poll, so that the program's reply to the message leaves before
     // the ACK. If the program does not poll, the library's thread sends the ACK ([`crate::progress`]).
     config.acknowledge = Acknowledge::WithNextPoll;
-    config.verbs.late_memory_checks = true;
+    config.verbs.late_checks = true;
+    config.verbs.one_key = true;
+    config.verbs.limits = limits();
     config.verbs.shard = port.shard();
-    let config = config.fitted_to(port.udp()).map_err(other)?;
+    let config = config.fitted_to(port.udp()).map_err(|error| system(&error))?;
     let slot = port.shard().index;
-    Device::on_port(with_faults_and_capture(port, slot).map_err(other)?, config).map_err(other)
+    // For example, the file of a capture cannot be written.
+    let port = with_faults_and_capture(port, slot).map_err(|why| (libc::EIO, why))?;
+    Device::on_port(port, config).map_err(|error| match &error {
+        rnic_endpoint::Error::Io(error) => system(error),
+        other => (libc::EIO, other.to_string()),
+    })
 }
 
 fn trace_takeover(report: TakeoverReport) {

@@ -102,7 +102,7 @@ impl Events {
             Event::SendQueueDrained(qpn) => (objects.qps.get(&qpn.0), IBV_EVENT_SQ_DRAINED),
             Event::QueuePairError(qpn, why) => {
                 let kind = match why {
-                    Status::RemoteAccess => IBV_EVENT_QP_ACCESS_ERR,
+                    Status::RemoteAccess | Status::LocalAccess => IBV_EVENT_QP_ACCESS_ERR,
                     Status::LocalQpOperation | Status::LocalLength => IBV_EVENT_QP_REQ_ERR,
                     _ => IBV_EVENT_QP_FATAL,
                 };

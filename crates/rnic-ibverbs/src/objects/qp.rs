@@ -276,22 +276,30 @@ fn merge(known: &ibv_qp_attr, attr: &ibv_qp_attr, mask: c_int) -> ibv_qp_attr {
         IBV_QP_MAX_DEST_RD_ATOMIC => max_dest_rd_atomic,
         IBV_QP_DEST_QPN => dest_qp_num,
     }
+    // PSNs and queue pair numbers have 24 bits. Programs compute them with more bits.
+    for number in [&mut all.rq_psn, &mut all.sq_psn, &mut all.dest_qp_num] {
+        *number &= 0xff_ffff;
+    }
     all
 }
 
 /// Time without a response after which a reliable connection fails: the timeouts and retries of the program together,
-/// but at least two seconds.
-fn give_up_after(kind: c_int, all: &ibv_qp_attr) -> Option<Time> {
-    /// Minimum of the returned time. A NIC responds whatever its host does. Here the peer is a program, and a busy
-    /// host, such as a host that runs tests, may not run the program for a second.
-    const MIN: Time = Time::from_ms(2_000);
+/// but at least the time that the environment sets.
+fn give_up_after(kind: c_int, all: &ibv_qp_attr, min: Time) -> Option<Time> {
+    /// Minimum and maximum that the device admits.
+    const MIN: Time = Time::from_ms(1);
     const MAX: Time = Time::from_ms(86_400_000);
     if kind != IBV_QPT_RC || all.timeout == 0 {
         return None;
     }
     let timeout = Time::from_ns(4_096 << u32::from(all.timeout.min(31)));
     let retries = u64::from(all.retry_cnt.min(7)) + 1;
-    Some(Time::from_ps(timeout.as_ps().saturating_mul(retries)).clamp(MIN, MAX))
+    Some(Time::from_ps(timeout.as_ps().saturating_mul(retries)).max(min).clamp(MIN, MAX))
+}
+
+/// `RNIC_MIN_TIMEOUT`. The environment is valid here: a device does not open if the environment has mistakes.
+fn min_timeout() -> Time {
+    Environment::get().as_ref().map_or(Time::ZERO, |settings| settings.min_timeout)
 }
 
 /// Returns the access rights of the peer. The engine checks the rights of regions, where writing needs `local_write`.
@@ -340,7 +348,7 @@ fn transitions(
                 protected: false,
                 peer_qpn: Qpn(all.dest_qp_num),
                 path_mtu: path_mtu(context, all.path_mtu)?,
-                recv_psn: all.rq_psn & 0xff_ffff,
+                recv_psn: all.rq_psn,
                 max_dest_rd_atomic: all.max_dest_rd_atomic,
                 min_rnr_timer: all.min_rnr_timer,
                 dscp: path.dscp,
@@ -348,12 +356,12 @@ fn transitions(
         }
         (IBV_QPS_RTR | IBV_QPS_SQD | IBV_QPS_SQE, IBV_QPS_RTS) => {
             changes.push(Transition::ReadyToSend(SendAttributes {
-                send_psn: all.sq_psn & 0xff_ffff,
+                send_psn: all.sq_psn,
                 timeout: all.timeout,
                 retry_count: all.retry_cnt,
                 rnr_retry: all.rnr_retry,
                 max_rd_atomic: all.max_rd_atomic,
-                give_up_after: give_up_after(qp.kind, all),
+                give_up_after: give_up_after(qp.kind, all, min_timeout()),
                 ..SendAttributes::default()
             }));
         }

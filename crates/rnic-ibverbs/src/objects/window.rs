@@ -1,7 +1,7 @@
 //! Memory windows.
 
-use super::InContext;
 use super::domain::{Domain, Region};
+use super::{Address, InContext};
 use crate::abi::*;
 use crate::error::{Refused, refused};
 use crate::trace;
@@ -78,7 +78,7 @@ pub(crate) unsafe fn bind(window: Handle<Window>, rkey: u32, info: &ibv_mw_bind_
 ///
 /// # Safety
 /// The pointers of the window, and of the region in `info`, are null or the pointers of objects that exist.
-pub(crate) unsafe fn bind_type_2(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<Bind, Refused> {
+pub(crate) unsafe fn bind_type_2(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<Type2, Refused> {
     // SAFETY: the caller promises the conditions of this function.
     let window: Option<Handle<Window>> = unsafe { Handle::new_unless_null(mw) };
     let Some(window) = window.filter(|window| rnic_cabi::get!(window.kind) == IBV_MW_TYPE_2) else {
@@ -87,6 +87,27 @@ pub(crate) unsafe fn bind_type_2(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_
             "the memory window is not of type 2; use ibv_bind_mw for windows of type 1",
         ));
     };
+    // The program chooses the low eight bits of the key; the window keeps the others, as those of NICs do.
+    let rkey = rnic_cabi::get!(window.rkey) & !0xff | rkey & 0xff;
     // SAFETY: the caller promises the conditions of this function.
-    unsafe { bind(window, rkey, info) }
+    Ok(Type2 { bind: unsafe { bind(window, rkey, info) }?, window: Address::of(window) })
+}
+
+/// The binding of a window of type 2.
+pub(crate) struct Type2 {
+    pub(crate) bind: Bind,
+    /// The window, which exists until the request is posted.
+    window: Address,
+}
+
+impl Type2 {
+    /// Shows the program the key of the binding, which was posted. Programs read it from the window.
+    ///
+    /// # Safety
+    /// The window exists.
+    pub(crate) unsafe fn show_key(&self) {
+        // SAFETY: the caller promises the conditions of this function.
+        let window: Handle<Window> = unsafe { Handle::new(self.window.as_ptr()) };
+        rnic_cabi::set!(window.rkey = self.bind.rkey);
+    }
 }

@@ -1,12 +1,12 @@
 //! Work requests, as C posts them.
 
 use super::ah::AddressHandle;
-use super::window;
+use super::window::{self, Type2};
 use crate::abi::*;
 use crate::error::Refused;
 use libc::c_int;
 use rnic_cabi::pointer::Handle;
-use rnic_verbs::{Bind, Data, Device, Qpn, Recipient, RecvRequest, SendFlags, SendOp, SendRequest, Sge, VerbsError};
+use rnic_verbs::{Data, Device, Qpn, Recipient, RecvRequest, SendFlags, SendOp, SendRequest, Sge, VerbsError};
 use std::mem::MaybeUninit;
 
 /// Maximum number of scatter-gather elements of a request; the device has the same limit.
@@ -73,6 +73,11 @@ impl Inline {
     }
 }
 
+/// The queue pair number of a recipient, which has 24 bits in a packet. Programs leave other bits in the upper byte.
+pub(crate) fn low_24_bits(qpn: u32) -> Qpn {
+    Qpn(qpn & 0xff_ffff)
+}
+
 /// The flags of a send request.
 pub(crate) fn flags(flags: u32) -> SendFlags {
     SendFlags {
@@ -109,10 +114,13 @@ unsafe fn post_send(verbs: &mut Device, qpn: Qpn, kind: c_int, wr: *const ibv_se
         IBV_WR_BIND_MW if kind != IBV_QPT_UD => {
             let wr_bind_mw { mw, rkey, bind_info } = wr.bind_mw;
             // SAFETY: the objects in the request exist.
-            let bind = unsafe { window::bind_type_2(mw, rkey, &bind_info) }?;
+            let type_2 = unsafe { window::bind_type_2(mw, rkey, &bind_info) }?;
             let (wr_id, flags) = (wr.wr_id, flags(wr.send_flags));
-            let request = SendRequest { wr_id, op: SendOp::Bind, data: Data::Bind(&bind), flags };
-            return Ok(verbs.post_send(qpn, &request)?);
+            let request = SendRequest { wr_id, op: SendOp::Bind, data: Data::Bind(&type_2.bind), flags };
+            verbs.post_send(qpn, &request)?;
+            // SAFETY: the objects in the request exist.
+            unsafe { type_2.show_key() };
+            return Ok(());
         }
         _ => return Err(Refused::Number(libc::EOPNOTSUPP, "there is no such operation")),
     };
@@ -130,13 +138,14 @@ unsafe fn post_send(verbs: &mut Device, qpn: Qpn, kind: c_int, wr: *const ibv_se
         Data::Gather(sges.list())
     };
     let request = SendRequest { wr_id: wr.wr_id, op, data, flags: flags(wr.send_flags) };
-    if kind == IBV_QPT_UD {
+    // Other operations fail, and their address handle is where datagrams have it, or is not.
+    if kind == IBV_QPT_UD && matches!(op, SendOp::Send | SendOp::SendImm(_)) {
         // SAFETY: the objects in the request exist.
         let ah: Option<Handle<AddressHandle>> = unsafe { Handle::new_unless_null(ud.ah) };
         let Some(ah) = ah else {
             return Err(Refused::Number(libc::EINVAL, "a datagram needs an address handle"));
         };
-        let to = Recipient { path: ah.state().path, qpn: Qpn(ud.remote_qpn), qkey: ud.remote_qkey };
+        let to = Recipient { path: ah.state().path, qpn: low_24_bits(ud.remote_qpn), qkey: ud.remote_qkey };
         return Ok(verbs.post_datagram(qpn, &request, &to)?);
     }
     Ok(verbs.post_send(qpn, &request)?)
@@ -197,7 +206,7 @@ pub(crate) struct Request {
     pub(crate) sges: Vec<Sge>,
     pub(crate) inline: Option<Vec<u8>>,
     pub(crate) to: Option<Recipient>,
-    pub(crate) bind: Option<Bind>,
+    pub(crate) bind: Option<Type2>,
 }
 
 impl Requests {
@@ -229,7 +238,7 @@ impl Requests {
         }
         for request in &self.list {
             let data = match (&request.inline, &request.bind) {
-                (_, Some(bind)) => Data::Bind(bind),
+                (_, Some(type_2)) => Data::Bind(&type_2.bind),
                 (Some(bytes), None) => Data::Inline(bytes),
                 (None, None) => Data::Gather(&request.sges),
             };
@@ -237,6 +246,11 @@ impl Requests {
             match &request.to {
                 Some(to) => verbs.post_datagram(qpn, &send, to)?,
                 None => verbs.post_send(qpn, &send)?,
+            }
+            if let Some(type_2) = &request.bind {
+                // SAFETY: the program has just built the request, and frees the window after the binding at the
+                // earliest.
+                unsafe { type_2.show_key() };
             }
         }
         Ok(self.list.len())

@@ -3,7 +3,7 @@
 use crate::abi::*;
 use crate::error::number;
 use crate::objects::InContext;
-use crate::objects::context::{self, Context};
+use crate::objects::context::Context;
 use crate::objects::cq::{self, Cq, ExtendedCq};
 use crate::trace;
 use libc::{c_int, c_uint};
@@ -149,8 +149,7 @@ extern "C" fn read_completion_ts(cq: Handle<ExtendedCq>) -> u64 {
 }
 
 extern "C" fn read_wallclock(cq: Handle<ExtendedCq>) -> u64 {
-    let age = cq.context().now().saturating_sub(current(&cq).time).as_ps() / 1_000;
-    context::realtime_ns().saturating_sub(age)
+    cq.context().time_of_day_ns(current(&cq).time)
 }
 
 extern "C" fn read_sl(cq: Handle<ExtendedCq>) -> u8 {

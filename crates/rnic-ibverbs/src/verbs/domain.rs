@@ -13,7 +13,7 @@ use rnic_cabi::{get, set};
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_alloc_pd(context: Handle<Context>) -> *mut ibv_pd {
-    object(|| Ok(Domain::create(context).as_ptr()))
+    object(|| Domain::create(context).map(Handle::as_ptr))
 }
 
 #[unsafe(no_mangle)]
@@ -106,9 +106,21 @@ const CHANGE_ACCESS: c_int = 1 << 2;
 pub extern "C" fn ibv_rereg_mr(
     mr: Handle<Region>, flags: c_int, pd: *mut ibv_pd, addr: *mut c_void, len: size_t, access: c_int,
 ) -> c_int {
-    /// The result of a call that has failed and has not changed the region.
-    const INVALID: c_int = -1;
-    entry(INVALID, || {
+    /// The results of a call that has failed: libibverbs itself has found the mistake, or the device. This library does
+    /// not change the region in either case; with others the region of a failed command cannot be used.
+    const INPUT: c_int = -1;
+    const COMMAND: c_int = -4;
+    entry(COMMAND, || {
+        let fail = |error, result| {
+            trace::line(format_args!("ibv_rereg_mr refused: error {error}"));
+            set_errno(error);
+            result
+        };
+        let lacks_memory = flags & CHANGE_TRANSLATION != 0 && (addr.is_null() || len == 0);
+        let unknown = flags & !(CHANGE_TRANSLATION | CHANGE_DOMAIN | CHANGE_ACCESS) != 0;
+        if unknown || lacks_memory || access != 0 && flags & CHANGE_ACCESS == 0 {
+            return fail(libc::EINVAL, INPUT);
+        }
         let new_pd = if flags & CHANGE_DOMAIN != 0 { pd } else { get!(mr.pd) };
         // SAFETY: the region's domain exists, and so does the domain that the program passes with this flag.
         let pd = unsafe { Handle::new(new_pd) };
@@ -117,11 +129,7 @@ pub extern "C" fn ibv_rereg_mr(
                 trace::line(format_args!("ibv_rereg_mr, flags {flags:#x}"));
                 0
             }
-            Err(error) => {
-                trace::line(format_args!("ibv_rereg_mr refused: error {error}"));
-                set_errno(error);
-                INVALID
-            }
+            Err(error) => fail(error, COMMAND),
         }
     })
 }
@@ -131,12 +139,6 @@ fn reregister(
     mr: Handle<Region>, flags: c_int, pd: Handle<Domain>, new_memory: (*mut c_void, size_t), new_access: c_uint,
 ) -> Result<(), c_int> {
     const VERB: &str = "ibv_rereg_mr";
-    let is_invalid = new_memory.0.is_null() || new_memory.1 == 0;
-    if flags & !(CHANGE_TRANSLATION | CHANGE_DOMAIN | CHANGE_ACCESS) != 0
-        || flags & CHANGE_TRANSLATION != 0 && is_invalid
-    {
-        return Err(libc::EINVAL);
-    }
     let device = &mr.context().device;
     let mut region = lock(mr.state());
     let region_flags = if flags & CHANGE_ACCESS != 0 { new_access } else { region.flags };

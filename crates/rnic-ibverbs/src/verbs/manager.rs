@@ -6,7 +6,7 @@ use crate::objects::context::{Context, gid, ip};
 use crate::objects::device::Device;
 use crate::objects::endpoint;
 use crate::objects::manager::Mads;
-use crate::trace;
+use crate::{report, trace};
 use libc::{c_char, c_int};
 use rnic_cabi::entry::{entry, object, status};
 use rnic_cabi::pointer::{Handle, In, Out};
@@ -28,7 +28,7 @@ pub extern "C" fn rnic_mads_open(context: Handle<Context>, id: Out<u16>) -> *mut
     object(|| {
         let address = context.state().address.ip;
         let mads = endpoint::open_manager(address).map_err(|why| {
-            eprintln!("rnic: the communication manager of {address} cannot be opened: {why}");
+            report::once(&format!("the communication manager of {address} cannot be opened: {why}"));
             libc::EADDRNOTAVAIL
         })?;
         id.write(mads.manager_id());

@@ -13,7 +13,7 @@ use libc::{c_int, c_void, size_t};
 use rnic_cabi::entry::{entry, set_errno};
 use rnic_cabi::pointer::Handle;
 use rnic_cabi::{exported, get};
-use rnic_verbs::{Qpn, Recipient, SendOp, Sge};
+use rnic_verbs::{Recipient, SendOp, Sge};
 
 /// The structure of a queue pair that C sees, with its table of functions.
 pub(crate) fn structure(qp_base: ibv_qp) -> ibv_qp_ex {
@@ -144,7 +144,7 @@ extern "C" fn local_inv(qp: Handle<ExtendedQp>, rkey: u32) {
 
 extern "C" fn set_ud_addr(qp: Handle<ExtendedQp>, ah: Handle<AddressHandle>, qpn: u32, qkey: u32) {
     last(qp, |request| {
-        request.to = Some(Recipient { path: ah.state().path, qpn: Qpn(qpn), qkey });
+        request.to = Some(Recipient { path: ah.state().path, qpn: work::low_24_bits(qpn), qkey });
         Ok(())
     });
 }

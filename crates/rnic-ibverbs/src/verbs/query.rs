@@ -3,6 +3,7 @@
 use crate::abi::*;
 use crate::objects::context::{Context, ContextState, GIDS};
 use crate::objects::device::text;
+use crate::objects::endpoint;
 use crate::trace;
 use libc::{c_int, size_t, ssize_t};
 use rnic_cabi::entry::{entry, set_errno, status};
@@ -25,7 +26,7 @@ pub extern "C" fn ibv_query_device(context: Handle<Context>, attributes: Out<ibv
 }
 
 fn device_attributes(state: &ContextState) -> ibv_device_attr {
-    let limits = rnic_verbs::Limits::default();
+    let limits = endpoint::limits();
     let int = |value: u32| c_int::try_from(value).unwrap_or(c_int::MAX);
     ibv_device_attr {
         fw_ver: text(env!("CARGO_PKG_VERSION")),
@@ -37,7 +38,7 @@ fn device_attributes(state: &ContextState) -> ibv_device_attr {
         vendor_id: 0xff_ffff,
         vendor_part_id: 0,
         hw_ver: 0,
-        max_qp: int(limits.queue_pairs / 2),
+        max_qp: int(limits.queue_pairs),
         max_qp_wr: int(limits.work_requests),
         device_cap_flags: IBV_DEVICE_RC_RNR_NAK_GEN
             | IBV_DEVICE_CURR_QP_STATE_MOD
@@ -49,7 +50,7 @@ fn device_attributes(state: &ContextState) -> ibv_device_attr {
         max_cq: int(limits.completion_queues),
         max_cqe: int(limits.completions),
         max_mr: int(limits.regions),
-        max_pd: int(limits.regions),
+        max_pd: int(limits.protection_domains),
         max_qp_rd_atom: MAX_READS.into(),
         max_ee_rd_atom: 0,
         max_res_rd_atom: int(u32::from(MAX_READS) * limits.queue_pairs),

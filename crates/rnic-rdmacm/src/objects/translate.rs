@@ -37,9 +37,9 @@ pub(crate) fn translate(owner: Handle<Id>, events: Arc<Unacknowledged>, what: Wh
             return Some(event::create(owner.as_ptr(), child.as_ptr(), events, about));
         }
         Event::Reply { connection, reply, .. } => on_reply(owner, device, connection, &reply),
-        Event::Established { private, .. } => {
-            About { data: private.to_vec(), ..About::new(RDMA_CM_EVENT_ESTABLISHED, 0) }
-        }
+        // The private data of the peer's Ready To Use message is discarded, as in Linux: programs conclude from its
+        // length who began the connection.
+        Event::Established { .. } => About::new(RDMA_CM_EVENT_ESTABLISHED, 0),
         Event::Rejected { reason, private, .. } => {
             let mut inner = lock(&state.inner);
             inner.connection = None;

@@ -218,7 +218,9 @@ static void connections(void)
     CHECK(event->param.conn.private_data_len == 196 && !memcmp(event->param.conn.private_data, "answer", 7));
     CHECK(event->param.conn.qp_num == b->qp->qp_num);
     ack(event);
-    ack(next(server, RDMA_CM_EVENT_ESTABLISHED));
+    event = next(server, RDMA_CM_EVENT_ESTABLISHED);
+    CHECK(event->param.conn.private_data_len == 0 && !event->param.conn.private_data);
+    ack(event);
     CHECK(ibv_query_qp(a->qp, &qp, 0, &init) == 0 && qp.qp_state == IBV_QPS_RTS);
     CHECK(qp.dest_qp_num == b->qp->qp_num && qp.retry_cnt == 5 && qp.max_dest_rd_atomic == 2 && qp.max_rd_atomic == 2);
     qp.qp_state = IBV_QPS_RTS;

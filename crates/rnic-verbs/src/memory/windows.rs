@@ -25,6 +25,14 @@ struct Window {
     bound: Option<Bound>,
 }
 
+impl Window {
+    /// The remote key of a binding for which `rkey` was posted: its low eight bits after the upper bits of the window.
+    fn key(&self, rkey: u32) -> u32 {
+        const LOW: u32 = (1 << KEY_BITS) - 1;
+        self.rkey & !LOW | rkey & LOW
+    }
+}
+
 /// What a bound window covers.
 #[derive(Clone, Copy)]
 struct Bound {
@@ -104,8 +112,7 @@ impl Memory {
     /// A remote key for the next binding of a window: the low eight bits count.
     pub(crate) fn next_window_rkey(&mut self, id: WindowId) -> Option<u32> {
         let window = self.windows.table.get_mut(id.0)?;
-        let low = (1 << KEY_BITS) - 1;
-        window.posted = window.posted & !low | window.posted.wrapping_add(1) & low;
+        window.posted = window.key(window.posted.wrapping_add(1));
         Some(window.posted)
     }
 
@@ -117,9 +124,6 @@ impl Memory {
         let window = self.windows.table.get(bind.window.0).ok_or(AccessError::Key)?;
         if window.pd != pd {
             return Err(AccessError::Domain);
-        }
-        if index(window.rkey) != index(bind.rkey) {
-            return Err(AccessError::Key);
         }
         let one = window.kind == WindowKind::Type1;
         if !one && window.bound.is_some() {
@@ -154,7 +158,7 @@ impl Memory {
             region.windows += 1;
         }
         if let Some(window) = self.windows.table.get_mut(bind.window.0) {
-            (window.rkey, window.bound) = (bind.rkey, bound);
+            (window.rkey, window.bound) = (window.key(bind.rkey), bound);
         }
         Ok(())
     }

@@ -91,8 +91,9 @@ impl Incoming {
         if left > 0 {
             // The check covers the rest of the message, so that no byte is written of a message that exceeds the
             // region.
-            let span = ctx.memory.remote(c.at(), rkey, addr, left, Right::Write).map_err(|_| Refusal::ACCESS)?;
-            ctx.memory.write(span, packet.payload).map_err(|_| Refusal::ACCESS)?;
+            let refusal = if imm.is_some() { Refusal::ACCESS_WITH_RECEIVE } else { Refusal::ACCESS };
+            let span = ctx.memory.remote(c.at(), rkey, addr, left, Right::Write);
+            span.and_then(|span| ctx.memory.write(span, packet.payload)).map_err(|_| refusal)?;
         }
         let bytes = done + len;
         if !ends {

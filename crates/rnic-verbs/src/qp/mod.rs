@@ -13,7 +13,7 @@ pub(crate) mod uc;
 pub(crate) mod ud;
 
 use crate::batch::{AROUND_PAYLOAD, Destination};
-use crate::common::{Common, Ctx};
+use crate::common::{Common, Ctx, MAX_MESSAGE};
 use crate::send_queue::Wqe;
 use crate::types::{
     DatagramAttributes, NetworkHeader, QpChange, Qpn, Recipient, SendOp, Service, State, Status, VerbsError,
@@ -47,6 +47,29 @@ pub(crate) fn cnp(c: &Common, out: &mut [u8]) -> usize {
 fn spread_flow(qpn: Qpn, entropy: u16) -> u32 {
     // A multiplicative hash, so that consecutive entropies differ in all bits.
     (qpn.0 << 8 ^ u32::from(entropy)).wrapping_mul(0x9e37_79b1)
+}
+
+/// Why a queue pair cannot execute a send request.
+#[derive(Debug)]
+pub(crate) struct Inadmissible {
+    /// The status with which the request completes, if the device refuses it as late as NICs do
+    /// ([`late_checks`](crate::DeviceConfig::late_checks)).
+    pub(crate) status: Status,
+    /// The error of the verb, if the device refuses the request when it is posted.
+    pub(crate) error: VerbsError,
+}
+
+impl Inadmissible {
+    /// The transport service or the connection lacks the operation.
+    fn operation(why: &'static str) -> Inadmissible {
+        Inadmissible { status: Status::LocalQpOperation, error: VerbsError::Unsupported(why) }
+    }
+
+    /// The length `value` does not fit.
+    fn length(value: u64, possible: String) -> Inadmissible {
+        let error = VerbsError::Range { name: "the length", value, possible: possible.into() };
+        Inadmissible { status: Status::LocalLength, error }
+    }
 }
 
 /// The protocol engine of a queue pair; `None` before the queue pair is connected (UD: before
@@ -156,7 +179,7 @@ impl Qp {
 
     /// Appends a send request to the send queue; `to` is the recipient of a datagram.
     pub(crate) fn push(&mut self, ctx: &mut Ctx, wqe: Wqe, to: Option<Recipient>) {
-        if let (Engine::Ud(ud), Some(to)) = (&mut self.engine, to) {
+        if let Engine::Ud(ud) = &mut self.engine {
             ud.address(&self.common, to);
         }
         self.common.sends.push(wqe);
@@ -279,7 +302,7 @@ impl Qp {
             Engine::Rc(rc) => rc.release(&mut self.common, ctx),
             Engine::Irn(irn) => irn.release(&mut self.common, ctx),
             Engine::Uc(uc) => uc.release(&mut self.common, ctx),
-            Engine::Ud(ud) => ud.release(&mut self.common),
+            Engine::Ud(ud) => ud.release(&mut self.common, ctx),
             Engine::Offer(offer) => offer.release(&self.common, ctx.now),
         }
     }
@@ -512,16 +535,29 @@ impl Qp {
         self.release(ctx);
     }
 
-    /// Checks whether the queue pair's service supports the operation.
-    pub(crate) fn admits(&self, op: &SendOp, len: u32) -> Result<(), VerbsError> {
+    /// Checks whether the queue pair can execute a send request for `len` bytes of memory.
+    pub(crate) fn admits(&self, op: &SendOp, len: u64) -> Result<(), Inadmissible> {
+        let Some(len) = u32::try_from(len).ok().filter(|len| *len <= MAX_MESSAGE) else {
+            return Err(Inadmissible::length(len, "0 to 2147483648 bytes".to_string()));
+        };
         match self.common.init.service {
-            Service::Rc => rc::Rc::admits(op, len, self.common.route.mtu.max(256)),
-            Service::Uc if op.is_fetching() || matches!(op, SendOp::SendInv(_)) => Err(VerbsError::Unsupported(
-                "an unreliable connection has Sends and RDMA Writes, but no reads, atomics or Send with Invalidate",
-            )),
-            Service::Ud => ud::Ud::admits(op, len, self.common.route.mtu),
-            _ => Ok(()),
+            Service::Rc => rc::Rc::admits(op, len, self.common.route.mtu.max(256))?,
+            Service::Uc if op.is_fetching() || matches!(op, SendOp::SendInv(_)) => {
+                return Err(Inadmissible::operation(
+                    "an unreliable connection has Sends and RDMA Writes, but no reads, atomics or Send with Invalidate",
+                ));
+            }
+            Service::Ud => ud::Ud::admits(op, len, self.common.route.mtu)?,
+            _ => {}
         }
+        if op.is_fetching() && self.common.attributes.max_rd_atomic == 0 {
+            let why = "the connection admits no reads and atomics (max_rd_atomic is 0)";
+            return Err(Inadmissible::operation(why));
+        }
+        if op.is_atomic() && len != 8 {
+            return Err(Inadmissible::length(len.into(), "8 bytes for an atomic".to_string()));
+        }
+        Ok(())
     }
 
     pub(crate) fn qpn(&self) -> Qpn {

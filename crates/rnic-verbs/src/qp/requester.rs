@@ -118,7 +118,7 @@ impl Core {
         }
         while self.withheld == 0 && c.state == State::ReadyToSend && c.failing().is_none() {
             let Some(wqe) = c.sends.waiting() else { return };
-            if wqe.op.is_local() {
+            if wqe.is_local() {
                 if c.execute(ctx) {
                     continue;
                 }

@@ -118,6 +118,11 @@ impl SendTimes {
         self.packets[self.slot(psn)].last
     }
 
+    /// Whether the packet with PSN `psn`, which is in flight, was sent once. Then its ACK yields a round-trip time.
+    pub(crate) fn is_sent_once(&self, psn: Psn) -> bool {
+        self.packets[self.slot(psn)].attempt == 0
+    }
+
     /// Whether the packet with PSN `psn`, which is in flight, was retransmitted, for the last time before `stamp`.
     pub(crate) fn is_retransmitted_before(&self, psn: Psn, stamp: Stamp) -> bool {
         let packet = self.packets[self.slot(psn)];

@@ -70,7 +70,7 @@ impl Uc {
         while c.state == State::ReadyToSend
             && let Some(wqe) = c.sends.waiting()
         {
-            if wqe.op.is_local() {
+            if wqe.is_local() {
                 if c.execute(ctx) {
                     continue;
                 }

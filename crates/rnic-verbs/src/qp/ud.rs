@@ -8,6 +8,7 @@ use super::sending::Due;
 use crate::common::{Common, Ctx, Delivery};
 use crate::flow::Pace;
 use crate::packet::{Route, Writer};
+use crate::qp::Inadmissible;
 use crate::queue::reserve;
 use crate::types::{
     AddressHandle, DatagramAttributes, GRH_LEN, NetworkHeader, Recipient, SendOp, Source, State, Status, VerbsError,
@@ -32,9 +33,9 @@ pub(crate) struct Ud {
     total: u64,
     /// Keeps the rate that the application has set. Datagrams have no congestion control.
     pace: Box<dyn Pace>,
-    /// The recipients of the requests in the send queue, in the same order. Requests that were flushed may have left
-    /// their recipients at the front ([`Ud::forget`]).
-    recipients: VecDeque<Recipient>,
+    /// The recipients of the requests in the send queue, in the same order; `None` for a request that cannot be
+    /// executed. Requests that were flushed may have left their recipients at the front ([`Ud::forget`]).
+    recipients: VecDeque<Option<Recipient>>,
 }
 
 impl Ud {
@@ -55,14 +56,14 @@ impl Ud {
     }
 
     /// Checks whether UD supports the operation, for a message of `len` bytes.
-    pub(crate) fn admits(op: &SendOp, len: u32, mtu: u32) -> Result<(), VerbsError> {
+    pub(crate) fn admits(op: &SendOp, len: u32, mtu: u32) -> Result<(), Inadmissible> {
         if !matches!(op, SendOp::Send | SendOp::SendImm(_)) {
-            return Err(VerbsError::Unsupported("a UD queue pair has Send and Send with Immediate, and nothing else"));
+            return Err(Inadmissible::operation("a UD queue pair has Send and Send with Immediate, and nothing else"));
         }
         // In the error state after RESET there is no MTU, and requests are flushed.
         if mtu > 0 && len > mtu {
-            let possible = format!("0 to {mtu} bytes, the path MTU, because a datagram is one packet").into();
-            return Err(VerbsError::Range { name: "the length", value: len.into(), possible });
+            let possible = format!("0 to {mtu} bytes, the path MTU, because a datagram is one packet");
+            return Err(Inadmissible::length(len.into(), possible));
         }
         Ok(())
     }
@@ -95,13 +96,20 @@ impl Ud {
     }
 
     /// A send request to this recipient will be appended to the send queue.
-    pub(crate) fn address(&mut self, c: &Common, to: Recipient) {
+    pub(crate) fn address(&mut self, c: &Common, to: Option<Recipient>) {
         self.forget(c);
         self.recipients.push_back(to);
     }
 
-    pub(crate) fn release(&mut self, c: &mut Common) {
-        while c.state == State::ReadyToSend && c.sends.waiting().is_some() {
+    pub(crate) fn release(&mut self, c: &mut Common, ctx: &mut Ctx) {
+        while c.state == State::ReadyToSend
+            && let Some(wqe) = c.sends.waiting()
+        {
+            if wqe.is_local() {
+                // It fails, and with it the send queue, unless earlier datagrams are still to be sent.
+                c.execute(ctx);
+                return;
+            }
             self.total += u64::from(c.sends.release(c.init.service, c.route.mtu));
         }
     }
@@ -118,7 +126,7 @@ impl Ud {
 
     /// The path of the next packet; `None` if there is no packet to send.
     pub(crate) fn path(&self, c: &Common) -> Option<AddressHandle> {
-        self.recipients.front().filter(|_| self.has_packet(c)).map(|to| to.path)
+        self.recipients.front().filter(|_| self.has_packet(c))?.map(|to| to.path)
     }
 
     /// Places a received datagram into the oldest receive: the network header, and the payload after it.
@@ -158,7 +166,7 @@ impl Ud {
         }
         let packet = self.next;
         let (qpn, route) = (c.qpn, c.route);
-        let (Some(to), Some(wqe)) = (self.recipients.front().copied(), c.sends.find(packet)) else { return 0 };
+        let (Some(Some(to)), Some(wqe)) = (self.recipients.front().copied(), c.sends.find(packet)) else { return 0 };
         let imm = match wqe.op {
             SendOp::SendImm(imm) => Some(ImmDt(imm)),
             _ => None,
@@ -181,6 +189,7 @@ impl Ud {
                 ctx.counters.sent(false, len);
                 self.pace.sent(now, bytes as u32 + super::AROUND_PACKET, self.next < self.total);
                 c.retire(ctx, self.next);
+                self.release(c, ctx);
                 bytes
             }
             Err(_) => {

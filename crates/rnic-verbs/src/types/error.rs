@@ -9,9 +9,6 @@ pub enum VerbsError {
     /// No object has this handle, or the object was destroyed.
     #[error("there is no {0}")]
     Unknown(&'static str),
-    /// An object belongs to another protection domain than the object that is to use it.
-    #[error("the {0} belongs to another protection domain")]
-    OtherDomain(&'static str),
     /// The object cannot be destroyed, because other objects use it.
     #[error("the {what} is in use by {by}")]
     Busy {
@@ -20,9 +17,17 @@ pub enum VerbsError {
         /// The kind of objects that use it.
         by: &'static str,
     },
-    /// A limit of the device is reached.
+    /// A work request has more of something than its queue admits.
     #[error("at most {limit} {what} are possible")]
     Limit {
+        /// The quantity that the limit applies to.
+        what: &'static str,
+        /// The maximum number.
+        limit: u64,
+    },
+    /// The device already has its maximum number of objects of a kind ([`Limits`](crate::Limits)).
+    #[error("at most {limit} {what} are possible")]
+    Exhausted {
         /// The kind of objects, or the quantity, that the limit applies to.
         what: &'static str,
         /// The maximum number.

@@ -36,8 +36,8 @@ pub struct WindowInfo {
 pub struct Bind {
     /// The window.
     pub window: WindowId,
-    /// Remote key of this binding, with the upper 24 bits of the window's other keys:
-    /// [`Device::next_window_rkey`](crate::Device::next_window_rkey) has one.
+    /// Remote key of this binding. Only the low eight bits count: the upper 24 bits are those of the window, whatever
+    /// `rkey` has there. [`Device::next_window_rkey`](crate::Device::next_window_rkey) has a key.
     pub rkey: u32,
     /// The region, which needs the right [`Access::bind_window`]. `None`, or a length of 0: the binding of a window of
     /// type 1 ends.

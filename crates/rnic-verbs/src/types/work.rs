@@ -155,10 +155,12 @@ pub struct RecvRequest<'a> {
 pub enum Status {
     /// The request succeeded.
     Success,
-    /// The received message is longer than the memory of its receive.
+    /// The received message is longer than the memory of its receive; or the length of the send request does not fit: a
+    /// datagram is longer than the path MTU, the memory of an atomic has not 8 bytes, or a message is longer than 2
+    /// GiB.
     LocalLength,
-    /// The queue pair could not execute the request, for instance because its completion queue overflowed or the peer
-    /// sent an invalid request.
+    /// The queue pair could not execute the request, for instance because its completion queue overflowed, the peer
+    /// sent an invalid request, or the transport service lacks the operation.
     LocalQpOperation,
     /// The memory of one of the request's scatter-gather elements was deregistered, or its access rights do not
     /// suffice.
@@ -178,8 +180,12 @@ pub enum Status {
     TransportRetryExceeded,
     /// The peer still has no posted receive, and all retries after RNR NAKs are used up.
     RnrRetryExceeded,
-    /// A memory window could not be bound: it is bound already (type 2), or domain, bounds or rights do not fit.
+    /// Memory management operation error: a memory window could not be bound (it is bound already, or domain, bounds or
+    /// rights do not fit), or a Local Invalidate names no window that is bound to the queue pair.
     WindowBind,
+    /// Of a receive that an RDMA Write with Immediate of the peer was using: the access of the Write to local memory is
+    /// not allowed (remote key, bounds or rights).
+    LocalAccess,
 }
 
 /// The operation of a completed work request.

@@ -12,9 +12,22 @@ const NEEDS_LOCAL_WRITE: &str = "remote_write and remote_atomic need local_write
 
 /// Verbs for protection domains and memory regions.
 impl Device {
-    /// Creates a protection domain.
+    /// Creates a protection domain, which needs a few bytes of memory. The owner of the device is not limited;
+    /// [`Verbs::create_pd`](crate::Verbs::create_pd) is.
     pub fn create_pd(&mut self) -> Pd {
         Pd(self.domains.insert(()))
+    }
+
+    /// Creates a protection domain for an application.
+    ///
+    /// # Errors
+    /// If the device has its maximum number of protection domains.
+    pub(crate) fn create_limited_pd(&mut self) -> Result<Pd, VerbsError> {
+        let limit = self.config.limits.protection_domains;
+        if self.domains.len() >= limit as usize {
+            return Err(VerbsError::Exhausted { what: "protection domains", limit: limit.into() });
+        }
+        Ok(self.create_pd())
     }
 
     /// Destroys a protection domain.
@@ -127,12 +140,13 @@ impl Device {
         }
         let limits = self.config.limits;
         if self.ctx.memory.count() >= limits.regions as usize {
-            return Err(VerbsError::Limit { what: "memory regions", limit: limits.regions.into() });
+            return Err(VerbsError::Exhausted { what: "memory regions", limit: limits.regions.into() });
         }
         if self.ctx.memory.bytes().saturating_add(backing.len() as u64) > limits.bytes {
-            return Err(VerbsError::Limit { what: "bytes of registered memory", limit: limits.bytes });
+            return Err(VerbsError::Exhausted { what: "bytes of registered memory", limit: limits.bytes });
         }
-        let info = self.ctx.memory.register(pd, backing, addr, access, &mut self.rng);
+        let one_key = self.config.one_key && (access.remote_write || access.remote_read || access.remote_atomic);
+        let info = self.ctx.memory.register(pd, backing, addr, access, one_key, &mut self.rng);
         let possible = "low enough for the region to end below 2^64".into();
         info.ok_or(VerbsError::Range { name: "the address", value: addr.unwrap_or(u64::MAX), possible })
     }
@@ -265,7 +279,7 @@ impl Device {
         }
         match self.ctx.memory.check(pd, sges, write) {
             Ok(spans) => Ok(spans),
-            Err(_) if self.config.late_memory_checks => Ok(Memory::unusable(sges)),
+            Err(_) if self.config.late_checks => Ok(Memory::unusable(sges)),
             Err((index, why)) => Err(VerbsError::Memory { index, why }),
         }
     }

@@ -12,7 +12,9 @@ impl Device {
     ///
     /// # Errors
     /// If the send queue is full, if the request is not possible in the queue pair's state or with its transport
-    /// service, or if the memory of a scatter-gather element cannot be used. After an error nothing is posted.
+    /// service, or if the memory of a scatter-gather element cannot be used. After an error nothing is posted. With
+    /// [`DeviceConfig::late_checks`](crate::DeviceConfig::late_checks), requests that NICs accept and complete with an
+    /// error are no errors of this function.
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError> {
         self.post(qpn, request, None, 0)
     }
@@ -50,8 +52,12 @@ impl Device {
         if c.sends.len() >= c.init.capacities.send_wr as usize {
             return Err(VerbsError::Full("send queue"));
         }
+        let late = self.config.late_checks;
+        let is_datagram = matches!(request.op, SendOp::Send | SendOp::SendImm(_));
         match to {
             Some(to) if c.init.service == Service::Ud => to.check()?,
+            // UD lacks the operation, so the request fails whatever its recipient is.
+            None if late && !is_datagram => {}
             None if c.init.service != Service::Ud => {}
             Some(_) => return Err(VerbsError::Unsupported("a connected queue pair sends to its peer: use post_send")),
             None => {
@@ -88,22 +94,17 @@ impl Device {
                 (local, total(sges))
             }
         };
-        if len > 1 << 31 {
-            return Err(VerbsError::Range { name: "the length", value: len, possible: "0 to 2147483648 bytes".into() });
-        }
-        let len = len as u32;
-        if op.is_atomic() && len != 8 {
-            let possible = "8 bytes for an atomic".into();
-            return Err(VerbsError::Range { name: "the length", value: len.into(), possible });
-        }
+        let (local, len) = match qp.admits(&op, len) {
+            Ok(()) => (local, len as u32),
+            Err(why) if late => (Local::Invalid(why.status), 0),
+            Err(why) => return Err(why.error),
+        };
+        // With late checks the responder refuses the request, with a NAK.
         if let SendOp::FetchAdd { addr, .. } | SendOp::CompareSwap { addr, .. } = op
+            && !late
             && !addr.is_multiple_of(8)
         {
             return Err(VerbsError::Range { name: "the address", value: addr, possible: "a multiple of 8".into() });
-        }
-        qp.admits(&op, len)?;
-        if op.is_fetching() && c.attributes.max_rd_atomic == 0 {
-            return Err(VerbsError::Unsupported("the connection admits no reads and atomics (max_rd_atomic is 0)"));
         }
         let wqe = Wqe { entropy, ..Wqe::new(request.wr_id, op, local, len, request.flags) };
         let (qp, ctx) = self.qp_and_ctx(qpn)?;
@@ -112,8 +113,9 @@ impl Device {
             self.settle();
             return Ok(());
         }
+        let local = wqe.is_local();
         qp.push(ctx, wqe, to.copied());
-        if op.is_local() {
+        if local {
             self.settle();
         }
         self.touch(qpn);

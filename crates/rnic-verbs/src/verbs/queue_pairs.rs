@@ -18,14 +18,16 @@ use std::net::SocketAddr;
 impl Device {
     /// Creates a queue pair in state RESET.
     ///
+    /// The shared receive queue may belong to another protection domain than the queue pair: the memory of its receives
+    /// is checked with the protection domain of the shared receive queue.
+    ///
     /// # Errors
-    /// If a limit of the device is reached, a completion queue has overflowed, or the shared receive queue belongs to
-    /// another protection domain.
+    /// If a limit of the device is reached, or a completion queue has overflowed.
     pub fn create_qp(&mut self, pd: Pd, init: QpInit) -> Result<Qpn, VerbsError> {
         self.domain(pd)?;
         let limits = self.config.limits;
         if self.qps.len() >= limits.queue_pairs.min(1 << 16) as usize {
-            return Err(VerbsError::Limit { what: "queue pairs", limit: limits.queue_pairs.min(1 << 16).into() });
+            return Err(VerbsError::Exhausted { what: "queue pairs", limit: limits.queue_pairs.min(1 << 16).into() });
         }
         let sizes = init.capacities;
         range("the number of sends", sizes.send_wr, 1, limits.work_requests)?;
@@ -38,10 +40,8 @@ impl Device {
                 return Err(VerbsError::Overflow);
             }
         }
-        if let Some(srq) = init.srq
-            && self.srq(srq)?.pd != pd
-        {
-            return Err(VerbsError::OtherDomain("shared receive queue"));
+        if let Some(srq) = init.srq {
+            self.srq(srq)?;
         }
         let queues = Common::queues(&init)?;
         for cq in [init.send_cq, init.recv_cq] {

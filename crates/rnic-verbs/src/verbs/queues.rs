@@ -14,7 +14,7 @@ impl Device {
     pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, VerbsError> {
         let limits = self.config.limits;
         if self.ctx.cqs.len() >= limits.completion_queues as usize {
-            return Err(VerbsError::Limit { what: "completion queues", limit: limits.completion_queues.into() });
+            return Err(VerbsError::Exhausted { what: "completion queues", limit: limits.completion_queues.into() });
         }
         range("the capacity of a completion queue", capacity, 1, limits.completions)?;
         Ok(CqId(self.ctx.cqs.insert(CompletionQueue::new(capacity)?)))
@@ -103,7 +103,7 @@ impl Device {
         let limits = self.config.limits;
         if self.ctx.srqs.len() >= limits.shared_receive_queues as usize {
             let limit = limits.shared_receive_queues.into();
-            return Err(VerbsError::Limit { what: "shared receive queues", limit });
+            return Err(VerbsError::Exhausted { what: "shared receive queues", limit });
         }
         range("the capacity of a receive queue", capacity, 1, limits.work_requests)?;
         range("the number of scatter-gather elements", max_sge, 0, limits.scatter_gather)?;

@@ -19,7 +19,7 @@ impl Device {
         self.domain(pd)?;
         let limit = self.config.limits.windows;
         if self.ctx.memory.windows() >= limit as usize {
-            return Err(VerbsError::Limit { what: "memory windows", limit: limit.into() });
+            return Err(VerbsError::Exhausted { what: "memory windows", limit: limit.into() });
         }
         Ok(self.ctx.memory.allocate_window(pd, kind, &mut self.rng))
     }

@@ -93,6 +93,7 @@ impl Fuzz {
                 inline: 64,
                 regions: 8,
                 windows: 4,
+                protection_domains: 8,
                 bytes: 1 << 20,
             };
             let device = Device::new(DeviceConfig { seed: dice.word(), limits, ..DeviceConfig::default() });

@@ -15,16 +15,21 @@
 //!   peer has no receive, its RNR NAKs then set the pace of the retries.
 //! - If a requester repeats a read request only for the last packets of the response, the response continues with
 //!   Middle packets, as the Linux kernel sends and expects it.
+//! - If a time limits the connection's life ([`give_up_after`](crate::SendAttributes::give_up_after)), the
+//!   retransmission timeout follows from measured round-trip times, and the ACK timeout is its maximum. After a timeout
+//!   the requester sends one packet, and the others when the peer responds.
 //! - The first ACK or NAK after a CE-marked packet has BECN set, for congestion controls that respond to echoed marks.
 
 mod reply;
 mod requester;
 mod responder;
+mod timeout;
 
+use super::Inadmissible;
 use super::sending::{CnpState, Due};
 use crate::common::{Common, Ctx};
 use crate::send_queue::packets;
-use crate::types::{SendOp, VerbsError};
+use crate::types::{SendOp, Status, VerbsError};
 use crate::{Congestion, Dropped};
 use requester::Requester;
 use responder::Responder;
@@ -161,11 +166,14 @@ impl Rc {
     }
 
     /// Checks whether RC supports the operation `op` with a message of `len` bytes: a read must not take too many PSNs.
-    pub(crate) fn admits(op: &SendOp, len: u32, mtu: u32) -> Result<(), VerbsError> {
+    pub(crate) fn admits(op: &SendOp, len: u32, mtu: u32) -> Result<(), Inadmissible> {
         if matches!(op, SendOp::Read { .. }) && packets(len, mtu) > Psn::MAX_WINDOW / 2 {
-            return Err(VerbsError::Unsupported(
-                "a read is at most 4,194,303 packets: more would leave no room in the sequence numbers",
-            ));
+            return Err(Inadmissible {
+                status: Status::LocalLength,
+                error: VerbsError::Unsupported(
+                    "a read is at most 4,194,303 packets: more would leave no room in the sequence numbers",
+                ),
+            });
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The requester of a reliable connection (InfiniBand volume 1, section 9.7.5).
 
+use super::timeout::{Probe, RttTimeout};
 use crate::common::{Common, Ctx, status_of};
 use crate::packet::TxContext;
 use crate::qp::requester::{Acknowledged, Core, aeth, take_response};
@@ -20,6 +21,9 @@ pub(crate) struct Requester {
     /// The last measured round-trip time. It serves as an estimate for all response packets of a read except the first:
     /// no request packet was sent with their PSNs, so their round-trip time cannot be measured.
     rtt: Time,
+    /// The timeout from round-trip times; `None`: the timeout is the connection's ACK timeout.
+    timeout: Option<RttTimeout>,
+    probe: Probe,
 }
 
 impl Requester {
@@ -31,7 +35,32 @@ impl Requester {
     ) -> Result<Requester, VerbsError> {
         let cfg = Core::config(c, cfg);
         let flow = congestion.go_back_n(&cfg, now).map_err(VerbsError::Congestion)?;
-        Ok(Requester { core: Core::new(c, &cfg, flow, now), implied: None, unasked: 0, rtt: cfg.base_rtt })
+        let mut requester = Requester {
+            core: Core::new(c, &cfg, flow, now),
+            implied: None,
+            unasked: 0,
+            rtt: cfg.base_rtt,
+            timeout: RttTimeout::new(c, &cfg),
+            probe: Probe::None,
+        };
+        requester.apply_timeout();
+        Ok(requester)
+    }
+
+    /// Passes a changed timeout to the flow.
+    fn apply_timeout(&mut self) {
+        if let Some(timeouts) = self.timeout.as_mut().and_then(RttTimeout::changed) {
+            self.core.flow.set_timeouts(Some(timeouts));
+        }
+    }
+
+    /// Measures the round-trip time of the packet with number `packet`, whose response has just arrived.
+    fn measure(&mut self, now: Time, packet: u64) {
+        let psn = self.core.psn(packet);
+        if let Some(timeout) = self.timeout.as_mut().filter(|_| self.core.times.is_sent_once(psn)) {
+            timeout.sample(self.core.times.last_sent(psn).elapsed(now));
+            self.apply_timeout();
+        }
     }
 
     /// Releases posted send requests to the flow, the sender that transmits their packets. A request with the fence
@@ -47,6 +76,8 @@ impl Requester {
     pub(crate) fn change(&mut self, c: &Common, cfg: &FlowConfig) {
         self.core.change(c);
         self.core.flow.set_timeouts(cfg.timeouts);
+        self.timeout = RttTimeout::new(c, cfg).map(|new| new.continued(self.timeout.as_ref()));
+        self.apply_timeout();
     }
 
     pub(crate) fn rebase(&mut self, now: Time, by: Time) {
@@ -71,6 +102,7 @@ impl Requester {
         }
         let upto = upto as u64;
         let echo = headers.bth.becn;
+        self.probe = Probe::None;
         self.core.on_credits(&aeth);
         if self.core.keep_alive.on_response() {
             self.core.retry.on_sign_of_life(now);
@@ -80,7 +112,12 @@ impl Requester {
             return Ok(());
         }
         match aeth.syndrome {
-            Syndrome::Ack { .. } => self.advance(c, ctx, now, upto, PduKind::Ack, echo),
+            Syndrome::Ack { .. } => {
+                if upto > self.core.acked {
+                    self.measure(now, upto - 1);
+                }
+                self.advance(c, ctx, now, upto, PduKind::Ack, echo);
+            }
             Syndrome::Nak(NakCode::PsnSequenceError) => {
                 ctx.counters.naks_received += 1;
                 self.advance(c, ctx, now, upto, PduKind::Nack, echo);
@@ -143,6 +180,7 @@ impl Requester {
         if at < expected as i64 || at as u64 >= sent {
             return Err(Dropped::Stale);
         }
+        self.probe = Probe::None;
         if at as u64 != expected {
             // This is a later response packet than expected, so the packets before it are lost.
             let stamp = Stamp::before(now, self.rtt);
@@ -165,8 +203,12 @@ impl Requester {
             self.core.fail_at(c, ctx, expected, status);
             return Ok(());
         }
-        let stamp =
-            if index == 0 { self.core.times.last_sent(self.core.psn(expected)) } else { Stamp::before(now, self.rtt) };
+        let stamp = if index == 0 {
+            self.measure(now, expected);
+            self.core.times.last_sent(self.core.psn(expected))
+        } else {
+            Stamp::before(now, self.rtt)
+        };
         self.advance_with(c, ctx, now, expected + 1, PduKind::Ack, stamp, false);
         Ok(())
     }
@@ -180,7 +222,13 @@ impl Requester {
         if probe > 0 {
             return probe;
         }
+        if self.probe == Probe::Sent {
+            return 0;
+        }
         let Some((packet, pick)) = self.core.poll(now) else { return 0 };
+        if self.probe == Probe::Due {
+            self.probe = Probe::Sent;
+        }
         let unasked = &mut self.unasked;
         let describe = |core: &mut Core, wqe: &crate::send_queue::Wqe, index: u32| {
             let mut ends = index + 1 == wqe.packets;
@@ -201,7 +249,7 @@ impl Requester {
     }
 
     pub(crate) fn next_transmit(&self, c: &Common) -> Due {
-        self.core.next_transmit(c)
+        if self.probe == Probe::Sent { Due::never() } else { self.core.next_transmit(c) }
     }
 
     pub(crate) fn deadline(&self, c: &Common) -> Option<Time> {
@@ -215,6 +263,11 @@ impl Requester {
             None => {
                 if self.core.on_silence(c, ctx, now) && self.core.flow.on_deadline(now) == Some(Timer::Retransmit) {
                     self.implied = None;
+                    if let Some(timeout) = &mut self.timeout {
+                        timeout.back_off();
+                        self.probe = Probe::Due;
+                        self.apply_timeout();
+                    }
                     self.core.on_timeout(c, ctx);
                 }
             }
