@@ -13,6 +13,7 @@ mod documents;
 mod exec;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod guides;
+mod imports;
 #[cfg(unix)]
 mod interrupt;
 mod lint;

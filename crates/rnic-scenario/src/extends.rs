@@ -123,8 +123,9 @@ fn inherit(documents: &Documents, mut inherited: Node, own: Node) -> Node {
     if differs(&inherited, &own, "fabric", "topology")
         && let Some(Entry { node: Node { value: Value::Table(entries), .. }, .. }) = entry(&mut inherited, "fabric")
     {
+        let topology = chosen(&own, "fabric", "topology").unwrap_or("");
         let is_inherited = |key: &str| {
-            let setting = settings::section("fabric").and_then(|fabric| fabric.setting(key, ""));
+            let setting = settings::section("fabric").and_then(|fabric| fabric.setting(key, topology));
             setting.is_some_and(|setting| setting.is_inherited)
         };
         entries.retain(|entry| is_inherited(&entry.key));
@@ -173,11 +174,16 @@ fn entry<'n>(table: &'n mut Node, key: &str) -> Option<&'n mut Entry> {
 /// Whether a scenario (`own`) and the scenario that it extends (`inherited`) both have the table `table`, with
 /// different values of the key `selector` in it.
 fn differs(inherited: &Node, own: &Node, table: &str, selector: &str) -> bool {
-    let chosen = |root| match get(get(root, table)?, selector).map(|node| &node.value) {
+    let chosen = |root| chosen(root, table, selector);
+    chosen(inherited).zip(chosen(own)).is_some_and(|(inherited, own)| inherited != own)
+}
+
+/// The word that the key `selector` of the table `table` has in the scenario `root`.
+fn chosen<'n>(root: &'n Node, table: &str, selector: &str) -> Option<&'n str> {
+    match get(get(root, table)?, selector).map(|node| &node.value) {
         Some(Value::String(text)) => Some(text),
         _ => None,
-    };
-    chosen(inherited).zip(chosen(own)).is_some_and(|(inherited, own)| inherited != own)
+    }
 }
 
 #[cfg(test)]

@@ -5,20 +5,33 @@ use super::graph;
 use super::mesh;
 use super::reader::{Item, Result, Table};
 use super::switch;
+use super::topology_file;
+use crate::format::Imported;
 use rnic_fabric::config::{ClockSpec, LinkSpec, NamedLink, TopologySpec};
 use rnic_spec::settings::{MAX_HOSTS, MAX_UPLINKS};
 use rnic_spec::{FabricSetup, SwitchSetup};
 use rnic_transport::settings::MAX_RATE;
 use rnic_transport::{BitRate, Time};
 
-/// Reads the `[fabric]` table of a scenario.
-pub(super) fn read(table: &Table<'_>) -> Result<FabricSetup> {
+/// Reads the `[fabric]` table of a scenario. `imported` is the topology in the file that the table names.
+pub(super) fn read(table: &Table<'_>, imported: Option<&Imported>) -> Result<FabricSetup> {
     let chosen = table.require("topology")?;
-    let link = LinkSpec { rate: table.value("rate")?, delay: table.value("delay")?, loss: table.value("loss")? };
-    let topology = read_topology(table, link.rate)?;
+    let (link, topology) = match imported {
+        Some(imported) => (topology_file::base(imported), topology_file::topology(imported)),
+        None => {
+            let (rate, delay) = (table.value("rate")?, table.value("delay")?);
+            (LinkSpec { rate, delay, loss: table.value("loss")? }, read_topology(table, rate)?)
+        }
+    };
     check_hosts(&topology, &chosen)?;
     let links = read_links(table)?;
-    graph::check(table, &topology, &links)?;
+    let all_links = match imported {
+        Some(imported) => topology_file::links(imported, link, &links)?,
+        None => {
+            graph::check(table, &topology, &links)?;
+            links.iter().map(|(link, _)| link.clone()).collect()
+        }
+    };
     let routes = faults::read_routes(table, &topology)?;
     let fabric = FabricSetup {
         routes: routes.iter().map(|(route, _)| route.clone()).collect(),
@@ -28,7 +41,7 @@ pub(super) fn read(table: &Table<'_>) -> Result<FabricSetup> {
         meshes: mesh::read(table, &topology)?,
         topology,
         link,
-        links: links.into_iter().map(|(link, _)| link).collect(),
+        links: all_links,
         mtu: table.value("mtu")?,
         frame_gap: table.value("frame_gap")?,
         clocks: ClockSpec { skew_ppm: table.value("clock_skew_ppm")?, jitter: table.value("clock_jitter")? },

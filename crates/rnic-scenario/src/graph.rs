@@ -1,6 +1,7 @@
 //! Checks of the links in `[[fabric.link]]`: whether the nodes at both ends exist, and whether the links of a graph
 //! topology connect all hosts.
 
+use super::error::ScenarioError;
 use super::reader::{Result, Table, did_you_mean};
 use rnic_fabric::config::{NamedLink, TopologySpec};
 use std::collections::BTreeMap;
@@ -103,16 +104,18 @@ impl<'n> Graph<'n> {
 }
 
 /// The connected components of a graph topology, as a disjoint-set forest over its nodes.
-struct Groups {
+pub(crate) struct Groups {
     parents: Vec<usize>,
 }
 
 impl Groups {
-    fn new(nodes: usize) -> Groups {
+    /// Creates a forest in which each node is a tree of its own.
+    pub(crate) fn new(nodes: usize) -> Groups {
         Groups { parents: (0..nodes).collect() }
     }
 
-    fn of(&mut self, mut node: usize) -> usize {
+    /// The representative of the component of `node`.
+    pub(crate) fn of(&mut self, mut node: usize) -> usize {
         while self.parents[node] != node {
             self.parents[node] = self.parents[self.parents[node]];
             node = self.parents[node];
@@ -120,7 +123,8 @@ impl Groups {
         node
     }
 
-    fn join(&mut self, a: usize, b: usize) {
+    /// Joins the components of two nodes.
+    pub(crate) fn join(&mut self, a: usize, b: usize) {
         let (a, b) = (self.of(a), self.of(b));
         self.parents[a] = b;
     }
@@ -139,8 +143,19 @@ fn check_existing(topology: &TopologySpec, (link, table): &Link<'_>) -> Result<(
     if joined(topology, &link.from, &link.to) || joined(topology, &link.to, &link.from) {
         return Ok(());
     }
-    let message = format!("no link joins \"{}\" and \"{}\"", link.from, link.to);
-    Err(table.error_at("to", message, "[[fabric.link]] changes a link that this topology has"))
+    Err(no_link(table, link, |_| true))
+}
+
+/// The error that the topology does not have the link that a `[[fabric.link]]` changes. `exists` says whether the
+/// topology has a node of this name.
+pub(super) fn no_link(table: &Table<'_>, link: &NamedLink, exists: impl Fn(&str) -> bool) -> ScenarioError {
+    const HELP: &str = "[[fabric.link]] changes a link that this topology has";
+    for (key, name) in [("from", &link.from), ("to", &link.to)] {
+        if !exists(name) {
+            return table.error_at(key, format!("there is no node \"{name}\""), HELP);
+        }
+    }
+    table.error_at("to", format!("no link joins \"{}\" and \"{}\"", link.from, link.to), HELP)
 }
 
 /// For each kind of node of a topology that is not a graph, the prefix of the node names and the number of nodes.

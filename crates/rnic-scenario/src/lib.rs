@@ -30,6 +30,7 @@ mod repair;
 mod schema;
 pub(crate) mod sweep;
 mod switch;
+mod topology_file;
 mod traffic;
 mod transport;
 mod tree;
@@ -39,7 +40,9 @@ pub use error::{Mistake, ScenarioError};
 pub use schema::schema;
 
 use extends::Files;
+use format::Graph;
 use read::Text;
+use rnic_fabric::config::LinkSpec;
 use rnic_spec::{Scenario, Vocabulary};
 use std::io;
 use std::path::Path;
@@ -161,4 +164,19 @@ pub fn to_toml(
     vocabulary: &Vocabulary, origin: &Origin<'_>, overrides: &[(String, String)], seed: Option<u64>,
 ) -> Result<String, ScenarioError> {
     origin.text(|text| write::merged(vocabulary, text, overrides, seed))
+}
+
+/// The text of [`to_toml`] with the fabric as a graph: `topology = "graph"`, and a `[[fabric.link]]` for each link of
+/// `graph`, which are the nodes and links of the scenario's own topology. Links have the properties `base` unless their
+/// tables give others. With `run`, the text has only the `[[run]]` of this name. Faults of links stay; a link with two
+/// faults of the same kind gets a table that the reader refuses.
+///
+/// # Errors
+///
+/// As for [`to_toml`].
+pub fn to_graph_toml(
+    vocabulary: &Vocabulary, origin: &Origin<'_>, overrides: &[(String, String)], seed: Option<u64>, run: Option<&str>,
+    base: &LinkSpec, graph: &Graph,
+) -> Result<String, ScenarioError> {
+    origin.text(|text| write::as_graph(vocabulary, text, overrides, seed, run, base, graph))
 }

@@ -205,8 +205,10 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
     }
     let root = Table::root(documents, &tree)?;
     let fabric_table = root.require("fabric")?.table()?;
-    let fabric = fabric::read(&fabric_table)?;
-    let context = Context { hosts: rnic_spec::hosts(&fabric.topology), lists: source.lists };
+    let imported = source.lists.topologies.of(&fabric_table)?;
+    let fabric = fabric::read(&fabric_table, imported.as_deref())?;
+    let hosts = rnic_spec::hosts(&fabric.topology);
+    let context = Context { hosts, imported: imported.as_deref(), lists: source.lists };
     let traffic_item = root.require("traffic")?;
     let traffic = traffic::read(&traffic_item, &context)?;
     let defaults = root.table("transport")?;

@@ -3,10 +3,11 @@
 use super::extends::Files;
 use super::fabric::LONGEST_TRAFFIC;
 use super::reader::{Item, Result, Table};
-use crate::format::list::{self, LARGEST_FLOW, ListFormat};
+use super::topology_file::Topologies;
+use crate::format::Imported;
+use crate::format::list::{self, Hosts, LARGEST_FLOW, ListFormat};
 use rnic_spec::settings::{COMPLETION, MAX_FLOWS};
-use rnic_spec::{FlowSpec, SizeDistribution};
-use rnic_spec::{Incast, Traffic, TrafficPattern};
+use rnic_spec::{FlowSpec, Incast, SizeDistribution, Traffic, TrafficPattern};
 use rnic_transport::settings::Kind;
 use rnic_transport::{Bytes, Time};
 use rnic_workload::sizes;
@@ -15,27 +16,31 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Context in which the traffic of a run is read: the number of hosts of the run's fabric, and the flow lists that
-/// earlier runs have read.
+/// Context in which the traffic of a run is read: the number of hosts of the run's fabric, the numbers that they have
+/// in the file of an imported topology, and the flow lists that earlier runs have read.
 pub(super) struct Context<'a> {
     pub(super) hosts: u32,
+    pub(super) imported: Option<&'a Imported>,
     pub(super) lists: &'a Lists<'a>,
 }
 
-/// Where to read flow lists (traffic in files), and a cache of the lists that earlier runs of the scenario have read.
+/// Where to read the files that a scenario names, and a cache of the flow lists and topologies that earlier runs of the
+/// scenario have read.
 pub(super) struct Lists<'f> {
     pub(super) files: Files<'f>,
+    pub(super) topologies: Topologies<'f>,
     read: RefCell<BTreeMap<ListKey, Arc<[FlowSpec]>>>,
 }
 
 impl<'f> Lists<'f> {
     pub(super) fn new(files: Files<'f>) -> Lists<'f> {
-        Lists { files, read: RefCell::default() }
+        Lists { files, topologies: Topologies::new(files), read: RefCell::default() }
     }
 }
 
-/// Key of a cached flow list: path of the file, whether its format is CSV, and the number of hosts of the fabric.
-type ListKey = (PathBuf, bool, u32);
+/// Key of a cached flow list: path of the file, the format that the scenario gives, the number of hosts of the fabric,
+/// and their numbers in the file of its topology.
+type ListKey = (PathBuf, Option<ListFormat>, u32, Option<Vec<u32>>);
 
 /// Reads all traffic sources of a run from one `[traffic]` table or several `[[traffic]]` tables.
 pub(super) fn read(item: &Item<'_>, context: &Context<'_>) -> Result<Vec<Traffic>> {
@@ -92,7 +97,7 @@ fn read_pattern(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPatte
         },
         "all-to-all" => match table.get("outstanding") {
             None => {
-                refuse_loop_keys(table, &["think_time"], "messages start at fixed times", "set `outstanding`")?;
+                refuse_keys(table, &["think_time"], "messages start at fixed times", "set `outstanding`")?;
                 let (repeats, interval) = (table.value("repeats")?, table.value("interval")?);
                 TrafficPattern::AllToAll { sizes: sizes()?, repeats, interval }
             }
@@ -156,7 +161,7 @@ fn read_incast(table: &Table<'_>, hosts: u32) -> Result<TrafficPattern> {
         return Ok(TrafficPattern::IncastLoop { incast, repeats, think_time, persistent });
     }
     let instead = format!("set `interval = \"{COMPLETION}\"`");
-    refuse_loop_keys(table, &["think_time", PERSISTENT], "requests start at fixed times", &instead)?;
+    refuse_keys(table, &["think_time", PERSISTENT], "requests start at fixed times", &instead)?;
     if let Some(item) = &interval
         && let Some(text) = item.string().ok().filter(|text| !text.contains(|c: char| c.is_ascii_digit()))
     {
@@ -171,9 +176,9 @@ fn read_incast(table: &Table<'_>, hosts: u32) -> Result<TrafficPattern> {
 /// The key that says whether the flows of a closed loop share persistent connections.
 const PERSISTENT: &str = "persistent_connections";
 
-/// Fails if the traffic table has one of `keys`, which only closed loops have. `why` and `instead` are parts of the
+/// Fails if the traffic table has one of `keys`, which have no meaning there. `why` and `instead` are parts of the
 /// error message.
-fn refuse_loop_keys(table: &Table<'_>, keys: &[&str], why: &str, instead: &str) -> Result<()> {
+fn refuse_keys(table: &Table<'_>, keys: &[&str], why: &str, instead: &str) -> Result<()> {
     match keys.iter().find_map(|key| Some((key, table.get(key)?))) {
         None => Ok(()),
         Some((key, item)) => {
@@ -198,19 +203,27 @@ pub(super) fn check_end(item: &Item<'_>, traffic: &[Traffic], duration: Option<T
 fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>> {
     let item = table.require("file")?;
     let path = item.folder().join(item.name()?);
-    let is_csv = match table.given::<String>("format")? {
-        Some(format) => format == "csv",
-        None => path.extension().is_some_and(|extension| extension == "csv"),
-    };
-    let format = if is_csv { ListFormat::Csv } else { ListFormat::Hpcc };
-    let key = (path, is_csv, context.hosts);
+    let given = table.given::<String>("format")?.map(|format| match format.as_str() {
+        "csv" => ListFormat::Csv,
+        "hpcc" => ListFormat::Hpcc,
+        _ => ListFormat::Htsim,
+    });
+    // Usually the hosts have the numbers from 0 on in the file, too.
+    let numbers = context.imported.map(|imported| &imported.numbers);
+    let numbers = numbers.filter(|numbers| !numbers.iter().copied().eq(0..context.hosts));
+    let key = (path, given, context.hosts, numbers.cloned());
     if let Some(flows) = context.lists.read.borrow().get(&key) {
         return Ok(flows.clone());
     }
-    let flows = match context.lists.files {
-        Files::Disk => list::read_flow_list(&key.0, format, context.hosts),
-        files => files.read(&key.0).and_then(|text| list::parse_flow_list(&text, &key.0, format, context.hosts)),
+    let text = match context.lists.files {
+        Files::Disk => list::read_text(&key.0),
+        files => files.read(&key.0),
     };
+    let hosts = numbers.map_or(Hosts::Count(context.hosts), |numbers| Hosts::Numbered(numbers));
+    let flows = text.and_then(|text| {
+        let format = given.unwrap_or_else(|| ListFormat::guess(&key.0, &text));
+        list::parse(&text, &key.0, format, hosts)
+    });
     let flows = flows.map_err(|sentence| item.sentence(&sentence))?;
     if flows.is_empty() {
         return Err(item.wrong("the file has no flows", "a flow list has at least one flow"));

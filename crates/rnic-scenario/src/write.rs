@@ -6,7 +6,9 @@ use super::overrides;
 use super::read::{self, Text};
 use super::reader::Result;
 use super::tree::{Documents, Node, Value};
-use rnic_spec::Vocabulary;
+use crate::format::Graph;
+use rnic_fabric::config::LinkSpec;
+use rnic_spec::{Vocabulary, settings};
 use std::path::Path;
 
 /// A TOML value to write. Unlike [`toml::Table`] it keeps the order of keys, which is the order of the values that a
@@ -117,6 +119,13 @@ fn key(name: &str) -> String {
 pub(super) fn merged(
     vocabulary: &Vocabulary, text: &Text<'_>, overrides: &[(String, String)], seed: Option<u64>,
 ) -> Result<String> {
+    merged_entries(vocabulary, text, overrides, seed).map(|entries| document(&entries))
+}
+
+/// The entries of [`merged`].
+fn merged_entries(
+    vocabulary: &Vocabulary, text: &Text<'_>, overrides: &[(String, String)], seed: Option<u64>,
+) -> Result<Vec<(String, Toml)>> {
     let mut documents = Documents::default();
     let mut tree = extends::tree(&mut documents, text.files, text.name, text.text, text.folder)?;
     overrides::apply_arguments(&mut documents, &mut tree, overrides)?;
@@ -126,13 +135,111 @@ pub(super) fn merged(
         remove(&documents, &mut tree, &mistake);
     }
     let Toml::Table { mut entries, .. } = of(&documents, text.files, &tree) else {
-        return Ok(String::new());
+        return Ok(Vec::new());
     };
     if let Some(seed) = seed {
         entries.retain(|(name, _)| name != "seed");
         entries.insert(0, ("seed".to_string(), Toml::Scalar(seed.to_string())));
     }
+    Ok(entries)
+}
+
+/// The text of a scenario, as [`merged`], whose fabric is the graph `graph`: each of its links is a `[[fabric.link]]`.
+/// With `run`, the text has only the run of this name. Links have the properties `base` unless their tables give
+/// others. The faults of a link must be of different kinds, because a graph has one table for each link.
+pub(super) fn as_graph(
+    vocabulary: &Vocabulary, text: &Text<'_>, overrides: &[(String, String)], seed: Option<u64>, run: Option<&str>,
+    base: &LinkSpec, graph: &Graph,
+) -> Result<String> {
+    let mut entries = merged_entries(vocabulary, text, overrides, seed)?;
+    for (name, value) in &mut entries {
+        match (name.as_str(), value, run) {
+            ("fabric", Toml::Table { entries, inline }, _) => {
+                *inline = false;
+                replace_topology(entries, base, graph);
+            }
+            ("run", Toml::Array(runs), Some(run)) => runs.retain(|one| name_of(one) == Some(Toml::string(run))),
+            _ => {}
+        }
+    }
     Ok(document(&entries))
+}
+
+/// The `name` of a table.
+fn name_of(table: &Toml) -> Option<Toml> {
+    let Toml::Table { entries, .. } = table else { return None };
+    entries.iter().find(|(key, _)| key == "name").map(|(_, name)| name.clone())
+}
+
+/// Keys of a `[[fabric.link]]` that say which link the table is about, and which properties the link has.
+const LINK_KEYS: [&str; 5] = ["from", "to", "rate", "delay", "loss"];
+
+/// Replaces the topology in the entries of `[fabric]` by a graph. Faults of links stay, in the tables of these links.
+fn replace_topology(entries: &mut Vec<(String, Toml)>, base: &LinkSpec, graph: &Graph) {
+    let changes = entries.iter().find(|(key, _)| key == "link").map(|(_, links)| links.clone());
+    let stays = |key: &str| {
+        let setting = settings::section("fabric").and_then(|fabric| fabric.setting(key, "graph"));
+        setting.is_some() && !["topology", "hosts", "switches", "link", "rate", "delay", "loss"].contains(&key)
+    };
+    entries.retain(|(key, _)| stays(key));
+    let names = |is_switch, prefix: &str| {
+        let nodes = graph.nodes.iter().filter(|node| node.is_switch == is_switch);
+        let names: Vec<&str> = nodes.map(|node| node.name.as_str()).collect();
+        let is_numbered = (0..).zip(&names).all(|(number, name): (usize, _)| **name == format!("{prefix}{number}"));
+        match is_numbered {
+            true => Toml::Scalar(names.len().to_string()),
+            false => Toml::Array(names.into_iter().map(Toml::string).collect()),
+        }
+    };
+    let quantity = |value: &dyn std::fmt::Display| Toml::string(&value.to_string());
+    let mut head = vec![
+        ("topology".to_string(), Toml::string("graph")),
+        ("hosts".to_string(), names(false, "h")),
+        ("switches".to_string(), names(true, "s")),
+        ("rate".to_string(), quantity(&base.rate)),
+        ("delay".to_string(), quantity(&base.delay)),
+    ];
+    if base.loss > 0.0 {
+        head.push(("loss".to_string(), Toml::Scalar(base.loss.to_string())));
+    }
+    entries.splice(0..0, head);
+    let mut faults = faults_of(changes.as_ref());
+    let mut links = Vec::new();
+    for link in &graph.links {
+        let [from, to] = link.ends.map(|end| graph.nodes[end as usize].name.as_str());
+        let mut table = vec![("from".to_string(), Toml::string(from)), ("to".to_string(), Toml::string(to))];
+        if link.rate != base.rate {
+            table.push(("rate".to_string(), quantity(&link.rate)));
+        }
+        if link.delay != base.delay {
+            table.push(("delay".to_string(), quantity(&link.delay)));
+        }
+        if link.loss != base.loss {
+            table.push(("loss".to_string(), Toml::Scalar(link.loss.to_string())));
+        }
+        let ends = [Toml::string(from), Toml::string(to)];
+        let is_this = |[a, b]: &[Toml; 2]| [[a, b], [b, a]].contains(&[&ends[0], &ends[1]]);
+        for (_, keys) in faults.extract_if(.., |(ends, _)| is_this(ends)) {
+            table.extend(keys);
+        }
+        links.push(Toml::Table { entries: table, inline: false });
+    }
+    entries.push(("link".to_string(), Toml::Array(links)));
+}
+
+/// The ends of links with faults, and the keys about their faults.
+type LinkFaults = Vec<([Toml; 2], Vec<(String, Toml)>)>;
+
+/// The faults in the tables `[[fabric.link]]` of a scenario.
+fn faults_of(changes: Option<&Toml>) -> LinkFaults {
+    let Some(Toml::Array(tables)) = changes else { return Vec::new() };
+    let fault = |table: &Toml| {
+        let Toml::Table { entries, .. } = table else { return None };
+        let value = |key: &str| entries.iter().find(|(other, _)| other == key).map(|(_, value)| value.clone());
+        let keys = entries.iter().filter(|(key, _)| !LINK_KEYS.contains(&key.as_str())).cloned();
+        Some(([value("from")?, value("to")?], keys.collect::<Vec<_>>()))
+    };
+    tables.iter().filter_map(fault).filter(|(_, keys)| !keys.is_empty()).collect()
 }
 
 /// Removes the entry at whose value the mistake points.

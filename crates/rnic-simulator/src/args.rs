@@ -47,7 +47,7 @@ pub(crate) enum Command {
     Exec(ExecArgs),
     /// Print the flows of a run in order of start, in rnic's format or another tool's
     Flows(FlowsArgs),
-    /// Print the topology of a run in the format of another tool
+    /// Print the topology of a run in the format of another tool, or as a graph
     Topology(TopologyArgs),
     /// List transports, congestion controls, topologies, workloads or scenarios
     List(ListArgs),
@@ -246,7 +246,8 @@ pub(crate) enum FlowList {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     rnic topology scenarios/irn/default.toml > topology.txt\n  \
-    rnic topology scenarios/irn/default.toml --format dot | dot -Tsvg > fabric.svg")]
+    rnic topology scenarios/irn/default.toml --format dot | dot -Tsvg > fabric.svg\n  \
+    rnic topology scenarios/irn/default.toml --format scenario > graph.toml")]
 pub(crate) struct TopologyArgs {
     #[command(flatten)]
     pub(crate) selection: Selection,
@@ -269,6 +270,8 @@ pub(crate) enum TopologyFile {
     Htsim,
     /// Graphviz
     Dot,
+    /// The scenario itself, with the topology as a graph: one `[[fabric.link]]` for each link
+    Scenario,
 }
 
 #[derive(Args, Debug)]

@@ -3,15 +3,17 @@
 
 use crate::args::{FlowList, FlowsArgs, TopologyArgs, TopologyFile};
 use crate::error::CliError;
-use crate::{load_selected, output, select, set_up};
+use crate::{builtin, load_selected, output, select, set_up};
 use rnic_fabric::Topology;
 use rnic_scenario::format::{FatTreeShape, FlowExport, Graph, Link, Node, TopologyExport};
 use rnic_scenario::format::{write_flows, write_topology};
+use rnic_scenario::{Origin, read_with, to_graph_toml};
 use rnic_sim::Catalogue;
-use rnic_spec::{RunSpec, TrafficPattern};
+use rnic_spec::{LinkFault, RunSpec, Scenario, TrafficPattern};
 use rnic_transport::Time;
 use rnic_workload::generate;
 use std::io::Write;
+use std::path::Path;
 
 /// Prints the flows of a run in order of their start.
 pub(crate) fn flows(arguments: &FlowsArgs, catalogue: &Catalogue) -> Result<(), CliError> {
@@ -67,6 +69,15 @@ pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Resul
     let run = select(&scenario, arguments.run.as_deref())?;
     let resolved = set_up(catalogue, run)?;
     let (fabric, graph) = (resolved.fabric, graph(&resolved.topology));
+    let format = match arguments.format {
+        TopologyFile::Hpcc => TopologyExport::Hpcc,
+        TopologyFile::Htsim => TopologyExport::Htsim,
+        TopologyFile::Dot => TopologyExport::Dot,
+        TopologyFile::Scenario => {
+            let text = as_scenario(arguments, catalogue, &scenario, run, &graph)?;
+            return output::print(|out| write!(out, "{text}"));
+        }
+    };
     let left_out = [("[[fabric.route]]", fabric.routes.is_empty()), ("[[fabric.storm]]", run.fabric.storms.is_empty())];
     for (key, _) in left_out.iter().filter(|(_, none)| !none) {
         warn(&format!("the output does not contain the run's `{key}`: topology files have no such entries"));
@@ -76,11 +87,6 @@ pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Resul
     let shape = match fabric.links.is_empty() {
         true => FatTreeShape::of(&fabric.topology, &fabric.link),
         false => None,
-    };
-    let format = match arguments.format {
-        TopologyFile::Hpcc => TopologyExport::Hpcc,
-        TopologyFile::Htsim => TopologyExport::Htsim,
-        TopologyFile::Dot => TopologyExport::Dot,
     };
     output::print(|out| write_topology(out, format, &graph, shape.as_ref()))?;
     let telemetry = run.transport.cc.declaration.telemetry || run.transport.declaration.telemetry;
@@ -93,6 +99,50 @@ pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Resul
         ));
     }
     Ok(())
+}
+
+/// The scenario with the topology `graph` of `run` as a graph.
+fn as_scenario(
+    arguments: &TopologyArgs, catalogue: &Catalogue, scenario: &Scenario, run: &RunSpec, graph: &Graph,
+) -> Result<String, CliError> {
+    let fabric = &run.fabric;
+    let faults = &fabric.faults.links;
+    let is_same = |a: &LinkFault, b: &LinkFault| {
+        let ends = [(&a.from, &a.to), (&a.to, &a.from)].contains(&(&b.from, &b.to));
+        ends && a.rate.is_some() == b.rate.is_some()
+    };
+    let twice = faults.iter().enumerate().find(|(index, fault)| faults[..*index].iter().any(|b| is_same(fault, b)));
+    if let Some((_, LinkFault { from, to, .. })) = twice {
+        return Err(CliError::Input(format!(
+            "two tables [[fabric.link]] let the link of {from} and {to} fail or slow down; a graph has one table for a \
+             link: remove one of them"
+        )));
+    }
+    let selected = |other: &&RunSpec| arguments.run.is_none() || other.base == run.base;
+    let differs = |other: &&RunSpec| {
+        let of = |run: &RunSpec| (run.fabric.topology.clone(), run.fabric.link, run.fabric.links.clone());
+        of(other) != of(run)
+    };
+    if let Some(other) = scenario.runs.iter().filter(selected).find(differs) {
+        return Err(CliError::Input(format!(
+            "runs \"{}\" and \"{}\" have different topologies, of which one graph shows only one; choose a run with --run, \
+             or give the key that differs one value with --set",
+            run.name, other.name
+        )));
+    }
+    let kept = arguments.run.as_ref().map(|_| run.base.as_str());
+    let origin = builtin::origin(&arguments.selection.scenario);
+    let (set, seed, vocabulary) = (&arguments.selection.set, arguments.selection.seed, catalogue.vocabulary());
+    let text = to_graph_toml(&vocabulary, &origin, set, seed, kept, &fabric.link, graph)?;
+    // Only a key of the topology in the `set` of a run or in [sweep] makes the text invalid.
+    let name = arguments.selection.scenario.to_string_lossy();
+    let written = Origin::Text { text: &text, name: &name, folder: Path::new("") };
+    read_with(&vocabulary, &written, &[], None).map_err(|error| {
+        CliError::Input(format!(
+            "a run or the sweep sets a key of the topology, so the topology cannot be a graph: {error}"
+        ))
+    })?;
+    Ok(text)
 }
 
 /// Converts the topology to the graph of nodes and links that the file formats need.

@@ -1,4 +1,5 @@
-//! Reads flow lists in two formats: CSV, and the flow file of the HPCC simulator.
+//! Reads flow lists in three formats: CSV, the flow file of the HPCC simulator, and the connection matrix of htsim
+//! (module `connections`).
 //!
 //! **CSV** starts with a header line that names the columns, in any order. The columns `start_us`, `src`, `dst` and
 //! `bytes` are required. The columns `request` (a number, or empty), `measured` (1 or 0, default 1) and `hash` (a
@@ -8,10 +9,13 @@
 //!
 //! **HPCC**: the first line is the number of flows; then each line is a flow, `src dst priority port bytes seconds`.
 //! Later forks of the HPCC simulator leave out the port. A line of five numbers is read as
-//! `src dst priority bytes seconds` if the last number has a decimal point, which the traffic generators of these forks
-//! always write. rnic ignores priority and port. As in the HPCC simulator, text after the announced number of flows is
-//! ignored. If this text is one more flow, the announced number is wrong, which is an error.
+//! `src dst priority bytes seconds` if the last number has a decimal point or an exponent, which the traffic generators
+//! of these forks always write. rnic ignores priority and port. As in the HPCC simulator, text after the announced
+//! number of flows is ignored, further flows included: people switch flows off by a lower number. Start times are
+//! rounded to picoseconds. Sources and destinations are numbers of nodes: hosts usually have the first numbers, but a
+//! [topology file](super::import) may number them otherwise.
 
+use super::connections;
 use super::decimal::{self, MICROSECONDS, SECONDS};
 use rnic_spec::FlowSpec;
 use rnic_transport::settings::{MAX_BYTES, MAX_TIME};
@@ -20,12 +24,54 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// File formats of flow lists that can be read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ListFormat {
     /// Comma-separated values with a header line.
     Csv,
     /// The flow file of the HPCC simulator.
     Hpcc,
+    /// The connection matrix of htsim (`.cm`).
+    Htsim,
+}
+
+impl ListFormat {
+    /// The format of the flow list `content`, judged by the name of its file and by its first line that is neither
+    /// empty nor a comment: a name that ends in `.csv`, a comma or a name of a column is CSV, and a word such as
+    /// `Nodes` or a connection `0->1` is htsim's format.
+    pub fn guess(path: &Path, content: &str) -> ListFormat {
+        let first = content.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
+        let word = first.and_then(|line| line.split_whitespace().next()).unwrap_or("");
+        if path.extension().is_some_and(|extension| extension == "csv") {
+            ListFormat::Csv
+        } else if connections::HEADERS.contains(&word) || word.contains("->") || word == "trigger" || word == "failure"
+        {
+            ListFormat::Htsim
+        } else if first.is_some_and(|line| line.contains(',')) || COLUMNS.contains(&word) {
+            ListFormat::Csv
+        } else {
+            ListFormat::Hpcc
+        }
+    }
+}
+
+/// The hosts that the flows of a list may name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Hosts<'h> {
+    /// This number of hosts, which are numbered from 0.
+    Count(u32),
+    /// The hosts of an imported topology: the number of each host in the file of the topology, in ascending order. The
+    /// flow files of the HPCC simulator and its forks use the same numbers.
+    Numbered(&'h [u32]),
+}
+
+impl Hosts<'_> {
+    /// The number of hosts.
+    pub(crate) fn count(self) -> u32 {
+        match self {
+            Hosts::Count(count) => count,
+            Hosts::Numbered(numbers) => numbers.len() as u32,
+        }
+    }
 }
 
 /// Maximum size of a flow, 1,000 TB: its transmission takes 2.3 days at 40 Gbps, far below an overflow of [`Time`].
@@ -44,11 +90,15 @@ const COLUMNS: [&str; 7] = ["start_us", "src", "dst", "bytes", "request", "measu
 /// The file cannot be read or is not a valid flow list. The error is one sentence: file, line, what is wrong and what
 /// would be accepted.
 pub fn read_flow_list(path: &Path, format: ListFormat, hosts: u32) -> Result<Vec<FlowSpec>, String> {
-    let content = rnic_workload::read_text(path).map_err(|error| match error.kind() {
+    parse_flow_list(&read_text(path)?, path, format, hosts)
+}
+
+/// Reads the text of the flow list in the file at `path`.
+pub(crate) fn read_text(path: &Path) -> Result<String, String> {
+    rnic_workload::read_text(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => format!("{}: this flow list does not exist", path.display()),
         _ => format!("{}: cannot read this flow list: {error}", path.display()),
-    })?;
-    parse_flow_list(&content, path, format, hosts)
+    })
 }
 
 /// As [`read_flow_list`], for the text `content` of a file; `path` is used in error messages only.
@@ -56,10 +106,16 @@ pub fn read_flow_list(path: &Path, format: ListFormat, hosts: u32) -> Result<Vec
 /// # Errors
 /// As for [`read_flow_list`].
 pub fn parse_flow_list(content: &str, path: &Path, format: ListFormat, hosts: u32) -> Result<Vec<FlowSpec>, String> {
+    parse(content, path, format, Hosts::Count(hosts))
+}
+
+/// As [`parse_flow_list`], for hosts that may have other numbers in HPCC files.
+pub(crate) fn parse(content: &str, path: &Path, format: ListFormat, hosts: Hosts<'_>) -> Result<Vec<FlowSpec>, String> {
     let shown = path.display().to_string();
     let flows = match format {
-        ListFormat::Csv => read_csv(content, hosts),
+        ListFormat::Csv => read_csv(content, Hosts::Count(hosts.count())),
         ListFormat::Hpcc => read_hpcc(content, hosts),
+        ListFormat::Htsim => connections::read(content, hosts.count()),
     };
     let mut flows = flows.map_err(|(line, error)| format!("{shown}:{line}: {error}"))?;
     if flows.is_empty() {
@@ -70,9 +126,9 @@ pub fn parse_flow_list(content: &str, path: &Path, format: ListFormat, hosts: u3
 }
 
 /// An error in a flow list: the number of the line, and the message.
-type AtLine = (u64, String);
+pub(super) type AtLine = (u64, String);
 
-fn read_csv(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
+fn read_csv(content: &str, hosts: Hosts<'_>) -> Result<Vec<FlowSpec>, AtLine> {
     let mut reader = csv::ReaderBuilder::new()
         .trim(csv::Trim::All)
         .comment(Some(b'#'))
@@ -126,7 +182,7 @@ fn find_columns(header: &csv::StringRecord) -> Result<[Option<usize>; COLUMNS.le
 }
 
 fn csv_flow(
-    record: &csv::StringRecord, columns: &[Option<usize>; COLUMNS.len()], hosts: u32,
+    record: &csv::StringRecord, columns: &[Option<usize>; COLUMNS.len()], hosts: Hosts<'_>,
 ) -> Result<FlowSpec, String> {
     let field = |column: usize| columns[column].and_then(|place| record.get(place)).unwrap_or("");
     let start = decimal::parse(field(0), MICROSECONDS).map_err(|error| format!("start_us {error}"))?;
@@ -147,7 +203,7 @@ fn csv_flow(
     Ok(FlowSpec { request, measured, hash, ..flow })
 }
 
-fn read_hpcc(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
+fn read_hpcc(content: &str, hosts: Hosts<'_>) -> Result<Vec<FlowSpec>, AtLine> {
     let mut lines = (1..).zip(content.lines()).map(|(number, line)| (number, line.trim()));
     let announced = match lines.next() {
         Some((line, text)) if text.contains(',') => {
@@ -167,9 +223,6 @@ fn read_hpcc(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
     for (line, text) in lines.filter(|(_, text)| !text.is_empty()) {
         let fields: Vec<&str> = text.split_whitespace().collect();
         if flows.len() as u64 == announced {
-            if hpcc_flow(&fields, text, hosts).is_ok() {
-                return Err((1, format!("{announced} flows are announced, but line {line} is one more")));
-            }
             break;
         }
         flows.push(hpcc_flow(&fields, text, hosts).map_err(|error| (line, error))?);
@@ -181,10 +234,10 @@ fn read_hpcc(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
     Ok(flows)
 }
 
-fn hpcc_flow(fields: &[&str], line: &str, hosts: u32) -> Result<FlowSpec, String> {
+fn hpcc_flow(fields: &[&str], line: &str, hosts: Hosts<'_>) -> Result<FlowSpec, String> {
     let (src, dst, bytes, start) = match *fields {
         [src, dst, _, _, bytes, start] => (src, dst, bytes, start),
-        [src, dst, _, bytes, start] if start.contains('.') => (src, dst, bytes, start),
+        [src, dst, _, bytes, start] if start.contains(['.', 'e', 'E']) => (src, dst, bytes, start),
         _ => {
             return Err(format!(
                 "`{line}` is not a flow; write source, destination, priority, port, bytes and start in seconds, \
@@ -200,7 +253,7 @@ fn hpcc_flow(fields: &[&str], line: &str, hosts: u32) -> Result<FlowSpec, String
 }
 
 /// Makes a flow from its start time and the texts of its fields `src`, `dst` and `bytes`.
-fn flow([src, dst, bytes]: [&str; 3], start: Time, hosts: u32) -> Result<FlowSpec, String> {
+pub(super) fn flow([src, dst, bytes]: [&str; 3], start: Time, hosts: Hosts<'_>) -> Result<FlowSpec, String> {
     let (src, dst) = (host("src", src, hosts)?, host("dst", dst, hosts)?);
     if src == dst {
         return Err(format!("a flow from host {src} to itself; src and dst must differ"));
@@ -218,18 +271,24 @@ fn flow([src, dst, bytes]: [&str; 3], start: Time, hosts: u32) -> Result<FlowSpe
     Ok(FlowSpec { start, src, dst, bytes, request: FlowSpec::NO_REQUEST, traffic: 0, measured: true, hash: None })
 }
 
-/// Parses the index of a host, which must be below the number of hosts `hosts`; `name` is the field's name for the
-/// error.
-fn host(name: &str, text: &str, hosts: u32) -> Result<u32, String> {
+/// Parses the number of a host, and returns the host's index; `name` is the field's name for the error.
+fn host(name: &str, text: &str, hosts: Hosts<'_>) -> Result<u32, String> {
     let host = number(name, text, u64::MAX)?;
-    match u32::try_from(host) {
-        Ok(host) if host < hosts => Ok(host),
-        _ => Err(format!("{name} is host {host}, but there are {hosts} hosts, numbered from 0")),
-    }
+    let index = match hosts {
+        Hosts::Count(count) => u32::try_from(host).ok().filter(|host| *host < count),
+        Hosts::Numbered(numbers) => {
+            let found = u32::try_from(host).ok().and_then(|host| numbers.binary_search(&host).ok());
+            found.map(|index| index as u32)
+        }
+    };
+    index.ok_or_else(|| match hosts {
+        Hosts::Count(count) => format!("{name} is host {host}, but there are {count} hosts, numbered from 0"),
+        Hosts::Numbered(_) => format!("{name} is node {host}, which is no host of the topology file"),
+    })
 }
 
 /// Parses a whole number from 0 to `largest`; `name` is the field's name for the error.
-fn number(name: &str, text: &str, largest: u64) -> Result<u64, String> {
+pub(super) fn number(name: &str, text: &str, largest: u64) -> Result<u64, String> {
     let value = text.parse().ok().filter(|&value| value <= largest);
     value.ok_or_else(|| format!("{name} `{text}` is not a whole number from 0 to {largest}"))
 }
@@ -267,6 +326,54 @@ mod tests {
         let five = "2\n2 1 3 200 2.0\n0 1 3 7 2.000000001\n";
         assert_eq!(read(ListFormat::Hpcc, six), expected);
         assert_eq!(read(ListFormat::Hpcc, five), expected);
+    }
+
+    #[test]
+    fn a_lower_number_switches_flows_off() {
+        let content = "2\n2 1 3 100 200000 2\n3 1 3 100 200000 2\n4 1 3 100 150000 2\n5 1 3 100 5000 2\n";
+        let two_seconds = 2_000_000_000_000;
+        let expected = vec![flow_at(two_seconds, 2, 1, 200_000), flow_at(two_seconds, 3, 1, 200_000)];
+        assert_eq!(read(ListFormat::Hpcc, content), Ok(expected));
+    }
+
+    #[test]
+    fn starts_may_be_in_scientific_notation() {
+        let expected = |list: &[u64]| {
+            let flow = |(src, us): (u32, &u64)| flow_at(us * 1_000_000, src, 3, 1_000);
+            Ok((0..).zip(list).map(flow).collect::<Vec<_>>())
+        };
+        let six = "3\n0 3 3 100 1000 5e-06\n1 3 3 100 1000 1.3e-05\n2 3 3 100 1000 2.0e+00\n";
+        assert_eq!(read(ListFormat::Hpcc, six), expected(&[5, 13, 2_000_000]));
+        assert_eq!(read(ListFormat::Hpcc, "1\n0 3 3 1000 5e-06\n"), expected(&[5]));
+        assert_eq!(read(ListFormat::Csv, "start_us,src,dst,bytes\n5e0,0,3,1000\n"), expected(&[5]));
+    }
+
+    #[test]
+    fn hosts_of_a_topology_file_keep_their_numbers() {
+        let read = |format, content| parse(content, Path::new("f"), format, Hosts::Numbered(&[1, 2, 7]));
+        let expected = Ok(vec![flow_at(0, 2, 0, 5)]);
+        assert_eq!(read(ListFormat::Hpcc, "1\n7 1 3 100 5 0\n"), expected);
+        // The other formats number the hosts themselves.
+        assert_eq!(read(ListFormat::Csv, "start_us,src,dst,bytes\n0,2,0,5\n"), expected);
+        assert_eq!(read(ListFormat::Htsim, "Connections 1\n2->0 start 0 size 5\n"), expected);
+        let error = "f:2: dst is node 0, which is no host of the topology file";
+        assert_eq!(read(ListFormat::Hpcc, "1\n7 0 3 100 5 0\n"), Err(error.to_string()));
+    }
+
+    #[test]
+    fn the_format_follows_from_name_and_content() {
+        for (name, content, format) in [
+            ("a.csv", "", ListFormat::Csv),
+            ("flows", "# mine\nstart_us,src,dst,bytes\n", ListFormat::Csv),
+            ("flows", "0,1,2,3\n", ListFormat::Csv),
+            ("flow.txt", "2\n0 1 3 100 5 2\n", ListFormat::Hpcc),
+            ("flow.txt", "", ListFormat::Hpcc),
+            ("perm.cm", "\n# from a script\nNodes 16\nConnections 1\n", ListFormat::Htsim),
+            ("perm.cm", "0->1 start 0 size 5\n", ListFormat::Htsim),
+            ("b.cm", "trigger id 1 oneshot\n", ListFormat::Htsim),
+        ] {
+            assert_eq!(ListFormat::guess(Path::new(name), content), format, "{name} {content}");
+        }
     }
 
     #[test]
@@ -330,7 +437,6 @@ mod tests {
             ("two\n", "f:1: number of flows `two` is not a whole number from 0 to 18446744073709551615".into()),
             ("1\n0 1 3 100 5000\n", format!("f:2: `0 1 3 100 5000` {form}")),
             ("2\n0 1 3 100 5 2\n", "f:2: 2 flows are announced, but the file ends after 1".into()),
-            ("1\n0 1 3 100 5 2\n\n1 0 3 100 5 2\n", "f:1: 1 flows are announced, but line 4 is one more".into()),
             ("1\n0 0 3 100 5 2\n", "f:2: a flow from host 0 to itself; src and dst must differ".into()),
             ("1\n9 0 3 100 5 2\n", "f:2: src is host 9, but there are 6 hosts, numbered from 0".into()),
             ("1\n1 0 3 100 0 2\n", "f:2: bytes is 0; a flow has at least 1".into()),
@@ -393,8 +499,8 @@ mod tests {
         #[test]
         fn arbitrary_text_never_panics(content in "[0-9 .,\n-]{0,60}", header: bool) {
             let header = if header { "start_us,src,dst,bytes\n" } else { "" };
-            let _ = read_csv(&format!("{header}{content}"), 6);
-            let _ = read_hpcc(&content, 6);
+            let _ = read_csv(&format!("{header}{content}"), Hosts::Count(6));
+            let _ = read_hpcc(&content, Hosts::Count(6));
         }
     }
 }

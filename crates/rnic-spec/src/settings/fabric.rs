@@ -15,13 +15,14 @@ const LOSS: Kind = Kind::NumberBelow { min: 0.0, max: 1.0 };
 const RATIO: Kind = Kind::NumberAbove { min: 0.0, max: f64::INFINITY };
 const NAMES: Kind = Kind::List(&Kind::Text);
 
-const TOPOLOGIES: [Variant; 6] = [
+const TOPOLOGIES: [Variant; 7] = [
     Variant { name: "fat-tree", about: "three tiers of k-port switches, k^3/4 hosts" },
     Variant { name: "leaf-spine", about: "every leaf connects to every spine" },
     Variant { name: "leaf-spine-core", about: "pods of leaves and spines, and cores above them in planes" },
     Variant { name: "single-switch", about: "all hosts on one switch" },
     Variant { name: "dumbbell", about: "two switches joined by one link" },
     Variant { name: "graph", about: "any graph, with one `[[fabric.link]]` per link" },
+    Variant { name: "file", about: "the topology in a file of HPCC, ConWeave, SimAI or htsim" },
 ];
 const TOPOLOGY_NAMES: [&str; TOPOLOGIES.len()] = names(&TOPOLOGIES);
 
@@ -37,6 +38,9 @@ const PATH_NAMES: [&str; PATHS.len()] = {
 
 const CLOS: &[&str] = &["leaf-spine", "leaf-spine-core"];
 const PODS: &[&str] = &["leaf-spine-core"];
+/// The topologies whose links have the rate and the delay of `[fabric]`.
+const DESCRIBED: &[&str] = &["fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "graph"];
+const FILE: &[&str] = &["file"];
 
 pub(super) const FABRIC: Section = Section {
     table: "fabric",
@@ -50,16 +54,19 @@ pub(super) const FABRIC: Section = Section {
             .well_known(),
         Setting::new("rate", Kind::Rate, "\"40 Gbps\"", "rate of every link, in each direction")
             .required()
+            .only(DESCRIBED)
             .fields(&["link.rate"])
             .well_known()
             .inherited(),
         Setting::new("delay", Kind::Time, "\"2 us\"", "propagation delay of every link, in each direction")
             .required()
+            .only(DESCRIBED)
             .fields(&["link.delay"])
             .well_known()
             .inherited(),
         Setting::new("loss", LOSS, "0.001", "probability that a link loses a frame")
             .default("0")
+            .only(DESCRIBED)
             .fields(&["link.loss"])
             .inherited(),
         Setting::new("mtu", Kind::Size { min: 64, max: 9_000 }, "\"1024 B\"", "payload of a full packet")
@@ -276,6 +283,23 @@ pub(super) const FABRIC: Section = Section {
         .required()
         .only(&["graph"])
         .fields(&["topology.switches"]),
+        Setting::new("file", Kind::Text, "\"topology.txt\"", "path of the [topology file](formats.md#topologies)")
+            .required()
+            .only(FILE)
+            .nowhere(),
+        Setting::new("format", Kind::Choice(&["hpcc", "simai", "htsim"]), "\"hpcc\"", "format of the topology file")
+            .derived("judged by the first line of the file")
+            .only(FILE)
+            .nowhere(),
+        Setting::new(
+            "nvswitches",
+            Kind::Choice(&["keep", "omit"]),
+            "\"omit\"",
+            "the NVSwitches of a file of SimAI: switches like others, or left out with their links",
+        )
+        .default("keep")
+        .only(FILE)
+        .nowhere(),
     ],
 };
 

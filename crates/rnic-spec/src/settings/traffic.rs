@@ -174,8 +174,8 @@ pub(super) const TRAFFIC: Section = Section {
             .required()
             .only(&["list"])
             .nowhere(),
-        Setting::new("format", Kind::Choice(&["csv", "hpcc"]), "\"csv\"", "format of the flow list")
-            .derived("`\"csv\"` if the file name ends in `.csv`, else `\"hpcc\"`")
+        Setting::new("format", Kind::Choice(&["csv", "hpcc", "htsim"]), "\"csv\"", "format of the flow list")
+            .derived("`\"csv\"` if the file name ends in `.csv`, else judged by the first line of the file")
             .only(&["list"])
             .nowhere(),
     ],
