@@ -60,7 +60,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::Pingpong(arguments) => pingpong::pingpong(&arguments),
         Command::Verbs(arguments) => verbs::verbs(&arguments),
         Command::Decode(arguments) => decode::decode(&arguments),
-        Command::Model(arguments) => model::model(&arguments),
+        Command::Model(arguments) => model::model(&arguments, catalogue),
         Command::Lint(arguments) => lint::lint(&arguments),
         Command::Counters(arguments) => counters::counters(&arguments),
         #[cfg(feature = "p4")]

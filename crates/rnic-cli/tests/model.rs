@@ -270,3 +270,98 @@ fn help_names_parameters_and_defaults() {
     assert!(text.contains("timely.beta") && text.contains("0.8, patched 0.008"), "{text}");
     assert!(good(&["buffers", "--help"]).contains("Examples:\n  rnic model buffers"));
 }
+
+/// A pod with hosts at 25 Gbps and uplinks at 100 Gbps, and a lower ECN threshold of `kmin`.
+fn pod(folder: &Path, queueing: &str, kmin: &str) -> String {
+    let scenario = format!(
+        "[fabric]\ntopology = \"leaf-spine\"\nleaves = 4\nspines = 2\nhosts_per_leaf = 24\nrate = \"25 Gbps\"\n\
+         delay = \"500 ns\"\nuplink_rate = \"100 Gbps\"\nmtu = \"4096 B\"\n\
+         [fabric.switch]\nqueueing = \"{queueing}\"\nbuffer = \"3 MB\"\necn = {{ kmin = \"{kmin}\", kmax = \"400 KB\" }}\n\
+         [traffic]\npattern = \"poisson\"\nload = 0.5\nsizes = \"fixed 10 KB\"\nflows = 50\n\
+         [[run]]\nname = \"lossy\"\ntransport = \"irn\"\ncc = \"dcqcn\"\n\
+         [[run]]\nname = \"RoCE\"\ntransport = \"roce\"\npfc = true\ncc = \"dcqcn\"\n"
+    );
+    let path = folder.join("pod.toml");
+    std::fs::write(&path, scenario).unwrap();
+    path.to_string_lossy().into_owned()
+}
+
+#[test]
+fn the_ecn_threshold_of_a_scenario_is_checked_for_every_kind_of_switch() {
+    let folder = tempfile::tempdir().unwrap();
+    let safe = pod(folder.path(), "shared", "20 KB");
+    let value = json(&["buffers", &safe]);
+    assert_eq!((value["run"].as_str(), value["is_safe"].as_bool()), (Some("RoCE"), Some(true)));
+    // Frames of 4,096 + 62 = 4,158 B. A port of 25 Gbps needs 4,158 + 2 x 4,178 + 84 B and 3,125 B on the link; one of
+    // 100 Gbps 12,500 B on the link. All ports have the headroom of the fastest link.
+    let frames = 4_158 + 2 * 4_178 + 84;
+    assert_eq!(value["headroom_bytes"], frames + 12_500);
+    let leaf = &value["switches"][0];
+    assert_eq!(leaf["switches"], serde_json::json!(["leaf0", "leaf1", "leaf2", "leaf3"]));
+    let groups = leaf["port_groups"].as_array().unwrap();
+    assert_eq!((&groups[0]["ports"], &groups[0]["rate_bps"]), (&24.into(), &25_000_000_000u64.into()));
+    assert_eq!(groups[0]["headroom_needed_bytes"], frames + 3_125);
+    assert_eq!(groups[1]["headroom_needed_bytes"], frames + 12_500);
+    // 394 pause quanta of 64 B at 100 Gbps.
+    assert_eq!(groups[1]["headroom_on_hardware_bytes"], frames + 12_500 + 394 * 64);
+    // A leaf has 26 ports, a spine 4. The pool is 3 MB less their headrooms; one priority, beta 8.
+    for (kind, ports) in [(leaf, 26), (&value["switches"][1], 4)] {
+        let pool = 3_000_000 - ports * (frames + 12_500);
+        assert_eq!((&kind["ports"], kind["pool_bytes"].as_f64()), (&ports.into(), Some(pool as f64)));
+        assert_eq!(kind["t_pfc_bytes"].as_f64(), Some(8.0 * pool as f64));
+        let bound = 8.0 * pool as f64 / (ports as f64 * 9.0);
+        assert!((kind["t_ecn_below_bytes"].as_f64().unwrap() - bound).abs() < 1e-6);
+        assert_eq!(kind["largest_kmin_bytes"], bound as u64);
+        assert_eq!(kind["kmin_is_below"], true);
+    }
+    let text = good(&["buffers", &safe]);
+    assert!(
+        text.starts_with("Yes: in run \"RoCE\" ECN marks before PFC pauses, because `kmin` of 20 KB is below "),
+        "{text}"
+    );
+    assert_eq!(
+        row(&text, "leaf0"),
+        "leaf0 and 3 more 24 25 Gbps 500 ns 25.098 KB 15.723 KB 20.843 KB 18779.616 KB 80.255 KB 20.000 KB"
+    );
+    let csv = good(&["buffers", &safe, "--format", "csv"]);
+    assert!(csv.contains("\nleaf0,4,2,100000000000,0.5,25098,25098,50314,"), "{csv}");
+}
+
+#[test]
+fn a_high_ecn_threshold_fails_with_what_to_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let high = pod(folder.path(), "shared", "100 KB");
+    let output = rnic(&["buffers", &high]);
+    assert_eq!(output.status.code(), Some(1));
+    let expected = "No: in run \"RoCE\" PFC can pause before ECN marks at leaf0 and 3 more: `kmin` of 100 KB is not below \
+                    80.255 KB; write `kmin = \"80.254 KB\"` or less, or `buffer = \"";
+    assert!(stdout(&output).starts_with(expected), "{}", stdout(&output));
+    assert!(stderr(&output).contains("error: PFC can pause before ECN marks"), "{}", stderr(&output));
+    // What the command says to write is safe, and one byte more of the threshold is not.
+    good(&["buffers", &high, "--set", "fabric.switch.ecn.kmin=80.254 KB"]);
+    assert_eq!(rnic(&["buffers", &high, "--set", "fabric.switch.ecn.kmin=80.255 KB"]).status.code(), Some(1));
+    let text = stdout(&output);
+    let (_, buffer) = text.split_once("`buffer = \"").unwrap();
+    let (buffer, _) = buffer.split_once('"').unwrap();
+    good(&["buffers", &high, "--set", &format!("fabric.switch.buffer={buffer}")]);
+    // A headroom that is too small for the fast links.
+    let output =
+        rnic(&["buffers", &high, "--set", "fabric.switch.headroom=20 KB", "--set", "fabric.switch.ecn.kmin=9 KB"]);
+    assert!(stdout(&output).contains("write `headroom = \"25.098 KB\"`"), "{}", stdout(&output));
+}
+
+#[test]
+fn switches_that_the_model_does_not_describe_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = pod(folder.path(), "input", "20 KB");
+    let refused = |arguments: &[&str], part: &str| {
+        let output = rnic(arguments);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(stderr(&output).contains(part), "{}", stderr(&output));
+    };
+    refused(&["buffers", &input], "set `queueing = \"shared\"` in [fabric.switch]");
+    refused(&["buffers", &input, "--run", "lossy"], "run \"lossy\" has no PFC");
+    refused(&["buffers", &input, "--run", "lossy"], "runs with PFC: \"RoCE\"");
+    refused(&["buffers", &input, "--ports", "4"], "cannot be used with");
+    refused(&["buffers", "--run", "RoCE"], "SCENARIO.toml");
+}

@@ -2,6 +2,7 @@
 //! of a switch.
 //!
 //! - [`buffers`]: headroom, pause thresholds and marking thresholds of a switch with a shared buffer;
+//! - [`port_rates`]: the same of a configured switch whose ports have several rates;
 //! - [`dcqcn`]: the fluid model of DCQCN and its fixed point;
 //! - [`timely`]: the fluid models of TIMELY and of patched TIMELY, and the fixed point of patched TIMELY.
 //!
@@ -27,6 +28,7 @@ mod numeric;
 
 pub mod buffers;
 pub mod dcqcn;
+pub mod port_rates;
 pub mod series;
 pub mod timely;
 

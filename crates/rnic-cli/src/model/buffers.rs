@@ -1,15 +1,17 @@
 //! The command `rnic model buffers`, which computes the buffer thresholds of a switch.
 
-use super::{ModelFormat, aligned, number, refused};
+use super::{ModelFormat, aligned, number, of_scenario, refused};
 use clap::Args;
 use rnic_model::buffers::{
     Finding, Given, PS_PER_METRE, QUANTUM, Switch, Thresholds, kilobytes, reaction, reaction_quanta,
 };
 use rnic_model::dcqcn::deployed_marking;
 use rnic_simulator::error::CliError;
-use rnic_simulator::output;
+use rnic_simulator::selection::{Selection, parse_set};
+use rnic_simulator::{Catalogue, output};
 use rnic_transport::{BitRate, Bytes, Time};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -17,9 +19,22 @@ use serde_json::{Value, json};
     rnic model buffers --headroom 22.4KB                     # the thresholds of the DCQCN paper\n  \
     rnic model buffers --rate 100Gbps --buffer 32MB --priorities 2 --length 300\n  \
     rnic model buffers --headroom 22.4KB --t-pfc 24.47KB --t-ecn 120KB\n  \
-    rnic model buffers --emit >> scenario.toml\n\n\
+    rnic model buffers --emit >> scenario.toml\n  \
+    rnic model buffers pod.toml                              # is the ECN threshold of this scenario right?\n\n\
     Exit codes: 0 all given values are safe; 1 a given value or the switch itself is unsafe; 2 invalid input.")]
 pub(crate) struct BuffersArgs {
+    /// Check the switches of this scenario instead: a file, or the name of a built-in scenario
+    #[arg(value_name = "SCENARIO.toml", conflicts_with_all = OF_ONE_SWITCH)]
+    scenario: Option<PathBuf>,
+
+    /// The run of the scenario whose switches are checked [default: the first run with PFC]
+    #[arg(long, value_name = "NAME", requires = "scenario")]
+    run: Option<String>,
+
+    /// Change one setting of the scenario, as for `rnic run`
+    #[arg(long, value_name = "PATH=VALUE", value_parser = parse_set, requires = "scenario")]
+    set: Vec<(String, String)>,
+
     /// Number of ports of the switch (n)
     #[arg(long, value_name = "N", default_value_t = 32)]
     ports: u32,
@@ -86,13 +101,37 @@ pub(crate) struct BuffersArgs {
     format: ModelFormat,
 }
 
+/// The arguments that describe one switch, or thresholds to check, instead of a scenario.
+const OF_ONE_SWITCH: [&str; 15] = [
+    "ports",
+    "rate",
+    "buffer",
+    "priorities",
+    "mtu",
+    "length",
+    "delay",
+    "reaction",
+    "xon_offset",
+    "beta",
+    "alpha",
+    "headroom",
+    "t_pfc",
+    "t_ecn",
+    "emit",
+];
+
 /// The thresholds that the DCQCN paper states for its switch, as (key, value). The output shows them next to the
 /// computed thresholds.
 const PUBLISHED: [(&str, &str); 4] =
     [("t_flight", "22.4 KB"), ("t_pfc", "24.47 KB"), ("static_t_ecn", "0.85 KB"), ("dynamic_t_ecn", "21.75 KB")];
 
-/// Computes the thresholds of the switch, checks the given values against them and prints the result.
-pub(crate) fn buffers(arguments: &BuffersArgs) -> Result<(), CliError> {
+/// Computes the thresholds of the switch, checks the given values against them and prints the result; or checks the
+/// switches of a scenario.
+pub(crate) fn buffers(arguments: &BuffersArgs, catalogue: &Catalogue) -> Result<(), CliError> {
+    if let Some(scenario) = &arguments.scenario {
+        let selection = Selection { scenario: scenario.clone(), set: arguments.set.clone(), seed: None };
+        return of_scenario::check(&selection, arguments.run.as_deref(), arguments.format, catalogue);
+    }
     let switch = switch(arguments)?;
     let given = Given { t_pfc: arguments.t_pfc, t_ecn: arguments.t_ecn, headroom: arguments.headroom };
     let limits = switch.thresholds(given.headroom.unwrap_or(switch.headroom()));

@@ -3,12 +3,14 @@
 mod buffers;
 mod dcqcn;
 mod figures;
+mod of_scenario;
 mod report;
 mod timely;
 
 use clap::{Args, Subcommand, ValueEnum};
 use rnic_model::ModelError;
 use rnic_model::series::{Group, Run};
+use rnic_simulator::Catalogue;
 use rnic_simulator::error::CliError;
 use rnic_transport::{BitRate, Time};
 use std::path::{Path, PathBuf};
@@ -21,8 +23,9 @@ pub(crate) struct ModelArgs {
 
 #[derive(Subcommand, Debug)]
 enum Model {
-    /// Compute headroom, PFC thresholds and ECN thresholds of a switch with a shared buffer
-    Buffers(buffers::BuffersArgs),
+    /// Compute headroom, PFC thresholds and ECN thresholds of a switch with a shared buffer, or check the switches of a
+    /// scenario
+    Buffers(Box<buffers::BuffersArgs>),
     /// Solve the fluid model of DCQCN: fixed point, rates and queue over time, sweeps
     Dcqcn(Box<dcqcn::DcqcnArgs>),
     /// Solve the fluid model of TIMELY, or of patched TIMELY with its fixed point
@@ -134,9 +137,9 @@ impl FlowArgs {
 }
 
 /// Computes the selected model and prints the result.
-pub(crate) fn model(arguments: &ModelArgs) -> Result<(), CliError> {
+pub(crate) fn model(arguments: &ModelArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     match &arguments.what {
-        Model::Buffers(arguments) => buffers::buffers(arguments),
+        Model::Buffers(arguments) => buffers::buffers(arguments, catalogue),
         Model::Dcqcn(arguments) => dcqcn::dcqcn(arguments),
         Model::Timely(arguments) => timely::timely(arguments),
     }
