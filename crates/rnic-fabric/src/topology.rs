@@ -205,6 +205,11 @@ impl Topology {
     pub fn host_port(&self, host: HostId) -> PortId {
         self.first_port[host.index()]
     }
+    /// The number of the pod to which a host belongs; `None` if the topology is not a fat-tree or a leaf-spine-core.
+    pub fn pod_of(&self, host: HostId) -> Option<u32> {
+        let tree = self.tree.filter(|tree| tree.cores > 0)?;
+        Some(host.0 / (tree.leaves * tree.hosts))
+    }
     /// The name of a port in files and messages. For example, `edge0:3->agg1` is port 3 of `edge0`, and its link leads
     /// to `agg1`.
     pub fn port_name(&self, port: PortId) -> String {

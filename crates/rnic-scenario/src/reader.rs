@@ -452,6 +452,11 @@ impl<'a> Item<'a> {
         matches!(self.node.value, Value::Array(_))
     }
 
+    /// Whether the value is a string.
+    pub(super) fn is_string(&self) -> bool {
+        matches!(self.node.value, Value::String(_))
+    }
+
     /// Whether the value is a table.
     pub(super) fn is_table(&self) -> bool {
         matches!(self.node.value, Value::Table(_))

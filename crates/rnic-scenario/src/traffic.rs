@@ -6,8 +6,8 @@ use super::reader::{Item, Result, Table};
 use super::topology_file::Topologies;
 use crate::format::Imported;
 use crate::format::list::{self, Hosts, LARGEST_FLOW, ListFormat};
-use rnic_spec::settings::{COMPLETION, MAX_FLOWS};
-use rnic_spec::{FlowSpec, Incast, SizeDistribution, Traffic, TrafficPattern};
+use rnic_spec::settings::{COMPLETION, MAX_FLOWS, ROTATIONS};
+use rnic_spec::{Arrivals, FlowSpec, Incast, Locality, Receiver, Rotation, SizeDistribution, Traffic, TrafficPattern};
 use rnic_transport::settings::Kind;
 use rnic_transport::{Bytes, Time};
 use rnic_workload::sizes;
@@ -79,9 +79,13 @@ fn read_source(table: &Table<'_>, context: &Context<'_>) -> Result<Traffic> {
 fn read_pattern(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPattern> {
     let sizes = || read_sizes(&table.require("sizes")?, context.lists.files);
     Ok(match table.variant() {
-        "poisson" => {
-            TrafficPattern::Poisson { load: table.value("load")?, sizes: sizes()?, flows: table.value("flows")? }
-        }
+        "poisson" => TrafficPattern::Poisson {
+            load: table.value("load")?,
+            sizes: sizes()?,
+            flows: table.value("flows")?,
+            locality: read_locality(table)?,
+            arrivals: read_arrivals(table)?,
+        },
         "incast" => read_incast(table, context.hosts)?,
         "pairs" => TrafficPattern::Pairs {
             pairs: table.value("pairs")?,
@@ -119,6 +123,47 @@ fn read_pattern(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPatte
     })
 }
 
+/// Reads which fractions of the flows stay near their sender. The simulator checks that the fabric has such hosts.
+fn read_locality(table: &Table<'_>) -> Result<Locality> {
+    let locality = Locality { leaf: table.given("locality")?, pod: table.given("pod_locality")? };
+    let near = locality.leaf.unwrap_or(0.0) + locality.pod.unwrap_or(0.0);
+    if near > 1.0 + f64::EPSILON {
+        let message = format!("`locality` and `pod_locality` are {near} together");
+        return Err(table.error_at("pod_locality", message, "accepted: at most 1; all other flows leave the pod"));
+    }
+    Ok(locality)
+}
+
+/// Reads the process in which a host starts its flows.
+fn read_arrivals(table: &Table<'_>) -> Result<Arrivals> {
+    let process: String = table.value("arrivals")?;
+    let cv: Option<f64> = table.given("cv")?;
+    let on_share = table.value("on_share")?;
+    let refuse = |keys: &[&str], others: &str| {
+        let why = format!("`arrivals` is \"{process}\"");
+        refuse_keys(table, keys, &why, &format!("set `arrivals` to {others}"))
+    };
+    match (process.as_str(), cv) {
+        ("poisson", _) => {
+            refuse(&["cv", "on_share"], "\"log-normal\" or \"on-off\"")?;
+            Ok(Arrivals::Poisson)
+        }
+        (_, None) => {
+            let help = "add the coefficient of variation of the times between flows, for example `cv = 2.0`";
+            Err(table.error_at("arrivals", format!("`arrivals` = \"{process}\" needs `cv`"), help))
+        }
+        ("log-normal", Some(cv)) => {
+            refuse(&["on_share"], "\"on-off\"")?;
+            Ok(Arrivals::LogNormal { cv })
+        }
+        (_, Some(cv)) if cv < Arrivals::MIN_ON_OFF_CV => {
+            let help = format!("accepted: {} to 100; \"log-normal\" has any", Arrivals::MIN_ON_OFF_CV);
+            Err(table.error_at("cv", format!("an on-off process cannot have a `cv` of {cv}"), &help))
+        }
+        (_, Some(cv)) => Ok(Arrivals::OnOff { cv, on_share }),
+    }
+}
+
 fn read_sizes(item: &Item<'_>, files: Files<'_>) -> Result<SizeDistribution> {
     let text = item.name()?;
     let embedded = match files {
@@ -145,8 +190,7 @@ fn read_incast(table: &Table<'_>, hosts: u32) -> Result<TrafficPattern> {
         let message = format!("{senders} senders do not fit: the fabric has {hosts} hosts and one receives");
         return Err(table.error_at("senders", message, &format!("accepted: 1 to {}", hosts - 1)));
     }
-    let one_of_them = Kind::Count { min: 0, max: u64::from(hosts) - 1 };
-    let receiver = table.get("receiver").map_or(table.value("receiver"), |item| item.narrowed(one_of_them).typed())?;
+    let receiver = read_receiver(table, hosts)?;
     let connections: u32 = table.value("connections")?;
     let total_item = table.require("total")?;
     // Each flow has at least one byte.
@@ -171,6 +215,19 @@ fn read_incast(table: &Table<'_>, hosts: u32) -> Result<TrafficPattern> {
     let interval = interval.map(|item| item.typed()).transpose()?;
     let repeats = repeats.unwrap_or(1);
     Ok(TrafficPattern::Incast { senders, total, repeats, receiver, connections, interval })
+}
+
+/// Reads the receiver of an incast: the number of a host, or a word with which the receiver changes.
+fn read_receiver(table: &Table<'_>, hosts: u32) -> Result<Receiver> {
+    let Some(item) = table.get("receiver") else { return Ok(Receiver::Host(table.value("receiver")?)) };
+    if item.is_string() {
+        return Ok(Receiver::Changing(match item.one_of(&ROTATIONS)? {
+            "random" => Rotation::Random,
+            _ => Rotation::RoundRobin,
+        }));
+    }
+    let one_of_them = Kind::Count { min: 0, max: u64::from(hosts) - 1 };
+    Ok(Receiver::Host(item.narrowed(one_of_them).typed()?))
 }
 
 /// The key that says whether the flows of a closed loop share persistent connections.

@@ -3,7 +3,7 @@
 use rnic_fabric::config::TopologySpec;
 use rnic_scenario::{ScenarioError, from_str, load};
 use rnic_spec::hosts;
-use rnic_spec::{Scenario, Traffic, TrafficPattern};
+use rnic_spec::{Arrivals, Locality, Receiver, Rotation, Scenario, Traffic, TrafficPattern};
 use rnic_transport::{BitRate, Bytes, Time};
 use std::path::Path;
 
@@ -80,7 +80,7 @@ fn the_default_case_of_the_irn_paper() {
     assert_eq!(run.transport.settings.time("rto_low"), Ok(Time::from_us(100)));
     assert_eq!(run.transport.settings.count("rto_low_packets"), Ok(3));
     assert_eq!((run.traffic[0].warmup, run.traffic[0].cooldown), (2_000, 0));
-    let TrafficPattern::Poisson { load, sizes, flows } = &run.traffic[0].pattern else { panic!("not poisson") };
+    let TrafficPattern::Poisson { load, sizes, flows, .. } = &run.traffic[0].pattern else { panic!("not poisson") };
     assert_eq!((*load, sizes.name.as_str(), *flows), (0.7, "irn-heavy-tailed", 20_000));
 }
 
@@ -115,7 +115,10 @@ fn closed_loops_and_durations() {
     else {
         panic!("no loop")
     };
-    assert_eq!((incast.senders, incast.total, incast.receiver, incast.connections), (2, Bytes(1_000_000), 0, 1));
+    assert_eq!(
+        (incast.senders, incast.total, incast.receiver, incast.connections),
+        (2, Bytes(1_000_000), Receiver::Host(0), 1)
+    );
     assert_eq!((*repeats, *think_time, *persistent), (None, Time::ZERO, true));
     // A closed-loop incast with an end and a think time.
     let traffic = r#"{ pattern = "incast", senders = 2, total = "1 MB", receiver = 3, repeats = 7, interval = "completion", think_time = "2 us" }"#;
@@ -124,7 +127,10 @@ fn closed_loops_and_durations() {
     else {
         panic!("no loop")
     };
-    assert_eq!((incast.receiver, *repeats, *think_time, *persistent), (3, Some(7), Time::from_us(2), false));
+    assert_eq!(
+        (incast.receiver, *repeats, *think_time, *persistent),
+        (Receiver::Host(3), Some(7), Time::from_us(2), false)
+    );
 }
 
 #[test]
@@ -284,7 +290,7 @@ fn every_pattern() {
         senders: 7,
         total: Bytes(15_000_000),
         repeats: 1,
-        receiver: 3,
+        receiver: Receiver::Host(3),
         connections: 1,
         interval: None,
     };
@@ -337,4 +343,64 @@ fn files_that_are_not_there_are_errors() {
     }
     let missing = load(Path::new("no/such/scenario.toml"), &[], None);
     assert!(matches!(&missing, Err(ScenarioError::Io { path, .. }) if path.ends_with("scenario.toml")), "{missing:?}");
+}
+
+#[test]
+fn random_traffic_has_localities_and_arrivals() {
+    let with = |keys: &str| {
+        let text = format!("[traffic]\npattern = \"poisson\"\nload = 0.5\nsizes = \"fixed 1 MB\"\nflows = 9\n{keys}\n");
+        let TrafficPattern::Poisson { locality, arrivals, .. } = with_traffic(&text).remove(0).pattern else {
+            panic!()
+        };
+        (locality, arrivals)
+    };
+    assert_eq!(with(""), (Locality::default(), Arrivals::Poisson));
+    assert_eq!(with("arrivals = \"poisson\"").1, Arrivals::Poisson);
+    let near = Locality { leaf: Some(0.5), pod: Some(0.25) };
+    assert_eq!(with("locality = 0.5\npod_locality = 0.25").0, near);
+    assert_eq!(with("arrivals = \"log-normal\"\ncv = 0.5").1, Arrivals::LogNormal { cv: 0.5 });
+    assert_eq!(with("arrivals = \"on-off\"\ncv = 2").1, Arrivals::OnOff { cv: 2.0, on_share: 0.5 });
+    assert_eq!(with("arrivals = \"on-off\"\ncv = 1.1\non_share = 0.2").1, Arrivals::OnOff { cv: 1.1, on_share: 0.2 });
+}
+
+#[test]
+fn the_receiver_of_an_incast_may_change() {
+    let with = |keys: &str| {
+        let text = format!("[traffic]\npattern = \"incast\"\nsenders = 2\ntotal = \"1 MB\"\nrepeats = 2\n{keys}\n");
+        with_traffic(&text).remove(0).pattern
+    };
+    for (word, rotation) in [("round-robin", Rotation::RoundRobin), ("random", Rotation::Random)] {
+        let TrafficPattern::Incast { receiver, .. } = with(&format!("receiver = \"{word}\"")) else { panic!() };
+        assert_eq!(receiver, Receiver::Changing(rotation));
+        let TrafficPattern::IncastLoop { incast, .. } =
+            with(&format!("receiver = \"{word}\"\ninterval = \"completion\""))
+        else {
+            panic!()
+        };
+        assert_eq!(incast.receiver, Receiver::Changing(rotation));
+    }
+}
+
+/// Documents of runs have the keys of locality and arrivals only if the scenario has them.
+#[test]
+fn documents_have_new_keys_only_where_they_are_used() {
+    let document = |traffic: &str| {
+        let scenario = read_with(SMALL, &[("traffic", traffic)]);
+        let document: serde_json::Value = serde_json::from_str(&scenario.runs[0].to_json(false).unwrap()).unwrap();
+        let back = rnic_spec::RunSpec::from_json(&document.to_string(), &rnic_spec::Vocabulary::standard()).unwrap();
+        assert_eq!(back, scenario.runs[0]);
+        document["run"]["traffic"][0]["pattern"].clone()
+    };
+    let poisson = document(r#"{ pattern = "poisson", load = 0.5, sizes = "fixed 1 KB", flows = 9 }"#);
+    let keys: Vec<&String> = poisson.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["pattern", "load", "sizes", "flows"]);
+    let incast = document(r#"{ pattern = "incast", senders = 2, total = "1 MB", receiver = 3 }"#);
+    assert_eq!(incast["receiver"], 3);
+    let changing = document(r#"{ pattern = "incast", senders = 2, total = "1 MB", receiver = "round-robin" }"#);
+    assert_eq!(changing["receiver"], "round-robin");
+    let bursty = document(
+        r#"{ pattern = "poisson", load = 0.5, sizes = "fixed 1 KB", flows = 9, locality = 0.5, arrivals = "log-normal", cv = 2.0 }"#,
+    );
+    assert_eq!(bursty["locality"], serde_json::json!({ "leaf": 0.5 }));
+    assert_eq!(bursty["arrivals"], serde_json::json!({ "process": "log-normal", "cv": 2.0 }));
 }

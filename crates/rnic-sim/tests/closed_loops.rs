@@ -9,7 +9,7 @@ use rnic_sim::resolve::resolve;
 use rnic_sim::run::simulate_run;
 use rnic_spec::RunEvent;
 use rnic_spec::{CongestionDeclaration, CongestionSpec};
-use rnic_spec::{EcnSetup, Incast, RunSpec, Scenario, Traffic, TrafficPattern};
+use rnic_spec::{EcnSetup, Incast, Receiver, RunSpec, Scenario, Traffic, TrafficPattern};
 use rnic_spec::{FlowRecord, RunOutput, RunStatus};
 use rnic_spec::{FlowSpec, SizeDistribution};
 use rnic_transport::congestion::Dcqcn;
@@ -29,7 +29,7 @@ fn pairs(pairs: u32, bytes: (f64, f64), messages: Option<u32>, think_time: Time)
 }
 
 fn incast(senders: u32, total: u64, receiver: u32, repeats: Option<u32>) -> Traffic {
-    let incast = Incast { senders, total: Bytes(total), receiver, connections: 1 };
+    let incast = Incast { senders, total: Bytes(total), receiver: Receiver::Host(receiver), connections: 1 };
     source("incast", TrafficPattern::IncastLoop { incast, repeats, think_time: Time::ZERO, persistent: false })
 }
 
@@ -331,7 +331,8 @@ fn scenario() -> Scenario {
             spec.limits.duration = duration;
             let end = |rounds| if duration.is_some() { None } else { Some(rounds) };
             let sizes = SizeDistribution { name: "uniform".to_string(), points: vec![(100.0, 0.0), (90_000.0, 1.0)] };
-            let open = TrafficPattern::Poisson { load: 0.3, sizes, flows: 200 };
+            let (locality, arrivals) = Default::default();
+            let open = TrafficPattern::Poisson { load: 0.3, sizes, flows: 200, locality, arrivals };
             let mut pairs = pairs(12, (100.0, 90_000.0), end(6), Time::from_us(3));
             pairs.warmup = 5;
             let incast = incast(8, 400_000, 3, end(5));

@@ -6,9 +6,9 @@ use rnic_fabric::config::TopologySpec;
 use rnic_sim::Catalogue;
 use rnic_spec::CongestionSpec;
 use rnic_spec::RunEvent;
+use rnic_spec::{Arrivals, Locality, RunSpec, Scenario, Traffic, TrafficPattern};
 use rnic_spec::{FlowSpec, SizeDistribution};
 use rnic_spec::{RunOutput, RunStatus, Truncation};
-use rnic_spec::{RunSpec, Scenario, Traffic, TrafficPattern};
 use rnic_transport::{Bytes, Psn, Time};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +22,8 @@ fn poisson(mut run: RunSpec, name: &str) -> RunSpec {
             load: 0.8,
             sizes: SizeDistribution { name: "uniform".to_string(), points: vec![(100.0, 0.0), (100_000.0, 1.0)] },
             flows: 400,
+            locality: Locality::default(),
+            arrivals: Arrivals::Poisson,
         },
         warmup: 0,
         cooldown: 0,

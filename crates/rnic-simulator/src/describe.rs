@@ -7,7 +7,7 @@ use rnic_fabric::config::TopologySpec;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve_all;
 use rnic_spec::hosts;
-use rnic_spec::{QueueingSetup, RunSpec, Traffic, TrafficPattern};
+use rnic_spec::{Arrivals, QueueingSetup, Receiver, Rotation, RunSpec, Traffic, TrafficPattern};
 
 /// Prints the scenario's title, seed and number of runs, and for each run one line and its warnings. With `--settings`,
 /// it also prints the settings of the run.
@@ -69,13 +69,33 @@ fn describe_fabric(run: &RunSpec) -> String {
     format!("{topology}, {hosts} hosts, {}, {} per link, {buffer}", run.fabric.link.rate, run.fabric.link.delay)
 }
 
+fn describe_receiver(receiver: Receiver) -> &'static str {
+    match receiver {
+        Receiver::Host(_) => "",
+        Receiver::Changing(Rotation::RoundRobin) => " to all hosts in turn",
+        Receiver::Changing(Rotation::Random) => " to random hosts",
+    }
+}
+
 fn describe_traffic(traffic: &Traffic) -> String {
     let what = match &traffic.pattern {
-        TrafficPattern::Poisson { load, sizes, flows } => {
-            format!("poisson at load {load}, {}, {flows} flows", sizes.name)
+        TrafficPattern::Poisson { load, sizes, flows, locality, arrivals } => {
+            let process = match arrivals {
+                Arrivals::Poisson => "poisson".to_string(),
+                Arrivals::LogNormal { cv } => format!("log-normal arrivals (cv {cv})"),
+                Arrivals::OnOff { cv, on_share } => format!("on-off arrivals (cv {cv}, on for {on_share} of the time)"),
+            };
+            let near = match (locality.leaf, locality.pod) {
+                (None, None) => String::new(),
+                (Some(leaf), None) => format!(", {leaf} of them to the same switch"),
+                (leaf, Some(pod)) => {
+                    format!(", {} of them to the same switch, {pod} to others of the pod", leaf.unwrap_or(0.0))
+                }
+            };
+            format!("{process} at load {load}, {}, {flows} flows{near}", sizes.name)
         }
-        TrafficPattern::Incast { senders, total, repeats, .. } => {
-            format!("incast of {total} from {senders} senders, {repeats} times")
+        TrafficPattern::Incast { senders, total, repeats, receiver, .. } => {
+            format!("incast of {total} from {senders} senders{}, {repeats} times", describe_receiver(*receiver))
         }
         TrafficPattern::Permutation { sizes, repeats, .. } => {
             format!("permutation, {}, {repeats} times", sizes.name)
@@ -93,7 +113,8 @@ fn describe_traffic(traffic: &Traffic) -> String {
         TrafficPattern::IncastLoop { incast, repeats, .. } => {
             let repeated =
                 repeats.map_or("endless".to_string(), |repeats| format!("{repeats} times one after another"));
-            format!("incast of {} from {} senders, {repeated}", incast.total, incast.senders)
+            let receiver = describe_receiver(incast.receiver);
+            format!("incast of {} from {} senders{receiver}, {repeated}", incast.total, incast.senders)
         }
         TrafficPattern::List { flows } => format!("list of {} flows", flows.len()),
     };

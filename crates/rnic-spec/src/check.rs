@@ -5,7 +5,7 @@
 use crate::faults::Faults;
 use crate::mesh::MeshPairs;
 use crate::settings::{self, MAX_HOSTS, MAX_MESH_PAIRS, MAX_UPLINKS, document};
-use crate::spec::{Incast, QueueingSetup, RunSpec, Traffic, TrafficPattern};
+use crate::spec::{Arrivals, Incast, QueueingSetup, Receiver, RunSpec, Traffic, TrafficPattern};
 use crate::transport::TransportSpec;
 use rnic_fabric::config::TopologySpec;
 use rnic_transport::settings::{Kind, MAX_BYTES, MAX_TIME, Value};
@@ -105,8 +105,16 @@ fn beside(run: &RunSpec<TransportSpec>) -> Result<(), String> {
 /// Checks the pattern of a traffic source, whose path in the document is `at`.
 fn traffic(at: &str, source: &Traffic, hosts: u32) -> Result<(), String> {
     let sizes = match &source.pattern {
-        TrafficPattern::Poisson { sizes, .. }
-        | TrafficPattern::Permutation { sizes, .. }
+        TrafficPattern::Poisson { sizes, locality, arrivals, .. } => {
+            let near = locality.leaf.unwrap_or(0.0) + locality.pod.unwrap_or(0.0);
+            within(near <= 1.0 + SHARE_ERROR, &format!("{at}.locality"), "fractions of at most 1 together")?;
+            if let Arrivals::OnOff { cv, .. } = arrivals {
+                let min = Arrivals::MIN_ON_OFF_CV;
+                within(*cv >= min, &format!("{at}.arrivals.cv"), &format!("at least {min} for an on-off process"))?;
+            }
+            sizes
+        }
+        TrafficPattern::Permutation { sizes, .. }
         | TrafficPattern::AllToAll { sizes, .. }
         | TrafficPattern::Pairs { sizes, .. } => sizes,
         TrafficPattern::AllToAllLoop { sizes, outstanding, .. } => {
@@ -133,10 +141,15 @@ fn traffic(at: &str, source: &Traffic, hosts: u32) -> Result<(), String> {
     sizes.validate().map_err(|error| format!("{at}: {error}"))
 }
 
+/// Rounding error that the sum of two fractions may have.
+const SHARE_ERROR: f64 = 1e-9;
+
 /// Checks that the hosts of the fabric can be senders and receiver of an incast, and that each of its flows has a byte.
 fn incast(at: &str, incast: &Incast, hosts: u32) -> Result<(), String> {
     range(&format!("{at}.senders"), incast.senders.into(), 1, u64::from(hosts) - 1)?;
-    host(&format!("{at}.receiver"), incast.receiver, hosts)?;
+    if let Receiver::Host(receiver) = incast.receiver {
+        host(&format!("{at}.receiver"), receiver, hosts)?;
+    }
     within(incast.total.0 >= incast.flows(), &format!("{at}.total"), "at least one byte for each flow of a request")
 }
 

@@ -306,7 +306,7 @@ fn is_zero(priority: &u8) -> bool {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "pattern", rename_all = "kebab-case")]
 pub enum TrafficPattern {
-    /// `poisson`: every host starts flows to uniformly random other hosts, as a Poisson process.
+    /// `poisson`: every host starts flows to random other hosts at random times.
     Poisson {
         /// Mean fraction of each host's link rate that its data frames use, headers and frame gap included.
         load: f64,
@@ -314,6 +314,12 @@ pub enum TrafficPattern {
         sizes: SizeDistribution,
         /// Total number of flows.
         flows: u64,
+        /// Fractions of the flows that stay near their sender.
+        #[serde(default, skip_serializing_if = "Locality::is_uniform")]
+        locality: Locality,
+        /// The process in which a host starts its flows.
+        #[serde(default, skip_serializing_if = "Arrivals::is_poisson")]
+        arrivals: Arrivals,
     },
     /// `incast`: requests, each striped over many senders that send to one receiver at the same time.
     Incast {
@@ -323,8 +329,8 @@ pub enum TrafficPattern {
         total: Bytes,
         /// Number of requests.
         repeats: u32,
-        /// Index of the receiving host.
-        receiver: u32,
+        /// The receiving host of each request.
+        receiver: Receiver,
         /// Number of flows of each request from each sender.
         connections: u32,
         /// Time between the starts of two requests; default four times the time that one request occupies the
@@ -418,8 +424,8 @@ pub struct Incast {
     pub senders: u32,
     /// Payload bytes of the request, summed over all senders.
     pub total: Bytes,
-    /// Index of the receiving host.
-    pub receiver: u32,
+    /// The receiving host.
+    pub receiver: Receiver,
     /// Number of flows of the request from each sender.
     pub connections: u32,
 }
@@ -428,6 +434,82 @@ impl Incast {
     /// Number of flows of one request.
     pub fn flows(&self) -> u64 {
         u64::from(self.senders) * u64::from(self.connections)
+    }
+}
+
+/// The host that receives the requests of an incast (`receiver`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "`receiver` is neither the number of a host nor \"round-robin\" nor \"random\"")]
+pub enum Receiver {
+    /// The host of this index receives all requests.
+    Host(u32),
+    /// Each request has another receiver.
+    Changing(Rotation),
+}
+
+/// How the requests of an incast choose their receivers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rotation {
+    /// `"round-robin"`: request n goes to host n modulo the number of hosts.
+    RoundRobin,
+    /// `"random"`: each request draws its receiver from all hosts.
+    Random,
+}
+
+/// Fractions of the flows that stay near their sender (`locality`, `pod_locality`). Without either, receivers are
+/// distributed uniformly over all other hosts.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Locality {
+    /// Fraction of the flows whose receiver is attached to the sender's switch (`locality`); `None` counts as 0 if
+    /// `pod` is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaf: Option<f64>,
+    /// Fraction of the flows whose receiver is in the sender's pod, attached to another switch (`pod_locality`). All
+    /// other flows leave the pod. `None`: all flows that leave the sender's switch are distributed uniformly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<f64>,
+}
+
+impl Locality {
+    /// Whether the receivers are distributed uniformly over all other hosts.
+    pub fn is_uniform(&self) -> bool {
+        *self == Locality::default()
+    }
+}
+
+/// The process in which a host of a traffic source starts its flows (`arrivals`). All have the same mean time between
+/// two flows. The coefficient of variation (`cv`) of these times is their standard deviation divided by their mean.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "process", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Arrivals {
+    /// `"poisson"`: exponentially distributed times, whose coefficient of variation is 1.
+    #[default]
+    Poisson,
+    /// `"log-normal"`: independent times with a log-normal distribution.
+    LogNormal {
+        /// Coefficient of variation of the times between two flows.
+        cv: f64,
+    },
+    /// `"on-off"`: an interrupted Poisson process. The host starts flows as a Poisson process while it is on, and none
+    /// while it is off; both periods are exponentially distributed.
+    OnOff {
+        /// Coefficient of variation of the times between two flows, at least [`Arrivals::MIN_ON_OFF_CV`].
+        cv: f64,
+        /// Fraction of the time in which the host is on.
+        on_share: f64,
+    },
+}
+
+impl Arrivals {
+    /// Minimum coefficient of variation of [`Arrivals::OnOff`]. An interrupted Poisson process has more than 1, and the
+    /// nearer to 1, the shorter are its periods.
+    pub const MIN_ON_OFF_CV: f64 = 1.1;
+
+    /// Whether this is the Poisson process.
+    pub fn is_poisson(&self) -> bool {
+        *self == Arrivals::Poisson
     }
 }
 

@@ -9,9 +9,10 @@ use super::FlowSpec;
 use super::all_to_all::AllToAll;
 use super::loops::Loops;
 use super::network::Network;
+use super::places::Places;
 use super::poisson::Poisson;
 use super::rounds::Rounds;
-use rnic_spec::{Traffic, TrafficPattern};
+use rnic_spec::{Locality, Traffic, TrafficPattern};
 use rnic_transport::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -80,10 +81,11 @@ pub fn largest(traffic: &[Traffic]) -> u64 {
 /// Checks that one traffic source can run on this network; the error says why it cannot.
 fn check_source(traffic: &Traffic, network: &Network) -> Result<(), String> {
     match &traffic.pattern {
-        TrafficPattern::Poisson { load, sizes, .. } => {
+        TrafficPattern::Poisson { load, sizes, locality, .. } => {
             if !(*load > 0.0 && load.is_finite()) {
                 return Err(format!("load is {load}; write a fraction above 0, for example 0.7"));
             }
+            check_locality(locality, network)?;
             sizes.validate()
         }
         TrafficPattern::List { flows } => {
@@ -92,6 +94,20 @@ fn check_source(traffic: &Traffic, network: &Network) -> Result<(), String> {
         pattern if pattern.is_closed() => Loops::check(traffic, network),
         _ => Rounds::check(traffic, network),
     }
+}
+
+/// Checks that the network has the switches and pods among whose hosts the receivers are drawn.
+fn check_locality(locality: &Locality, network: &Network) -> Result<(), String> {
+    if locality.is_uniform() {
+        return Ok(());
+    }
+    if network.leaf.len() != network.hosts as usize {
+        return Err("`locality` needs the switch of each host, which this network does not state".to_string());
+    }
+    if locality.pod.is_some() && network.pod.len() != network.hosts as usize {
+        return Err("`pod_locality` needs pods; topologies with pods are fat-tree and leaf-spine-core".to_string());
+    }
+    Places::new(locality, network).check()
 }
 
 /// Checks one flow of a list of flows. The flow's start time is relative to the start of the list, `shift`. The error
@@ -145,7 +161,8 @@ fn request_count(pattern: &TrafficPattern) -> u64 {
 ///     persistent: false,
 /// };
 /// let traffic = Traffic { name: "pairs".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
-/// let network = Network { hosts: 4, host_rate: vec![BitRate::from_gbps(40); 4], mtu: 1_000, wire_overhead: 82 };
+/// let host_rate = vec![BitRate::from_gbps(40); 4];
+/// let network = Network { hosts: 4, host_rate, mtu: 1_000, wire_overhead: 82, ..Network::default() };
 /// let mut loops = closed_loops(&[traffic], &network, 1).expect("a closed loop");
 ///
 /// let (first, origin) = loops.take().expect("the first message");
@@ -169,15 +186,17 @@ pub fn closed_loops(traffic: &[Traffic], network: &Network, seed: u64) -> Option
 /// source. A source that [`check`] refuses yields no flows.
 ///
 /// ```
-/// use rnic_spec::{Traffic, TrafficPattern};
+/// use rnic_spec::{Arrivals, Locality, Traffic, TrafficPattern};
 /// use rnic_transport::{BitRate, Time};
 /// use rnic_workload::{Network, check, generate, sizes};
 /// use std::path::Path;
 ///
 /// let sizes = sizes::parse("irn-heavy-tailed", Path::new("."))?;
-/// let pattern = TrafficPattern::Poisson { load: 0.7, sizes, flows: 4 };
+/// let (locality, arrivals) = (Locality::default(), Arrivals::Poisson);
+/// let pattern = TrafficPattern::Poisson { load: 0.7, sizes, flows: 4, locality, arrivals };
 /// let traffic = [Traffic { name: "poisson".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 }];
-/// let network = Network { hosts: 54, host_rate: vec![BitRate::from_gbps(40); 54], mtu: 1_000, wire_overhead: 82 };
+/// let host_rate = vec![BitRate::from_gbps(40); 54];
+/// let network = Network { hosts: 54, host_rate, mtu: 1_000, wire_overhead: 82, ..Network::default() };
 /// check(&traffic, &network)?;
 /// let flows: Vec<_> = generate(&traffic, &network, 1).collect();
 /// assert_eq!(flows.len(), 4);
@@ -264,8 +283,10 @@ enum Flows {
 impl Source {
     fn new(index: u16, traffic: &Traffic, network: &Network, seed: u64, first_request: u32) -> Source {
         let (flows, total) = match &traffic.pattern {
-            TrafficPattern::Poisson { load, sizes, flows } => {
-                (Flows::Poisson(Poisson::new(index, traffic.start, *load, sizes, network, seed)), *flows)
+            TrafficPattern::Poisson { load, sizes, flows, locality, arrivals } => {
+                let shape = (locality, arrivals);
+                let poisson = Poisson::new(index, traffic.start, *load, sizes, shape, network, seed);
+                (Flows::Poisson(poisson), *flows)
             }
             TrafficPattern::List { flows } => {
                 (Flows::List { flows: sorted(flows), shift: traffic.start }, flows.len() as u64)

@@ -8,10 +8,12 @@
 //! All random numbers come from the streams of [`rng`], so the same seed gives the same flows on every machine.
 
 mod all_to_all;
+mod arrivals;
 pub mod generate;
 mod loops;
 mod network;
 mod offered;
+mod places;
 mod poisson;
 pub mod rng;
 mod rounds;

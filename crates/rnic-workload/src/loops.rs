@@ -38,9 +38,9 @@ pub struct Loops {
     /// The loop to which each flow belongs, as an index into `members`. The flow's current slot in the simulator's flow
     /// table is the index in this list.
     flows: Vec<u32>,
-    /// Id of each persistent connection, by (index of the loop in `members`, sending host, index among the host's
-    /// connections of this loop).
-    connections: BTreeMap<(u32, u32, u32), u32>,
+    /// Id of each persistent connection, by (index of the loop in `members`, sending host, receiving host, index among
+    /// the connections of this loop between the two hosts).
+    connections: BTreeMap<(u32, u32, u32, u32), u32>,
     next_request: u32,
     /// Difference of the ids of consecutive requests.
     request_step: u32,
@@ -313,10 +313,11 @@ impl Loops {
             }
             (Kind::Incast(incast), _) => {
                 // There is one request at a time, so this is the latest scheduled round.
-                let mut stream = Stream::new(self.seed, source.traffic, u64::from(member.rounds - 1));
+                let round = member.rounds - 1;
+                let mut stream = Stream::new(self.seed, source.traffic, u64::from(round));
                 let request = self.next_request;
                 self.next_request = request.saturating_add(self.request_step).min(FlowSpec::NO_REQUEST - 1);
-                draw_incast(incast, &mut stream, self.hosts, FlowSpec { request, ..flow }, &mut flows);
+                draw_incast(incast, round, &mut stream, self.hosts, FlowSpec { request, ..flow }, &mut flows);
                 // The sort is stable, so each sender's flows keep their order.
                 flows.make_contiguous().sort_by_key(|flow| flow.src);
             }
@@ -333,7 +334,7 @@ impl Loops {
             sender = flow.src;
             let connection = if source.persistent {
                 let next = self.connections.len() as u32;
-                *self.connections.entry((number, sender, of_sender)).or_insert(next)
+                *self.connections.entry((number, sender, flow.dst, of_sender)).or_insert(next)
             } else {
                 Loops::NONE
             };
@@ -348,11 +349,13 @@ mod tests {
     use crate::closed_loops;
     use crate::sizes;
     use proptest::prelude::*;
+    use rnic_spec::{Receiver, Rotation};
     use rnic_transport::{BitRate, Bytes};
     use std::path::Path;
 
     fn network(hosts: u32) -> Network {
-        Network { hosts, host_rate: vec![BitRate::from_gbps(40); hosts as usize], mtu: 1_024, wire_overhead: 82 }
+        let host_rate = vec![BitRate::from_gbps(40); hosts as usize];
+        Network { hosts, host_rate, mtu: 1_024, wire_overhead: 82, ..Network::default() }
     }
 
     fn traffic(pattern: TrafficPattern) -> Traffic {
@@ -365,7 +368,7 @@ mod tests {
     }
 
     fn incast(senders: u32, repeats: Option<u32>) -> Traffic {
-        let incast = Incast { senders, total: Bytes(10_001), receiver: 1, connections: 2 };
+        let incast = Incast { senders, total: Bytes(10_001), receiver: Receiver::Host(1), connections: 2 };
         traffic(TrafficPattern::IncastLoop { incast, repeats, think_time: Time::from_us(1), persistent: true })
     }
 
@@ -394,6 +397,26 @@ mod tests {
             assert!(!loops.holds(slot));
         }
         all
+    }
+
+    #[test]
+    fn changing_receivers_have_connections_of_their_own() {
+        let with = |receiver| {
+            let incast = Incast { senders: 2, total: Bytes(10_000), receiver, connections: 1 };
+            let (repeats, think_time) = (Some(300), Time::ZERO);
+            let source = traffic(TrafficPattern::IncastLoop { incast, repeats, think_time, persistent: true });
+            drain(&mut closed_loops(&[source], &network(3), 1).unwrap(), Time::ZERO, 0)
+        };
+        let all = with(Receiver::Changing(Rotation::RoundRobin));
+        assert!(all.chunks(2).zip(0..).all(|(round, number)| round.iter().all(|(flow, _)| flow.dst == number % 3)));
+        for rotation in [Rotation::RoundRobin, Rotation::Random] {
+            let mut pairs: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
+            for (flow, origin) in with(Receiver::Changing(rotation)) {
+                assert_eq!(*pairs.entry(origin.connection).or_insert((flow.src, flow.dst)), (flow.src, flow.dst));
+            }
+            // Every ordered pair of three hosts has a connection.
+            assert_eq!(pairs.len(), 6);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use rnic_transport::BitRate;
 
 /// The properties of a simulated network that the generation of its flows depends on.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Network {
     /// Number of hosts; host ids count from 0.
     pub hosts: u32,
@@ -14,6 +14,11 @@ pub struct Network {
     /// Bytes on the link in addition to each data packet's payload: headers and trailers of plain RoCEv2 (62) and the
     /// frame gap (20).
     pub wire_overhead: u32,
+    /// For each host, a number of the switch to which it is attached. Only traffic with a `locality` needs it;
+    /// otherwise the list may be empty.
+    pub leaf: Vec<u32>,
+    /// For each host, the number of its pod; empty if the network has no pods.
+    pub pod: Vec<u32>,
 }
 
 impl Network {

@@ -2,7 +2,7 @@
 
 use super::network::Network;
 use super::rounds::timing;
-use rnic_spec::{FlowSpec, SizeDistribution, Traffic, TrafficPattern};
+use rnic_spec::{FlowSpec, Receiver, SizeDistribution, Traffic, TrafficPattern};
 
 /// Minimum number of different start times of a flow list that offers bytes at a rate; fewer are a few bursts.
 const MIN_STARTS: usize = 20;
@@ -30,20 +30,23 @@ pub enum Offered {
 /// the payload of each packet. The result has no entry for sources that do not offer bytes at a rate of their own:
 ///
 /// - closed loops, whose next message waits for an earlier one;
+/// - random traffic with a `locality`, whose rates to near and to far hosts differ;
 /// - a single repetition of an incast, a permutation or an all-to-all, or several at the same time;
 /// - a flow list with fewer than 20 different start times, or whose flows start within less than 10 times the time that
 ///   its average flow takes on the link of its sender.
 ///
 /// ```
-/// use rnic_spec::{Traffic, TrafficPattern};
+/// use rnic_spec::{Arrivals, Locality, Traffic, TrafficPattern};
 /// use rnic_transport::{BitRate, Time};
 /// use rnic_workload::{Network, Offered, offered, sizes};
 /// use std::path::Path;
 ///
 /// let sizes = sizes::parse("fixed 1 KB", Path::new("."))?;
-/// let pattern = TrafficPattern::Poisson { load: 0.5, sizes, flows: 100 };
+/// let (locality, arrivals) = (Locality::default(), Arrivals::Poisson);
+/// let pattern = TrafficPattern::Poisson { load: 0.5, sizes, flows: 100, locality, arrivals };
 /// let traffic = [Traffic { name: "a".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 }];
-/// let network = Network { hosts: 3, host_rate: vec![BitRate::from_gbps(40); 3], mtu: 1_000, wire_overhead: 82 };
+/// let host_rate = vec![BitRate::from_gbps(40); 3];
+/// let network = Network { hosts: 3, host_rate, mtu: 1_000, wire_overhead: 82, ..Network::default() };
 /// // With headers of 78 bytes instead of 62, a frame takes 1,098 instead of 1,082 bytes on the link.
 /// let Offered::ToAllOthers(rates) = &offered(&traffic, &network, 98)[0] else { panic!() };
 /// assert!((rates[0] - 20e9 * 1_098.0 / 1_082.0).abs() < 1.0);
@@ -59,6 +62,8 @@ pub fn offered(traffic: &[Traffic], network: &Network, overhead: u32) -> Vec<Off
 fn of_source(source: &Traffic, network: &Network, overhead: u32) -> Option<Offered> {
     let own = Network { wire_overhead: overhead, ..network.clone() };
     match &source.pattern {
+        // The rates to near and to far hosts differ.
+        TrafficPattern::Poisson { locality, .. } if !locality.is_uniform() => None,
         TrafficPattern::Poisson { load, sizes, .. } => {
             let share = load * mean_wire_bytes(sizes, &own) / mean_wire_bytes(sizes, network);
             let rates = network.host_rate.iter().map(|rate| share * rate.as_bps() as f64);
@@ -68,7 +73,14 @@ fn of_source(source: &Traffic, network: &Network, overhead: u32) -> Option<Offer
             let flows = u64::from(*senders) * u64::from(*connections);
             let packets = flows * total.0.div_ceil(flows.max(1)).div_ceil(u64::from(own.mtu));
             let bytes = total.0 as f64 + packets as f64 * f64::from(overhead);
-            Some(Offered::FromAllOthers { to: *receiver, rate: bytes * repetitions(&source.pattern, network)? })
+            let rate = bytes * repetitions(&source.pattern, network)?;
+            Some(match *receiver {
+                Receiver::Host(to) => Offered::FromAllOthers { to, rate },
+                // On average every host sends and receives an equal part.
+                Receiver::Changing(_) => {
+                    Offered::ToAllOthers(vec![rate / f64::from(network.hosts); network.hosts as usize])
+                }
+            })
         }
         TrafficPattern::Permutation { sizes, .. } => {
             let rate = mean_wire_bytes(sizes, &own) * repetitions(&source.pattern, network)?;
@@ -120,12 +132,14 @@ fn of_list(flows: &[FlowSpec], network: &Network) -> Option<Offered> {
 mod tests {
     use super::*;
     use crate::sizes;
+    use rnic_spec::Rotation;
     use rnic_transport::{BitRate, Bytes, Time};
     use std::path::Path;
 
     /// Four hosts, packets of 1,000 bytes, of which each takes 1,080 on the link.
     fn rates(pattern: TrafficPattern) -> Vec<Offered> {
-        let network = Network { hosts: 4, host_rate: vec![BitRate::from_gbps(8); 4], mtu: 1_000, wire_overhead: 80 };
+        let host_rate = vec![BitRate::from_gbps(8); 4];
+        let network = Network { hosts: 4, host_rate, mtu: 1_000, wire_overhead: 80, ..Network::default() };
         let traffic = Traffic { name: "a".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
         offered(&[traffic], &network, 80)
     }
@@ -136,18 +150,22 @@ mod tests {
 
     #[test]
     fn repeated_patterns_offer_their_bytes_once_in_an_interval() {
-        let incast = |repeats, interval| TrafficPattern::Incast {
+        let incast_to = |receiver, repeats, interval| TrafficPattern::Incast {
             senders: 2,
             total: Bytes(20_000),
             repeats,
-            receiver: 3,
+            receiver,
             connections: 1,
             interval,
         };
+        let incast = |repeats, interval| incast_to(Receiver::Host(3), repeats, interval);
         // 20 packets take 21,600 bytes; with one such request in 10 us they are 17.28 Gbps.
         let every = Some(Time::from_us(10));
         assert_eq!(rates(incast(5, every)), [Offered::FromAllOthers { to: 3, rate: 17.28e9 }]);
         assert_eq!(rates(incast(1, every)), []);
+        // If the receiver changes, each of the four hosts sends and receives a quarter.
+        let changing = incast_to(Receiver::Changing(Rotation::Random), 5, every);
+        assert_eq!(rates(changing), [Offered::ToAllOthers(vec![4.32e9; 4])]);
         // By default the receiver's link is busy for a quarter of the interval of 87 us (86.4 rounded up).
         let Offered::FromAllOthers { rate, .. } = rates(incast(2, None))[0] else { panic!() };
         assert!((rate - 21_600.0 * 8e12 / 87e6).abs() < 1.0, "{rate}");

@@ -3,7 +3,7 @@
 use super::network::Network;
 use super::rng::Stream;
 use super::{FlowSpec, SizeDistribution};
-use rnic_spec::{Incast, Traffic, TrafficPattern};
+use rnic_spec::{Incast, Receiver, Rotation, Traffic, TrafficPattern};
 use rnic_transport::Time;
 use std::collections::VecDeque;
 
@@ -109,7 +109,8 @@ impl Rounds {
             TrafficPattern::Incast { senders, total, receiver, connections, .. } => {
                 let (senders, total, receiver, connections) = (*senders, *total, *receiver, *connections);
                 let incast = Incast { senders, total, receiver, connections };
-                draw_incast(&incast, &mut stream, hosts, FlowSpec { request: round, ..flow }, &mut self.pending);
+                let flow = FlowSpec { request: round, ..flow };
+                draw_incast(&incast, round, &mut stream, hosts, flow, &mut self.pending);
             }
             TrafficPattern::Permutation { sizes, .. } => {
                 let destinations = draw_cycle(&mut stream, hosts);
@@ -126,7 +127,9 @@ impl Rounds {
 pub(crate) fn check_incast(incast: &Incast, network: &Network) -> Result<(), String> {
     let Incast { senders, total, receiver, connections } = *incast;
     let (hosts, others) = (network.hosts, network.hosts - 1);
-    if receiver >= hosts {
+    if let Receiver::Host(receiver) = receiver
+        && receiver >= hosts
+    {
         return Err(format!("receiver is host {receiver}; accepted: 0 to {others}, the hosts of the fabric"));
     }
     if !(1..=others).contains(&senders) {
@@ -141,15 +144,20 @@ pub(crate) fn check_incast(incast: &Incast, network: &Network) -> Result<(), Str
     Ok(())
 }
 
-/// Draws the senders of one incast request, and appends the request's flows to `flows`. The argument `flow` gives all
-/// fields of these flows except sender, receiver and size.
+/// Draws the senders of the incast request number `round`, and its receiver if this is random, and appends the
+/// request's flows to `flows`. The argument `flow` gives all fields of these flows except sender, receiver and size.
 pub(crate) fn draw_incast(
-    incast: &Incast, stream: &mut Stream, hosts: u32, flow: FlowSpec, flows: &mut VecDeque<FlowSpec>,
+    incast: &Incast, round: u32, stream: &mut Stream, hosts: u32, flow: FlowSpec, flows: &mut VecDeque<FlowSpec>,
 ) {
-    let senders = draw_senders(stream, hosts, incast.receiver, incast.senders);
+    let receiver = match incast.receiver {
+        Receiver::Host(receiver) => receiver,
+        Receiver::Changing(Rotation::RoundRobin) => round % hosts,
+        Receiver::Changing(Rotation::Random) => stream.below(hosts),
+    };
+    let senders = draw_senders(stream, hosts, receiver, incast.senders);
     for (src, bytes) in senders.iter().zip(split(incast.total.0, senders.len() as u64)) {
         let parts = split(bytes, u64::from(incast.connections));
-        flows.extend(parts.map(|bytes| FlowSpec { src: *src, dst: incast.receiver, bytes, ..flow }));
+        flows.extend(parts.map(|bytes| FlowSpec { src: *src, dst: receiver, bytes, ..flow }));
     }
 }
 
@@ -170,8 +178,13 @@ pub(crate) fn timing(pattern: &TrafficPattern, network: &Network) -> (u32, u128)
                 .flat_map(|(count, bytes)| equal_parts(bytes, u64::from(*connections)).map(|part| (count, part)))
                 .map(|(count, (flows, bytes))| u128::from(count) * u128::from(flows) * network.wire_bytes(bytes))
                 .sum();
-            let rate = network.host_rate.get(*receiver as usize).map_or(1, |rate| rate.as_bps().max(1));
-            // Four times the time that the request occupies the receiver's link, rounded up to whole microseconds.
+            let rate = match receiver {
+                Receiver::Host(receiver) => network.host_rate.get(*receiver as usize),
+                Receiver::Changing(_) => network.host_rate.iter().min(),
+            };
+            let rate = rate.map_or(1, |rate| rate.as_bps().max(1));
+            // Four times the time that the request occupies the receiver's link, rounded up to whole microseconds. If
+            // the receiver changes, this is the slowest link of a host.
             let micros = (wire_bytes * 4 * 8 * 1_000_000).div_ceil(u128::from(rate));
             (*repeats, micros * 1_000_000)
         }

@@ -2,14 +2,15 @@
 
 use super::*;
 use proptest::prelude::*;
-use rnic_spec::{Traffic, TrafficPattern};
+use rnic_spec::{Arrivals, Locality, Receiver, Rotation, Traffic, TrafficPattern};
 use rnic_transport::{BitRate, Bytes, Time};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 fn network(hosts: u32) -> Network {
-    Network { hosts, host_rate: vec![BitRate::from_gbps(40); hosts as usize], mtu: 1000, wire_overhead: 82 }
+    let host_rate = vec![BitRate::from_gbps(40); hosts as usize];
+    Network { hosts, host_rate, mtu: 1000, wire_overhead: 82, ..Network::default() }
 }
 
 fn traffic(pattern: TrafficPattern) -> Traffic {
@@ -21,11 +22,19 @@ fn sizes(text: &str) -> SizeDistribution {
 }
 
 fn poisson(load: f64, flows: u64) -> Traffic {
-    traffic(TrafficPattern::Poisson { load, sizes: sizes("irn-heavy-tailed"), flows })
+    random(load, "irn-heavy-tailed", flows, Locality::default(), Arrivals::Poisson)
+}
+
+fn random(load: f64, text: &str, flows: u64, locality: Locality, arrivals: Arrivals) -> Traffic {
+    traffic(TrafficPattern::Poisson { load, sizes: sizes(text), flows, locality, arrivals })
 }
 
 fn incast(senders: u32, total: u64, repeats: u32, connections: u32) -> Traffic {
-    let (total, receiver, interval) = (Bytes(total), 0, None);
+    incast_to(Receiver::Host(0), senders, total, repeats, connections)
+}
+
+fn incast_to(receiver: Receiver, senders: u32, total: u64, repeats: u32, connections: u32) -> Traffic {
+    let (total, interval) = (Bytes(total), None);
     traffic(TrafficPattern::Incast { senders, total, repeats, receiver, connections, interval })
 }
 
@@ -54,12 +63,27 @@ fn listed(us: u64, src: u32, dst: u32, request: u32) -> FlowSpec {
     FlowSpec { start: Time::from_us(us), src, dst, bytes: 1000, request, traffic: 9, measured: true, hash: None }
 }
 
+fn any_receiver() -> impl Strategy<Value = Receiver> {
+    prop_oneof![
+        (0u32..8).prop_map(Receiver::Host),
+        Just(Receiver::Changing(Rotation::RoundRobin)),
+        Just(Receiver::Changing(Rotation::Random)),
+    ]
+}
+
 /// Generates traffic sources of every open-loop kind that can run on any network of 8 hosts or more.
 fn any_source() -> impl Strategy<Value = Traffic> {
     let interval = || (0u64..3).prop_map(|n| Time::from_us(n * 50));
     let pattern = prop_oneof![
         (0.1f64..1.5, 0u64..200).prop_map(|(load, flows)| poisson(load, flows)),
-        (1u32..8, 100u64..1_000_000, 0u32..5, 1u32..5).prop_map(|(n, total, repeats, c)| incast(n, total, repeats, c)),
+        (1u32..8, 100u64..1_000_000, 0u32..5, 1u32..5, any_receiver())
+            .prop_map(|(n, total, repeats, c, receiver)| incast_to(receiver, n, total, repeats, c)),
+        (0.1f64..1.5, 0u64..200, 1.1f64..9.0, 0.01f64..0.99).prop_map(|(load, flows, cv, on_share)| {
+            random(load, "websearch", flows, Locality::default(), Arrivals::OnOff { cv, on_share })
+        }),
+        (0.1f64..1.5, 0u64..200, 0.01f64..9.0).prop_map(|(load, flows, cv)| {
+            random(load, "websearch", flows, Locality::default(), Arrivals::LogNormal { cv })
+        }),
         (0u32..4, interval()).prop_map(|(repeats, interval)| permutation(repeats, interval)),
         (0u32..4, interval()).prop_map(|(repeats, interval)| all_to_all(repeats, interval)),
         proptest::collection::vec((0u64..99, 0u32..8, 1u32..8), 0..30).prop_map(|flows| {
@@ -163,8 +187,8 @@ fn poisson_offers_the_given_load() {
     for (text, tolerance) in
         [("irn-heavy-tailed", 0.02), ("websearch", 0.02), ("fixed 64 B", 0.01), ("fixed 1 MB", 0.01)]
     {
-        let pattern = TrafficPattern::Poisson { load: 0.7, sizes: sizes(text), flows: 400_000 };
-        let flows = flows(&[traffic(pattern)], &network, 1);
+        let source = random(0.7, text, 400_000, Locality::default(), Arrivals::Poisson);
+        let flows = flows(&[source], &network, 1);
         let loads = offered_load(&flows, &network);
         let mean = loads.iter().sum::<f64>() / 16.0;
         assert!((mean / 0.7 - 1.0).abs() < tolerance, "{text}: {mean}");
@@ -333,7 +357,170 @@ fn impossible_traffic_is_refused_and_yields_no_flows() {
     else {
         unreachable!()
     };
-    let outside = traffic(TrafficPattern::Incast { senders, total, repeats, receiver: 8, connections, interval });
+    let receiver = Receiver::Host(8);
+    let outside = traffic(TrafficPattern::Incast { senders, total, repeats, receiver, connections, interval });
     let error = "traffic `test`: receiver is host 8; accepted: 0 to 7, the hosts of the fabric";
     assert_eq!(check(&[outside], &network(8)), Err(error.to_string()));
+}
+
+/// A network of two pods with two switches each and three hosts per switch. Hosts of a switch are not next to each
+/// other: host h is attached to switch h modulo 4, and switches 0 and 1 are the first pod.
+fn network_of_pods() -> Network {
+    Network {
+        leaf: (0..12).map(|host| host % 4).collect(),
+        pod: (0..12).map(|host| host % 4 / 2).collect(),
+        ..network(12)
+    }
+}
+
+/// How many flows stay at their switch, go to another switch of their pod, and leave the pod; and how many each of the
+/// other hosts gets from host 0.
+fn places_of(source: Traffic) -> ([u32; 3], BTreeMap<u32, u32>) {
+    let (mut places, mut of_host_0) = ([0; 3], BTreeMap::new());
+    for flow in flows(&[source], &network_of_pods(), 1) {
+        let is_same = |divisor: u32| flow.src % 4 / divisor == flow.dst % 4 / divisor;
+        places[if is_same(1) {
+            0
+        } else if is_same(2) {
+            1
+        } else {
+            2
+        }] += 1;
+        if flow.src == 0 {
+            *of_host_0.entry(flow.dst).or_default() += 1;
+        }
+    }
+    (places, of_host_0)
+}
+
+#[test]
+fn localities_are_fractions_of_the_flows() {
+    let source = |leaf, pod| random(0.5, "fixed 1 KB", 120_000, Locality { leaf, pod }, Arrivals::Poisson);
+    // Of 120,000 flows a half, three tenths and a fifth, with standard deviations of at most 173.
+    let (places, of_host_0) = places_of(source(Some(0.5), Some(0.3)));
+    for (count, expected) in places.iter().zip([60_000, 36_000, 24_000]) {
+        assert!(u32::abs_diff(*count, expected) < 870, "{places:?}");
+    }
+    // About 10,000 flows of host 0: 5,000 to hosts 4 and 8, 3,000 to 1, 5 and 9, and 2,000 to the six others.
+    for (host, count) in &of_host_0 {
+        let expected = match host % 4 {
+            0 => 2_500,
+            1 => 1_000,
+            _ => 333,
+        };
+        assert!(u32::abs_diff(*count, expected) < 5 * 50, "{of_host_0:?}");
+    }
+    assert_eq!(of_host_0.len(), 11);
+    // Without a fraction for the pod, flows that leave their switch are uniform over nine hosts, three of them in the
+    // pod.
+    let (places, _) = places_of(source(Some(0.25), None));
+    for (count, expected) in places.iter().zip([30_000, 30_000, 60_000]) {
+        assert!(u32::abs_diff(*count, expected) < 870, "{places:?}");
+    }
+    // With the pod's fraction alone no flow stays at its switch.
+    let (places, _) = places_of(source(None, Some(0.75)));
+    assert_eq!(places[0], 0);
+    assert!(u32::abs_diff(places[1], 90_000) < 870, "{places:?}");
+    // Fractions whose sum is 1 but for rounding.
+    let (places, _) = places_of(source(Some(0.7), Some(0.3)));
+    assert_eq!(places[2], 0);
+    assert_eq!(places_of(source(Some(0.0), Some(0.0))).0, [0, 0, 120_000]);
+}
+
+#[test]
+fn localities_without_hosts_are_refused() {
+    let check = |network: &Network, leaf, pod| {
+        check(&[random(0.5, "fixed 1 KB", 10, Locality { leaf, pod }, Arrivals::Poisson)], network)
+    };
+    let refused = |network: &Network, leaf, pod, error: &str| {
+        assert_eq!(check(network, leaf, pod), Err(format!("traffic `test`: {error}")));
+    };
+    let reach = "cannot reach hosts that the fractions of its flows need";
+    let one_switch = Network { leaf: vec![0; 4], ..network(4) };
+    refused(
+        &one_switch,
+        Some(0.5),
+        None,
+        &format!("host 0 {reach}: no host is outside; `locality` and `pod_locality` together must be 1"),
+    );
+    assert_eq!(check(&one_switch, Some(1.0), None), Ok(()));
+    let lonely = Network { leaf: vec![0, 0, 1], ..network(3) };
+    refused(
+        &lonely,
+        Some(0.5),
+        None,
+        &format!("host 2 {reach}: no other host is attached to its switch; `locality` must be 0"),
+    );
+    assert_eq!(check(&lonely, Some(0.0), None), Ok(()));
+    refused(
+        &lonely,
+        None,
+        Some(0.5),
+        "`pod_locality` needs pods; topologies with pods are fat-tree and leaf-spine-core",
+    );
+    let small_pods = Network { leaf: vec![0, 0, 1, 1], pod: vec![0, 0, 1, 1], ..network(4) };
+    refused(
+        &small_pods,
+        None,
+        Some(0.5),
+        &format!("host 0 {reach}: no other switch of its pod has hosts; `pod_locality` must be 0"),
+    );
+}
+
+#[test]
+fn bursty_arrivals_keep_the_load() {
+    let network = network(16);
+    for arrivals in [Arrivals::LogNormal { cv: 2.0 }, Arrivals::OnOff { cv: 2.0, on_share: 0.3 }] {
+        let flows = flows(&[random(0.7, "fixed 64 B", 400_000, Locality::default(), arrivals)], &network, 1);
+        let loads = offered_load(&flows, &network);
+        let mean = loads.iter().sum::<f64>() / 16.0;
+        // The standard deviation of the mean time between flows is 2/sqrt(400,000), 0.3 %.
+        assert!((mean / 0.7 - 1.0).abs() < 0.01, "{arrivals:?}: {mean}");
+        let mut starts: Vec<u64> = flows.iter().filter(|flow| flow.src == 5).map(|flow| flow.start.as_ps()).collect();
+        starts.sort_unstable();
+        let gaps: Vec<f64> = starts.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean) * (gap - mean)).sum::<f64>() / gaps.len() as f64;
+        let cv = variance.sqrt() / mean;
+        assert!((cv - 2.0).abs() < 0.25, "{arrivals:?}: {cv}");
+    }
+}
+
+#[test]
+fn another_load_keeps_destinations_and_sizes_of_bursty_traffic() {
+    let pairs = |load, arrivals| {
+        let mut flows = flows(&[random(load, "websearch", 1_000, Locality::default(), arrivals)], &network(8), 5);
+        flows.retain(|flow| flow.src == 2);
+        flows.into_iter().map(|flow| (flow.dst, flow.bytes)).take(50).collect::<Vec<_>>()
+    };
+    for arrivals in [Arrivals::LogNormal { cv: 0.5 }, Arrivals::OnOff { cv: 1.2, on_share: 0.5 }] {
+        assert_eq!(pairs(0.3, arrivals), pairs(0.9, arrivals), "{arrivals:?}");
+    }
+}
+
+#[test]
+fn receivers_take_turns_or_are_drawn() {
+    let receivers = |rotation, repeats| {
+        let flows = flows(&[incast_to(Receiver::Changing(rotation), 3, 3_000, repeats, 1)], &network(5), 1);
+        for request in flows.chunks(3) {
+            assert!(request.iter().all(|flow| flow.dst == request[0].dst && flow.src != flow.dst));
+        }
+        flows.chunks(3).map(|request| request[0].dst).collect::<Vec<_>>()
+    };
+    assert_eq!(receivers(Rotation::RoundRobin, 7), [0, 1, 2, 3, 4, 0, 1]);
+    let mut counts = [0u32; 5];
+    receivers(Rotation::Random, 5_000).into_iter().for_each(|host| counts[host as usize] += 1);
+    // Each host should receive 1,000 requests, with a standard deviation of 28.
+    assert!(counts.iter().all(|count| count.abs_diff(1_000) < 140), "{counts:?}");
+}
+
+#[test]
+fn changing_receivers_wait_for_the_slowest_link() {
+    // As above, three packets take 649.2 ns at 40 Gbps: four times that is 3 us, and at 10 Gbps 11 us.
+    let mut network = network(8);
+    network.host_rate[6] = BitRate::from_gbps(10);
+    let second = |receiver| flows(&[incast_to(receiver, 3, 3_000, 2, 1)], &network, 1)[3].start;
+    assert_eq!(second(Receiver::Host(0)), Time::from_us(3));
+    assert_eq!(second(Receiver::Host(6)), Time::from_us(11));
+    assert_eq!(second(Receiver::Changing(Rotation::Random)), Time::from_us(11));
 }

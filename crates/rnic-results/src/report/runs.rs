@@ -588,7 +588,7 @@ mod tests {
     use super::super::super::{fixture, fixture::flow, summarise};
     use super::*;
     use rnic_spec::FlowRecord;
-    use rnic_spec::TrafficPattern;
+    use rnic_spec::{Receiver, TrafficPattern};
     use rnic_transport::{Bytes, Time};
 
     #[test]
@@ -676,7 +676,7 @@ mod tests {
                     senders: *number,
                     total: Bytes(1_000),
                     repeats: 1,
-                    receiver: 0,
+                    receiver: Receiver::Host(0),
                     connections: 1,
                     interval: None,
                 };

@@ -2,7 +2,7 @@
 
 use super::super::summary::{RunSummary, ScenarioSummary};
 use super::html::{escape, row, table};
-use rnic_spec::{RunSpec, Scenario, TrafficPattern};
+use rnic_spec::{Arrivals, Receiver, Rotation, RunSpec, Scenario, TrafficPattern};
 
 /// Minimum number of runs for which tables have a row per run instead of a column per run.
 pub(super) const ROWS_FROM: usize = 7;
@@ -50,11 +50,22 @@ fn of_run(spec: &RunSpec, run: &RunSummary) -> Vec<(String, String)> {
             }
         };
         match &source.pattern {
-            TrafficPattern::Poisson { load, flows, .. } => {
+            TrafficPattern::Poisson { load, flows, locality, arrivals, .. } => {
                 put("load", load.to_string());
                 put("flows", flows.to_string());
+                for (key, fraction) in [("locality", locality.leaf), ("pod_locality", locality.pod)] {
+                    fraction.into_iter().for_each(|fraction| put(key, fraction.to_string()));
+                }
+                match arrivals {
+                    Arrivals::Poisson => {}
+                    Arrivals::LogNormal { cv } => put("arrivals", format!("log-normal, cv {cv}")),
+                    Arrivals::OnOff { cv, on_share } => {
+                        put("arrivals", format!("on-off, cv {cv}, on_share {on_share}"))
+                    }
+                }
             }
-            TrafficPattern::Incast { senders, total, repeats, connections, .. } => {
+            TrafficPattern::Incast { senders, total, repeats, connections, receiver, .. } => {
+                put_receiver(*receiver, &mut put);
                 put("senders", senders.to_string());
                 put("total", total.to_string());
                 put("repeats", repeats.to_string());
@@ -72,6 +83,7 @@ fn of_run(spec: &RunSpec, run: &RunSummary) -> Vec<(String, String)> {
                 put("think_time", think_time.to_string());
             }
             TrafficPattern::IncastLoop { incast, repeats, think_time, persistent } => {
+                put_receiver(incast.receiver, &mut put);
                 put("senders", incast.senders.to_string());
                 put("total", incast.total.to_string());
                 put("repeats", repeats.map_or("endless".to_string(), |repeats| repeats.to_string()));
@@ -85,6 +97,15 @@ fn of_run(spec: &RunSpec, run: &RunSummary) -> Vec<(String, String)> {
     }
     list.extend(run.parameters.iter().cloned());
     list
+}
+
+/// Passes the receiver of an incast to `put` if it changes.
+fn put_receiver(receiver: Receiver, put: &mut impl FnMut(&str, String)) {
+    match receiver {
+        Receiver::Host(_) => {}
+        Receiver::Changing(Rotation::RoundRobin) => put("receiver", "round-robin".to_string()),
+        Receiver::Changing(Rotation::Random) => put("receiver", "random".to_string()),
+    }
 }
 
 /// Two HTML tables, folded when the page loads: the settings in which the runs differ, and the settings that all runs

@@ -55,6 +55,7 @@ fn base(topology: &str, pattern: &str, queueing: &str) -> toml::Table {
         }
         "single-switch" => "hosts = 64",
         "dumbbell" => "left = 2\nright = 2",
+        "file" => "file = \"topology.txt\"",
         _ => "hosts = 2\nswitches = 1\nlink = [{ from = \"h0\", to = \"s0\" }, { from = \"h1\", to = \"s0\" }]",
     };
     let traffic = match pattern {
@@ -64,8 +65,9 @@ fn base(topology: &str, pattern: &str, queueing: &str) -> toml::Table {
         "list" => "file = \"flows.csv\"",
         _ => "sizes = \"fixed 1 KB\"",
     };
+    let links = if topology == "file" { "" } else { "rate = \"40 Gbps\"\ndelay = \"1 us\"\n" };
     let text = format!(
-        "[fabric]\ntopology = \"{topology}\"\nrate = \"40 Gbps\"\ndelay = \"1 us\"\n{fabric}\nswitch = {{ queueing = \"{queueing}\" }}\n\
+        "[fabric]\ntopology = \"{topology}\"\n{links}{fabric}\nswitch = {{ queueing = \"{queueing}\" }}\n\
          [traffic]\npattern = \"{pattern}\"\n{traffic}\n[[run]]\nname = \"a\"\ntransport = \"irn\"\n"
     );
     text.parse().unwrap()
@@ -92,6 +94,11 @@ fn bases(section: &Section, setting: &Setting) -> Vec<toml::Table> {
         if effect == Effect::WithStorm {
             bases.iter_mut().for_each(|base| put(base, "fabric.storm", "host", "h1".into()));
         }
+    }
+    if section.table == "traffic" && ["arrivals", "cv", "on_share"].contains(&setting.key) {
+        let arrivals = if setting.key == "on_share" { "on-off" } else { "log-normal" };
+        bases.iter_mut().for_each(|base| put(base, "traffic", "arrivals", arrivals.into()));
+        bases.iter_mut().for_each(|base| put(base, "traffic", "cv", 2.0.into()));
     }
     if ["convergence", "local_repair"].contains(&setting.key) {
         bases.iter_mut().for_each(|base| put(base, "fabric.link", "down_at", "1 us".into()));
@@ -211,6 +218,8 @@ fn compare(
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("flows.csv"), "start_us,src,dst,bytes\n0,0,1,1000\n").unwrap();
+    let topology = "3 2 1 0 2 H100\n2\n0 2 40Gbps 1us 0\n1 2 40Gbps 1us 0\n";
+    std::fs::write(folder.path().join("topology.txt"), topology).unwrap();
     folder
 }
 

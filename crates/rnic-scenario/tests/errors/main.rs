@@ -216,7 +216,7 @@ fn overrides_are_checked_as_the_file_is() {
         ("run.RoCE.rto_low=50us", r#"--set run.RoCE.rto_low=50us: `rto_low` belongs to transport "irn", not to "roce"; accepted here: name, transport, set, beside, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, timeouts, rto, rto_high, acks, nacks, go_back, bdp_fc, bdp_cap"#),
         (r#"run."IRN.pfc=true"#, r#"--set run."IRN.pfc=true: the path `run."IRN.pfc` has an open quote; write a dotted path, for example `fabric.switch.buffer` or `run."IRN 2.0".bdp_cap`"#),
         ("title.x=1", "--set title.x=1: `title` is a string, so it has no `x`; set `title` itself"),
-        ("traffic.0.load=0.5", "--set traffic.0.load=0.5: unknown key `0` in [traffic]; accepted here: pattern, name, warmup, cooldown, start, priority, load, sizes, flows"),
+        ("traffic.0.load=0.5", "--set traffic.0.load=0.5: unknown key `0` in [traffic]; accepted here: pattern, name, warmup, cooldown, start, priority, load, sizes, flows, locality, pod_locality, arrivals, cv, on_share"),
         ("traffic.load=1.5", "--set traffic.load=1.5: `load` is out of range: 1.5; accepted: more than 0, at most 1, for example 0.7"),
         ("run=3", "--set run=3: `run` must be an array of tables, not an integer; write `[[run]]`"),
         (r#"traffic={pattern="incast",senders=9,total="1 MB"}"#, r#"--set traffic={pattern="incast",senders=9,total="1 MB"}: 9 senders do not fit: the fabric has 8 hosts and one receives; accepted: 1 to 7"#),
@@ -292,14 +292,14 @@ fn consequences_of_a_mistake_are_not_reported() {
         format!("a.toml:{place}: unknown key `{key}` in {meant}accepted here: {keys}")
     };
     // `load` is not missing: it is misspelt.
-    let keys = "pattern, name, warmup, cooldown, start, priority, load, sizes, flows";
+    let keys = "pattern, name, warmup, cooldown, start, priority, load, sizes, flows, locality, pod_locality, arrivals, cv, on_share";
     check_all(&[("load = 0.7", "laod = 0.7")], &[&unknown("laod", "14:1", "[traffic]; did you mean `load`? ", keys)]);
     // The keys of the table depend on the topology, the buffer on the hosts.
     check_all(
         &[("\"leaf-spine\"", "\"leaf-spin\""), ("spines = 2", "k = \"2\""), ("load = 0.7", "load = \"0.7\"")],
         &[
             "a.toml:3:12: unknown topology \"leaf-spin\"; did you mean `leaf-spine`? available: \"fat-tree\", \"leaf-spine\", \
-             \"leaf-spine-core\", \"single-switch\", \"dumbbell\", \"graph\"",
+             \"leaf-spine-core\", \"single-switch\", \"dumbbell\", \"graph\", \"file\"",
             "a.toml:14:8: `load` must be a number, not a string; write for example `load = 0.7`",
         ],
     );
@@ -307,7 +307,7 @@ fn consequences_of_a_mistake_are_not_reported() {
     check_all(
         &[("\"leaf-spine\"", "\"ring\""), ("spines = 2", "spines = \"2\"")],
         &["a.toml:3:12: unknown topology \"ring\"; available: \"fat-tree\", \"leaf-spine\", \"leaf-spine-core\", \
-         \"single-switch\", \"dumbbell\", \"graph\""],
+         \"single-switch\", \"dumbbell\", \"graph\", \"file\""],
     );
     // `name` is not missing: it is misspelt.
     let text = GOOD.replace("[[run]]\nname = \"RoCE\"", "[sweep]\nseeds = [1, 2]\n[[run]]\nnaem = \"RoCE\"");

@@ -6,6 +6,33 @@ use rnic_spec::{RunSpec, Vocabulary};
 
 #[test]
 #[rustfmt::skip] // a table: two lines for each case
+fn locality_arrivals_and_receivers() {
+    check(&[
+        ("flows = 100", "flows = 100\nlocality = 1.5",
+            "a.toml:17:12: `locality` is out of range: 1.5; accepted: 0 to 1"),
+        ("flows = 100", "flows = 100\nlocality = 0.7\npod_locality = 0.4",
+            "a.toml:18:16: `locality` and `pod_locality` are 1.1 together; accepted: at most 1; all other flows leave the pod"),
+        ("flows = 100", "flows = 100\narrivals = \"lognormal\"",
+            r#"a.toml:17:12: unknown arrivals "lognormal"; did you mean `log-normal`? available: "poisson", "log-normal", "on-off""#),
+        ("flows = 100", "flows = 100\narrivals = \"log-normal\"",
+            r#"a.toml:17:12: `arrivals` = "log-normal" needs `cv`; add the coefficient of variation of the times between flows, for example `cv = 2.0`"#),
+        ("flows = 100", "flows = 100\ncv = 2",
+            r#"a.toml:17:6: `cv` has no meaning where `arrivals` is "poisson"; set `arrivals` to "log-normal" or "on-off", or remove `cv`"#),
+        ("flows = 100", "flows = 100\narrivals = \"log-normal\"\ncv = 2\non_share = 0.5",
+            r#"a.toml:19:12: `on_share` has no meaning where `arrivals` is "log-normal"; set `arrivals` to "on-off", or remove `on_share`"#),
+        ("flows = 100", "flows = 100\narrivals = \"on-off\"\ncv = 1.0",
+            r#"a.toml:18:6: an on-off process cannot have a `cv` of 1; accepted: 1.1 to 100; "log-normal" has any"#),
+        ("flows = 100", "flows = 100\narrivals = \"on-off\"\ncv = 2.0\non_share = 1",
+            "a.toml:19:12: `on_share` is out of range: 1; accepted: 0.01 to 0.99"),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"incast\"\nsenders = 2\ntotal = \"1 MB\"\nreceiver = \"all\"",
+            r#"a.toml:16:12: unknown receiver "all"; available: "round-robin", "random""#),
+        ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"incast\"\nsenders = 2\ntotal = \"1 MB\"\nreceiver = 8",
+            "a.toml:16:12: `receiver` is out of range: 8; accepted: 0 to 7"),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip] // a table: two lines for each case
 fn traffic() {
     check(&[
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"pairs\"\npairs = 20\nsizes = \"fixed 1 MB\"",
@@ -41,7 +68,7 @@ fn traffic() {
         ("load = 0.7", r#"load = "70 %""#,
             "a.toml:14:8: `load` must be a number, not a string; write for example `load = 0.7`"),
         ("load = 0.7", "load = 0.7\nsenders = 3",
-            r#"a.toml:15:1: `senders` belongs to pattern "incast", not to "poisson"; accepted here: pattern, name, warmup, cooldown, start, priority, load, sizes, flows"#),
+            r#"a.toml:15:1: `senders` belongs to pattern "incast", not to "poisson"; accepted here: pattern, name, warmup, cooldown, start, priority, load, sizes, flows, locality, pod_locality, arrivals, cv, on_share"#),
         ("flows = 100", "flows = 100\nwarmup = 100",
             "a.toml:17:10: a `warmup` of 100 leaves none of the 100 flows to measure; together they must be fewer than the flows"),
         ("flows = 100", "flows = 100\nwarmup = 60\ncooldown = 40",
@@ -49,7 +76,7 @@ fn traffic() {
         ("flows = 100", "flows = 0",
             "a.toml:16:9: `flows` is out of range: 0; accepted: 1 to 1000000000"),
         ("flows = 100", "flows = 100\nwarmpu = 10",
-            "a.toml:17:1: unknown key `warmpu` in [traffic]; did you mean `warmup`? accepted here: pattern, name, warmup, cooldown, start, priority, load, sizes, flows"),
+            "a.toml:17:1: unknown key `warmpu` in [traffic]; did you mean `warmup`? accepted here: pattern, name, warmup, cooldown, start, priority, load, sizes, flows, locality, pod_locality, arrivals, cv, on_share"),
         (r#"sizes = "irn-heavy-tailed""#, "sizes = 1000",
             r#"a.toml:15:9: `sizes` must be a string, not an integer; write for example `sizes = "irn-heavy-tailed"`"#),
         ("sizes = \"irn-heavy-tailed\"\n", "",
@@ -71,7 +98,7 @@ fn traffic() {
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"permutation\"\nsizes = \"fixed 1 MB\"\nrepeats = 1000\ninterval = \"300000 s\"",
             "a.toml:12:1: `repeats` times `interval` is too long; accepted: at most 60 days"),
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"list\"\nfile = \"flows.csv\"\nformat = \"xml\"",
-            r#"a.toml:15:10: unknown format "xml"; available: "csv", "hpcc""#),
+            r#"a.toml:15:10: unknown format "xml"; available: "csv", "hpcc", "htsim""#),
         ("[traffic]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "[[traffic]]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100\n[[traffic]]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100",
             r#"a.toml:17:1: two traffic sources are called "poisson"; give each its own `name`"#),
         ("[traffic]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "[[traffic]]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100\n[[traffic]]\nname = \"poisson\"\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100",

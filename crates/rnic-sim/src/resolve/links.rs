@@ -45,6 +45,8 @@ pub(super) fn network(run: &RunSpec, fabric: &FabricSpec, topology: &Topology) -
         host_rate: topology.host_ids().map(|host| topology.port(topology.host_port(host)).link.rate).collect(),
         mtu: run.fabric.mtu.0 as u32,
         wire_overhead: ROCE_DATA + fabric.frame_gap,
+        leaf: topology.host_ids().map(|host| topology.peer_node(topology.host_port(host))).collect(),
+        pod: topology.host_ids().filter_map(|host| topology.pod_of(host)).collect(),
     }
 }
 

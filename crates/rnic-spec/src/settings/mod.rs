@@ -24,7 +24,7 @@ mod whole;
 
 pub use fabric::{MAX_HOSTS, MAX_UPLINKS};
 pub use faults::MAX_MESH_PAIRS;
-pub use traffic::{COMPLETION, MAX_FLOWS, MAX_PAIRS};
+pub use traffic::{COMPLETION, MAX_FLOWS, MAX_PAIRS, ROTATIONS};
 pub use whole::CONSTANT;
 
 use rnic_transport::settings::Kind;

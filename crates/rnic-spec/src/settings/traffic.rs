@@ -9,8 +9,11 @@ pub const MAX_FLOWS: u64 = 1_000_000_000;
 pub const MAX_PAIRS: u32 = 1_000_000;
 /// Value of an incast's `interval` for a closed loop: the next request starts when the previous request is complete.
 pub const COMPLETION: &str = "completion";
+/// Values of an incast's `receiver` with which the receiver changes from request to request.
+pub const ROTATIONS: [&str; 2] = ["round-robin", "random"];
 
 const COUNT: Kind = Kind::Count { min: 1, max: u32::MAX as u64 };
+const FRACTION: Kind = Kind::Number { min: 0.0, max: 1.0 };
 const FLOWS_OR_NONE: Kind = Kind::Count { min: 0, max: MAX_FLOWS };
 
 const PATTERNS: [Variant; 6] = [
@@ -109,6 +112,53 @@ pub(super) const TRAFFIC: Section = Section {
             .only(&["poisson"])
             .fields(&["pattern.flows"])
             .well_known(),
+        Setting::new(
+            "locality",
+            FRACTION,
+            "0.5",
+            "fraction of the flows whose receiver is attached to the switch of their sender \
+             ([details](../concepts/traffic.md#locality))",
+        )
+        .derived("receivers are uniformly distributed over all other hosts; 0 with `pod_locality`")
+        .only(&["poisson"])
+        .fields(&["pattern.locality.leaf"]),
+        Setting::new(
+            "pod_locality",
+            FRACTION,
+            "0.3",
+            "fraction of the flows whose receiver is in the pod of their sender, attached to another switch, in a \
+             `fat-tree` or `leaf-spine-core`; with `locality` at most 1. All other flows leave the pod",
+        )
+        .derived("all flows that leave their switch are uniformly distributed")
+        .only(&["poisson"])
+        .fields(&["pattern.locality.pod"]),
+        Setting::new(
+            "arrivals",
+            Kind::Choice(&["poisson", "log-normal", "on-off"]),
+            "\"log-normal\"",
+            "[process](../concepts/traffic.md#arrivals) in which a host starts its flows",
+        )
+        .default("poisson")
+        .only(&["poisson"])
+        .fields(&["pattern.arrivals.process"]),
+        Setting::new(
+            "cv",
+            Kind::NumberAbove { min: 0.0, max: 100.0 },
+            "2.0",
+            "with `arrivals` other than `\"poisson\"`, required: coefficient of variation of the times between the \
+             flows of a host; at least 1.1 for `\"on-off\"`",
+        )
+        .only(&["poisson"])
+        .fields(&["pattern.arrivals.cv"]),
+        Setting::new(
+            "on_share",
+            Kind::Number { min: 0.01, max: 0.99 },
+            "0.2",
+            "with `arrivals = \"on-off\"`: fraction of the time in which a host is on",
+        )
+        .default("0.5")
+        .only(&["poisson"])
+        .fields(&["pattern.arrivals.on_share"]),
         Setting::new("messages", COUNT, "100", "number of messages of each pair")
             .derived("no end")
             .only(&["pairs"])
@@ -121,10 +171,16 @@ pub(super) const TRAFFIC: Section = Section {
             .default("1")
             .only(&["permutation", "all-to-all"])
             .fields(&["pattern.repeats"]),
-        Setting::new("receiver", Kind::Count { min: 0, max: u32::MAX as u64 }, "0", "number of the receiving host")
-            .default("0")
-            .only(&["incast"])
-            .fields(&["pattern.receiver", "pattern.incast.receiver"]),
+        Setting::new(
+            "receiver",
+            Kind::Either(&[Kind::Count { min: 0, max: u32::MAX as u64 }, Kind::Choice(&ROTATIONS)]),
+            "0",
+            "number of the receiving host. `\"round-robin\"`: request n goes to host n modulo the number of hosts. \
+             `\"random\"`: each request draws its receiver",
+        )
+        .default("0")
+        .only(&["incast"])
+        .fields(&["pattern.receiver", "pattern.incast.receiver"]),
         Setting::new("connections", COUNT, "2", "number of flows of each sender in a request")
             .default("1")
             .only(&["incast"])
