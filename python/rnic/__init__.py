@@ -22,6 +22,7 @@ from .scenario import Scenario, scenarios
 from .seeds import Estimate, RunEstimates, SeedResults
 from .stream import Event, Stream
 from .table import (
+    CollectiveTable,
     FlowTable,
     GoodputTable,
     LinkTable,
@@ -52,6 +53,7 @@ __all__ = [
     "AckSample",
     "Campaign",
     "CampaignResults",
+    "CollectiveTable",
     "CongestionControl",
     "Distribution",
     "Estimate",

@@ -395,6 +395,36 @@ class Storm(Metrics):
     dropped: int
 
 
+class CollectiveTimes(Metrics):
+    """Completion times of collective operations, in microseconds; None if no operation completed."""
+
+    __slots__ = ()
+
+    mean: float | None
+    p50: float | None
+    p99: float | None
+    max: float | None
+
+
+class CollectiveResult(Metrics):
+    """The collective operations of a traffic source; bandwidths are in 10^9 bytes per second, as in nccl-tests."""
+
+    __slots__ = ()
+
+    traffic: str
+    operation: str
+    algorithm: str
+    bytes: int
+    ranks: int
+    operations: int
+    completed: int
+    time_us: CollectiveTimes
+    algbw_GBps: float | None
+    busbw_GBps: float | None
+
+    _parts = {"time_us": CollectiveTimes}
+
+
 class ProbeTimes(Metrics):
     """Round-trip times of probes, in microseconds."""
 
@@ -429,6 +459,7 @@ ON_REQUEST = {
     "queues": "give the scenario [watch] with `queues`",
     "links": "give the scenario [watch] with `links`",
     "pauses": "give the scenario [watch] with `pauses`",
+    "collectives": "no traffic source has the pattern `collective`",
     "watchdog": "no watchdog found a storm",
     "meshes": "give the scenario [[fabric.mesh]]",
     "failure": "the run did not fail",
@@ -507,6 +538,8 @@ class RunResult(Metrics):
     links: list[LinkResult]
     #: Pauses and their causes, if the scenario has `[watch]` with `pauses`.
     pauses: Pauses
+    #: The collective operations, by traffic source.
+    collectives: list[CollectiveResult]
     #: The pause storms that watchdogs found.
     watchdog: list[Storm]
     #: The measurements of meshes of probes.
@@ -535,6 +568,7 @@ class RunResult(Metrics):
         "queues": QueueResult,
         "links": LinkResult,
         "pauses": Pauses,
+        "collectives": CollectiveResult,
         "watchdog": Storm,
         "meshes": MeshResult,
     }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from . import _html, _rnic
 from .metrics import Distribution, Group, Metrics, RunResult
 from .table import (
+    CollectiveTable,
     FlowTable,
     GoodputTable,
     LinkTable,
@@ -157,6 +158,10 @@ class Results(Mapping[str, RunResult]):
     def meshes(self) -> MeshTable:
         """Round-trip times of the probes of meshes, as in `mesh.csv`."""
         return MeshTable(self._results.file("mesh"))
+
+    def collectives(self) -> CollectiveTable:
+        """Times and bandwidths of collective operations, as in `collectives.csv`."""
+        return CollectiveTable(self._results.file("collectives"))
 
     def watchdog(self) -> WatchdogTable:
         """Pause storms that watchdogs found, as in `watchdog.csv`."""

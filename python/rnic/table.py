@@ -294,6 +294,28 @@ class MeshTable(Table):
         def __getitem__(self, column: Any) -> Any: ...
 
 
+class CollectiveTable(Table):
+    """Collective operations: a row for each operation of a group. One that did not complete has no end."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, column: Literal["run", "traffic", "operation"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["ranks", "bytes", "group", "repeat"]) -> list[int]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["start_us", "last_start_us"]) -> list[float]: ...
+
+        @overload
+        def __getitem__(
+            self, column: Literal["end_us", "time_us", "algbw_GBps", "busbw_GBps"]
+        ) -> list[float | None]: ...
+
+        def __getitem__(self, column: Any) -> Any: ...
+
+
 class WatchdogTable(Table):
     """Pause storms that watchdogs found: a row for each storm. One that lasts to the end was not restored."""
 

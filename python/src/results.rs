@@ -142,6 +142,7 @@ impl Results {
             "victims" => CsvFile::Victims,
             "mesh" => CsvFile::Mesh,
             "watchdog" => CsvFile::Watchdog,
+            "collectives" => CsvFile::Collectives,
             "sweep" => CsvFile::Sweep,
             _ => return Err(PyValueError::new_err(format!("there is no table \"{name}\""))),
         };

@@ -59,6 +59,10 @@ fn packets(pattern: &TrafficPattern, topology: &TopologySpec, mtu: f64) -> f64 {
         TrafficPattern::IncastLoop { incast, repeats, .. } => {
             incast.total.0 as f64 / mtu * f64::from(repeats.unwrap_or(1_000)) * 0.5
         }
+        TrafficPattern::Collective(collective) => {
+            let ranks = f64::from(collective.ranks);
+            collective.size.0 as f64 * collective.bus_factor() * ranks / mtu * f64::from(collective.repeats)
+        }
         TrafficPattern::List { flows } => flows.iter().map(|flow| (flow.bytes as f64 / mtu).ceil()).sum(),
     }
 }

@@ -9,7 +9,7 @@ use super::summary::ScenarioSummary;
 use super::sweep_files;
 use super::text::{exact_gbps, exact_us, round6};
 use super::tiers::port_utilisation;
-use super::{mesh, watchdog};
+use super::{collectives, mesh, watchdog};
 use rnic_spec::RunRecord;
 use rnic_spec::Scenario;
 use std::fs::{self, File};
@@ -67,6 +67,8 @@ pub enum CsvFile {
     Mesh,
     /// `watchdog.csv`: pause storms that watchdogs found.
     Watchdog,
+    /// `collectives.csv`: times and bandwidths of collective operations.
+    Collectives,
     /// `sweep.csv`: a row for each run of a sweep.
     Sweep,
 }
@@ -88,13 +90,14 @@ impl CsvFile {
             CsvFile::Victims => pauses::write_victims(out, scenario, reports),
             CsvFile::Mesh => mesh::write(out, scenario, reports),
             CsvFile::Watchdog => watchdog::write(out, scenario, reports),
+            CsvFile::Collectives => collectives::write(out, scenario, reports),
             CsvFile::Sweep => sweep_files::write_csv(out, summary),
         }
     }
 }
 
 /// Names of all files that [`add_all`] can write.
-pub const NAMES: [&str; 14] = [
+pub const NAMES: [&str; 15] = [
     "summary.json",
     "ports.csv",
     "report.html",
@@ -105,6 +108,7 @@ pub const NAMES: [&str; 14] = [
     "victims.csv",
     "mesh.csv",
     "watchdog.csv",
+    "collectives.csv",
     "sweep.csv",
     "sweep.parquet",
     "flows.csv",
@@ -117,7 +121,7 @@ pub const NAMES: [&str; 14] = [
 ///
 /// `summary.json`, `ports.csv` and `report.html` always; `queues.csv`, `links.csv`, `goodput.csv`, `pauses.csv` and
 /// `victims.csv` if a run sampled queues, links, flows or pauses; `mesh.csv` if a run has probes; `watchdog.csv` if a
-/// watchdog found a storm; `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each of the formats
+/// watchdog found a storm; `collectives.csv` if a run has collective operations; `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each of the formats
 /// `flows`.
 ///
 /// # Errors
@@ -155,6 +159,7 @@ pub fn add_all(
     csv("victims.csv", CsvFile::Victims, pauses::any(reports))?;
     csv("mesh.csv", CsvFile::Mesh, mesh::any(reports))?;
     csv("watchdog.csv", CsvFile::Watchdog, watchdog::any(reports))?;
+    csv("collectives.csv", CsvFile::Collectives, collectives::any(reports))?;
     csv("sweep.csv", CsvFile::Sweep, !summary.swept().is_empty())?;
     if !summary.swept().is_empty() {
         files.add("sweep.parquet", |out| sweep_files::write_parquet(out, summary))?;

@@ -106,6 +106,7 @@ fn output(faster: u64) -> RunOutput {
         pauses: None,
         watchdog: Vec::new(),
         meshes: Vec::new(),
+        collectives: Vec::new(),
         samples: None,
     }
 }

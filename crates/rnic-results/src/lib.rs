@@ -20,6 +20,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod collectives;
 mod compare;
 mod conclusion;
 pub mod dataset;

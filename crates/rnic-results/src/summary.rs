@@ -3,6 +3,7 @@
 pub use super::groups::{Group, SizeClass, TrafficClass};
 pub use super::tiers::{Tier, Utilisation};
 
+use super::collectives::{self, CollectiveSummary};
 use super::groups::Groups;
 use super::pauses::{self, PauseSummary};
 use super::stats::{self, Distribution, Goodput};
@@ -124,6 +125,8 @@ pub struct RunSummary {
     pub watchdog: Vec<WatchdogSummary>,
     /// The measurements of the meshes of probes; empty without meshes.
     pub meshes: Vec<MeshRecord>,
+    /// The collective operations of the run, by traffic source; empty without them.
+    pub collectives: Vec<CollectiveSummary>,
     /// Time and memory that the simulation used.
     pub timing: Timing,
 }
@@ -238,6 +241,7 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
         pauses: pauses::summarise(output),
         watchdog: watchdog::summarise(output),
         meshes: output.meshes.clone(),
+        collectives: collectives::summarise(spec, output),
         failure,
         timing: Timing { wall_s: report.wall_s, cpu_s: report.cpu_s, peak_rss_bytes: report.peak_rss_bytes },
     }

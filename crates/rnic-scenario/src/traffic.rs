@@ -7,10 +7,13 @@ use super::topology_file::Topologies;
 use crate::format::Imported;
 use crate::format::list::{self, Hosts, LARGEST_FLOW, ListFormat};
 use rnic_spec::settings::{COMPLETION, MAX_FLOWS, ROTATIONS};
-use rnic_spec::{Arrivals, FlowSpec, Incast, Locality, Receiver, Rotation, SizeDistribution, Traffic, TrafficPattern};
+use rnic_spec::{
+    Algorithm, Arrivals, Collective, CollectiveOperation, FlowSpec, Incast, Locality, Receiver, Rotation, Server,
+    SizeDistribution, Straggler, Traffic, TrafficPattern,
+};
 use rnic_transport::settings::Kind;
 use rnic_transport::{Bytes, Time};
-use rnic_workload::sizes;
+use rnic_workload::{Program, sizes};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -119,6 +122,7 @@ fn read_pattern(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPatte
                 }
             }
         },
+        "collective" => TrafficPattern::Collective(read_collective(table, context.hosts)?),
         _ => TrafficPattern::List { flows: read_list(table, context)? },
     })
 }
@@ -230,6 +234,84 @@ fn read_receiver(table: &Table<'_>, hosts: u32) -> Result<Receiver> {
     Ok(Receiver::Host(item.narrowed(one_of_them).typed()?))
 }
 
+fn read_collective(table: &Table<'_>, hosts: u32) -> Result<Collective> {
+    let operation: CollectiveOperation = table.word("operation")?;
+    let ranks = match table.get("ranks") {
+        Some(item) => item.narrowed(Kind::Count { min: 2, max: hosts.into() }).typed()?,
+        None => hosts,
+    };
+    let collective = Collective {
+        operation,
+        algorithm: table.given_word("algorithm")?.unwrap_or(operation.algorithms()[0]),
+        size: table.value("size")?,
+        ranks,
+        group: table.given("group")?.unwrap_or(ranks),
+        grouping: table.word("grouping")?,
+        placement: table.word("placement")?,
+        repeats: table.value("repeats")?,
+        channels: table.value("channels")?,
+        chunk: table.value("chunk")?,
+        outstanding: table.value("outstanding")?,
+        compute: table.value("compute")?,
+        straggler: read_straggler(table)?,
+        server: read_server(table)?,
+        reaction: table.value("reaction")?,
+    };
+    refuse_idle_keys(table, &collective)?;
+    collective.check().map_err(|error| table.error(error, "see docs/concepts/collectives.md"))?;
+    Ok(collective)
+}
+
+fn read_server(table: &Table<'_>) -> Result<Option<Server>> {
+    let accelerators: u32 = table.value("accelerators")?;
+    if accelerators > 1 {
+        let (rate, latency) = (table.value("domain_rate")?, table.value("domain_latency")?);
+        return Ok(Some(Server { accelerators, rate, latency }));
+    }
+    match ["domain_rate", "domain_latency"].iter().find_map(|key| Some((key, table.get(key)?))) {
+        None => Ok(None),
+        Some((key, item)) => {
+            let message = format!("`{key}` has no effect on servers with one accelerator");
+            Err(item.error(message, format!("set `accelerators`, or remove `{key}`")))
+        }
+    }
+}
+
+fn read_straggler(table: &Table<'_>) -> Result<Option<Straggler>> {
+    match (table.given("straggler")?, table.get("straggler_delay")) {
+        (Some(rank), Some(delay)) => Ok(Some(Straggler { rank, delay: delay.typed()? })),
+        (None, None) => Ok(None),
+        (Some(_), None) => table.require("straggler_delay").map(|_| None),
+        (None, Some(delay)) => {
+            Err(delay.error("`straggler_delay` has no effect without a straggler", "set `straggler` to a rank"))
+        }
+    }
+}
+
+/// Fails if the table of a collective operation has a key that its algorithm does not use.
+fn refuse_idle_keys(table: &Table<'_>, collective: &Collective) -> Result<()> {
+    let is_broadcast = collective.operation == CollectiveOperation::Broadcast;
+    let (chunk, outstanding, channels) = match collective.algorithm {
+        Algorithm::Ring => (true, is_broadcast, true),
+        Algorithm::Hierarchical => (true, false, false),
+        Algorithm::Tree => (true, true, false),
+        Algorithm::HalvingDoubling => (false, false, false),
+        Algorithm::Direct => (false, true, false),
+    };
+    let used = [("chunk", chunk), ("outstanding", outstanding), ("channels", channels)];
+    for (key, _) in used.iter().filter(|(_, used)| !used) {
+        if let Some(item) = table.get(key) {
+            let (algorithm, operation) = (collective.algorithm.name(), collective.operation.name());
+            let message = format!("`{key}` has no effect on \"{operation}\" with the algorithm \"{algorithm}\"");
+            return Err(item.error(message, format!("remove `{key}`")));
+        }
+    }
+    match table.get("grouping").filter(|_| collective.groups() == 1) {
+        None => Ok(()),
+        Some(item) => Err(item.error("`grouping` has no effect on one group", "set `group`, or remove `grouping`")),
+    }
+}
+
 /// The key that says whether the flows of a closed loop share persistent connections.
 const PERSISTENT: &str = "persistent_connections";
 
@@ -309,6 +391,7 @@ fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
         }
         TrafficPattern::AllToAllLoop { repeats, .. } => (hosts * (hosts - 1) * u128::from(*repeats), 0),
         TrafficPattern::List { flows } => (flows.len() as u128, 0),
+        TrafficPattern::Collective(collective) => (Program::flows(collective), 0),
         TrafficPattern::Pairs { pairs, messages, .. } => {
             (messages.map_or(u128::MAX, |messages| u128::from(*pairs) * u128::from(messages)), 0)
         }

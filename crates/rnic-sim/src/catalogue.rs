@@ -117,8 +117,8 @@ impl<C: CongestionControl, T: InBand> ProtocolVisitor for Flows<'_, '_, C, T> {
     type Output = RunOutput;
 
     fn visit<P: Protocol>(self) -> RunOutput {
-        let Job { resolved, seed, flows, loops, events, capture, sharing, .. } = self.job;
-        let (flows, how) = ((flows, loops), (seed, sharing));
+        let Job { resolved, seed, flows, source, events, capture, sharing, .. } = self.job;
+        let (flows, how) = ((flows, source), (seed, sharing));
         simulate_captured::<P, C, _, T>(resolved, self.params, how, flows, events, capture)
     }
 }

@@ -29,10 +29,10 @@ use links::Links;
 use message::MessagePlan;
 use rnic_fabric::Topology;
 use rnic_fabric::config::FabricSpec;
-use rnic_spec::{CongestionSpec, RunSpec, TransportSpec};
+use rnic_spec::{CongestionSpec, RunSpec, TrafficPattern, TransportSpec};
 use rnic_transport::congestion::Marking;
 use rnic_transport::settings::Value;
-use rnic_transport::{FlowConfig, Time};
+use rnic_transport::{FlowConfig, GoBack, Time};
 use rnic_workload::Network;
 use std::sync::Arc;
 use transport::Hosts;
@@ -96,6 +96,8 @@ pub struct Resolved {
     pub(crate) messages: Option<MessagePlan>,
     /// Configuration of the transport in host software; `None` with another transport.
     pub(crate) software: Option<HostPlan>,
+    /// Whether ranks of programs carry out operations, such as collective operations.
+    pub(crate) programs: bool,
     /// The transports of a run with traffic in several priorities, the run's own first; empty in other runs.
     pub(crate) stacks: Vec<StackPlan>,
 }
@@ -188,6 +190,7 @@ fn resolve_own(
 
     let facts = transport::facts(run, &fabric.switch, &links, &network, lossless);
     let mut flow = transport::flow(run, &facts)?;
+    check_streams(run, &flow)?;
     switch::warn_of_headroom(&fabric.switch, links.headroom, flow.timeouts, &mut warnings);
     links::warn_of_cycle(run, &fabric, &topology, &mut warnings)?;
     faults::warn_of_storms(run, fabric.switch.priorities, &mut warnings);
@@ -223,6 +226,7 @@ fn resolve_own(
         meshes: mesh::resolve(run, topology.hosts),
         watch: watch.map_err(SetupError::Watch)?,
         watch_pauses: run.watch.as_ref().filter(|watch| watch.pauses).map(|watch| (watch.start, watch.interval)),
+        programs: has_programs(run),
         stacks: Vec::new(),
         fabric,
         topology,
@@ -246,6 +250,21 @@ fn check_traffic(run: &RunSpec, network: &Network) -> Result<(), SetupError> {
         Some(source) => Err(SetupError::Endless(source.name.clone())),
         None => Ok(()),
     }
+}
+
+/// Whether ranks of programs carry out operations in the run.
+fn has_programs(run: &RunSpec) -> bool {
+    run.traffic.iter().any(|source| matches!(source.pattern, TrafficPattern::Collective(_)))
+}
+
+/// Checks that queue pairs can carry several messages, if programs need that.
+fn check_streams(run: &RunSpec, flow: &FlowConfig) -> Result<(), SetupError> {
+    if flow.go_back == GoBack::First && has_programs(run) {
+        let why = "collective operations send several messages on a queue pair, and go-back-0 would begin with the first of \
+                   them again; accepted: another `go_back`";
+        return Err(SetupError::Traffic(why.to_string()));
+    }
+    Ok(())
 }
 
 /// All settings of the run in effect, as (key, value with unit), for its results.

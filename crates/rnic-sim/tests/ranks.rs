@@ -11,6 +11,7 @@ use std::path::Path;
 
 const FABRIC: &str = "topology = \"fat-tree\"\nk = 4\nrate = \"40 Gbps\"\ndelay = \"1 us\"\n";
 const LOAD: &str = "pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 150\n";
+const COLLECTIVE: &str = "pattern = \"collective\"\noperation = \"all-reduce\"\nsize = \"100 KB\"\n";
 const CONNECTIONS: &str =
     "pattern = \"pairs\"\npairs = 20\nsizes = \"uniform 1 B - 60 KB\"\nmessages = 6\npersistent_connections = true\n";
 
@@ -100,6 +101,7 @@ fn what_needs_the_whole_fabric_is_refused() {
         (spec("", LOAD, pauses, "transport = \"roce\"\npfc = true"), "`[watch] pauses` needs"),
         (spec(watchdog, LOAD, "", "transport = \"roce\"\npfc = true"), "`[fabric.watchdog]` needs"),
         (spec("", LOAD, "", "transport = \"rogue\""), "a transport in host software opens"),
+        (spec("", COLLECTIVE, "", "transport = \"roce\""), "collective operations send messages"),
     ];
     for (spec, beginning) in cases {
         let why = check_ranks(&set_up(&spec)).unwrap_err();

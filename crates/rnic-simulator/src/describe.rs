@@ -116,6 +116,15 @@ fn describe_traffic(traffic: &Traffic) -> String {
             let receiver = describe_receiver(incast.receiver);
             format!("incast of {} from {} senders{receiver}, {repeated}", incast.total, incast.senders)
         }
+        TrafficPattern::Collective(collective) => format!(
+            "{} of {} ({}) among {} ranks in groups of {}, {} times",
+            collective.operation.name(),
+            collective.size,
+            collective.algorithm.name(),
+            collective.ranks,
+            collective.group,
+            collective.repeats
+        ),
         TrafficPattern::List { flows } => format!("list of {} flows", flows.len()),
     };
     match traffic.warmup + traffic.cooldown {

@@ -126,6 +126,10 @@ fn traffic(at: &str, source: &Traffic, hosts: u32) -> Result<(), String> {
             return incast(at, &Incast { senders, total, receiver, connections }, hosts);
         }
         TrafficPattern::IncastLoop { incast: own, .. } => return incast(&format!("{at}.incast"), own, hosts),
+        TrafficPattern::Collective(collective) => {
+            range(&format!("{at}.ranks"), collective.ranks.into(), 2, hosts.into())?;
+            return collective.check().map_err(|error| format!("{at}: {error}"));
+        }
         TrafficPattern::List { flows } => {
             let sorted = flows.is_sorted_by_key(|flow| flow.start);
             within(sorted && !flows.is_empty(), &format!("{at}.flows"), "at least one flow, in order of start")?;

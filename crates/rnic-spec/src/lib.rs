@@ -6,6 +6,7 @@
 
 mod beside;
 mod check;
+mod collective;
 mod congestion;
 mod document;
 mod event;
@@ -23,6 +24,7 @@ mod stored;
 mod transport;
 mod vocabulary;
 
+pub use collective::*;
 pub use congestion::*;
 pub use document::*;
 pub use event::*;

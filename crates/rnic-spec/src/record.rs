@@ -1,5 +1,6 @@
 //! The raw records of a run, as the simulator writes them: flows, ports, totals, pauses and samples.
 
+use crate::collective::CollectiveRecord;
 use crate::faults::WatchdogAction;
 use crate::flow_log::FlowLog;
 use crate::mesh::MeshRecord;
@@ -40,6 +41,9 @@ pub struct RunOutput {
     pub watchdog: Vec<WatchdogRecord>,
     /// What the probes of each mesh measured, in the scenario's order.
     pub meshes: Vec<MeshRecord>,
+    /// The collective operations that began, in order of traffic source, group and repetition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub collectives: Vec<CollectiveRecord>,
 }
 
 /// What a watchdog found and did: a pause storm, from its detection to the end of the watchdog's action.
@@ -151,6 +155,7 @@ impl RunOutput {
             samples: None,
             watchdog: Vec::new(),
             meshes: Vec::new(),
+            collectives: Vec::new(),
         }
     }
 }

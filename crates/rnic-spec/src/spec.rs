@@ -3,6 +3,7 @@
 //! A setting that is `None` is not given in the scenario: the simulator then derives its value, as the scenario
 //! reference documents.
 
+use crate::collective::Collective;
 use crate::faults::{Faults, Watchdogs};
 use crate::flow::FlowSpec;
 use crate::mesh::Mesh;
@@ -399,14 +400,19 @@ pub enum TrafficPattern {
         /// Whether the flows of all requests from a sender use the same, persistent connections.
         persistent: bool,
     },
+    /// `collective`: groups of ranks repeat a collective operation, such as an all-reduce.
+    Collective(Collective),
 }
 
 impl TrafficPattern {
-    /// Whether the pattern is a closed loop, in which a flow starts when an earlier flow has completed.
+    /// Whether flows of the pattern start when earlier flows have completed: closed loops and collective operations.
     pub fn is_closed(&self) -> bool {
         matches!(
             self,
-            TrafficPattern::Pairs { .. } | TrafficPattern::AllToAllLoop { .. } | TrafficPattern::IncastLoop { .. }
+            TrafficPattern::Pairs { .. }
+                | TrafficPattern::AllToAllLoop { .. }
+                | TrafficPattern::IncastLoop { .. }
+                | TrafficPattern::Collective(_)
         )
     }
 

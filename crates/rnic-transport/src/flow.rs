@@ -283,6 +283,17 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         Some(timer)
     }
 
+    /// The sender of a flow that begins at `now` without packets; [`extend`](Sender::extend) adds them. The owner knows
+    /// the length of its messages, and sends with [`poll`](Sender::poll) and [`sent`](Sender::sent).
+    pub fn idle(cfg: &FlowConfig, params: &C::Params, now: Time) -> Self {
+        Sender { recovery: P::Sender::new(cfg, 0), regulator: Regulator::new(cfg, params, now), last_payload: 0 }
+    }
+
+    /// Adds `packets` packets to the end of the flow, or of the stream.
+    pub fn extend(&mut self, packets: u64) {
+        self.recovery.extend(packets);
+    }
+
     /// Number of packets sent and not acknowledged.
     pub fn in_flight(&self) -> u32 {
         self.recovery.in_flight()
@@ -310,13 +321,7 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
 impl<P: Protocol<Sender: StreamSender>, C: CongestionControl> Sender<P, C> {
     /// The sender of an empty stream that begins at `now`.
     pub fn stream(cfg: &FlowConfig, params: &C::Params, now: Time) -> Self {
-        let regulator = Regulator::new(cfg, params, now);
-        Sender { recovery: P::Sender::new(cfg, 0), regulator, last_payload: 0 }
-    }
-
-    /// Adds `packets` packets to the end of the stream.
-    pub fn extend(&mut self, packets: u64) {
-        self.recovery.extend(packets);
+        Sender::idle(cfg, params, now)
     }
 
     /// Shortens the stream to the first `keep` unacknowledged packets; see [`StreamSender::truncate`].
@@ -428,6 +433,11 @@ impl<P: Protocol> Receiver<P> {
     /// between CNPs holds across the two flows.
     pub fn following(&self, cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
         Receiver { notifier: self.notifier, ..Receiver::new(cfg, bytes, now) }
+    }
+
+    /// The receiver of a flow that begins at `now` without packets; [`ReceiveRecovery::post`] adds messages.
+    pub fn idle(cfg: &FlowConfig, now: Time) -> Self {
+        Receiver { recovery: P::Receiver::new(cfg, 0, now), notifier: Notifier::new() }
     }
 
     /// Handles a received data packet. Discards a packet of another kind, which is for the sender.

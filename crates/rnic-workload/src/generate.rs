@@ -11,7 +11,9 @@ use super::loops::Loops;
 use super::network::Network;
 use super::places::Places;
 use super::poisson::Poisson;
+use super::program::Program;
 use super::rounds::Rounds;
+use super::source::{self, Both};
 use rnic_spec::{Locality, Traffic, TrafficPattern};
 use rnic_transport::Time;
 use std::cmp::Reverse;
@@ -74,6 +76,7 @@ pub fn largest(traffic: &[Traffic]) -> u64 {
             striped(total.0, u64::from(*senders) * u64::from(*connections))
         }
         TrafficPattern::IncastLoop { incast, .. } => striped(incast.total.0, incast.flows()),
+        TrafficPattern::Collective(collective) => Program::largest(collective),
     };
     traffic.iter().map(|source| of_pattern(&source.pattern)).max().unwrap_or(1)
 }
@@ -91,6 +94,7 @@ fn check_source(traffic: &Traffic, network: &Network) -> Result<(), String> {
         TrafficPattern::List { flows } => {
             flows.iter().try_for_each(|flow| check_listed(flow, traffic.start, network.hosts))
         }
+        TrafficPattern::Collective(_) => Program::check(traffic, network),
         pattern if pattern.is_closed() => Loops::check(traffic, network),
         _ => Rounds::check(traffic, network),
     }
@@ -127,8 +131,8 @@ fn check_listed(flow: &FlowSpec, shift: Time, hosts: u32) -> Result<(), String> 
     Ok(())
 }
 
-/// Number of request ids that an open-loop traffic source uses: one for each incast request, and in a list of flows the
-/// largest id of the list plus one.
+/// Number of request ids that a traffic source uses which is not a closed loop: one for each incast request and for each
+/// collective operation, and in a list of flows the largest id of the list plus one.
 fn request_count(pattern: &TrafficPattern) -> u64 {
     match pattern {
         TrafficPattern::Incast { repeats, .. } => u64::from(*repeats),
@@ -136,6 +140,7 @@ fn request_count(pattern: &TrafficPattern) -> u64 {
             let numbers = flows.iter().map(|flow| flow.request).filter(|&request| request != FlowSpec::NO_REQUEST);
             numbers.max().map_or(0, |last| u64::from(last) + 1)
         }
+        TrafficPattern::Collective(collective) => Program::requests(collective),
         _ => 0,
     }
 }
@@ -178,7 +183,50 @@ pub fn closed_loops(traffic: &[Traffic], network: &Network, seed: u64) -> Option
     Loops::new(traffic, network, seed, u32::try_from(requests).ok()?)
 }
 
-/// The flows of all traffic sources in `traffic` except closed loops, with random numbers from `seed`. The flows are
+/// The part of a run's traffic that one transport carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// The priority of the traffic sources; `None` for all sources.
+    pub priority: Option<u8>,
+    /// The requests of closed loops have every `step`-th id from the `offset`-th on, so that other shares use other ids.
+    pub offset: u32,
+    /// See `offset`.
+    pub step: u32,
+}
+
+impl Share {
+    /// All traffic of a run.
+    pub const WHOLE: Share = Share { priority: None, offset: 0, step: 1 };
+}
+
+/// The traffic of `traffic` whose flows depend on the completion of earlier flows, as far as it belongs to `share`: its
+/// closed loops and its programs; `None` if it has neither.
+pub fn reactive(traffic: &[Traffic], network: &Network, seed: u64, share: Share) -> Option<Box<dyn source::Source>> {
+    let first_request = |index: u16| {
+        let before: u64 = traffic[..usize::from(index)].iter().map(|source| request_count(&source.pattern)).sum();
+        u32::try_from(before).unwrap_or(FlowSpec::NO_REQUEST)
+    };
+    network.validate().ok()?;
+    // Random numbers and results depend on the index of a source, so the sources of other shares keep their places.
+    let own = |source: &Traffic| match share.priority.is_none_or(|priority| source.priority == priority) {
+        false if source.pattern.is_closed() => {
+            Traffic { pattern: TrafficPattern::List { flows: [].into() }, ..source.clone() }
+        }
+        _ => source.clone(),
+    };
+    let own: Vec<Traffic> = traffic.iter().map(own).collect();
+    let requests = traffic.iter().map(|source| request_count(&source.pattern)).sum::<u64>();
+    let loops = Loops::new(&own, network, seed, u32::try_from(requests).ok()?);
+    let loops = loops.map(|loops| loops.with_request_ids(share.offset, share.step));
+    match (loops, Program::new(&own, network, seed, first_request)) {
+        (Some(loops), Some(program)) => Some(Box::new(Both::new(loops, program))),
+        (Some(loops), None) => Some(Box::new(loops)),
+        (None, Some(program)) => Some(Box::new(program)),
+        (None, None) => None,
+    }
+}
+
+/// The flows of all traffic sources in `traffic` except closed loops and programs, with random numbers from `seed`. The flows are
 /// ordered by (start, traffic index, sending host, order in which the host generates them).
 ///
 /// The flows of an incast request have a common request id, which is unique in the run: the ids of each source follow

@@ -4,6 +4,8 @@
 //! - [`generate()`] turns the open-loop traffic of a run (whose start times do not depend on the network) into a lazy,
 //!   time-ordered stream of [`FlowSpec`]s.
 //! - [`closed_loops()`] yields the flows of closed loops, whose start depends on the completion of earlier flows.
+//! - [`program`] yields the flows of programs: ranks that send, receive and compute, as in collective operations.
+//! - [`Source`] is what the simulator knows of the last two.
 //!
 //! All random numbers come from the streams of [`rng`], so the same seed gives the same flows on every machine.
 
@@ -15,18 +17,22 @@ mod network;
 mod offered;
 mod places;
 mod poisson;
+pub mod program;
 pub mod rng;
 mod rounds;
 pub mod sizes;
+mod source;
 #[cfg(test)]
 mod tests;
 mod text;
 
-pub use generate::{FlowStream, check, closed_loops, generate, largest};
+pub use generate::{FlowStream, Share, check, closed_loops, generate, largest, reactive};
 pub use loops::{Loops, Origin};
 pub use network::Network;
 pub use offered::{Offered, offered};
+pub use program::Program;
 pub use sizes::BUILT_IN as BUILT_IN_SIZES;
+pub use source::{Completion, Source};
 pub use text::read_text;
 
 use rnic_spec::{FlowSpec, SizeDistribution};

@@ -52,8 +52,12 @@ pub struct Origin {
     /// Index of the closed loop, or [`Loops::NONE`] if the flow belongs to none.
     pub member: u32,
     /// Id of the persistent connection that carries the flow, or [`Loops::NONE`] if the flow has a connection of its
-    /// own. Ids count from 0 in order of the connections' first flows. A persistent connection has one flow at a time.
+    /// own. Ids count from 0 in order of the connections' first flows, for streams apart. A persistent connection that is
+    /// not a stream has one flow at a time.
     pub connection: u32,
+    /// Whether the connection is a stream, which carries its flows one after the other under one window, and may have
+    /// several at a time.
+    pub stream: bool,
 }
 
 /// The common properties of all closed loops of one traffic source.
@@ -98,7 +102,7 @@ impl Loops {
     /// Value of a field of [`Origin`] that means: the flow belongs to no closed loop, or to no persistent connection.
     pub const NONE: u32 = u32::MAX;
     /// The [`Origin`] of a flow of open-loop traffic, which belongs to no closed loop.
-    pub const OUTSIDE: Origin = Origin { member: Loops::NONE, connection: Loops::NONE };
+    pub const OUTSIDE: Origin = Origin { member: Loops::NONE, connection: Loops::NONE, stream: false };
     /// Maximum number of pairs of hosts in one traffic source.
     pub const MAX_PAIRS: u32 = rnic_spec::settings::MAX_PAIRS;
 
@@ -146,7 +150,8 @@ impl Loops {
             request_step: 1,
         };
         for (index, source) in (0..u16::MAX).zip(traffic) {
-            if source.pattern.is_closed() && Loops::check(source, network).is_ok() {
+            let is_program = matches!(source.pattern, TrafficPattern::Collective(_));
+            if source.pattern.is_closed() && !is_program && Loops::check(source, network).is_ok() {
                 loops.add(index, source);
             }
         }
@@ -338,7 +343,8 @@ impl Loops {
             } else {
                 Loops::NONE
             };
-            self.starting.push_back((FlowSpec { measured, ..flow }, Origin { member: number, connection }));
+            self.starting
+                .push_back((FlowSpec { measured, ..flow }, Origin { member: number, connection, stream: false }));
         }
     }
 }
@@ -479,7 +485,7 @@ mod tests {
         let all = drain(&mut loops, Time::ZERO, 0);
         let mut hosts: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
         let mut requests: BTreeMap<(u32, Time), Vec<u32>> = BTreeMap::new();
-        for (flow, Origin { member, connection }) in &all {
+        for (flow, Origin { member, connection, .. }) in &all {
             assert_eq!(*hosts.entry(*connection).or_insert((*member, flow.src)), (*member, flow.src));
             requests.entry((*member, flow.start)).or_default().push(*connection);
         }

@@ -134,6 +134,12 @@ impl<B: Body> Fabric<B> {
         })
     }
 
+    /// Limits the length of every window of simulated time to `longest`, for hosts that react to the events of a window
+    /// after this time at the earliest. Windows are at most one lookahead long in any case.
+    pub fn limit_window(&mut self, longest: Time) {
+        self.lookahead = self.lookahead.min(longest.as_ps()).max(1);
+    }
+
     /// Simulates the fabric with these hosts until the hosts end the run or no event is left.
     pub fn run<E: PartitionedHosts>(&mut self, hosts: &mut E) -> Ending
     where

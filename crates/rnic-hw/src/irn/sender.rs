@@ -2,7 +2,7 @@
 
 use super::{Logic, Parameters, Published, record};
 use rnic_transport::pdu::Stamp;
-use rnic_transport::recovery::{IrnSender, SendRecovery, StreamSender};
+use rnic_transport::recovery::{IrnSender, SendRecovery};
 use rnic_transport::{FlowConfig, Pdu, Psn, Time};
 
 /// A sender with one of the two logics. Times are in nanoseconds.

@@ -174,6 +174,9 @@ fn outputs(text: &mut String, connections: &mut Vec<String>, pipeline: &Pipeline
     }
 }
 
+/// Converts the Verilog expression of a call into that of its request.
+type Convert<'a> = &'a dyn Fn(&str) -> String;
+
 /// Connects the calls of the ingress pipeline: each call site has a queue, and an arbiter chooses among the call sites
 /// of a function.
 fn calls(text: &mut String, connections: &mut Vec<String>, ingress: &PipelineRtl) {
@@ -181,7 +184,7 @@ fn calls(text: &mut String, connections: &mut Vec<String>, ingress: &PipelineRtl
     // A request for one packet becomes a bitmap of one bit.
     let one_packet = |of: &str| format!("{{{of}[97:65], 63'd0, {of}[32], {of}[64:33], {of}[31:0]}}");
     let as_it_is = |of: &str| of.to_string();
-    let functions: [(&str, &str, u32, u32, &dyn Fn(&str) -> String); 4] = [
+    let functions: [(&str, &str, u32, u32, Convert<'_>); 4] = [
         ("delivered_event", "delivered", 160, 160, &as_it_is),
         ("credit_to_btx_event", "credit", 161, 98, &one_packet),
         ("credit_to_btx_bitmap_event", "credit", 161, 161, &as_it_is),

@@ -92,6 +92,14 @@ fn of_run(spec: &RunSpec, run: &RunSummary) -> Vec<(String, String)> {
                 put("think_time", think_time.to_string());
                 put("persistent_connections", persistent.to_string());
             }
+            TrafficPattern::Collective(collective) => {
+                put("operation", collective.operation.name().to_string());
+                put("algorithm", collective.algorithm.name().to_string());
+                put("size", collective.size.to_string());
+                put("ranks", collective.ranks.to_string());
+                put("group", collective.group.to_string());
+                put("repeats", collective.repeats.to_string());
+            }
             _ => {}
         }
     }

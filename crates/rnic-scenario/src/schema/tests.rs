@@ -62,6 +62,7 @@ fn base(topology: &str, pattern: &str, queueing: &str) -> toml::Table {
         "poisson" => "load = 0.5\nsizes = \"fixed 1 KB\"\nflows = 10",
         "incast" => "senders = 1\ntotal = \"1 MB\"",
         "pairs" => "pairs = 1\nsizes = \"fixed 1 KB\"\nmessages = 1",
+        "collective" => "operation = \"all-reduce\"\nsize = \"1 MB\"",
         "list" => "file = \"flows.csv\"",
         _ => "sizes = \"fixed 1 KB\"",
     };
@@ -102,6 +103,21 @@ fn bases(section: &Section, setting: &Setting) -> Vec<toml::Table> {
     }
     if ["convergence", "local_repair"].contains(&setting.key) {
         bases.iter_mut().for_each(|base| put(base, "fabric.link", "down_at", "1 us".into()));
+    }
+    match (section.table, setting.key) {
+        ("traffic", "outstanding") => {
+            let collective = bases.iter_mut().filter(|base| base["traffic"]["pattern"].as_str() == Some("collective"));
+            collective.for_each(|base| put(base, "traffic", "operation", "all-to-all".into()));
+        }
+        ("traffic", "domain_rate" | "domain_latency") => {
+            bases.iter_mut().for_each(|base| put(base, "traffic", "accelerators", 8.into()));
+        }
+        ("traffic", "straggler") => {
+            bases.iter_mut().for_each(|base| put(base, "traffic", "straggler_delay", "1 us".into()));
+        }
+        ("traffic", "straggler_delay") => bases.iter_mut().for_each(|base| put(base, "traffic", "straggler", 1.into())),
+        ("traffic", "grouping") => bases.iter_mut().for_each(|base| put(base, "traffic", "group", 8.into())),
+        _ => {}
     }
     bases
 }

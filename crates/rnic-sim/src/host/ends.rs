@@ -1,7 +1,7 @@
 //! The sending and the receiving end of a simulated flow: their locations, their addresses in packets, and the traits
 //! that both kinds of NICs (RC-like and message) implement for them.
 
-use super::ids::EndSlot;
+use super::ids::{EndSlot, FlowId};
 use rnic_fabric::HostId;
 use rnic_fabric::Location;
 use rnic_transport::Psn;
@@ -56,8 +56,8 @@ pub(crate) trait SendingEnd {
 
 /// Interface to the receiving end of a flow, which both kinds of NICs (RC-like and message) implement.
 pub(crate) trait ReceivingEnd {
-    /// Whether all bytes of the flow have arrived.
-    fn is_done(&self) -> bool;
+    /// Whether all bytes of the flow `flow`, which uses this end, have arrived.
+    fn is_done(&self, flow: FlowId) -> bool;
     /// Number of timeouts at this end of the flow.
     fn timeouts(&self) -> u32;
     /// Marks this end as unused after its flow has retired: late packets and timers of the flow no longer match the

@@ -6,10 +6,10 @@ use super::ids::{FlowId, Id};
 use crate::events::Listener;
 use rnic_fabric::rng::{Purpose, mix};
 use rnic_fabric::{Body, Fabric, HostId, MIN_FRAME, Routes, Topology, completion_time};
-use rnic_spec::{FlowLog, FlowRecord, FlowSpec, RunProgress};
+use rnic_spec::{CollectiveRecord, FlowLog, FlowRecord, FlowSpec, RunProgress};
 use rnic_transport::Time;
 use rnic_transport::headers::ROCE_DATA;
-use rnic_workload::{Loops, Origin};
+use rnic_workload::{Completion, Loops, Origin, Source};
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub(super) const HOPS_PER_REPORT: u64 = 1 << 19;
 pub(crate) enum Stop {
     /// Every flow has finished.
     Finished,
+    /// No flow is left, but operations of a program wait for messages that no operation sends.
+    Stuck,
     /// The simulated time has reached the setting `max_time`.
     TimeLimit,
     /// No flow has progressed for the simulated time of the setting `stall_time`.
@@ -76,9 +78,9 @@ pub(crate) struct FlowTable<'a, S: Iterator<Item = FlowSpec>> {
     topology: Arc<Topology>,
     routes: Arc<Routes>,
     stream: Peekable<S>,
-    /// Closed loops: flows that start when earlier flows have completed.
-    loops: Option<Loops>,
-    /// Earliest start of a further flow of the stream or of the closed loops.
+    /// Traffic whose flows start when earlier flows have completed: closed loops and programs.
+    source: Option<Box<dyn Source>>,
+    /// Earliest start of a further flow of the stream, or event of `source`.
     next_start: Time,
     /// Records of the flows that have started and not retired, indexed by flow id.
     open: Vec<Option<FlowRecord>>,
@@ -111,10 +113,12 @@ struct RankStop {
 }
 
 impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
-    /// A table of the flows of `stream`, which must be in order of start, and of the closed loops `loops`. `mtu` is the
+    /// A table of the flows of `stream`, which must be in order of start, and of `source`, whose flows depend on
+    /// completions. `mtu` is the
     /// maximum payload of a packet in bytes. The table reports progress to `events`.
     pub(crate) fn new<B: Body>(
-        config: HostConfig, mtu: u32, fabric: &Fabric<B>, stream: S, loops: Option<Loops>, events: &'a dyn Listener,
+        config: HostConfig, mtu: u32, fabric: &Fabric<B>, stream: S, source: Option<Box<dyn Source>>,
+        events: &'a dyn Listener,
     ) -> Self {
         let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
         let mut table = FlowTable {
@@ -124,7 +128,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
             topology,
             routes,
             stream: stream.peekable(),
-            loops,
+            source,
             next_start: Time::MAX,
             open: Vec::new(),
             log: FlowLog::new(),
@@ -198,15 +202,16 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         self.last_progress = self.last_progress.max(now);
     }
 
-    /// Takes the next flow to start, with the closed loop to which it belongs; `None` if no further flow starts before
-    /// `end`.
+    /// Takes the next flow to start, with its origin; `None` if no further flow starts before `end`.
     #[inline]
     pub(crate) fn next_flow(&mut self, end: Time) -> Option<(FlowSpec, Origin)> {
-        if let Some(loops) = &mut self.loops
-            && let Some(head) = loops.head().filter(|(start, _)| *start < end)
-            && self.stream.peek().is_none_or(|flow| head < (flow.start, flow.traffic))
-        {
-            return loops.take();
+        if let Some(source) = &mut self.source {
+            source.advance(end);
+            if let Some(head) = source.head().filter(|(start, _)| *start < end)
+                && self.stream.peek().is_none_or(|flow| head < (flow.start, flow.traffic))
+            {
+                return source.take();
+            }
         }
         self.stream.next_if(|flow| flow.start < end).map(|flow| (flow, Loops::OUTSIDE))
     }
@@ -218,8 +223,8 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
     }
 
     fn known_start(&mut self) -> Time {
-        let looped = self.loops.as_ref().map_or(Time::MAX, Loops::next_start);
-        self.stream.peek().map_or(Time::MAX, |flow| flow.start).min(looped)
+        let next = self.source.as_ref().map_or(Time::MAX, |source| source.next_event());
+        self.stream.peek().map_or(Time::MAX, |flow| flow.start).min(next)
     }
 
     /// The hashes of the flow `flow`. Call this method once for each flow of a sending host, in order of start.
@@ -273,10 +278,10 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         (0..).map(FlowId).zip(&self.open).filter_map(|(flow, record)| Some((flow, record.as_ref()?)))
     }
 
-    /// Tells the closed loops that a flow which they started has got the id `flow`.
+    /// Notes that a flow with the origin `origin` has the id `flow`.
     pub(crate) fn assign(&mut self, flow: FlowId, origin: Origin) {
-        if let Some(loops) = &mut self.loops {
-            loops.place(flow.0, origin.member);
+        if let Some(source) = &mut self.source {
+            source.place(flow.0, origin.member);
         }
     }
 
@@ -288,8 +293,8 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         let record = *record;
         self.finished += 1;
         self.active -= 1;
-        if self.loops.as_ref().is_some_and(|loops| loops.holds(flow.0)) {
-            self.tell_loops(&record, flow, control_hash, now);
+        if self.source.as_ref().is_some_and(|source| source.holds(flow.0)) {
+            self.complete(&record, flow, control_hash, now);
         }
     }
 
@@ -318,20 +323,35 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         std::mem::take(&mut self.log)
     }
 
+    /// The longest window of simulated time that the source of flows allows; `None` if it does not matter.
+    pub(crate) fn reaction(&self) -> Option<Time> {
+        self.source.as_ref().and_then(|source| source.reaction())
+    }
+
+    /// Sentences about what the operations of programs wait for, at most a few.
+    pub(crate) fn waiting(&self) -> Vec<String> {
+        self.source.as_ref().map_or_else(Vec::new, |source| source.waiting())
+    }
+
+    /// Takes the records of collective operations.
+    pub(crate) fn take_collectives(&mut self) -> Vec<CollectiveRecord> {
+        self.source.as_mut().map_or_else(Vec::new, |source| source.take_collectives())
+    }
+
     /// Records that the sender of a flow has aborted it. The flow stays unfinished but no longer counts as active.
     pub(crate) fn abort(&mut self) {
         self.active -= 1;
     }
 
-    /// Tells the closed loop of a flow when the flow completes for its sender. All bytes have arrived at `now`. The
-    /// sender knows this later: after the time that a minimum-size frame takes from the receiver back to the sender.
+    /// Notifies the source of a flow that the flow has completed: all bytes have arrived at `now`. The sender knows this
+    /// later: after the time that a minimum-size frame takes from the receiver back to the sender.
     #[cold]
-    fn tell_loops(&mut self, record: &FlowRecord, flow: FlowId, control_hash: u32, now: Time) {
+    fn complete(&mut self, record: &FlowRecord, flow: FlowId, control_hash: u32, now: Time) {
         let path = self.routes.path(&self.topology, HostId(record.dst), HostId(record.src), control_hash);
         let frame = u64::from(MIN_FRAME) + u64::from(self.config.frame_gap);
         let back = completion_time(&self.topology, &path, 1, frame, frame);
-        if let Some(loops) = &mut self.loops {
-            loops.complete(flow.0, now.saturating_add(back));
+        if let Some(source) = &mut self.source {
+            source.complete(flow.0, Completion { delivered: now, known: now.saturating_add(back) });
         }
     }
 
@@ -354,13 +374,14 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
     /// Ends a window of simulated time, after every event before its end `end` has been processed: reports progress and
     /// decides whether the run ends. `idle` says that no sender has anything to do until the next flow starts.
     pub(crate) fn close_window(&mut self, end: Time, hops: u64, idle: bool) -> ControlFlow<()> {
-        if let Some(loops) = &self.loops {
-            let next = loops.next_start();
-            assert!(next >= end, "a flow of a closed loop would start within the window that caused it");
+        if let Some(source) = &self.source {
+            let next = source.next_event();
+            assert!(next >= end, "a flow would start within the window of the completion that caused it");
             self.next_start = self.next_start.min(next);
         }
         if self.active == 0 && idle && self.next_start == Time::MAX {
-            self.stop = Some(Stop::Finished);
+            let waits = self.source.as_ref().is_some_and(|source| !source.waiting().is_empty());
+            self.stop = Some(if waits { Stop::Stuck } else { Stop::Finished });
             return ControlFlow::Break(());
         }
         self.windows += 1;

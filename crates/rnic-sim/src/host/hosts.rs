@@ -9,8 +9,9 @@ use super::partition::{Host, NicPartition, Notice, Start};
 use super::ranks::RankHosts;
 use super::slab::Slab;
 use rnic_fabric::{HostId, HostPartition, Location, PartitionPlan, PartitionedHosts, RankError, RankGroup};
-use rnic_spec::{FlowLog, FlowRecord, FlowSpec};
+use rnic_spec::{CollectiveRecord, FlowLog, FlowRecord, FlowSpec};
 use rnic_transport::Time;
+use rnic_workload::Origin;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -27,10 +28,10 @@ pub(crate) trait NicKind: Sized {
     /// Settings and state that the NICs of one fabric partition share.
     type Shared;
 
-    /// Creates both ends of the flow `spec` with [`Hosts::insert_here`], and returns the id of the flow. `connection`
-    /// is the index of the persistent connection of the flow, or [`Loops::NONE`](rnic_workload::Loops::NONE).
+    /// Creates both ends of the flow `spec` with [`Hosts::insert_here`], unless the flow is a message of a stream that
+    /// exists, and returns the id of the flow. `origin` has the persistent connection or the stream of the flow.
     fn open<S: Iterator<Item = FlowSpec>>(
-        hosts: &mut Hosts<'_, Self, S>, spec: &FlowSpec, hashes: FlowHashes, connection: u32,
+        hosts: &mut Hosts<'_, Self, S>, spec: &FlowSpec, hashes: FlowHashes, origin: Origin,
     ) -> FlowId;
     /// Whether the receiving host must also be woken when a flow starts, because the receiver has a timer.
     fn wakes_receivers(shared: &Self::Shared) -> bool;
@@ -50,8 +51,8 @@ pub(crate) trait NicKind: Sized {
     fn is_aborted(&self, flow: FlowId) -> bool;
     /// Number of flows that their senders have aborted.
     fn aborted(&self) -> u64;
-    /// Number of payload bytes that have arrived so far at `end`, the receiving end of a flow of `bytes` bytes.
-    fn delivered(shared: &Self::Shared, end: &Self::ReceiveEnd, bytes: u64) -> u64;
+    /// Number of payload bytes of the flow `flow` of `bytes` bytes that have arrived so far at its receiving end, `end`.
+    fn delivered(shared: &Self::Shared, end: &Self::ReceiveEnd, flow: FlowId, bytes: u64) -> u64;
 }
 
 /// A flow that has started and not finished.
@@ -94,6 +95,12 @@ pub(crate) trait RunHosts: PartitionedHosts {
     /// For each flow that started before `now` and has not finished: the id of its record, and the payload bytes that
     /// have arrived.
     fn delivered(&mut self, now: Time) -> impl Iterator<Item = (u32, u64)>;
+    /// The longest window of simulated time that the traffic allows; `None` if it does not matter.
+    fn reaction(&self) -> Option<Time>;
+    /// Sentences about what operations of programs wait for, at most a few.
+    fn waiting(&self) -> Vec<String>;
+    /// Takes the records of collective operations at the end of the run.
+    fn take_collectives(&mut self) -> Vec<CollectiveRecord>;
     /// Takes the flow records at the end of the run: one per flow that has started, in order of start.
     fn take_records(&mut self) -> FlowLog;
 }
@@ -251,7 +258,7 @@ where
     fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(HostId, Time)) {
         while let Some((spec, origin)) = self.table.next_flow(end) {
             let hashes = self.table.hashes(&spec);
-            let flow = K::open(self, &spec, hashes, origin.connection);
+            let flow = K::open(self, &spec, hashes, origin);
             self.table.start(&spec, self.hashes(flow).data, flow);
             self.table.assign(flow, origin);
             let FlowEnds { sender, receiver } = self.flows[flow];
@@ -331,6 +338,15 @@ where
     }
     fn delivered(&mut self, now: Time) -> impl Iterator<Item = (u32, u64)> {
         self.open_flows(now).map(|(flow, record)| (record.id, self.delivered_of(flow, record.bytes)))
+    }
+    fn reaction(&self) -> Option<Time> {
+        self.table.reaction()
+    }
+    fn waiting(&self) -> Vec<String> {
+        self.table.waiting()
+    }
+    fn take_collectives(&mut self) -> Vec<CollectiveRecord> {
+        self.table.take_collectives()
     }
     fn take_records(&mut self) -> FlowLog {
         self.truncate_open();

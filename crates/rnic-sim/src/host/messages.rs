@@ -62,7 +62,7 @@ pub(crate) struct ReceiveEnd {
 }
 
 impl ReceivingEnd for ReceiveEnd {
-    fn is_done(&self) -> bool {
+    fn is_done(&self, _flow: FlowId) -> bool {
         self.done
     }
     /// Always 0: flow records do not count timeouts at the receivers of messages.

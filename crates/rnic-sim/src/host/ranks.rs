@@ -375,8 +375,8 @@ impl<K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
             let receiver = self.flows[flow].receiver;
             if self.has(receiver) {
                 let end = self.receive_end(flow);
-                let bytes = K::delivered(self.shared(), end, record.bytes);
-                append(&Delivered { flow, bytes, is_done: end.is_done() }, &mut own)?;
+                let bytes = K::delivered(self.shared(), end, flow, record.bytes);
+                append(&Delivered { flow, bytes, is_done: end.is_done(flow) }, &mut own)?;
             }
         }
         let mut all = Vec::new();
@@ -403,13 +403,13 @@ impl<K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
 
     /// Whether all bytes of a flow have arrived, as the last [`Hosts::share_delivered`] says on several ranks.
     pub(super) fn is_done(&self, flow: FlowId) -> bool {
-        self.ranks.as_ref().map_or_else(|| self.receive_end(flow).is_done(), |ranks| ranks.flow(flow).is_done)
+        self.ranks.as_ref().map_or_else(|| self.receive_end(flow).is_done(flow), |ranks| ranks.flow(flow).is_done)
     }
     /// Payload bytes of a flow that have arrived, as [`Hosts::is_done`].
     pub(super) fn delivered_of(&self, flow: FlowId, bytes: u64) -> u64 {
         match &self.ranks {
             Some(ranks) => ranks.flow(flow).delivered,
-            None => K::delivered(self.shared(), self.receive_end(flow), bytes),
+            None => K::delivered(self.shared(), self.receive_end(flow), flow, bytes),
         }
     }
 
@@ -429,7 +429,7 @@ impl<K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
             }
             if self.has(receiver) {
                 let end = self.receive_end(flow);
-                counters.delivered = K::delivered(self.shared(), end, record.bytes);
+                counters.delivered = K::delivered(self.shared(), end, flow, record.bytes);
                 counters.timeouts += end.timeouts();
             }
             if counters.delivered > 0 || counters.retransmitted > 0 || counters.timeouts > 0 {

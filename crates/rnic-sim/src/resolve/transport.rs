@@ -28,7 +28,7 @@ pub(super) fn facts(
         congested_rtt: links.congested_rtt(switch),
         lossless,
         meant_lossless: switch.buffer.has_pfc() && !links.random_loss,
-        cc_needs_acks: run.transport.cc.declaration.needs_acks,
+        needs_acks: run.transport.cc.declaration.needs_acks || super::has_programs(run),
     }
 }
 

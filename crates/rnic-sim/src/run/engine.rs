@@ -11,7 +11,7 @@ use crate::storm::Storms;
 use crate::watch::Recorder;
 use crate::watchdog::Watchdog;
 use rnic_fabric::{Body, BodyOf, Cause, Ending, Fabric, PortId, ProbeResult, Watcher, pause_tree};
-use rnic_spec::{FlowLog, PortRecord, RunOutput, RunStatus, Totals, Truncation, WatchdogRecord};
+use rnic_spec::{CollectiveRecord, FlowLog, PortRecord, RunOutput, RunStatus, Totals, Truncation, WatchdogRecord};
 use rnic_transport::Time;
 
 /// Simulates the hosts on the fabric until all flows have finished or the run's `duration` is over.
@@ -24,6 +24,9 @@ pub(super) fn run_hosts<H: RunHosts>(
     let until = resolved.host_config.duration.unwrap_or(Time::MAX);
     if let Some(group) = fabric.ranks().cloned() {
         hosts.join_ranks(group);
+    }
+    if let Some(reaction) = hosts.reaction() {
+        fabric.limit_window(reaction);
     }
     let mut observers = Observers::prepare(fabric, resolved, events);
     let Observers { storms, deaths, links, watchdog, pauses, recorder } = &mut observers;
@@ -42,7 +45,8 @@ pub(super) fn run_hosts<H: RunHosts>(
     }
     let totals = hosts.totals();
     let (stop, unfinished) = (hosts.stop(), hosts.unfinished());
-    let outcome = Outcome { ending, stop, unfinished, totals, flows: hosts.take_records() };
+    let (waiting, collectives) = (hosts.waiting(), hosts.take_collectives());
+    let outcome = Outcome { ending, stop, unfinished, waiting, totals, collectives, flows: hosts.take_records() };
     observers.conclude(fabric, resolved, outcome, events)
 }
 
@@ -52,7 +56,10 @@ struct Outcome {
     stop: Option<Stop>,
     /// Number of flows that have started and not finished.
     unfinished: u64,
+    /// What operations of programs wait for, as sentences.
+    waiting: Vec<String>,
     totals: HostTotals,
+    collectives: Vec<CollectiveRecord>,
     flows: FlowLog,
 }
 
@@ -103,9 +110,8 @@ impl<'r> Observers<'r> {
         }
         let ports = port_records(fabric);
         let totals = totals(fabric, &ports, outcome.totals);
-        let flows = outcome.flows;
-        let status = accounts(resolved, &totals)
-            .map_or_else(|| status(fabric, outcome.ending, outcome.stop, outcome.unfinished, end), RunStatus::Failed);
+        let status = accounts(resolved, &totals).map_or_else(|| status(fabric, &outcome, end), RunStatus::Failed);
+        let Outcome { flows, collectives, ending, .. } = outcome;
         let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
         let mut warnings = resolved.warnings.clone();
         let dropped = dropped_despite_pfc(resolved.fabric.switch.buffer.lossless_priorities(), &ports);
@@ -114,8 +120,7 @@ impl<'r> Observers<'r> {
         }
         warnings.extend(cost_of_link_faults(resolved, &ports, &flows));
         let interrupted = status == RunStatus::Interrupted;
-        let truncated =
-            (outcome.ending == Ending::TimeUp || interrupted).then_some(Truncation { at: end, not_started: None });
+        let truncated = (ending == Ending::TimeUp || interrupted).then_some(Truncation { at: end, not_started: None });
         if truncated.is_some() {
             warnings.extend(
                 cycle_of_pauses(fabric).map(|ports| format!("a cycle of pauses at the end of the run: {ports}")),
@@ -138,6 +143,7 @@ impl<'r> Observers<'r> {
             pauses,
             samples,
             watchdog: in_order_of_detection(found.collect()),
+            collectives,
             meshes: crate::mesh::records(
                 &meshes.meshes,
                 &meshes.pairs,
@@ -202,13 +208,18 @@ fn cycle_of_pauses<B: Body>(fabric: &Fabric<B>) -> Option<String> {
     (!names.is_empty()).then(|| format!("through {}", names.join(", ")))
 }
 
-/// The status of a run that ended at `end` with `unfinished` flows: completed, interrupted, or failed with the reason.
-fn status<B: Body>(fabric: &Fabric<B>, ending: Ending, stop: Option<Stop>, unfinished: u64, end: Time) -> RunStatus {
+/// The status of a run that ended at `end`: completed, interrupted, or failed with the reason.
+fn status<B: Body>(fabric: &Fabric<B>, outcome: &Outcome, end: Time) -> RunStatus {
+    let Outcome { ending, stop, unfinished, .. } = *outcome;
     let end = Time::from_ns(end.as_ps() / 1_000).rounded();
     let flows = if unfinished == 1 { "1 flow has".to_string() } else { format!("{unfinished} flows have") };
     let what = match (ending, stop) {
         (_, Some(Stop::Finished)) | (Ending::TimeUp, _) => return RunStatus::Completed,
         (_, Some(Stop::Cancelled)) => return RunStatus::Interrupted,
+        (_, Some(Stop::Stuck)) => {
+            let waiting = outcome.waiting.join("; ");
+            return RunStatus::Failed(format!("no message is under way at {end}, but {waiting}"));
+        }
         (Ending::Idle, _) if unfinished == 0 => return RunStatus::Completed,
         (Ending::Idle, _) => format!("nothing is left to happen at {end}, but {flows} not finished"),
         (_, Some(Stop::TimeLimit)) => format!("the time limit was reached at {end}; {flows} not finished"),

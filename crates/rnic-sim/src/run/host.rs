@@ -20,12 +20,12 @@ fn simulate<X: HostChannel>(config: Result<VerbsConfig<X>, HostError>, job: Job<
         Ok(config) => config,
         Err(error) => return RunOutput::not_started(error.to_string()),
     };
-    let Job { resolved, seed, flows, loops, events, sharing, .. } = job;
+    let Job { resolved, seed, flows, source, events, sharing, .. } = job;
     let mut fabric = match sharing.fabric(resolved, seed) {
         Ok(fabric) => fabric,
         Err(error) => return RunOutput::not_started(error.to_string()),
     };
-    let table = FlowTable::new(resolved.host_config, resolved.flow.mtu, &fabric, flows, loops, events);
+    let table = FlowTable::new(resolved.host_config, resolved.flow.mtu, &fabric, flows, source, events);
     let plan = fabric.plan().clone();
     let mut hosts = VerbsHosts::<X, _>::new(&config, &resolved.network.host_rate, plan, table);
     let mut output = run_hosts(&mut fabric, resolved, &mut hosts, events);

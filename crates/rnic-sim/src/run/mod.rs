@@ -25,16 +25,16 @@ use crate::resolve::Resolved;
 use cpu_time::ThreadTime;
 use rnic_spec::{RunEvent, RunOutput, RunProgress, RunRecord, RunSpec, RunStatus, Traffic, Truncation};
 use rnic_transport::Time;
-use rnic_workload::{FlowStream, Loops};
+use rnic_workload::{FlowStream, Share, Source};
 
 /// The inputs of the simulation of one run, for the code that is compiled for the run's transport.
 pub struct Job<'a, 'o> {
     pub(crate) resolved: &'a Resolved,
-    /// The traffic sources of `flows` and `loops`.
+    /// The traffic sources of `flows` and `source`.
     pub(crate) traffic: &'a [Traffic],
     pub(crate) seed: u64,
     pub(crate) flows: FlowStream,
-    pub(crate) loops: Option<Loops>,
+    pub(crate) source: Option<Box<dyn Source>>,
     pub(crate) events: &'o dyn Listener,
     pub(crate) capture: Option<&'a mut Capture>,
     pub(crate) sharing: &'a Sharing<'a>,
@@ -134,12 +134,13 @@ fn simulate_with(
 ) -> RunOutput {
     let seed = spec.seed;
     let stream = rnic_workload::generate(&spec.traffic, &resolved.network, seed);
-    let loops = rnic_workload::closed_loops(&spec.traffic, &resolved.network, seed);
+    let source = rnic_workload::reactive(&spec.traffic, &resolved.network, seed, Share::WHOLE);
     // The number of flows; `None` if the traffic has no end.
-    let total = loops.as_ref().map_or(Some(0), Loops::total).map(|looped| looped.saturating_add(stream.total()));
+    let total = source.as_ref().map_or(Some(0), |source| source.total());
+    let total = total.map(|total| total.saturating_add(stream.total()));
     let duration = resolved.host_config.duration;
     events.estimate_flows(duration, move |progress| expected(total, duration, progress));
-    let job = Job { resolved, traffic: &spec.traffic, seed, flows: stream, loops, events, capture, sharing };
+    let job = Job { resolved, traffic: &spec.traffic, seed, flows: stream, source, events, capture, sharing };
     if sharing.has_ranks()
         && let Err(reason) = check_ranks(resolved)
     {

@@ -88,6 +88,8 @@ pub fn check_ranks(resolved: &Resolved) -> Result<(), String> {
         "`[watch] pauses` needs the state of the whole fabric at each sample"
     } else if resolved.faults.watchdog.is_some() {
         "`[fabric.watchdog]` needs the state of the whole fabric at each check"
+    } else if resolved.programs {
+        "collective operations send messages that depend on those of other ranks"
     } else if !resolved.stacks.is_empty() {
         "several transports in one run share the links of hosts of different ranks"
     } else {

@@ -12,7 +12,7 @@ use rnic_fabric::Fabric;
 use rnic_spec::{FlowSpec, RunOutput};
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
-use rnic_workload::Loops;
+use rnic_workload::Source;
 
 /// Simulates one run with `flows`, which must be in order of start. `resolved` has the settings of the run, `P` is its
 /// loss recovery, and `C` is its congestion control with the parameters `params`.
@@ -51,10 +51,10 @@ pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>
     simulate_captured::<P, C, S, ()>(resolved, params, (seed, &Sharing::among(1)), (flows, None), events, None)
 }
 
-/// As [`simulate`], with further inputs: the threads that share the run, closed loops that start flows when earlier
-/// flows complete, the telemetry field `T` of packets, and a capture of a link's frames.
+/// As [`simulate`], with further inputs: the threads that share the run, the traffic whose flows start when
+/// earlier flows complete, the telemetry field `T` of packets, and a capture of a link's frames.
 pub(crate) fn simulate_captured<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>(
-    resolved: &Resolved, params: C::Params, (seed, sharing): (u64, &Sharing<'_>), flows: (S, Option<Loops>),
+    resolved: &Resolved, params: C::Params, (seed, sharing): (u64, &Sharing<'_>), flows: (S, Option<Box<dyn Source>>),
     events: &dyn Listener, capture: Option<&mut Capture>,
 ) -> RunOutput {
     let mut fabric = match sharing.fabric(resolved, seed) {
@@ -74,11 +74,11 @@ pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpe
 }
 
 fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>(
-    fabric: &mut Fabric<Segment<T>>, resolved: &Resolved, params: C::Params, (flows, loops): (S, Option<Loops>),
-    events: &dyn Listener, capture: Option<&mut Capture>,
+    fabric: &mut Fabric<Segment<T>>, resolved: &Resolved, params: C::Params,
+    (flows, source): (S, Option<Box<dyn Source>>), events: &dyn Listener, capture: Option<&mut Capture>,
 ) -> RunOutput {
     let (cfg, config) = (resolved.flow.clone(), resolved.host_config);
-    let table = FlowTable::new(config, cfg.mtu, fabric, flows, loops, events);
+    let table = FlowTable::new(config, cfg.mtu, fabric, flows, source, events);
     let plan = fabric.plan().clone();
     let mut hosts = RcHosts::<P, C, S, T>::new(cfg, params, config, plan, table);
     if let Some(capture) = &capture {

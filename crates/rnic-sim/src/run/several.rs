@@ -13,11 +13,11 @@ use crate::in_band::Several;
 use crate::resolve::StackPlan;
 use rnic_fabric::Fabric;
 use rnic_fabric::config::FabricSpec;
-use rnic_spec::{FlowSpec, RunOutput, Traffic, TrafficPattern};
+use rnic_spec::{FlowSpec, RunOutput};
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::transports::ProtocolVisitor;
-use rnic_workload::{FlowStream, Loops, Network};
+use rnic_workload::{FlowStream, Share, Source};
 use std::marker::PhantomData;
 
 /// The flows of a stream that belong to some of its traffic sources.
@@ -41,7 +41,7 @@ pub(crate) struct StackJob<'a, 'f> {
     plan: &'a StackPlan,
     fabric: &'f Fabric<Segment<Several>>,
     flows: FlowsOf,
-    loops: Option<Loops>,
+    source: Option<Box<dyn Source>>,
     events: &'a dyn Listener,
 }
 
@@ -64,11 +64,11 @@ pub(crate) fn simulate_several(job: Job<'_, '_>, build: impl Fn(&str) -> Option<
     let count = resolved.stacks.len() as u32;
     let mut stacks = Vec::new();
     for (index, plan) in (0..count).zip(&resolved.stacks) {
-        let loops = closed_loops(traffic, plan.priority, &resolved.network, seed);
         let sources = traffic.iter().map(|source| source.priority == plan.priority).collect();
         let flows = FlowsOf { all: rnic_workload::generate(traffic, &resolved.network, seed), sources };
-        let loops = loops.map(|loops| loops.with_request_ids(index, count));
-        let stack = StackJob { plan, fabric: &fabric, flows, loops, events: &quiet };
+        let share = Share { priority: Some(plan.priority), offset: index, step: count };
+        let source = rnic_workload::reactive(traffic, &resolved.network, seed, share);
+        let stack = StackJob { plan, fabric: &fabric, flows, source, events: &quiet };
         let cc = plan.transport.cc.name();
         match build(cc).ok_or_else(|| format!("there is no cc \"{cc}\"")).and_then(|build| build(stack)) {
             Ok(hosts) => stacks.push((plan.priority, hosts)),
@@ -82,17 +82,6 @@ pub(crate) fn simulate_several(job: Job<'_, '_>, build: impl Fn(&str) -> Option<
     let output = run_hosts(&mut fabric, resolved, &mut hosts, events);
     sharing.done(&fabric);
     output
-}
-
-/// The closed loops of the sources of one priority. Their random numbers and the indices of the sources are those that
-/// they have among all sources.
-fn closed_loops(traffic: &[Traffic], priority: u8, network: &Network, seed: u64) -> Option<Loops> {
-    let without_flows = || TrafficPattern::List { flows: [].into() };
-    let own = |source: &Traffic| match source.pattern.is_closed() && source.priority != priority {
-        true => Traffic { pattern: without_flows(), ..source.clone() },
-        false => source.clone(),
-    };
-    rnic_workload::closed_loops(&traffic.iter().map(own).collect::<Vec<_>>(), network, seed)
 }
 
 /// Makes the hosts of one transport with the congestion control `C`.
@@ -116,9 +105,9 @@ impl<'a, C: CongestionControl> ProtocolVisitor for Build<'a, '_, C> {
     type Output = Box<dyn StackHosts + 'a>;
 
     fn visit<P: Protocol>(self) -> Box<dyn StackHosts + 'a> {
-        let StackJob { plan, fabric, flows, loops, events } = self.job;
+        let StackJob { plan, fabric, flows, source, events } = self.job;
         let (cfg, config) = (plan.flow.clone(), plan.host_config);
-        let table = FlowTable::new(config, cfg.mtu, fabric, flows, loops, events);
+        let table = FlowTable::new(config, cfg.mtu, fabric, flows, source, events);
         Box::new(RcHosts::<P, C, FlowsOf, Several>::new(cfg, self.params, config, fabric.plan().clone(), table))
     }
 }

@@ -1,7 +1,21 @@
 //! Declarations of the settings of `[traffic]`.
 
 use super::{Section, Selector, Setting, Variant, names};
+use crate::collective::{Algorithm, CollectiveOperation, Grouping, Placement};
 use rnic_transport::settings::Kind;
+
+/// The names of all variants of an enum that has `ALL` and `name`.
+macro_rules! names_of {
+    ($choice:ident) => {{
+        let mut names = [""; $choice::ALL.len()];
+        let mut index = 0;
+        while index < names.len() {
+            names[index] = $choice::ALL[index].name();
+            index += 1;
+        }
+        names
+    }};
+}
 
 /// Maximum number of flows of one traffic source, so that the flow ids of several sources fit into 32 bits.
 pub const MAX_FLOWS: u64 = 1_000_000_000;
@@ -16,14 +30,19 @@ const COUNT: Kind = Kind::Count { min: 1, max: u32::MAX as u64 };
 const FRACTION: Kind = Kind::Number { min: 0.0, max: 1.0 };
 const FLOWS_OR_NONE: Kind = Kind::Count { min: 0, max: MAX_FLOWS };
 
-const PATTERNS: [Variant; 6] = [
+const PATTERNS: [Variant; 7] = [
     Variant { name: "poisson", about: "every host starts flows at random times towards random hosts" },
     Variant { name: "incast", about: "one request striped over many senders" },
     Variant { name: "permutation", about: "every host sends to one other and receives from one other" },
     Variant { name: "all-to-all", about: "every host sends to every other host, at the same time or in turn" },
     Variant { name: "pairs", about: "random pairs send message after message" },
     Variant { name: "list", about: "the flows of a file" },
+    Variant { name: "collective", about: "ranks of a distributed program repeat an operation such as an all-reduce" },
 ];
+const OPERATIONS: [&str; 5] = names_of!(CollectiveOperation);
+const ALGORITHMS: [&str; 5] = names_of!(Algorithm);
+const GROUPINGS: [&str; 2] = names_of!(Grouping);
+const PLACEMENTS: [&str; 3] = names_of!(Placement);
 const PATTERN_NAMES: [&str; PATTERNS.len()] = names(&PATTERNS);
 
 pub(super) const TRAFFIC: Section = Section {
@@ -171,6 +190,10 @@ pub(super) const TRAFFIC: Section = Section {
             .default("1")
             .only(&["permutation", "all-to-all"])
             .fields(&["pattern.repeats"]),
+        Setting::new("repeats", COUNT, "10", "number of operations of each group, one after the other")
+            .default("1")
+            .only(&["collective"])
+            .fields(&["pattern.repeats"]),
         Setting::new(
             "receiver",
             Kind::Either(&[Kind::Count { min: 0, max: u32::MAX as u64 }, Kind::Choice(&ROTATIONS)]),
@@ -208,6 +231,130 @@ pub(super) const TRAFFIC: Section = Section {
         .derived("all flows at the same time")
         .only(&["all-to-all"])
         .fields(&["pattern.outstanding"]),
+        Setting::new("operation", Kind::Choice(&OPERATIONS), "\"all-reduce\"", "the [collective operation](../concepts/collectives.md)")
+            .required()
+            .only(&["collective"])
+            .fields(&["pattern.operation"]),
+        Setting::new("algorithm", Kind::Choice(&ALGORITHMS), "\"ring\"", "how the ranks carry out the operation")
+            .derived("`\"direct\"` for `all-to-all`, else `\"ring\"`")
+            .only(&["collective"])
+            .fields(&["pattern.algorithm"]),
+        Setting::new(
+            "size",
+            Kind::Size { min: 1, max: 100_000_000_000_000 },
+            "\"1 GB\"",
+            "bytes of the operation as nccl-tests counts them: the buffer of one rank, or the gathered buffer of an \
+             all-gather; at least 1 B for each rank of a group",
+        )
+        .required()
+        .only(&["collective"])
+        .fields(&["pattern.size"]),
+        Setting::new(
+            "ranks",
+            Kind::Count { min: 2, max: u32::MAX as u64 },
+            "64",
+            "number of ranks in all groups, at most the number of hosts; each rank has a host of its own",
+        )
+        .derived("number of hosts")
+        .only(&["collective"])
+        .fields(&["pattern.ranks"]),
+        Setting::new("group", Kind::Count { min: 2, max: u32::MAX as u64 }, "8", "number of ranks of a group; divides `ranks`")
+            .derived("`ranks`: one group")
+            .only(&["collective"])
+            .fields(&["pattern.group"]),
+        Setting::new(
+            "grouping",
+            Kind::Choice(&GROUPINGS),
+            "\"strided\"",
+            "which ranks form a group: `\"consecutive\"` ranks, or with n groups every n-th rank (`\"strided\"`)",
+        )
+        .default("consecutive")
+        .only(&["collective"])
+        .fields(&["pattern.grouping"]),
+        Setting::new(
+            "placement",
+            Kind::Choice(&PLACEMENTS),
+            "\"random\"",
+            "host of each rank: rank n on host n (`\"linear\"`), servers at random places (`\"random\"`), or the ranks with \
+             the same number in all servers on neighbouring hosts (`\"rail\"`)",
+        )
+        .default("linear")
+        .only(&["collective"])
+        .fields(&["pattern.placement"]),
+        Setting::new(
+            "channels",
+            Kind::Count { min: 1, max: 64 },
+            "4",
+            "number of independent parts of an operation along a ring, each with its own connections",
+        )
+        .default("1")
+        .only(&["collective"])
+        .fields(&["pattern.channels"]),
+        Setting::new(
+            "chunk",
+            Kind::Size { min: 1, max: 1_000_000_000_000 },
+            "\"128 KiB\"",
+            "maximum bytes of a message of `ring` and `tree`, which a rank forwards as soon as the message has arrived; the \
+             default is NCCL's (4 MiB of buffer in 8 slots)",
+        )
+        .default("512 KiB")
+        .only(&["collective"])
+        .fields(&["pattern.chunk"]),
+        Setting::new(
+            "outstanding",
+            COUNT,
+            "16",
+            "number of messages that a rank of an `all-to-all`, or the root of a `broadcast`, sends at a time",
+        )
+        .default("8")
+        .only(&["collective"])
+        .fields(&["pattern.outstanding"]),
+        Setting::new(
+            "accelerators",
+            COUNT,
+            "8",
+            "number of ranks of a server, which communicate in a domain of the server and not over the fabric; divides `ranks`",
+        )
+        .default("1")
+        .only(&["collective"])
+        .fields(&["pattern.server.accelerators"]),
+        Setting::new("domain_rate", Kind::Rate, "\"3.6 Tbps\"", "rate of each rank's port in the domain of its server")
+            .default("3.2 Tbps")
+            .only(&["collective"])
+            .fields(&["pattern.server.rate"]),
+        Setting::new(
+            "domain_latency",
+            Kind::Time,
+            "\"1 us\"",
+            "latency of a message in the domain of a server; rate and latency are by default those with which ASTRA-sim \
+             models a server with 8 H100",
+        )
+        .default("936.25 ns")
+        .only(&["collective"])
+        .fields(&["pattern.server.latency"]),
+        Setting::new("straggler", Kind::Count { min: 0, max: u32::MAX as u64 }, "3", "number of a rank that computes longer than the others")
+            .derived("none")
+            .only(&["collective"])
+            .fields(&["pattern.straggler.rank"]),
+        Setting::new("straggler_delay", Kind::Time, "\"50 us\"", "additional time for which the straggler computes before each operation")
+            .derived("required with `straggler`")
+            .only(&["collective"])
+            .fields(&["pattern.straggler.delay"]),
+        Setting::new("compute", Kind::Delay, "\"100 us\"", "time for which each rank computes before each operation")
+            .default("0 us")
+            .only(&["collective"])
+            .fields(&["pattern.compute"]),
+        Setting::new(
+            "reaction",
+            Kind::Time,
+            "\"1 us\"",
+            "time between the arrival of a message (or of its acknowledgement) and the reaction of the rank; the default is \
+             the overhead of the LogGOPS parameters with which ATLAHS models clusters for AI; a time below that of a frame \
+             on the shortest link makes the simulation slower",
+        )
+        .default("200 ns")
+        .only(&["collective"])
+        .fields(&["pattern.reaction"]),
         Setting::new(
             "think_time",
             Kind::Delay,

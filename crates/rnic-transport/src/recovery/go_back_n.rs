@@ -152,13 +152,17 @@ impl SendRecovery for GoBackNSender {
     fn is_complete(&self) -> bool {
         self.acked == self.packets
     }
-}
 
-impl StreamSender for GoBackNSender {
     fn extend(&mut self, packets: u64) {
         self.packets += packets;
     }
 
+    fn unacknowledged(&self) -> (Psn, u64) {
+        (self.first.plus(self.acked as u32), self.packets - self.acked)
+    }
+}
+
+impl StreamSender for GoBackNSender {
     fn truncate(&mut self, keep: u64) {
         self.packets = self.packets.min(self.acked + keep);
         self.next = self.next.min(self.packets);
@@ -255,6 +259,22 @@ impl ReceiveRecovery for GoBackNReceiver {
 
     fn missing(&self) -> (u64, bool) {
         (self.left, self.left > 0)
+    }
+
+    fn post(&mut self, packets: u64, waiting: bool) {
+        if !waiting {
+            self.left = packets;
+        }
+    }
+
+    // Packets arrive in order, so the packets of the next message arrive after this call.
+    fn next_message(&mut self, packets: u64) -> bool {
+        self.left = packets;
+        false
+    }
+
+    fn left_of_message(&self) -> u64 {
+        self.left
     }
 }
 

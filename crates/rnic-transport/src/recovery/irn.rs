@@ -267,13 +267,17 @@ impl SendRecovery for IrnSender {
     fn is_complete(&self) -> bool {
         self.left == 0
     }
-}
 
-impl StreamSender for IrnSender {
     fn extend(&mut self, packets: u64) {
         self.left += packets;
     }
 
+    fn unacknowledged(&self) -> (Psn, u64) {
+        (self.first_missing, self.left)
+    }
+}
+
+impl StreamSender for IrnSender {
     fn truncate(&mut self, keep: u64) {
         self.left = self.left.min(keep);
         let in_flight = self.in_flight();
@@ -318,6 +322,8 @@ impl StreamSender for IrnSender {
 pub struct IrnReceiver {
     /// PSN of the first packet that has not arrived.
     expected: Psn,
+    /// Number of packets of the messages after the current one; 0 for a flow with one message.
+    later: u32,
     /// Number of packets of the flow from packet `expected` to the end.
     left: u64,
     /// Packets after packet `expected` that have arrived out of order.
@@ -348,7 +354,7 @@ impl IrnReceiver {
 
 impl ReceiveRecovery for IrnReceiver {
     fn new(cfg: &FlowConfig, packets: u64, _now: Time) -> IrnReceiver {
-        IrnReceiver { expected: cfg.first_psn, left: packets, arrived: window(cfg, packets) }
+        IrnReceiver { expected: cfg.first_psn, later: 0, left: packets, arrived: window(cfg, packets) }
     }
 
     #[inline]
@@ -357,7 +363,7 @@ impl ReceiveRecovery for IrnReceiver {
         if ahead == 0 && self.left > 0 {
             self.advance();
             let reply = Some(Pdu::ack(self.expected, pdu.stamp()));
-            return RxOutcome { reply, completed: self.left == 0, ..RxOutcome::default() };
+            return RxOutcome { reply, completed: self.left <= u64::from(self.later), ..RxOutcome::default() };
         }
         if ahead < 0 || self.left == 0 {
             let reply = Some(Pdu::ack(self.expected, pdu.stamp()));
@@ -386,6 +392,20 @@ impl ReceiveRecovery for IrnReceiver {
 
     fn missing(&self) -> (u64, bool) {
         super::missing(self.expected, self.left, &self.arrived)
+    }
+
+    fn post(&mut self, packets: u64, waiting: bool) {
+        self.left += packets;
+        self.later += if waiting { packets as u32 } else { 0 };
+    }
+
+    fn next_message(&mut self, packets: u64) -> bool {
+        self.later -= packets as u32;
+        self.left <= u64::from(self.later)
+    }
+
+    fn left_of_message(&self) -> u64 {
+        self.left.saturating_sub(self.later.into())
     }
 }
 

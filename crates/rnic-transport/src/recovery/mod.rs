@@ -61,12 +61,14 @@ pub trait SendRecovery: Clone + Send + 'static {
     fn in_flight(&self) -> u32;
     /// Whether all packets of the flow are acknowledged.
     fn is_complete(&self) -> bool;
+    /// Adds `packets` packets to the end of the flow, which carries several messages, one after the other.
+    fn extend(&mut self, packets: u64);
+    /// PSN of the first packet that is not acknowledged cumulatively, and the number of packets from there to the end.
+    fn unacknowledged(&self) -> (Psn, u64);
 }
 
 /// The sender of a stream, that is, of a flow to which packets are added over time.
 pub trait StreamSender: SendRecovery {
-    /// Adds `packets` packets to the end of the stream.
-    fn extend(&mut self, packets: u64);
     /// Shortens the stream to the first `keep` unacknowledged packets. The sender forgets all packets after them, even
     /// if it has sent them.
     fn truncate(&mut self, keep: u64);
@@ -99,6 +101,15 @@ pub trait ReceiveRecovery: Clone + Send + 'static {
     fn is_complete(&self) -> bool;
     /// Number of packets that the receiver has not accepted yet, and whether the flow's last packet is among them.
     fn missing(&self) -> (u64, bool);
+    /// Adds a message of `packets` packets to the end of the flow, which carries several messages, one after the other.
+    /// `waiting` says whether an earlier message is incomplete. [`on_data`](ReceiveRecovery::on_data) reports the
+    /// completion of each message; the owner then calls [`next_message`](ReceiveRecovery::next_message) if there is one.
+    fn post(&mut self, packets: u64, waiting: bool);
+    /// Makes the message after the one that has just been completed the current one; it has `packets` packets. Returns
+    /// whether it is complete, too.
+    fn next_message(&mut self, packets: u64) -> bool;
+    /// Number of packets of the current message from the first missing one to its end.
+    fn left_of_message(&self) -> u64;
 }
 
 /// The result of [`ReceiveRecovery::missing`] for a receiver that expects `left` packets from `expected` on, of which

@@ -132,8 +132,9 @@ pub struct FabricFacts {
     pub lossless: bool,
     /// Whether PFC is on and there is no random loss, while the headroom may be too small.
     pub meant_lossless: bool,
-    /// Whether the run's congestion control works only with acknowledgements.
-    pub cc_needs_acks: bool,
+    /// Whether the run's congestion control works only with acknowledgements, or its traffic sends several messages on a
+    /// queue pair, as with RDMA Writes.
+    pub needs_acks: bool,
 }
 
 /// Settings of a simulation run, printed for the reader of its results: pairs of a key and a value with its unit.
@@ -165,9 +166,9 @@ pub trait Transport: Sync + 'static {
         None
     }
 
-    /// Whether the receiver acknowledges every data packet. `cc_needs_acks` says whether the run's congestion control
-    /// works only with acknowledgements.
-    fn acknowledges(&self, _settings: &Settings, _cc_needs_acks: bool) -> bool {
+    /// Whether the receiver acknowledges every data packet. `needs_acks` says whether the run's congestion control
+    /// or traffic needs that.
+    fn acknowledges(&self, _settings: &Settings, _needs_acks: bool) -> bool {
         true
     }
 

@@ -20,7 +20,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter::derived(
         "acks",
         Kind::Flag,
-        "acknowledge every data packet; no (all Reads), unless the congestion control, a cap or a dynamic timeout needs it",
+        "acknowledge every data packet; no (all Reads), unless the congestion control, a cap, a dynamic timeout or collective traffic needs it",
     ),
     NACKS,
     GO_BACK,
@@ -62,14 +62,14 @@ impl Transport for Roce {
         flow::needs_acks(settings, self.is_capped(settings))
     }
 
-    fn acknowledges(&self, settings: &Settings, cc_needs_acks: bool) -> bool {
-        settings.flag("acks").unwrap_or(cc_needs_acks || self.needs_acks(settings).is_some())
+    fn acknowledges(&self, settings: &Settings, needs_acks: bool) -> bool {
+        settings.flag("acks").unwrap_or(needs_acks || self.needs_acks(settings).is_some())
     }
 
     fn configure(&self, settings: &Settings, fabric: &FabricFacts) -> Result<FlowConfig, String> {
         Ok(FlowConfig {
             bdp_cap: flow::bdp_cap(settings, fabric.fill, false),
-            acks: self.acknowledges(settings, fabric.cc_needs_acks),
+            acks: self.acknowledges(settings, fabric.needs_acks),
             nacks: flow::nacks(settings),
             go_back: if settings.is("go_back", "0") { GoBack::First } else { GoBack::Expected },
             ..flow::config(settings, fabric, false)

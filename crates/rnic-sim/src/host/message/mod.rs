@@ -19,6 +19,7 @@ use rnic_fabric::{HostId, PartitionPlan};
 use rnic_spec::FlowSpec;
 use rnic_transport::message::Pipeline;
 use rnic_transport::message::nic::{Counters, NicConfig};
+use rnic_workload::Origin;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -126,7 +127,7 @@ impl<P: Pipeline, T: InBand> NicKind for MessageNics<P, T> {
     type Shared = MessageShared;
 
     fn open<S: Iterator<Item = FlowSpec>>(
-        hosts: &mut MessageHosts<'_, P, T, S>, spec: &FlowSpec, hashes: FlowHashes, _connection: u32,
+        hosts: &mut MessageHosts<'_, P, T, S>, spec: &FlowSpec, hashes: FlowHashes, _origin: Origin,
     ) -> FlowId {
         hosts.open_message(spec, hashes).0
     }
@@ -151,7 +152,7 @@ impl<P: Pipeline, T: InBand> NicKind for MessageNics<P, T> {
     fn aborted(&self) -> u64 {
         self.messages.aborted()
     }
-    fn delivered(_shared: &MessageShared, end: &ReceiveEnd, _bytes: u64) -> u64 {
+    fn delivered(_shared: &MessageShared, end: &ReceiveEnd, _flow: FlowId, _bytes: u64) -> u64 {
         end.delivered
     }
 }

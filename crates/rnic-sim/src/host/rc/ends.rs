@@ -1,5 +1,6 @@
 //! The sending and the receiving end of a flow of an RC-like transport (reliable flows).
 
+use super::stream::{ReceiveStream, SendStream};
 use crate::host::ends::{FlowHashes, ReceivingEnd, SendingEnd};
 use crate::host::ids::{EndSlot, FlowId};
 use rnic_fabric::HostId;
@@ -60,6 +61,8 @@ pub(crate) struct SendEnd<P: Protocol, C: CongestionControl> {
     /// Index of the flow's persistent connection on its sending host; [`Loops::NONE`](rnic_workload::Loops::NONE) if
     /// the flow has none.
     pub(crate) connection: u32,
+    /// The messages of a stream; `None` for an end with one flow.
+    pub(crate) stream: Option<Box<SendStream>>,
     pub(crate) retransmitted: u32,
     pub(crate) timeouts: u32,
 }
@@ -90,12 +93,14 @@ pub(crate) struct ReceiveEnd<P: Protocol> {
     pub(crate) armed: Time,
     /// Whether all bytes of the flow have arrived.
     pub(crate) done: bool,
+    /// The messages of a stream; `None` for an end with one flow.
+    pub(crate) stream: Option<Box<ReceiveStream>>,
     pub(crate) timeouts: u32,
 }
 
 impl<P: Protocol> ReceivingEnd for ReceiveEnd<P> {
-    fn is_done(&self) -> bool {
-        self.done
+    fn is_done(&self, flow: FlowId) -> bool {
+        self.stream.as_ref().map_or(self.done, |stream| stream.is_done(flow))
     }
     fn timeouts(&self) -> u32 {
         self.timeouts

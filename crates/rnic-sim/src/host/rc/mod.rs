@@ -1,6 +1,8 @@
 //! Simulated hosts with RC-like transports, which send reliable flows (go-back-N, IRN, TCP). Each flow is a `Sender`
 //! and a `Receiver` of the crate `rnic-transport`.
 //!
+//! The messages of a program use streams ([`stream`]): queue pairs that carry several flows under one window.
+//!
 //! Two kinds of flows keep their ids, and their slots on the hosts, after all bytes have arrived. A closing flow waits
 //! until its sender knows that all bytes have arrived. The latest flow of a persistent connection stays because the
 //! next flow of the connection takes over its congestion control, pacing state and next PSN.
@@ -11,9 +13,10 @@ mod pipeline;
 mod processing;
 pub(crate) mod segment;
 mod stack;
+mod stream;
 
 use super::config::HostConfig;
-use super::ends::{EndAddress, FlowAddress, FlowEnds, FlowHashes};
+use super::ends::{EndAddress, EndLocation, FlowAddress, FlowEnds, FlowHashes};
 use super::flow_table::FlowTable;
 use super::hosts::{Hosts, NicKind};
 use super::ids::FlowId;
@@ -26,9 +29,10 @@ use rnic_spec::FlowSpec;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::{FlowConfig, Psn, Receiver, Sender, TcpConfig, Time};
-use rnic_workload::Loops;
+use rnic_workload::{Loops, Origin};
 use std::marker::PhantomData;
 use std::sync::Arc;
+use stream::{ReceiveStream, SendStream};
 
 /// A persistent connection (several flows, one after the other), as [`Hosts`] knows it.
 #[derive(Clone, Copy)]
@@ -49,6 +53,10 @@ pub(crate) struct RcNics<P: Protocol, C: CongestionControl, T> {
     closing: Vec<FlowId>,
     /// Packet addresses of every started flow, in order of start; `None` unless a capture needs them.
     addresses: Option<Vec<FlowAddress>>,
+    /// For each stream of a program: the id of the stream.
+    streams: Vec<Option<FlowId>>,
+    /// Ids of messages of streams that have retired, for further messages.
+    free_messages: Vec<FlowId>,
     /// On several ranks, for each persistent connection: PSN of the first packet of its next flow.
     psns: Vec<Psn>,
     /// On several ranks: number of flows at the front of `closing` that all ranks know, those of earlier windows.
@@ -68,6 +76,8 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
             connections: Vec::new(),
             closing: Vec::new(),
             addresses: None,
+            streams: Vec::new(),
+            free_messages: Vec::new(),
             psns: Vec::new(),
             shared_closing: 0,
             nics: PhantomData,
@@ -194,6 +204,10 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
             }
         };
         if done {
+            if self.send_stream(flow).is_some() {
+                self.retire_message(flow);
+                return true;
+            }
             if is_here {
                 self.send_end_mut(flow).phase = Phase::Idle;
             }
@@ -208,9 +222,109 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
     /// Whether the sender of a finished flow, which is on this rank, is done with the flow.
     fn is_sender_done(&self, flow: FlowId, learns_completion: bool) -> bool {
         let end = self.send_end(flow);
+        if let Some(stream) = &end.stream {
+            return stream.is_acknowledged(end.sender.recovery(), flow);
+        }
         // Without ACKs the sender does not learn that the flow is complete. Then it is done when its queued packets
         // have left.
         !end.queued && (!learns_completion || end.sender.is_complete())
+    }
+
+    /// The messages of the stream to which a flow belongs, at its sender; `None` for a flow with ends of its own. Runs on
+    /// several ranks have no streams.
+    fn send_stream(&mut self, flow: FlowId) -> Option<&mut SendStream> {
+        if self.ranks.is_some() {
+            return None;
+        }
+        self.send_end_mut(flow).stream.as_deref_mut()
+    }
+
+    /// Retires a message of a stream.
+    #[cold]
+    fn retire_message(&mut self, flow: FlowId) {
+        self.retire_record(flow);
+        let end = self.send_end_mut(flow);
+        // What the record has is not counted for the next message.
+        (end.retransmitted, end.timeouts) = (0, 0);
+        if end.stream.as_deref_mut().is_some_and(|stream| stream.retire(flow)) {
+            end.phase = Phase::Idle;
+        }
+        self.kind.free_messages.push(flow);
+    }
+
+    /// Opens the flow `spec` as a message of the stream `number`, which is created for its first message; returns the
+    /// id of the flow.
+    #[cold]
+    fn open_message(&mut self, spec: &FlowSpec, hashes: FlowHashes, number: u32) -> FlowId {
+        let number = number as usize;
+        if self.kind.streams.len() <= number {
+            self.kind.streams.resize(number + 1, None);
+        }
+        let stream = match self.kind.streams[number] {
+            Some(stream) => stream,
+            None => {
+                let stream = self.open_stream(spec, hashes);
+                self.kind.streams[number] = Some(stream);
+                stream
+            }
+        };
+        let ends = self.flows[stream];
+        let flow = match self.kind.free_messages.pop() {
+            Some(flow) => flow,
+            None => self.claim_id(None),
+        };
+        self.flows[flow] = ends;
+        let cfg = self.cfg().clone();
+        let before = match &mut self.send_end_mut(stream).stream {
+            Some(messages) => messages.post(&cfg, flow, spec.bytes),
+            None => 0,
+        };
+        let EndLocation { host, slot } = ends.receiver;
+        let end = &mut self.host_mut(host).receivers[slot];
+        if let Some(messages) = &mut end.stream {
+            messages.post(end.receiver.recovery_mut(), flow, cfg.packets(spec.bytes));
+        }
+        let first_psn = cfg.first_psn.plus(before as u32);
+        self.keep_address(spec, &ends, self.hashes(stream), first_psn);
+        flow
+    }
+
+    /// Creates both ends of a stream between the hosts of `spec`; returns its id.
+    fn open_stream(&mut self, spec: &FlowSpec, hashes: FlowHashes) -> FlowId {
+        let RcShared { cfg, params, .. } = self.shared();
+        let (sender, receiver) = (Sender::idle(cfg, params, spec.start), Receiver::idle(cfg, spec.start));
+        let flow = self.claim_id(None);
+        let ends = self.next_ends(spec);
+        let send = SendEnd {
+            sender,
+            peer: Peer { flow, host: HostId(spec.dst), slot: ends.receiver.slot, hashes },
+            armed: Time::MAX,
+            queued: false,
+            phase: Phase::Idle,
+            connection: Loops::NONE,
+            stream: Some(Box::new(SendStream::default())),
+            retransmitted: 0,
+            timeouts: 0,
+        };
+        let receive = ReceiveEnd {
+            receiver,
+            peer: Peer { flow, host: HostId(spec.src), slot: ends.sender.slot, hashes },
+            armed: Time::MAX,
+            done: false,
+            stream: Some(Box::new(ReceiveStream::default())),
+            timeouts: 0,
+        };
+        self.insert_here(flow, spec, ends, Some(send), Some(receive));
+        flow
+    }
+
+    /// Stores the packet addresses of a flow, if a capture needs them.
+    fn keep_address(&mut self, spec: &FlowSpec, ends: &FlowEnds, hashes: FlowHashes, first_psn: Psn) {
+        if let Some(addresses) = &mut self.kind.addresses {
+            let receiver = EndAddress { host: HostId(spec.dst), slot: ends.receiver.slot };
+            let sender = EndAddress { host: HostId(spec.src), slot: ends.sender.slot };
+            addresses.push(FlowAddress { receiver, sender, hashes, first_psn });
+        }
     }
 
     /// On several ranks: exchanges which senders are done with flows that have finished in this window. A sender that
@@ -254,8 +368,13 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicKind for RcNics<P, C, T> {
     type Shared = RcShared<C>;
 
     fn open<S: Iterator<Item = FlowSpec>>(
-        hosts: &mut RcHosts<'_, P, C, S, T>, spec: &FlowSpec, hashes: FlowHashes, connection: u32,
+        hosts: &mut RcHosts<'_, P, C, S, T>, spec: &FlowSpec, hashes: FlowHashes, origin: Origin,
     ) -> FlowId {
+        // A receiver without ACKs would have a timer for messages that its peer has not begun to send.
+        if origin.stream && P::sender_learns_completion(hosts.cfg()) {
+            return hosts.open_message(spec, hashes, origin.connection);
+        }
+        let connection = if origin.stream { Loops::NONE } else { origin.connection };
         let before = hosts.kind.connections.get(connection as usize).copied();
         let first_psn = before.map_or(hosts.cfg().first_psn, |before| hosts.next_psn(connection, before));
         let hashes = before.map_or(hashes, |before| hosts.hashes(before.flow));
@@ -270,21 +389,18 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicKind for RcNics<P, C, T> {
             queued: false,
             phase: if before.is_some() { Phase::Idle } else { Phase::Active },
             connection: Loops::NONE,
+            stream: None,
             retransmitted: 0,
             timeouts: 0,
         });
         let peer = Peer { flow, host: HostId(spec.src), slot: ends.sender.slot, hashes };
-        let new = |receiver| ReceiveEnd { receiver, peer, armed: Time::MAX, done: false, timeouts: 0 };
+        let new = |receiver| ReceiveEnd { receiver, peer, armed: Time::MAX, done: false, stream: None, timeouts: 0 };
         hosts.insert_here(flow, spec, ends, send, receiver.map(new));
         if connection != Loops::NONE {
             let packets = hosts.cfg().packets(spec.bytes) as u32;
             hosts.connect(connection, flow, first_psn.plus(packets));
         }
-        if let Some(addresses) = &mut hosts.kind.addresses {
-            let receiver = EndAddress { host: HostId(spec.dst), slot: ends.receiver.slot };
-            let sender = EndAddress { host: HostId(spec.src), slot: ends.sender.slot };
-            addresses.push(FlowAddress { receiver, sender, hashes, first_psn });
-        }
+        hosts.keep_address(spec, &ends, hashes, first_psn);
         flow
     }
 
@@ -328,7 +444,10 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicKind for RcNics<P, C, T> {
     fn aborted(&self) -> u64 {
         0
     }
-    fn delivered(shared: &RcShared<C>, end: &ReceiveEnd<P>, bytes: u64) -> u64 {
-        end.receiver.delivered(&shared.cfg, bytes)
+    fn delivered(shared: &RcShared<C>, end: &ReceiveEnd<P>, flow: FlowId, bytes: u64) -> u64 {
+        match &end.stream {
+            Some(stream) => stream.delivered(end.receiver.recovery(), &shared.cfg, flow, bytes),
+            None => end.receiver.delivered(&shared.cfg, bytes),
+        }
     }
 }

@@ -158,6 +158,9 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
             end.phase = Phase::Active;
             end.sender.catch_up(&self.shared.params, now);
         }
+        if let Some(stream) = &mut end.stream {
+            end.sender.extend(stream.start());
+        }
         if let Some(Processing::Kernel(stack)) = host.nic.processing.as_deref_mut() {
             let (at, cost) = stack.begin(end.peer.hashes.data, now);
             self.totals.cpu_send += cost.as_ps();
@@ -182,6 +185,10 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         let host = &mut self.hosts[host.index()];
         let end = &mut host.senders[slot];
         let Some(latest) = host.nic.connections.get(end.connection as usize).map(|connection| connection.slot) else {
+            if end.stream.is_some() && pdu.kind() == PduKind::Cnp {
+                end.sender.catch_up(params, now);
+                end.sender.handle(cfg, params, now, pdu);
+            }
             return; // a retired flow without persistent connection must not send: another flow may take its slot
         };
         if end.phase == Phase::Idle {
@@ -282,7 +289,16 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
                 self.totals.cpu_receive += cost.as_ps();
                 at = woken;
             }
-            self.notices.push((nic.id, Notice::Finished { flow: end.peer.flow, at }));
+            match &mut end.stream {
+                None => self.notices.push((nic.id, Notice::Finished { flow: end.peer.flow, at })),
+                Some(stream) => {
+                    end.done = false;
+                    let notices = &mut self.notices;
+                    stream.completed(end.receiver.recovery_mut(), |flow| {
+                        notices.push((nic.id, Notice::Finished { flow, at }));
+                    });
+                }
+            }
         }
         if outcome.notify {
             self.totals.notifications += 1;
@@ -322,7 +338,10 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         let RcShared { cfg, params, .. } = &self.shared;
         let host = &mut self.hosts[host.index()];
         let end = &mut host.senders[slot];
-        let desc = end.sender.poll_transmit(cfg, params, now);
+        let desc = match &end.stream {
+            None => end.sender.poll_transmit(cfg, params, now),
+            Some(stream) => stream.poll_transmit(&mut end.sender, cfg, params, now),
+        };
         end.queued = false;
         let packet = desc.map(|desc| {
             end.retransmitted += u32::from(desc.retransmission);

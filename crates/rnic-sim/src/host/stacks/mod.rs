@@ -20,7 +20,7 @@ use crate::events::Listener;
 use crate::in_band::Several;
 use nics::StackNics;
 use rnic_fabric::{HostId, HostPartition, PartitionPlan, PartitionedHosts};
-use rnic_spec::{FlowLog, FlowSpec, RunProgress};
+use rnic_spec::{CollectiveRecord, FlowLog, FlowSpec, RunProgress};
 use rnic_transport::Time;
 use std::ops::ControlFlow;
 
@@ -54,6 +54,12 @@ pub(crate) trait StackHosts {
     fn under_way(&mut self, now: Time) -> Vec<FlowUnderWay>;
     /// See [`RunHosts::delivered`].
     fn delivered(&mut self, now: Time) -> Vec<(u32, u64)>;
+    /// See [`RunHosts::reaction`].
+    fn reaction(&self) -> Option<Time>;
+    /// See [`RunHosts::waiting`].
+    fn waiting(&self) -> Vec<String>;
+    /// See [`RunHosts::take_collectives`].
+    fn take_collectives(&mut self) -> Vec<CollectiveRecord>;
     /// Writes the records of the flows that have not retired into the log, at the end of the run.
     fn truncate_records(&mut self);
 }
@@ -116,6 +122,15 @@ where
     }
     fn delivered(&mut self, now: Time) -> Vec<(u32, u64)> {
         RunHosts::delivered(self, now).collect()
+    }
+    fn reaction(&self) -> Option<Time> {
+        RunHosts::reaction(self)
+    }
+    fn waiting(&self) -> Vec<String> {
+        RunHosts::waiting(self)
+    }
+    fn take_collectives(&mut self) -> Vec<CollectiveRecord> {
+        RunHosts::take_collectives(self)
     }
     fn truncate_records(&mut self) {
         self.truncate_open();
@@ -264,6 +279,17 @@ impl RunHosts for SharedHosts<'_> {
         let mut all: Vec<_> = self.stacks.iter_mut().flat_map(|stack| stack.delivered(now)).collect();
         all.sort_unstable();
         all.into_iter()
+    }
+    fn reaction(&self) -> Option<Time> {
+        self.stacks.iter().filter_map(|stack| stack.reaction()).min()
+    }
+    fn waiting(&self) -> Vec<String> {
+        self.stacks.iter().flat_map(|stack| stack.waiting()).collect()
+    }
+    fn take_collectives(&mut self) -> Vec<CollectiveRecord> {
+        let mut all: Vec<_> = self.stacks.iter_mut().flat_map(|stack| stack.take_collectives()).collect();
+        all.sort_by_key(|record| (record.traffic, record.group, record.repeat));
+        all
     }
     fn take_records(&mut self) -> FlowLog {
         self.join(false);

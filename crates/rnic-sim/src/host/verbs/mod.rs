@@ -36,6 +36,7 @@ use rnic_host::{Frames, HostError, multipath};
 use rnic_spec::FlowSpec;
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{Batch, Counters, DeviceConfig};
+use rnic_workload::Origin;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -200,7 +201,7 @@ impl<X: HostChannel> NicKind for VerbsNics<X> {
     type Shared = VerbsShared<X>;
 
     fn open<S: Iterator<Item = FlowSpec>>(
-        hosts: &mut VerbsHosts<'_, X, S>, spec: &FlowSpec, hashes: FlowHashes, _connection: u32,
+        hosts: &mut VerbsHosts<'_, X, S>, spec: &FlowSpec, hashes: FlowHashes, _origin: Origin,
     ) -> FlowId {
         let at = hosts.plan.node(spec.src);
         let is_small = spec.bytes <= hosts.shared().small;
@@ -234,7 +235,7 @@ impl<X: HostChannel> NicKind for VerbsNics<X> {
     fn aborted(&self) -> u64 {
         self.messages.aborted()
     }
-    fn delivered(_shared: &VerbsShared<X>, end: &ReceiveEnd, _bytes: u64) -> u64 {
+    fn delivered(_shared: &VerbsShared<X>, end: &ReceiveEnd, _flow: FlowId, _bytes: u64) -> u64 {
         end.delivered
     }
 }

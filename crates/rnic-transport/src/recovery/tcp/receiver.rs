@@ -15,6 +15,8 @@ pub struct TcpReceiver {
     held: Stamp,
     /// Time at which the delayed acknowledgement must be sent; [`Time::MAX`] while no acknowledgement is delayed.
     held_until: Time,
+    /// Number of segments of the messages after the current one; 0 for a flow with one message.
+    later: u32,
     /// Number of segments of the flow from segment `expected` to the end.
     left: u64,
     /// Whether the connection is set up: a SYN has arrived, or the settings turn the handshake off.
@@ -47,7 +49,7 @@ impl TcpReceiver {
         self.arrived.clear(self.expected, run);
         self.expected = self.expected.plus(run);
         self.left -= u64::from(run);
-        let completed = self.left == 0;
+        let completed = self.left <= u64::from(self.later);
         let holding = self.held_until != Time::MAX;
         let reply = match cfg.tcp.delayed_acks {
             // The acknowledgement of the flow's last segment is not delayed, because in TCP a FIN would follow, which
@@ -72,6 +74,7 @@ impl ReceiveRecovery for TcpReceiver {
             expected: cfg.first_psn,
             held: Stamp::default(),
             held_until: Time::MAX,
+            later: 0,
             left: packets,
             connected: !cfg.tcp.handshake,
             arrived: super::window(cfg, packets),
@@ -119,5 +122,19 @@ impl ReceiveRecovery for TcpReceiver {
 
     fn missing(&self) -> (u64, bool) {
         super::super::missing(self.expected, self.left, &self.arrived)
+    }
+
+    fn post(&mut self, packets: u64, waiting: bool) {
+        self.left += packets;
+        self.later += if waiting { packets as u32 } else { 0 };
+    }
+
+    fn next_message(&mut self, packets: u64) -> bool {
+        self.later -= packets as u32;
+        self.left <= u64::from(self.later)
+    }
+
+    fn left_of_message(&self) -> u64 {
+        self.left.saturating_sub(self.later.into())
     }
 }

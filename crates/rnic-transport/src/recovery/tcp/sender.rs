@@ -389,4 +389,12 @@ impl SendRecovery for TcpSender {
     fn is_complete(&self) -> bool {
         self.left == 0
     }
+
+    fn extend(&mut self, packets: u64) {
+        self.left += packets;
+    }
+
+    fn unacknowledged(&self) -> (Psn, u64) {
+        (self.board.first(), self.left)
+    }
 }

@@ -1,0 +1,381 @@
+//! Collective operations of a traffic source, such as an all-reduce: which ranks communicate, how, and how often.
+
+use rnic_transport::{BitRate, Bytes, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The pattern `collective`: groups of ranks that repeat a collective operation.
+///
+/// A rank is one accelerator of a distributed program. Rank r runs on the host to which [`Placement`] maps it.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Collective {
+    /// The operation.
+    pub operation: CollectiveOperation,
+    /// How the ranks of a group carry out the operation.
+    pub algorithm: Algorithm,
+    /// Size of the operation in bytes, as nccl-tests counts it: the buffer of one rank for all-reduce and broadcast, the
+    /// gathered buffer for all-gather, and the sent buffer of one rank for reduce-scatter and all-to-all.
+    pub size: Bytes,
+    /// Number of ranks, summed over all groups.
+    pub ranks: u32,
+    /// Number of ranks of each group; a divisor of `ranks`.
+    pub group: u32,
+    /// Which ranks form a group.
+    pub grouping: Grouping,
+    /// The host of each rank.
+    pub placement: Placement,
+    /// Number of operations of each group, one after the other.
+    pub repeats: u32,
+    /// Number of parts into which an operation is divided. The parts are independent and use different connections.
+    pub channels: u32,
+    /// Maximum number of bytes of a message of the algorithms `ring` and `tree`; a rank forwards a message as soon as
+    /// it has arrived.
+    pub chunk: Bytes,
+    /// Maximum number of messages that a rank sends at the same time, for the algorithm `direct` and for the root of a
+    /// broadcast along a ring.
+    pub outstanding: u32,
+    /// Time for which each rank computes before each operation.
+    pub compute: Time,
+    /// A rank that computes longer than the others; `None` if all are alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub straggler: Option<Straggler>,
+    /// The servers, each with several ranks; `None` if each rank has a server of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Server>,
+    /// Time between an event (the arrival of a message, or the instant at which a sender knows that its message has
+    /// arrived) and the reaction of the rank.
+    pub reaction: Time,
+}
+
+/// A server: consecutive ranks that communicate with each other in a domain of their own, such as NVLink, and never over
+/// the fabric. Each rank has a port of the domain, which sends one message at a time and receives one at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// Number of ranks of each server; a divisor of the number of ranks.
+    pub accelerators: u32,
+    /// Rate of each port, in each direction.
+    pub rate: BitRate,
+    /// Time from the last byte's departure to its arrival.
+    pub latency: Time,
+}
+
+/// A rank that computes longer than the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Straggler {
+    /// The rank.
+    pub rank: u32,
+    /// Additional time before each operation.
+    pub delay: Time,
+}
+
+impl Collective {
+    /// Number of ranks of each server.
+    pub fn accelerators(&self) -> u32 {
+        self.server.map_or(1, |server| server.accelerators.max(1))
+    }
+
+    /// Number of groups.
+    pub fn groups(&self) -> u32 {
+        self.ranks / self.group.max(1)
+    }
+
+    /// The factor between algorithm bandwidth (size divided by time) and bus bandwidth, as nccl-tests defines it: the
+    /// fraction of the size that each rank must send at least, whatever the algorithm.
+    pub fn bus_factor(&self) -> f64 {
+        let ranks = f64::from(self.group);
+        match self.operation {
+            CollectiveOperation::AllReduce => 2.0 * (ranks - 1.0) / ranks,
+            CollectiveOperation::Broadcast => 1.0,
+            CollectiveOperation::ReduceScatter | CollectiveOperation::AllGather | CollectiveOperation::AllToAll => {
+                (ranks - 1.0) / ranks
+            }
+        }
+    }
+
+    /// Checks that the algorithm can carry out the operation.
+    ///
+    /// # Errors
+    /// One sentence that says why not, and which algorithms are accepted.
+    pub fn check(&self) -> Result<(), String> {
+        let accepted = self.operation.algorithms();
+        if !accepted.contains(&self.algorithm) {
+            let names: Vec<String> = accepted.iter().map(|algorithm| format!("\"{}\"", algorithm.name())).collect();
+            return Err(format!(
+                "the algorithm \"{}\" does not exist for \"{}\"; accepted: {}",
+                self.algorithm.name(),
+                self.operation.name(),
+                names.join(", ")
+            ));
+        }
+        if self.group < 2 || !self.ranks.is_multiple_of(self.group) {
+            return Err(format!(
+                "groups of {} do not divide {} ranks; accepted: a divisor of the ranks, at least 2",
+                self.group, self.ranks
+            ));
+        }
+        if self.algorithm == Algorithm::HalvingDoubling && !self.group.is_power_of_two() {
+            return Err(format!(
+                "the algorithm \"halving-doubling\" needs groups of a power of two; the groups have {} ranks",
+                self.group
+            ));
+        }
+        let least = u64::from(self.group) * u64::from(self.channels);
+        if self.size.0 < least {
+            return Err(format!(
+                "a size of {} is too small: each of {} ranks needs at least 1 B in each of {} channels; accepted: at least {}",
+                self.size,
+                self.group,
+                self.channels,
+                Bytes(least)
+            ));
+        }
+        if self.channels > 1 && self.algorithm != Algorithm::Ring {
+            return Err("only the algorithm \"ring\" has several channels; accepted: 1".to_string());
+        }
+        let accelerators = self.accelerators();
+        if !self.ranks.is_multiple_of(accelerators) {
+            return Err(format!(
+                "servers of {accelerators} accelerators do not divide {} ranks; accepted: a divisor of the ranks",
+                self.ranks
+            ));
+        }
+        let whole = self.group.is_multiple_of(accelerators) && self.grouping == Grouping::Consecutive;
+        if self.algorithm == Algorithm::Hierarchical && (accelerators < 2 || !whole || self.group == accelerators) {
+            return Err(format!(
+                "the algorithm \"hierarchical\" needs groups of several whole servers; groups of {} ranks and servers of \
+                 {accelerators} accelerators are given",
+                self.group
+            ));
+        }
+        if let Some(Straggler { rank, .. }) = self.straggler
+            && rank >= self.ranks
+        {
+            return Err(format!("the straggler is rank {rank}; accepted: 0 to {}", self.ranks - 1));
+        }
+        if self.reaction == Time::ZERO {
+            return Err("the reaction takes no time; accepted: a time above 0".to_string());
+        }
+        Ok(())
+    }
+}
+
+/// A collective operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CollectiveOperation {
+    /// `all-reduce`: every rank gets the sum of all ranks' buffers.
+    AllReduce,
+    /// `reduce-scatter`: every rank gets its part of the sum of all ranks' buffers.
+    ReduceScatter,
+    /// `all-gather`: every rank gets the parts of all ranks.
+    AllGather,
+    /// `all-to-all`: every rank sends a part of its buffer to each other rank.
+    AllToAll,
+    /// `broadcast`: the first rank of a group sends its buffer to all others.
+    Broadcast,
+}
+
+impl CollectiveOperation {
+    /// All operations.
+    pub const ALL: [CollectiveOperation; 5] = [
+        CollectiveOperation::AllReduce,
+        CollectiveOperation::ReduceScatter,
+        CollectiveOperation::AllGather,
+        CollectiveOperation::AllToAll,
+        CollectiveOperation::Broadcast,
+    ];
+
+    /// The name in scenarios and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CollectiveOperation::AllReduce => "all-reduce",
+            CollectiveOperation::ReduceScatter => "reduce-scatter",
+            CollectiveOperation::AllGather => "all-gather",
+            CollectiveOperation::AllToAll => "all-to-all",
+            CollectiveOperation::Broadcast => "broadcast",
+        }
+    }
+
+    /// The algorithms that can carry out the operation; the first is the default.
+    pub const fn algorithms(self) -> &'static [Algorithm] {
+        match self {
+            CollectiveOperation::AllReduce => {
+                &[Algorithm::Ring, Algorithm::Tree, Algorithm::HalvingDoubling, Algorithm::Hierarchical]
+            }
+            CollectiveOperation::ReduceScatter | CollectiveOperation::AllGather => {
+                &[Algorithm::Ring, Algorithm::HalvingDoubling]
+            }
+            CollectiveOperation::AllToAll => &[Algorithm::Direct],
+            CollectiveOperation::Broadcast => &[Algorithm::Ring, Algorithm::Tree],
+        }
+    }
+}
+
+/// How the ranks of a group carry out a collective operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Algorithm {
+    /// `ring`: each rank receives from its predecessor and sends to its successor.
+    Ring,
+    /// `tree`: two binary trees, each for half of the data, in which each rank is an inner node of at most one tree
+    /// (Sanders, Speck, Traeff: Two-tree algorithms for full bandwidth broadcast, reduction and scan, 2009).
+    Tree,
+    /// `halving-doubling`: exchanges with partners at distances that halve and double; the number of ranks must be a
+    /// power of two (Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, 2005).
+    HalvingDoubling,
+    /// `direct`: each rank sends to each other rank.
+    Direct,
+    /// `hierarchical`: a reduce-scatter inside each server, a ring among the ranks with the same number in all servers,
+    /// and an all-gather inside each server.
+    Hierarchical,
+}
+
+impl Algorithm {
+    /// All algorithms.
+    pub const ALL: [Algorithm; 5] =
+        [Algorithm::Ring, Algorithm::Tree, Algorithm::HalvingDoubling, Algorithm::Direct, Algorithm::Hierarchical];
+
+    /// The name in scenarios and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Algorithm::Ring => "ring",
+            Algorithm::Tree => "tree",
+            Algorithm::HalvingDoubling => "halving-doubling",
+            Algorithm::Direct => "direct",
+            Algorithm::Hierarchical => "hierarchical",
+        }
+    }
+}
+
+/// Which ranks form a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Grouping {
+    /// `consecutive`: ranks 0 to g - 1 form the first group of g ranks, as tensor parallelism does.
+    Consecutive,
+    /// `strided`: with n groups, ranks 0, n, 2n and so on form the first group, as data parallelism does.
+    Strided,
+}
+
+impl Grouping {
+    /// All groupings.
+    pub const ALL: [Grouping; 2] = [Grouping::Consecutive, Grouping::Strided];
+
+    /// The name in scenarios and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Grouping::Consecutive => "consecutive",
+            Grouping::Strided => "strided",
+        }
+    }
+}
+
+/// The host of each rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// `linear`: rank r is on host r.
+    Linear,
+    /// `random`: the servers are at random places of the linear placement, drawn with the run's seed; with one rank per
+    /// server, the ranks are on random hosts.
+    Random,
+    /// `rail`: with n servers, rank a of server s is on host a n + s. If a switch has n hosts, the ranks with the same
+    /// number in all servers are on one switch (a rail).
+    Rail,
+}
+
+impl Placement {
+    /// All placements.
+    pub const ALL: [Placement; 3] = [Placement::Linear, Placement::Random, Placement::Rail];
+
+    /// The name in scenarios and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Placement::Linear => "linear",
+            Placement::Random => "random",
+            Placement::Rail => "rail",
+        }
+    }
+}
+
+/// One collective operation of one group, as the simulation measured it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CollectiveRecord {
+    /// Index of the traffic source.
+    pub traffic: u16,
+    /// Index of the group.
+    pub group: u32,
+    /// Number of the operation in its group, counted from 0.
+    pub repeat: u32,
+    /// Simulated time at which the first rank of the group began the operation.
+    #[serde(with = "crate::stored::time")]
+    pub start: Time,
+    /// Simulated time at which the last rank of the group began the operation.
+    #[serde(with = "crate::stored::time")]
+    pub last_start: Time,
+    /// Simulated time at which the last rank of the group completed the operation; `None` if a rank did not.
+    #[serde(with = "crate::stored::optional_time")]
+    pub end: Option<Time>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collective(operation: CollectiveOperation, algorithm: Algorithm, group: u32) -> Collective {
+        Collective {
+            operation,
+            algorithm,
+            size: Bytes(1_000_000),
+            ranks: 8,
+            group,
+            grouping: Grouping::Consecutive,
+            placement: Placement::Linear,
+            repeats: 1,
+            channels: 1,
+            chunk: Bytes(100_000),
+            outstanding: 4,
+            compute: Time::ZERO,
+            straggler: None,
+            server: None,
+            reaction: Time::from_ns(200),
+        }
+    }
+
+    #[test]
+    fn bus_bandwidth_as_in_nccl_tests() {
+        let factor = |operation| collective(operation, Algorithm::Ring, 8).bus_factor();
+        assert_eq!(CollectiveOperation::ALL.map(factor), [1.75, 0.875, 0.875, 0.875, 1.0]);
+    }
+
+    #[test]
+    fn what_is_impossible_is_named() {
+        let error = |operation, algorithm, group| collective(operation, algorithm, group).check().unwrap_err();
+        assert_eq!(
+            error(CollectiveOperation::AllToAll, Algorithm::Ring, 8),
+            "the algorithm \"ring\" does not exist for \"all-to-all\"; accepted: \"direct\""
+        );
+        assert_eq!(
+            error(CollectiveOperation::AllReduce, Algorithm::Ring, 3),
+            "groups of 3 do not divide 8 ranks; accepted: a divisor of the ranks, at least 2"
+        );
+        let six = Collective {
+            ranks: 6,
+            group: 6,
+            ..collective(CollectiveOperation::AllReduce, Algorithm::HalvingDoubling, 6)
+        };
+        assert!(six.check().unwrap_err().contains("a power of two"));
+        let small = Collective { size: Bytes(7), ..collective(CollectiveOperation::AllReduce, Algorithm::Ring, 8) };
+        assert!(small.check().unwrap_err().contains("accepted: at least 8 B"));
+        for operation in CollectiveOperation::ALL {
+            for algorithm in operation.algorithms() {
+                let server = Server { accelerators: 4, rate: BitRate::from_gbps(3_200), latency: Time::from_ns(900) };
+                let server = (*algorithm == Algorithm::Hierarchical).then_some(server);
+                assert_eq!(Collective { server, ..collective(operation, *algorithm, 8) }.check(), Ok(()));
+            }
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Traffic as programs: each rank (an accelerator of a distributed program, on one host) carries out operations that
+//! depend on each other, such as sending, receiving and computing.
+//!
+//! A program is a graph of operations, which is never in memory as a whole: each rank takes its operations from a
+//! generator, a limited number ahead of those that have completed. So the memory of a program grows with its open
+//! operations only.
+//!
+//! A message arrives at its receiver, and its sender learns of this later. Both ranks react after a delay, `reaction`.
+//! Everything happens in order of time, then of rank, so results do not depend on the order in which the simulator
+//! reports completions.
+
+mod collectives;
+mod operation;
+mod rank;
+#[cfg(test)]
+mod tests;
+
+pub use operation::{Action, After, Distances, Mark, Operation, Operations, Tag};
+
+use super::FlowSpec;
+use super::loops::{Loops, Origin};
+use super::network::Network;
+use super::rng::Stream;
+use super::source::{Completion, Source};
+use rank::{Event, Rank};
+use rnic_spec::{Collective, CollectiveRecord, Grouping, Placement, Server, Traffic, TrafficPattern};
+use rnic_transport::Time;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// Maximum number of collective operations of one traffic source, summed over its groups.
+pub const MAX_COLLECTIVES: u64 = 10_000_000;
+
+/// The programs of all traffic sources of a run that have one.
+#[derive(Debug)]
+pub struct Program {
+    ranks: Vec<Rank>,
+    agenda: Agenda,
+    /// Messages that have been taken and have not completed; the index is [`Origin::member`].
+    messages: Vec<Message>,
+    free: Vec<u32>,
+    /// For each flow in the simulator's flow table, the index in `messages`.
+    flows: Vec<u32>,
+}
+
+/// A message between two ranks.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    from: u32,
+    to: u32,
+    /// Number of the send operation in the program of the rank `from`.
+    operation: u64,
+    tag: Tag,
+    connection: u32,
+}
+
+/// What the ranks have caused: the events to come, the flows to start, and the records.
+#[derive(Debug)]
+struct Agenda {
+    /// The host of each rank.
+    hosts: Vec<u32>,
+    /// Events by time, then rank.
+    events: BinaryHeap<Reverse<(Time, u32, Event)>>,
+    /// Messages whose flow has not been taken, by (start, traffic source, sending host, order).
+    flows: BTreeMap<(Time, u16, u32, u64), (FlowSpec, Message)>,
+    /// Number of messages so far.
+    made: u64,
+    sources: Vec<Job>,
+    /// Id of the stream between two ranks, by (sender, receiver, index).
+    connections: BTreeMap<(u32, u32, u32), u32>,
+    /// For each rank, the time at which its port in the server's domain is free, for sending and for receiving.
+    ports: Vec<[Time; 2]>,
+}
+
+/// The program of one traffic source.
+#[derive(Debug)]
+struct Job {
+    traffic: u16,
+    name: String,
+    collective: Collective,
+    /// The first rank of the source, in the list of the ranks of all sources.
+    first_rank: u32,
+    first_request: u32,
+    records: Vec<Progress>,
+    /// Number of flows that the source has generated so far, and in all.
+    made: u64,
+    total: u64,
+    warmup: u64,
+    cooldown: u64,
+}
+
+/// How far the ranks of a group are with a collective operation.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    record: CollectiveRecord,
+    /// Number of ranks that have ended their part.
+    ended: u32,
+    begun: bool,
+}
+
+impl Program {
+    /// Checks that the collective operations of a traffic source can run on this network; accepts other traffic.
+    ///
+    /// # Errors
+    /// One sentence that says what is impossible and what is accepted.
+    pub fn check(traffic: &Traffic, network: &Network) -> Result<(), String> {
+        let TrafficPattern::Collective(collective) = &traffic.pattern else { return Ok(()) };
+        collective.check()?;
+        if collective.ranks > network.hosts {
+            return Err(format!(
+                "ranks is {}; accepted: 2 to {}, the number of hosts",
+                collective.ranks, network.hosts
+            ));
+        }
+        let operations = u64::from(collective.groups()) * u64::from(collective.repeats);
+        if operations > MAX_COLLECTIVES {
+            return Err(format!("{operations} collective operations are too many: at most {MAX_COLLECTIVES}"));
+        }
+        Ok(())
+    }
+
+    /// Number of flows of a collective traffic source.
+    pub fn flows(collective: &Collective) -> u128 {
+        collectives::flows(collective)
+    }
+
+    /// Number of bytes of the largest message of a collective traffic source.
+    pub fn largest(collective: &Collective) -> u64 {
+        collectives::largest(collective)
+    }
+
+    /// Number of request ids that a traffic source uses: one for each collective operation of a group.
+    pub(crate) fn requests(collective: &Collective) -> u64 {
+        u64::from(collective.groups()) * u64::from(collective.repeats)
+    }
+
+    /// The programs of `traffic`; `None` if it has none. `first_request` returns the first request id of a traffic
+    /// source. A source that [`Program::check`] refuses has no program.
+    pub(crate) fn new(
+        traffic: &[Traffic], network: &Network, seed: u64, first_request: impl Fn(u16) -> u32,
+    ) -> Option<Program> {
+        let agenda = Agenda {
+            hosts: Vec::new(),
+            events: BinaryHeap::new(),
+            flows: BTreeMap::new(),
+            made: 0,
+            sources: Vec::new(),
+            connections: BTreeMap::new(),
+            ports: Vec::new(),
+        };
+        let mut program =
+            Program { ranks: Vec::new(), agenda, messages: Vec::new(), free: Vec::new(), flows: Vec::new() };
+        for (index, source) in (0..u16::MAX).zip(traffic) {
+            if let TrafficPattern::Collective(collective) = &source.pattern
+                && Program::check(source, network).is_ok()
+            {
+                program.add(index, source, collective, network, seed, first_request(index));
+            }
+        }
+        (!program.ranks.is_empty()).then_some(program)
+    }
+
+    fn add(
+        &mut self, traffic: u16, source: &Traffic, collective: &Collective, network: &Network, seed: u64,
+        first_request: u32,
+    ) {
+        let first_rank = self.ranks.len() as u32;
+        let job = self.agenda.sources.len() as u32;
+        let hosts = hosts(collective, traffic, network.hosts, seed);
+        for (rank, host) in (0..collective.ranks).zip(hosts) {
+            let (group, position) = position(collective, rank);
+            let operations = collectives::operations(*collective, group, position, first_rank);
+            self.agenda.events.push(Reverse((source.start, first_rank + rank, Event::Begin)));
+            self.ranks.push(Rank::new(job, operations));
+            self.agenda.hosts.push(host);
+            self.agenda.ports.push([Time::ZERO; 2]);
+        }
+        let record = |group, repeat| CollectiveRecord {
+            traffic,
+            group,
+            repeat,
+            start: Time::ZERO,
+            last_start: Time::ZERO,
+            end: None,
+        };
+        let records = (0..collective.groups()).flat_map(|group| {
+            (0..collective.repeats).map(move |repeat| Progress {
+                record: record(group, repeat),
+                ended: 0,
+                begun: false,
+            })
+        });
+        let total = u64::try_from(Program::flows(collective)).unwrap_or(u64::MAX);
+        self.agenda.sources.push(Job {
+            traffic,
+            name: source.name.clone(),
+            collective: *collective,
+            first_rank,
+            first_request,
+            records: records.collect(),
+            made: 0,
+            total,
+            warmup: source.warmup,
+            cooldown: source.cooldown,
+        });
+    }
+}
+
+/// The host of each rank.
+fn hosts(collective: &Collective, traffic: u16, hosts: u32, seed: u64) -> Vec<u32> {
+    let accelerators = collective.accelerators();
+    let servers = collective.ranks / accelerators;
+    if collective.placement == Placement::Rail {
+        return (0..collective.ranks).map(|rank| rank % accelerators * servers + rank / accelerators).collect();
+    }
+    // Places of servers: as many consecutive hosts as a server has accelerators.
+    let mut places: Vec<u32> = (0..hosts / accelerators).collect();
+    if collective.placement == Placement::Random {
+        let mut stream = Stream::new(seed, traffic, u64::MAX);
+        for place in 0..servers as usize {
+            let other = place + stream.below((places.len() - place) as u32) as usize;
+            places.swap(place, other);
+        }
+    }
+    places.iter().flat_map(|place| (0..accelerators).map(move |rank| place * accelerators + rank)).collect()
+}
+
+/// The group of a rank, and its position in the group.
+fn position(collective: &Collective, rank: u32) -> (u32, u32) {
+    match collective.grouping {
+        Grouping::Consecutive => (rank / collective.group, rank % collective.group),
+        Grouping::Strided => (rank % collective.groups(), rank / collective.groups()),
+    }
+}
+
+/// The rank at a position of a group.
+fn rank_at(collective: &Collective, group: u32, position: u32) -> u32 {
+    match collective.grouping {
+        Grouping::Consecutive => group * collective.group + position,
+        Grouping::Strided => position * collective.groups() + group,
+    }
+}
+
+impl Agenda {
+    /// Sends a message at `now`: in the domain of a server, or as a flow of the fabric.
+    fn send(&mut self, job: u32, now: Time, bytes: u64, message: Message) {
+        let Job { collective, first_rank, .. } = &self.sources[job as usize];
+        let server_of = |rank: u32| (rank - first_rank) / collective.accelerators();
+        match collective.server {
+            Some(server) if server_of(message.from) == server_of(message.to) => {
+                let reaction = collective.reaction;
+                self.send_inside(&server, now, bytes, message, reaction);
+            }
+            _ => self.start_flow(job, now, bytes, message),
+        }
+    }
+
+    /// Sends a message between two ranks of a server: when the ports of both are free, at the rate of a port. The sender
+    /// learns of the arrival at once.
+    fn send_inside(&mut self, server: &Server, now: Time, bytes: u64, message: Message, reaction: Time) {
+        let (from, to) = (message.from as usize, message.to as usize);
+        let begin = now.max(self.ports[from][0]).max(self.ports[to][1]);
+        let end = begin.saturating_add(server.rate.time_for(bytes));
+        self.ports[from][0] = end;
+        self.ports[to][1] = end;
+        let arrival = end.saturating_add(server.latency).saturating_add(reaction);
+        self.events.push(Reverse((arrival, message.to, Event::Arrive(message.tag.mailbox(message.from)))));
+        self.events.push(Reverse((arrival, message.from, Event::Complete(message.operation))));
+    }
+
+    /// Starts the flow of a message at `now`.
+    fn start_flow(&mut self, job: u32, now: Time, bytes: u64, message: Message) {
+        let [src, dst] = [message.from, message.to].map(|rank| self.hosts[rank as usize]);
+        let source = &mut self.sources[job as usize];
+        let last = source.total.saturating_sub(source.cooldown);
+        let measured = (source.warmup..last).contains(&source.made);
+        source.made += 1;
+        let (group, _) = position(&source.collective, message.from - source.first_rank);
+        let repeat = message.tag.repeat();
+        let request = source.first_request + group * source.collective.repeats + repeat;
+        let flow = FlowSpec { start: now, src, dst, bytes, request, traffic: source.traffic, measured, hash: None };
+        self.flows.insert((now, source.traffic, src, self.made), (flow, message));
+        self.made += 1;
+    }
+
+    /// Notes that a rank begins or ends its part of a collective operation.
+    fn mark(&mut self, job: u32, rank: u32, mark: Mark, now: Time) {
+        let source = &mut self.sources[job as usize];
+        let (group, _) = position(&source.collective, rank - source.first_rank);
+        let at = |repeat| (group * source.collective.repeats + repeat) as usize;
+        match mark {
+            Mark::None => {}
+            Mark::Begin(repeat) => {
+                let progress = &mut source.records[at(repeat)];
+                let record = &mut progress.record;
+                record.start = if progress.begun { record.start.min(now) } else { now };
+                record.last_start = record.last_start.max(now);
+                progress.begun = true;
+            }
+            Mark::End(repeat) => {
+                let progress = &mut source.records[at(repeat)];
+                progress.ended += 1;
+                // Events are in order of time, so the last rank that ends is the latest.
+                if progress.ended == source.collective.group {
+                    progress.record.end = Some(now);
+                }
+            }
+        }
+    }
+}
+
+impl Source for Program {
+    fn advance(&mut self, end: Time) {
+        let Program { ranks, agenda, .. } = self;
+        while let Some(Reverse((now, ..))) = agenda.events.peek()
+            && *now < end
+            && let Some(Reverse((now, rank, event))) = agenda.events.pop()
+        {
+            ranks[rank as usize].handle(rank, event, now, agenda);
+        }
+    }
+
+    fn head(&self) -> Option<(Time, u16)> {
+        self.agenda.flows.keys().next().map(|(start, traffic, ..)| (*start, *traffic))
+    }
+
+    fn next_event(&self) -> Time {
+        let flow = self.agenda.flows.keys().next().map_or(Time::MAX, |(start, ..)| *start);
+        self.agenda.events.peek().map_or(flow, |Reverse((event, ..))| flow.min(*event))
+    }
+
+    fn take(&mut self) -> Option<(FlowSpec, Origin)> {
+        let (_, (flow, message)) = self.agenda.flows.pop_first()?;
+        let next = self.agenda.connections.len() as u32;
+        let ends = (message.from, message.to, message.connection);
+        let connection = *self.agenda.connections.entry(ends).or_insert(next);
+        let member = match self.free.pop() {
+            Some(member) => {
+                self.messages[member as usize] = message;
+                member
+            }
+            None => {
+                self.messages.push(message);
+                self.messages.len() as u32 - 1
+            }
+        };
+        Some((flow, Origin { member, connection, stream: true }))
+    }
+
+    fn place(&mut self, flow: u32, member: u32) {
+        if self.flows.len() <= flow as usize {
+            self.flows.resize(flow as usize + 1, Loops::NONE);
+        }
+        self.flows[flow as usize] = member;
+    }
+
+    fn holds(&self, flow: u32) -> bool {
+        self.flows.get(flow as usize).is_some_and(|member| *member != Loops::NONE)
+    }
+
+    fn complete(&mut self, flow: u32, Completion { delivered, known }: Completion) {
+        let member = std::mem::replace(&mut self.flows[flow as usize], Loops::NONE);
+        let Some(message) = self.messages.get(member as usize).copied() else { return };
+        self.free.push(member);
+        let reaction = self.agenda.sources[self.ranks[message.from as usize].job() as usize].collective.reaction;
+        let arrival = Event::Arrive(message.tag.mailbox(message.from));
+        let events = &mut self.agenda.events;
+        events.push(Reverse((delivered.saturating_add(reaction), message.to, arrival)));
+        events.push(Reverse((known.saturating_add(reaction), message.from, Event::Complete(message.operation))));
+    }
+
+    fn total(&self) -> Option<u64> {
+        Some(self.agenda.sources.iter().fold(0, |sum, source| sum.saturating_add(source.total)))
+    }
+
+    fn reaction(&self) -> Option<Time> {
+        self.agenda.sources.iter().map(|source| source.collective.reaction).min()
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        const NAMED: usize = 4;
+        let waiting = (0u32..).zip(&self.ranks).filter_map(|(number, rank)| {
+            let source = &self.agenda.sources[rank.job() as usize];
+            let what = rank.waits_for(|other| other.saturating_sub(source.first_rank))?;
+            Some(format!("rank {} of traffic `{}` waits for {what}", number - source.first_rank, source.name))
+        });
+        waiting.take(NAMED).collect()
+    }
+
+    fn take_collectives(&mut self) -> Vec<CollectiveRecord> {
+        let records = self.agenda.sources.iter().flat_map(|source| &source.records);
+        records.filter(|progress| progress.begun).map(|progress| progress.record).collect()
+    }
+}

@@ -1,0 +1,163 @@
+//! The seam between the simulator and traffic whose flows depend on the completion of earlier flows.
+
+use super::FlowSpec;
+use super::loops::{Loops, Origin};
+use super::program::Program;
+use rnic_spec::CollectiveRecord;
+use rnic_transport::Time;
+use std::fmt::Debug;
+
+/// When a flow completed, as seen from its two ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// Time at which the last byte had arrived at the receiver.
+    pub delivered: Time,
+    /// Time from which the sender knows that all bytes have arrived. The simulator assumes that the receiver sends a
+    /// frame of minimum size when the last byte arrives, and that this frame crosses an empty fabric.
+    pub known: Time,
+}
+
+/// A source of flows that depend on the completion of earlier flows.
+///
+/// The simulator calls the functions between windows of simulated time. In each window it first calls
+/// [`advance`](Source::advance), then takes the flows that start in the window, and after the window it calls
+/// [`complete`](Source::complete) for each flow that has completed in the window. A flow that a completion causes must
+/// start after the window.
+pub trait Source: Debug + Send {
+    /// Processes everything that happens before `end` and needs no further completion, such as the end of a
+    /// computation, so that [`head`](Source::head) is right for flows that start before `end`.
+    fn advance(&mut self, _end: Time) {}
+    /// Start and traffic source of the next flow; `None` if none is known.
+    fn head(&self) -> Option<(Time, u16)>;
+    /// Time of the next flow, or of the next event that may lead to flows; [`Time::MAX`] while the source waits for
+    /// flows to complete.
+    fn next_event(&self) -> Time {
+        self.head().map_or(Time::MAX, |(start, _)| start)
+    }
+    /// Takes the next flow, with its origin.
+    fn take(&mut self) -> Option<(FlowSpec, Origin)>;
+    /// Notes that the flow with the origin `member` has the slot `flow` of the simulator's flow table.
+    fn place(&mut self, flow: u32, member: u32);
+    /// Whether the source waits for the completion of the flow in slot `flow`.
+    fn holds(&self, flow: u32) -> bool;
+    /// Notes that the flow in slot `flow` has completed.
+    fn complete(&mut self, flow: u32, completion: Completion);
+    /// Total number of flows, including flows already taken; `None` for endless traffic.
+    fn total(&self) -> Option<u64>;
+    /// The shortest time between a completion and a flow that it causes, if this time may be shorter than a frame needs
+    /// to cross a link. No window of simulated time may be longer.
+    fn reaction(&self) -> Option<Time> {
+        None
+    }
+    /// Sentences about operations that have not completed, at most a few; empty if everything has completed.
+    fn waiting(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// Takes the records of collective operations, in order of traffic source, group and repetition.
+    fn take_collectives(&mut self) -> Vec<CollectiveRecord> {
+        Vec::new()
+    }
+}
+
+impl Source for Loops {
+    fn head(&self) -> Option<(Time, u16)> {
+        Loops::head(self)
+    }
+    fn take(&mut self) -> Option<(FlowSpec, Origin)> {
+        Loops::take(self)
+    }
+    fn place(&mut self, flow: u32, member: u32) {
+        Loops::place(self, flow, member);
+    }
+    fn holds(&self, flow: u32) -> bool {
+        Loops::holds(self, flow)
+    }
+    fn complete(&mut self, flow: u32, completion: Completion) {
+        Loops::complete(self, flow, completion.known);
+    }
+    fn total(&self) -> Option<u64> {
+        Loops::total(self)
+    }
+}
+
+/// The closed loops and the programs of a run together.
+#[derive(Debug)]
+pub(crate) struct Both {
+    loops: Loops,
+    program: Program,
+    /// For each flow in the simulator's flow table, whether the program started it.
+    of_program: Vec<bool>,
+}
+
+/// The bit of [`Origin::member`] that marks flows of the program.
+const PROGRAM: u32 = 1 << 31;
+
+impl Both {
+    pub(crate) fn new(loops: Loops, program: Program) -> Both {
+        Both { loops, program, of_program: Vec::new() }
+    }
+
+    /// Whether the next flow is the program's.
+    fn is_programs_turn(&self) -> bool {
+        let (loops, program) = (Loops::head(&self.loops), Source::head(&self.program));
+        program.is_some_and(|program| loops.is_none_or(|loops| program < loops))
+    }
+}
+
+impl Source for Both {
+    fn advance(&mut self, end: Time) {
+        self.program.advance(end);
+    }
+    fn head(&self) -> Option<(Time, u16)> {
+        match self.is_programs_turn() {
+            true => Source::head(&self.program),
+            false => Loops::head(&self.loops),
+        }
+    }
+    fn next_event(&self) -> Time {
+        self.loops.next_start().min(self.program.next_event())
+    }
+    fn take(&mut self) -> Option<(FlowSpec, Origin)> {
+        let of_program = self.is_programs_turn();
+        let (flow, origin) = if of_program { self.program.take() } else { Loops::take(&mut self.loops) }?;
+        // Streams and the connections of closed loops are numbered apart.
+        let member = if of_program { origin.member | PROGRAM } else { origin.member };
+        Some((flow, Origin { member, ..origin }))
+    }
+    fn place(&mut self, flow: u32, member: u32) {
+        let of_program = member != Loops::NONE && member & PROGRAM != 0;
+        if self.of_program.len() <= flow as usize {
+            self.of_program.resize(flow as usize + 1, false);
+        }
+        self.of_program[flow as usize] = of_program;
+        if of_program {
+            self.program.place(flow, member & !PROGRAM);
+        } else {
+            Loops::place(&mut self.loops, flow, member);
+        }
+    }
+    fn holds(&self, flow: u32) -> bool {
+        match self.of_program.get(flow as usize) {
+            Some(true) => self.program.holds(flow),
+            _ => Loops::holds(&self.loops, flow),
+        }
+    }
+    fn complete(&mut self, flow: u32, completion: Completion) {
+        match self.of_program.get(flow as usize) {
+            Some(true) => self.program.complete(flow, completion),
+            _ => Loops::complete(&mut self.loops, flow, completion.known),
+        }
+    }
+    fn total(&self) -> Option<u64> {
+        Some(Loops::total(&self.loops)?.saturating_add(self.program.total()?))
+    }
+    fn reaction(&self) -> Option<Time> {
+        self.program.reaction()
+    }
+    fn waiting(&self) -> Vec<String> {
+        self.program.waiting()
+    }
+    fn take_collectives(&mut self) -> Vec<CollectiveRecord> {
+        self.program.take_collectives()
+    }
+}
