@@ -157,7 +157,7 @@ fn the_reference_has_every_command_and_option() {
                 text.match_indices(option)
                     .any(|(at, _)| !text[at + option.len()..].starts_with(|c: char| c == '-' || c.is_alphanumeric()))
             };
-            if !texts.iter().any(|text| named(text)) {
+            if !texts.iter().any(named) {
                 missing.push(format!("{option} of {own}"));
             }
         }

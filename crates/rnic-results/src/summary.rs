@@ -371,7 +371,13 @@ mod tests {
         };
         assert_eq!(overloads(&scenario, &reports), [""; 0], "a list of flows may start all of them at once");
         let sizes = rnic_spec::SizeDistribution { name: "fixed 1 KB".into(), points: vec![(1_000.0, 1.0)] };
-        scenario.runs[0].traffic[0].pattern = TrafficPattern::Poisson { load: 0.7, sizes, flows: 5 };
+        scenario.runs[0].traffic[0].pattern = TrafficPattern::Poisson {
+            load: 0.7,
+            sizes,
+            flows: 5,
+            locality: Default::default(),
+            arrivals: Default::default(),
+        };
         assert!(overloads(&scenario, &reports)[0].starts_with("overload: link s0:s1 was busy for 98.3 % of the run;"));
         reports[0].output.ports[2].busy = Time::from_us(580);
         assert_eq!(overloads(&scenario, &reports), [""; 0]);

@@ -37,8 +37,11 @@ fn simulate(run: &RunSpec, lists: &[&[FlowSpec]]) -> RunOutput {
     output
 }
 
+/// Sender, receiver, start and size of a flow, and what it came to: end, retransmissions, timeouts.
+type Outcomes = BTreeMap<(u32, u32, Time, u64), (Time, u32, u32)>;
+
 /// What happened to each flow, whatever its id and its source.
-fn results(output: &RunOutput) -> BTreeMap<(u32, u32, Time, u64), (Time, u32, u32)> {
+fn results(output: &RunOutput) -> Outcomes {
     let result =
         |f: rnic_spec::FlowRecord| ((f.src, f.dst, f.start, f.bytes), (f.finish.unwrap(), f.retransmitted, f.timeouts));
     output.flows.iter().map(result).collect()

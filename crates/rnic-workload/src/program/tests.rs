@@ -9,7 +9,8 @@ const REACTION: Time = Time::from_ns(200);
 const DELIVERY: Time = Time::from_us(10);
 
 fn network(hosts: u32) -> Network {
-    Network { hosts, host_rate: vec![BitRate::from_gbps(40); hosts as usize], mtu: 1_024, wire_overhead: 82 }
+    let host_rate = vec![BitRate::from_gbps(40); hosts as usize];
+    Network { hosts, host_rate, mtu: 1_024, wire_overhead: 82, ..Network::default() }
 }
 
 fn collective(operation: CollectiveOperation, algorithm: Algorithm, ranks: u32, size: u64) -> Collective {
