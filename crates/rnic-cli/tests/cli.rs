@@ -554,7 +554,7 @@ fn files_of_another_kind_are_explained() {
 
     let list = folder.folder.path().join("flows");
     fs::write(&list, "start_us,src,dst,bytes\n0,0,1,1000\n").unwrap();
-    let traffic = "traffic={ pattern = \"list\", file = \"flows\" }";
+    let traffic = "traffic={ pattern = \"list\", file = \"flows\", format = \"hpcc\" }";
     let csv = error(&["check", "a.toml", "--set", traffic]);
     assert!(
         csv.contains("flows:1: number of flows `start_us,src,dst,bytes` is not a whole number, and looks like a line of CSV; write `format = \"csv\"`"),

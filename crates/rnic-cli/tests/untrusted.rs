@@ -215,17 +215,19 @@ fn names_in_scenarios() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("evil.toml");
     let name = "\\u001b[2J\\u202e\\u0007";
-    let scenario = |senders: &str, rest: &str| {
+    let scenario = |title: &str, senders: &str, rest: &str| {
         format!(
-            "title = \"{name}\"\n[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 1\nhosts_per_leaf = 2\n\
+            "title = \"{title}\"\n[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 1\nhosts_per_leaf = 2\n\
              rate = \"10 Gbps\"\ndelay = \"1 us\"\n[traffic]\npattern = \"incast\"\nsenders = {senders}\nreceiver = 0\n\
-             total = \"10 KB\"\nrepeats = 1\ninterval = \"1 ms\"\n{rest}\n[[run]]\nname = \"{name}\"\ntransport = \"roce\"\n"
+             total = \"10 KB\"\nrepeats = 1\ninterval = \"1 ms\"\n{rest}\n[[run]]\nname = \"{title}\"\ntransport = \"roce\"\n"
         )
     };
     for (what, text, code) in [
-        ("a name of a run", scenario("2", ""), 0),
-        ("a wrong key", scenario("2", &format!("\"{name}\" = 1")), 2),
-        ("a wrong value", scenario(&format!("\"{name}\""), ""), 2),
+        // Control characters in names are refused; marks of the writing direction are no control characters.
+        ("a name of a run", scenario("\\u202e", "2", ""), 0),
+        ("a name with control characters", scenario(name, "2", ""), 2),
+        ("a wrong key", scenario("a", "2", &format!("\"{name}\" = 1")), 2),
+        ("a wrong value", scenario("a", &format!("\"{name}\""), ""), 2),
         ("no TOML", format!("# {EVIL}\n= {EVIL}\n"), 2),
     ] {
         fs::write(&path, text).unwrap();

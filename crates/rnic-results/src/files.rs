@@ -121,8 +121,8 @@ pub const NAMES: [&str; 15] = [
 ///
 /// `summary.json`, `ports.csv` and `report.html` always; `queues.csv`, `links.csv`, `goodput.csv`, `pauses.csv` and
 /// `victims.csv` if a run sampled queues, links, flows or pauses; `mesh.csv` if a run has probes; `watchdog.csv` if a
-/// watchdog found a storm; `collectives.csv` if a run has collective operations; `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each of the formats
-/// `flows`.
+/// watchdog found a storm; `collectives.csv` if a run has collective operations; `sweep.csv` and `sweep.parquet` for a
+/// sweep; and the records of flows in each of the formats `flows`.
 ///
 /// # Errors
 /// Another process is writing into the folder, a file cannot be written, or flow records cannot be read.

@@ -14,8 +14,8 @@ pub struct Collective {
     pub operation: CollectiveOperation,
     /// How the ranks of a group carry out the operation.
     pub algorithm: Algorithm,
-    /// Size of the operation in bytes, as nccl-tests counts it: the buffer of one rank for all-reduce and broadcast, the
-    /// gathered buffer for all-gather, and the sent buffer of one rank for reduce-scatter and all-to-all.
+    /// Size of the operation in bytes, as nccl-tests counts it: the buffer of one rank for all-reduce and broadcast,
+    /// the gathered buffer for all-gather, and the sent buffer of one rank for reduce-scatter and all-to-all.
     pub size: Bytes,
     /// Number of ranks, summed over all groups.
     pub ranks: u32,
@@ -48,8 +48,8 @@ pub struct Collective {
     pub reaction: Time,
 }
 
-/// A server: consecutive ranks that communicate with each other in a domain of their own, such as NVLink, and never over
-/// the fabric. Each rank has a port of the domain, which sends one message at a time and receives one at a time.
+/// A server: consecutive ranks that communicate with each other in a domain of their own, such as NVLink, and never
+/// over the fabric. Each rank has a port of the domain, which sends one message at a time and receives one at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Server {

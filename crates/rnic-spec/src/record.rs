@@ -42,7 +42,6 @@ pub struct RunOutput {
     /// What the probes of each mesh measured, in the scenario's order.
     pub meshes: Vec<MeshRecord>,
     /// The collective operations that began, in order of traffic source, group and repetition.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collectives: Vec<CollectiveRecord>,
 }
 

@@ -7,13 +7,14 @@
 
 use super::FlowSpec;
 use super::all_to_all::AllToAll;
+use super::both::Both;
 use super::loops::Loops;
 use super::network::Network;
 use super::places::Places;
 use super::poisson::Poisson;
 use super::program::Program;
 use super::rounds::Rounds;
-use super::source::{self, Both};
+use super::source::Source as Reactive;
 use rnic_spec::{Locality, Traffic, TrafficPattern};
 use rnic_transport::Time;
 use std::cmp::Reverse;
@@ -131,8 +132,8 @@ fn check_listed(flow: &FlowSpec, shift: Time, hosts: u32) -> Result<(), String> 
     Ok(())
 }
 
-/// Number of request ids that a traffic source uses which is not a closed loop: one for each incast request and for each
-/// collective operation, and in a list of flows the largest id of the list plus one.
+/// Number of request ids that a traffic source uses which is not a closed loop: one for each incast request and for
+/// each collective operation, and in a list of flows the largest id of the list plus one.
 fn request_count(pattern: &TrafficPattern) -> u64 {
     match pattern {
         TrafficPattern::Incast { repeats, .. } => u64::from(*repeats),
@@ -188,7 +189,8 @@ pub fn closed_loops(traffic: &[Traffic], network: &Network, seed: u64) -> Option
 pub struct Share {
     /// The priority of the traffic sources; `None` for all sources.
     pub priority: Option<u8>,
-    /// The requests of closed loops have every `step`-th id from the `offset`-th on, so that other shares use other ids.
+    /// The requests of closed loops have every `step`-th id from the `offset`-th on, so that other shares use other
+    /// ids.
     pub offset: u32,
     /// See `offset`.
     pub step: u32,
@@ -201,7 +203,7 @@ impl Share {
 
 /// The traffic of `traffic` whose flows depend on the completion of earlier flows, as far as it belongs to `share`: its
 /// closed loops and its programs; `None` if it has neither.
-pub fn reactive(traffic: &[Traffic], network: &Network, seed: u64, share: Share) -> Option<Box<dyn source::Source>> {
+pub fn reactive(traffic: &[Traffic], network: &Network, seed: u64, share: Share) -> Option<Box<dyn Reactive>> {
     let first_request = |index: u16| {
         let before: u64 = traffic[..usize::from(index)].iter().map(|source| request_count(&source.pattern)).sum();
         u32::try_from(before).unwrap_or(FlowSpec::NO_REQUEST)
@@ -226,8 +228,8 @@ pub fn reactive(traffic: &[Traffic], network: &Network, seed: u64, share: Share)
     }
 }
 
-/// The flows of all traffic sources in `traffic` except closed loops and programs, with random numbers from `seed`. The flows are
-/// ordered by (start, traffic index, sending host, order in which the host generates them).
+/// The flows of all traffic sources in `traffic` except closed loops and programs, with random numbers from `seed`. The
+/// flows are ordered by (start, traffic index, sending host, order in which the host generates them).
 ///
 /// The flows of an incast request have a common request id, which is unique in the run: the ids of each source follow
 /// the ids of the sources before it. The start times of the flows in a list are relative to the `start` of the traffic

@@ -11,6 +11,7 @@
 
 mod all_to_all;
 mod arrivals;
+mod both;
 pub mod generate;
 mod loops;
 mod network;

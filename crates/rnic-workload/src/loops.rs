@@ -52,8 +52,8 @@ pub struct Origin {
     /// Index of the closed loop, or [`Loops::NONE`] if the flow belongs to none.
     pub member: u32,
     /// Id of the persistent connection that carries the flow, or [`Loops::NONE`] if the flow has a connection of its
-    /// own. Ids count from 0 in order of the connections' first flows, for streams apart. A persistent connection that is
-    /// not a stream has one flow at a time.
+    /// own. Ids count from 0 in order of the connections' first flows, for streams apart. A persistent connection that
+    /// is not a stream has one flow at a time.
     pub connection: u32,
     /// Whether the connection is a stream, which carries its flows one after the other under one window, and may have
     /// several at a time.

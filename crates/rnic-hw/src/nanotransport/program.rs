@@ -24,7 +24,7 @@ const PORTS: &str = "\
     output wire [159:0] delivered,
     input  wire         delivered_pop,
     output wire         credit_valid,
-    output wire [97:0]  credit,
+    output wire [160:0] credit,
     input  wire         credit_pop,
     output wire         control_valid,
     output wire [215:0] control,

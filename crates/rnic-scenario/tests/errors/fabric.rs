@@ -25,7 +25,7 @@ fn fabrics() {
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 66\n",
             "a.toml:4:5: `k` is out of range: 66; accepted: 2 to 64"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 4.0\n",
-            "a.toml:4:5: `k` must be an integer, not a decimal number; write for example `k = 6`"),
+            "a.toml:4:5: `k` must be an integer, not a decimal number; write `k = 4`"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 4\nhosts = 16\n",
             r#"a.toml:5:1: `hosts` belongs to topology "single-switch" or "graph", not to "fat-tree"; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, convergence, local_repair, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, k"#),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 4\nspines = 2\n",

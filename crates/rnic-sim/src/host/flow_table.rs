@@ -343,8 +343,8 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         self.active -= 1;
     }
 
-    /// Notifies the source of a flow that the flow has completed: all bytes have arrived at `now`. The sender knows this
-    /// later: after the time that a minimum-size frame takes from the receiver back to the sender.
+    /// Notifies the source of a flow that the flow has completed: all bytes have arrived at `now`. The sender knows
+    /// this later: after the time that a minimum-size frame takes from the receiver back to the sender.
     #[cold]
     fn complete(&mut self, record: &FlowRecord, flow: FlowId, control_hash: u32, now: Time) {
         let path = self.routes.path(&self.topology, HostId(record.dst), HostId(record.src), control_hash);

@@ -51,7 +51,8 @@ pub(crate) trait NicKind: Sized {
     fn is_aborted(&self, flow: FlowId) -> bool;
     /// Number of flows that their senders have aborted.
     fn aborted(&self) -> u64;
-    /// Number of payload bytes of the flow `flow` of `bytes` bytes that have arrived so far at its receiving end, `end`.
+    /// Number of payload bytes of the flow `flow` of `bytes` bytes that have arrived so far at its receiving end,
+    /// `end`.
     fn delivered(shared: &Self::Shared, end: &Self::ReceiveEnd, flow: FlowId, bytes: u64) -> u64;
 }
 

@@ -103,7 +103,8 @@ pub trait ReceiveRecovery: Clone + Send + 'static {
     fn missing(&self) -> (u64, bool);
     /// Adds a message of `packets` packets to the end of the flow, which carries several messages, one after the other.
     /// `waiting` says whether an earlier message is incomplete. [`on_data`](ReceiveRecovery::on_data) reports the
-    /// completion of each message; the owner then calls [`next_message`](ReceiveRecovery::next_message) if there is one.
+    /// completion of each message; the owner then calls [`next_message`](ReceiveRecovery::next_message) if there is
+    /// one.
     fn post(&mut self, packets: u64, waiting: bool);
     /// Makes the message after the one that has just been completed the current one; it has `packets` packets. Returns
     /// whether it is complete, too.

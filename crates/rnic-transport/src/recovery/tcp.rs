@@ -67,8 +67,8 @@ impl Protocol for Tcp {
     }
 }
 
-/// An empty bitmap of the segments in flight, for a flow of `packets` segments (0 for a flow without a fixed length). It
-/// is no larger than the flow or the receive window requires.
+/// An empty bitmap of the segments in flight, for a flow of `packets` segments (0 for a flow without a fixed length).
+/// It is no larger than the flow or the receive window requires.
 fn window(cfg: &FlowConfig, packets: u64) -> BitWindow {
     let packets = if packets == 0 { u64::MAX } else { packets };
     BitWindow::new(u64::from(cfg.tcp.receive_window_segments(cfg.mtu)).min(packets) as u32)

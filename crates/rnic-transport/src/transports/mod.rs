@@ -132,8 +132,8 @@ pub struct FabricFacts {
     pub lossless: bool,
     /// Whether PFC is on and there is no random loss, while the headroom may be too small.
     pub meant_lossless: bool,
-    /// Whether the run's congestion control works only with acknowledgements, or its traffic sends several messages on a
-    /// queue pair, as with RDMA Writes.
+    /// Whether the run's congestion control works only with acknowledgements, or its traffic sends several messages on
+    /// a queue pair, as with RDMA Writes.
     pub needs_acks: bool,
 }
 

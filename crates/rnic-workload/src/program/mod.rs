@@ -2,8 +2,8 @@
 //! depend on each other, such as sending, receiving and computing.
 //!
 //! A program is a graph of operations, which is never in memory as a whole: each rank takes its operations from a
-//! generator, a limited number ahead of those that have completed. So the memory of a program grows with its open
-//! operations only.
+//! generator, a limited number ahead of the operations that have completed. So the memory of a program grows with its
+//! open operations only.
 //!
 //! A message arrives at its receiver, and its sender learns of this later. Both ranks react after a delay, `reaction`.
 //! Everything happens in order of time, then of rank, so results do not depend on the order in which the simulator
@@ -255,8 +255,8 @@ impl Agenda {
         }
     }
 
-    /// Sends a message between two ranks of a server: when the ports of both are free, at the rate of a port. The sender
-    /// learns of the arrival at once.
+    /// Sends a message between two ranks of a server: when the ports of both are free, at the rate of a port. The
+    /// sender learns of the arrival at once.
     fn send_inside(&mut self, server: &Server, now: Time, bytes: u64, message: Message, reaction: Time) {
         let (from, to) = (message.from as usize, message.to as usize);
         let begin = now.max(self.ports[from][0]).max(self.ports[to][1]);

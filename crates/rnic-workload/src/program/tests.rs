@@ -303,7 +303,8 @@ fn messages_inside_a_server_never_reach_the_fabric() {
 
 #[test]
 fn ports_of_a_server_take_one_message_at_a_time() {
-    // Rank 0 sends 300 B to rank 1 in messages of 100 B, one after the other: 3 x 100 ns, the latency, and the reaction.
+    // Rank 0 sends 300 B to rank 1 in messages of 100 B, one after the other: 3 x 100 ns, the latency, and the
+    // reaction.
     let inside = collective(CollectiveOperation::Broadcast, Algorithm::Ring, 2, 300);
     let (flows, end) = simulate(Collective { server: servers(), chunk: Bytes(100), ..inside });
     assert_eq!((flows.len(), end), (0, Time::from_ns(3 * 100 + 100) + REACTION));
@@ -311,8 +312,8 @@ fn ports_of_a_server_take_one_message_at_a_time() {
 
 #[test]
 fn a_hierarchical_all_reduce_by_hand() {
-    // 4 ranks in 2 servers, 400 B: each rank sends 200 B to the other rank of its server, then two steps of 100 B to the
-    // rank with the same number in the other server, then 200 B inside the server.
+    // 4 ranks in 2 servers, 400 B: each rank sends 200 B to the other rank of its server, then two steps of 100 B to
+    // the rank with the same number in the other server, then 200 B inside the server.
     let collective = collective(CollectiveOperation::AllReduce, Algorithm::Hierarchical, 4, 400);
     let (flows, end) = simulate(Collective { server: servers(), ..collective });
     let mut pairs: Vec<(u32, u32, u64)> = flows.iter().map(|flow| (flow.src, flow.dst, flow.bytes)).collect();
@@ -320,8 +321,8 @@ fn a_hierarchical_all_reduce_by_hand() {
     pairs.dedup();
     assert_eq!(pairs, [(0, 2, 100), (1, 3, 100), (2, 0, 100), (3, 1, 100)]);
     let inside = Time::from_ns(200 + 100) + REACTION;
-    // The last part inside the server (500 ns) is over before the sender of the ring's last message knows of its arrival
-    // (after 1 us).
+    // The last part inside the server (500 ns) is over before the sender of the ring's last message knows of its
+    // arrival (after 1 us).
     assert_eq!(end, inside + (DELIVERY + REACTION) * 2 + Time::from_us(1));
 }
 

@@ -230,8 +230,8 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         !end.queued && (!learns_completion || end.sender.is_complete())
     }
 
-    /// The messages of the stream to which a flow belongs, at its sender; `None` for a flow with ends of its own. Runs on
-    /// several ranks have no streams.
+    /// The messages of the stream to which a flow belongs, at its sender; `None` for a flow with ends of its own. Runs
+    /// on several ranks have no streams.
     fn send_stream(&mut self, flow: FlowId) -> Option<&mut SendStream> {
         if self.ranks.is_some() {
             return None;

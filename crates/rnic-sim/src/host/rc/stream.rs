@@ -27,7 +27,7 @@ pub(crate) struct SendStream {
     messages: VecDeque<Message>,
     /// Number of messages at the end of `messages` that have not started.
     waiting: usize,
-    /// Number of packets of all messages so far, and of those that have started.
+    /// Number of packets of all messages so far, and of the messages that have started.
     posted: u64,
     started: u64,
 }

@@ -3,8 +3,8 @@
 //! All-reduce is a reduce-scatter and an all-gather, 2 (n - 1) steps in all; in each step a rank sends one of n
 //! segments of its buffer, which it has received (and reduced) in the step before (Patarasuk, Yuan: Bandwidth optimal
 //! all-reduce algorithms for clusters of workstations, 2009). A segment is sent in messages of at most `chunk` bytes;
-//! the rank sends each message on as soon as it has arrived. A broadcast sends the whole buffer along the ring, from the
-//! first rank to the last.
+//! the rank sends each message on as soon as it has arrived. A broadcast sends the whole buffer along the ring, from
+//! the first rank to the last.
 
 use super::{Operation, Ranks, Schedule, Tag, after, part, pieces, receive, send};
 use crate::program::operation::After;

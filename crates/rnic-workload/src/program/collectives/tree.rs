@@ -4,8 +4,8 @@
 //! Each tree has the ranks in order from left to right, so ranks at odd places are its leaves. In the second tree the
 //! places are mirrored (an even number of ranks) or shifted by one (an odd number), so that a rank is an inner node of
 //! at most one tree. In an all-reduce, messages go from the leaves to the root and back; a rank sends a message on as
-//! soon as it has arrived from all of its children, or from its parent. In a broadcast the first rank of the group sends
-//! to the roots of two trees of the other ranks.
+//! soon as it has arrived from all of its children, or from its parent. In a broadcast the first rank of the group
+//! sends to the roots of two trees of the other ranks.
 
 use super::{Operation, Ranks, Schedule, Tag, part, pieces, receive, send};
 use crate::program::operation::{After, Distances};
