@@ -31,7 +31,7 @@ fn runs(number: u32) -> bool {
 }
 
 /// Makes a folder with a program `ucmatose` that never ends and whose child processes never end, and with libraries
-/// without functions.
+/// that have no functions for programs.
 fn prepare(folder: &Path) {
     let _ = fs::remove_dir_all(folder);
     fs::create_dir_all(folder).unwrap();
@@ -43,8 +43,13 @@ fn prepare(folder: &Path) {
     );
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    for name in ["librnic_ibverbs.a", "librnic_rdmacm.a"] {
-        let made = Command::new("ar").arg("cr").arg(folder.join(name)).status().unwrap();
+    // The only function that the linked library itself calls.
+    let source = folder.join("on_load.c");
+    fs::write(&source, "void rnic_on_load(void) {}\n").unwrap();
+    let object = folder.join("on_load.o");
+    assert!(Command::new("cc").args(["-c", "-o"]).args([&object, &source]).status().unwrap().success());
+    for (name, objects) in [("librnic_ibverbs.a", &[object][..]), ("librnic_rdmacm.a", &[])] {
+        let made = Command::new("ar").arg("cr").arg(folder.join(name)).args(objects).status().unwrap();
         assert!(made.success());
     }
 }

@@ -49,6 +49,7 @@ impl Externs for Registers<'_> {
                 let value = match op {
                     1 => operand,
                     2 => (scalar(0) + operand) & crate::arithmetic::ones(instance.types[0]),
+                    3 => scalar(0).wrapping_sub(operand) & crate::arithmetic::ones(instance.types[0]),
                     _ => scalar(0),
                 };
                 self.scalars.insert((id, index, 0), value);

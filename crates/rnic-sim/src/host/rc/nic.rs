@@ -217,10 +217,13 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         let RcShared { cfg, params, .. } = &self.shared;
         let host = &mut self.hosts[host.index()];
         let end = &mut host.senders[slot];
-        if end.armed != at || end.phase == Phase::Idle || end.peer.flow != flow {
+        if end.armed != at || end.peer.flow != flow {
             return; // the timer of the flow end has been re-armed, or another flow has the slot now
         }
         end.armed = Time::MAX;
+        if end.phase == Phase::Idle {
+            return; // the flow has retired, or the stream has no message now
+        }
         if end.sender.on_deadline(cfg, params, at) == Some(Timer::Retransmit) {
             end.timeouts += 1;
             self.totals.timeouts += 1;
