@@ -1,15 +1,14 @@
 //! The command `rnic lint`, which checks the running configuration of a fleet.
 
 use crate::service::{self, MetricsPage};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use rnic_metrics::exposition::Kind;
 use rnic_simulator::error::CliError;
-use rnic_simulator::format::Format;
 use rnic_simulator::interrupt::Interruption;
 use rnic_simulator::output::{self, note};
 use rnic_untrusted::text::escaped;
 use rnic_watch::input::{InputError, read_file};
-use rnic_watch::lint::{Desired, Finding, Fleet, Report, Severity, State, check, scenario};
+use rnic_watch::lint::{Desired, FailOn, Finding, Fleet, Report, Severity, State, check, scenario};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write;
@@ -26,8 +25,9 @@ const UNKNOWN: usize = 20;
     rnic lint dumps --desired fleet.toml --links links.csv --state lint-state.json\n  \
     rnic lint leaf1.tar.gz --format json | jq '.findings[] | select(.severity == \"danger\")'\n  \
     rnic lint dumps --desired fleet.toml --scenario fabric.toml && rnic run fabric.toml\n  \
-    rnic lint dumps --desired fleet.toml --watch --listen 0.0.0.0:9479\n\n\
-    Exit codes: 0 nothing found; 1 a difference or a danger that is not accepted; 2 invalid input.")]
+    rnic lint dumps --desired fleet.toml --watch --listen 0.0.0.0:9479\n  \
+    rnic lint dumps --fail-on unchecked                      # in CI: fail also if a check was impossible\n\n\
+    Exit codes: 0 nothing found; 1 a finding of --fail-on that is not accepted; 2 invalid input.")]
 pub(crate) struct LintArgs {
     /// Folders or tar archives with the configuration of a device each, or folders of these
     #[arg(value_name = "DEVICES", required = true)]
@@ -62,8 +62,46 @@ pub(crate) struct LintArgs {
     listen: SocketAddr,
 
     /// Format of the standard output
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = LintFormat::Table)]
+    format: LintFormat,
+
+    /// The findings that make the exit code 1; accepted findings never do
+    #[arg(long, value_enum, default_value_t = FailOnArg::Danger, conflicts_with = "watch")]
+    fail_on: FailOnArg,
+}
+
+/// Output formats of `rnic lint`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum LintFormat {
+    /// A text table
+    Table,
+    /// One JSON document
+    Json,
+    /// SARIF 2.1.0, which code review tools show
+    Sarif,
+    /// JUnit XML, which CI servers show: one test case per device and check
+    Junit,
+}
+
+/// The findings that make the exit code 1.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum FailOnArg {
+    /// Also warnings, and checks that were impossible
+    Unchecked,
+    /// Also warnings
+    Warning,
+    /// Dangers and differences from the desired state
+    Danger,
+}
+
+impl From<FailOnArg> for FailOn {
+    fn from(argument: FailOnArg) -> FailOn {
+        match argument {
+            FailOnArg::Unchecked => FailOn::Unchecked,
+            FailOnArg::Warning => FailOn::Warning,
+            FailOnArg::Danger => FailOn::Danger,
+        }
+    }
 }
 
 /// Checks the fleet once, or again and again with `--watch`.
@@ -80,8 +118,10 @@ pub(crate) fn lint(arguments: &LintArgs) -> Result<(), CliError> {
             .map_err(|error| CliError::Io { doing: format!("cannot write `{}`", path.display()), error })?;
     }
     let text = match arguments.format {
-        Format::Table => table(&report),
-        Format::Json => format!("{:#}\n", report.to_json()),
+        LintFormat::Table => table(&report),
+        LintFormat::Json => format!("{:#}\n", report.to_json()),
+        LintFormat::Sarif => format!("{:#}\n", rnic_watch::lint::sarif(&report)),
+        LintFormat::Junit => rnic_watch::lint::junit(&report, arguments.fail_on.into()),
     };
     output::print(|out| write!(out, "{text}"))?;
     if let Some(path) = &arguments.scenario {
@@ -90,7 +130,7 @@ pub(crate) fn lint(arguments: &LintArgs) -> Result<(), CliError> {
     if !report.errors.is_empty() {
         return Err(refused(report.errors));
     }
-    if report.fails() {
+    if report.fails(arguments.fail_on.into()) {
         return Err(CliError::Failed(vec![summary(&report)]));
     }
     Ok(())
@@ -173,6 +213,16 @@ fn table(report: &Report) -> String {
     let accepted = report.findings.iter().filter(|finding| finding.accepted.is_some()).count();
     let unknown = counted(report.unknown.len(), "unknown key", "unknown keys");
     let _ = writeln!(text, "{}, {accepted} accepted, {unknown}", summary(report));
+    let unchecked = report.unchecked();
+    if !unchecked.is_empty() {
+        let count = counted(unchecked.len(), "device", "devices");
+        let shown: Vec<&str> = unchecked.iter().copied().take(8).collect();
+        let more = if unchecked.len() > 8 { ", ..." } else { "" };
+        text += &line(&format!(
+            "not wholly checked: {count} ({}{more}); --fail-on unchecked makes this an error",
+            shown.join(", ")
+        ));
+    }
     text
 }
 

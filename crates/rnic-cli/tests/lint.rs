@@ -65,6 +65,59 @@ fn the_exit_code_tells_order_difference_and_bad_input() {
     assert!(text(&nothing.stderr).contains("no device found"), "{}", text(&nothing.stderr));
 }
 
+/// `--fail-on` chooses the exit code, and names the devices of which a check was impossible.
+#[test]
+fn an_unchecked_switch_is_not_green() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = folder.path().join("sw1");
+    fs::create_dir(&device).unwrap();
+    fs::write(device.join("config_db.json"), r#"{"PORT": {"Ethernet0": {"admin_status": "up"}}}"#).unwrap();
+    let lint = |fail_on: &str| rnic(&["lint", device.to_str().unwrap(), "--fail-on", fail_on]);
+    for (fail_on, code) in [("danger", 0), ("warning", 0), ("unchecked", 1)] {
+        let output = lint(fail_on);
+        assert_eq!(output.status.code(), Some(code), "{fail_on}: {}", text(&output.stderr));
+        assert!(text(&output.stdout).contains("not wholly checked: 1 device (sw1)"), "{}", text(&output.stdout));
+    }
+    let wrong = lint("everything");
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("unchecked, warning, danger"), "{}", text(&wrong.stderr));
+}
+
+/// The reports for other tools have every finding, and the exit code stays.
+#[test]
+fn reports_for_other_tools() {
+    let folder = tempfile::tempdir().unwrap();
+    let desired = other_desired(folder.path());
+    let sarif = rnic(&["lint", DEVICES, "--desired", &desired, "--format", "sarif"]);
+    assert_eq!(sarif.status.code(), Some(1));
+    let sarif: Value = serde_json::from_str(&text(&sarif.stdout)).unwrap();
+    assert_eq!(sarif["version"], "2.1.0");
+    let run = &sarif["runs"][0];
+    let results = run["results"].as_array().unwrap();
+    assert_eq!(results.len(), 4, "{results:#?}");
+    let index = results[0]["ruleIndex"].as_u64().unwrap() as usize;
+    assert_eq!(run["tool"]["driver"]["rules"][index]["id"], results[0]["ruleId"]);
+    let name = &results[0]["locations"][0]["logicalLocations"][0]["fullyQualifiedName"];
+    assert_eq!((name, &results[0]["level"]), (&"leaf1/Ethernet0/queue.3.ecn_min".into(), &"error".into()));
+    let junit = rnic(&["lint", DEVICES, "--desired", &desired, "--format", "junit"]);
+    assert_eq!(junit.status.code(), Some(1));
+    let junit = text(&junit.stdout);
+    assert!(junit.contains("<testsuites name=\"rnic lint\" tests=\"8\" failures=\"4\" errors=\"0\">"), "{junit}");
+    assert!(junit.contains("<testcase classname=\"gpu1\" name=\"all checks\"/>"), "{junit}");
+    // A mistake in an input is an error of the report.
+    let device = folder.path().join("fleet/sw1");
+    fs::create_dir_all(&device).unwrap();
+    fs::write(device.join("config_db.json"), "{\n\"PORT\": {").unwrap();
+    let fleet = device.parent().unwrap().to_str().unwrap();
+    let sarif = rnic(&["lint", fleet, "--format", "sarif"]);
+    assert_eq!(sarif.status.code(), Some(2));
+    let sarif: Value = serde_json::from_str(&text(&sarif.stdout)).unwrap();
+    let location = &sarif["runs"][0]["invocations"][0]["toolExecutionNotifications"][0]["locations"][0];
+    assert_eq!(location["physicalLocation"]["artifactLocation"]["uri"], "sw1/config_db.json");
+    assert_eq!(location["physicalLocation"]["region"]["startLine"], 2);
+    assert!(text(&rnic(&["lint", fleet, "--format", "junit"]).stdout).contains("errors=\"1\""));
+}
+
 /// `rnic run` accepts the scenario and all flows finish.
 #[test]
 fn the_scenario_runs() {

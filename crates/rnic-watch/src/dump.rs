@@ -73,6 +73,14 @@ impl Dump {
         names
     }
 
+    /// Whether `path` is a folder of the device.
+    pub(crate) fn is_folder(&self, path: &str) -> bool {
+        match &self.files {
+            Files::Folder(folder) => inside(folder, path).is_some_and(|path| path.is_dir()),
+            Files::Archive(_) => !self.list(path).is_empty(),
+        }
+    }
+
     /// The text of the file `path`; `None` if the file does not exist. A file that exists and cannot be read is an
     /// error, with one exception: some files of sysfs return "invalid argument" or "not supported" if the device lacks
     /// the feature, and the result is then `None`.

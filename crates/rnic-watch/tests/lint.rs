@@ -1,6 +1,6 @@
 //! Checks of the example fleet, which is in order, and of the same fleet with one mistake at a time.
 
-use rnic_watch::lint::{CHECKS, Desired, Finding, Fleet, Report, Severity, check, scenario};
+use rnic_watch::lint::{CHECKS, Desired, FailOn, Finding, Fleet, Report, Severity, check, scenario};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -268,6 +268,56 @@ fn mistakes() -> Vec<Mistake> {
             in_file(STATISTICS, "tx_pause_storm_error_events: 0", "tx_pause_storm_error_events: 2"),
         ),
         ("dscp-rewrite", "leaf1", in_switch("leaf1", map("tc_to_dscp_map"), json!("RDMA"))),
+        ("watchdog-weak", "leaf1", in_switch("leaf1", map("pfcwd_sw_enable"), json!("3,4"))),
+        ("unreached-group", "leaf1", in_switch("leaf1", &["TC_TO_PRIORITY_GROUP_MAP", "RDMA", "3"], json!("0"))),
+        ("unreached-group", "leaf1", in_switch("leaf1", &["DSCP_TO_TC_MAP", "RDMA", "26"], json!("0"))),
+        ("wred-drop", "leaf1", in_switch("leaf1", wred("ecn"), json!("ecn_none"))),
+        ("pg-not-lossless", "leaf1", in_switch("leaf1", &["BUFFER_PG", "Ethernet0|3"], Value::Null)),
+        ("lossy-class", "gpu1", in_file("gpu1/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos", "106", "96")),
+        ("lossy-class", "gpu1", in_file("gpu1/sys/class/infiniband/mlx5_0/tc/1/traffic_class", "106", "64")),
+        (
+            "roce-v1",
+            "gpu1",
+            Box::new(|copy| {
+                let folder = copy.device("gpu1").join("sys/kernel/config/rdma_cm/mlx5_0/ports/1");
+                fs::write(folder.join("default_roce_mode"), "IB/RoCE v1\n").unwrap();
+            }),
+        ),
+        (
+            "no-rdma-device",
+            "gpu1",
+            Box::new(|copy| fs::remove_dir_all(copy.device("gpu1").join("sys/class/infiniband")).unwrap()),
+        ),
+        (
+            "link-layer",
+            "gpu1",
+            in_file("gpu1/sys/class/infiniband/mlx5_0/ports/1/link_layer", "Ethernet", "InfiniBand"),
+        ),
+        (
+            "overlapping-roles",
+            "gpu2",
+            Box::new(|copy| copy.desired += "\n[host.role.new]\ndevices = [\"gpu2\", \"x*\"]\nmtu = \"1500 B\"\n"),
+        ),
+        (
+            "rollout-order",
+            "leaf1",
+            Box::new(|copy| {
+                copy.switch("leaf1", |db| {
+                    let rows = db["PORT_QOS_MAP"].as_object_mut().unwrap();
+                    rows.values_mut().for_each(|row| row["pfc_enable"] = json!(""));
+                })
+            }),
+        ),
+        (
+            "internal-port",
+            "leaf1",
+            Box::new(|copy| {
+                copy.switch("leaf1", |db| {
+                    let port = json!({"admin_status": "up", "speed": "10000", "role": "Rec"});
+                    db["PORT"]["Ethernet-Rec0"] = port;
+                })
+            }),
+        ),
         ("unchecked", "leaf1", in_switch("leaf1", &["BUFFER_PG", "Ethernet0|3", "profile"], json!("NULL"))),
     ]
 }
@@ -325,7 +375,7 @@ fn findings_can_be_accepted_with_a_reason() {
     copy.desired += "[[accept]]\ncheck = \"drift\"\ndevice = \"gpu1\"\nreason = \"the same\"\n";
     copy.desired += "[[accept]]\ncheck = \"headroom\"\nreason = \"long ago\"\n";
     let report = copy.report();
-    assert!(!report.fails(), "{:#?}", described(&report.findings));
+    assert!(!report.fails(FailOn::Danger), "{:#?}", described(&report.findings));
     assert_eq!((report.count(Severity::Warning), report.count(Severity::Drift)), (0, 0));
     let unused = report.findings.iter().find(|finding| finding.check.name == "unchecked").unwrap();
     assert!(unused.text.ends_with("accepts \"headroom\", which was not found"), "{}", unused.text);

@@ -187,8 +187,8 @@ impl Host {
             self.dump.read(&format!("ethtool-S-{interface}.txt")).ok().flatten()?
         };
         let parsed = parse_ethtool_statistics(&text);
-        *malformed += u64::from(parsed.is_none());
-        parsed
+        *malformed += parsed.as_ref().map_or(1, |(_, skipped)| *skipped);
+        parsed.map(|(counters, _)| counters)
     }
 }
 
@@ -212,28 +212,74 @@ fn ethtool(interface: &str) -> Option<String> {
     text.filter(|_| status.success())
 }
 
+/// The names of a driver's counters of a priority, in which `#` stands for the number of the priority. Each pair is a
+/// counter of the receiver and of the transmitter; an empty name is a counter that the driver does not have.
+struct Names {
+    frames: [&'static str; 2],
+    pauses: &'static str,
+    /// Time in microseconds for which the transmitter was paused, and for which this port paused its peer.
+    duration: [&'static str; 2],
+    packets: [&'static str; 2],
+    bytes: [&'static str; 2],
+}
+
+/// The drivers whose counters of priorities are read: mlx5 (NVIDIA), ice (Intel), bnxt_en (Broadcom), ionic (AMD).
+const DRIVERS: [Names; 4] = [
+    Names {
+        frames: ["rx_prio#_pause", "tx_prio#_pause"],
+        pauses: "rx_prio#_pause_transition",
+        duration: ["rx_prio#_pause_duration", "tx_prio#_pause_duration"],
+        packets: ["rx_prio#_packets", "tx_prio#_packets"],
+        bytes: ["rx_prio#_bytes", "tx_prio#_bytes"],
+    },
+    Names {
+        frames: ["rx_priority_#_xoff.nic", "tx_priority_#_xoff.nic"],
+        pauses: "",
+        duration: ["", ""],
+        packets: ["", ""],
+        bytes: ["", ""],
+    },
+    Names {
+        frames: ["rx_pfc_ena_frames_pri#", "tx_pfc_ena_frames_pri#"],
+        pauses: "pfc_pri#_rx_transitions",
+        duration: ["pfc_pri#_rx_duration_us", "pfc_pri#_tx_duration_us"],
+        packets: ["rx_packets_pri#", "tx_packets_pri#"],
+        bytes: ["rx_bytes_pri#", "tx_bytes_pri#"],
+    },
+    Names {
+        frames: ["", ""],
+        pauses: "",
+        duration: ["rx_pripause_#_1us_count", "tx_pripause_#_1us_count"],
+        packets: ["frames_rx_pri_#", "frames_tx_pri_#"],
+        bytes: ["", ""],
+    },
+];
+
 /// The counters of all priorities of an interface.
 fn of_statistics(interface: &str, statistics: &BTreeMap<String, u64>, speed: Option<BitRate>, reading: &mut Reading) {
-    for number in 0..8 {
-        let get = |name: &str| statistics.get(name).copied();
-        // Names of mlx5, and of Intel's driver ice.
-        let mlx5 = |direction: &str, what: &str| get(&format!("{direction}_prio{number}_{what}"));
-        let ice = |direction: &str| get(&format!("{direction}_priority_{number}_xoff.nic"));
-        let drops = ["buf_discard", "cong_discard", "discards"].map(|what| mlx5("rx", what));
+    for number in 0..8_u8 {
+        let get = |name: &str| match name {
+            "" => None,
+            name => statistics.get(&name.replace('#', &number.to_string())).copied(),
+        };
+        // An interface has one driver, and the drivers have different names.
+        let first = |name: fn(&Names) -> &'static str| DRIVERS.iter().find_map(|names| get(name(names)));
+        let drops = ["buf_discard", "cong_discard", "discards"].map(|what| get(&format!("rx_prio#_{what}")));
         let priority = Priority {
             port: interface.to_string(),
             priority: number,
             speed,
-            frames_received: mlx5("rx", "pause").or_else(|| ice("rx")),
-            frames_sent: mlx5("tx", "pause").or_else(|| ice("tx")),
-            pauses: mlx5("rx", "pause_transition"),
-            paused: mlx5("rx", "pause_duration").map_or(Paused::Unknown, |us| Paused::Measured(us as f64)),
-            pausing_us: mlx5("tx", "pause_duration").map(|us| us as f64),
-            packets: [mlx5("rx", "packets"), mlx5("tx", "packets")],
-            bytes: [mlx5("rx", "bytes"), mlx5("tx", "bytes")],
+            frames_received: first(|names| names.frames[0]),
+            frames_sent: first(|names| names.frames[1]),
+            pauses: first(|names| names.pauses),
+            paused: first(|names| names.duration[0]).map_or(Paused::Unknown, |us| Paused::Measured(us as f64)),
+            pausing_us: first(|names| names.duration[1]).map(|us| us as f64),
+            packets: [first(|names| names.packets[0]), first(|names| names.packets[1])],
+            bytes: [first(|names| names.bytes[0]), first(|names| names.bytes[1])],
             dropped: drops.iter().flatten().copied().reduce(u64::saturating_add),
         };
-        if priority.frames_received.is_some() || priority.packets[0].is_some() {
+        let is_paused = priority.paused != Paused::Unknown;
+        if priority.frames_received.is_some() || is_paused || priority.packets[0].is_some() {
             reading.priorities.push(priority);
         }
     }

@@ -1,5 +1,6 @@
 //! The checks, and their findings.
 
+use super::report::FailOn;
 use std::fmt;
 
 /// How severe a finding is.
@@ -78,7 +79,9 @@ checks! {
     ALPHA "alpha" Warning "alpha of a lossless group differs from that of most switches of the role";
     THRESHOLD "pause-threshold" Danger "The pause threshold is so low that single packets cause pauses";
     WATCHDOG "watchdog-missing" Danger "A port with PFC has no PFC watchdog";
-    WATCHDOG_WEAK "watchdog-weak" Warning "The PFC watchdog only reports, or its times are out of order";
+    WATCHDOG_WEAK "watchdog-weak" Warning "The PFC watchdog only reports, its times are out of order, or it watches priorities without PFC";
+    UNREACHED "unreached-group" Warning "A lossless priority group has headroom, but no packet is mapped to it";
+    WRED_DROP "wred-drop" Danger "WRED drops RDMA packets before the ingress pauses";
     FLOODING "flooding" Danger "Packets of a lossless class can be flooded in a VLAN";
     MULTICAST "multicast" Warning "Multicast of a lossless class can be flooded in a VLAN";
     DSCP_0 "dscp-0" Danger "DSCP 0 is used for RDMA, or is in a lossless class";
@@ -94,6 +97,13 @@ checks! {
     DROPS "lossless-drops" Warning "A counter says that packets of a lossless priority were dropped";
     STORM "pause-storm" Warning "A counter says that the NIC has sent a pause storm";
     REWRITE "dscp-rewrite" Warning "The switch changes the DSCP of packets that leave a port";
+    LOSSY "lossy-class" Danger "A host sends RDMA with a DSCP that is lossy at the host or its switch";
+    ROCE_MODE "roce-v1" Danger "Connections of rdma_cm use RoCE v1, which has no DSCP and cannot be routed";
+    NO_DEVICE "no-rdma-device" Warning "No RDMA device belongs to an interface with a QoS configuration";
+    LINK_LAYER "link-layer" Warning "A port of an RDMA device has the link layer InfiniBand, so that it has no RoCE";
+    ROLES "overlapping-roles" Warning "A device matches several roles of the desired state";
+    ROLLOUT "rollout-order" Warning "A setting is on in a tier of the fabric, and off in a tier below it";
+    INTERNAL "internal-port" Note "A port without an external link was not checked";
     UNCHECKED "unchecked" Note "A check was impossible, because a value is missing";
 }
 
@@ -162,8 +172,14 @@ impl Finding {
     }
 
     /// Whether the finding makes the check of the fleet fail.
-    pub fn fails(&self) -> bool {
-        self.accepted.is_none() && self.check.severity >= Severity::Drift
+    pub fn fails(&self, on: FailOn) -> bool {
+        let severity = self.check.severity;
+        let fails = match on {
+            FailOn::Danger => severity >= Severity::Drift,
+            FailOn::Warning => severity >= Severity::Warning,
+            FailOn::Unchecked => severity >= Severity::Warning || self.check == UNCHECKED,
+        };
+        self.accepted.is_none() && fails
     }
 }
 

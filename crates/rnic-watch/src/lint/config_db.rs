@@ -3,7 +3,8 @@
 //! Three forms are accepted: the file `config_db.json` itself, entries named `TABLE|key` without tables, and the output
 //! of `sonic-db-dump -n CONFIG_DB`, in which the entry `TABLE|key` has its fields in the member `value`.
 //!
-//! A key that occurs twice is refused, because JSON readers disagree about which of the two values is valid.
+//! A key that occurs twice is refused, because JSON readers disagree about which of the two values is valid. A key that
+//! is not an entry of a table, such as a Redis string in a dump, costs only this key.
 
 use crate::input::{InputError, Place, shown};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -39,7 +40,16 @@ impl Value {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct ConfigDb {
     pub(crate) tables: BTreeMap<String, BTreeMap<String, Entry>>,
+    /// Keys that are not entries of a table: (path, description). They are not in `tables`.
+    pub(crate) skipped: Vec<(String, String)>,
+    /// Whether the text is a dump of a running switch's Redis, which also has the entries that SONiC makes at run time.
+    pub(crate) is_dump: bool,
 }
+
+/// The Redis types that `sonic-db-dump` prints.
+const REDIS_TYPES: [&str; 6] = ["hash", "string", "list", "set", "zset", "stream"];
+/// Redis strings that every running switch has, and that no check needs.
+const STRINGS: [&str; 1] = ["CONFIG_DB_INITIALIZED"];
 
 impl ConfigDb {
     /// Parses the text of a file with the name `file`.
@@ -52,48 +62,58 @@ impl ConfigDb {
             let message = message.split(" at line ").next().unwrap_or(&message).to_string();
             InputError::new(file, Place::Column(error.line(), error.column()), message)
         })?;
-        let mut tables: BTreeMap<String, BTreeMap<String, Entry>> = BTreeMap::new();
-        for (name, nodes) in nodes {
-            match name.split_once('|') {
-                Some((table, key)) => {
-                    let mut fields = Entry::new();
-                    for (field, node) in nodes {
-                        match node {
-                            Node::Fields(value) if field == "value" => fields = value,
-                            Node::Fields(_) => {
-                                fields.insert(field, Value::Other);
-                            }
-                            Node::Value(value) => {
-                                fields.insert(field, value);
-                            }
-                        }
-                    }
-                    tables.entry(table.to_string()).or_default().insert(key.to_string(), fields);
-                }
-                None => {
-                    let table = tables.entry(name.clone()).or_default();
-                    for (key, node) in nodes {
-                        match node {
-                            Node::Fields(fields) => {
-                                table.insert(key, fields);
-                            }
-                            // Old versions store the version of the schema here.
-                            Node::Value(_) if name == "VERSIONS" => {}
-                            Node::Value(_) => {
-                                let message = "is not an entry; accepted: an object with text for each field";
-                                let path = Place::Path(format!("{name}|{key}"));
-                                return Err(InputError::new(file, path, message));
-                            }
-                        }
-                    }
-                }
+        let mut db = ConfigDb::default();
+        for (name, level) in nodes {
+            match level {
+                Level::Entries(nodes) => db.add(name, nodes),
+                Level::Value => db.skip(name, "is not a table; accepted: an object with an entry for each key"),
             }
         }
-        if tables.contains_key("localhost") && tables.contains_key("asic0") {
+        if db.tables.contains_key("localhost") && db.tables.contains_key("asic0") {
             let message = "is the configuration of a switch with several ASICs; give the file of each ASIC as a device";
             return Err(InputError::new(file, Place::File, message));
         }
-        Ok(ConfigDb { tables })
+        Ok(db)
+    }
+
+    fn skip(&mut self, path: String, text: &str) {
+        self.skipped.push((path, text.to_string()));
+    }
+
+    /// Adds a key of the top level: a table, or an entry `TABLE|key`.
+    fn add(&mut self, name: String, mut nodes: BTreeMap<String, Node>) {
+        if let Some(kind) = redis_type(&nodes) {
+            self.is_dump = true;
+            return match (name.split_once('|'), nodes.remove("value")) {
+                (Some((table, key)), Some(Node::Fields(fields))) => self.insert(table, key, fields),
+                (None, Some(Node::Fields(_))) => self.skip(name, "is a hash without a table in its name"),
+                _ if STRINGS.contains(&name.as_str()) => {}
+                _ => self.skip(name, &format!("is a key of the type {kind}; accepted: hash")),
+            };
+        }
+        if let Some((table, key)) = name.split_once('|') {
+            let fields = nodes.into_iter().map(|(field, node)| match node {
+                Node::Fields(_) => (field, Value::Other),
+                Node::Value(value) => (field, value),
+            });
+            return self.insert(table, key, fields.collect());
+        }
+        self.tables.entry(name.clone()).or_default();
+        for (key, node) in nodes {
+            match node {
+                Node::Fields(fields) => self.insert(&name, &key, fields),
+                // Old versions store the version of the schema here.
+                Node::Value(_) if name == "VERSIONS" => {}
+                Node::Value(_) => {
+                    let message = "is not an entry; accepted: an object with text for each field";
+                    self.skip(format!("{name}|{key}"), message);
+                }
+            }
+        }
+    }
+
+    fn insert(&mut self, table: &str, key: &str, fields: Entry) {
+        self.tables.entry(table.to_string()).or_default().insert(key.to_string(), fields);
     }
 
     /// The entries of a table; empty if the table is absent.
@@ -107,6 +127,21 @@ impl ConfigDb {
         let (key, field) = rest.rsplit_once('|')?;
         self.tables.get(table)?.get(key)?.get(field)?.text()
     }
+}
+
+/// The Redis type of a key in the output of `sonic-db-dump`; `None` if the nodes do not have the form of this output.
+fn redis_type(nodes: &BTreeMap<String, Node>) -> Option<&'static str> {
+    let Some(Node::Value(Value::Text(kind))) = nodes.get("type") else { return None };
+    nodes.get("value")?;
+    REDIS_TYPES.into_iter().find(|known| known == kind)
+}
+
+/// The value of a key of the top level.
+enum Level {
+    /// A table, or the fields of an entry.
+    Entries(BTreeMap<String, Node>),
+    /// Another kind of value.
+    Value,
 }
 
 /// The value of a key of a table.
@@ -132,14 +167,14 @@ fn insert<V, E: Error>(seen: &mut BTreeMap<String, V>, key: String, value: V) ->
 }
 
 impl<'de> DeserializeSeed<'de> for Map {
-    type Value = BTreeMap<String, BTreeMap<String, Node>>;
+    type Value = BTreeMap<String, Level>;
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
         reader.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for Map {
-    type Value = BTreeMap<String, BTreeMap<String, Node>>;
+    type Value = BTreeMap<String, Level>;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.what)
     }
@@ -156,24 +191,46 @@ impl<'de> Visitor<'de> for Map {
 struct Entries;
 
 impl<'de> DeserializeSeed<'de> for Entries {
-    type Value = BTreeMap<String, Node>;
+    type Value = Level;
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
-        reader.deserialize_map(self)
+        reader.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Entries {
-    type Value = BTreeMap<String, Node>;
+    type Value = Level;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a table: an object with an entry for each key")
     }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Level, A::Error> {
         let mut entries = BTreeMap::new();
         while let Some(key) = map.next_key::<String>()? {
             let fields = map.next_value_seed(Fields)?;
             insert(&mut entries, key, fields)?;
         }
-        Ok(entries)
+        Ok(Level::Entries(entries))
+    }
+    fn visit_str<E: Error>(self, _: &str) -> Result<Level, E> {
+        Ok(Level::Value)
+    }
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Level, E> {
+        Ok(Level::Value)
+    }
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Level, E> {
+        Ok(Level::Value)
+    }
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Level, E> {
+        Ok(Level::Value)
+    }
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Level, E> {
+        Ok(Level::Value)
+    }
+    fn visit_unit<E: Error>(self) -> Result<Level, E> {
+        Ok(Level::Value)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Level, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Level::Value)
     }
 }
 
@@ -294,11 +351,44 @@ mod tests {
             "QUEUE|Ethernet0|3": {"type": "hash", "value": {"scheduler": "s"}}}"#;
         let parsed = ConfigDb::parse(nested, "leaf1").unwrap();
         assert_eq!(ConfigDb::parse(flat, "leaf1").unwrap(), parsed);
-        assert_eq!(ConfigDb::parse(dump, "leaf1").unwrap(), parsed);
+        assert_eq!(ConfigDb::parse(dump, "leaf1").unwrap(), ConfigDb { is_dump: true, ..parsed });
+    }
+
+    /// A key that is not an entry costs this key, whatever its type is.
+    #[test]
+    fn keys_of_other_types_are_skipped() {
+        let skipped = |text: &str| {
+            let db = ConfigDb::parse(text, "leaf1").unwrap();
+            assert_eq!(db.at("PORT|Ethernet0|mtu").as_deref(), Some("9100"), "{text}");
+            db.skipped.into_iter().map(|(path, text)| format!("{path}: {text}")).collect::<Vec<_>>()
+        };
+        let with = |other: &str| {
+            format!(r#"{{"PORT|Ethernet0": {{"ttl": -0.001, "type": "hash", "value": {{"mtu": "9100"}}}}, {other}}}"#)
+        };
+        assert_eq!(skipped(&with(r#""CONFIG_DB_INITIALIZED": {"type": "string", "value": "1"}"#)), [""; 0]);
         assert_eq!(
-            error(r#"{"PORT": {"Ethernet0": "up"}}"#),
-            "leaf1: PORT|Ethernet0: is not an entry; accepted: an object with text for each field"
+            skipped(&with(r#""NEW_FLAG": {"expireat": 1.5, "type": "string", "value": "1"}"#)),
+            ["NEW_FLAG: is a key of the type string; accepted: hash"]
         );
+        assert_eq!(
+            skipped(&with(r#""KEYS": {"type": "set", "value": ["a"]}, "A|b": {"type": "list", "value": ["c"]}"#)),
+            ["A|b: is a key of the type list; accepted: hash", "KEYS: is a key of the type set; accepted: hash"]
+        );
+        assert_eq!(
+            skipped(&with(r#""ALONE": {"type": "hash", "value": {"a": "b"}}"#)),
+            ["ALONE: is a hash without a table in its name"]
+        );
+        assert_eq!(
+            skipped(r#"{"PORT": {"Ethernet0": {"mtu": "9100"}, "Ethernet4": "up"}, "platform": "x86", "n": null}"#),
+            [
+                "PORT|Ethernet4: is not an entry; accepted: an object with text for each field",
+                "n: is not a table; accepted: an object with an entry for each key",
+                "platform: is not a table; accepted: an object with an entry for each key"
+            ]
+        );
+        // A pool has a field `type`, but it is not a dump.
+        let db = ConfigDb::parse(r#"{"BUFFER_POOL|p": {"type": "ingress", "size": "5"}}"#, "leaf1").unwrap();
+        assert_eq!((db.at("BUFFER_POOL|p|type").as_deref(), db.is_dump), (Some("ingress"), false));
     }
 
     #[test]
@@ -308,7 +398,6 @@ mod tests {
             error("{\"PORT\": {\"E0\": {\"mtu\": \"1\",\n \"mtu\": \"2\"}}}"),
             "leaf1:2:12: the key `mtu` occurs twice"
         );
-        assert!(error("{\"PORT\": 3}").starts_with("leaf1:1:10: invalid type: integer `3`, expected a table"));
         assert!(error("[]").contains("expected a table of CONFIG_DB"));
         assert!(error("{} x").starts_with("leaf1:1:4: trailing characters"));
         let deep = format!("{{\"T\": {{\"k\": {{\"f\": {}1{}}}}}}}", "[".repeat(100_000), "]".repeat(100_000));

@@ -1,6 +1,6 @@
 //! Differences between the desired state and the running configuration.
 
-use super::checks::{DRIFT, Finding, MISSING, NEIGHBOUR};
+use super::checks::{DRIFT, Finding, MISSING, NEIGHBOUR, ROLES};
 use super::desired::{Desired, Wanted};
 use super::facts::{self, Facts};
 use super::fleet::Fleet;
@@ -35,7 +35,23 @@ pub(crate) fn find(fleet: &Fleet, desired: &Desired) -> Vec<Finding> {
         }
     }
     neighbours(fleet, &mut findings);
+    roles(fleet, desired, &mut findings);
     findings
+}
+
+/// Finds devices that match several roles, of which only the first applies.
+fn roles(fleet: &Fleet, desired: &Desired, findings: &mut Vec<Finding>) {
+    let switches = fleet.switches.keys().map(|name| (name, true));
+    for (name, is_switch) in switches.chain(fleet.hosts.keys().map(|name| (name, false))) {
+        if let [first, others @ ..] = desired.roles_of(name, is_switch).as_slice()
+            && !others.is_empty()
+        {
+            let others = others.join(", ");
+            let text =
+                format!("the device has the role {first}; it also matches {others}, whose settings do not apply");
+            findings.push(Finding::new(ROLES, name, text));
+        }
+    }
 }
 
 fn compare(

@@ -105,9 +105,12 @@ impl Fleet {
     fn read_dump(&mut self, dump: &Dump) -> Result<(), InputError> {
         let neighbours = neighbours::read(dump);
         match neighbours {
-            Ok(neighbours) if neighbours.is_empty() => {}
-            Ok(neighbours) => {
-                self.seen.insert(dump.name.clone(), neighbours);
+            Ok((neighbours, skipped)) => {
+                let device = || Device(dump.name.clone());
+                self.unknown.extend(skipped.into_iter().map(|(path, text)| Unknown { device: device(), path, text }));
+                if !neighbours.is_empty() {
+                    self.seen.insert(dump.name.clone(), neighbours);
+                }
             }
             Err(error) => self.errors.push(error),
         }
@@ -127,7 +130,7 @@ impl Fleet {
             self.databases.insert(dump.name.clone(), db);
         } else {
             let host = host::read(dump, &mut self.errors, &mut self.unknown);
-            if !host.interfaces.is_empty() {
+            if !host.is_empty() {
                 self.hosts.insert(dump.name.clone(), host);
             }
         }

@@ -19,6 +19,7 @@ mod checks;
 mod config_db;
 mod desired;
 mod drift;
+mod exchange;
 mod facts;
 mod fleet;
 mod host;
@@ -35,14 +36,17 @@ mod twin;
 
 pub use checks::{CHECKS, Check, Finding, Severity};
 pub use desired::Desired;
+pub use exchange::{junit, sarif};
 pub use fleet::Fleet;
-pub use report::{Report, check};
+pub use report::{FailOn, Report, check};
 pub use state::State;
 pub use twin::{Twin, scenario};
 
-/// The statistics in the output of `ethtool -S`; `None` if it is malformed.
-pub(crate) fn parse_ethtool_statistics(text: &str) -> Option<std::collections::BTreeMap<String, u64>> {
-    host::ethtool::parse_statistics(text, "ethtool -S").ok()
+/// The statistics in the output of `ethtool -S`, and the number of its lines that are not statistics; `None` if no line
+/// is a statistic.
+pub(crate) fn parse_ethtool_statistics(text: &str) -> Option<(std::collections::BTreeMap<String, u64>, u64)> {
+    let statistics = host::ethtool::parse_statistics(text, "ethtool -S").ok()?;
+    Some((statistics.counters, statistics.skipped.len() as u64))
 }
 
 /// A device and its port.

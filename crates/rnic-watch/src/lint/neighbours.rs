@@ -39,15 +39,20 @@ pub(crate) struct PlannedLink {
     pub(crate) line: usize,
 }
 
-/// Reads the LLDP neighbours of a device from `lldp.json` (`lldpctl -f json`) or `lldp.txt` (`show lldp table`).
-pub(crate) fn read(dump: &Dump) -> Result<Neighbours, InputError> {
-    if let Some(text) = dump.read("lldp.json")? {
-        return parse_json(&text, &dump.called("lldp.json"));
-    }
-    match dump.read("lldp.txt")? {
-        Some(text) => parse_table(&text, &dump.called("lldp.txt")),
-        None => Ok(Neighbours::new()),
-    }
+/// What the reader of an LLDP file returns: the neighbours, and a (line or port, description) for each item that it
+/// could not use.
+type Parsed = (Neighbours, Vec<(String, String)>);
+
+/// Reads the LLDP neighbours of a device from `lldp.json` (`lldpctl -f json` or `-f json0`) or `lldp.txt` (`show lldp
+/// table`). Returns also the items of the file that could not be used, with their paths.
+pub(crate) fn read(dump: &Dump) -> Result<Parsed, InputError> {
+    let (file, parsed) = match (dump.read("lldp.json")?, dump.read("lldp.txt")?) {
+        (Some(text), _) => ("lldp.json", parse_json(&text, &dump.called("lldp.json"))?),
+        (None, Some(text)) => ("lldp.txt", parse_table(&text, &dump.called("lldp.txt"))?),
+        (None, None) => return Ok(Parsed::default()),
+    };
+    let (neighbours, skipped) = parsed;
+    Ok((neighbours, skipped.into_iter().map(|(at, text)| (format!("{file}:{at}"), text)).collect()))
 }
 
 /// The members of a value that is one object or a list of objects: lldpctl writes a list only if there are several.
@@ -59,34 +64,75 @@ fn members(value: &Value) -> Vec<(&String, &Value)> {
     }
 }
 
-pub(crate) fn parse_json(text: &str, file: &str) -> Result<Neighbours, InputError> {
+/// The items of a list; a value that is not a list counts as a list with one item.
+fn items(value: Option<&Value>) -> &[Value] {
+    match value {
+        Some(Value::Array(list)) => list,
+        Some(value) => std::slice::from_ref(value),
+        None => &[],
+    }
+}
+
+/// The text of a property: `"x"`, or `[{"value": "x"}]` in the format json0.
+fn text_of<'v>(properties: &'v Value, name: &str) -> Option<&'v str> {
+    let found = items(properties.get(name)).first()?;
+    found.as_str().or_else(|| found.get("value")?.as_str()).filter(|text| !text.is_empty())
+}
+
+/// Parses the output of `lldpctl -f json`, or of `lldpctl -f json0`, in which every value is a list.
+pub(crate) fn parse_json(text: &str, file: &str) -> Result<Parsed, InputError> {
     let value: Value = serde_json::from_str(text).map_err(|error| {
         let message = error.to_string();
         let message = message.split(" at line ").next().unwrap_or(&message).to_string();
         InputError::new(file, Place::Column(error.line(), error.column()), message)
     })?;
-    let lldp = value.get("lldp").ok_or_else(|| {
-        InputError::new(file, Place::File, "has no member `lldp`; is this the output of lldpctl -f json?")
-    })?;
-    let mut neighbours = Neighbours::new();
-    for (local, interface) in lldp.get("interface").map(members).unwrap_or_default() {
-        // If the chassis has no name, its members are properties, and the neighbour cannot be identified.
-        let chassis = interface.get("chassis").map(members).unwrap_or_default();
-        let Some((device, _)) = chassis.into_iter().find(|(_, properties)| properties.get("id").is_some()) else {
-            continue;
-        };
-        let port = interface.get("port");
-        let id = port.and_then(|port| port.get("id")?.get("value")?.as_str());
-        let description = port.and_then(|port| port.get("descr")?.as_str());
-        let ports = id.into_iter().chain(description).map(str::to_string).collect();
-        neighbours.insert(local.clone(), Neighbour { device: device.clone(), ports });
+    let wrong = |message: &str| InputError::new(file, Place::File, message);
+    let lldp =
+        value.get("lldp").ok_or_else(|| wrong("has no member `lldp`; is this the output of lldpctl -f json?"))?;
+    let (mut neighbours, mut skipped) = Parsed::default();
+    for lldp in items(Some(lldp)) {
+        if !lldp.is_object() {
+            return Err(wrong("`lldp` is not an object or a list of objects; is this the output of lldpctl -f json?"));
+        }
+        for interface in items(lldp.get("interface")) {
+            // In json0 an interface has its name as a property; in json the name is the key of its properties.
+            let named: Vec<(&str, &Value)> = match interface.get("name").and_then(Value::as_str) {
+                Some(name) => vec![(name, interface)],
+                None => members(interface).into_iter().map(|(name, properties)| (name.as_str(), properties)).collect(),
+            };
+            if named.is_empty() {
+                skipped.push((String::new(), "an interface without a name".to_string()));
+            }
+            for (local, properties) in named {
+                match neighbour(properties) {
+                    Some(neighbour) => drop(neighbours.insert(local.to_string(), neighbour)),
+                    None => skipped.push((local.to_string(), "the neighbour has no name".to_string())),
+                }
+            }
+        }
     }
-    Ok(neighbours)
+    Ok((neighbours, skipped))
+}
+
+/// The neighbour in the properties of an interface; `None` if the neighbour states no name.
+fn neighbour(properties: &Value) -> Option<Neighbour> {
+    // In json the name of the chassis is the key of its properties. If the chassis has no name, its members are
+    // properties.
+    let chassis = properties.get("chassis");
+    let key = || {
+        let members = chassis.map(members).unwrap_or_default();
+        members.into_iter().find(|(_, properties)| properties.get("id").is_some()).map(|(name, _)| name.clone())
+    };
+    let name = items(chassis).first().and_then(|chassis| text_of(chassis, "name"));
+    let device = name.map(str::to_string).or_else(key)?;
+    let port = items(properties.get("port")).first();
+    let texts = ["id", "descr"].into_iter().filter_map(|name| text_of(port?, name));
+    Some(Neighbour { device, ports: texts.map(str::to_string).collect() })
 }
 
 /// Parses the output of SONiC's `show lldp table`. Its columns are separated by at least two spaces.
-pub(crate) fn parse_table(text: &str, file: &str) -> Result<Neighbours, InputError> {
-    let mut neighbours = Neighbours::new();
+pub(crate) fn parse_table(text: &str, file: &str) -> Result<Parsed, InputError> {
+    let (mut neighbours, mut skipped) = Parsed::default();
     let mut in_table = false;
     for (number, line) in (1..).zip(text.lines()) {
         if line.starts_with("---") {
@@ -94,8 +140,8 @@ pub(crate) fn parse_table(text: &str, file: &str) -> Result<Neighbours, InputErr
         } else if in_table && !line.trim().is_empty() {
             let columns: Vec<&str> = line.split("  ").map(str::trim).filter(|column| !column.is_empty()).collect();
             let [local, device, id, rest @ ..] = columns.as_slice() else {
-                let message = format!("`{}` has no neighbour and port", shown(line.trim()));
-                return Err(InputError::line(file, number, message));
+                skipped.push((number.to_string(), format!("`{}` has no neighbour and port", shown(line.trim()))));
+                continue;
             };
             // If the capability column is empty, the description is the last column.
             let ports = [*id].into_iter().chain(rest.last().copied()).map(str::to_string).collect();
@@ -105,7 +151,7 @@ pub(crate) fn parse_table(text: &str, file: &str) -> Result<Neighbours, InputErr
     if !text.contains("LocalPort") {
         return Err(InputError::line(file, 1, "no column LocalPort; is this the output of show lldp table?"));
     }
-    Ok(neighbours)
+    Ok((neighbours, skipped))
 }
 
 /// Parses a file with all links. Each line has the form `device,port,device,port`, optionally followed by the length in
@@ -166,13 +212,32 @@ mod tests {
             --------------------------------------------------\nTotal entries displayed:  1\n";
         let expected = Neighbour { device: "spine1".into(), ports: vec!["etp4".into(), "Ethernet12".into()] };
         let expected = Neighbours::from([("Ethernet0".to_string(), expected)]);
-        assert_eq!(parse_json(several, "l").unwrap(), expected);
-        assert_eq!(parse_json(one, "l").unwrap(), expected);
-        assert_eq!(parse_table(text, "l").unwrap(), expected);
-        assert!(parse_json("{\"lldp\": {}}", "l").unwrap().is_empty());
+        let nameless = vec![("Ethernet4".to_string(), "the neighbour has no name".to_string())];
+        assert_eq!(parse_json(several, "l").unwrap(), (expected.clone(), nameless));
+        assert_eq!(parse_json(one, "l").unwrap(), (expected.clone(), vec![]));
+        assert_eq!(parse_table(text, "l").unwrap(), (expected.clone(), vec![]));
+        assert_eq!(parse_json("{\"lldp\": {}}", "l").unwrap(), Parsed::default());
+        assert!(parse_json("{\"lldp\": 3}", "l").unwrap_err().to_string().contains("is not an object"));
+        let cut = text.replace("Ethernet12\n", "Ethernet12\nEthernet4    spine2\n");
+        let skipped = vec![("5".to_string(), "`Ethernet4    spine2` has no neighbour and port".to_string())];
+        assert_eq!(parse_table(&cut, "l").unwrap(), (expected, skipped));
         assert_eq!(parse_json("{", "l").unwrap_err().to_string(), "l:1:1: EOF while parsing an object");
         assert!(parse_json("{}", "l").unwrap_err().to_string().contains("lldpctl"));
         assert!(parse_table("x", "l").unwrap_err().to_string().contains("show lldp table"));
+    }
+
+    /// In `lldpctl -f json0` every value is a list, and names are properties.
+    #[test]
+    fn json0_is_read() {
+        let text = r#"{"lldp": [{"interface": [
+            {"name": "Ethernet0", "via": "LLDP",
+             "chassis": [{"id": [{"type": "mac", "value": "aa"}], "name": [{"value": "spine1"}]}],
+             "port": [{"id": [{"type": "local", "value": "etp4"}], "descr": [{"value": "Ethernet12"}]}]},
+            {"name": "Ethernet4", "chassis": [{"id": [{"type": "mac", "value": "bb"}]}], "port": [{}]}]}]}"#;
+        let (neighbours, skipped) = parse_json(text, "l").unwrap();
+        let expected = Neighbour { device: "spine1".into(), ports: vec!["etp4".into(), "Ethernet12".into()] };
+        assert_eq!(neighbours, Neighbours::from([("Ethernet0".to_string(), expected)]));
+        assert_eq!(skipped, [("Ethernet4".to_string(), "the neighbour has no name".to_string())]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::{Unknown, drift};
 use crate::input::InputError;
 use rnic_metrics::exposition::{Kind, Metrics};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// The result of a check of a fleet.
 #[derive(Clone, PartialEq, Debug)]
@@ -22,6 +23,22 @@ pub struct Report {
     pub devices: (usize, usize, usize),
     /// DSCPs of RDMA packets.
     pub dscps: Vec<u8>,
+    /// Names of the switches that were read.
+    pub switches: Vec<String>,
+    /// Names of all devices that were read, sorted.
+    pub devices_read: Vec<String>,
+}
+
+/// The findings that make a check of the fleet fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FailOn {
+    /// Dangers and differences from the desired state.
+    #[default]
+    Danger,
+    /// Also warnings.
+    Warning,
+    /// Also warnings, and checks that were impossible.
+    Unchecked,
 }
 
 /// Checks a fleet: finds differences from the desired state, if a desired state is given, and dangerous settings.
@@ -41,6 +58,15 @@ pub fn check(fleet: &Fleet, desired: Option<&Desired>) -> Report {
         errors: fleet.errors.clone(),
         devices: (fleet.switches.len(), fleet.hosts.len(), context.links.len()),
         dscps: context.dscps.iter().copied().collect(),
+        switches: fleet.switches.keys().cloned().collect(),
+        devices_read: fleet
+            .switches
+            .keys()
+            .chain(fleet.hosts.keys())
+            .cloned()
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect(),
     }
 }
 
@@ -72,9 +98,23 @@ impl Report {
         self.findings.iter().filter(|finding| finding.check.severity == severity && finding.accepted.is_none()).count()
     }
 
-    /// Whether a setting differs from the desired state or is dangerous.
-    pub fn fails(&self) -> bool {
-        self.findings.iter().any(Finding::fails)
+    /// Whether a finding that is not accepted is at least as severe as `on` says.
+    pub fn fails(&self, on: FailOn) -> bool {
+        self.findings.iter().any(|finding| finding.fails(on))
+    }
+
+    /// Names of the devices of which a check was impossible, sorted. If the DSCP of RDMA is unknown, these are all
+    /// switches.
+    pub fn unchecked(&self) -> Vec<&str> {
+        let found = self.findings.iter().filter(|finding| finding.check == UNCHECKED && finding.accepted.is_none());
+        let mut devices: Vec<&str> =
+            found.map(|finding| finding.device.as_str()).filter(|name| !name.is_empty()).collect();
+        if self.dscps.is_empty() {
+            devices.extend(self.switches.iter().map(String::as_str));
+        }
+        devices.sort_unstable();
+        devices.dedup();
+        devices
     }
 
     /// The report as a JSON document; docs/reference/desired-state.md describes it.
@@ -86,6 +126,7 @@ impl Report {
             "links": self.devices.2,
             "rdma_dscp": self.dscps,
             "counts": counts.into_iter().collect::<serde_json::Map<_, _>>(),
+            "unchecked": self.unchecked(),
             "findings": self.findings.iter().map(|finding| json!({
                 "check": finding.check.name,
                 "severity": finding.check.severity.name(),

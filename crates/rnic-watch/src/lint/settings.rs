@@ -96,11 +96,11 @@ pub(crate) const SWITCH: [Setting; 32] = [
 ];
 
 /// The settings of a host.
-pub(crate) const HOST: [Setting; 19] = [
+pub(crate) const HOST: [Setting; 21] = [
     port("mtu", Kind::Bytes),
     port("speed", Kind::Rate),
     port("length", Kind::Metres),
-    port("trust", Kind::Word(&["dscp", "pcp"])),
+    port("trust", Kind::Word(&["dscp", "pcp", "both", "none"])),
     port("pfc", Kind::Priorities),
     numbered("dscp_to_priority.N", 63, Kind::Integer(7)),
     numbered("priority_to_buffer.N", 7, Kind::Integer(7)),
@@ -115,6 +115,8 @@ pub(crate) const HOST: [Setting; 19] = [
     port("ecn_rp", Kind::Priorities),
     port("roce_tos", Kind::ClassOrNone),
     port("traffic_class", Kind::ClassOrNone),
+    port("roce_mode", Kind::Word(&["v1", "v2"])),
+    port("firmware", Kind::Text),
     port("dcqcn.NAME", Kind::Text),
 ];
 

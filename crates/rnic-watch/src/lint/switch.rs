@@ -19,9 +19,9 @@ pub(crate) struct Switch {
 }
 
 impl Switch {
-    /// The ports in use: ports that are administratively up.
+    /// The ports in use: ports that are administratively up and not internal.
     pub(crate) fn used(&self) -> impl Iterator<Item = (&String, &Port)> {
-        self.ports.iter().filter(|(_, port)| port.up)
+        self.ports.iter().filter(|(_, port)| port.up && port.internal.is_none())
     }
 }
 
@@ -30,6 +30,8 @@ impl Switch {
 pub(crate) struct Port {
     pub(crate) alias: Option<String>,
     pub(crate) up: bool,
+    /// The role of a port without an external link, such as `Rec`; `None` for ports to hosts and switches.
+    pub(crate) internal: Option<&'static str>,
     pub(crate) speed: Option<BitRate>,
     pub(crate) mtu: Option<u64>,
     /// Length of the link in metres.
@@ -48,6 +50,10 @@ pub(crate) struct Port {
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) queues: BTreeMap<u8, Queue>,
     pub(crate) groups: BTreeMap<u8, Group>,
+    /// Whether `groups` has all groups of the port. Otherwise SONiC may add groups at run time.
+    pub(crate) groups_are_complete: bool,
+    /// Whether the port also classifies packets by their VLAN priority.
+    pub(crate) reads_pcp: bool,
     /// VLANs of which the port is a member. The switch may flood packets of these VLANs to the port.
     pub(crate) vlans: BTreeSet<String>,
     /// Kinds of traffic with a storm control: `broadcast`, `unknown-unicast`, `unknown-multicast`.

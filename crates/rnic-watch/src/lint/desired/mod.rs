@@ -107,6 +107,13 @@ impl Desired {
         self.switches.role_of(name).or_else(|| self.hosts.role_of(name))
     }
 
+    /// The roles that match a device of this kind, in the order of the file. The device has the first one.
+    pub(crate) fn roles_of(&self, name: &str, is_switch: bool) -> Vec<&str> {
+        let layers = if is_switch { &self.switches } else { &self.hosts };
+        let matching = layers.roles.iter().filter(|(_, patterns, _)| patterns.iter().any(|one| matches(one, name)));
+        matching.map(|(role, _, _)| role.as_str()).collect()
+    }
+
     /// The devices that must exist: devices with their own table, and devices that a role lists without a `*`.
     pub(crate) fn expected(&self) -> BTreeSet<String> {
         let layers = || [&self.switches, &self.hosts].into_iter();

@@ -23,15 +23,21 @@ pub(crate) fn parse_pause(text: &str, file: &str, remarks: &mut Remarks<'_>) -> 
             }
             continue;
         };
-        let on = || match value.trim() {
-            "on" => Ok(true),
-            "off" => Ok(false),
-            other => Err(InputError::line(file, number, format!("`{}` is neither on nor off", shown(other)))),
+        let is_setting = ["Autonegotiate", "RX", "TX"].contains(&key);
+        let on = match value.trim() {
+            "on" => true,
+            "off" => false,
+            other if is_setting => {
+                let message = format!("`{}` is neither on nor off", shown(other));
+                remarks.errors.push(InputError::line(file, number, message));
+                continue;
+            }
+            _ => false,
         };
         match key {
-            "Autonegotiate" => pause.autonegotiate = on()?,
-            "RX" => (pause.rx, found) = (on()?, found + 1),
-            "TX" => (pause.tx, found) = (on()?, found + 1),
+            "Autonegotiate" => pause.autonegotiate = on,
+            "RX" => (pause.rx, found) = (on, found + 1),
+            "TX" => (pause.tx, found) = (on, found + 1),
             _ if key.starts_with("Pause parameters for") || key.ends_with("negotiated") => {}
             // Lines that ethtool prints with --include-statistics.
             "Statistics" | "tx_pause_frames" | "rx_pause_frames" => {}
@@ -45,25 +51,51 @@ pub(crate) fn parse_pause(text: &str, file: &str, remarks: &mut Remarks<'_>) -> 
     }
 }
 
-/// Parses the output of `ethtool -S`: returns the number for each name. Names of queue statistics such as
-/// `[0]: rx_packets` keep their prefix.
-pub(crate) fn parse_statistics(text: &str, file: &str) -> Result<BTreeMap<String, u64>, InputError> {
-    let mut counters = BTreeMap::new();
+/// The statistics in the output of `ethtool -S`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Statistics {
+    /// The number for each name. Names of queue statistics such as `[0]: rx_packets` keep their prefix.
+    pub(crate) counters: BTreeMap<String, u64>,
+    /// Lines that are not statistics: their numbers from 1, and why.
+    pub(crate) skipped: Vec<(usize, String)>,
+}
+
+/// Parses the output of `ethtool -S`. A line that is not a statistic, such as the command line above saved output, is
+/// skipped.
+///
+/// # Errors
+/// No line is a statistic.
+pub(crate) fn parse_statistics(text: &str, file: &str) -> Result<Statistics, InputError> {
+    let mut statistics = Statistics::default();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
         if line.is_empty() || line == "NIC statistics:" {
             continue;
         }
-        let (name, value) = line.rsplit_once(':').ok_or_else(|| {
-            InputError::line(file, number, format!("`{}` is not of the form NAME: NUMBER", shown(line)))
-        })?;
-        let value = value.trim().parse().map_err(|_| {
-            InputError::line(file, number, format!("`{}` is not a number from 0 to 2^64 - 1", shown(value.trim())))
-        })?;
-        counters.insert(name.trim().to_string(), value);
+        let parsed = match line.rsplit_once(':') {
+            None => Err(format!("`{}` is not of the form NAME: NUMBER", shown(line))),
+            Some((name, value)) => match value.trim().parse() {
+                Ok(value) => Ok((name.trim().to_string(), value)),
+                Err(_) => Err(format!("`{}` is not a number from 0 to 2^64 - 1", shown(value.trim()))),
+            },
+        };
+        match parsed {
+            Ok((name, value)) => drop(statistics.counters.insert(name, value)),
+            Err(message) => statistics.skipped.push((number, message)),
+        }
     }
-    if counters.is_empty() {
+    if statistics.counters.is_empty() {
         return Err(InputError::line(file, 1, "no statistics; is this the output of ethtool -S?"));
     }
-    Ok(counters)
+    Ok(statistics)
+}
+
+/// The firmware version in the output of `ethtool -i`; `None` if the driver states none.
+pub(crate) fn parse_firmware(text: &str, file: &str) -> Result<Option<String>, InputError> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("firmware-version:"));
+    let message = "no line `firmware-version:`; is this the output of ethtool -i?";
+    let version = line.ok_or_else(|| InputError::line(file, 1, message))?.trim();
+    // mlx5 appends the identifier of the board: `20.31.1014 (MT_0000000224)`.
+    let version = version.split_whitespace().next().unwrap_or_default();
+    Ok(Some(shown(version)).filter(|version| !version.is_empty() && version != "N/A"))
 }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `mlnx_qos-IF.txt` | output of `mlnx_qos -i IF` |
 //! | `ethtool-a-IF.txt`, `ethtool-S-IF.txt` | output of `ethtool -a IF`, `ethtool -S IF` |
-//! | `cma_roce_tos-DEV.txt` | output of `cma_roce_tos -d DEV` |
+//! | `ethtool-i-IF.txt` | output of `ethtool -i IF` |
+//! | `cma_roce_tos-DEV.txt`, `cma_roce_mode-DEV.txt` | output of `cma_roce_tos -d DEV`, `cma_roce_mode -d DEV -p 1` |
 //! | `sys/...` | files of `/sys` |
 //! | `lldp.json` | output of `lldpctl -f json` |
 
@@ -28,6 +29,15 @@ pub(crate) struct Host {
     pub(crate) name: String,
     /// The interfaces with an RDMA device or with a QoS configuration.
     pub(crate) interfaces: BTreeMap<String, Interface>,
+    /// Ports of RDMA devices with another link layer than Ethernet: device, port and link layer.
+    pub(crate) other_links: Vec<(String, String, String)>,
+}
+
+impl Host {
+    /// Whether the dump has no network interface and no RDMA device.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.interfaces.is_empty() && self.other_links.is_empty()
+    }
 }
 
 /// A network interface of a host.
@@ -49,6 +59,10 @@ pub(crate) struct Interface {
     pub(crate) roce_tos: Option<u8>,
     /// Traffic class that the device sets in all RoCE packets; `None` if unknown, `Some(None)` if the device sets none.
     pub(crate) traffic_class: Option<Option<u8>>,
+    /// The RoCE version of connections that rdma_cm sets up: `v1` or `v2`; `None` if unknown.
+    pub(crate) roce_mode: Option<&'static str>,
+    /// Version of the NIC's firmware.
+    pub(crate) firmware: Option<String>,
     /// Counters of `ethtool -S`.
     pub(crate) counters: BTreeMap<String, u64>,
 }
@@ -56,9 +70,10 @@ pub(crate) struct Interface {
 /// The QoS configuration of an interface, as `mlnx_qos` shows it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Qos {
-    /// The field by which the port assigns priorities: `dscp` or `pcp` (VLAN priority).
+    /// The field by which the port assigns priorities: `dscp`, `pcp` (VLAN priority), `both` (the DSCP of IP packets,
+    /// the VLAN priority of others), or `none` if the driver has no trust state.
     pub(crate) trust: String,
-    /// The priority of each DSCP; `None` unless `trust` is `dscp`.
+    /// The priority of each DSCP; `None` unless the port trusts DSCPs.
     pub(crate) dscp_to_priority: Option<Map>,
     /// Sizes of the receive buffers in bytes.
     pub(crate) buffers: Option<Vec<u64>>,
@@ -83,10 +98,15 @@ pub(crate) struct Class {
 }
 
 impl Qos {
+    /// Whether the DSCP of IP packets determines their priority.
+    pub(crate) fn trusts_dscp(&self) -> bool {
+        self.trust == "dscp" || self.trust == "both"
+    }
+
     /// The priority of received and sent packets with this DSCP.
     pub(crate) fn priority_of(&self, dscp: u8) -> u8 {
         match &self.dscp_to_priority {
-            Some(map) if self.trust == "dscp" => map.get(&dscp).copied().unwrap_or(0),
+            Some(map) if self.trusts_dscp() => map.get(&dscp).copied().unwrap_or(0),
             // A packet without a VLAN tag has priority 0.
             _ => 0,
         }
@@ -119,7 +139,8 @@ pub(crate) fn read(dump: &Dump, errors: &mut Vec<InputError>, unknown: &mut Vec<
             remarks.errors.push(error);
         }
     }
-    if host.interfaces.is_empty() && remarks.errors.is_empty() {
+    sysfs::list_unread(dump, &mut remarks);
+    if host.is_empty() && remarks.errors.is_empty() {
         let message = "has neither config_db.json of a switch nor mlnx_qos-IF.txt or sys/class/infiniband of a host";
         remarks.errors.push(InputError::new(dump.name.as_str(), Place::File, message));
     }
@@ -138,21 +159,39 @@ fn read_text(dump: &Dump, file: &str, host: &mut Host, remarks: &mut Remarks<'_>
         let pause = ethtool::parse_pause(&text()?, &called, remarks)?;
         host.interfaces.entry(name.to_string()).or_default().pause = Some(pause);
     } else if let Some(name) = stem.strip_prefix("ethtool-S-") {
-        let counters = ethtool::parse_statistics(&text()?, &called)?;
-        host.interfaces.entry(name.to_string()).or_default().counters = counters;
+        let statistics = ethtool::parse_statistics(&text()?, &called)?;
+        for (number, message) in statistics.skipped {
+            remarks.unknown(format!("{called}:{number}"), message);
+        }
+        host.interfaces.entry(name.to_string()).or_default().counters = statistics.counters;
+    } else if let Some(name) = stem.strip_prefix("ethtool-i-") {
+        let firmware = ethtool::parse_firmware(&text()?, &called)?;
+        let interface = host.interfaces.entry(name.to_string()).or_default();
+        interface.firmware = interface.firmware.take().or(firmware);
     } else if let Some(device) = stem.strip_prefix("cma_roce_tos-") {
         let tos = sysfs::parse_tos(&text()?, &called)?;
-        match host.interfaces.values_mut().find(|interface| interface.device.as_deref() == Some(device)) {
-            Some(interface) => interface.roce_tos = Some(tos),
-            None => {
-                let message = format!("the dump does not say to which interface `{}` belongs", shown(device));
-                remarks.unknown(file.to_string(), format!("{message}: sys/class/infiniband is missing"));
-            }
+        if let Some(interface) = of_device(host, device, file, remarks) {
+            interface.roce_tos = Some(tos);
+        }
+    } else if let Some(device) = stem.strip_prefix("cma_roce_mode-") {
+        let mode = sysfs::parse_mode(&text()?, &called)?;
+        if let Some(interface) = of_device(host, device, file, remarks) {
+            interface.roce_mode = Some(mode);
         }
     } else {
         remarks.unknown(file.to_string(), "no format of this name is known");
     }
     Ok(())
+}
+
+/// The interface of an RDMA device; `None`, with a remark about `file`, if the dump does not name it.
+fn of_device<'h>(host: &'h mut Host, device: &str, file: &str, remarks: &mut Remarks<'_>) -> Option<&'h mut Interface> {
+    let found = host.interfaces.values_mut().find(|interface| interface.device.as_deref() == Some(device));
+    if found.is_none() {
+        let message = format!("the dump does not say to which interface `{}` belongs", shown(device));
+        remarks.unknown(file.to_string(), format!("{message}: sys/class/infiniband is missing"));
+    }
+    found
 }
 
 #[cfg(test)]

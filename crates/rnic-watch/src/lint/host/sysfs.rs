@@ -25,9 +25,7 @@ pub(super) fn read(dump: &Dump, host: &mut Host, remarks: &mut Remarks<'_>) {
         let has_text = dump.list("").iter().any(|file| file.trim_end_matches(".txt").ends_with(&format!("-{name}")));
         if host.interfaces.contains_key(&name) || has_dcqcn || has_text {
             let interface = host.interfaces.entry(name.clone()).or_default();
-            if let Err(error) = read_interface(dump, &folder, interface, remarks) {
-                remarks.errors.push(error);
-            }
+            read_interface(dump, &folder, interface, remarks);
         }
     }
 }
@@ -49,7 +47,10 @@ fn read_port(
     dump: &Dump, host: &mut Host, device: &str, port: &str, remarks: &mut Remarks<'_>,
 ) -> Result<(), InputError> {
     let folder = format!("{INFINIBAND}/{device}");
-    if value(dump, &format!("{folder}/ports/{port}/link_layer"))?.is_some_and(|layer| layer != "Ethernet") {
+    if let Some(layer) = value(dump, &format!("{folder}/ports/{port}/link_layer"))?
+        && layer != "Ethernet"
+    {
+        host.other_links.push((device.to_string(), port.to_string(), shown(&layer)));
         return Ok(());
     }
     // The attributes of a GID name its interface. Without them, the device's folder lists its interfaces; rxe names the
@@ -62,6 +63,14 @@ fn read_port(
     };
     let interface = host.interfaces.entry(name).or_default();
     interface.device = Some(device.to_string());
+    interface.firmware = value(dump, &format!("{folder}/fw_ver"))?.map(|text| shown(&text));
+    let path = format!("{RDMA_CM}/{device}/ports/{port}/default_roce_mode");
+    if let Some(text) = value(dump, &path)? {
+        match parse_mode(&text, &dump.called(&path)) {
+            Ok(mode) => interface.roce_mode = Some(mode),
+            Err(error) => remarks.errors.push(error),
+        }
+    }
     let path = format!("{folder}/tc/{port}/traffic_class");
     if !dump.list(&format!("{folder}/tc/{port}")).is_empty() {
         interface.traffic_class =
@@ -78,6 +87,86 @@ fn read_port(
 pub(super) fn parse_tos(text: &str, file: &str) -> Result<u8, InputError> {
     let text = text.trim();
     text.parse().map_err(|_| InputError::line(file, 1, format!("`{}` is not a TOS; accepted: 0 to 255", shown(text))))
+}
+
+/// Parses a RoCE mode of rdma_cm: `RoCE v2` or `IB/RoCE v1`. Returns the version, `v1` or `v2`.
+pub(super) fn parse_mode(text: &str, file: &str) -> Result<&'static str, InputError> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "roce v2" => Ok("v2"),
+        "ib/roce v1" | "roce v1" => Ok("v1"),
+        other => {
+            let message = format!("`{}` is not a RoCE mode; accepted: RoCE v2, IB/RoCE v1", shown(other));
+            Err(InputError::line(file, 1, message))
+        }
+    }
+}
+
+/// Files of sysfs and configfs that have no effect on the checks.
+const IRRELEVANT: [&str; 24] = [
+    "address",
+    "board_id",
+    "carrier",
+    "flags",
+    "hca_type",
+    "hw_rev",
+    "ifindex",
+    "lid",
+    "lid_mask_count",
+    "link_layer",
+    "node_desc",
+    "node_guid",
+    "node_type",
+    "operstate",
+    "parent",
+    "phys_state",
+    "rate",
+    "sm_lid",
+    "sm_sl",
+    "state",
+    "sys_image_guid",
+    "type",
+    "uevent",
+    "cap_mask",
+];
+/// Folders of sysfs whose files have no effect on the checks.
+const FOLDERS: [&str; 12] = [
+    "counters",
+    "hw_counters",
+    "statistics",
+    "gids",
+    "gid_attrs",
+    "pkeys",
+    "queues",
+    "power",
+    "device",
+    "subsystem",
+    "ecn",
+    "tc",
+];
+/// Maximum number of folders of sysfs in which files are listed.
+const MAX_FOLDERS: usize = 2_000;
+
+/// Reports files below `sys` that no reader knows.
+pub(super) fn list_unread(dump: &Dump, remarks: &mut Remarks<'_>) {
+    const READ: [&str; 5] = ["mtu", "speed", "fw_ver", "default_roce_tos", "default_roce_mode"];
+    let mut folders = vec!["sys".to_string()];
+    let mut visited = 0;
+    while let Some(folder) = folders.pop() {
+        visited += 1;
+        if visited > MAX_FOLDERS {
+            return remarks.unknown("sys".to_string(), format!("files in more than {MAX_FOLDERS} folders"));
+        }
+        for name in dump.list(&folder) {
+            let path = format!("{folder}/{name}");
+            if dump.is_folder(&path) {
+                if !FOLDERS.contains(&name.as_str()) {
+                    folders.push(path);
+                }
+            } else if !READ.contains(&name.as_str()) && !IRRELEVANT.contains(&name.as_str()) {
+                remarks.unknown(path, "this file is not read");
+            }
+        }
+    }
 }
 
 /// Parses the file `traffic_class`: the line `Global tclass=106`, and lines with the traffic class of some connections.
@@ -101,27 +190,34 @@ fn parse_traffic_class(text: &str, file: &str) -> Result<Option<u8>, InputError>
     Ok(global.filter(|class| *class != 0))
 }
 
-fn read_interface(
-    dump: &Dump, folder: &str, interface: &mut Interface, remarks: &mut Remarks<'_>,
-) -> Result<(), InputError> {
-    interface.mtu = number(dump, &format!("{folder}/mtu"))?.and_then(|mtu| u64::try_from(mtu).ok());
+/// Reads the settings of an interface. A file that cannot be read is an error; the other files are still read.
+fn read_interface(dump: &Dump, folder: &str, interface: &mut Interface, remarks: &mut Remarks<'_>) {
+    interface.mtu = usable(number(dump, &format!("{folder}/mtu")), remarks).and_then(|mtu| u64::try_from(mtu).ok());
     // The speed is -1 if the link is down.
-    let mbps = number(dump, &format!("{folder}/speed"))?.filter(|mbps| (1..=10_000_000).contains(mbps));
+    let mbps = usable(number(dump, &format!("{folder}/speed")), remarks).filter(|mbps| (1..=10_000_000).contains(mbps));
     interface.speed = mbps.map(|mbps| BitRate::from_bps(mbps as u64 * 1_000_000));
-    interface.np = read_enabled(dump, &format!("{folder}/ecn/roce_np/enable"))?;
-    interface.rp = read_enabled(dump, &format!("{folder}/ecn/roce_rp/enable"))?;
+    interface.np = usable(read_enabled(dump, &format!("{folder}/ecn/roce_np/enable")), remarks);
+    interface.rp = usable(read_enabled(dump, &format!("{folder}/ecn/roce_rp/enable")), remarks);
     for point in ["roce_np", "roce_rp"] {
         let path = format!("{folder}/ecn/{point}");
         for file in dump.list(&path).into_iter().filter(|file| file != "enable") {
-            match value(dump, &format!("{path}/{file}"))? {
-                Some(text) => {
+            match value(dump, &format!("{path}/{file}")) {
+                Ok(Some(text)) => {
                     interface.parameters.insert(format!("{point}/{file}"), shown(&text));
                 }
-                None => remarks.unknown(format!("{path}/{file}"), "the file is empty or a folder"),
+                Ok(None) => remarks.unknown(format!("{path}/{file}"), "the file is empty or a folder"),
+                Err(error) => remarks.errors.push(error),
             }
         }
     }
-    Ok(())
+}
+
+/// The value that was read; an error is added to the errors of the host.
+fn usable<T>(read: Result<Option<T>, InputError>, remarks: &mut Remarks<'_>) -> Option<T> {
+    read.unwrap_or_else(|error| {
+        remarks.errors.push(error);
+        None
+    })
 }
 
 /// The priorities whose file in the folder has the value 1; `None` if the folder does not exist.

@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::lint::checks::{
-    ALPHA, BUFFER, ECN_AFTER, ECN_WORST, Finding, HEADROOM, SHARED_HEADROOM, THRESHOLD, UNCHECKED,
+    ALPHA, BUFFER, ECN_AFTER, ECN_WORST, Finding, HEADROOM, SHARED_HEADROOM, THRESHOLD, UNCHECKED, WRED_DROP,
 };
 use crate::lint::settings::bytes_text;
 use crate::lint::switch::{Port, Profile, Switch, Threshold, Wred};
@@ -107,12 +107,13 @@ pub(super) fn check(context: &Context<'_>, switch: &Switch, findings: &mut Vec<F
             };
             // SONiC's default MTU is 9100.
             let case = Case { rate, mtu: port.mtu.unwrap_or(9_100), length, reaction: context.reaction_at(rate) };
-            let queue = port.queues.get(&queue_of_group(port, index));
-            let wred = queue.and_then(|queue| queue.wred.as_ref()).filter(|wred| wred.ecn);
-            let key = (case, profile.name.clone(), index, wred.map(|wred| wred.name.clone()));
+            let queue = queue_of_group(port, index);
+            let wred = port.queues.get(&queue).and_then(|queue| queue.wred.as_ref());
+            let wred = wred.filter(|wred| wred.ecn || wred.drops);
+            let key = (case, profile.name.clone(), (index, queue), wred.map(|wred| wred.name.clone()));
             let found = judged
                 .entry(key)
-                .or_insert_with_key(|(case, _, index, _)| judge(switch, case, *index, profile, wred, shared.as_ref()));
+                .or_insert_with_key(|(case, _, at, _)| judge(switch, case, *at, profile, wred, shared.as_ref()));
             findings.extend(found.iter().cloned().map(|finding| finding.at(name)));
         }
     }
@@ -165,7 +166,8 @@ fn modelled(case: &Case, profile: &Profile, shared: &Shared, alpha: f64) -> mode
 }
 
 fn judge(
-    switch: &Switch, case: &Case, group: u8, profile: &Profile, wred: Option<&Wred>, shared: Option<&Shared>,
+    switch: &Switch, case: &Case, (group, queue): (u8, u8), profile: &Profile, wred: Option<&Wred>,
+    shared: Option<&Shared>,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     let Some(shared) = shared else {
@@ -228,6 +230,20 @@ fn judge(
         put(&mut findings, BUFFER, setting, format!("the buffer model: {}", finding.text));
     }
     let Some((wred, min)) = wred.and_then(|wred| Some((wred, wred.min?))) else { return findings };
+    if !wred.ecn {
+        // WRED of a queue that marks drops only packets that are not ECN-capable; RDMA packets are.
+        if (min as f64) < alone {
+            let text = format!(
+                "WRED drops packets of the queue {queue} from {} on (profile `{}`), but a group that alone is congested pauses only from {} on: RDMA packets are lost before a pause",
+                bytes_text(min),
+                wred.name,
+                kilobytes(alone)
+            );
+            let path = format!("queue.{queue}.wred_drop");
+            findings.push(Finding::new(WRED_DROP, &switch.name, text).path(path));
+        }
+        return findings;
+    }
     if min as f64 >= alone {
         let text = format!(
             "the queue marks from {} on (profile `{}`), but a group pauses from {} on even if nothing else is congested: the switch pauses senders before congestion control reduces their rates",

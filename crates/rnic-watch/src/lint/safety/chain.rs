@@ -3,8 +3,8 @@
 
 use super::{Context, is_lossless, pfc_priorities};
 use crate::lint::checks::{
-    CNP, DANGLING, DSCP_0, ECN, EGRESS, FLOODING, Finding, MIXED, MULTICAST, PFC, PFC_QUEUE, PG, REWRITE, TRUST,
-    UNCHECKED, WATCHDOG, WATCHDOG_WEAK,
+    CNP, DANGLING, DSCP_0, ECN, EGRESS, FLOODING, Finding, INTERNAL, MIXED, MULTICAST, PFC, PFC_QUEUE, PG, REWRITE,
+    TRUST, UNCHECKED, UNREACHED, WATCHDOG, WATCHDOG_WEAK,
 };
 use crate::lint::settings::priorities_text;
 use crate::lint::switch::{Port, Switch, Threshold};
@@ -18,8 +18,15 @@ pub(super) fn check(context: &Context<'_>, switch: &Switch, findings: &mut Vec<F
         findings.push(Finding::new(
             UNCHECKED,
             &switch.name,
-            "no port is administratively up, so that nothing was checked",
+            "no port with an external link is administratively up, so that nothing was checked",
         ));
+    }
+    for (name, port) in &switch.ports {
+        if let (Some(role), true) = (port.internal, port.up) {
+            let text =
+                format!("the port has the role {role}, and no link leads to a host or switch: it was not checked");
+            findings.push(Finding::new(INTERNAL, &switch.name, text).at(name));
+        }
     }
     for (name, port) in switch.used() {
         let mut found = Vec::new();
@@ -40,6 +47,7 @@ pub(super) fn check(context: &Context<'_>, switch: &Switch, findings: &mut Vec<F
         if let Some(dscp) = context.cnp_dscp {
             of_notifications(context, switch, port, dscp, &mut found);
         }
+        unreached(switch, port, &mut found);
         watchdog(switch, port, &mut found);
         flooding(context, switch, port, &mut found);
         findings.extend(found.into_iter().map(|finding| finding.at(name)));
@@ -59,6 +67,12 @@ fn of_dscp(switch: &Switch, port: &Port, dscp: u8, found: &mut Vec<Finding>) {
     let profile = port.groups.get(&group).map(|group| group.profile.as_ref());
     let priorities = pfc_priorities(port, class);
     match profile {
+        None if port.groups_are_complete && !priorities.is_empty() => {
+            let text = format!(
+                "{chain} -> priority group {group}, which has no buffer on this port, although the configuration has the groups that SONiC makes at run time: RDMA packets are lossy"
+            );
+            found.push(finding(PG, text).path(format!("pg.{group}")));
+        }
         None if !priorities.is_empty() => {
             let text = format!(
                 "{chain} -> priority group {group}, whose buffer is not in the configuration: SONiC makes it at run time, and `sonic-db-dump -n CONFIG_DB` has it"
@@ -173,6 +187,30 @@ fn of_notifications(context: &Context<'_>, switch: &Switch, port: &Port, dscp: u
     }
 }
 
+/// Finds lossless priority groups to which no packet is mapped: the map is wrong, or their headroom is wasted.
+fn unreached(switch: &Switch, port: &Port, found: &mut Vec<Finding>) {
+    let Some(map) = &port.dscp_to_tc else { return };
+    for priority in &port.pfc {
+        let index = port.group_of_pfc(*priority);
+        let Some(group) = port.groups.get(&index) else { continue };
+        if group.profile.as_ref().is_some_and(|profile| !profile.lossless()) {
+            continue;
+        }
+        let reaches = |class: &u8| port.group_of(*class) == index;
+        let text = if !(0..16).any(|class| reaches(&class)) {
+            format!("no traffic class maps to group {index} (tc_to_pg_map)")
+        } else if !port.reads_pcp && !map.values().any(reaches) {
+            format!("no DSCP maps to a traffic class of group {index} (dscp_to_tc_map)")
+        } else {
+            continue;
+        };
+        let text = format!(
+            "PFC is on in priority {priority} and priority group {index} has headroom, but {text}: a map is wrong, or the headroom is wasted"
+        );
+        found.push(Finding::new(UNREACHED, &switch.name, text).path(format!("pg.{index}")));
+    }
+}
+
 fn watchdog(switch: &Switch, port: &Port, found: &mut Vec<Finding>) {
     if port.pfc.is_empty() {
         return;
@@ -191,6 +229,15 @@ fn watchdog(switch: &Switch, port: &Port, found: &mut Vec<Finding>) {
             );
             found.push(finding(WATCHDOG, text).path("watched"));
         }
+    }
+    let idle: BTreeSet<u8> = port.watched.iter().flatten().copied().filter(|one| !port.pfc.contains(one)).collect();
+    if !idle.is_empty() {
+        let text = format!(
+            "the PFC watchdog watches the priorities {} (pfcwd_sw_enable), in which PFC is off (pfc_enable: {})",
+            priorities_text(&idle),
+            priorities_text(&port.pfc)
+        );
+        found.push(finding(WATCHDOG_WEAK, text).path("watched"));
     }
     if watchdog.action == "alert" {
         let text = "the PFC watchdog only reports a storm (action alert) and does not end it".to_string();

@@ -2,8 +2,8 @@
 
 use super::Context;
 use crate::lint::checks::{
-    CNP, DCQCN, DROPS, DSCP_0, DSCP_APPS, ETS, Finding, GLOBAL_PAUSE, HEADROOM, MIXED, PFC, STORM, TOS, TRUST,
-    UNCHECKED,
+    CNP, DCQCN, DROPS, DSCP_0, DSCP_APPS, ETS, Finding, GLOBAL_PAUSE, HEADROOM, LINK_LAYER, LOSSY, MIXED, NO_DEVICE,
+    PFC, ROCE_MODE, STORM, TOS, TRUST, UNCHECKED,
 };
 use crate::lint::host::{Host, Interface, Qos};
 use crate::lint::settings::{bytes_text, priorities_text};
@@ -12,8 +12,13 @@ use rnic_transport::{Bytes, Time};
 use std::collections::BTreeSet;
 
 pub(super) fn check(context: &Context<'_>, host: &Host, findings: &mut Vec<Finding>) {
+    for (device, port, layer) in &host.other_links {
+        let text = format!("the port {port} of the RDMA device {device} has the link layer {layer}: it has no RoCE");
+        findings.push(Finding::new(LINK_LAYER, &host.name, text).path(format!("{device}.{port}.link_layer")));
+    }
     for (name, interface) in &host.interfaces {
         let mut found = Vec::new();
+        device(host, interface, &mut found);
         classes(context, host, interface, &mut found);
         match &interface.qos {
             Some(qos) => of_qos(context, host, interface, qos, &mut found),
@@ -28,17 +33,42 @@ pub(super) fn check(context: &Context<'_>, host: &Host, findings: &mut Vec<Findi
     }
 }
 
+/// Checks the RDMA device of an interface, and the RoCE version of its connections.
+fn device(host: &Host, interface: &Interface, found: &mut Vec<Finding>) {
+    if interface.device.is_none() {
+        let text = "no RDMA device in the dump (sys/class/infiniband) belongs to this interface: the driver is not loaded, or the files were not collected";
+        found.push(Finding::new(NO_DEVICE, &host.name, text));
+    }
+    if interface.roce_mode == Some("v1") {
+        let text = "default_roce_mode is RoCE v1: packets of rdma_cm connections have no IP header, so that switches give them no class by DSCP and do not route them";
+        found.push(Finding::new(ROCE_MODE, &host.name, text).path("roce_mode"));
+    }
+}
+
+/// The DSCPs that the configuration of an interface sets in RDMA packets: (setting, its value, DSCP). DSCP 0 is left
+/// out.
+pub(super) fn dscps_sent(interface: &Interface) -> impl Iterator<Item = (&'static str, u8, u8)> {
+    let classes = [("roce_tos", interface.roce_tos), ("traffic_class", interface.traffic_class.flatten())];
+    classes.into_iter().filter_map(|(setting, class)| Some((setting, class?, class? >> 2))).filter(|sent| sent.2 != 0)
+}
+
 /// Checks the DSCP of the packets that the host sends.
 fn classes(context: &Context<'_>, host: &Host, interface: &Interface, found: &mut Vec<Finding>) {
     let finding = |check, text: String| Finding::new(check, &host.name, text);
     let wanted: Vec<String> = context.dscps.iter().map(u8::to_string).collect();
     let wanted = wanted.join(" or ");
-    let dscps = [("roce_tos", interface.roce_tos), ("traffic_class", interface.traffic_class.flatten())];
-    for (setting, class) in dscps {
-        let Some(class) = class.filter(|class| *class >> 2 != 0) else { continue };
-        if !context.dscps.is_empty() && !context.dscps.contains(&(class >> 2)) {
-            let text = format!("`{setting}` is {class}, which is DSCP {}; RDMA has DSCP {wanted}", class >> 2);
-            found.push(finding(TOS, text).path(setting));
+    for (setting, class, dscp) in dscps_sent(interface) {
+        if context.dscps.is_empty() || context.dscps.contains(&dscp) {
+            continue;
+        }
+        let text = format!("`{setting}` is {class}, which is DSCP {dscp}; RDMA has DSCP {wanted}");
+        found.push(finding(TOS, text).path(setting));
+        if let Some(qos) = &interface.qos
+            && !qos.pfc.contains(&qos.priority_of(dscp))
+        {
+            let priority = qos.priority_of(dscp);
+            let text = format!("`{setting}` is {class}: DSCP {dscp} -> priority {priority}, in which PFC is off");
+            found.push(finding(LOSSY, text).path(setting));
         }
     }
     let without = match (interface.roce_tos, interface.traffic_class) {
@@ -64,15 +94,15 @@ fn classes(context: &Context<'_>, host: &Host, interface: &Interface, found: &mu
 
 fn of_qos(context: &Context<'_>, host: &Host, interface: &Interface, qos: &Qos, found: &mut Vec<Finding>) {
     let finding = |check, text: String| Finding::new(check, &host.name, text);
-    if qos.trust != "dscp" {
+    if !qos.trusts_dscp() {
+        let trusted = if qos.trust == "none" { "no field" } else { qos.trust.as_str() };
         let text = format!(
-            "the interface trusts {} and not DSCPs: RDMA packets without a VLAN tag have the priority 0",
-            qos.trust
+            "the interface trusts {trusted} and not DSCPs: RDMA packets without a VLAN tag have the priority 0"
         );
         found.push(finding(TRUST, text).path("trust"));
     }
     let mut of_rdma = BTreeSet::new();
-    for dscp in context.dscps.iter().filter(|_| qos.trust == "dscp") {
+    for dscp in context.dscps.iter().filter(|_| qos.trusts_dscp()) {
         let priority = qos.priority_of(*dscp);
         of_rdma.insert(priority);
         if !qos.pfc.contains(&priority) {

@@ -1,9 +1,11 @@
 //! Checks that the two ends of each link have matching configurations.
 
-use super::{Context, pfc_priorities};
-use crate::lint::checks::{Finding, HOST_MTU, MTU, PFC_ENDS, PRIORITY, SPEED};
+use super::hosts::dscps_sent;
+use super::{Context, is_lossless, pfc_priorities};
+use crate::lint::checks::{Finding, HOST_MTU, LOSSY, MTU, PFC_ENDS, PRIORITY, ROLLOUT, SPEED};
 use crate::lint::neighbours::End;
 use crate::lint::settings::priorities_text;
+use crate::lint::switch::Port;
 use rnic_transport::BitRate;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,7 +60,81 @@ pub(super) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             compare((a, &side_a), (b, &side_b), findings);
         }
     }
+    lossy_classes(context, findings);
+    rollout(context, findings);
     host_mtus(context, findings);
+}
+
+/// Finds hosts that send RDMA with a DSCP that is lossy at their switch. DSCPs of RDMA are left out, because the checks
+/// of the switch find them.
+fn lossy_classes(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    for [a, b] in context.links.iter().map(|link| &link.ends) {
+        for (host, switch) in [(a, b), (b, a)] {
+            let interface = context.fleet.hosts.get(&host.device).and_then(|found| found.interfaces.get(&host.port));
+            let port = context.fleet.switches.get(&switch.device).and_then(|found| found.ports.get(&switch.port));
+            let (Some(interface), Some(port)) = (interface, port) else { continue };
+            for (setting, class, dscp) in dscps_sent(interface).filter(|sent| !context.dscps.contains(&sent.2)) {
+                let Some(tc) = port.class_of(dscp).filter(|tc| !is_lossless(port, *tc)) else { continue };
+                let text = format!(
+                    "`{setting}` is {class}: DSCP {dscp} -> traffic class {tc} at {} {}, which is lossy there",
+                    switch.device, switch.port
+                );
+                findings.push(Finding::new(LOSSY, &host.device, text).at(&host.port).path(setting));
+            }
+        }
+    }
+}
+
+/// Finds switches of which no port is lossless for RDMA, although a switch above is. RDMA is rolled out from the hosts
+/// up: top-of-rack switches, then the podset, then the spine (RDMA over Commodity Ethernet at Scale).
+fn rollout(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let tiers = tiers(context);
+    let is_on = |name: &str| {
+        let mut ports = context.fleet.switches[name].used().map(|(_, port)| port);
+        let is_on = |port: &Port, dscp: &u8| port.class_of(*dscp).is_some_and(|class| is_lossless(port, class));
+        ports.any(|port| context.dscps.iter().any(|dscp| is_on(port, dscp)))
+    };
+    let mut reported = BTreeSet::new();
+    for [a, b] in context.links.iter().map(|link| &link.ends) {
+        for (below, above) in [(a, b), (b, a)] {
+            let (Some(low), Some(high)) = (tiers.get(below.device.as_str()), tiers.get(above.device.as_str())) else {
+                continue;
+            };
+            if low >= high || is_on(&below.device) || !is_on(&above.device) || !reported.insert(&below.device) {
+                continue;
+            }
+            let text = format!(
+                "no port is lossless for RDMA here (tier {low}), while {} above has it on (tier {high}): a roll-out goes from the hosts up",
+                above.device
+            );
+            findings.push(Finding::new(ROLLOUT, &below.device, text).path("pfc"));
+        }
+    }
+}
+
+/// The tier of each switch from which links lead to a host: the minimum number of links to a host, so that a
+/// top-of-rack switch has tier 1.
+fn tiers<'c>(context: &'c Context<'_>) -> BTreeMap<&'c str, usize> {
+    let mut tiers: BTreeMap<&str, usize> = BTreeMap::new();
+    let is_switch = |end: &End| context.fleet.switches.contains_key(&end.device);
+    let mut edge: BTreeSet<&str> = context.fleet.hosts.keys().map(String::as_str).collect();
+    for tier in 1.. {
+        let mut next = BTreeSet::new();
+        for [a, b] in context.links.iter().map(|link| &link.ends) {
+            for (below, above) in [(a, b), (b, a)] {
+                let above_name = above.device.as_str();
+                if edge.contains(below.device.as_str()) && is_switch(above) && !tiers.contains_key(above_name) {
+                    tiers.insert(above_name, tier);
+                    next.insert(above_name);
+                }
+            }
+        }
+        if next.is_empty() {
+            break;
+        }
+        edge = next;
+    }
+    tiers
 }
 
 fn compare((a, side_a): (&End, &Side), (b, side_b): (&End, &Side), findings: &mut Vec<Finding>) {

@@ -99,10 +99,13 @@ pub(crate) fn pfc_priorities(port: &Port, class: u8) -> BTreeSet<u8> {
 }
 
 /// Whether a traffic class is lossless at a port: PFC is enabled for its priority group, and the group has headroom. A
-/// group without a configured profile counts as having headroom, because SONiC's buffer manager computes its profile.
+/// group without a configured profile counts as having headroom, because SONiC's buffer manager computes its profile,
+/// and so does a group that SONiC may add at run time.
 pub(crate) fn is_lossless(port: &Port, class: u8) -> bool {
-    let group = port.groups.get(&port.group_of(class));
-    let buffer = group.is_none_or(|group| group.profile.as_ref().is_none_or(|profile| profile.lossless()));
+    let buffer = match port.groups.get(&port.group_of(class)) {
+        Some(group) => group.profile.as_ref().is_none_or(|profile| profile.lossless()),
+        None => !port.groups_are_complete,
+    };
     buffer && !pfc_priorities(port, class).is_empty()
 }
 

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 const PROFILE: [&str; 9] =
     ["pool", "size", "static_th", "dynamic_th", "xon", "xon_offset", "xoff", "headroom_type", "packet_discard_action"];
 
-pub(super) fn read(fields: &Fields<'_>, switch: &mut Switch) {
+/// `is_dump`: the configuration is a dump of a running switch.
+pub(super) fn read(fields: &Fields<'_>, switch: &mut Switch, is_dump: bool) {
     for row in fields.rows_with("BUFFER_POOL", &["type", "mode", "size", "xoff", "percentage"]) {
         let kind = fields.choice(row, "type", &["ingress", "egress", "both"]);
         fields.choice(row, "mode", &["static", "dynamic"]);
@@ -37,6 +38,13 @@ pub(super) fn read(fields: &Fields<'_>, switch: &mut Switch) {
                 port.groups.insert(index, group.clone());
             }
         }
+    }
+    // SONiC adds the lossless groups of all ports at the same time. So a port without one stays without one if another
+    // port has one, or if the configuration is a dump of the running switch.
+    let is_lossless = |group: &Group| group.profile.as_ref().is_none_or(Profile::lossless);
+    let complete = is_dump || switch.used().any(|(_, port)| port.groups.values().any(is_lossless));
+    for port in switch.ports.values_mut() {
+        port.groups_are_complete = complete;
     }
     for row in fields.rows_with("BUFFER_QUEUE", &["profile"]) {
         let Some(name) = fields.reference(row, "profile") else { continue };

@@ -136,7 +136,7 @@ impl<'d> Fields<'d> {
         let text = self.text(row, field)?;
         let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         let name = inner.map_or(text.as_str(), |inner| inner.split_once('|').map_or(inner, |(_, name)| name));
-        Some(name.to_string())
+        Some(name.to_string()).filter(|name| !name.is_empty())
     }
 
     /// Parses the ports and indices of a key such as `Ethernet0,Ethernet4|3-4`; the maximum index is `max`. In keys of

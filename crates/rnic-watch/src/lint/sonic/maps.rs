@@ -75,6 +75,7 @@ impl<'d> Maps<'_, 'd> {
         choose("tc_to_pg_map", "TC_TO_PRIORITY_GROUP_MAP", &self.tc_to_pg, &mut port.tc_to_pg);
         choose("pfc_to_queue_map", "MAP_PFC_PRIORITY_TO_QUEUE", &self.pfc_to_queue, &mut port.pfc_to_queue);
         choose("pfc_to_pg_map", "PFC_PRIORITY_TO_PRIORITY_GROUP_MAP", &self.pfc_to_pg, &mut port.pfc_to_pg);
+        port.reads_pcp |= row.entry.contains_key("dot1p_to_tc_map");
         port.rewrites_dscp |= row.entry.contains_key("tc_to_dscp_map");
         if let Some(pfc) = self.fields.priorities(row, "pfc_enable") {
             port.pfc = pfc;

@@ -59,7 +59,14 @@ pub(crate) fn read(
     let mut switch = Switch { name: name.to_string(), ..Switch::default() };
     ports::read(&fields, &mut switch);
     maps::read(&fields, &mut switch);
-    buffers::read(&fields, &mut switch);
+    buffers::read(&fields, &mut switch, db.is_dump);
+    for (path, text) in &db.skipped {
+        // A malformed table that the checks need is a mistake; any other key is only reported.
+        match READ.contains(&path.split('|').next().unwrap_or_default()) {
+            true => fields.error(path.clone(), text.clone()),
+            false => fields.unknown(path, text),
+        }
+    }
     for table in db.tables.keys().filter(|table| ABOUT_QOS.iter().any(|word| table.contains(word))) {
         if !READ.contains(&table.as_str()) && !IRRELEVANT.contains(&table.as_str()) {
             fields.unknown(table, "this table is not read");

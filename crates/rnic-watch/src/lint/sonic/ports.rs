@@ -1,12 +1,12 @@
 //! Reads ports: speed, MTU, link, VLANs and neighbours.
 
-use super::fields::Fields;
+use super::fields::{Fields, Row};
 use crate::input::shown;
 use crate::lint::switch::{Port, Switch};
 use rnic_transport::BitRate;
 
 /// Fields of a port that are not read, because no check depends on them.
-const OTHER: [&str; 26] = [
+const OTHER: [&str; 25] = [
     "lanes",
     "index",
     "description",
@@ -18,7 +18,6 @@ const OTHER: [&str; 26] = [
     "tpid",
     "pfc_asym",
     "asic_port_name",
-    "role",
     "subport",
     "core_id",
     "core_port_id",
@@ -36,7 +35,7 @@ const OTHER: [&str; 26] = [
 ];
 
 pub(super) fn read(fields: &Fields<'_>, switch: &mut Switch) {
-    let known: Vec<&str> = OTHER.iter().copied().chain(["alias", "admin_status", "speed", "mtu"]).collect();
+    let known: Vec<&str> = OTHER.iter().copied().chain(["alias", "admin_status", "speed", "mtu", "role"]).collect();
     for row in fields.rows_with("PORT", &known) {
         let port = Port {
             alias: fields.text(row, "alias"),
@@ -44,6 +43,7 @@ pub(super) fn read(fields: &Fields<'_>, switch: &mut Switch) {
             up: fields.choice(row, "admin_status", &["up", "down"]).is_some_and(|status| status == "up"),
             speed: fields.number::<u64>(row, "speed", 1..=10_000_000).map(|mbps| BitRate::from_bps(mbps * 1_000_000)),
             mtu: fields.number(row, "mtu", 68..=65_535),
+            internal: internal_role(fields, row),
             ..Port::default()
         };
         switch.ports.insert(row.key.to_string(), port);
@@ -75,6 +75,26 @@ pub(super) fn read(fields: &Fields<'_>, switch: &mut Switch) {
             port.storm_control.insert(kind.to_string());
         }
     }
+}
+
+/// The role of a port that no link connects to a host or switch: `Rec` (recirculation), `Inb` (in-band port of a
+/// chassis) or `Dpc` (to a data processing unit inside the switch). `None` for all other ports.
+fn internal_role(fields: &Fields<'_>, row: Row<'_>) -> Option<&'static str> {
+    const ROLES: [&str; 5] = ["Rec", "Inb", "Dpc", "Ext", "Int"];
+    let found = match fields.text(row, "role") {
+        Some(role) => {
+            let known = ROLES.into_iter().find(|known| known.eq_ignore_ascii_case(role.trim()));
+            if known.is_none() {
+                let text = format!("`{}` is not a known role ({})", shown(&role), ROLES.join(", "));
+                fields.unknown(&row.path("role"), &text);
+            }
+            known
+        }
+        None if row.key.starts_with("Ethernet-Rec") => Some("Rec"),
+        None if row.key.starts_with("Ethernet-IB") => Some("Inb"),
+        None => None,
+    };
+    found.filter(|role| ROLES[..3].contains(role))
 }
 
 /// Reads CABLE_LENGTH: one entry, whose fields are ports, with values such as `300m`.

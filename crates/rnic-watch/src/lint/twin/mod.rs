@@ -9,7 +9,7 @@ mod text;
 use super::desired::Desired;
 use super::fleet::Fleet;
 use super::host::Interface;
-use super::report::Report;
+use super::report::{FailOn, Report};
 use super::safety::{Context, Shared, is_lossless};
 use super::switch::{Queue, Switch, Threshold};
 use graph::Graph;
@@ -103,7 +103,7 @@ pub fn scenario(fleet: &Fleet, desired: Option<&Desired>, report: &Report) -> Re
             "ACKs have the priority of CNPs, because the simulator has one priority for control packets".to_string(),
         );
     }
-    if report.fails() {
+    if report.fails(FailOn::Danger) {
         differences.push("rnic lint reports differences or dangers for this fabric".to_string());
     }
     let mut said = BTreeSet::new();
@@ -117,7 +117,7 @@ fn is_pfc_on(fleet: &Fleet, graph: &Graph, dscp: u8) -> bool {
     let switches =
         graph.ports(fleet).all(|(_, port)| port.class_of(dscp).is_some_and(|class| is_lossless(port, class)));
     let lossless = |interface: &Interface| {
-        interface.qos.as_ref().is_none_or(|qos| qos.trust == "dscp" && qos.pfc.contains(&qos.priority_of(dscp)))
+        interface.qos.as_ref().is_none_or(|qos| qos.trusts_dscp() && qos.pfc.contains(&qos.priority_of(dscp)))
     };
     switches && graph.interfaces(fleet).all(lossless)
 }
