@@ -103,7 +103,7 @@ pub(crate) struct ManArgs {
     rnic decode capture.pcap --format json | jq 'select(.bad) | .frame'\n\n\
     Exit codes: 0 all RoCE packets are valid; 1 a packet is bad, or the output cannot be written; 2 the file cannot be read.")]
 pub(crate) struct DecodeArgs {
-    /// The capture file, pcap or pcapng; - for standard input
+    /// The capture file, pcap or pcapng, also compressed by gzip; - for standard input
     #[arg(value_name = "FILE.pcap[ng]")]
     pub(crate) file: PathBuf,
 
@@ -115,6 +115,11 @@ pub(crate) struct DecodeArgs {
     /// wrong, because the NIC computes them
     #[arg(long)]
     pub(crate) checksums: bool,
+
+    /// Also decode all packets to this UDP port; repeatable. Without it, packets to other ports than 4791 count as RoCE
+    /// from the first one on whose ICRC is right
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: Vec<u16>,
 
     /// Format of the standard output
     #[arg(long, value_enum, default_value_t = DecodeFormat::Text)]

@@ -315,6 +315,65 @@ fn packets_that_the_capture_cut_off_are_not_bad() {
     assert_eq!(json(&file)[0]["missing_bytes"], 12);
 }
 
+/// On one host only one end can have port 4791. Packets to another port are recognised by their ICRC, also in a batch.
+#[test]
+fn roce_on_other_ports_is_decoded() {
+    let to = |port: u16| Envelope { destination_port: port, ..envelope() };
+    let good = frame(&to(4792), write(), b"hello");
+    let mut damaged = good.clone();
+    damaged[72] ^= 1;
+    let mut foreign = frame(&to(53), write(), b"hello");
+    foreign[72] ^= 1;
+    let (out, err, code) = decode(&pcapng(&[damaged.clone(), good.clone(), damaged.clone(), foreign]), &[]);
+    assert_eq!(out.lines().count(), 2, "{out}");
+    assert!(out.lines().next().unwrap().contains("2  0.000001000") && out.contains("icrc ok"), "{out}");
+    assert!(err.starts_with("RoCE packets: 2; bad: 1; other frames: 2 (2 UDP to another port)\n"), "{err}");
+    assert_eq!(code, 1, "the damaged packet after the good one is bad");
+    let documents = json(&pcapng(&[good.clone()]));
+    assert_eq!(documents[0]["udp"]["destination_port"], 4792);
+    // A malformed datagram to another port is not bad.
+    let mut malformed = good.clone();
+    malformed[39] = 3;
+    let (_, err, code) = decode(&pcapng(&[malformed]), &[]);
+    assert_eq!((err.as_str(), code), ("RoCE packets: 0; bad: 0; other frames: 1 (1 UDP to another port)\n", 0));
+    // With --port every packet to the port is decoded, also one that the capture cut off at 64 bytes.
+    let file = pcap(false, 0xa1b2_c3d4, 1, &[(&good[..64], good.len())]);
+    let (_, err, _) = decode(&file, &[]);
+    assert_eq!(err, "RoCE packets: 0; bad: 0; other frames: 1 (1 UDP to another port)\n");
+    let (out, err, code) = decode(&file, &["--port", "4792"]);
+    assert_eq!((err.as_str(), code), ("RoCE packets: 1; bad: 0; truncated by the capture: 1\n", 0));
+    assert!(out.contains("RC RDMA WRITE Only") && out.contains("truncated: 64 of 82 B captured"), "{out}");
+}
+
+#[test]
+fn compressed_files_are_decoded() {
+    let file = pcapng(&[frame(&envelope(), write(), b"hello")]);
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(&file).unwrap();
+    let compressed = encoder.finish().unwrap();
+    assert_eq!(decode(&compressed, &[]), decode(&file, &[]));
+    let (_, err, code) = decode(&compressed[..compressed.len() / 2], &[]);
+    assert!(code == 2 && err.contains("cannot"), "{err}");
+}
+
+/// A RoCE packet inside VXLAN is decoded with its own headers.
+#[test]
+fn roce_inside_vxlan_is_decoded() {
+    let inner = frame(&envelope(), write(), b"hello");
+    let outer = Envelope { destination_port: 4789, ..envelope() };
+    let mut bytes = frame(&outer, write(), b"hello");
+    bytes.truncate(42);
+    let len = (8 + 8 + inner.len()) as u16;
+    bytes[38..40].copy_from_slice(&len.to_be_bytes());
+    bytes[16..18].copy_from_slice(&(20 + len).to_be_bytes());
+    let bytes = [bytes, vec![8, 0, 0, 0, 0, 0, 7, 0], inner.clone()].concat();
+    let document = json(&pcapng(&[bytes.clone()])).remove(0);
+    assert_eq!((&document["icrc"]["ok"], &document["udp"]["destination_port"]), (&true.into(), &4791.into()));
+    // Cut at 64 bytes, the inner headers are missing.
+    let (_, err, code) = decode(&pcap(false, 0xa1b2_c3d4, 1, &[(&bytes[..64], bytes.len())]), &[]);
+    assert_eq!((err.as_str(), code), ("RoCE packets: 0; bad: 0; other frames: 1 (1 truncated by the capture)\n", 0));
+}
+
 #[test]
 fn older_files_of_either_byte_order_and_both_units_of_time() {
     let whole = frame(&envelope(), write(), b"hello");

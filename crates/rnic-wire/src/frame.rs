@@ -36,6 +36,11 @@ const IPV4_LEN: usize = 20;
 const IPV6_LEN: usize = 40;
 const UDP_LEN: usize = 8;
 const PROTOCOL_UDP: u8 = 17;
+/// UDP destination port of VXLAN.
+const VXLAN_PORT: u16 = 4789;
+const VXLAN_LEN: usize = 8;
+/// First byte of a VXLAN header: only the flag I is set, which says that the header has a network identifier.
+const VXLAN_HAS_NETWORK: u8 = 0x08;
 /// "Next header" value in the GRH of a RoCEv1 packet: a base transport header follows the GRH.
 const NEXT_HEADER_BTH: u8 = 0x1b;
 /// Maximum number of VLAN tags in [`Ethernet::vlans`]; the parser skips further tags of a frame.
@@ -206,6 +211,8 @@ pub struct RoceV2<'a> {
     pub ip: Ip,
     /// UDP source port.
     pub source_port: u16,
+    /// UDP destination port, normally [`ROCE_PORT`].
+    pub destination_port: u16,
     /// UDP checksum; 0 means that the sender computed none.
     pub udp_checksum: u16,
     /// The captured bytes of the packet, from the base transport header to the ICRC: the input of [`Packet::parse`].
@@ -219,7 +226,7 @@ pub struct RoceV2<'a> {
 impl RoceV2<'_> {
     /// The seed that computes the ICRCs of packets with the same IP addresses and UDP ports, and without IPv4 options.
     pub fn icrc_seed(&self) -> IcrcSeed {
-        icrc_seed(&self.ip, self.source_port, ROCE_PORT)
+        icrc_seed(&self.ip, self.source_port, self.destination_port)
     }
 
     /// The checksum of the IPv4 header; `None` for IPv6, which has none.
@@ -315,6 +322,8 @@ pub enum Content<'a> {
     RoceV1(RoceV1<'a>),
     /// A priority flow control frame.
     Pfc(Pfc),
+    /// The Ethernet frame inside a VXLAN packet (RFC 7348), the input of [`Frame::parse`].
+    Vxlan(&'a [u8]),
     /// A frame of another protocol, with a short description of it.
     Other(&'static str),
     /// A frame whose headers are truncated or inconsistent, and the reason in one sentence.
@@ -348,22 +357,30 @@ pub struct Frame<'a> {
 impl<'a> Frame<'a> {
     /// Parses and classifies a frame of which `bytes` were captured. No input causes a panic.
     pub fn parse(link: LinkType, bytes: &'a [u8]) -> Frame<'a> {
-        match link {
-            LinkType::Ethernet => Frame::parse_ethernet(bytes),
-            LinkType::LinuxCooked => Frame { ethernet: None, content: cooked(bytes, 14, 16) },
-            LinkType::LinuxCooked2 => Frame { ethernet: None, content: cooked(bytes, 0, 20) },
-            LinkType::Loopback => {
-                let content = match bytes.get(LOOPBACK_LEN..) {
-                    Some(rest) => by_version(rest),
-                    None => Content::Malformed("the frame ends inside its loopback header"),
-                };
-                Frame { ethernet: None, content }
-            }
-            LinkType::RawIp => Frame { ethernet: None, content: by_version(bytes) },
-        }
+        Frame::parse_with(link, bytes, false)
     }
 
-    fn parse_ethernet(bytes: &'a [u8]) -> Frame<'a> {
+    /// Like [`Frame::parse`], but every UDP datagram that is not VXLAN is [`Content::RoceV2`], whatever its destination
+    /// port is. The caller decides whether the datagram is RoCE, for example by its ICRC.
+    pub fn parse_any_port(link: LinkType, bytes: &'a [u8]) -> Frame<'a> {
+        Frame::parse_with(link, bytes, true)
+    }
+
+    fn parse_with(link: LinkType, bytes: &'a [u8], any_port: bool) -> Frame<'a> {
+        let content = match link {
+            LinkType::Ethernet => return Frame::parse_ethernet(bytes, any_port),
+            LinkType::LinuxCooked => cooked(bytes, 14, 16, any_port),
+            LinkType::LinuxCooked2 => cooked(bytes, 0, 20, any_port),
+            LinkType::Loopback => match bytes.get(LOOPBACK_LEN..) {
+                Some(rest) => by_version(rest, any_port),
+                None => Content::Malformed("the frame ends inside its loopback header"),
+            },
+            LinkType::RawIp => by_version(bytes, any_port),
+        };
+        Frame { ethernet: None, content }
+    }
+
+    fn parse_ethernet(bytes: &'a [u8], any_port: bool) -> Frame<'a> {
         if bytes.len() < ETHERNET_LEN {
             return Frame { ethernet: None, content: Content::Malformed("the frame ends inside its Ethernet header") };
         }
@@ -386,31 +403,31 @@ impl<'a> Frame<'a> {
             ethertype = read_u16(bytes, at + 2);
             at += VLAN_LEN;
         }
-        Frame { ethernet: Some(ethernet), content: by_ethertype(ethertype, &bytes[at..]) }
+        Frame { ethernet: Some(ethernet), content: by_ethertype(ethertype, &bytes[at..], any_port) }
     }
 }
 
 /// Classifies a packet by the version in its first four bits. BSD systems have different numbers for the family of
 /// IPv6, so the version tells more than the loopback header.
-fn by_version(bytes: &[u8]) -> Content<'_> {
+fn by_version(bytes: &[u8], any_port: bool) -> Content<'_> {
     match bytes.first().map(|byte| byte >> 4) {
-        Some(4) => ipv4(bytes),
-        Some(6) => ipv6(bytes),
+        Some(4) => ipv4(bytes, any_port),
+        Some(6) => ipv6(bytes, any_port),
         _ => Content::Other("not IP"),
     }
 }
 
-fn cooked(bytes: &[u8], ethertype_at: usize, len: usize) -> Content<'_> {
+fn cooked(bytes: &[u8], ethertype_at: usize, len: usize, any_port: bool) -> Content<'_> {
     match bytes.get(len..) {
-        Some(rest) => by_ethertype(read_u16(bytes, ethertype_at), rest),
+        Some(rest) => by_ethertype(read_u16(bytes, ethertype_at), rest, any_port),
         None => Content::Malformed("the frame ends inside its Linux cooked header"),
     }
 }
 
-fn by_ethertype(ethertype: u16, bytes: &[u8]) -> Content<'_> {
+fn by_ethertype(ethertype: u16, bytes: &[u8], any_port: bool) -> Content<'_> {
     match ethertype {
-        ETHERTYPE_IPV4 => ipv4(bytes),
-        ETHERTYPE_IPV6 => ipv6(bytes),
+        ETHERTYPE_IPV4 => ipv4(bytes, any_port),
+        ETHERTYPE_IPV6 => ipv6(bytes, any_port),
         ETHERTYPE_ROCE_V1 => roce_v1(bytes),
         ETHERTYPE_MAC_CONTROL => mac_control(bytes),
         0x0806 => Content::Other("ARP"),
@@ -428,7 +445,7 @@ fn mac_control(bytes: &[u8]) -> Content<'_> {
     }
 }
 
-fn ipv4(bytes: &[u8]) -> Content<'_> {
+fn ipv4(bytes: &[u8], any_port: bool) -> Content<'_> {
     if bytes.len() < IPV4_LEN {
         return Content::Malformed("the frame ends inside its IPv4 header");
     }
@@ -453,10 +470,10 @@ fn ipv4(bytes: &[u8]) -> Content<'_> {
         flags,
         ttl: bytes[8],
     });
-    udp(ip, bytes, header_len, total)
+    udp(ip, bytes, header_len, total, any_port)
 }
 
-fn ipv6(bytes: &[u8]) -> Content<'_> {
+fn ipv6(bytes: &[u8], any_port: bool) -> Content<'_> {
     let Some(header) = bytes.first_chunk::<IPV6_LEN>() else {
         return Content::Malformed("the frame ends inside its IPv6 header");
     };
@@ -468,7 +485,7 @@ fn ipv6(bytes: &[u8]) -> Content<'_> {
     // An extension header begins with the number of the next header and, except in a fragment header, with its length.
     loop {
         let len = match next {
-            PROTOCOL_UDP => return udp(Ip::V6(Ipv6::parse(header)), bytes, at, total),
+            PROTOCOL_UDP => return udp(Ip::V6(Ipv6::parse(header)), bytes, at, total, any_port),
             HOP_BY_HOP | ROUTING | DESTINATION => 8,
             AUTHENTICATION => 4,
             FRAGMENT => 0,
@@ -490,12 +507,19 @@ fn ipv6(bytes: &[u8]) -> Content<'_> {
 }
 
 /// Classifies the UDP datagram at offset `at` of an IP packet of `total` bytes, of which `bytes` were captured.
-fn udp(ip: Ip, bytes: &[u8], at: usize, total: usize) -> Content<'_> {
+fn udp(ip: Ip, bytes: &[u8], at: usize, total: usize, any_port: bool) -> Content<'_> {
     let body_at = at + UDP_LEN;
     if bytes.len() < body_at {
         return Content::Malformed("the frame ends inside its UDP header");
     }
-    if read_u16(bytes, at + 2) != ROCE_PORT {
+    let destination_port = read_u16(bytes, at + 2);
+    if destination_port == VXLAN_PORT
+        && let Some((header, inner)) = bytes[body_at..].split_first_chunk::<VXLAN_LEN>()
+        && header[0] == VXLAN_HAS_NETWORK
+    {
+        return Content::Vxlan(inner);
+    }
+    if destination_port != ROCE_PORT && !any_port {
         return Content::Other("UDP to another port");
     }
     let len = usize::from(read_u16(bytes, at + 4));
@@ -506,6 +530,7 @@ fn udp(ip: Ip, bytes: &[u8], at: usize, total: usize) -> Content<'_> {
     Content::RoceV2(RoceV2 {
         ip,
         source_port: read_u16(bytes, at),
+        destination_port,
         udp_checksum: read_u16(bytes, at + 6),
         body: &bytes[body_at..end.min(bytes.len())],
         missing: end.saturating_sub(bytes.len()),

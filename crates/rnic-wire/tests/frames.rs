@@ -244,6 +244,40 @@ fn what_is_not_roce_is_named() {
     assert_eq!(other(LinkType::RawIp, &[]), "not IP");
 }
 
+/// A datagram to another port is RoCE only for a caller that asks for it, and its ICRC covers the port.
+#[test]
+fn any_port_can_carry_roce() {
+    for envelope in [over_ipv4(), over_ipv6()] {
+        let bytes = emit(&Envelope { destination_port: 4792, ..envelope }, &hello());
+        assert_eq!(other(LinkType::Ethernet, &bytes), "UDP to another port");
+        let Content::RoceV2(datagram) = Frame::parse_any_port(LinkType::Ethernet, &bytes).content else {
+            panic!("not parsed as RoCEv2")
+        };
+        assert_eq!((datagram.destination_port, icrc_is_right(datagram.body, datagram.icrc())), (4792, true));
+        assert!(datagram.icrc_seed().check(datagram.ip.id(), datagram.body));
+    }
+}
+
+/// A VXLAN packet contains a frame.
+#[test]
+fn vxlan_is_unpacked() {
+    let inner = emit(&over_ipv6(), &hello());
+    let vxlan = |port: u16, flags: u8| {
+        let mut outer = emit(&Envelope { destination_port: port, ..over_ipv4() }, &hello());
+        outer.truncate(42);
+        let len = (8 + 8 + inner.len()) as u16;
+        outer[38..40].copy_from_slice(&len.to_be_bytes());
+        outer[16..18].copy_from_slice(&(20 + len).to_be_bytes());
+        [outer, vec![flags, 0, 0, 0, 0, 0, 7, 0], inner.clone()].concat()
+    };
+    let bytes = vxlan(4789, 8);
+    let Content::Vxlan(found) = Frame::parse(LinkType::Ethernet, &bytes).content else { panic!("not VXLAN") };
+    assert_eq!(found, inner);
+    assert_eq!(other(LinkType::Ethernet, &vxlan(4789, 0)), "UDP to another port");
+    assert_eq!(other(LinkType::Ethernet, &vxlan(4788, 8)), "UDP to another port");
+    assert_eq!(other(LinkType::Ethernet, &bytes[..49]), "UDP to another port", "the header is cut off");
+}
+
 #[test]
 fn what_contradicts_itself_is_malformed() {
     let ipv4 = emit(&over_ipv4(), &hello());

@@ -1,5 +1,6 @@
-//! Reads the frames of a capture file in pcap or pcapng format.
+//! Reads the frames of a capture file in pcap or pcapng format, also compressed by gzip.
 
+use flate2::read::MultiGzDecoder;
 use pcap_parser::pcapng::InterfaceDescriptionBlock;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 use std::io::{self, Read};
@@ -56,6 +57,7 @@ impl Interface {
 pub(super) fn read<E>(
     input: impl Read + Send, mut each: impl FnMut(Captured) -> Result<(), E>,
 ) -> Result<Result<(), E>, String> {
+    let input = plain(input).map_err(|_| "the file cannot be read".to_string())?;
     let mut reader = create_reader(CAPACITY, Patient { input, started: false }).map_err(|error| match error {
         PcapError::Eof => "the file is empty".to_string(),
         PcapError::Incomplete(_) => "the file ends inside its header".to_string(),
@@ -103,6 +105,15 @@ pub(super) fn read<E>(
             }
         }
     }
+}
+
+/// The bytes of a file without its compression by gzip.
+fn plain<'r>(mut input: impl Read + Send + 'r) -> io::Result<Box<dyn Read + Send + 'r>> {
+    let mut head = Vec::new();
+    input.by_ref().take(2).read_to_end(&mut head)?;
+    let is_compressed = head == [0x1f, 0x8b];
+    let whole = io::Cursor::new(head).chain(input);
+    Ok(if is_compressed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
 }
 
 /// The next action while a capture file is read.

@@ -48,7 +48,7 @@ pub(super) fn sections(roce: &Roce) -> Vec<Section> {
             sections.push(ip(&datagram.ip, roce.id));
             let fields = vec![
                 ("source_port", number(datagram.source_port)),
-                ("destination_port", number(rnic_wire::ROCE_PORT)),
+                ("destination_port", number(datagram.destination_port)),
                 ("checksum", hex(datagram.udp_checksum, 4)),
             ];
             sections.push(Section::new("udp", fields));

@@ -7,7 +7,7 @@ mod print;
 
 use crate::args::{DecodeArgs, DecodeFormat};
 use capture::Captured;
-use packet::{Found, examine};
+use packet::{Found, Ports, examine};
 use rnic_simulator::error::CliError;
 use rnic_simulator::output;
 use serde_json::{Map, Value};
@@ -37,13 +37,13 @@ pub(crate) fn decode(arguments: &DecodeArgs) -> Result<(), CliError> {
         true => Box::new(io::stdin()),
         false => Box::new(File::open(&arguments.file).map_err(|error| unreadable(error.to_string()))?),
     };
-    let mut counts = Counts::default();
+    let (mut counts, mut ports) = (Counts::default(), Ports::new(&arguments.port));
     let mut file = Ok(());
     output::print(|out| {
         let mut start = None;
         let read = capture::read(input, |captured| {
             let start = *start.get_or_insert(captured.ns);
-            print(out, arguments, &captured, start, &mut counts)
+            print(out, arguments, &captured, start, (&mut counts, &mut ports))
         });
         read.unwrap_or_else(|why| {
             file = Err(unreadable(why));
@@ -78,11 +78,13 @@ pub enum Undecodable {
 /// The file cannot be read, or is not a capture file.
 pub fn decode_file(path: &Path, checksums: bool) -> Result<Vec<Map<String, Value>>, Undecodable> {
     let input = File::open(path).map_err(Undecodable::Io)?;
-    let arguments = DecodeArgs { file: path.into(), fields: true, checksums, format: DecodeFormat::Json };
-    let (mut documents, mut line, mut counts) = (Vec::new(), Vec::new(), Counts::default());
+    let arguments =
+        DecodeArgs { file: path.into(), fields: true, checksums, port: Vec::new(), format: DecodeFormat::Json };
+    let (mut documents, mut line) = (Vec::new(), Vec::new());
+    let (mut counts, mut ports) = (Counts::default(), Ports::new(&[]));
     let read = capture::read(input, |captured| {
         line.clear();
-        print(&mut line, &arguments, &captured, captured.ns, &mut counts)?;
+        print(&mut line, &arguments, &captured, captured.ns, (&mut counts, &mut ports))?;
         for document in serde_json::Deserializer::from_slice(&line).into_iter() {
             documents.push(document?);
         }
@@ -93,10 +95,11 @@ pub fn decode_file(path: &Path, checksums: bool) -> Result<Vec<Map<String, Value
 }
 
 fn print(
-    out: &mut dyn Write, arguments: &DecodeArgs, captured: &Captured, start: i128, counts: &mut Counts,
+    out: &mut dyn Write, arguments: &DecodeArgs, captured: &Captured, start: i128,
+    (counts, ports): (&mut Counts, &mut Ports),
 ) -> io::Result<()> {
     let is_text = arguments.format == DecodeFormat::Text;
-    match examine(captured, arguments.checksums) {
+    match examine(captured, arguments.checksums, ports) {
         Found::Packets(packets) => {
             for roce in packets {
                 counts.packets += 1;

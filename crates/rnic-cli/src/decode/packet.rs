@@ -3,8 +3,9 @@
 use super::capture::Captured;
 use rnic_wire::{
     Bth, BthView, Content, Ethernet, Frame, GSI_QP, Headers, ICRC_LEN, Ip, LinkType, Mad, Opcode, Operation, Packet,
-    Pfc, ProtectedHeader, Reject, RoceV1, RoceV2,
+    Pfc, ProtectedHeader, ROCE_PORT, Reject, RoceV1, RoceV2,
 };
+use std::collections::BTreeSet;
 
 /// Maximum payload of an IRN packet in bytes.
 const MAX_MTU: u16 = 8_960;
@@ -118,16 +119,74 @@ impl<'a> Roce<'a> {
     }
 }
 
-/// Parses a captured frame and checks the packets in it.
+/// The UDP ports that carry RoCE: 4791, the ports that the user names, and the ports to which the capture has had a
+/// packet with a right ICRC or protection. Two programs on one host cannot both have port 4791.
+#[derive(Default)]
+pub(super) struct Ports {
+    known: BTreeSet<u16>,
+}
+
+impl Ports {
+    /// Port 4791 and these ports.
+    pub(super) fn new(named: &[u16]) -> Ports {
+        Ports { known: named.iter().copied().chain([ROCE_PORT]).collect() }
+    }
+
+    /// Whether a datagram is RoCE; remembers the port of a datagram that certainly is.
+    fn is_roce(&mut self, ethernet: Option<Ethernet>, datagram: RoceV2<'_>) -> bool {
+        if self.known.contains(&datagram.destination_port) {
+            return true;
+        }
+        // Most datagrams of other protocols fail this test, which needs no checksum.
+        let is_plausible = |view: BthView| view.transport_version() == 0 && view.pkey() & 0x7fff != 0;
+        if datagram.missing > 0 || !BthView::new(datagram.body).is_some_and(is_plausible) {
+            return false;
+        }
+        let icrc = datagram.body.last_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+        let is_right = icrc.is_some() && icrc == datagram.icrc();
+        let is_roce = is_right
+            || datagram.icrc_seed().check(0, datagram.body)
+            || batch(ethernet, datagram).is_some()
+            || protected(ethernet, datagram).is_some();
+        if is_roce {
+            self.known.insert(datagram.destination_port);
+        }
+        is_roce
+    }
+}
+
+/// Maximum number of VXLAN headers of a frame.
+const MAX_TUNNELS: usize = 4;
+
+/// The frame inside all VXLAN headers of a frame.
+fn innermost(link: LinkType, bytes: &[u8]) -> Frame<'_> {
+    // A malformed datagram to another port than 4791 is not known to be RoCE.
+    let parse = |link, bytes| match Frame::parse_any_port(link, bytes) {
+        Frame { content: Content::Malformed(_), .. } => Frame::parse(link, bytes),
+        frame => frame,
+    };
+    let mut frame = parse(link, bytes);
+    for _ in 0..MAX_TUNNELS {
+        let Content::Vxlan(inner) = frame.content else { break };
+        frame = parse(LinkType::Ethernet, inner);
+    }
+    frame
+}
+
+/// Parses a captured frame and checks the packets in it. `ports` are the UDP ports that carry RoCE.
 ///
 /// `checksums`: also check the checksums of IPv4 and UDP.
-pub(super) fn examine<'a>(captured: &Captured<'a>, checksums: bool) -> Found<'a> {
+pub(super) fn examine<'a>(captured: &Captured<'a>, checksums: bool, ports: &mut Ports) -> Found<'a> {
     let Some(link) = LinkType::from_number(captured.link) else {
         return Found::Other(format!("link type {}", captured.link));
     };
-    let frame = Frame::parse(link, captured.bytes);
+    let frame = innermost(link, captured.bytes);
     let is_truncated = captured.bytes.len() < captured.original;
     match frame.content {
+        Content::Vxlan(_) => Found::Other(format!("more than {MAX_TUNNELS} VXLAN headers")),
+        Content::RoceV2(datagram) if !ports.is_roce(frame.ethernet, datagram) => {
+            Found::Other("UDP to another port".to_string())
+        }
         Content::RoceV2(datagram) => {
             if let Some(packets) = protected(frame.ethernet, datagram) {
                 return Found::Packets(packets);
