@@ -175,8 +175,8 @@ fn swift_target(window: f64) -> f64 {
     base + (alpha / window.sqrt() - alpha / 100.0_f64.sqrt()).clamp(0.0, 4.0 * base)
 }
 
-/// Round-trip times between a half and fifteen of the base, which change slowly and fast, with losses. None is within 3 %
-/// of the target: there the error of the program's table of roots decides whether the window grows or falls.
+/// Round-trip times between a half and fifteen of the base, which change slowly and fast, with losses. None is within
+/// 3 % of the target: there the error of the program's table of roots decides whether the window grows or falls.
 #[test]
 fn swift_has_the_window_of_the_control_in_rust() {
     let params = Swift::params(&Settings::new(Swift::PARAMETERS), &flow()).unwrap();
