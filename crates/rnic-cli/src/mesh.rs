@@ -258,6 +258,7 @@ fn control(arguments: &ControllerArgs) -> Result<(), CliError> {
         }
         controller::Event::Agent(host) => note(&format!("{host}: its agent has registered")),
         controller::Event::Storage(why) => note(&format!("error: results are not stored, agents keep them: {why}")),
+        controller::Event::Damaged(why) => note(&format!("error: results are damaged: {why}")),
         controller::Event::StorageBack => note("results are stored again"),
         controller::Event::Otlp(why) => note(&format!("error: metrics are not pushed: {why}")),
     };

@@ -89,6 +89,8 @@ pub enum Event {
     Agent(String),
     /// The controller cannot write results to the disk; the agents keep them in the meantime.
     Storage(String),
+    /// Results in a log cannot be read; the sentence has the log, the damaged bytes, and the file in which they remain.
+    Damaged(String),
     /// The controller can write results to the disk again.
     StorageBack,
     /// The OTLP collector does not accept metrics.

@@ -72,7 +72,12 @@ pub(super) fn start(
             failed.push(log);
             controller.save();
             failed.retain(|log| match controller.converter.convert(log) {
-                Ok(()) => false,
+                Ok(damage) => {
+                    if let Some(why) = damage {
+                        controller.emit(Event::Damaged(why));
+                    }
+                    false
+                }
                 Err(error) => {
                     controller.emit(Event::Storage(error.to_string()));
                     true

@@ -1,15 +1,19 @@
 //! The Parquet file of an hour: one row per probe, in order of arrival.
 
 use super::log::Entry;
+use super::pages::{self, Pages};
 use crate::record::ProbeResult;
+use axum::body::Bytes;
 use parquet::basic::Compression;
 use parquet::column::reader::get_typed_column_reader;
+use parquet::column::writer::{get_column_writer, get_typed_column_writer};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -47,22 +51,27 @@ struct Row {
     batch: i64,
 }
 
-/// Writes the batches as a Parquet file with Snappy compression.
-pub(super) fn write(file: &File, entries: impl Iterator<Item = Entry>) -> io::Result<()> {
+/// Writes the batches as a Parquet file with Snappy compression and checksums, and returns the number of rows. The file
+/// must be empty and open for reading and writing.
+pub(super) fn write(file: &mut File, entries: impl Iterator<Item = Entry>) -> io::Result<u64> {
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_created_by(concat!("rnic ", env!("CARGO_PKG_VERSION")).to_string())
+        .set_key_value_metadata(Some(vec![pages::key()]))
         .build();
+    let properties = Arc::new(properties);
     let schema = Arc::new(parse_message_type(SCHEMA)?);
-    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
+    let columns = SchemaDescriptor::new(schema.clone());
+    let mut writer = SerializedFileWriter::new(&*file, schema, properties.clone())?;
     let mut rows = Vec::new();
+    let mut count = 0;
     for Entry { received_us, batch } in entries {
         let names: Vec<ByteArray> = batch.targets.iter().map(|(name, _)| ByteArray::from(name.as_str())).collect();
         let prober = ByteArray::from(batch.host.as_str());
         for probe in &batch.probes {
             rows.push(Row {
-                received: received_us as i64,
-                at: probe.at_us as i64,
+                received: signed(received_us),
+                at: signed(probe.at_us),
                 prober: prober.clone(),
                 target: names[usize::from(probe.target)].clone(),
                 path: probe.path.into(),
@@ -72,19 +81,37 @@ pub(super) fn write(file: &File, entries: impl Iterator<Item = Entry>) -> io::Re
             });
         }
         if rows.len() >= GROUP {
-            group(&mut writer, &rows)?;
+            count += rows.len() as u64;
+            group(&mut writer, (&columns, &properties), &rows)?;
             rows.clear();
         }
     }
     if !rows.is_empty() {
-        group(&mut writer, &rows)?;
+        count += rows.len() as u64;
+        group(&mut writer, (&columns, &properties), &rows)?;
     }
     writer.close()?;
-    Ok(())
+    pages::seal(file)?;
+    Ok(count)
 }
 
-fn group(writer: &mut SerializedFileWriter<&File>, rows: &[Row]) -> Result<(), ParquetError> {
-    let mut group = writer.next_row_group()?;
+/// A number as Parquet stores it. Larger numbers become the maximum: logs of rnic 0.2.0 and earlier may have them.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A row group to which columns are appended.
+struct Group<'g, 'w> {
+    writer: SerializedRowGroupWriter<'w, &'g File>,
+    columns: std::slice::Iter<'g, ColumnDescPtr>,
+    properties: &'g WriterPropertiesPtr,
+}
+
+fn group<'g>(
+    writer: &mut SerializedFileWriter<&'g File>,
+    (columns, properties): (&'g SchemaDescriptor, &'g WriterPropertiesPtr), rows: &[Row],
+) -> Result<(), ParquetError> {
+    let mut group = Group { writer: writer.next_row_group()?, columns: columns.columns().iter(), properties };
     let group_ref = &mut group;
     column::<Int64Type>(group_ref, rows, |row| Some(row.received), false)?;
     column::<Int64Type>(group_ref, rows, |row| Some(row.at), false)?;
@@ -97,26 +124,30 @@ fn group(writer: &mut SerializedFileWriter<&File>, rows: &[Row]) -> Result<(), P
         ProbeResult::Answered { total_ns, prober_ns, split_ns } => Some((total_ns, prober_ns, split_ns)),
         _ => None,
     };
-    column::<Int64Type>(group_ref, rows, |row| row.result.network_ns().map(|ns| ns as i64), true)?;
-    column::<Int64Type>(group_ref, rows, |row| answered(row).map(|(_, ns, _)| ns as i64), true)?;
-    column::<Int64Type>(group_ref, rows, |row| answered(row).and_then(|(.., split)| Some(split?.0 as i64)), true)?;
-    column::<Int64Type>(group_ref, rows, |row| answered(row).map(|(ns, ..)| ns as i64), true)?;
+    column::<Int64Type>(group_ref, rows, |row| row.result.network_ns().map(signed), true)?;
+    column::<Int64Type>(group_ref, rows, |row| answered(row).map(|(_, ns, _)| signed(ns)), true)?;
+    column::<Int64Type>(group_ref, rows, |row| answered(row).and_then(|(.., split)| Some(signed(split?.0))), true)?;
+    column::<Int64Type>(group_ref, rows, |row| answered(row).map(|(ns, ..)| signed(ns)), true)?;
     column::<Int64Type>(group_ref, rows, |row| Some(row.batch), false)?;
-    group.close()?;
+    group.writer.close()?;
     Ok(())
 }
 
 fn column<D: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, &File>, rows: &[Row], value: impl Fn(&Row) -> Option<D::T>, optional: bool,
+    group: &mut Group<'_, '_>, rows: &[Row], value: impl Fn(&Row) -> Option<D::T>, optional: bool,
 ) -> Result<(), ParquetError> {
-    let Some(mut column) = group.next_column()? else {
+    let Some(column) = group.columns.next() else {
         return Err(ParquetError::General("the schema has too few columns".to_string()));
     };
     let values: Vec<Option<D::T>> = rows.iter().map(value).collect();
     let defined: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
     let values: Vec<D::T> = values.into_iter().flatten().collect();
-    column.typed::<D>().write_batch(&values, optional.then_some(&defined), None)?;
-    column.close()
+    let mut bytes = Vec::new();
+    let pages = Box::new(Pages(&mut bytes));
+    let mut writer = get_typed_column_writer::<D>(get_column_writer(column.clone(), group.properties.clone(), pages));
+    writer.write_batch(&values, optional.then_some(&defined), None)?;
+    let closed = writer.close()?;
+    group.writer.append_column(&Bytes::from(bytes), closed)
 }
 
 /// A result that was read from a Parquet file.
@@ -134,10 +165,11 @@ pub struct Stored {
     pub result: ProbeResult,
 }
 
-/// Number of rows of each row group of a file of [`write`].
-pub(super) fn groups(file: File) -> Result<Vec<usize>, ParquetError> {
-    let reader = SerializedFileReader::new(file)?;
+/// Number of rows of each row group of a file of [`write`]. Compares the file with its checksum.
+pub(super) fn groups(mut file: File) -> Result<Vec<usize>, ParquetError> {
+    let reader = SerializedFileReader::new(file.try_clone()?)?;
     let metadata = reader.metadata();
+    pages::verify(&mut file, metadata.file_metadata().key_value_metadata())?;
     if metadata.file_metadata().schema_descr().num_columns() != COLUMNS {
         return Err(ParquetError::General("it has other columns than those of a mesh".to_string()));
     }

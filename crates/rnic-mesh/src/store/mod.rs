@@ -4,7 +4,10 @@
 //! |---|---|
 //! | `probes-HOUR-N.log` | the batches of the current hour, as they arrive |
 //! | `probes-HOUR-N.parquet` | the results of an hour; HOUR is `2026-01-31T23` in UTC |
+//! | `probes-HOUR-N.log.damaged` | a log of which some bytes cannot be read |
 //! | `state.json` | agents, and the last batch of each; see [`State`] |
+//!
+//! The store neither reads nor removes files with other names. All its files have checksums.
 //!
 //! The controller confirms a batch to its agent after the batch is in the log and the log is flushed to the disk. When
 //! an hour has passed, its log is converted into a Parquet file: the file is written under another name, flushed, and
@@ -13,12 +16,15 @@
 
 mod columns;
 mod log;
+mod names;
+mod pages;
 
 use crate::record::Batch;
 pub use columns::Stored as StoredResult;
 use log::Log;
 pub(crate) use log::MAX_BATCH;
-pub use log::{Entry, entries};
+pub use log::{Damage, Entries, Entry, entries};
+use names::Name;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -103,19 +109,18 @@ impl Store {
             .map_err(|_| StoreError::InUse { path: folder.to_path_buf() })?;
         let path = folder.join("state.json");
         let mut state: State = match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes)
-                .map_err(|error| StoreError::State { path: path.clone(), why: error.to_string() })?,
+            Ok(bytes) => read_state(&bytes).map_err(|why| StoreError::State { path: path.clone(), why })?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => State::default(),
             Err(error) => return Err(at(&path)(error)),
         };
         for name in names(folder)? {
-            if name.ends_with(".tmp") {
+            if name == STATE_TMP || Name::is(&name, "parquet.tmp") {
                 let path = folder.join(name);
                 fs::remove_file(&path).map_err(at(&path))?;
             }
         }
         let mut stored = std::mem::take(&mut state.stored);
-        for name in names(folder)?.iter().filter(|name| name.ends_with(".log")) {
+        for name in names(folder)?.iter().filter(|name| Name::is(name, "log")) {
             let path = folder.join(name);
             for entry in entries(&path).map_err(at(&path))? {
                 let Batch { host, incarnation, sequence, .. } = &entry.batch;
@@ -142,7 +147,7 @@ impl Store {
     pub fn append(&mut self, batches: &[(&Batch, &[u8])], unix_us: u64) -> Result<Option<PathBuf>, StoreError> {
         let mut passed = None;
         let now = hour(unix_us);
-        if self.log.as_ref().is_none_or(|log| log.hour != now) {
+        if self.log.as_ref().is_none_or(|log| log.hour != now || log.is_broken) {
             let path = self.next_path(&now)?;
             let log = Log::create(&path, now).map_err(at(&path))?;
             sync_folder(&self.folder)?;
@@ -172,10 +177,9 @@ impl Store {
 
     /// The path of a new part of an hour.
     fn next_path(&self, hour: &str) -> Result<PathBuf, StoreError> {
-        let prefix = format!("probes-{hour}-");
-        let number = |name: &String| name.strip_prefix(&prefix)?.split('.').next()?.parse::<u64>().ok();
-        let next = names(&self.folder)?.iter().filter_map(number).max().map_or(0, |last| last + 1);
-        Ok(self.folder.join(format!("{prefix}{next}.log")))
+        let part = |name: &String| Name::of(name).filter(|name| name.hour == hour).map(|name| name.part);
+        let next = names(&self.folder)?.iter().filter_map(part).max().map_or(0, |last| last.saturating_add(1));
+        Ok(self.folder.join(format!("probes-{hour}-{next}.log")))
     }
 
     /// The folder and the number of hours to keep, with which another thread can convert logs.
@@ -189,7 +193,7 @@ impl Store {
     /// If the folder cannot be read.
     pub fn passed(&self) -> Result<Vec<PathBuf>, StoreError> {
         let current = self.log.as_ref().map(|log| log.path.clone());
-        let logs = names(&self.folder)?.into_iter().filter(|name| name.ends_with(".log"));
+        let logs = names(&self.folder)?.into_iter().filter(|name| Name::is(name, "log"));
         Ok(logs.map(|name| self.folder.join(name)).filter(|path| Some(path) != current.as_ref()).collect())
     }
 }
@@ -222,12 +226,12 @@ pub fn earlier(
     let mut files: Vec<(&str, u64, PathBuf)> = names
         .iter()
         .filter_map(|name| {
-            let stem = name.strip_prefix("probes-")?.strip_suffix(".parquet")?;
-            let (hour, part) = stem.rsplit_once('-')?;
+            let Name { hour, part, .. } = Name::of(name).filter(|name| name.ending == "parquet")?;
             // If a controller was killed, the log of a Parquet file may still exist. The log is then read and converted
             // again, so this file is skipped.
-            let is_complete = names.binary_search(&format!("probes-{stem}.log")).is_err();
-            (is_complete && hours.contains(&hour.to_string())).then_some((hour, part.parse().ok()?, folder.join(name)))
+            let log = format!("{}log", name.strip_suffix("parquet")?);
+            let is_complete = names.binary_search(&log).is_err();
+            (is_complete && hours.contains(&hour.to_string())).then_some((hour, part, folder.join(name)))
         })
         .collect();
     files.sort_unstable();
@@ -274,41 +278,61 @@ pub struct Converter {
 }
 
 impl Converter {
-    /// Converts a log into a Parquet file, and removes the files of the oldest hours beyond the retention.
+    /// Converts a log into a Parquet file, and removes the files of the oldest hours beyond the retention. A damaged
+    /// log is kept under another name; then returns a sentence about the damage.
     ///
     /// # Errors
     /// If the disk is full, for example; the log remains then.
-    pub fn convert(&self, log: &Path) -> Result<(), StoreError> {
+    pub fn convert(&self, log: &Path) -> Result<Option<String>, StoreError> {
         let path = log.with_extension("parquet");
         let temporary = log.with_extension("parquet.tmp");
-        let written = || -> io::Result<()> {
-            let file = File::create(&temporary)?;
-            columns::write(&file, entries(log)?)?;
-            file.sync_all()
+        let written = || -> io::Result<(u64, Damage)> {
+            let mut options = fs::OpenOptions::new();
+            let mut file = options.read(true).write(true).create(true).truncate(true).open(&temporary)?;
+            let mut entries = entries(log)?;
+            let rows = columns::write(&mut file, &mut entries)?;
+            file.sync_all()?;
+            Ok((rows, entries.damage()))
         };
-        if let Err(error) = written() {
+        let (rows, damage) = written().map_err(|error| {
             // If this fails, the next start removes the file.
             let _ = fs::remove_file(&temporary);
-            return Err(StoreError::Io { path: temporary, error });
+            StoreError::Io { path: temporary.clone(), error }
+        })?;
+        if rows == 0 && !damage.is_none() {
+            fs::remove_file(&temporary).map_err(at(&temporary))?;
+        } else {
+            fs::rename(&temporary, &path).map_err(at(&path))?;
         }
-        fs::rename(&temporary, &path).map_err(at(&path))?;
         sync_folder(&self.folder)?;
-        fs::remove_file(log).map_err(at(log))?;
-        self.retain()
+        let sentence = if damage.is_none() {
+            fs::remove_file(log).map_err(at(log))?;
+            None
+        } else {
+            let kept = log.with_extension("log.damaged");
+            fs::rename(log, &kept).map_err(at(&kept))?;
+            sync_folder(&self.folder)?;
+            let saved = if rows == 0 {
+                "no result can be read".to_string()
+            } else {
+                format!("{rows} results are in {}", path.display())
+            };
+            Some(format!("{}: {damage}; {saved}; the file is now {}", log.display(), kept.display()))
+        };
+        self.retain()?;
+        Ok(sentence)
     }
 
     /// Removes the files of all but the newest hours. The retention counts hours with files instead of comparing with
     /// the clock, so that a clock that jumps ahead removes no results.
     fn retain(&self) -> Result<(), StoreError> {
         let names = names(&self.folder)?;
-        let hour = |name: &str| name.get("probes-".len().."probes-2026-01-31T23".len()).map(String::from);
-        let files: Vec<(String, String)> = names
-            .into_iter()
-            .filter(|name| name.starts_with("probes-") && name.ends_with(".parquet"))
-            .filter_map(|name| Some((hour(&name)?, name)))
+        let files: Vec<(&str, &String)> = names
+            .iter()
+            .filter_map(|name| Some((Name::of(name).filter(|name| name.ending == "parquet")?.hour, name)))
             .collect();
-        let hours: BTreeSet<&String> = files.iter().map(|(hour, _)| hour).collect();
-        let old: BTreeSet<&String> = hours.into_iter().rev().skip(self.retention).collect();
+        let hours: BTreeSet<&str> = files.iter().map(|(hour, _)| *hour).collect();
+        let old: BTreeSet<&str> = hours.into_iter().rev().skip(self.retention).collect();
         for (_, name) in files.iter().filter(|(hour, _)| old.contains(hour)) {
             let path = self.folder.join(name);
             fs::remove_file(&path).map_err(at(&path))?;
@@ -322,19 +346,39 @@ impl Converter {
     /// If the disk is full, for example; the old state remains then.
     pub fn save(&self, state: &State) -> Result<(), StoreError> {
         let path = self.folder.join("state.json");
-        let temporary = self.folder.join("state.json.tmp");
+        let temporary = self.folder.join(STATE_TMP);
         let write = || -> io::Result<()> {
             use std::os::unix::fs::OpenOptionsExt;
             let mut options = fs::OpenOptions::new();
             // The file contains a secret, so only its owner may read it.
             let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
-            file.write_all(&serde_json::to_vec(state)?)?;
+            let mut text = serde_json::to_string(state)?;
+            text += &state_checksum(&text);
+            file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&temporary, &path)
         };
         write().map_err(at(&path))?;
         sync_folder(&self.folder)
     }
+}
+
+/// Name of the temporary file of the state.
+const STATE_TMP: &str = "state.json.tmp";
+
+/// The second line of `state.json`, with the line break before it: the checksum of the first line.
+fn state_checksum(text: &str) -> String {
+    format!("\ncrc32 {:08x}\n", crc32fast::hash(text.as_bytes()))
+}
+
+/// Reads the content of `state.json`. Files of rnic 0.2.0 and earlier have no checksum and no line break.
+fn read_state(bytes: &[u8]) -> Result<State, String> {
+    let text = str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    let (json, sum) = text.split_at(text.find('\n').unwrap_or(text.len()));
+    if !sum.is_empty() && sum != state_checksum(json) {
+        return Err("the file is damaged: its checksum is wrong".to_string());
+    }
+    serde_json::from_str(json).map_err(|error| error.to_string())
 }
 
 fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
@@ -352,6 +396,9 @@ fn sync_folder(folder: &Path) -> Result<(), StoreError> {
 }
 
 #[cfg(test)]
+mod damage_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::{PROTOCOL, ProbeRecord, ProbeResult};
@@ -359,7 +406,7 @@ mod tests {
 
     const HOUR: u64 = 3_600_000_000;
 
-    fn batch(host: &str, sequence: u64, probes: u64) -> Batch {
+    pub(super) fn batch(host: &str, sequence: u64, probes: u64) -> Batch {
         let probe = |n| ProbeRecord {
             target: 0,
             path: (n % 2) as u16,
@@ -382,11 +429,11 @@ mod tests {
         }
     }
 
-    fn append(store: &mut Store, batch: &Batch, unix_us: u64) -> Option<PathBuf> {
+    pub(super) fn append(store: &mut Store, batch: &Batch, unix_us: u64) -> Option<PathBuf> {
         store.append(&[(batch, &batch.emit())], unix_us).unwrap()
     }
 
-    fn rows(path: &Path) -> usize {
+    pub(super) fn rows(path: &Path) -> usize {
         let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
         reader.get_row_iter(None).unwrap().map(|row| row.unwrap().len()).filter(|columns| *columns == 12).count()
     }
@@ -436,7 +483,7 @@ mod tests {
             fs::write(&path, &bytes[..cut]).unwrap();
             let mut seen = Vec::new();
             let (mut store, state) = Store::open(folder.path(), 9, |entry| seen.push(entry.batch.sequence)).unwrap();
-            let whole = cut * 3 / bytes.len();
+            let whole = cut.saturating_sub(24) * 3 / (bytes.len() - 24);
             assert_eq!(seen, (1..=whole as u64).collect::<Vec<_>>(), "{cut}");
             assert_eq!(state.stored.get("a").map(|(_, last)| *last), (whole > 0).then_some(whole as u64));
             // The agent reports again what was not confirmed, and something that was.
