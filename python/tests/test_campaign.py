@@ -12,6 +12,8 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -465,26 +467,39 @@ def test_one_dataset(folder: Path) -> None:
         results.write("all.xlsx")
 
 
+def checksum(lines: Iterable[str]) -> dict[str, str]:
+    """The last line of a manifest with these lines."""
+    return {"crc32": f"{zlib.crc32(''.join(lines).encode()):08x}"}
+
+
 def test_a_manifest_is_checked(folder: Path) -> None:
     campaign().save("good.jsonl")
-    good = Path("good.jsonl").read_text().splitlines(keepends=True)
+    *good, last = Path("good.jsonl").read_text().splitlines(keepends=True)
+    assert json.loads(last) == checksum(good)
     head = json.loads(good[0])
-    Path("old.jsonl").write_text("".join([json.dumps({**head, "code": "0.0.1 1234"}) + "\n", *good[1:]]))
+
+    def edited(*lines: str) -> str:
+        return "".join([*lines, json.dumps(checksum(lines)) + "\n"])
+
+    Path("old.jsonl").write_text(edited(json.dumps({**head, "code": "0.0.1 1234"}) + "\n", *good[1:]))
     done = command("campaign", "run", "old.jsonl")
     assert done.returncode == 0 and "was written by rnic 0.0.1 1234, and this is rnic" in done.stderr
     assert rnic.Campaign.load("good.jsonl").points == campaign().points
     wrong = {
         "": "the file is empty",
         "hello": "this is no manifest",
-        json.dumps({**head, "rnic_campaign": 2}): "this is a manifest of version 2; accepted: .* of version 1",
+        json.dumps({**head, "rnic_campaign": 3}): "this is a manifest of version 3; accepted: .* of version 1 or 2",
         json.dumps({**head, "other": 2}): "unknown field `other`",
         json.dumps({"name": "x"}): "this is no manifest",
         "".join(good[:-1]): "the file is truncated: it has 3 of 4 runs",
-        "".join([*good, good[-1]]): "line 6: there are more than the 4 runs",
-        "".join([*good[:-1], good[-1][:-20]]): "line 5: ",
-        "".join([*good[:-1], good[1]]): "two runs have the name",
-        "".join([json.dumps({**head, "name": "../x"}) + "\n", *good[1:]]): "is no name of a campaign",
-        "".join([json.dumps({**head, "runs": 2**40}) + "\n", *good[1:]]): "line 1",
+        "".join(good): "the file is truncated: it has no checksum at the end",
+        "".join([*good, last]).replace("IRN", "irn"): "the file is damaged or was edited: the checksum of its lines is",
+        "".join([*good, last, last]): "line 7: the file continues after its checksum",
+        edited(*good, good[-1]): "line 6: there are more than the 4 runs",
+        edited(*good[:-1], good[-1][:-20] + "\n"): "line 5: ",
+        edited(*good[:-1], good[1]): "two runs have the name",
+        edited(json.dumps({**head, "name": "../x"}) + "\n", *good[1:]): "is no name of a campaign",
+        edited(json.dumps({**head, "runs": 2**40}) + "\n", *good[1:]): "line 1",
     }
     for text, message in wrong.items():
         Path("wrong.jsonl").write_text(text)

@@ -2,3 +2,4 @@
 
 mod campaign;
 mod code;
+mod manifest;

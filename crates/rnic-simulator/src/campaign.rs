@@ -53,6 +53,10 @@ struct PlanArgs {
     #[arg(long, value_name = "FILE.jsonl")]
     out: PathBuf,
 
+    /// Replace FILE.jsonl, even if it is not a manifest of this campaign
+    #[arg(long)]
+    replace: bool,
+
     /// Name of the campaign [default: name of the file without its ending]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,

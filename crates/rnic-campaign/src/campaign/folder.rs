@@ -71,9 +71,8 @@ impl Folder {
     /// The folder has another campaign of this name and `replace` is false, or the file cannot be written.
     pub fn register(&self, manifest: &Manifest, replace: bool) -> Result<(), CampaignError> {
         let path = self.manifests().join(format!("{}.jsonl", manifest.name));
-        let bytes = manifest.to_bytes().map_err(CampaignError::writing(&path))?;
         match fs::read(&path) {
-            Ok(old) if old == bytes => return Ok(()),
+            Ok(old) if manifest.is_in(&old).map_err(CampaignError::writing(&path))? => return Ok(()),
             Ok(_) if !replace => {
                 return Err(CampaignError::Input(format!(
                     "`{}` has another campaign with the name `{}`; give this one another name, or replace that one \

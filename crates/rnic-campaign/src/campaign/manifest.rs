@@ -3,6 +3,7 @@
 use super::error::CampaignError;
 use super::until::Until;
 use crate::fingerprint::CODE;
+use crc32fast::Hasher;
 use rnic_results::files::write_atomically;
 use rnic_spec::{RunSpec, Vocabulary};
 use serde::{Deserialize, Serialize};
@@ -11,11 +12,14 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 
-/// Version of the format of manifests that this program reads and writes.
-const VERSION: u32 = 1;
+/// Version of the format of manifests that this program writes. It also reads version 1, which has no checksum.
+const VERSION: u32 = 2;
 
 /// Maximum length of a line in bytes: 1 GiB, which is enough for a run with about 10 million listed flows.
 const MAX_LINE: u64 = 1 << 30;
+
+/// Maximum length of the first line in bytes, when it is read only for the name of the campaign.
+const MAX_HEAD: u64 = 1 << 16;
 
 /// Maximum number of runs of a manifest.
 const MAX_RUNS: u32 = 10_000_000;
@@ -23,8 +27,8 @@ const MAX_RUNS: u32 = 10_000_000;
 /// The list of a campaign's runs, and how often each is simulated.
 ///
 /// Its file has a JSON document per line: a head with the fields below, then the specification of each run, as `rnic
-/// run --print-spec` writes it. A run with the seed `s` in the manifest is simulated with the seeds `s`, `s + 1` and so
-/// on.
+/// run --print-spec` writes it, and at the end the CRC-32 of all lines before, such as `{"crc32":"0123abcd"}`. A run
+/// with the seed `s` in the manifest is simulated with the seeds `s`, `s + 1` and so on.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Manifest {
     /// Name of the campaign: letters, digits, `-`, `_` and `.`.
@@ -54,6 +58,37 @@ struct Head {
     until: Option<Until>,
     #[serde(default)]
     records: bool,
+}
+
+/// The last line of the file: the CRC-32 of all lines before, as 8 hexadecimal digits.
+#[derive(Serialize, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+struct Sum {
+    crc32: String,
+}
+
+impl Sum {
+    fn of(lines: &Hasher) -> Sum {
+        Sum { crc32: format!("{:08x}", lines.clone().finalize()) }
+    }
+}
+
+/// A writer that computes the CRC-32 of the bytes written.
+struct Summed<'w, W> {
+    inner: &'w mut W,
+    sum: Hasher,
+}
+
+impl<W: Write> Write for Summed<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.sum.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
 }
 
 /// Whether `name` can be the name of a campaign, which is part of file names.
@@ -122,9 +157,47 @@ impl Manifest {
             .map_err(|error| CampaignError::Io { doing: "cannot write the manifest".to_string(), error })
     }
 
+    /// Writes the file as [`Manifest::write`] does, but refuses to replace a file with another content, unless it is a
+    /// manifest of this campaign or `replace` is true. Returns whether it replaced another content.
+    ///
+    /// # Errors
+    /// The file exists and may not be replaced, it cannot be written, or a run has a number that JSON cannot represent.
+    pub fn write_new(&self, path: &Path, replace: bool) -> Result<bool, CampaignError> {
+        let mut first = String::new();
+        let is_other = match File::open(path) {
+            Ok(file) => {
+                let read = BufReader::new(file).take(MAX_HEAD).read_line(&mut first);
+                // A file that is not text is not a manifest.
+                let is_own =
+                    read.is_ok() && serde_json::from_str(&first).is_ok_and(|head: Head| head.name == self.name);
+                if !is_own && !replace {
+                    return Err(CampaignError::Input(format!(
+                        "`{}` exists and is not a manifest of the campaign `{}`; accepted: a new file, or --replace",
+                        path.display(),
+                        self.name
+                    )));
+                }
+                let bytes = self.to_bytes().map_err(CampaignError::writing(path))?;
+                std::fs::read(path).map_err(CampaignError::reading(path))? != bytes
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(CampaignError::reading(path)(error)),
+        };
+        self.write(path)?;
+        Ok(is_other)
+    }
+
     fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut out = Summed { inner: out, sum: Hasher::new() };
+        self.write_lines(&mut out, VERSION)?;
+        serde_json::to_writer(&mut *out.inner, &Sum::of(&out.sum))?;
+        out.inner.write_all(b"\n")
+    }
+
+    /// Writes the head and the runs.
+    fn write_lines(&self, out: &mut impl Write, version: u32) -> io::Result<()> {
         let head = Head {
-            rnic_campaign: VERSION,
+            rnic_campaign: version,
             name: self.name.clone(),
             code: self.code.clone(),
             runs: self.runs.len() as u32,
@@ -150,21 +223,32 @@ impl Manifest {
         self.write_to(&mut bytes).map(|()| bytes)
     }
 
+    /// Whether the bytes are the file of this manifest, in the current version of the format or in an earlier one.
+    ///
+    /// # Errors
+    /// A run has a number that JSON cannot represent.
+    pub(crate) fn is_in(&self, bytes: &[u8]) -> io::Result<bool> {
+        let mut earlier = Vec::new();
+        self.write_lines(&mut earlier, 1)?;
+        Ok(bytes == earlier || bytes == self.to_bytes()?)
+    }
+
     /// Reads a manifest, whose runs may use the transports and congestion controls of `vocabulary`.
     ///
     /// # Errors
     /// The file cannot be read or is not a manifest; the sentence has the line and what would be accepted.
     pub fn read(path: &Path, vocabulary: &Vocabulary) -> Result<Manifest, CampaignError> {
         let file = File::open(path).map_err(CampaignError::reading(path))?;
-        let mut lines = Lines { path, input: BufReader::new(file), number: 0 };
+        let mut lines =
+            Lines { path, input: BufReader::new(file), number: 0, before: Hasher::new(), sum: Hasher::new() };
         let first = lines.next()?.ok_or_else(|| lines.wrong("the file is empty; accepted: a manifest"))?;
         // The version comes first, so that a manifest of another version is not taken for a damaged one.
         let accepted =
-            format!("accepted: a file that `rnic campaign plan` or rnic.Campaign.save of version {VERSION} wrote");
+            format!("accepted: a file that `rnic campaign plan` or rnic.Campaign.save of version 1 or {VERSION} wrote");
         let head: Value =
             serde_json::from_str(&first).map_err(|_| lines.wrong(&format!("this is no manifest; {accepted}")))?;
         match head.get("rnic_campaign").map(Value::as_u64) {
-            Some(Some(version)) if version == u64::from(VERSION) => {}
+            Some(Some(version)) if (1..=u64::from(VERSION)).contains(&version) => {}
             Some(Some(version)) => {
                 return Err(lines.wrong(&format!("this is a manifest of version {version}; {accepted}")));
             }
@@ -175,7 +259,18 @@ impl Manifest {
             return Err(lines.wrong(&format!("{} runs; accepted: at most {MAX_RUNS}", head.runs)));
         }
         let mut runs = Vec::new();
+        let mut has_sum = false;
         while let Some(line) = lines.next()? {
+            if has_sum {
+                return Err(lines.wrong("the file continues after its checksum"));
+            }
+            if head.rnic_campaign > 1
+                && let Ok(sum) = serde_json::from_str::<Sum>(&line)
+            {
+                lines.check(&sum)?;
+                has_sum = true;
+                continue;
+            }
             runs.push(RunSpec::from_json(&line, vocabulary).map_err(|error| lines.wrong(&error.to_string()))?);
             if runs.len() as u32 > head.runs {
                 return Err(lines.wrong(&format!("there are more than the {} runs of the first line", head.runs)));
@@ -183,6 +278,9 @@ impl Manifest {
         }
         if (runs.len() as u32) < head.runs {
             return Err(lines.wrong(&format!("the file is truncated: it has {} of {} runs", runs.len(), head.runs)));
+        }
+        if head.rnic_campaign > 1 && !has_sum {
+            return Err(lines.wrong("the file is truncated: it has no checksum at the end"));
         }
         let Head { name, code, seeds, until, records, .. } = head;
         let manifest = Manifest { name, code, seeds, until, records, runs };
@@ -196,6 +294,9 @@ struct Lines<'p> {
     path: &'p Path,
     input: BufReader<File>,
     number: usize,
+    /// CRC-32 of the lines before the current one, and with it.
+    before: Hasher,
+    sum: Hasher,
 }
 
 impl Lines<'_> {
@@ -207,7 +308,22 @@ impl Lines<'_> {
         if length > MAX_LINE {
             return Err(self.wrong(&format!("the line is longer than {MAX_LINE} bytes")));
         }
+        self.before = self.sum.clone();
+        self.sum.update(line.as_bytes());
         Ok((length > 0).then_some(line))
+    }
+
+    /// Compares the checksum in the current line with the lines before it.
+    fn check(&self, sum: &Sum) -> Result<(), CampaignError> {
+        let real = Sum::of(&self.before);
+        if *sum == real {
+            return Ok(());
+        }
+        Err(self.wrong(&format!(
+            "the file is damaged or was edited: the checksum of its lines is {}, not {}; accepted: the file as `rnic \
+             campaign plan` or rnic.Campaign.save wrote it",
+            real.crc32, sum.crc32
+        )))
     }
 
     fn wrong(&self, what: &str) -> CampaignError {

@@ -27,7 +27,9 @@ pub(super) fn plan(arguments: &PlanArgs, catalogue: &Catalogue) -> Result<(), Cl
     let stem = arguments.out.file_stem().unwrap_or_default().to_string_lossy();
     let name = arguments.name.clone().unwrap_or_else(|| stem.into_owned());
     let manifest = Manifest::new(&name, scenario.runs, seeds, until, arguments.records)?;
-    manifest.write(&arguments.out)?;
+    if manifest.write_new(&arguments.out, arguments.replace)? {
+        output::note(&format!("`{}` had another manifest, which is replaced", arguments.out.display()));
+    }
     let points = manifest.runs.len();
     let seeds = match &manifest.until {
         None => format!("{seeds} of its seeds each: {} runs", points * seeds as usize),
