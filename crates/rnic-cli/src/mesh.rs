@@ -220,6 +220,7 @@ fn agent(arguments: &AgentArgs) -> Result<(), CliError> {
         host::Event::NoNic(why) => note(&format!("the endpoint in software carries the probes: {why}")),
         host::Event::List(targets, probers) => note(&format!("pinglist: {targets} targets, {probers} probers")),
         host::Event::Unreachable(why) => note(&format!("error: {why}")),
+        host::Event::Discarded(why) => note(&format!("error: results are discarded: {why}")),
         host::Event::Stopped => note("the controller has not answered three times; probing stops until it does"),
         host::Event::Reachable => note("the controller answers again"),
         host::Event::NoTraces(why) => note(&format!("paths are not traced: {why}")),

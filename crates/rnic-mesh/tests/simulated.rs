@@ -275,7 +275,7 @@ fn simulate(
                     let taken = node.agent.set_pinglist(*list, Time::ZERO, phase);
                     debug_assert_eq!(taken, Ok(()));
                 }
-                Ok((Fetched::Unchanged(version), _)) => node.agent.unchanged(version),
+                Ok((Fetched::Unchanged(version), _)) => node.agent.unchanged(version, Time::ZERO),
                 Err(why) => debug_assert!(false, "{why}"),
             }
         }

@@ -25,6 +25,9 @@ use std::collections::VecDeque;
 /// Maximum number of outstanding probes, which have been sent and have no outcome yet.
 pub const MAX_OUTSTANDING: usize = 4_096;
 
+/// Maximum relative difference of the speeds of two hosts' clocks. Clocks of computers differ by less than 0.02 %.
+const CLOCK_TOLERANCE: f64 = 1e-3;
+
 /// Settings of a [`Prober`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProberConfig {
@@ -59,7 +62,7 @@ pub struct Times {
     /// Delay at the prober: (T6 - T1) - (T5 - T2).
     pub prober: Time,
     /// Delay at the responder, T4 - T3, and round-trip time of the network, (T5 - T2) - (T4 - T3). `None` if the report
-    /// was lost.
+    /// was lost, or has a delay that is longer than T5 - T2.
     pub split: Option<Split>,
 }
 
@@ -122,7 +125,9 @@ impl Outstanding {
     fn times(&self) -> Option<Times> {
         let ((arrived, seen), sent) = (self.answered?, self.sent?);
         let (total, trip) = (seen.saturating_sub(self.posted), arrived.saturating_sub(sent));
-        let split = self.responder.map(|responder| Split { responder, network: trip.saturating_sub(responder) });
+        let possible = trip + trip.scale(CLOCK_TOLERANCE) + Time::from_us(1);
+        let responder = self.responder.filter(|responder| *responder <= possible);
+        let split = responder.map(|responder| Split { responder, network: trip.saturating_sub(responder) });
         Some(Times { total, prober: total.saturating_sub(trip), split })
     }
 }
@@ -157,7 +162,8 @@ impl Prober {
         }
         // After a delay the prober does not send the missed probes, because the probes of a burst would delay each
         // other.
-        self.due = (self.due + self.config.interval).max(now);
+        self.due += self.config.interval;
+        self.skip_missed(now);
         if self.outstanding.len() >= MAX_OUTSTANDING {
             self.finish_first(ProbeError::Timeout);
         }
@@ -177,6 +183,16 @@ impl Prober {
         });
         let message = Message { kind: Kind::Probe, path, session: self.config.session, sequence };
         Some(Probe { sequence, path, message })
+    }
+
+    /// Leaves out the probes that were due before `now`. The next probe leaves a whole number of intervals after the
+    /// first one, so that several probers that were delayed together do not send at the same times afterwards.
+    pub fn skip_missed(&mut self, now: Time) {
+        let (late, interval) = (now.saturating_sub(self.due).as_ps(), self.config.interval.as_ps());
+        if late > 0 {
+            let rest = late.checked_rem(interval).map_or(0, |over| if over > 0 { interval - over } else { 0 });
+            self.due = now + Time::from_ps(rest);
+        }
     }
 
     /// The NIC sent probe number `sequence` at T2 = `at`.
@@ -378,9 +394,28 @@ mod tests {
             left.extend(prober.poll_send(now).map(|probe| (now, probe.path)));
         }
         assert_eq!(left, [(10, 0), (1_010, 1), (2_010, 2), (3_010, 0), (4_010, 1)].map(|(us, path)| (US(us), path)));
-        // After an interruption the prober sends no burst.
-        assert!(prober.poll_send(US(50_000)).is_some() && prober.poll_send(US(50_000)).is_some());
-        assert!(prober.poll_send(US(50_000)).is_none());
+        // After an interruption the prober sends no burst, and keeps its phase.
+        assert!(prober.poll_send(US(50_000)).is_some());
+        assert_eq!(prober.poll_send(US(50_000)), None);
+        prober.on_time(US(50_000));
+        assert_eq!(prober.next_time(), Some(US(50_010)));
+        prober.skip_missed(US(99_999));
+        assert_eq!(prober.poll_send(US(99_999)), None);
+        assert!(prober.poll_send(US(100_010)).is_some());
+    }
+
+    /// A responder cannot claim a delay that is longer than the time in which its response arrived.
+    #[test]
+    fn an_impossible_delay_is_ignored() {
+        for (delay, is_possible) in [(US(40), true), (US(41), true), (US(42), false), (US(1_000_000_000), false)] {
+            let mut prober = prober(Some(1));
+            prober.poll_send(US(10)).unwrap();
+            prober.sent(0, US(12));
+            prober.received(US(52), US(57), &answer(0, Kind::Response));
+            prober.received(US(60), US(61), &answer(0, Kind::Report { delay }));
+            let times = prober.poll_outcome().unwrap().result.unwrap();
+            assert_eq!((times.total, times.split.is_some()), (US(47), is_possible), "{delay}");
+        }
     }
 
     #[test]

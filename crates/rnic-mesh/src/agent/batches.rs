@@ -65,4 +65,13 @@ impl Agent {
             self.batches.pop_front();
         }
     }
+
+    /// Discards batch number `sequence`, because the controller will never accept it. Otherwise it would keep all later
+    /// batches waiting.
+    pub fn discard(&mut self, sequence: u64) {
+        if let Some(first) = self.batches.pop_front_if(|batch| batch.sequence == sequence) {
+            self.in_batches -= first.probes.len();
+            self.health.discarded += first.probes.len() as u64;
+        }
+    }
 }

@@ -18,7 +18,10 @@ impl Agent {
     /// Returns a sentence if the list demands something that an agent does not do. The agent then keeps its previous
     /// list.
     pub fn set_pinglist(&mut self, list: Pinglist, now: Time, mut phase: impl FnMut() -> f64) -> Result<(), String> {
-        self.failed_fetches = 0;
+        if self.resume(now) {
+            // If the list is refused, the agent continues with the list that it has.
+            self.schedule();
+        }
         let size = usize::from(list.size);
         if !(MIN_PROBE..=MAX_PROBE).contains(&size) {
             return Err(format!("the pinglist has probes of {size} bytes; possible are {MIN_PROBE} to {MAX_PROBE}"));

@@ -139,13 +139,22 @@ impl Agent {
     }
 
     /// Handles the controller's response that the agent's list is current; `version` is the list's new version.
-    pub fn unchanged(&mut self, version: u64) {
+    pub fn unchanged(&mut self, version: u64, now: Time) {
         self.version = version;
+        if self.resume(now) {
+            self.schedule();
+        }
+    }
+
+    /// Notes that a fetch succeeded, and returns whether the agent had stopped. Each series keeps its phase, so that
+    /// the probes do not all leave at once, neither now nor later.
+    fn resume(&mut self, now: Time) -> bool {
         let stopped = self.stopped();
         self.failed_fetches = 0;
         if stopped {
-            self.schedule();
+            self.series.values_mut().for_each(|series| series.prober.skip_missed(now));
         }
+        stopped
     }
 
     /// Counts a fetch without a response of the controller.

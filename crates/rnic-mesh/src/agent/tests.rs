@@ -87,9 +87,53 @@ fn an_agent_without_controller_stops_and_resumes() {
     assert!(agent.next_time().is_some(), "two failures are no reason to stop");
     agent.fetch_failed();
     assert!(agent.stopped() && agent.next_time().is_none() && agent.poll_send(SECOND).is_none());
-    agent.unchanged(9);
+    agent.unchanged(9, SECOND);
     assert!(agent.poll_send(SECOND).is_some());
     assert_eq!(agent.current_list(), (9, 4));
+}
+
+/// Numbers of probes in each twentieth of a second.
+fn histogram(sent: &[(Time, Outgoing)]) -> [usize; 20] {
+    let mut counts = [0; 20];
+    for (at, _) in sent {
+        counts[(at.as_ps() / 1_000_000_000 % 1_000 / 50) as usize] += 1;
+    }
+    counts
+}
+
+/// After an outage of the controller, or of the agent itself, the probes leave as spread out as before.
+#[test]
+fn probes_stay_spread_after_an_outage() {
+    let targets: Vec<u8> = (2..42).collect();
+    let mut number = 0_u32;
+    let phase = || {
+        number += 1;
+        f64::from(number * 27 % 40) / 40.0
+    };
+    let mut agent = agent(Limits::default());
+    agent.set_pinglist(list(&targets, 1_000), Time::ZERO, phase).unwrap();
+    let before = histogram(&run(&mut agent, Time::from_ms(10_000), |_| true));
+    assert!(before.iter().all(|count| *count == 20), "{before:?}");
+    for _ in 0..MAX_FAILED_FETCHES {
+        agent.fetch_failed();
+    }
+    // The fetch succeeds at 30.33 s: no burst, and in the first second each target is probed once.
+    agent.unchanged(9, Time::from_ms(30_330));
+    let first = histogram(&run(&mut agent, Time::from_ms(31_330), |_| true));
+    assert!(first.iter().all(|count| (1..=3).contains(count)) && first.iter().sum::<usize>() == 40, "{first:?}");
+    assert_eq!(histogram(&run(&mut agent, Time::from_ms(41_330), |_| true)), before);
+    // The same with a new list for the same targets.
+    for _ in 0..MAX_FAILED_FETCHES {
+        agent.fetch_failed();
+    }
+    let again = Pinglist { digest: 5, ..list(&targets, 1_000) };
+    agent.set_pinglist(again, Time::from_ms(60_070), || panic!("no target is new")).unwrap();
+    assert_eq!(histogram(&run(&mut agent, Time::from_ms(70_070), |_| true)), before);
+    // The process was stopped: each target is probed once now, then at its phase.
+    let late = Time::from_ms(95_110);
+    let burst = std::iter::from_fn(|| agent.poll_send(late)).count();
+    assert_eq!(burst, 40);
+    assert_eq!(histogram(&run(&mut agent, Time::from_ms(105_110), |_| true)), before);
 }
 
 /// An agent does not exceed its own limits, even if its pinglist demands more probes.

@@ -25,6 +25,9 @@ pub enum ClientError {
     /// The controller, or the agent itself, refuses the request, for this reason.
     #[error("{0}")]
     Refused(String),
+    /// The controller will never accept the content of this request, for this reason.
+    #[error("{0}")]
+    Invalid(String),
 }
 
 /// A client of a controller.
@@ -100,7 +103,11 @@ impl Client {
         let text = brief(text.trim(), MAX_CHARS);
         let status = response.status().as_u16();
         let why = format!("the controller refuses ({status}): {text}");
-        Err(if status == 503 { ClientError::Full(why) } else { ClientError::Refused(why) })
+        Err(match status {
+            503 => ClientError::Full(why),
+            400 => ClientError::Invalid(why),
+            _ => ClientError::Refused(why),
+        })
     }
 
     /// Registers, and fetches the pinglist.

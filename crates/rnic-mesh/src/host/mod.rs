@@ -91,6 +91,8 @@ pub enum Event {
     List(usize, usize),
     /// A request to the controller failed or was refused, for this reason.
     Unreachable(String),
+    /// The controller will never accept some results, for this reason; the agent has discarded them.
+    Discarded(String),
     /// The agent stops probing, because three fetches in a row failed.
     Stopped,
     /// Requests to the controller succeed again.
@@ -323,7 +325,7 @@ impl Requests<'_> {
                 report_at = now + Time::from_ms(every);
                 self.close_batch();
                 if failure.is_none() {
-                    self.report(&mut shown, &ends);
+                    self.report(&mut shown, &ends).into_iter().for_each(|why| event(Event::Discarded(why)));
                 }
             }
             let wait = fetch_at.min(report_at).saturating_sub(self.shared.now());
@@ -332,7 +334,7 @@ impl Requests<'_> {
         // If the controller can be reached, this sends the last results before the agent ends.
         self.close_batch();
         if failure.is_none() {
-            self.report(&mut shown, &|| false);
+            self.report(&mut shown, &|| false).into_iter().for_each(|why| event(Event::Discarded(why)));
         }
     }
 
@@ -357,7 +359,8 @@ impl Requests<'_> {
         };
         match self.client.fetch(&registration)? {
             Fetched::Unchanged(version) => {
-                self.shared.agent().unchanged(version);
+                let now = self.shared.now();
+                self.shared.agent().unchanged(version, now);
                 Ok(())
             }
             Fetched::List(list) => {
@@ -384,24 +387,30 @@ impl Requests<'_> {
 
     /// Sends the waiting batches until one fails or the agent ends. A batch that the controller does not accept keeps
     /// waiting. If the controller's disk is full, the agent shows the batches to the controller, which uses them for
-    /// alarms and suspects without storing them. `shown` is the number of the last shown batch.
-    fn report(&self, shown: &mut u64, ends: &dyn Fn() -> bool) {
+    /// alarms and suspects without storing them. `shown` is the number of the last shown batch. If the controller will
+    /// never accept a batch, the agent discards it, and this returns the reason.
+    fn report(&self, shown: &mut u64, ends: &dyn Fn() -> bool) -> Option<String> {
+        let mut discarded = None;
         while !ends() {
-            let Some((sequence, bytes)) = self.shared.agent().batch().map(|batch| (batch.sequence, batch.emit()))
-            else {
-                return;
-            };
+            let next = self.shared.agent().batch().map(|batch| (batch.sequence, batch.emit()));
+            let Some((sequence, bytes)) = next else { break };
             let reported = self.client.report(&bytes);
             match reported {
                 Ok(()) => self.shared.agent().confirmed(sequence),
                 Err(ClientError::Full(_)) => {
                     // The controller counts a reported batch for alarms and suspects even if it cannot store it.
                     *shown = sequence.max(*shown);
-                    return self.show(shown, ends);
+                    self.show(shown, ends);
+                    break;
                 }
-                Err(_) => return,
+                Err(ClientError::Invalid(why)) => {
+                    self.shared.agent().discard(sequence);
+                    discarded = Some(why);
+                }
+                Err(_) => break,
             }
         }
+        discarded
     }
 
     /// Shows the batches after `shown` to the controller.
