@@ -17,6 +17,12 @@ pub const MAX_PATHS: u16 = 64;
 /// Maximum number of hops of a traced path.
 pub const MAX_HOPS: usize = 16;
 
+/// Maximum time in a result in ns: a day. Clocks measure no longer time between a probe and its response, because the
+/// timeout is at most a minute; only an agent that was stopped in the meantime sees the response later.
+pub const MAX_NS: u64 = 86_400_000_000_000;
+/// Maximum time of day in a result, in microseconds since 1970: the end of the year 9999.
+pub const MAX_AT_US: u64 = 253_402_300_799_999_999;
+
 /// An agent's description of itself. The agent sends it with each fetch of its pinglist.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Registration {
@@ -251,6 +257,50 @@ impl Batch {
         }
         Ok(batch)
     }
+
+    /// Checks that a clock can have measured the times of all results: at most [`MAX_NS`] and [`MAX_AT_US`], and no
+    /// part of a time longer than the time.
+    ///
+    /// # Errors
+    /// Returns a sentence about the first wrong time.
+    pub fn check_times(&self) -> Result<(), String> {
+        for probe in &self.probes {
+            if probe.at_us > MAX_AT_US {
+                return Err(format!("a result is from {} us after 1970; accepted: up to {MAX_AT_US}", probe.at_us));
+            }
+            let ProbeResult::Answered { total_ns, prober_ns, split_ns } = probe.result else { continue };
+            let (responder_ns, network_ns) = split_ns.unwrap_or_default();
+            let longest = total_ns.max(prober_ns).max(responder_ns).max(network_ns);
+            if longest > MAX_NS {
+                return Err(format!("a result has a time of {longest} ns; accepted: up to {MAX_NS}"));
+            }
+            if prober_ns > total_ns {
+                return Err(format!(
+                    "a result has a delay of {prober_ns} ns at the prober, which is longer than its total time of \
+                     {total_ns} ns"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the targets whose names `is_known` does not accept, with their results and traces. Returns whether there
+    /// were any.
+    pub fn retain_targets(&mut self, is_known: impl Fn(&str) -> bool) -> bool {
+        let known: Vec<bool> = self.targets.iter().map(|(name, _)| is_known(name)).collect();
+        if known.iter().all(|known| *known) {
+            return false;
+        }
+        // The index of a known target is then the number of known targets before it.
+        let index = |target: u16| known[..usize::from(target)].iter().filter(|known| **known).count() as u16;
+        self.probes.retain(|probe| known[usize::from(probe.target)]);
+        self.probes.iter_mut().for_each(|probe| probe.target = index(probe.target));
+        self.traces.retain(|trace| known[usize::from(trace.target)]);
+        self.traces.iter_mut().for_each(|trace| trace.target = index(trace.target));
+        let mut each = known.iter();
+        self.targets.retain(|_| each.next().is_some_and(|known| *known));
+        true
+    }
 }
 
 /// A time in nanoseconds.
@@ -289,6 +339,45 @@ mod tests {
         let mut wrong = batch();
         wrong.probes = vec![wrong.probes[0]; MAX_PROBES + 1];
         assert!(Batch::parse(&wrong.emit()).unwrap_err().contains("too long"));
+    }
+
+    #[test]
+    fn only_times_that_a_clock_can_measure_are_accepted() {
+        let with = |total_ns, prober_ns, split_ns| {
+            let mut batch = batch();
+            batch.probes[0].result = ProbeResult::Answered { total_ns, prober_ns, split_ns };
+            batch.check_times()
+        };
+        assert_eq!(with(MAX_NS, MAX_NS, Some((MAX_NS, MAX_NS))), Ok(()));
+        assert_eq!(with(0, 0, None), Ok(()));
+        for wrong in [
+            with(u64::MAX, 0, None),
+            with(MAX_NS + 1, 0, None),
+            with(9, u64::MAX, None),
+            with(9, 9, Some((u64::MAX, 0))),
+            with(9, 9, Some((0, MAX_NS + 1))),
+        ] {
+            assert!(wrong.unwrap_err().ends_with("ns; accepted: up to 86400000000000"));
+        }
+        assert!(with(9, 10, None).unwrap_err().contains("10 ns at the prober, which is longer"));
+        let mut late = batch();
+        late.probes[0].at_us = u64::MAX;
+        assert!(late.check_times().unwrap_err().contains("us after 1970"));
+    }
+
+    #[test]
+    fn unknown_targets_are_removed() {
+        let mut some = batch();
+        some.targets = ["x", "h2", "\u{1b}[2J", "h3"].map(|name| (name.to_string(), 6)).to_vec();
+        some.probes = (0..4).map(|target| ProbeRecord { target, ..some.probes[0] }).collect();
+        some.traces = (0..4).map(|target| Trace { target, ..some.traces[0].clone() }).collect();
+        assert!(some.retain_targets(|name| name.starts_with('h')));
+        assert_eq!(some.targets, [("h2".to_string(), 6), ("h3".to_string(), 6)]);
+        assert_eq!(some.probes.iter().map(|probe| probe.target).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(some.traces.iter().map(|trace| trace.target).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(Batch::parse(&some.emit()), Ok(some.clone()));
+        assert!(!some.retain_targets(|_| true));
+        assert!(some.retain_targets(|_| false) && some.targets.is_empty() && some.probes.is_empty());
     }
 
     proptest! {

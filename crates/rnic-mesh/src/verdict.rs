@@ -350,7 +350,7 @@ impl Mesh {
             minute.probes += 1;
             minute.lost += u32::from(result.is_lost());
             minute.answered += u32::from(network.is_some());
-            minute.sum_ns += network.unwrap_or(0);
+            minute.sum_ns = minute.sum_ns.saturating_add(network.unwrap_or(0));
             minute.max_ns = minute.max_ns.max(network.unwrap_or(0));
         }
         let slow = network.is_some_and(|ns| ns as f64 > self.slow_ns[scope]);

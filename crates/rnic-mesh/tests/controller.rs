@@ -8,7 +8,7 @@ use prost::Message;
 use rnic_endpoint::DatagramAddress;
 use rnic_mesh::controller::{Clock, Event, Options, run};
 use rnic_mesh::credentials::{Files, make};
-use rnic_mesh::host::Client;
+use rnic_mesh::host::{Client, ClientError};
 use rnic_mesh::inventory::Inventory;
 use rnic_mesh::record::{Batch, Health, PROTOCOL, ProbeRecord, ProbeResult, Registration};
 use serde_json::Value;
@@ -208,6 +208,73 @@ fn clock_steps_lose_nothing() {
     client.report(&batch(4, 80)).unwrap();
     assert_eq!(controller.probes("1h"), 27);
     controller.end();
+}
+
+/// A controller that starts with a damaged log says so, keeps the log, and uses the intact reports.
+#[test]
+fn a_damaged_log_is_reported() {
+    let folder = folder();
+    let (folder, data) = (folder.path(), folder.path().join("data"));
+    let now = Arc::new(AtomicU64::new(START));
+    let controller = Controller::start(folder, &now, None);
+    let client = controller.client(folder);
+    (1..=4).for_each(|sequence| client.report(&batch(sequence, 10)).unwrap());
+    controller.end();
+    let log = data.join("probes-2026-01-01T10-0.log");
+    let mut bytes = std::fs::read(&log).unwrap();
+    let at = bytes.len() / 3;
+    bytes[at] ^= 0x10;
+    std::fs::write(&log, bytes).unwrap();
+    std::fs::write(data.join("notes.log"), "notes").unwrap();
+
+    let mut controller = Controller::start(folder, &now, None);
+    assert_eq!(controller.probes("1h"), 30);
+    let Event::Damaged(why) = controller.event(|event| matches!(event, Event::Damaged(_))) else { panic!() };
+    assert!(why.contains("T10-0.log: ") && why.contains(" damaged; 30 results are in "), "{why}");
+    assert_eq!(files_of(&data, ".damaged"), ["probes-2026-01-01T10-0.log.damaged"]);
+    assert_eq!(files_of(&data, ".log"), ["notes.log"]);
+    controller.end();
+    let controller = Controller::start(folder, &now, None);
+    assert_eq!(controller.probes("1h"), 30);
+    controller.end();
+    assert_eq!(std::fs::read_to_string(data.join("notes.log")).unwrap(), "notes");
+}
+
+/// A host with a certificate cannot report times that no clock measures, nor targets that do not exist.
+#[test]
+fn an_agent_that_lies_is_refused() {
+    let folder = folder();
+    let (folder, data) = (folder.path(), folder.path().join("data"));
+    let now = Arc::new(AtomicU64::new(START));
+    let controller = Controller::start(folder, &now, None);
+    let client = controller.client(folder);
+    let with = |sequence: u64, result: ProbeResult| {
+        let mut batch = Batch::parse(&batch(sequence, 10)).unwrap();
+        batch.probes[5].result = result;
+        batch.emit()
+    };
+    let answered = |total_ns, prober_ns, split_ns| ProbeResult::Answered { total_ns, prober_ns, split_ns };
+    for result in [
+        answered(u64::MAX, 0, None),
+        answered(60_000, u64::MAX, None),
+        answered(60_000, 5_000, Some((u64::MAX, 20_000))),
+        answered(60_000, 5_000, Some((9_000, u64::MAX))),
+    ] {
+        let why = client.report(&with(1, result)).unwrap_err();
+        assert!(matches!(&why, ClientError::Invalid(why) if why.contains("(400): a result has a ")), "{why}");
+        assert!(client.show(&with(1, result)).is_err());
+    }
+    assert_eq!(controller.probes("1h"), 0, "nothing of a refused report counts");
+    let mut other = Batch::parse(&batch(1, 10)).unwrap();
+    other.targets = vec![("\u{1b}[2J".to_string(), 1), ("b".to_string(), 1)];
+    other.probes.iter_mut().skip(4).for_each(|probe| probe.target = 1);
+    client.report(&other.emit()).unwrap();
+    assert_eq!(controller.probes("1h"), 6);
+    controller.end();
+    let mut stored = rnic_mesh::store::entries(&data.join("probes-2026-01-01T10-0.log")).unwrap();
+    let entry = stored.next().unwrap();
+    assert_eq!((entry.batch.targets, entry.batch.probes.len()), (vec![("b".to_string(), 1)], 6));
+    assert_eq!(stored.next(), None);
 }
 
 /// A target that was down when the controller was started again is no loss of the network, neither in what is reported

@@ -54,24 +54,46 @@ async fn pinglist(
     Ok(Json(fetched))
 }
 
-/// Parses the batch in a request, and checks that the host that sent it has measured it.
-fn own_batch(controller: &Controller, peer: &Peer, bytes: &Bytes) -> Response<Arc<Batch>> {
-    let batch = Batch::parse(bytes).map_err(|why| {
+/// Parses the batch in a request, and checks that the host that sent it can have measured it. Removes the results of
+/// targets that are not in the inventory: the inventory may have changed after the probes. Returns the batch and its
+/// bytes.
+fn own_batch(controller: &Controller, peer: &Peer, bytes: Bytes) -> Response<(Arc<Batch>, Bytes)> {
+    let parsed = Batch::parse(&bytes).and_then(|batch| batch.check_times().map(|()| batch));
+    let mut batch = parsed.map_err(|why| {
         controller.state.refused.fetch_add(1, Ordering::Relaxed);
         (StatusCode::BAD_REQUEST, why)
     })?;
     is_own(controller, peer, &batch.host)?;
-    Ok(Arc::new(batch))
+    let inventory = &controller.state.inventory;
+    let bytes = if batch.retain_targets(|name| inventory.index(name).is_some()) { batch.emit().into() } else { bytes };
+    Ok((Arc::new(batch), bytes))
+}
+
+/// The index of the host that made a batch.
+fn host_of(controller: &Controller, batch: &Batch) -> Response<u32> {
+    let unknown = || (StatusCode::CONFLICT, format!("the inventory has no host {}", batch.host));
+    controller.state.inventory.index(&batch.host).ok_or_else(unknown)
 }
 
 async fn report(
     State(controller): State<Arc<Controller>>, ConnectInfo(peer): ConnectInfo<Peer>, bytes: Bytes,
 ) -> Response<&'static str> {
-    let batch = own_batch(&controller, &peer, &bytes)?;
+    let (batch, bytes) = own_batch(&controller, &peer, bytes)?;
+    let now = controller.state.now();
+    let host = host_of(&controller, &batch)?;
+    let count = (batch.probes.len() + batch.traces.len()).max(1);
+    controller.quota.take(host, count, now).map_err(|why| {
+        controller.state.refused.fetch_add(1, Ordering::Relaxed);
+        (StatusCode::TOO_MANY_REQUESTS, why)
+    })?;
     // Alarms and suspects do not need the disk, so the batch is counted now. It counts only once, even if it is written
     // later.
-    controller.count(&batch, controller.state.now());
-    controller.writer.write(batch, bytes).await.map_err(|why| (StatusCode::SERVICE_UNAVAILABLE, why))?;
+    controller.count(&batch, now);
+    let written = controller.writer.write(batch, bytes).await;
+    written.map_err(|why| {
+        controller.quota.give_back(host, count);
+        (StatusCode::SERVICE_UNAVAILABLE, why)
+    })?;
     Ok("stored")
 }
 
@@ -79,7 +101,8 @@ async fn report(
 async fn show(
     State(controller): State<Arc<Controller>>, ConnectInfo(peer): ConnectInfo<Peer>, bytes: Bytes,
 ) -> Response<&'static str> {
-    let batch = own_batch(&controller, &peer, &bytes)?;
+    let (batch, _) = own_batch(&controller, &peer, bytes)?;
+    host_of(&controller, &batch)?;
     controller.count(&batch, controller.state.now());
     Ok("seen")
 }

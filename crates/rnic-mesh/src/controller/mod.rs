@@ -4,6 +4,7 @@ mod api;
 mod metrics;
 mod otlp;
 mod page;
+mod quota;
 mod tls;
 mod views;
 mod writer;
@@ -127,6 +128,7 @@ struct Controller {
     clock: Clock,
     events: std::sync::mpsc::Sender<Event>,
     secret: Vec<u8>,
+    quota: quota::Quota,
     /// Whether an agent has registered since the state was last saved.
     dirty: AtomicBool,
 }
@@ -304,6 +306,7 @@ fn open(
         clock: options.clock.clone(),
         events,
         secret: state.secret,
+        quota: quota::Quota::new(&inventory.settings, inventory.hosts.len(), START_MS),
         dirty: AtomicBool::new(false),
     });
     if refilled != Earlier::default() {

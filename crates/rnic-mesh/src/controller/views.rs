@@ -74,12 +74,13 @@ pub(super) fn overview(state: &MeshState, window: Window, metric: Metric) -> Val
 /// discarded.
 pub(super) fn agent_counts(state: &MeshState, now: u64) -> (usize, u64, u64) {
     let registry = state.registry.lock();
-    let mut counts = (0, 0, 0);
+    let mut counts = (0, 0_u64, 0_u64);
     for host in 0..state.inventory.hosts.len() as u32 {
         let Some(agent) = registry.agent(host) else { continue };
         counts.0 += usize::from(registry.is_up(host, agent.registration.incarnation, now));
-        counts.1 += agent.registration.health.waiting;
-        counts.2 += agent.registration.health.discarded;
+        // An agent may report any number.
+        counts.1 = counts.1.saturating_add(agent.registration.health.waiting);
+        counts.2 = counts.2.saturating_add(agent.registration.health.discarded);
     }
     counts
 }
@@ -109,7 +110,7 @@ pub(super) fn tor_pair(state: &MeshState, from: &str, to: &str) -> Option<Value>
                 probes += u64::from(minute.probes);
                 lost += u64::from(minute.lost);
                 answered += u64::from(minute.answered);
-                sum += minute.sum_ns;
+                sum = sum.saturating_add(minute.sum_ns);
                 max = max.max(minute.max_ns);
             }
             let mean = (answered > 0).then(|| sum as f64 / answered as f64 / 1e3);
