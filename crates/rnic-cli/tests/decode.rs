@@ -329,7 +329,7 @@ fn roce_on_other_ports_is_decoded() {
     assert!(out.lines().next().unwrap().contains("2  0.000001000") && out.contains("icrc ok"), "{out}");
     assert!(err.starts_with("RoCE packets: 2; bad: 1; other frames: 2 (2 UDP to another port)\n"), "{err}");
     assert_eq!(code, 1, "the damaged packet after the good one is bad");
-    let documents = json(&pcapng(&[good.clone()]));
+    let documents = json(&pcapng(std::slice::from_ref(&good)));
     assert_eq!(documents[0]["udp"]["destination_port"], 4792);
     // A malformed datagram to another port is not bad.
     let mut malformed = good.clone();
@@ -367,7 +367,7 @@ fn roce_inside_vxlan_is_decoded() {
     bytes[38..40].copy_from_slice(&len.to_be_bytes());
     bytes[16..18].copy_from_slice(&(20 + len).to_be_bytes());
     let bytes = [bytes, vec![8, 0, 0, 0, 0, 0, 7, 0], inner.clone()].concat();
-    let document = json(&pcapng(&[bytes.clone()])).remove(0);
+    let document = json(&pcapng(std::slice::from_ref(&bytes))).remove(0);
     assert_eq!((&document["icrc"]["ok"], &document["udp"]["destination_port"]), (&true.into(), &4791.into()));
     // Cut at 64 bytes, the inner headers are missing.
     let (_, err, code) = decode(&pcap(false, 0xa1b2_c3d4, 1, &[(&bytes[..64], bytes.len())]), &[]);
