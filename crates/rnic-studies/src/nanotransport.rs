@@ -253,7 +253,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "p4-long",
         title: "Section 6.2: DCQCN and Swift as P4 programs, with long messages",
-        seeds: 1,
+        seeds: 5,
         sources: &[Source::all("p4-long.toml")],
         charts: &[Chart::Queues { title: "Queue of the receiver's link", picks: &LONG }],
         rows: long_in_p4,
