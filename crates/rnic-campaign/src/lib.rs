@@ -18,6 +18,7 @@ mod hash;
 pub mod ranks;
 mod run_cache;
 mod store;
+mod summed;
 
 pub use cost::cost;
 pub use executor::{Executor, Ignore, Outcome, RunListener, Sink, Threads, execute_remaining, run_scenario};

@@ -90,19 +90,24 @@ fn control(name: &str) -> Config {
     Config { control: Control::named(name, &[]).unwrap(), ..Config::default() }
 }
 
-#[test]
-fn long_requests_are_chunked_and_short_ones_signalled_once_per_chunk() {
-    let mut pair = Pair::new(Wire::perfect(), 400_000, &control("none"));
+/// Posts a request of 200,000 bytes, waits for its completion, and posts 133 unsignalled requests of 1,000 bytes.
+fn post_long_and_short_requests(pair: &mut Pair) {
     // 200,000 bytes are three chunks of 65,536 bytes and 3,392 bytes, all but the last one signalled for their length
     // and the last one because the request is.
     pair.post(0, 1, pair.write(0), 0, 200_000, true);
     assert!(pair.run(Time::from_ms(10), |pair| !pair.found[0].is_empty()));
     let counters = pair.ends[0].counters();
     assert_eq!((counters.parts, counters.signaled, counters.samples), (4, 4, 4));
-    // 130 unsignalled requests of 1,000 bytes: signals at 66 and 132 requests.
+    // The short requests are signalled at 66 and 132 requests.
     for id in 0..133 {
         pair.post(0, id, pair.write(id * 1_000), id * 1_000, 1_000, false);
     }
+}
+
+#[test]
+fn long_requests_are_chunked_and_short_ones_signalled_once_per_chunk() {
+    let mut pair = Pair::new(Wire::perfect(), 400_000, &control("none"));
+    post_long_and_short_requests(&mut pair);
     assert!(!pair.run(Time::from_ms(20), |_| false));
     let counters = pair.ends[0].counters();
     assert_eq!((counters.parts, counters.signaled, counters.samples), (4 + 133, 4 + 2, 4 + 2));
@@ -180,13 +185,7 @@ fn the_rate_limit_of_the_nic_follows_the_congestion_control() {
 fn over_uc_the_layer_acknowledges_once_per_chunk() {
     let config = Config { service: Service::Uc, ..control("none") };
     let mut pair = Pair::new(Wire::perfect(), 400_000, &config);
-    pair.post(0, 1, pair.write(0), 0, 200_000, true);
-    assert!(pair.run(Time::from_ms(10), |pair| !pair.found[0].is_empty()));
-    let counters = pair.ends[0].counters();
-    assert_eq!((counters.parts, counters.signaled, counters.samples), (4, 4, 4));
-    for id in 0..133 {
-        pair.post(0, id, pair.write(id * 1_000), id * 1_000, 1_000, false);
-    }
+    post_long_and_short_requests(&mut pair);
     // The last two parts do not ask for an acknowledgement. A probe finds out that they have arrived.
     assert!(!pair.run(Time::from_ms(100), |_| false));
     let counters = pair.ends[0].counters();

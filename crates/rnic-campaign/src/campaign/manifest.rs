@@ -3,6 +3,7 @@
 use super::error::CampaignError;
 use super::until::Until;
 use crate::fingerprint::CODE;
+use crate::summed::Summed;
 use crc32fast::Hasher;
 use rnic_results::files::write_atomically;
 use rnic_spec::{RunSpec, Vocabulary};
@@ -70,24 +71,6 @@ struct Sum {
 impl Sum {
     fn of(lines: &Hasher) -> Sum {
         Sum { crc32: format!("{:08x}", lines.clone().finalize()) }
-    }
-}
-
-/// A writer that computes the CRC-32 of the bytes written.
-struct Summed<'w, W> {
-    inner: &'w mut W,
-    sum: Hasher,
-}
-
-impl<W: Write> Write for Summed<'_, W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.inner.write(bytes)?;
-        self.sum.update(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
     }
 }
 
@@ -188,7 +171,7 @@ impl Manifest {
     }
 
     fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut out = Summed { inner: out, sum: Hasher::new() };
+        let mut out = Summed::new(out);
         self.write_lines(&mut out, VERSION)?;
         serde_json::to_writer(&mut *out.inner, &Sum::of(&out.sum))?;
         out.inner.write_all(b"\n")

@@ -11,6 +11,7 @@
 //! Integers are little-endian.
 
 use super::{Header, Stored};
+use crate::summed::Summed;
 use rnic_spec::{FlowLog, RunRecord};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -25,7 +26,7 @@ const FORMAT: u32 = 2;
 
 /// Writes a result with its header to `out`, in the layout that the documentation of this module describes.
 pub(crate) fn write<V: Stored>(out: impl Write, header: &Header, value: &V) -> io::Result<()> {
-    let mut out = Summed { inner: out, sum: crc32fast::Hasher::new() };
+    let mut out = Summed::new(out);
     out.write_all(&MAGIC)?;
     out.write_all(&FORMAT.to_le_bytes())?;
     write_value(&mut out, header)?;
@@ -132,7 +133,7 @@ fn damaged(error: io::Error) -> String {
 fn is_intact(input: &mut BufReader<File>) -> io::Result<bool> {
     input.rewind()?;
     let length = input.get_ref().metadata()?.len();
-    let mut summed = Summed { inner: io::sink(), sum: crc32fast::Hasher::new() };
+    let mut summed = Summed::new(io::sink());
     io::copy(&mut input.take(length.saturating_sub(4)), &mut summed)?;
     let mut sum = Vec::new();
     input.read_to_end(&mut sum)?;
@@ -157,22 +158,4 @@ pub fn read_value<T: DeserializeOwned>(input: &mut impl Read, length: u64) -> io
 fn read_array<const N: usize>(input: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     input.read_exact(&mut bytes).map(|()| bytes)
-}
-
-/// A writer that computes the CRC-32 of the bytes written.
-struct Summed<W> {
-    inner: W,
-    sum: crc32fast::Hasher,
-}
-
-impl<W: Write> Write for Summed<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.inner.write(bytes)?;
-        self.sum.update(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
 }

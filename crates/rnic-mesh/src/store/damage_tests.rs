@@ -15,6 +15,16 @@ fn log(folder: &Path) -> Vec<u8> {
     fs::read(folder.join(LOG)).unwrap()
 }
 
+/// Converts a log with three batches into a Parquet file in a folder, and returns its path and its bytes.
+fn parquet(folder: &Path) -> (std::path::PathBuf, Vec<u8>) {
+    log(folder);
+    let converter = Converter { folder: folder.to_path_buf(), retention: 9 };
+    converter.convert(&folder.join(LOG)).unwrap();
+    let path = folder.join("probes-1970-01-01T00-0.parquet");
+    let bytes = fs::read(&path).unwrap();
+    (path, bytes)
+}
+
 /// The same log as rnic 0.2.0 wrote it.
 fn old_log() -> Vec<u8> {
     let record = |number: u64| {
@@ -153,11 +163,7 @@ fn a_log_of_a_later_version_is_refused() {
 #[test]
 fn a_changed_byte_of_a_parquet_file_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
-    log(folder.path());
-    let converter = Converter { folder: folder.path().to_path_buf(), retention: 9 };
-    converter.convert(&folder.path().join(LOG)).unwrap();
-    let path = folder.path().join("probes-1970-01-01T00-0.parquet");
-    let bytes = fs::read(&path).unwrap();
+    let (path, bytes) = parquet(folder.path());
     let unreadable = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
         earlier(folder.path(), (0, 3_600_000_000), 1_000, |_| ()).unwrap().unreadable
@@ -178,11 +184,7 @@ fn a_changed_byte_of_a_parquet_file_is_noticed() {
 #[test]
 fn pages_have_checksums() {
     let folder = tempfile::tempdir().unwrap();
-    log(folder.path());
-    let converter = Converter { folder: folder.path().to_path_buf(), retention: 9 };
-    converter.convert(&folder.path().join(LOG)).unwrap();
-    let path = folder.path().join("probes-1970-01-01T00-0.parquet");
-    let bytes = fs::read(&path).unwrap();
+    let (path, bytes) = parquet(folder.path());
     let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
     let mut pages = 0;
     for column in reader.metadata().row_group(0).columns() {
