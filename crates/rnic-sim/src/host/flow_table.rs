@@ -114,8 +114,7 @@ struct RankStop {
 
 impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
     /// A table of the flows of `stream`, which must be in order of start, and of `source`, whose flows depend on
-    /// completions. `mtu` is the
-    /// maximum payload of a packet in bytes. The table reports progress to `events`.
+    /// completions. `mtu` is the maximum payload of a packet in bytes. The table reports progress to `events`.
     pub(crate) fn new<B: Body>(
         config: HostConfig, mtu: u32, fabric: &Fabric<B>, stream: S, source: Option<Box<dyn Source>>,
         events: &'a dyn Listener,
