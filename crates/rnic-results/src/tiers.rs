@@ -61,8 +61,8 @@ pub(super) fn tiers(topology: &TopologySpec, output: &RunOutput) -> Vec<Tier> {
                 }
             }
             None => tiers.push(Tier {
-                from,
-                to,
+                from: from.to_string(),
+                to: to.to_string(),
                 links: 1,
                 bytes,
                 utilisation: Utilisation { mean: utilisation, max: utilisation },
@@ -80,13 +80,13 @@ pub(super) fn link(port: &PortRecord) -> String {
 }
 
 /// Kind of a node, by its name: `leaf3` is a `leaf`. A graph has hosts and switches only.
-fn kind(topology: &TopologySpec, node: &str) -> String {
+fn kind<'n>(topology: &TopologySpec, node: &'n str) -> &'n str {
     if is_host(topology, node) {
-        return "host".to_string();
+        return "host";
     }
     match (topology, node.trim_end_matches(|c: char| c.is_ascii_digit())) {
-        (TopologySpec::Graph { .. }, _) | (_, "" | "s") => "switch".to_string(),
-        (_, kind) => kind.to_string(),
+        (TopologySpec::Graph { .. }, _) | (_, "" | "s") => "switch",
+        (_, kind) => kind,
     }
 }
 
