@@ -22,18 +22,21 @@ use crate::rng::{Purpose, mix};
 use crate::shortest_paths::{Distances, DownPorts, first_host_of, next_hops, switch_of, switches_with_hosts};
 use crate::topology::{NodeId, Topology, TopologyError, Tree};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The address of each host, and the routes of each switch.
-#[derive(Clone, Debug)]
+///
+/// Routes of one topology that differ in their salts only share everything else.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Routes {
     /// Per host: its address. In a tree it consists of three digits, the ports that lead down to the host at a leaf, a
     /// spine and a core, the leaf's port in the lowest bits. For stored routes it consists of the flag [`STORED`], the
     /// number of the host's group (hosts with the same routes), and the port of the host's switch that leads to the
     /// host.
-    addresses: Vec<u64>,
+    addresses: Arc<[u64]>,
     switches: Vec<SwitchRoutes>,
     /// Per switch: the stored routes to groups of hosts; empty if no host is in a group.
-    stored: Vec<Sets>,
+    stored: Arc<[Sets]>,
     hosts: u32,
 }
 
@@ -44,7 +47,7 @@ const DIGIT: u32 = 16;
 const STORED: u64 = 1 << (3 * DIGIT);
 
 /// The routes of one switch.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 struct SwitchRoutes {
     /// The digits of a host's address above the switch's level in a tree, which all hosts below the switch have in
     /// common; the other bits are zero. [`u64::MAX`] if no host is below the switch.
@@ -57,7 +60,7 @@ struct SwitchRoutes {
 }
 
 /// The stored routes of one switch, for hosts whose routes are not computed from their addresses.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Sets {
     /// Per group of hosts with the same routes: index into `sets` of the ports towards the group.
     set_of_group: Vec<u16>,
@@ -106,23 +109,16 @@ impl Routes {
     /// Two hosts without a path between them; a named route with unknown names; a named route that makes a routing
     /// loop.
     pub fn with(topology: &Topology, named: &[NamedRoute], seed: u64) -> Result<Routes, TopologyError> {
-        let salts = (topology.hosts..topology.nodes())
-            .map(|node| mix(seed, Purpose::EcmpSalt, &[u64::from(node)]) as u32)
-            .map(|salt| SwitchRoutes { salt, below: u64::MAX, shift: 0, up: (0, 0) });
-        let mut routes = Routes {
-            addresses: Vec::with_capacity(topology.hosts as usize),
-            switches: salts.collect(),
-            stored: Vec::new(),
-            hosts: topology.hosts,
-        };
+        let switch = |salt| SwitchRoutes { salt, below: u64::MAX, shift: 0, up: (0, 0) };
+        let mut switches: Vec<SwitchRoutes> = salts(topology, seed).map(switch).collect();
         let mut builders: Vec<SetBuilder> = Vec::new();
-        match topology.tree.filter(Tree::is_connected) {
-            Some(tree) => routes.compute(&tree),
-            None => builders = routes.store(topology)?,
-        }
+        let mut addresses = match topology.tree.filter(Tree::is_connected) {
+            Some(tree) => compute(&tree, &mut switches),
+            None => store(topology, &mut switches, &mut builders)?,
+        };
         let detours = detours(topology, named)?;
         if !detours.is_empty() {
-            builders.resize_with(routes.switches.len(), SetBuilder::default);
+            builders.resize_with(switches.len(), SetBuilder::default);
             let sources = switches_with_hosts(topology);
             for (host, detours) in detours {
                 let group = builders[0].sets.set_of_group.len() as u64;
@@ -131,58 +127,21 @@ impl Routes {
                 {
                     builder.add(set);
                 }
-                let port = routes.addresses[host.index()] & ((1 << DIGIT) - 1);
-                routes.addresses[host.index()] = STORED | group << DIGIT | port;
+                let port = addresses[host.index()] & ((1 << DIGIT) - 1);
+                addresses[host.index()] = STORED | group << DIGIT | port;
             }
         }
-        routes.stored = builders.into_iter().map(|builder| builder.sets).collect();
-        Ok(routes)
+        let stored = builders.into_iter().map(|builder| builder.sets).collect();
+        Ok(Routes { addresses: addresses.into(), switches, stored, hosts: topology.hosts })
     }
 
-    /// Computes the addresses of all hosts in a tree, and for each switch the address digits that all hosts below it
-    /// have in common.
-    fn compute(&mut self, tree: &Tree) {
-        let digits =
-            |pod: u32, leaf: u32, port: u32| u64::from(pod) << (2 * DIGIT) | u64::from(leaf) << DIGIT | u64::from(port);
-        let leaves = (0..tree.pods).flat_map(|pod| (0..tree.leaves).map(move |leaf| (pod, leaf)));
-        let hosts = leaves.clone().flat_map(|(pod, leaf)| (0..tree.hosts).map(move |port| digits(pod, leaf, port)));
-        self.addresses.extend(hosts);
-        let of_leaf = |(pod, leaf)| (digits(pod, leaf, 0), 0, (tree.hosts as u16, tree.spines as u16));
-        let of_spine = |spine| (digits(spine / tree.spines, 0, 0), DIGIT, (tree.leaves as u16, tree.cores as u16));
-        let of_core = |_| (0, 2 * DIGIT, (0, 0));
-        let spines = (0..tree.pods * tree.spines).map(of_spine);
-        let all = leaves.map(of_leaf).chain(spines).chain((0..tree.spines * tree.cores).map(of_core));
-        for (switch, (below, shift, up)) in self.switches.iter_mut().zip(all) {
-            (switch.below, switch.shift, switch.up) = (below, shift, up);
+    /// These routes with the ECMP salts of another seed, as [`Routes::with`] computes them.
+    pub fn reseeded(&self, topology: &Topology, seed: u64) -> Routes {
+        let switches = self.switches.iter().zip(salts(topology, seed));
+        Routes {
+            switches: switches.map(|(switch, salt)| SwitchRoutes { salt, ..switch.clone() }).collect(),
+            ..self.clone()
         }
-    }
-
-    /// Puts the hosts of each switch into a group, and computes the routes of every switch to each group.
-    fn store(&mut self, topology: &Topology) -> Result<Vec<SetBuilder>, TopologyError> {
-        let mut builders: Vec<SetBuilder> = Vec::new();
-        builders.resize_with(self.switches.len(), SetBuilder::default);
-        for (group, switch) in (0u64..).zip(switches_with_hosts(topology)) {
-            let distances = Distances::to(topology, switch, DownPorts::NONE);
-            let reached = |host: &HostId| distances.of(topology.peer_node(topology.host_port(*host))) != u32::MAX;
-            if let Some(host) = topology.host_ids().find(|host| !reached(host)) {
-                let from = first_host_of(topology, switch);
-                return Err(TopologyError::Unreachable {
-                    from: topology.names[from.index()].clone(),
-                    to: topology.names[host.index()].clone(),
-                });
-            }
-            for (builder, node) in builders.iter_mut().zip(topology.hosts..) {
-                builder.add(next_hops(topology, node, &distances, DownPorts::NONE));
-            }
-            self.switches[(switch - topology.hosts) as usize].below = STORED | group << DIGIT;
-        }
-        let address = |host| {
-            let peer = topology.port(topology.host_port(host)).peer;
-            let (switch, port) = (topology.port(peer).node, topology.port_in_node(peer));
-            self.switches[(switch - topology.hosts) as usize].below | u64::from(port)
-        };
-        self.addresses = topology.host_ids().map(address).collect();
-        Ok(builders)
     }
 
     /// These routes after switches have stopped using their own ports in `down` wherever another port of equal cost is
@@ -365,6 +324,58 @@ impl Routes {
             ports.push(PortId(first.0 + self.port(node, dst, flow_hash)));
         }
     }
+}
+
+/// The ECMP salt of each switch.
+fn salts(topology: &Topology, seed: u64) -> impl Iterator<Item = u32> {
+    (topology.hosts..topology.nodes()).map(move |node| mix(seed, Purpose::EcmpSalt, &[u64::from(node)]) as u32)
+}
+
+/// Computes the addresses of all hosts in a tree, and for each switch the address digits that all hosts below it have
+/// in common.
+fn compute(tree: &Tree, switches: &mut [SwitchRoutes]) -> Vec<u64> {
+    let digits =
+        |pod: u32, leaf: u32, port: u32| u64::from(pod) << (2 * DIGIT) | u64::from(leaf) << DIGIT | u64::from(port);
+    let leaves = (0..tree.pods).flat_map(|pod| (0..tree.leaves).map(move |leaf| (pod, leaf)));
+    let hosts = leaves.clone().flat_map(|(pod, leaf)| (0..tree.hosts).map(move |port| digits(pod, leaf, port)));
+    let of_leaf = |(pod, leaf)| (digits(pod, leaf, 0), 0, (tree.hosts as u16, tree.spines as u16));
+    let of_spine = |spine| (digits(spine / tree.spines, 0, 0), DIGIT, (tree.leaves as u16, tree.cores as u16));
+    let of_core = |_| (0, 2 * DIGIT, (0, 0));
+    let spines = (0..tree.pods * tree.spines).map(of_spine);
+    let all = leaves.map(of_leaf).chain(spines).chain((0..tree.spines * tree.cores).map(of_core));
+    for (switch, (below, shift, up)) in switches.iter_mut().zip(all) {
+        (switch.below, switch.shift, switch.up) = (below, shift, up);
+    }
+    hosts.collect()
+}
+
+/// Puts the hosts of each switch into a group, and computes the routes of every switch to each group; returns the
+/// addresses of all hosts.
+fn store(
+    topology: &Topology, switches: &mut [SwitchRoutes], builders: &mut Vec<SetBuilder>,
+) -> Result<Vec<u64>, TopologyError> {
+    builders.resize_with(switches.len(), SetBuilder::default);
+    for (group, switch) in (0u64..).zip(switches_with_hosts(topology)) {
+        let distances = Distances::to(topology, switch, DownPorts::NONE);
+        let reached = |host: &HostId| distances.of(topology.peer_node(topology.host_port(*host))) != u32::MAX;
+        if let Some(host) = topology.host_ids().find(|host| !reached(host)) {
+            let from = first_host_of(topology, switch);
+            return Err(TopologyError::Unreachable {
+                from: topology.names[from.index()].clone(),
+                to: topology.names[host.index()].clone(),
+            });
+        }
+        for (builder, node) in builders.iter_mut().zip(topology.hosts..) {
+            builder.add(next_hops(topology, node, &distances, DownPorts::NONE));
+        }
+        switches[(switch - topology.hosts) as usize].below = STORED | group << DIGIT;
+    }
+    let address = |host| {
+        let peer = topology.port(topology.host_port(host)).peer;
+        let (switch, port) = (topology.port(peer).node, topology.port_in_node(peer));
+        switches[(switch - topology.hosts) as usize].below | u64::from(port)
+    };
+    Ok(topology.host_ids().map(address).collect())
 }
 
 /// Finds a cyclic buffer dependency: switch ports that, judged by the routes alone, may wait for each other in a cycle

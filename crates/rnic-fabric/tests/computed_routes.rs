@@ -135,6 +135,9 @@ proptest! {
         let (computed, searched) = (Routes::with(&topology, &named, seed), Routes::with(&graph, &named, seed));
         prop_assert_eq!(computed.as_ref().err(), searched.as_ref().err());
         let (Ok(computed), Ok(searched)) = (computed, searched) else { return Ok(()) };
+        let other = seed.wrapping_add(1);
+        prop_assert_eq!(&computed.reseeded(&topology, other), &Routes::with(&topology, &named, other).unwrap());
+        prop_assert_eq!(&searched.reseeded(&graph, other), &Routes::with(&graph, &named, other).unwrap());
         for (switch, dst) in (hosts..nodes).flat_map(|switch| (0..hosts).map(move |dst| (switch, dst))) {
             for flow in 0..16 {
                 let hash = mix(seed, Purpose::FlowHash, &[flow]) as u32;

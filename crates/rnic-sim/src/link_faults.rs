@@ -50,10 +50,10 @@ impl LinkPlan {
     /// # Errors
     /// No such link; a rate above the link's; named routes that make a routing loop once routing avoids a failed link.
     pub(crate) fn resolve(
-        faults: &Faults, routes: &[NamedRoute], topology: &Topology,
+        faults: &Faults, named: &[NamedRoute], topology: &Topology, nominal: &Routes,
     ) -> Result<LinkPlan, LinkFaultError> {
         let mut plan = LinkPlan {
-            routes: routes.to_vec(),
+            routes: named.to_vec(),
             convergence: faults.convergence.unwrap_or(Faults::CONVERGENCE),
             local_repair: faults.local_repair,
             ..LinkPlan::default()
@@ -70,8 +70,6 @@ impl LinkPlan {
             plan.faults.push((fault.clone(), ports.into_iter().map(one_end).collect()));
         }
         if !plan.routes.is_empty() {
-            let nominal =
-                Routes::with(topology, &plan.routes, 0).map_err(|error| LinkFaultError::Reason(error.to_string()))?;
             for down in plan.failures() {
                 let around = nominal.around(topology, &plan.routes, &both_ends(topology, &down));
                 around.map_err(|error| LinkFaultError::Reason(error.to_string()))?;

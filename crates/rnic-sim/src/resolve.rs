@@ -27,8 +27,8 @@ use crate::watch::WatchPlan;
 use host::HostPlan;
 use links::Links;
 use message::MessagePlan;
-use rnic_fabric::Topology;
 use rnic_fabric::config::FabricSpec;
+use rnic_fabric::{Routes, Topology};
 use rnic_spec::{CongestionSpec, RunSpec, TrafficPattern, TransportSpec};
 use rnic_transport::congestion::Marking;
 use rnic_transport::settings::Value;
@@ -68,6 +68,8 @@ pub struct Resolved {
     pub fabric: FabricSpec,
     /// Nodes and links of the fabric.
     pub topology: Arc<Topology>,
+    /// The routes at the start of the run.
+    pub routes: Arc<Routes>,
     /// The transport and the congestion control of the run with their settings.
     pub transport: TransportSpec,
     /// Transport settings that all flows of the run have.
@@ -138,7 +140,8 @@ pub fn reset_idle_settings(congestion: &dyn CongestionNeeds, run: &mut RunSpec) 
     let Some(recovery) = declaration.recovery(&run.transport.settings) else {
         return;
     };
-    let Ok(mut full) = resolve(congestion, run) else {
+    // The load of links follows from the traffic and from what is compared.
+    let Ok(mut full) = resolve_all_but_load(congestion, run, None) else {
         return;
     };
     let given: Vec<&str> = run.transport.settings.given().map(|(name, _)| name).collect();
@@ -147,7 +150,7 @@ pub fn reset_idle_settings(congestion: &dyn CongestionNeeds, run: &mut RunSpec) 
         run.transport.settings.unset(name);
         full.transport.settings.unset(name);
         let is_idle = declaration.recovery(&run.transport.settings) == Some(recovery)
-            && resolve_next(congestion, run, Some(&full)).is_ok_and(|without| without == full);
+            && resolve_all_but_load(congestion, run, Some(&full)).is_ok_and(|without| without == full);
         if !is_idle {
             run.transport.settings = before.clone();
             full.transport.settings = before;
@@ -159,13 +162,20 @@ pub fn reset_idle_settings(congestion: &dyn CongestionNeeds, run: &mut RunSpec) 
 fn resolve_next(
     congestion: &dyn CongestionNeeds, run: &RunSpec, previous: Option<&Resolved>,
 ) -> Result<Resolved, SetupError> {
-    let resolved = resolve_own(congestion, run, previous)?;
-    let mut resolved = match run.priorities_of_traffic().len() == 1 && run.beside.is_empty() {
-        true => resolved,
-        false => stacks::add(congestion, run, resolved)?,
-    };
+    let mut resolved = resolve_all_but_load(congestion, run, previous)?;
     overload::warn(run, &mut resolved);
     Ok(resolved)
+}
+
+/// As [`resolve_next`], without the warning of overloaded links.
+fn resolve_all_but_load(
+    congestion: &dyn CongestionNeeds, run: &RunSpec, previous: Option<&Resolved>,
+) -> Result<Resolved, SetupError> {
+    let resolved = resolve_own(congestion, run, previous)?;
+    match run.priorities_of_traffic().len() == 1 && run.beside.is_empty() {
+        true => Ok(resolved),
+        false => stacks::add(congestion, run, resolved),
+    }
 }
 
 /// Resolves a run with its own transport only, part by part. The warnings are in the order of the parts.
@@ -178,13 +188,14 @@ fn resolve_own(
     let mut warnings = Vec::new();
     let mut fabric = links::fabric(run, switch::priorities(run)?);
     let topology = links::topology(&fabric, previous)?;
+    let routes = links::routes(run, &fabric, &topology, previous)?;
     let network = links::network(run, &fabric, &topology);
     check_traffic(run, &network)?;
     let links = Links::new(run, &fabric, &topology)?;
 
     fabric.switch = switch::switch(run, fabric.switch.priorities, &links)?;
     let has_pfc = fabric.switch.buffer.has_pfc();
-    let faults = faults::resolve(run, &topology, has_pfc, &links.frames, &mut warnings)?;
+    let faults = faults::resolve(run, (&topology, &routes), has_pfc, &links.frames, &mut warnings)?;
     let has_headroom = fabric.switch.buffer.pfc_headroom().is_some_and(|headroom| headroom >= links.headroom);
     let lossless = has_headroom && !links.random_loss && !faults.drop_packets();
 
@@ -192,7 +203,7 @@ fn resolve_own(
     let mut flow = transport::flow(run, &facts)?;
     check_streams(run, &flow)?;
     switch::warn_of_headroom(&fabric.switch, links.headroom, flow.timeouts, &mut warnings);
-    links::warn_of_cycle(run, &fabric, &topology, &mut warnings)?;
+    links::warn_of_cycle(&fabric, &topology, &routes, &mut warnings);
     faults::warn_of_storms(run, fabric.switch.priorities, &mut warnings);
     switch::warn_of_trimming(run, &fabric.switch, &mut warnings);
     switch::warn_of_scheduler(&fabric.switch, &mut warnings);
@@ -230,6 +241,7 @@ fn resolve_own(
         stacks: Vec::new(),
         fabric,
         topology,
+        routes,
         flow,
         host_config,
         network,

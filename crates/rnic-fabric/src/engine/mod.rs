@@ -108,6 +108,15 @@ impl<B: Body> Fabric<B> {
         divide: impl FnOnce(&Topology) -> PartitionPlan,
     ) -> Result<Fabric<B>, TopologyError> {
         let routes = Arc::new(Routes::with(&topology, &spec.routes, seed)?);
+        Ok(Fabric::with_routes(topology, routes, spec, seed, threads, divide))
+    }
+
+    /// Like [`Fabric::partitioned`], with routes that have been computed before: `routes` must be the result of
+    /// [`Routes::with`] for the topology, the named routes of `spec`, and `seed`. Several fabrics can share them.
+    pub fn with_routes(
+        topology: Arc<Topology>, routes: Arc<Routes>, spec: &FabricSpec, seed: u64, threads: usize,
+        divide: impl FnOnce(&Topology) -> PartitionPlan,
+    ) -> Fabric<B> {
         let plan = divide(&topology);
         let partition = |partition| Partition::new(&topology, &plan, partition, spec, seed);
         let partitions = (0..plan.partitions()).map(partition).collect();
@@ -118,7 +127,7 @@ impl<B: Body> Fabric<B> {
             .map(|port| (port.link.delay + spec.clocks.max_rate(port.link.rate).time_for(shortest)).as_ps())
             .min()
             .unwrap_or(1);
-        Ok(Fabric {
+        Fabric {
             topology,
             routes,
             plan: Arc::new(plan),
@@ -131,7 +140,7 @@ impl<B: Body> Fabric<B> {
             now: 0,
             workers_cpu_s: 0.0,
             ranks: None,
-        })
+        }
     }
 
     /// Limits the length of every window of simulated time to `longest`, for hosts that react to the events of a window

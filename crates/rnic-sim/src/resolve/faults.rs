@@ -6,7 +6,7 @@ use super::links::Frames;
 use crate::dead::{self, DeadStep};
 use crate::link_faults::LinkPlan;
 use crate::storm;
-use rnic_fabric::{HostId, PortId, ReceiverSpec, Topology, required_headroom};
+use rnic_fabric::{HostId, PortId, ReceiverSpec, Routes, Topology, required_headroom};
 use rnic_spec::{
     Faults, RunSpec, Storm, SwitchWatchdog, UnknownMacAction, WatchdogAction, WatchdogRecord, WatchedPorts,
 };
@@ -51,7 +51,7 @@ impl ResolvedFaults {
 
 /// Resolves the faults and watchdogs of `run`.
 pub(super) fn resolve(
-    run: &RunSpec, topology: &Topology, has_pfc: bool, frames: &Frames, warnings: &mut Vec<String>,
+    run: &RunSpec, (topology, routes): (&Topology, &Routes), has_pfc: bool, frames: &Frames, warnings: &mut Vec<String>,
 ) -> Result<ResolvedFaults, FaultError> {
     let faults = &run.fabric.faults;
     let mut drops = Vec::new();
@@ -77,7 +77,7 @@ pub(super) fn resolve(
         warnings.push("the watchdog of the NICs never acts: every storm is shorter than its `detection`".to_string());
     }
     let (receivers, receivers_have_headroom) = receivers(run, topology, has_pfc, frames, warnings)?;
-    let links = LinkPlan::resolve(faults, &run.fabric.routes, topology)?;
+    let links = LinkPlan::resolve(faults, &run.fabric.routes, topology, routes)?;
     warnings.extend(links.warnings(topology));
     Ok(ResolvedFaults {
         receivers,

@@ -38,6 +38,19 @@ pub(super) fn topology(fabric: &FabricSpec, previous: Option<&Resolved>) -> Resu
     }
 }
 
+/// The routes of `fabric` at the start of a run. If the run `previous` has the same topology and named routes, both share
+/// them in memory, except for the ECMP salts.
+pub(super) fn routes(
+    run: &RunSpec, fabric: &FabricSpec, topology: &Arc<Topology>, previous: Option<&Resolved>,
+) -> Result<Arc<Routes>, TopologyError> {
+    let same =
+        |previous: &&Resolved| Arc::ptr_eq(&previous.topology, topology) && previous.fabric.routes == fabric.routes;
+    match previous.filter(same) {
+        Some(previous) => Ok(Arc::new(previous.routes.reseeded(topology, run.seed))),
+        None => Routes::with(topology, &fabric.routes, run.seed).map(Arc::new),
+    }
+}
+
 /// Facts about the network for traffic generators.
 pub(super) fn network(run: &RunSpec, fabric: &FabricSpec, topology: &Topology) -> Network {
     Network {
@@ -141,15 +154,12 @@ impl Links {
 
 /// Warns if PFC pauses can deadlock. A deadlock needs a graph topology or changed routes (`[[fabric.route]]`). In every
 /// other topology the default routes go up the tiers of switches and then down, so no deadlock is possible.
-pub(super) fn warn_of_cycle(
-    run: &RunSpec, fabric: &FabricSpec, topology: &Topology, warnings: &mut Vec<String>,
-) -> Result<(), SetupError> {
+pub(super) fn warn_of_cycle(fabric: &FabricSpec, topology: &Topology, routes: &Routes, warnings: &mut Vec<String>) {
     let regular = !matches!(fabric.topology, TopologySpec::Graph { .. }) && fabric.routes.is_empty();
     if !fabric.switch.buffer.has_pfc() || regular {
-        return Ok(());
+        return;
     }
-    let routes = Routes::with(topology, &fabric.routes, run.seed)?;
-    if let Some(cycle) = buffer_cycle(topology, &routes) {
+    if let Some(cycle) = buffer_cycle(topology, routes) {
         let ports: Vec<String> = cycle.iter().take(8).map(|port| topology.port_name(*port)).collect();
         let more =
             if cycle.len() > ports.len() { format!(" and {} more", cycle.len() - ports.len()) } else { String::new() };
@@ -158,7 +168,6 @@ pub(super) fn warn_of_cycle(
             ports.join(", ")
         ));
     }
-    Ok(())
 }
 
 /// Warns of transport features that assume one path per flow, if the packets of a flow take different paths.

@@ -2,7 +2,7 @@
 
 use super::Resolved;
 use crate::link_faults::link_name;
-use rnic_fabric::{Demand, HostId, PortId, Routes, Topology};
+use rnic_fabric::{Demand, HostId, PortId, Topology};
 use rnic_spec::RunSpec;
 use rnic_transport::BitRate;
 use rnic_workload::{Offered, offered};
@@ -13,19 +13,18 @@ const TOLERANCE: f64 = 1.001;
 /// Warns if the average load of a link is above its rate, with the routes at the start of the run and with those around
 /// links that fail later.
 pub(super) fn warn(run: &RunSpec, resolved: &mut Resolved) {
-    let Resolved { topology, fabric, network, flow, faults, warnings, .. } = resolved;
+    let Resolved { topology, routes, fabric, network, flow, faults, warnings, .. } = resolved;
     let offered = offered(&run.traffic, network, flow.header + fabric.frame_gap);
     if offered.is_empty() {
         return;
     }
-    let Ok(nominal) = Routes::with(topology, &fabric.routes, run.seed) else { return };
-    let Some(mut demand) = Demand::new(topology, &nominal) else { return };
+    let Some(mut demand) = Demand::new(topology, routes) else { return };
     offered.iter().for_each(|one| add(&mut demand, one));
 
     let mut warned: Vec<Overload> = Vec::new();
     for case in faults.links.cases(topology) {
-        let around = case.routes(topology, &nominal);
-        let Some(loads) = demand.loads(topology, around.as_ref().unwrap_or(&nominal)) else { return };
+        let around = case.routes(topology, routes);
+        let Some(loads) = demand.loads(topology, around.as_ref().unwrap_or(routes)) else { return };
         let Some(overload) = Overload::of(topology, &loads, |port| case.rate(topology, port)) else { continue };
         // A failure that leaves the worst link as it is needs no sentence of its own.
         if warned.iter().any(|known| known.is_as_bad_as(&overload)) {

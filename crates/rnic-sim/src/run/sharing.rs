@@ -4,6 +4,7 @@ use super::ranks::{RankReport, collect_reports};
 use crate::resolve::Resolved;
 use rnic_fabric::{Body, Fabric, PartitionPlan, RankGroup, Topology};
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 /// Number of fabric partitions (parts of the fabric that one thread at a time simulates) per thread. More partitions
 /// balance the load of the threads better, but more packets cross from one partition to another.
@@ -71,8 +72,9 @@ impl<'s> Sharing<'s> {
             1 => plan(topology),
             _ => plan(topology).on_rank(rank, ranks),
         };
-        let mut fabric = Fabric::partitioned(resolved.topology.clone(), &resolved.fabric, seed, self.threads, plan)
-            .map_err(|error| error.to_string())?;
+        let topology = resolved.topology.clone();
+        let routes = Arc::new(resolved.routes.reseeded(&topology, seed));
+        let mut fabric = Fabric::with_routes(topology, routes, &resolved.fabric, seed, self.threads, plan);
         if let Some(group) = &self.ranks {
             fabric.join(group.clone()).map_err(|error| error.to_string())?;
         }

@@ -19,7 +19,7 @@
 //! arriving packets.
 
 use rnic_fabric::config::{EcnSpec, MarkOn};
-use rnic_fabric::{HostId, PortId, Routes};
+use rnic_fabric::{HostId, PortId};
 use rnic_model::dcqcn::{Dcqcn, FixedPoint};
 use rnic_model::series::{Group, Run, Series};
 use rnic_results::samples::goodput;
@@ -266,7 +266,6 @@ struct Bottleneck {
 impl Bottleneck {
     fn new(run: &RunSpec, resolved: &Resolved, flows: &[FlowSpec]) -> Result<Bottleneck, String> {
         let topology = &resolved.topology;
-        let routes = Routes::with(topology, &resolved.fabric.routes, run.seed).map_err(|error| error.to_string())?;
         if !resolved.fabric.paths.is_per_flow() {
             return Err(
                 "packets of a flow take different paths in the run, but the model has one path and one bottleneck"
@@ -278,7 +277,7 @@ impl Bottleneck {
             let same =
                 flows[..number].iter().filter(|other| (other.src, other.start) == (flow.src, flow.start)).count();
             let hash = flow_hashes(run.seed, flow, same as u32).data;
-            paths.push(routes.path(topology, HostId(flow.src), HostId(flow.dst), hash));
+            paths.push(resolved.routes.path(topology, HostId(flow.src), HostId(flow.dst), hash));
         }
         let name = |port: PortId| {
             let node = topology.port(port).node as usize;
