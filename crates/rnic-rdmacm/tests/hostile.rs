@@ -1,6 +1,6 @@
 //! Strangers that send messages to queue pair 1.
 
-use crate::common::{alone, command, has, start};
+use crate::common::{alone_waiting, command, has, start};
 use crate::hosts::{self, PORT, two_hosts};
 use crate::ladder::await_listener;
 use crate::messages;
@@ -62,7 +62,7 @@ fn strangers_messages_change_nothing() {
     if !has("ucmatose") {
         return;
     }
-    alone(|namespace| {
+    alone_waiting(|namespace| {
         let server = start(namespace, command("ucmatose -c 40 -C 20").env("RNIC_TRACE", "1"));
         await_listener(&server);
         let client = start(namespace, &mut command("ucmatose -c 40 -C 20 -s 127.0.0.1"));

@@ -1,6 +1,6 @@
 //! Hosts that run the program `deaths.c`: servers, clients with connections to them, and processes that only listen.
 
-use crate::common::{Running, alone, await_text, command, library, linked, start};
+use crate::common::{Running, alone_waiting, await_text, command, library, linked_waiting, start};
 use crate::interface::compile;
 use rnic_netns::{Namespace, Pair};
 use std::net::IpAddr;
@@ -19,14 +19,14 @@ pub(crate) struct Host<'n> {
 /// Runs `test` with two hosts that a link joins, if the program can be compiled.
 pub(crate) fn two_hosts(test: impl FnOnce(&Host<'_>, &Host<'_>)) {
     if compiled().is_some() {
-        linked(|pair| test(&Host::new(&pair.a, Pair::A4), &Host::new(&pair.b, Pair::B4)));
+        linked_waiting(|pair| test(&Host::new(&pair.a, Pair::A4), &Host::new(&pair.b, Pair::B4)));
     }
 }
 
 /// Runs `test` with one host, if the program can be compiled.
 pub(crate) fn one_host(test: impl FnOnce(&Host<'_>)) {
     if compiled().is_some() {
-        alone(|namespace| test(&Host::new(namespace, [127, 0, 0, 1].into())));
+        alone_waiting(|namespace| test(&Host::new(namespace, [127, 0, 0, 1].into())));
     }
 }
 

@@ -1,6 +1,6 @@
 //! The interface itself: exported symbols, layouts of structures, and what each call answers.
 
-use crate::common::{alone, command, library, start};
+use crate::common::{alone_waiting, command, library, start};
 use rnic_ibverbs::library::RDMACM;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ fn says(program: &str, last: &str) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(program);
     let [cm, verbs] = rnic_ibverbs::library::ALL.map(|one| library().join(one.name).to_str().unwrap().to_string());
     let Some(program) = compile(&source, &[&verbs, &cm, "-lpthread"]) else { return };
-    alone(|namespace| {
+    alone_waiting(|namespace| {
         let ended = start(namespace, &mut command(program.to_str().unwrap())).end();
         assert_eq!(ended.success().lines().last(), Some(last));
     });

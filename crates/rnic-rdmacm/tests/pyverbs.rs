@@ -1,6 +1,6 @@
 //! The tests of pyverbs, which rdma-core brings along for NICs.
 
-use crate::common::{command, library, linked, start};
+use crate::common::{command, library, linked_waiting, start};
 use crate::ucx::{may_mount, with_files};
 use rnic_netns::Pair;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn the_tests_of_pyverbs_pass() {
     if !may_mount() {
         return;
     }
-    linked(|pair| {
+    linked_waiting(|pair| {
         let line = format!("{} /usr/bin/python3 tests/run_tests.py -v --dev rnic0", with_files().display());
         let mut tests = command(&line);
         tests.env("RNIC_DEVICES", Pair::A4.to_string()).current_dir(&folder);

@@ -1,6 +1,6 @@
 //! rsockets: the programs of the distribution, and those of the folder `programs`.
 
-use crate::common::{Running, alone, command, has, start};
+use crate::common::{Running, alone_waiting, command, has, start};
 use crate::interface::compile;
 use crate::ladder::await_listener;
 use rnic_netns::Namespace;
@@ -33,7 +33,7 @@ fn long_messages_are_long_writes() {
     if !has("rstream") {
         return;
     }
-    alone(|namespace| {
+    alone_waiting(|namespace| {
         let server = "rstream -S 1000000 -I 5 -C 1 -T v -T n";
         let [server, client] = both(namespace, server, &format!("{server} -s 127.0.0.1"));
         for output in [server, client] {
@@ -50,7 +50,7 @@ fn streams_of_rdmacm_utils_run() {
     if !has("rstream") {
         return;
     }
-    alone(|namespace| {
+    alone_waiting(|namespace| {
         for options in
             ["-S 1000000 -I 10 -C 1 -T v -T n", "-S 64 -I 200 -C 3 -T b -T v", "-S 65536 -I 20 -C 5 -T a -T v"]
         {
@@ -81,7 +81,7 @@ fn datagrams(address: &str, table: &str) {
     if !has("udpong") {
         return;
     }
-    alone(|namespace| {
+    alone_waiting(|namespace| {
         let server = start(namespace, command(&format!("udpong -b {address}")).env("RNIC_DEVICES", address));
         let is_bound = || {
             let table = std::fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
@@ -119,7 +119,7 @@ fn rcopy_copies_a_file() {
     let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
     let content: Vec<u8> = (0..3_000_017_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     std::fs::write(&from, &content).unwrap();
-    alone(|namespace| {
+    alone_waiting(|namespace| {
         let server = start(namespace, command("rcopy").env("RNIC_TRACE", "1"));
         await_listener(&server);
         let line = format!("rcopy {} 127.0.0.1:{}", from.display(), to.display());
@@ -151,7 +151,7 @@ fn over_sockets() -> Option<impl Fn(&str) -> Command> {
 #[test]
 fn programs_with_sockets_run_over_rsockets() {
     let Some(with) = over_sockets() else { return };
-    alone(|namespace| {
+    alone_waiting(|namespace| {
         let server = start(namespace, &mut with("server 9000"));
         await_listener(&server);
         let client = start(namespace, &mut with("client 9000 127.0.0.1")).end();
@@ -174,7 +174,7 @@ fn rsockets_answer_as_sockets_do() {
     let verbs = crate::common::library().join(rnic_ibverbs::library::IBVERBS.name);
     let arguments = [library.to_str().unwrap(), verbs.to_str().unwrap(), "-lpthread"];
     let Some(program) = compile(&programs("rsockets.c"), &arguments) else { return };
-    alone(|namespace| {
+    alone_waiting(|namespace| {
         let mut command = command(&program.display().to_string());
         let output = start(namespace, command.env("RNIC_TRACE", "1")).end().success();
         assert!(output.contains("all calls are right"), "{output}");
@@ -185,7 +185,7 @@ fn rsockets_answer_as_sockets_do() {
 #[test]
 fn the_death_of_a_peer_ends_a_stream() {
     let Some(with) = over_sockets() else { return };
-    alone(|namespace| {
+    alone_waiting(|namespace| {
         let server = start(namespace, &mut with("idle 9001"));
         await_listener(&server);
         let client = start(namespace, &mut with("wait 9001 127.0.0.1"));

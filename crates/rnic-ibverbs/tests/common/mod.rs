@@ -5,7 +5,7 @@ use rnic_netns::{KilledChild, Namespace, Pair};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// Time after which a program that is still running has failed. A program takes a second; a busy machine takes longer.
@@ -52,11 +52,26 @@ pub(crate) fn alone(test: impl FnOnce(&Namespace)) {
     linked(|pair| test(&pair.a));
 }
 
-/// Runs `test` with two namespaces that a link joins. One test runs at a time: several programs that poll would leave
-/// each other no core.
+/// Held by each test that runs programs: by one test whose programs poll, or by several whose programs mostly wait.
+static CORES: RwLock<()> = RwLock::new(());
+
+/// Runs `test` with two namespaces that a link joins, and beside no other test: programs of several tests that poll
+/// would leave each other no core.
 pub(crate) fn linked(test: impl FnOnce(&Pair)) {
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _all = CORES.write().unwrap_or_else(PoisonError::into_inner);
+    rnic_netns::with_pair(1_500, test);
+}
+
+/// As [`alone`], beside other tests whose programs mostly wait.
+#[allow(dead_code, reason = "the tests of librdmacm use it")]
+pub(crate) fn alone_waiting(test: impl FnOnce(&Namespace)) {
+    linked_waiting(|pair| test(&pair.a));
+}
+
+/// As [`linked`], beside other such tests: most of the time the programs wait.
+#[allow(dead_code, reason = "the tests of librdmacm use it")]
+pub(crate) fn linked_waiting(test: impl FnOnce(&Pair)) {
+    let _some = CORES.read().unwrap_or_else(PoisonError::into_inner);
     rnic_netns::with_pair(1_500, test);
 }
 

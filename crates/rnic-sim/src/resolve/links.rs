@@ -38,8 +38,8 @@ pub(super) fn topology(fabric: &FabricSpec, previous: Option<&Resolved>) -> Resu
     }
 }
 
-/// The routes of `fabric` at the start of a run. If the run `previous` has the same topology and named routes, both share
-/// them in memory, except for the ECMP salts.
+/// The routes of `fabric` at the start of a run. If the run `previous` has the same topology and named routes, both
+/// share them in memory, except for the ECMP salts.
 pub(super) fn routes(
     run: &RunSpec, fabric: &FabricSpec, topology: &Arc<Topology>, previous: Option<&Resolved>,
 ) -> Result<Arc<Routes>, TopologyError> {
