@@ -21,6 +21,7 @@ pub mod settings;
 mod sizes;
 mod spec;
 mod stored;
+mod trace;
 mod transport;
 mod vocabulary;
 
@@ -37,5 +38,6 @@ pub use p4::*;
 pub use record::*;
 pub use sizes::*;
 pub use spec::*;
+pub use trace::*;
 pub use transport::*;
 pub use vocabulary::*;
