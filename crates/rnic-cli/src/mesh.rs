@@ -6,8 +6,8 @@ use crate::service;
 use clap::{Args, Subcommand};
 use rnic_endpoint::port::ROCE_PORT;
 use rnic_mesh::agent::Limits;
-use rnic_mesh::controller::{self, ControllerError};
-use rnic_mesh::credentials::{self, Files};
+use rnic_mesh::controller::{self, ControllerError, Reload};
+use rnic_mesh::credentials::{self, DENIED, Files, Issue};
 use rnic_mesh::host::{self, HostError, NicChoice, NicTimes};
 use rnic_mesh::inventory::{Inventory, Scope};
 use rnic_mesh::pinglist::Pinglists;
@@ -48,6 +48,7 @@ enum MeshCommand {
 #[command(after_help = "Example:\n  \
     rnic mesh agent --controller https://10.0.0.1:18517 --certificate h1.pem --key h1-key.pem --ca ca.pem --name h1\n\n\
     Paths are traced if the agent has the capability CAP_NET_RAW.\n\
+    SIGHUP: the agent reads its certificates again, and continues with the old ones if the new ones cannot be used.\n\
     Exit codes: 0 ended by a signal; 1 the device failed; 2 invalid input.")]
 struct AgentArgs {
     /// Address of the controller: https://HOST:PORT
@@ -92,6 +93,8 @@ struct AgentArgs {
     --key controller-key.pem --ca ca.pem\n\n\
     The page at http://127.0.0.1:18518/ is for this machine. With --page on another address it uses TLS, and shows\n\
     itself to holders of the certificate `operator`. The metrics for Prometheus are at /metrics of the same address.\n\
+    SIGHUP: the controller reads the inventory, its certificates and the list of --deny again, without an interruption.\n\
+    A file with a mistake changes nothing.\n\
     Exit codes: 0 ended by a signal; 1 an address or the folder is in use; 2 invalid input.")]
 struct ControllerArgs {
     /// File with the hosts, switches, settings and alarm rules
@@ -114,6 +117,10 @@ struct ControllerArgs {
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
 
+    /// File with the SHA-256 of withdrawn certificates, as `rnic mesh keys --withdraw` writes it
+    #[arg(long, value_name = "FILE")]
+    deny: Option<PathBuf>,
+
     #[command(flatten)]
     files: FileArgs,
 }
@@ -121,7 +128,9 @@ struct ControllerArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  \
     rnic mesh keys inventory.toml --out keys --controller 10.0.0.1 --controller mesh.example.com\n\n\
-    Files that exist remain as they are, so hosts can be added later. Keep ca-key.pem away from all hosts.")]
+    Files that exist remain as they are, so hosts can be added later. Keep ca-key.pem away from all hosts.\n\
+    A certificate lasts a year, the authority ten. Run it with --renew once a month, copy the new files to their hosts,\n\
+    and send SIGHUP to the agents and to the controller.")]
 struct KeysArgs {
     /// File with the hosts
     #[arg(value_name = "INVENTORY.toml")]
@@ -134,6 +143,19 @@ struct KeysArgs {
     /// A name or IP address by which agents call the controller; may be repeated
     #[arg(long, value_name = "NAME", required = true)]
     controller: Vec<String>,
+
+    /// Life of new certificates in days, 1 to 3650
+    #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3_650))]
+    days: u32,
+
+    /// Make the certificates again that have less than a third of their life left
+    #[arg(long)]
+    renew: bool,
+
+    /// Withdraw the certificate of this host, or of `operator`; may be repeated. Its SHA-256 is added to denied.txt in
+    /// the folder, and a host of the inventory gets a new certificate
+    #[arg(long, value_name = "NAME")]
+    withdraw: Vec<String>,
 }
 
 #[derive(Args, Debug)]
@@ -206,6 +228,7 @@ fn agent(arguments: &AgentArgs) -> Result<(), CliError> {
         trace: !arguments.no_traces,
         nic_times: arguments.nic_times,
         nic: arguments.nic,
+        reload: Interruption::on_hangup()?,
     };
     let event = |event: host::Event| match event {
         host::Event::Open(address) => note(&format!("probes at {address}")),
@@ -223,6 +246,9 @@ fn agent(arguments: &AgentArgs) -> Result<(), CliError> {
         host::Event::Discarded(why) => note(&format!("error: results are discarded: {why}")),
         host::Event::Stopped => note("the controller has not answered three times; probing stops until it does"),
         host::Event::Reachable => note("the controller answers again"),
+        host::Event::Certificates => note("the certificates were read again"),
+        host::Event::NotReloaded(why) => note(&format!("error: the certificates remain as they were: {why}")),
+        host::Event::CertificateEnds(end) => note(&certificate_ends("this host", end)),
         host::Event::NoTraces(why) => note(&format!("paths are not traced: {why}")),
     };
     host::run(&options, interruption.flag(), event).map_err(|error| match error {
@@ -233,6 +259,7 @@ fn agent(arguments: &AgentArgs) -> Result<(), CliError> {
 
 fn control(arguments: &ControllerArgs) -> Result<(), CliError> {
     let interruption = Interruption::listen()?;
+    let inventory = arguments.inventory.clone();
     let options = controller::Options {
         inventory: Arc::new(read_inventory(&arguments.inventory)?),
         folder: arguments.data.clone(),
@@ -241,6 +268,10 @@ fn control(arguments: &ControllerArgs) -> Result<(), CliError> {
         files: arguments.files.files(),
         otlp: arguments.otlp.clone(),
         clock: controller::Clock::default(),
+        denied: arguments.deny.clone(),
+        reload: Reload::new(Interruption::on_hangup()?, move || {
+            read_inventory(&inventory).map_err(|error| error.to_string())
+        }),
     };
     let scheme = if arguments.page.ip().is_loopback() { "http" } else { "https" };
     let event = |event: controller::Event| match event {
@@ -260,6 +291,14 @@ fn control(arguments: &ControllerArgs) -> Result<(), CliError> {
         controller::Event::Agent(host) => note(&format!("{host}: its agent has registered")),
         controller::Event::Storage(why) => note(&format!("error: results are not stored, agents keep them: {why}")),
         controller::Event::Damaged(why) => note(&format!("error: results are damaged: {why}")),
+        controller::Event::Inventory(hosts, added, removed) => {
+            note(&format!("the inventory was read again: {hosts} hosts, {added} added, {removed} removed"));
+        }
+        controller::Event::Certificates(denied) => {
+            note(&format!("the certificates were read again; {denied} are withdrawn"));
+        }
+        controller::Event::NotReloaded(why) => note(&format!("error: the controller continues as before: {why}")),
+        controller::Event::CertificateEnds(name, end) => note(&certificate_ends(&name, end)),
         controller::Event::StorageBack => note("results are stored again"),
         controller::Event::Otlp(why) => note(&format!("error: metrics are not pushed: {why}")),
     };
@@ -272,12 +311,34 @@ fn control(arguments: &ControllerArgs) -> Result<(), CliError> {
 fn keys(arguments: &KeysArgs) -> Result<(), CliError> {
     let inventory = read_inventory(&arguments.inventory)?;
     let hosts: Vec<String> = inventory.hosts.iter().map(|host| host.name.clone()).collect();
-    let made = credentials::make(&arguments.out, &arguments.controller, &hosts);
-    let made = made.map_err(|why| CliError::Failed(vec![why]))?;
+    let issue = Issue { days: arguments.days, renew: arguments.renew, withdraw: arguments.withdraw.clone() };
+    let issued = credentials::issue(&arguments.out, &arguments.controller, &hosts, &issue);
+    let issued = issued.map_err(|why| CliError::Failed(vec![why]))?;
     let folder = arguments.out.display();
+    for (name, end) in &issued.due {
+        note(&format!("{}; renew it with --renew", certificate_ends(name, *end)));
+    }
     output::print(|out| {
-        writeln!(out, "{} new files in {folder}; keep {folder}/ca-key.pem away from all hosts", made.len())
+        writeln!(out, "{} new files in {folder}; keep {folder}/ca-key.pem away from all hosts", issued.files.len())?;
+        if !issued.renewed.is_empty() {
+            writeln!(out, "renewed: {}", issued.renewed.join(", "))?;
+        }
+        if !arguments.withdraw.is_empty() {
+            let names = arguments.withdraw.join(", ");
+            writeln!(
+                out,
+                "withdrawn: {names}; give {folder}/{DENIED} to the controller with --deny, and send it SIGHUP"
+            )?;
+        }
+        Ok(())
     })
+}
+
+/// A warning about a certificate that ends at this time in seconds since 1970.
+fn certificate_ends(name: &str, end: i64) -> String {
+    let time = service::utc(end.max(0).unsigned_abs());
+    let ended = end.max(0).unsigned_abs() <= service::unix_seconds();
+    format!("error: the certificate of {name} {} at {time}", if ended { "ended" } else { "ends" })
 }
 
 fn plan(arguments: &PlanArgs) -> Result<(), CliError> {

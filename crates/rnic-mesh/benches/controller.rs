@@ -3,7 +3,7 @@
 //! `cargo bench -p rnic-mesh --bench controller`
 
 use rnic_endpoint::DatagramAddress;
-use rnic_mesh::controller::{Clock, Event, Options, run};
+use rnic_mesh::controller::{Clock, Event, Options, Reload, run};
 use rnic_mesh::credentials::{Files, make};
 use rnic_mesh::evaluation::Evaluation;
 use rnic_mesh::host::Client;
@@ -158,6 +158,8 @@ fn over_tls(inventory: &Arc<Inventory>, lists: &Pinglists, folder: &Path) {
         files: files("controller"),
         otlp: None,
         clock: Clock::default(),
+        denied: None,
+        reload: Reload::new(Arc::default(), || Err("this is a benchmark".to_string())),
     };
     let stop = Arc::new(AtomicBool::new(false));
     let (sender, opened) = std::sync::mpsc::channel();

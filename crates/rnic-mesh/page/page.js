@@ -8,9 +8,9 @@ import { enableTips } from "./tip.js";
 import { enableLayout } from "./layout.js";
 import { boardFrame, showBoard } from "./board.js";
 
-const METRICS = [["p50-us", "p50"], ["p99-us", "p99"], ["p999-us", "p99.9"], ["loss", "loss"]];
+const METRICS = [["loss", "loss"], ["p50-us", "p50"], ["p99-us", "p99"], ["p999-us", "p99.9"]];
 const WINDOWS = [["1m", "1 min"], ["10m", "10 min"], ["1h", "1 h"]];
-const state = { metric: "p99-us", window: "1m", tors: null, pair: null };
+const state = { metric: "loss", window: "1m", tors: null, pair: null, answered: null, name: "" };
 
 const $ = (id) => document.getElementById(id);
 
@@ -26,27 +26,40 @@ function age(ms) {
   return `${Math.round(s / 3600)} h`;
 }
 
-// Colour of a value: from green over yellow to red, on a logarithmic scale. Loss is red from 10 % on; a time is red from
-// ten times the median of all cells on.
-function colour(metric, value, median) {
-  if (value === null) return ["var(--panel)", "var(--muted)"];
-  let part;
-  if (metric === "loss") part = value === 0 ? 0 : Math.min(1, Math.max(0.15, (Math.log10(value) + 4) / 3));
-  else part = Math.min(1, Math.max(0, Math.log10(value / Math.max(median, 1e-9)) / 1 * 0.75 + 0.15));
-  const hue = 140 - 140 * part;
-  return [`hsl(${hue.toFixed(0)} 60% ${(82 - 22 * part).toFixed(0)}%)`, "#101418"];
-}
+// Step of a value, 0 (good) to 4 (at the bound of an alarm or above); `scale` has the smallest values of steps 1 to 4. It
+// does not depend on the other cells: if all paths are bad, all cells are.
+const step = (scale, value) => scale.filter((bound) => value >= bound).length;
+const stepClass = (scale, value) => (value === null ? "unknown" : `step${step(scale, value)}`);
 
-function paint(cell, [back, text]) {
-  cell.style.background = back;
-  cell.style.color = text;
+const GLYPHS = { good: "\u2714", warning: "\u25b2", fault: "\u2716", stale: "?" };
+// Icons differ in their shapes, so that tabs are told apart without colours.
+const SHAPES = {
+  good: '<circle cx="8" cy="8" r="7" fill="#2e7d4f"/><path d="M4 8l3 3 5-6" fill="none" stroke="#fff" stroke-width="2"/>',
+  warning: '<path d="M8 1l7 13H1z" fill="#e0a100"/><path d="M8 6v4M8 11.5v1" stroke="#000" stroke-width="1.6"/>',
+  fault: '<rect width="16" height="16" fill="#b3261e"/><path d="M4 4l8 8M12 4l-8 8" stroke="#fff" stroke-width="2.5"/>',
+  stale: '<rect x="1" y="1" width="14" height="14" fill="none" stroke="#888" stroke-width="2" stroke-dasharray="3 2"/>',
+};
+
+const clock = (date) => date.toLocaleTimeString("en-GB");
+
+// The overall state: headline, title and icon of the tab.
+function drawState(level, text, details) {
+  const name = state.name ? `${state.name}: RDMA Pingmesh` : "RDMA Pingmesh";
+  $("name").textContent = name;
+  $("state").className = `state ${level}`;
+  $("glyph").textContent = GLYPHS[level];
+  // The text is set only if it has changed, so that screen readers do not repeat it.
+  if ($("headline").textContent !== text) $("headline").textContent = text;
+  $("asof").textContent = details;
+  document.title = `${GLYPHS[level]} ${text} \u2013 ${name}`;
+  const icon = `data:image/svg+xml,${encodeURIComponent(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">${SHAPES[level]}</svg>`)}`;
+  if ($("icon").getAttribute("href") !== icon) $("icon").setAttribute("href", icon);
+  document.body.classList.toggle("outdated", level === "stale");
 }
 
 function drawMap(data) {
   const map = $("map");
   const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.key : null;
-  const values = data.cells.map((cell) => cell[2]).filter((value) => value !== null).sort((a, b) => a - b);
-  const median = values.length ? values[Math.floor(values.length / 2)] : 1;
   const by = new Map(data.cells.map((cell) => [`${cell[0]} ${cell[1]}`, cell]));
   const many = data.tors.length > 16;
   map.className = many ? "many" : "";
@@ -58,36 +71,54 @@ function drawMap(data) {
     const text = show(data.metric, value);
     const title = `${from} to ${to}: ${text}; ${probes} probes, ${lost} lost`;
     const button = element("button", { type: "button", title, "aria-label": title, "data-key": `${from} ${to}`,
-      class: many ? null : "few", click: () => { state.tors = [from, to]; state.pair = null; detail(true); } }, many ? "" : text);
-    paint(button, colour(data.metric, value, median));
+      class: `${many ? "" : "few"} ${stepClass(data.scale, value)}`,
+      click: () => { state.tors = [from, to]; state.pair = null; detail(true); } },
+      many ? (step(data.scale, value) > 3 ? "\u2716" : "") : text);
     return element("td", {}, button);
   })));
   map.replaceChildren(element("thead", {}, head), element("tbody", {}, rows));
   if (focused) for (const button of map.querySelectorAll("button")) if (button.dataset.key === focused) button.focus();
-  let legend = "No answered probes in this window.";
-  if (data.metric === "loss") legend = "Green: nothing lost; red: 10 % and more.";
-  else if (values.length) legend = `Green: around the median of all cells (${time(median)}) and below; red: ten times of it and more.`;
-  $("legend").textContent = legend;
+  const bounds = data.scale.map((bound) => show(data.metric, bound));
+  const names = data.metric === "loss"
+    ? ["nothing lost", `up to ${bounds[1]}`, `from ${bounds[1]}`, `from ${bounds[2]}`, `\u2716 from ${bounds[3]}`]
+    : [`below ${bounds[0]}`, `from ${bounds[0]}`, `from ${bounds[1]}`, `from ${bounds[2]}`, `\u2716 from ${bounds[3]}`];
+  $("legend").replaceChildren(...names.map((name, i) => element("span", { class: `step${i}` }, name)),
+    element("span", { class: "unknown" }, "no probes"));
 }
 
-const SYMPTOMS = { loss: "Loss", delay: "Delay", "slow-host": "Slow host" };
-
 function drawFindings(data) {
+  const since = (ms) => (ms === null ? "" : `for ${age(ms)}`);
+  const paths = (finding) => (finding.worst && finding.tors ? element("button", { type: "button", click: () => {
+    state.tors = finding.tors;
+    state.pair = finding.worst;
+    detail(true);
+  } }, `paths of ${finding.worst.join(" to ")}`) : null);
   const cards = data.findings.map((finding) => element("div", { class: `card ${finding.symptom}`, "data-symptom": finding.symptom },
-    element("strong", {}, `${SYMPTOMS[finding.symptom]}: ${finding.parts.join(" or ")}`),
-    finding.symptom === "slow-host"
-      ? `its software takes ${finding.score.toFixed(0)} times as long as that of the median host`
-      : `${finding.bad} of ${finding.probes} probes through it were ${finding.symptom === "loss" ? "lost" : "slow"}`));
+    element("strong", {}, finding.text), element("span", { class: "when" }, since(finding.age_ms)), paths(finding)));
+  const hidden = data.suspects_all - cards.length;
+  if (hidden > 0) cards.push(element("p", { class: "weak" }, `and ${hidden} more`));
   $("findings").replaceChildren(...(cards.length ? cards : [element("p", { class: "good" }, "No part of the network explains failures.")]));
-  const rows = data.alarms.map((alarm) => [alarm.rule, alarm.about, show(alarm.metric, alarm.value), show(alarm.metric, alarm.raise), age(alarm.age_ms)]);
+  const past = data.past.map((row) => [row.text, age(row.age_ms), age(row.ended_ms)]);
+  history($("past"), `${past.length} earlier suspects`, past.length ? table(["Suspect", number("Found before"), number("Last found before")], past) : null);
+  const status = (alarm) => (alarm.recovering_ms === null ? "on" : `recovering for ${age(alarm.recovering_ms)}`);
+  const rows = data.alarms.map((alarm) => [alarm.rule, alarm.about, status(alarm), show(alarm.metric, alarm.value), show(alarm.metric, alarm.raise), age(alarm.age_ms)]);
   const ended = data.ended.map((alarm) => [alarm.rule, alarm.about, age(alarm.age_ms), age(alarm.ended_ms)]);
-  const parts = [rows.length ? table(["Rule", "About", ...["Value", "Bound", "Since"].map(number)], rows) : element("p", { class: "good" }, "No alarm is on.")];
-  if (ended.length) {
-    parts.push(element("details", {}, element("summary", {}, `${ended.length} ended`), table(["Rule", "About", number("Began before"), number("Ended before")], ended)));
+  $("alarms").replaceChildren(
+    rows.length ? table(["Rule", "About", "State", ...["Value", "Bound", "Since"].map(number)], rows) : element("p", { class: "good" }, "No alarm is on."),
+    $("ended"));
+  history($("ended"), `${ended.length} ended`, ended.length ? table(["Rule", "About", number("Began before"), number("Ended before")], ended) : null);
+}
+
+// Fills a box with details, which remain open or closed.
+function history(box, title, content) {
+  if (!content) {
+    box.replaceChildren();
+    return;
   }
-  const open = $("alarms").querySelector("details");
-  $("alarms").replaceChildren(...parts);
-  if (open && open.open && parts[1]) parts[1].open = true;
+  const known = box.querySelector("details");
+  const summary = element("summary", {}, title);
+  if (known) known.replaceChildren(summary, content);
+  else box.replaceChildren(element("details", {}, summary, content));
 }
 
 // The time series of a pair of ToR switches as the data of a board: round-trip times and the share of lost probes. The
@@ -131,7 +162,7 @@ function drawSeries(history) {
 }
 
 const get = async (path) => {
-  const response = await fetch(path, { cache: "no-store" });
+  const response = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(8000) });
   if (!response.ok) throw new Error(`${path}: ${response.status}`);
   return response.json();
 };
@@ -176,8 +207,16 @@ async function refresh() {
     const [data, agents] = await Promise.all([get(`api/overview?window=${state.window}&metric=${state.metric}`), get("api/agents")]);
     const trouble = data.storage ? ` Storage: ${data.storage}` : "";
     const note = data.note ? `${data.note}. ` : "";
+    state.name = data.name;
+    state.answered = new Date();
     $("status").textContent = `${note}${data.agents.up} of ${data.agents.known} agents up, ${data.probes} results.${trouble}`;
     $("status").className = trouble ? "bad" : "";
+    const since = data.state.age_ms === null ? "" : `Since ${clock(new Date(Date.now() - data.state.age_ms))} (${age(data.state.age_ms)}). `;
+    const verdict = data.verdict_ms === null ? "" : `; latest verdict ${age(data.verdict_ms)} ago`;
+    // Verdicts are ten minutes apart at most, unless the controller hangs.
+    const old = data.verdict_ms !== null && data.verdict_ms > 600000 && !data.note;
+    if (old) drawState("stale", "The controller's verdicts are old: the state of the network is unknown", `Latest verdict ${age(data.verdict_ms)} ago.`);
+    else drawState(data.state.level, data.state.text, `${since}As of ${clock(state.answered)}${verdict}.`);
     drawFindings(data);
     drawMap(data);
     $("scopes").replaceChildren(table(["Scope", ...["Probes", "Lost", "p50", "p99", "p99.9"].map(number)],
@@ -196,8 +235,10 @@ async function refresh() {
     })));
     await detail(false);
   } catch (error) {
-    $("status").textContent = `The controller does not answer: ${error.message}`;
-    $("status").className = "bad";
+    const last = state.answered
+      ? `What is below is as of ${clock(state.answered)}, ${age(Date.now() - state.answered)} ago (${error.message}).`
+      : `No data yet (${error.message}).`;
+    drawState("stale", "The controller does not answer: the state of the network is unknown", last);
   }
 }
 

@@ -127,14 +127,32 @@ impl Rule {
         Ok(())
     }
 
-    /// The metric's value over the rule's window; `None` if the window has too few probes.
-    pub fn value(&self, series: &Series, now: u64) -> Option<f64> {
-        let (probes, lost) = series.counts(self.over, now);
+    /// The metric's value over the rule's window, without the cells that begin before the time `after` in ms; `None` if
+    /// the window has too few probes.
+    pub fn value(&self, series: &Series, after: u64, now: u64) -> Option<f64> {
+        self.value_over(series, (self.over, after), self.probes, now)
+    }
+
+    fn value_over(&self, series: &Series, over: (Window, u64), min: u64, now: u64) -> Option<f64> {
+        let (probes, lost) = series.counts(over, now);
         match self.metric {
-            _ if probes < self.probes => None,
+            _ if probes < min => None,
             Metric::Loss => Some(lost as f64 / probes as f64),
-            metric => metric.of(&series.over(self.over, now)),
+            metric => metric.of(&series.over(over, now)),
         }
+    }
+
+    fn is_below_clear(&self, value: f64) -> bool {
+        value < self.clear || (self.clear == 0.0 && value == 0.0)
+    }
+
+    /// Whether the probes of the last minute show that the fault of an alarm with this value has ended. A share of lost
+    /// probes needs enough probes for this: at the alarm's share, three of them would have been lost, so a minute
+    /// without losses has a probability below 5 % unless the fault has ended.
+    fn has_ended(&self, series: &Series, alarm: f64, now: u64) -> bool {
+        let minute = (Window::Minute, 0);
+        let below = self.value_over(series, minute, RECENT, now).is_some_and(|value| self.is_below_clear(value));
+        below && (self.metric != Metric::Loss || series.counts(minute, now).0 as f64 * alarm >= 3.0)
     }
 
     /// Whether the rule applies to a scope.
@@ -158,6 +176,9 @@ pub struct Alarm {
     pub metric: Metric,
     /// The rule's bound for raising the alarm.
     pub raise: f64,
+    /// Time in ms at which the fault ended, if the last minute shows that it has; from then on, `value` is the value
+    /// since that time. If the fault does not return, the alarm ends two minutes after it.
+    pub recovering_ms: Option<u64>,
 }
 
 /// The scope or the pair of ToR switches that an alarm concerns.
@@ -173,7 +194,12 @@ pub enum Subject {
 struct State {
     /// Number of evaluations in a row whose value demands a change of the alarm.
     agreeing: u32,
+    /// Number of evaluations in a row after which the last minute showed that the fault has ended.
+    clean: u32,
     on: Option<Alarm>,
+    /// End in ms of the latest fault. The rule's window does not include earlier cells, which would raise the alarm
+    /// again.
+    after: u64,
 }
 
 /// The alarms of all rules.
@@ -184,8 +210,19 @@ pub struct Alarms {
     ended: Vec<(Alarm, u64)>,
 }
 
+fn end(ended: &mut Vec<(Alarm, u64)>, alarm: Alarm, now: u64) {
+    ended.push((alarm, now));
+    if ended.len() > MAX_ENDED {
+        ended.remove(0);
+    }
+}
+
 /// Maximum number of ended alarms that are kept.
 const MAX_ENDED: usize = 200;
+/// Minimum number of probes of a minute that show that a fault has ended.
+const RECENT: u64 = 20;
+/// Time in ms after the end of a fault at which its alarm ends.
+const RECOVERY_MS: u64 = 120_000;
 
 impl Alarms {
     /// Compares a value with a rule's bounds, and raises or clears the alarm. `name` describes the subject in words.
@@ -203,7 +240,7 @@ impl Alarms {
         // healthy.
         let wants_change = match (value, &state.on) {
             (Some(value), None) => value > rule.raise,
-            (Some(value), Some(_)) => value < rule.clear || (rule.clear == 0.0 && value == 0.0),
+            (Some(value), Some(_)) => rule.is_below_clear(value),
             (None, _) => false,
         };
         if let (Some(value), Some(alarm)) = (value, &mut state.on) {
@@ -213,12 +250,7 @@ impl Alarms {
         if state.agreeing >= rule.verdicts {
             state.agreeing = 0;
             match state.on.take() {
-                Some(alarm) => {
-                    self.ended.push((alarm, now));
-                    if self.ended.len() > MAX_ENDED {
-                        self.ended.remove(0);
-                    }
-                }
+                Some(alarm) => end(&mut self.ended, alarm, now),
                 None => {
                     state.on = Some(Alarm {
                         rule: rule.name.clone(),
@@ -227,13 +259,62 @@ impl Alarms {
                         value: value.unwrap_or_default(),
                         metric: rule.metric,
                         raise: rule.raise,
+                        recovering_ms: None,
                     });
                 }
             }
         }
-        if state.on.is_none() && state.agreeing == 0 {
+        if state.on.is_none() && state.agreeing == 0 && state.after + rule.over.length_ms() <= now {
             self.states.remove(&key);
         }
+    }
+
+    /// Compares the probes of a series with a rule's bounds. Besides [`Alarms::judge`], this notices the end of a fault
+    /// before it has left the rule's window.
+    pub fn watch(
+        &mut self, (number, rule): (usize, &Rule), subject: Subject, name: impl FnOnce() -> String, series: &Series,
+        now: u64,
+    ) {
+        let key = (number, subject);
+        let after = self.states.get(&key).map_or(0, |state| state.after);
+        self.judge((number, rule), subject, name, rule.value(series, after, now), now);
+        if rule.over == Window::Minute {
+            return;
+        }
+        let Some(state) = self.states.get_mut(&key) else { return };
+        let Some(alarm) = &mut state.on else { return };
+        let minute = rule.value_over(series, (Window::Minute, 0), RECENT, now);
+        match alarm.recovering_ms {
+            None => {
+                state.clean = if rule.has_ended(series, alarm.value, now) { state.clean + 1 } else { 0 };
+                if state.clean >= rule.verdicts {
+                    state.clean = 0;
+                    state.after = series.minute_start(now);
+                    alarm.recovering_ms = Some(state.after);
+                }
+            }
+            // The fault has returned, or went on where the minute's probes did not meet it.
+            Some(_) if minute.is_some_and(|value| value > rule.raise) => {
+                state.after = 0;
+                alarm.recovering_ms = None;
+            }
+            Some(since) => {
+                let value = rule.value_over(series, (Window::Hour, since), 1, now).or(minute);
+                alarm.value = value.unwrap_or(alarm.value);
+                if now >= since + RECOVERY_MS && minute.is_some_and(|value| rule.is_below_clear(value)) {
+                    state.on.take().into_iter().for_each(|alarm| end(&mut self.ended, alarm, now));
+                }
+            }
+        }
+    }
+
+    /// Keeps the alarms whose rule and subject still exist, after the inventory has changed. `subject` returns the new
+    /// subject of an old one.
+    pub fn renumber(&mut self, old: &[Rule], new: &[Rule], subject: impl Fn(Subject) -> Option<Subject>) {
+        let rule = |number: usize| new.iter().position(|rule| Some(rule) == old.get(number));
+        let states = std::mem::take(&mut self.states).into_iter();
+        let states = states.filter_map(|((number, old), state)| Some(((rule(number)?, subject(old)?), state)));
+        self.states = states.collect();
     }
 
     /// The alarms that are on.
@@ -267,6 +348,31 @@ mod tests {
         assert_eq!([judge(0, 100, 8), judge(2, 100, 9), judge(0, 100, 10), judge(0, 100, 11)], [1, 1, 1, 0]);
         assert_eq!(alarms.ended()[0].0.since_ms, 4);
         assert_eq!(alarms.ended()[0].1, 11);
+    }
+
+    /// A fault of five minutes with 20 % loss: its alarm over ten minutes is recovering a minute after the repair, ends a
+    /// good minute later, and does not return; a second fault raises it again.
+    #[test]
+    fn an_alarm_ends_soon_after_its_fault() {
+        use crate::record::ProbeResult;
+        let rule = Rule::defaults()[2].clone();
+        let (mut alarms, mut series) = (Alarms::default(), Series::default());
+        let mut states = Vec::new();
+        for now in (7_200_000..9_000_000_u64).step_by(10_000) {
+            let faulty = (600..900).contains(&(now / 1_000 - 7_200)) || now / 1_000 - 7_200 > 1_700;
+            for probe in 0..40 {
+                let answered = ProbeResult::Answered { total_ns: 9, prober_ns: 1, split_ns: Some((1, 1)) };
+                series.add(now, if faulty && probe % 5 == 0 { ProbeResult::Timeout } else { answered });
+            }
+            alarms.watch((2, &rule), Subject::TorPair(1, 2), || "t1 to t2".to_string(), &series, now);
+            let state = alarms.on().next().map(|alarm| alarm.recovering_ms.is_some());
+            if states.last().is_none_or(|(_, last)| *last != state) {
+                states.push((now / 1_000 - 7_200, state));
+            }
+        }
+        let expected = [(0, None), (610, Some(false)), (960, Some(true)), (1_030, None), (1_720, Some(false))];
+        assert_eq!(states, expected);
+        assert_eq!((alarms.ended().len(), alarms.ended()[0].0.value), (1, 0.0), "no loss since the repair");
     }
 
     #[test]

@@ -121,9 +121,9 @@ impl Evaluation {
         let inventory = mesh.inventory.clone();
         for (number, rule) in inventory.rules.iter().enumerate().filter(|(_, rule)| rule.about == About::Scope) {
             for scope in Scope::ALL.into_iter().filter(|scope| rule.applies(*scope)) {
-                let value = rule.value(&mesh.scopes[scope as usize], self.now);
                 let name = || format!("scope {}", scope.name());
-                mesh.alarms.judge((number, rule), Subject::Scope(scope), name, value, self.now);
+                let series = &mesh.scopes[scope as usize];
+                mesh.alarms.watch((number, rule), Subject::Scope(scope), name, series, self.now);
             }
         }
         for scope in Scope::ALL {
@@ -144,9 +144,8 @@ impl Evaluation {
             let scope = from.scope(to);
             for (number, rule) in inventory.rules.iter().enumerate().filter(|(_, rule)| rule.about == About::TorPair) {
                 if rule.applies(scope) {
-                    let value = rule.value(series, self.now);
                     let name = || format!("{} to {}", from.name, to.name);
-                    mesh.alarms.judge((number, rule), Subject::TorPair(*a, *b), name, value, self.now);
+                    mesh.alarms.watch((number, rule), Subject::TorPair(*a, *b), name, series, self.now);
                 }
             }
         }
@@ -236,6 +235,7 @@ impl Evaluation {
             self.localise();
         }
         mesh.findings = self.findings(mesh);
+        mesh.suspects.update(&mesh.findings, self.now);
     }
 
     fn findings(&self, mesh: &Mesh) -> Vec<Finding> {
@@ -244,11 +244,32 @@ impl Evaluation {
             for suspect in suspects {
                 let parts = suspect.parts.iter().map(|part| mesh.part_name(*part).to_string()).collect();
                 let (probes, bad, score) = (suspect.probes, suspect.bad, suspect.score);
-                findings.push(Finding { symptom: *symptom, parts, probes, bad, score });
+                let worst = self
+                    .worst(*symptom, &suspect.parts)
+                    .map(|(prober, target)| [prober, target].map(|host| mesh.inventory.host(host).name.clone()));
+                findings.push(Finding { symptom: *symptom, parts, probes, bad, score, worst });
             }
         }
         findings.extend(self.slow_hosts(mesh));
+        findings.extend_from_slice(mesh.silent());
         findings
+    }
+
+    /// The pair of hosts with the most bad probes on a path through a suspect, there or back.
+    fn worst(&self, symptom: Symptom, parts: &[u32]) -> Option<(u32, u32)> {
+        let of_route: Vec<bool> =
+            self.seen.routes.iter().map(|on| parts.iter().any(|part| on.contains(part))).collect();
+        let is_on = |route: u32| of_route.get(route as usize).copied().unwrap_or(false);
+        let bad = |path: &Counted| if symptom == Symptom::Loss { path.lost } else { path.slow };
+        let through = self.paths.iter().filter(|path| {
+            let (a, b) = path.ends;
+            let tors = [a, b].map(|host| self.tors.get(host as usize).copied().unwrap_or(u32::MAX));
+            let untraced = path.route == UNTRACED && tors.iter().any(|tor| parts.contains(tor));
+            bad(path) > 0
+                && (parts.contains(&a) || parts.contains(&b) || untraced || is_on(path.route) || is_on(self.back(path)))
+        });
+        // Of equal pairs, the first one, so that the page does not change with each verdict.
+        through.max_by_key(|path| (bad(path), std::cmp::Reverse(path.ends))).map(|path| path.ends)
     }
 
     /// Hosts whose median software delay is more than 10 times the median host's delay, and more than 1 ms longer.
@@ -260,7 +281,8 @@ impl Evaluation {
             let Some(normal) = sorted.get(sorted.len() / 2).copied().filter(|_| sorted.len() >= 3) else { continue };
             for (host, us) in medians.iter().filter(|(_, us)| *us > 10.0 * normal && *us > normal + 1_000.0) {
                 let parts = vec![mesh.part_name(*host).to_string()];
-                let finding = Finding { symptom: Symptom::SlowHost, parts, probes: 0, bad: 0, score: us / normal };
+                let finding =
+                    Finding { symptom: Symptom::SlowHost, parts, probes: 0, bad: 0, score: us / normal, worst: None };
                 findings.entry(*host).or_insert(finding);
             }
         }

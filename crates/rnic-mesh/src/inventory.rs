@@ -41,6 +41,8 @@ pub struct Tor {
 /// Settings of a mesh.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
+    /// Name of the mesh, for the page; it can be empty.
+    pub name: String,
     /// Time between two probes of a pair of hosts below the same ToR switch.
     pub tor_interval: Time,
     /// Time between two probes of a pair of hosts below different ToR switches.
@@ -124,6 +126,7 @@ struct RawSwitch {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct RawSettings {
+    name: Option<String>,
     tor_interval: Option<String>,
     interval: Option<String>,
     podset_peers: Option<u32>,
@@ -160,7 +163,14 @@ impl RawSettings {
             if fits { Ok(()) } else { Err(format!("mesh.{key}: {value} is out of range; accepted: {min} to {max}")) }
         };
         let hour = 3_600_000;
+        let name = self.name.unwrap_or_default();
+        if name.chars().count() > MAX_NAME || name.chars().any(char::is_control) {
+            return Err(format!(
+                "mesh.name: {name:?}; accepted: up to {MAX_NAME} characters without control characters"
+            ));
+        }
         let settings = Settings {
+            name,
             tor_interval: time("tor_interval", self.tor_interval, 1_000, 10, hour)?,
             interval: time("interval", self.interval, 1_000, 10, hour)?,
             peers: [self.podset_peers.unwrap_or(8), self.datacenter_peers.unwrap_or(8), self.global_peers.unwrap_or(4)],

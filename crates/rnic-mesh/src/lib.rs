@@ -16,6 +16,8 @@
 //! | `parts` | hosts, switches and links, and the routes over them |
 //! | [`evaluation`] | the evaluation of alarms and suspects, in steps between which other threads can use the mesh |
 //! | [`verdict`] | results, alarms and suspects, without sockets and clocks |
+//! | [`suspects`] | since when a part of the network is suspected, and the suspects of the past |
+//! | [`renewal`] | the change to another inventory while the controller runs |
 //! | [`store`] | results on disk: a log, and Parquet files by hour |
 //! | [`credentials`] | certificates, and the actions that each of them permits |
 //! | [`controller`] | the service: agents' requests over TLS, page, metrics |
@@ -38,9 +40,11 @@ pub mod presence;
 pub mod record;
 pub mod recorded;
 pub mod registry;
+pub mod renewal;
 pub mod rotation;
 pub mod scope;
 pub mod state;
 pub mod store;
+pub mod suspects;
 pub mod verdict;
 pub mod window;

@@ -17,9 +17,9 @@ const ROUTES: usize = 200_000;
 pub(crate) struct Parts {
     names: Vec<String>,
     /// Numbers of the switches, by name.
-    switches: BTreeMap<String, u32>,
+    pub(crate) switches: BTreeMap<String, u32>,
     /// Numbers of the routers that have answered, by address.
-    routers: BTreeMap<IpAddr, u32>,
+    pub(crate) routers: BTreeMap<IpAddr, u32>,
     links: BTreeMap<(u32, u32), u32>,
     /// The ToR switch of each host.
     tor_of: Vec<u32>,
@@ -74,7 +74,7 @@ impl Parts {
         Some((self.names.len() - 1) as u32)
     }
 
-    fn switch(&mut self, name: &str) -> Option<u32> {
+    pub(crate) fn switch(&mut self, name: &str) -> Option<u32> {
         if let Some(number) = self.switches.get(name) {
             return Some(*number);
         }
@@ -83,7 +83,7 @@ impl Parts {
         Some(number)
     }
 
-    fn router(&mut self, inventory: &Inventory, address: IpAddr) -> Option<u32> {
+    pub(crate) fn router(&mut self, inventory: &Inventory, address: IpAddr) -> Option<u32> {
         if let Some(number) = self.routers.get(&address) {
             return Some(*number);
         }
@@ -175,6 +175,17 @@ impl Routes {
     /// The switches of a route.
     pub(crate) fn hops(&self, number: u32) -> &[Option<u32>] {
         self.routes.get(number as usize).map_or(&[], |route| &route.hops)
+    }
+
+    /// The switches of all routes, in the order of their numbers.
+    pub(crate) fn all_hops(&self) -> impl Iterator<Item = &[Option<u32>]> {
+        self.routes.iter().map(|route| &*route.hops)
+    }
+
+    /// Notes that these routes replace others, with other numbers.
+    pub(crate) fn succeed(&mut self, old: &Routes) {
+        self.generation = old.generation + 1;
+        self.limit = old.limit;
     }
 
     /// The switches and links of all routes.

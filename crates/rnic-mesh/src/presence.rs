@@ -60,6 +60,11 @@ impl Waiting {
         known
     }
 
+    /// Changes each probe, and removes those for which `change` returns `None`.
+    pub(crate) fn renumber(&mut self, change: impl Fn(Held) -> Option<Held>) {
+        self.0 = std::mem::take(&mut self.0).into_iter().filter_map(change).collect();
+    }
+
     /// The probes that are held back.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Held> {
         self.0.iter()

@@ -8,7 +8,10 @@ use crate::inventory::Inventory;
 use crate::pinglist::Pinglists;
 use crate::presence::Presence;
 use crate::record::{Admit, Fetched, PROTOCOL, Pinglist, Registration, Target};
+use crate::renewal::Renumbering;
+use crate::verdict::{Finding, Symptom};
 use aws_lc_rs::hmac;
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -34,6 +37,10 @@ pub struct Registry {
     /// Number of the current rotation of source ports, which is in all lists.
     rotation: u64,
     secret: hmac::Key,
+    /// The pairs of peers that an earlier inventory of this controller did not have, with [`Registry::version`] at the
+    /// time when they became peers. The list of a prober includes such a target only after the target has confirmed a
+    /// list of this version.
+    new_pairs: BTreeMap<(u32, u32), u64>,
 }
 
 impl Registry {
@@ -43,7 +50,39 @@ impl Registry {
         let agents = vec![None; inventory.hosts.len()];
         // Versions of an earlier controller are never larger: it had one for each registration.
         let version = 1;
-        Registry { inventory, lists, agents, version, rotation: 0, secret: hmac::Key::new(hmac::HMAC_SHA256, secret) }
+        let secret = hmac::Key::new(hmac::HMAC_SHA256, secret);
+        Registry { inventory, lists, agents, version, rotation: 0, secret, new_pairs: BTreeMap::new() }
+    }
+
+    /// Changes to another inventory. Agents of hosts that are in both inventories remain registered, and probe each other
+    /// without an interruption.
+    pub fn renew(&mut self, inventory: Arc<Inventory>, numbers: &Renumbering) {
+        let lists = Pinglists::new(&inventory);
+        self.version += 1;
+        let mut known = BTreeMap::new();
+        for (old, _) in (0..).zip(&self.agents) {
+            for peer in self.lists.of_host(old) {
+                if let (Some(a), Some(b)) = (numbers.host(old), numbers.host(peer.host)) {
+                    known.insert((a, b), self.new_pairs.get(&(old, peer.host)).copied());
+                }
+            }
+        }
+        self.new_pairs.clear();
+        for host in 0..inventory.hosts.len() as u32 {
+            for peer in lists.of_host(host) {
+                let since = known.get(&(host, peer.host)).copied().unwrap_or(Some(self.version));
+                self.new_pairs.extend(since.map(|since| ((host, peer.host), since)));
+            }
+        }
+        self.agents = numbers.moved(std::mem::take(&mut self.agents), &inventory, None);
+        (self.inventory, self.lists) = (inventory, lists);
+    }
+
+    /// Whether a target has confirmed a list that admits a prober.
+    fn has_admitted(&self, (prober, own): (u32, &Agent), (target, other): (u32, &Agent)) -> bool {
+        let confirmed = other.registration.list_version;
+        let is_new_pair = |since: &u64| confirmed == u64::MAX || confirmed < *since;
+        confirmed >= own.version && !self.new_pairs.get(&(prober, target)).is_some_and(is_new_pair)
     }
 
     /// Restores an agent that had registered with an earlier controller, unless its host is no longer in the inventory.
@@ -99,7 +138,8 @@ impl Registry {
         let list = self.list(index, now);
         if list.digest == digest {
             if let Some(agent) = &mut self.agents[index as usize] {
-                agent.registration.list_version = agent.registration.list_version.max(self.version);
+                // The agent's list is the current one, so it admits all probers of the current version.
+                agent.registration.list_version = self.version;
             }
             return Ok((Fetched::Unchanged(self.version), is_new));
         }
@@ -152,6 +192,39 @@ impl Registry {
         }
     }
 
+    /// The hosts whose agents had registered and are silent. If all registered agents below a ToR switch are silent, and
+    /// there are several, the ToR switch is the suspect.
+    pub fn silent(&self, now: u64) -> Vec<Finding> {
+        let mut tors: BTreeMap<u32, (u64, Vec<u32>)> = BTreeMap::new();
+        for (index, agent) in (0..).zip(&self.agents) {
+            let Some(agent) = agent else { continue };
+            let (known, silent) = tors.entry(self.inventory.host(index).tor).or_default();
+            *known += 1;
+            if self.presence(index, agent.registration.incarnation, now) == Presence::Down {
+                silent.push(index);
+            }
+        }
+        let finding = |part: String, probes: u64, bad: u64| Finding {
+            symptom: Symptom::Silent,
+            parts: vec![part],
+            probes,
+            bad,
+            score: bad as f64,
+            worst: None,
+        };
+        let mut findings = Vec::new();
+        for (tor, (known, silent)) in tors {
+            if silent.len() > 1 && silent.len() as u64 == known {
+                let name = self.inventory.tors.get(tor as usize).map_or("?", |tor| &tor.name);
+                findings.push(finding(format!("switch {name}"), known, known));
+            } else {
+                let hosts = silent.iter().map(|host| &self.inventory.host(*host).name);
+                findings.extend(hosts.map(|name| finding(format!("host {name}"), 1, 1)));
+            }
+        }
+        findings
+    }
+
     /// Whether a host's agent with this incarnation is known to be up.
     pub fn is_up(&self, host: u32, incarnation: u64, now: u64) -> bool {
         self.presence(host, incarnation, now) != Presence::Down
@@ -191,7 +264,8 @@ impl Registry {
                 session: self.session(&other.registration, &own.registration),
                 prober: other.registration.address,
             });
-            if other.registration.list_version >= own.version && now.saturating_sub(other.seen_ms) <= timeout {
+            let admitted = self.has_admitted((host, own), (peer.host, other));
+            if admitted && now.saturating_sub(other.seen_ms) <= timeout {
                 list.targets.push(Target {
                     host: other.registration.host.clone(),
                     incarnation: other.registration.incarnation,
@@ -297,6 +371,45 @@ mod tests {
                 assert!(matches!(fetched, Fetched::Unchanged(_)) && !is_new, "{turn} {n}");
             }
         }
+    }
+
+    /// A new inventory without h1 and with h4: h2 and h3 probe each other all the time, and probe h4 after it has
+    /// confirmed that it admits them.
+    #[test]
+    fn a_new_inventory_disturbs_nobody() {
+        let mut registry = Registry::new(inventory(), &[1; 32]);
+        let mut lists: [Option<Pinglist>; 5] = Default::default();
+        let mut turn = |registry: &mut Registry, hosts: [u8; 3]| {
+            hosts.map(|n| fetch(registry, n, 9, &mut lists[usize::from(n)]).0)
+        };
+        turn(&mut registry, [1, 2, 3]);
+        turn(&mut registry, [1, 2, 3]);
+        turn(&mut registry, [1, 2, 3]);
+        assert_eq!(turn(&mut registry, [1, 2, 3]), [2, 2, 2]);
+        let host = |n: u32| format!("[[host]]\nname=\"h{n}\"\naddress=\"10.0.0.{n}\"\ntor=\"t\"\n");
+        let new = Arc::new(Inventory::parse(&[4, 3, 2].map(host).concat()).unwrap());
+        let numbers = Renumbering::new(&inventory(), &new);
+        assert_eq!((numbers.added(), numbers.removed()), (1, 1));
+        registry.renew(new, &numbers);
+        assert_eq!(turn(&mut registry, [2, 3, 4]), [1, 1, 0], "h4 has not registered");
+        assert_eq!(turn(&mut registry, [2, 3, 4]), [1, 1, 0], "h2 and h3 have not confirmed that they admit h4");
+        assert_eq!(turn(&mut registry, [2, 3, 4]), [2, 2, 2]);
+        assert!(registry.fetch(registration(1, 9, (0, 0)), 0).unwrap_err().contains("no host h1"));
+    }
+
+    /// A host that is silent is a suspect until it is back; if all hosts below a ToR switch are silent, the switch is.
+    #[test]
+    fn silent_hosts_are_suspects() {
+        let mut registry = Registry::new(inventory(), &[1; 32]);
+        let mut at = |hosts: &[u8], now| {
+            hosts.iter().for_each(|n| drop(registry.fetch(registration(*n, 9, (0, 0)), now).unwrap()));
+            registry.silent(now).into_iter().flat_map(|finding| finding.parts).collect::<Vec<String>>()
+        };
+        assert_eq!(at(&[1, 2], 0), Vec::<String>::new(), "h3 has never registered");
+        assert_eq!(at(&[1], 20_000), ["host h2"]);
+        assert_eq!(at(&[1], 10_000_000), ["host h2"]);
+        assert_eq!(at(&[2], 10_000_000), Vec::<String>::new());
+        assert_eq!(at(&[], 20_000_000), ["switch t"]);
     }
 
     /// After a restart, the controller does not know which agents are up. An agent that sends no request is down after

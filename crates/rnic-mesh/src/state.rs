@@ -1,9 +1,11 @@
 //! The state of a mesh that the page and the metrics show, either of a running controller or of a recording.
 
+use crate::credentials::Fingerprint;
 use crate::inventory::Inventory;
 use crate::registry::Registry;
 use crate::verdict::Mesh;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
@@ -14,7 +16,9 @@ pub(crate) const START_MS: u64 = 2 * 3_600_000;
 
 /// The state of a mesh.
 pub struct MeshState {
-    pub(crate) inventory: Arc<Inventory>,
+    /// The inventory. A thread that uses indices of hosts or ToR switches keeps it locked meanwhile, so that the indices
+    /// remain valid: a reload of the inventory changes them.
+    pub(crate) inventory: RwLock<Arc<Inventory>>,
     pub(crate) mesh: Mutex<Mesh>,
     pub(crate) registry: Mutex<Registry>,
     clock: Clock,
@@ -24,6 +28,12 @@ pub struct MeshState {
     pub(crate) storage_error: Mutex<Option<String>>,
     /// Number of refused batches and requests.
     pub(crate) refused: AtomicU64,
+    /// Fingerprints of withdrawn certificates.
+    pub(crate) denied: RwLock<BTreeSet<Fingerprint>>,
+    /// Ends of certificates in seconds since 1970: of the controller, and of the agents by name of their hosts.
+    pub(crate) ends: Mutex<BTreeMap<String, i64>>,
+    /// Time in ms of the latest verdict.
+    pub(crate) evaluated: AtomicU64,
 }
 
 /// The monotonic clock for windows, alarms and suspects.
@@ -46,9 +56,22 @@ impl MeshState {
     }
 
     fn new(mesh: Mesh, registry: Registry, clock: Clock, note: Option<String>) -> MeshState {
-        let inventory = mesh.inventory().clone();
+        let inventory = RwLock::new(mesh.inventory().clone());
         let (mesh, registry, storage_error) = (Mutex::new(mesh), Mutex::new(registry), Mutex::new(None));
-        MeshState { inventory, mesh, registry, clock, note, storage_error, refused: AtomicU64::new(0) }
+        let (refused, evaluated) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (denied, ends) = Default::default();
+        MeshState { inventory, mesh, registry, clock, note, storage_error, refused, denied, ends, evaluated }
+    }
+
+    /// The inventory, locked against a reload.
+    pub(crate) fn inventory(&self) -> RwLockReadGuard<'_, Arc<Inventory>> {
+        // A thread that has the lock already must not wait for a reload that waits for this thread.
+        self.inventory.read_recursive()
+    }
+
+    /// Whether a certificate was withdrawn.
+    pub(crate) fn is_denied(&self, fingerprint: &Fingerprint) -> bool {
+        self.denied.read().contains(fingerprint)
     }
 
     /// The results, locked.

@@ -8,6 +8,7 @@ use crate::inventory::{Inventory, Scope};
 use crate::parts::{Parts, Routes, UNTRACED};
 use crate::presence::{Held, Presence, Waiting};
 use crate::record::{Batch, ProbeResult, Trace};
+use crate::suspects::Suspects;
 use crate::window::{Cell, Series, Window};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -167,6 +168,21 @@ pub enum Symptom {
     Delay,
     /// The host's agent responds late: the host's software is slow, not the network.
     SlowHost,
+    /// The agents of the suspect had registered, and send nothing to the controller anymore: the host or the agent is
+    /// down, or the host has no network.
+    Silent,
+}
+
+impl Symptom {
+    /// The name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Symptom::Loss => "loss",
+            Symptom::Delay => "delay",
+            Symptom::SlowHost => "slow-host",
+            Symptom::Silent => "silent",
+        }
+    }
 }
 
 /// A suspect of the localisation, with the names of its parts.
@@ -176,12 +192,15 @@ pub struct Finding {
     pub symptom: Symptom,
     /// The suspected part of the network, and other parts that the probes cannot distinguish from it.
     pub parts: Vec<String>,
-    /// Number of probes through the suspect.
+    /// Number of probes through the suspect; for [`Symptom::Silent`], number of its registered agents.
     pub probes: u64,
-    /// Number of lost or slow probes through the suspect.
+    /// Number of lost or slow probes through the suspect, or number of its silent agents.
     pub bad: u64,
-    /// Logarithm of the likelihood ratio; for a slow host, its median delay divided by the median host's delay.
+    /// Logarithm of the likelihood ratio; for a slow host, its median delay divided by the median host's delay; for
+    /// silent agents, their number.
     pub score: f64,
+    /// The pair of hosts with the most lost or slow probes through the suspect: prober and target.
+    pub worst: Option<[String; 2]>,
 }
 
 /// Counters of a pair of ToR switches since the start of the controller.
@@ -203,14 +222,17 @@ pub struct Mesh {
     pub(crate) pairs: BTreeMap<(u32, u32), Pair>,
     pub(crate) software: Vec<Software>,
     /// Incarnation and sequence number of the last counted batch, by host.
-    counted: BTreeMap<u32, (u64, u64)>,
+    pub(crate) counted: BTreeMap<u32, (u64, u64)>,
     pub(crate) parts: Parts,
     pub(crate) routes: Routes,
     pub(crate) slow_ns: [f64; 4],
     pub(crate) alarms: Alarms,
     pub(crate) findings: Vec<Finding>,
+    pub(crate) suspects: Suspects,
+    /// Agents that are silent, which the controller knows.
+    silent: Vec<Finding>,
     /// Probes without a response to targets that may be up or down.
-    waiting: Waiting,
+    pub(crate) waiting: Waiting,
     probes: u64,
     gone: u64,
 }
@@ -230,6 +252,8 @@ impl Mesh {
             slow_ns: [f64::INFINITY; 4],
             alarms: Alarms::default(),
             findings: Vec::new(),
+            suspects: Suspects::default(),
+            silent: Vec::new(),
             waiting: Waiting::default(),
             probes: 0,
             gone: 0,
@@ -383,6 +407,21 @@ impl Mesh {
     /// The switches on a path, as part numbers for [`Mesh::part_name`]; `None` for a hop that did not answer.
     pub fn hops(&self, path: &Path) -> &[Option<u32>] {
         self.routes.hops(path.route)
+    }
+
+    /// Sets the suspects whose agents are silent. They are suspects from the next evaluation on.
+    pub fn set_silent(&mut self, silent: Vec<Finding>) {
+        self.silent = silent;
+    }
+
+    /// The suspects whose agents are silent.
+    pub(crate) fn silent(&self) -> &[Finding] {
+        &self.silent
+    }
+
+    /// The suspects over time.
+    pub fn suspects(&self) -> &Suspects {
+        &self.suspects
     }
 
     /// The latest findings.

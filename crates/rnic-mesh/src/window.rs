@@ -36,6 +36,21 @@ impl Window {
             Window::Hour => "1h",
         }
     }
+
+    /// The length in ms.
+    pub const fn length_ms(self) -> u64 {
+        match self {
+            Window::Minute => 60_000,
+            Window::TenMinutes => 600_000,
+            Window::Hour => 3_600_000,
+        }
+    }
+}
+
+impl From<Window> for (Window, u64) {
+    fn from(window: Window) -> (Window, u64) {
+        (window, 0)
+    }
 }
 
 /// Counts and round-trip times of some probes.
@@ -105,25 +120,32 @@ impl Series {
         }
     }
 
-    fn cells(&self, window: Window, now: u64) -> impl Iterator<Item = &Cell> {
-        let (slots, last, count) = match window {
-            Window::Minute => (&self.short, now / SHORT_MS, 6),
-            Window::TenMinutes => (&self.long, now / LONG_MS, 10),
-            Window::Hour => (&self.long, now / LONG_MS, 60),
+    fn cells(&self, (window, after): (Window, u64), now: u64) -> impl Iterator<Item = &Cell> {
+        let (slots, length, count) = match window {
+            Window::Minute => (&self.short, SHORT_MS, 6),
+            Window::TenMinutes => (&self.long, LONG_MS, 10),
+            Window::Hour => (&self.long, LONG_MS, 60),
         };
-        slots.iter().filter(move |(slot, _)| slot + count > last).map(|(_, cell)| cell)
+        let last = now / length;
+        slots.iter().filter(move |(slot, _)| slot + count > last && slot * length >= after).map(|(_, cell)| cell)
     }
 
-    /// All probes of the last minute, ten minutes or hour before `now`.
-    pub fn over(&self, window: Window, now: u64) -> Cell {
+    /// All probes in a window before `now`, given as a [`Window`], or with a time in ms before which no cell begins.
+    pub fn over(&self, window: impl Into<(Window, u64)>, now: u64) -> Cell {
         let mut sum = Cell::default();
-        self.cells(window, now).for_each(|cell| sum.merge(cell));
+        self.cells(window.into(), now).for_each(|cell| sum.merge(cell));
         sum
     }
 
-    /// Numbers of all and of lost probes in the last minute, ten minutes or hour before `now`.
-    pub fn counts(&self, window: Window, now: u64) -> (u64, u64) {
-        self.cells(window, now).fold((0, 0), |(probes, lost), cell| (probes + cell.probes, lost + cell.lost))
+    /// Numbers of all and of lost probes in a window before `now`.
+    pub fn counts(&self, window: impl Into<(Window, u64)>, now: u64) -> (u64, u64) {
+        let cells = self.cells(window.into(), now);
+        cells.fold((0, 0), |(probes, lost), cell| (probes + cell.probes, lost + cell.lost))
+    }
+
+    /// Start in ms of the oldest cell of [`Window::Minute`].
+    pub fn minute_start(&self, now: u64) -> u64 {
+        (now / SHORT_MS).saturating_sub(5) * SHORT_MS
     }
 
     /// The cells over time, each with the age of its start and its length in ms. One-minute cells of the last hour come

@@ -6,8 +6,8 @@ use opentelemetry_proto::tonic::collector::metrics::v1::{
 use opentelemetry_proto::tonic::metrics::v1::{metric, number_data_point};
 use prost::Message;
 use rnic_endpoint::DatagramAddress;
-use rnic_mesh::controller::{Clock, Event, Options, run};
-use rnic_mesh::credentials::{Files, make};
+use rnic_mesh::controller::{Clock, Event, Options, Reload, run};
+use rnic_mesh::credentials::{Files, Issue, issue, make};
 use rnic_mesh::host::{Client, ClientError};
 use rnic_mesh::inventory::Inventory;
 use rnic_mesh::record::{Batch, Health, PROTOCOL, ProbeRecord, ProbeResult, Registration};
@@ -36,13 +36,20 @@ struct Controller {
     seen: Vec<Event>,
     agents: SocketAddr,
     page: SocketAddr,
+    reload: Arc<AtomicBool>,
 }
 
 impl Controller {
     fn start(folder: &Path, now: &Arc<AtomicU64>, otlp: Option<String>) -> Controller {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let shown = now.clone();
+        let (requested, text) = (Arc::new(AtomicBool::new(false)), folder.join("inventory.toml"));
+        let denied = Some(folder.join("keys/denied.txt")).filter(|path| path.exists());
         let options = Options {
+            denied,
+            reload: Reload::new(requested.clone(), move || {
+                Inventory::parse(&std::fs::read_to_string(&text).map_err(|error| error.to_string())?)
+            }),
             inventory: Arc::new(Inventory::parse(INVENTORY).unwrap()),
             folder: folder.join("data"),
             listen: any,
@@ -67,7 +74,7 @@ impl Controller {
                 event => seen.push(event),
             }
         };
-        Controller { stop, thread: Some(thread), events, seen, agents, page }
+        Controller { stop, thread: Some(thread), events, seen, agents, page, reload: requested }
     }
 
     fn client(&self, folder: &Path) -> Client {
@@ -97,6 +104,22 @@ impl Controller {
     /// Number of probes from t1 to t2 in a window.
     fn probes(&self, window: &str) -> u64 {
         self.view(window)["cells"][0][3].as_u64().unwrap_or(0)
+    }
+
+    fn metrics(&self) -> String {
+        let mut stream = TcpStream::connect(self.page).unwrap();
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// Reloads, and returns the events up to the one about certificates.
+    fn reload(&mut self) -> Vec<Event> {
+        self.seen.clear();
+        self.reload.store(true, Ordering::Relaxed);
+        self.event(|event| matches!(event, Event::Certificates(_)));
+        self.seen.clone()
     }
 
     fn end(mut self) {
@@ -339,6 +362,126 @@ fn a_target_that_was_down_at_a_restart_is_no_loss() {
     report(&controller, "a", 5, 13);
     register(&controller, "b");
     wait_for("losses", || (counts(&controller) == (18, 18)).then_some(()));
+    controller.end();
+}
+
+fn registration(host: &str, last: u8) -> Registration {
+    let address = DatagramAddress { addr: ([127, 0, 0, last], 4_791).into(), qpn: 5, qkey: 6 };
+    let health = Health::default();
+    Registration { protocol: PROTOCOL, host: host.into(), incarnation: 1, address, list_version: 0, digest: 0, health }
+}
+
+/// A controller reads its inventory again while it runs: results and agents of hosts that remain are kept, a host is
+/// added, one is removed, and a file with a mistake changes nothing.
+#[test]
+fn the_inventory_is_read_again() {
+    let folder = folder();
+    let folder = folder.path();
+    let now = Arc::new(AtomicU64::new(START));
+    let mut controller = Controller::start(folder, &now, None);
+    let client = controller.client(folder);
+    client.fetch(&registration("a", 1)).unwrap();
+    client.report(&batch(1, 10)).unwrap();
+    let file = folder.join("inventory.toml");
+    std::fs::write(&file, "[[host]]\nname = \"a\"\n").unwrap();
+    let events = controller.reload();
+    assert!(
+        matches!(&events[..], [.., Event::NotReloaded(why), Event::Certificates(0)] if why.contains("missing field"))
+    );
+    assert_eq!((controller.probes("1h"), &controller.view("1h")["agents"]["known"]), (10, &Value::from(2)));
+    let host = |name: &str, last: u8| {
+        format!("[[host]]\nname = \"{name}\"\naddress = \"127.0.0.{last}\"\ntor = \"t{last}\"\n")
+    };
+    let head = INVENTORY.split("[[host]]").next().unwrap();
+    // The indices of a and b change.
+    std::fs::write(&file, [head, &host("c", 3), &host("b", 2), &host("a", 1)].concat()).unwrap();
+    assert!(controller.reload().contains(&Event::Inventory(3, 1, 0)));
+    let view = controller.view("1h");
+    assert_eq!(
+        (&view["agents"]["known"], &view["cells"][0][0], &view["cells"][0][3]),
+        (&3.into(), &2.into(), &10.into())
+    );
+    make(&folder.join("keys"), &[], &["c".to_string()]).unwrap();
+    controller.client_of(folder, "c").fetch(&registration("c", 3)).unwrap();
+    client.report(&batch(2, 5)).unwrap();
+    client.report(&batch(2, 5)).unwrap();
+    assert_eq!(controller.view("1h")["cells"][0][3], 15, "numbers of reports are kept too");
+    std::fs::write(&file, [head, &host("c", 3), &host("a", 1)].concat()).unwrap();
+    assert!(controller.reload().contains(&Event::Inventory(2, 0, 1)));
+    let why = controller.client_of(folder, "b").fetch(&registration("b", 2)).unwrap_err();
+    assert!(why.to_string().contains("the inventory has no host b"), "{why}");
+    assert_eq!(controller.view("1h")["cells"], Value::Array(Vec::new()));
+    controller.end();
+}
+
+/// A withdrawn certificate is refused, also on a connection that is open; its host's new certificate is accepted. The
+/// controller's own certificate is replaced while it runs.
+#[test]
+fn certificates_are_withdrawn_and_renewed() {
+    let folder = folder();
+    let folder = folder.path();
+    let keys = folder.join("keys");
+    std::fs::write(keys.join("denied.txt"), "# withdrawn certificates\n").unwrap();
+    let now = Arc::new(AtomicU64::new(START));
+    std::fs::write(folder.join("inventory.toml"), INVENTORY).unwrap();
+    let mut controller = Controller::start(folder, &now, None);
+    let stolen = controller.client(folder);
+    stolen.fetch(&registration("a", 1)).unwrap();
+    assert!(controller.metrics().contains("\nrpingmesh_certificate_end_seconds{name=\"controller\"} "));
+    std::fs::copy(keys.join("controller.pem"), keys.join("old.pem")).unwrap();
+    let hosts = ["a".to_string(), "b".to_string()];
+    let what = Issue { withdraw: vec!["a".to_string(), "controller".to_string()], ..Issue::default() };
+    issue(&keys, &["127.0.0.1".to_string()], &hosts, &what).unwrap();
+    assert!(controller.reload().contains(&Event::Certificates(2)));
+    for client in [&stolen, &Client::new(&format!("https://{}", controller.agents), &files(folder, "b")).unwrap()] {
+        let why = client.fetch(&registration("a", 1)).unwrap_err().to_string();
+        assert!(why.contains("(403): the certificate "), "{why}");
+    }
+    let why = stolen.report(&batch(1, 10)).unwrap_err().to_string();
+    assert!(why.contains("(403): the certificate was withdrawn"), "{why}");
+    let renewed = controller.client(folder);
+    renewed.fetch(&registration("a", 1)).unwrap();
+    renewed.report(&batch(1, 10)).unwrap();
+    // A list with a mistake changes nothing.
+    std::fs::write(keys.join("denied.txt"), "h1\n").unwrap();
+    controller.seen.clear();
+    controller.reload.store(true, Ordering::Relaxed);
+    let Event::NotReloaded(why) = controller.event(|event| matches!(event, Event::NotReloaded(_))) else { panic!() };
+    assert!(why.contains("denied.txt: line 1: "), "{why}");
+    assert!(stolen.report(&batch(2, 10)).is_err());
+    // After the end of the certificate, the open connection is refused, and 30 days before it the controller warns.
+    let end = rnic_mesh::credentials::end_of(&files(folder, "a").read().unwrap().chain[0]).unwrap();
+    now.store((end - 86_400) as u64 * 1_000_000, Ordering::Relaxed);
+    controller.event(|event| *event == Event::CertificateEnds("a".to_string(), end));
+    renewed.fetch(&registration("a", 1)).unwrap();
+    now.store((end + 1) as u64 * 1_000_000, Ordering::Relaxed);
+    let why = renewed.fetch(&registration("a", 1)).unwrap_err().to_string();
+    assert!(why.contains("(403): the certificate has ended"), "{why}");
+    controller.end();
+}
+
+/// A host that falls silent is a suspect from then on, with its start; when it is back, it is in the history.
+#[test]
+fn a_silent_host_is_a_suspect_until_it_is_back() {
+    let folder = folder();
+    let folder = folder.path();
+    let controller = Controller::start(folder, &Arc::new(AtomicU64::new(START)), None);
+    let (a, b) = (controller.client(folder), controller.client_of(folder, "b"));
+    let fetch = |client: &Client, host: &str, last: u8| drop(client.fetch(&registration(host, last)).unwrap());
+    fetch(&b, "b", 2);
+    let view = wait_for("a suspect", || {
+        fetch(&a, "a", 1);
+        Some(controller.view("1m")).filter(|view| view["findings"][0]["symptom"] == "silent")
+    });
+    assert_eq!((&view["findings"][0]["parts"][0], &view["state"]["level"]), (&"host b".into(), &"fault".into()));
+    assert!(view["state"]["text"].as_str().unwrap().starts_with("Silent: host b"), "{view}");
+    assert!(controller.metrics().contains("rpingmesh_suspect_score{symptom=\"silent\",part=\"host b\"} 1"));
+    let view = wait_for("the end of the suspect", || {
+        fetch(&a, "a", 1);
+        fetch(&b, "b", 2);
+        Some(controller.view("1m")).filter(|view| view["findings"] == Value::Array(Vec::new()))
+    });
+    assert!(view["past"][0]["text"].as_str().unwrap().starts_with("Silent: host b"), "{view}");
     controller.end();
 }
 

@@ -4,7 +4,7 @@
 use crate::error::CliError;
 use rnic_campaign::RunListener;
 use rnic_spec::{RunEvent, RunRecord};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -32,6 +32,17 @@ impl Interruption {
             flag::register(number, at_once.clone()).map_err(listening)?;
         }
         Ok(Interruption { signal, at_once })
+    }
+
+    /// A flag that each SIGHUP sets, for a service that reads its files again.
+    ///
+    /// # Errors
+    /// If the system refuses the handler.
+    pub fn on_hangup() -> Result<Arc<AtomicBool>, CliError> {
+        let flag = Arc::new(AtomicBool::new(false));
+        flag::register(SIGHUP, flag.clone())
+            .map_err(|error| CliError::Io { doing: "cannot listen to signals".to_string(), error })?;
+        Ok(flag)
     }
 
     /// The exit code of a command that was interrupted (128 + number of the signal); `None` if it was not interrupted.

@@ -182,9 +182,10 @@ fn print(state: &MeshState, pauses: &[String]) -> Result<(), CliError> {
         }
         for alarm in mesh.alarms().on() {
             let since = (now - alarm.since_ms) / 1_000;
+            let state = if alarm.recovering_ms.is_some() { "recovering alarm" } else { "alarm" };
             writeln!(
                 out,
-                "alarm: {} of {}: {} = {:.4} for {since} s",
+                "{state}: {} of {}: {} = {:.4} for {since} s",
                 alarm.rule,
                 alarm.about,
                 alarm.metric.name(),

@@ -27,11 +27,15 @@ pub(super) fn router(controller: Arc<Controller>) -> Router {
 
 /// Checks that the host that a request concerns is the host that sent it.
 fn is_own(controller: &Controller, peer: &Peer, host: &str) -> Response<()> {
-    if peer.certificate.as_ref().is_some_and(|certificate| is_for(certificate, host)) {
-        return Ok(());
-    }
+    let why = match &peer.identity {
+        Some((fingerprint, _)) if controller.state.is_denied(fingerprint) => "the certificate was withdrawn",
+        // A connection can last longer than the life of the certificate that its handshake has checked.
+        Some((_, end)) if *end < (controller.clock.unix_us() / 1_000_000) as i64 => "the certificate has ended",
+        _ if peer.certificate.as_ref().is_some_and(|certificate| is_for(certificate, host)) => return Ok(()),
+        _ => "the certificate is not that of this host",
+    };
     controller.state.refused.fetch_add(1, Ordering::Relaxed);
-    Err((StatusCode::FORBIDDEN, "the certificate is not that of this host".to_string()))
+    Err((StatusCode::FORBIDDEN, why.to_string()))
 }
 
 async fn pinglist(
@@ -42,11 +46,15 @@ async fn pinglist(
     let host = registration.host.clone();
     let now = controller.state.now();
     let fetched = {
+        let _indices = controller.state.inventory();
         let mut registry = controller.state.registry.lock();
         registry.rotate(controller.clock.unix_us());
         registry.fetch(registration, now)
     };
     let (fetched, is_new) = fetched.map_err(|why| (StatusCode::CONFLICT, why))?;
+    if let Some((_, end)) = peer.identity {
+        controller.state.ends.lock().insert(host.clone(), end);
+    }
     if is_new {
         controller.emit(Event::Agent(host));
         controller.dirty.store(true, Ordering::Relaxed);
@@ -64,7 +72,7 @@ fn own_batch(controller: &Controller, peer: &Peer, bytes: Bytes) -> Response<(Ar
         (StatusCode::BAD_REQUEST, why)
     })?;
     is_own(controller, peer, &batch.host)?;
-    let inventory = &controller.state.inventory;
+    let inventory = controller.state.inventory();
     let bytes = if batch.retain_targets(|name| inventory.index(name).is_some()) { batch.emit().into() } else { bytes };
     Ok((Arc::new(batch), bytes))
 }
@@ -72,7 +80,7 @@ fn own_batch(controller: &Controller, peer: &Peer, bytes: Bytes) -> Response<(Ar
 /// The index of the host that made a batch.
 fn host_of(controller: &Controller, batch: &Batch) -> Response<u32> {
     let unknown = || (StatusCode::CONFLICT, format!("the inventory has no host {}", batch.host));
-    controller.state.inventory.index(&batch.host).ok_or_else(unknown)
+    controller.state.inventory().index(&batch.host).ok_or_else(unknown)
 }
 
 async fn report(
@@ -80,18 +88,24 @@ async fn report(
 ) -> Response<&'static str> {
     let (batch, bytes) = own_batch(&controller, &peer, bytes)?;
     let now = controller.state.now();
-    let host = host_of(&controller, &batch)?;
     let count = (batch.probes.len() + batch.traces.len()).max(1);
-    controller.quota.take(host, count, now).map_err(|why| {
-        controller.state.refused.fetch_add(1, Ordering::Relaxed);
-        (StatusCode::TOO_MANY_REQUESTS, why)
-    })?;
-    // Alarms and suspects do not need the disk, so the batch is counted now. It counts only once, even if it is written
-    // later.
-    controller.count(&batch, now);
-    let written = controller.writer.write(batch, bytes).await;
+    {
+        let _indices = controller.state.inventory();
+        let host = host_of(&controller, &batch)?;
+        controller.quota.take(host, count, now).map_err(|why| {
+            controller.state.refused.fetch_add(1, Ordering::Relaxed);
+            (StatusCode::TOO_MANY_REQUESTS, why)
+        })?;
+        // Alarms and suspects do not need the disk, so the batch is counted now. It counts only once, even if it is
+        // written later.
+        controller.count(&batch, now);
+    }
+    let written = controller.writer.write(batch.clone(), bytes).await;
     written.map_err(|why| {
-        controller.quota.give_back(host, count);
+        let _indices = controller.state.inventory();
+        if let Ok(host) = host_of(&controller, &batch) {
+            controller.quota.give_back(host, count);
+        }
         (StatusCode::SERVICE_UNAVAILABLE, why)
     })?;
     Ok("stored")

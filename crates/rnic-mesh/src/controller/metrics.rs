@@ -1,6 +1,7 @@
 //! The metrics of a mesh, with the names of R-Pingmesh.
 
 use super::views;
+use crate::credentials::CONTROLLER;
 use crate::inventory::Scope;
 use crate::state::MeshState;
 use crate::window::{Cell, Window};
@@ -11,6 +12,9 @@ use std::sync::atomic::Ordering;
 /// scopes, so that it does not overload the time-series database.
 pub(super) const MAX_TOR_PAIRS: usize = 10_000;
 
+/// Maximum number of suspects with metrics.
+const MAX_SUSPECTS: usize = 1_000;
+
 const QUANTILES: [(&str, f64); 3] = [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.999)];
 
 /// All metrics.
@@ -18,6 +22,7 @@ pub(super) fn metrics(state: &MeshState) -> Metrics {
     let now = state.now();
     let mut metrics = Metrics::new();
     let m = &mut metrics;
+    let inventory = state.inventory();
     let (up, waiting, discarded) = views::agent_counts(state, now);
     let mesh = state.mesh.lock();
     for scope in Scope::ALL {
@@ -42,7 +47,7 @@ pub(super) fn metrics(state: &MeshState) -> Metrics {
     }
     let pairs = mesh.tor_pairs().count();
     for ((from, to), series, totals) in mesh.tor_pairs().take(MAX_TOR_PAIRS) {
-        let tor = |index: u32| state.inventory.tors[index as usize].name.as_str();
+        let tor = |index: u32| inventory.tors[index as usize].name.as_str();
         let labels = [("source_tor", tor(from)), ("target_tor", tor(to))];
         let cell = series.over(Window::Minute, now);
         quantiles(m, "rpingmesh_network_rtt_ns", "Round-trip time of the network, last minute.", &labels, &cell);
@@ -58,7 +63,7 @@ pub(super) fn metrics(state: &MeshState) -> Metrics {
         &[],
         left_out,
     );
-    for (index, host) in (0..).zip(&state.inventory.hosts).take(MAX_TOR_PAIRS) {
+    for (index, host) in (0..).zip(&inventory.hosts).take(MAX_TOR_PAIRS) {
         let labels = [("host", host.name.as_str())];
         let [prober, responder] = mesh.software_us(index, now);
         for (name, help, us) in [
@@ -76,16 +81,16 @@ pub(super) fn metrics(state: &MeshState) -> Metrics {
     }
     for alarm in mesh.alarms().on() {
         let labels = [("rule", alarm.rule.as_str()), ("about", alarm.about.as_str())];
-        m.add("rpingmesh_alarm", Kind::Gauge, "Alarms that are on.", &labels, 1);
+        match alarm.recovering_ms {
+            None => m.add("rpingmesh_alarm", Kind::Gauge, "Alarms that are on.", &labels, 1),
+            Some(_) => {
+                m.add("rpingmesh_alarm_recovering", Kind::Gauge, "Alarms whose fault has ended.", &labels, 1);
+            }
+        }
     }
-    for finding in mesh.findings() {
+    for finding in mesh.findings().iter().take(MAX_SUSPECTS) {
         let parts = finding.parts.join(", ");
-        let symptom = match finding.symptom {
-            crate::verdict::Symptom::Loss => "loss",
-            crate::verdict::Symptom::Delay => "delay",
-            crate::verdict::Symptom::SlowHost => "slow-host",
-        };
-        let labels = [("symptom", symptom), ("part", parts.as_str())];
+        let labels = [("symptom", finding.symptom.name()), ("part", parts.as_str())];
         m.add(
             "rpingmesh_suspect_score",
             Kind::Gauge,
@@ -98,9 +103,14 @@ pub(super) fn metrics(state: &MeshState) -> Metrics {
     m.add("rpingmesh_results_total", Kind::Counter, "Results since the start.", &[], probes);
     m.add("rpingmesh_results_ignored_total", Kind::Counter, "Results that say nothing about the network.", &[], gone);
     m.add("rpingmesh_agents_up", Kind::Gauge, "Agents that are up.", &[], up as u64);
-    m.add("rpingmesh_agents_known", Kind::Gauge, "Hosts in the inventory.", &[], state.inventory.hosts.len() as u64);
+    m.add("rpingmesh_agents_known", Kind::Gauge, "Hosts in the inventory.", &[], inventory.hosts.len() as u64);
     m.add("rpingmesh_agent_results_waiting", Kind::Gauge, "Results that wait at the agents.", &[], waiting);
     m.add("rpingmesh_agent_results_discarded", Kind::Gauge, "Results that agents have thrown away.", &[], discarded);
+    for (name, end) in certificate_ends(state) {
+        let help =
+            "End of a certificate's life, seconds since 1970; of the controller, and of the agents that end first.";
+        m.add("rpingmesh_certificate_end_seconds", Kind::Gauge, help, &[("name", name.as_str())], end as f64);
+    }
     let ok = u64::from(state.storage_error.lock().is_none());
     m.add("rpingmesh_storage_ok", Kind::Gauge, "1 while the disk takes results.", &[], ok);
     m.add(
@@ -111,6 +121,20 @@ pub(super) fn metrics(state: &MeshState) -> Metrics {
         state.refused.load(Ordering::Relaxed),
     );
     metrics
+}
+
+/// Maximum number of agents whose certificates have metrics.
+const MAX_ENDS: usize = 100;
+
+/// The ends of the controller's certificate and of the agents' certificates that end first, in seconds since 1970.
+fn certificate_ends(state: &MeshState) -> Vec<(String, i64)> {
+    let ends = state.ends.lock();
+    let mut agents: Vec<(String, i64)> =
+        ends.iter().filter(|(name, _)| *name != CONTROLLER).map(|(name, end)| (name.clone(), *end)).collect();
+    agents.sort_by_key(|(_, end)| *end);
+    agents.truncate(MAX_ENDS);
+    let controller = ends.get_key_value(CONTROLLER).map(|(name, end)| (name.clone(), *end));
+    controller.into_iter().chain(agents).collect()
 }
 
 fn quantiles(metrics: &mut Metrics, name: &str, help: &str, labels: &[(&str, &str)], cell: &Cell) {

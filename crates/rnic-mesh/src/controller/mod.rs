@@ -5,6 +5,7 @@ mod metrics;
 mod otlp;
 mod page;
 mod quota;
+mod reload;
 mod tls;
 mod views;
 mod writer;
@@ -18,6 +19,7 @@ use crate::state::{MeshState, START_MS};
 pub use crate::store::Earlier;
 use crate::store::{Converter, State, Store, StoreError, earlier};
 use crate::verdict::Mesh;
+use parking_lot::RwLock;
 use rnic_http::Limits;
 use std::collections::BTreeMap;
 use std::io;
@@ -47,6 +49,34 @@ pub struct Options {
     pub otlp: Option<String>,
     /// The clock for the time of day. Windows and alarms use a monotonic clock instead.
     pub clock: Clock,
+    /// File with the fingerprints of withdrawn certificates, as in [`denied`](crate::credentials::denied).
+    pub denied: Option<PathBuf>,
+    /// How the controller reads its inventory and its certificates again.
+    pub reload: Reload,
+}
+
+/// A request to read the inventory, the certificates and the list of withdrawn certificates again, while the controller
+/// runs.
+#[derive(Clone)]
+pub struct Reload {
+    requested: Arc<AtomicBool>,
+    inventory: Arc<dyn Fn() -> Result<Inventory, String> + Send + Sync>,
+}
+
+impl Reload {
+    /// The controller reloads when `requested` is set, and clears it. `inventory` reads the inventory, or returns a
+    /// sentence about a mistake in it.
+    pub fn new(
+        requested: Arc<AtomicBool>, inventory: impl Fn() -> Result<Inventory, String> + Send + Sync + 'static,
+    ) -> Reload {
+        Reload { requested, inventory: Arc::new(inventory) }
+    }
+}
+
+impl std::fmt::Debug for Reload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Reload({:?})", self.requested)
+    }
 }
 
 /// A clock that shows the time of day in microseconds since 1970. It may go back and jump ahead.
@@ -94,6 +124,14 @@ pub enum Event {
     Damaged(String),
     /// The controller can write results to the disk again.
     StorageBack,
+    /// The inventory was read again: number of hosts, of added hosts and of removed hosts.
+    Inventory(usize, usize, usize),
+    /// The certificates and the list of withdrawn certificates were read again; number of withdrawn ones.
+    Certificates(usize),
+    /// A file cannot be used, for this reason; the controller continues with what it has read before.
+    NotReloaded(String),
+    /// A certificate ends soon or has ended: its name, and its end in seconds since 1970.
+    CertificateEnds(String, i64),
     /// The OTLP collector does not accept metrics.
     Otlp(String),
 }
@@ -179,12 +217,17 @@ impl Controller {
             std::thread::yield_now();
         }
         evaluation.localise();
-        evaluation.conclude(&mut self.state.mesh.lock());
+        let silent = self.state.registry.lock().silent(now);
+        let mut mesh = self.state.mesh.lock();
+        mesh.set_silent(silent);
+        evaluation.conclude(&mut mesh);
+        self.state.evaluated.store(now, Ordering::Relaxed);
     }
 
     /// Counts a batch for alarms and suspects.
     fn count(&self, batch: &crate::record::Batch, now: u64) {
-        let index = |(name, incarnation): &(String, u64)| Some((self.state.inventory.index(name)?, *incarnation));
+        let inventory = self.state.inventory();
+        let index = |(name, incarnation): &(String, u64)| Some((inventory.index(name)?, *incarnation));
         let peers = self.presences(batch.targets.iter().filter_map(index), now);
         let presence = |host, incarnation| peers.get(&(host, incarnation)).copied().unwrap_or(Presence::Down);
         self.state.mesh.lock().add(batch, now, presence);
@@ -219,7 +262,7 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
     event(Event::Open(server.agents, server.page));
     let mut evaluated = controller.state.now();
     let mut saved = evaluated;
-    let every = options.inventory.settings.evaluate.as_ps() / 1_000_000_000;
+    let mut warnings = reload::Warnings::default();
     let mut exporter = options
         .otlp
         .as_deref()
@@ -228,6 +271,11 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
         .map_err(ControllerError::Setup)?;
     while !stop.load(Ordering::Relaxed) {
         received.try_iter().for_each(&mut event);
+        if options.reload.requested.swap(false, Ordering::Relaxed) {
+            reload::reload(options, &controller, &server);
+        }
+        warnings.warn(&controller);
+        let every = controller.state.inventory().settings.evaluate.as_ps() / 1_000_000_000;
         let now = controller.state.now();
         if now >= evaluated + every {
             evaluated = now;
@@ -396,6 +444,7 @@ const PAGE: Limits = Limits {
 struct Server {
     agents: SocketAddr,
     page: SocketAddr,
+    config: tls::Config,
 }
 
 impl Server {
@@ -404,17 +453,18 @@ impl Server {
             let socket = TcpListener::bind(address).await;
             socket.map_err(|error| ControllerError::Listen { address, error })
         };
-        let credentials = || options.files.read()?.server();
+        let config = reload::certificates(options, &controller).map_err(ControllerError::Setup)?;
+        let config: tls::Config = Arc::new(RwLock::new(config));
         let agents = listen(options.listen).await?;
         let page = listen(options.page).await?;
-        let server = Server { agents: agents.local_addr()?, page: page.local_addr()? };
-        let agents = tls::Listener::start(agents, credentials().map_err(ControllerError::Setup)?);
+        let server = Server { agents: agents.local_addr()?, page: page.local_addr()?, config: config.clone() };
+        let agents = tls::Listener::start(agents, config.clone());
         tokio::spawn(rnic_http::serve(agents, api::router(controller.clone()), AGENTS));
         let router = page::router(controller.state.clone(), options.page.ip().is_loopback());
         if options.page.ip().is_loopback() {
             tokio::spawn(rnic_http::serve(page, router, PAGE));
         } else {
-            let page = tls::Listener::start(page, credentials().map_err(ControllerError::Setup)?);
+            let page = tls::Listener::start(page, config);
             tokio::spawn(rnic_http::serve(page, router, PAGE));
         }
         Ok(server)

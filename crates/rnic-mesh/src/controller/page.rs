@@ -53,6 +53,7 @@ async fn admit(State((state, local)): State<(Arc<MeshState>, bool)>, request: Re
         matches!(name, "localhost" | "127.0.0.1" | "[::1]") || name.starts_with("127.")
     } else {
         let peer = request.extensions().get::<ConnectInfo<Peer>>();
+        let peer = peer.filter(|ConnectInfo(peer)| !peer.identity.is_none_or(|(print, _)| state.is_denied(&print)));
         let certificate = peer.and_then(|ConnectInfo(peer)| peer.certificate.as_ref());
         certificate.is_some_and(|certificate| is_for(certificate, OPERATOR))
     };
@@ -87,7 +88,7 @@ async fn blocking<T: Send + 'static>(
 async fn overview(
     State(state): State<Arc<MeshState>>, Query(choice): Query<Choice>,
 ) -> Result<impl IntoResponse, StatusCode> {
-    let (window, metric) = (choice.window.unwrap_or(Window::Minute), choice.metric.unwrap_or(Metric::P99Us));
+    let (window, metric) = (choice.window.unwrap_or(Window::Minute), choice.metric.unwrap_or(Metric::Loss));
     blocking(state, move |state| views::overview(state, window, metric)).await.map(Json)
 }
 

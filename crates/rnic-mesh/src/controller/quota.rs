@@ -1,7 +1,8 @@
 //! The number of results that a host may store: a host with a certificate must not fill the disk.
 
 use crate::agent::Limits;
-use crate::inventory::Settings;
+use crate::inventory::{Inventory, Settings};
+use crate::renewal::Renumbering;
 use parking_lot::Mutex;
 
 /// Ratio of the rate at which a host may report to the rate at which it may probe. Traces are reported too, and the
@@ -10,17 +11,29 @@ const MARGIN: f64 = 1.25;
 
 /// A token bucket per host. It holds as many results as an agent keeps while it cannot reach the controller.
 pub(super) struct Quota {
+    max: f64,
+    state: Mutex<State>,
+}
+
+struct State {
     /// Results per millisecond.
     rate: f64,
-    max: f64,
     /// Number of results that each host may store now, and the time of this number in ms.
-    hosts: Mutex<Vec<(f64, u64)>>,
+    hosts: Vec<(f64, u64)>,
 }
 
 impl Quota {
     pub(super) fn new(settings: &Settings, hosts: usize, now: u64) -> Quota {
         let max = Limits::default().waiting as f64;
-        Quota { rate: settings.host_rate * MARGIN / 1e3, max, hosts: Mutex::new(vec![(max, now); hosts]) }
+        let (rate, hosts) = (rate(settings), vec![(max, now); hosts]);
+        Quota { max, state: Mutex::new(State { rate, hosts }) }
+    }
+
+    /// Changes to another inventory.
+    pub(super) fn renew(&self, inventory: &Inventory, numbers: &Renumbering, now: u64) {
+        let mut state = self.state.lock();
+        state.rate = rate(&inventory.settings);
+        state.hosts = numbers.moved(std::mem::take(&mut state.hosts), inventory, (self.max, now));
     }
 
     /// Takes `count` results from the quota of a host.
@@ -28,12 +41,13 @@ impl Quota {
     /// # Errors
     /// A sentence, if the host may not store as many now.
     pub(super) fn take(&self, host: u32, count: usize, now: u64) -> Result<(), String> {
-        let mut hosts = self.hosts.lock();
-        let Some((left, at)) = hosts.get_mut(host as usize) else { return Ok(()) };
-        *left = (*left + now.saturating_sub(*at) as f64 * self.rate).min(self.max);
+        let mut state = self.state.lock();
+        let rate = state.rate;
+        let Some((left, at)) = state.hosts.get_mut(host as usize) else { return Ok(()) };
+        *left = (*left + now.saturating_sub(*at) as f64 * rate).min(self.max);
         *at = now;
         if *left < count as f64 {
-            let per_second = self.rate * 1e3;
+            let per_second = rate * 1e3;
             return Err(format!(
                 "a report of {count} results, after too many others; accepted: {} now, and {per_second} per second",
                 left.floor()
@@ -45,16 +59,20 @@ impl Quota {
 
     /// Returns results that were not stored.
     pub(super) fn give_back(&self, host: u32, count: usize) {
-        if let Some((left, _)) = self.hosts.lock().get_mut(host as usize) {
+        if let Some((left, _)) = self.state.lock().hosts.get_mut(host as usize) {
             *left = (*left + count as f64).min(self.max);
         }
     }
 }
 
+/// Results per millisecond that a host may store.
+fn rate(settings: &Settings) -> f64 {
+    settings.host_rate * MARGIN / 1e3
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inventory::Inventory;
 
     #[test]
     fn a_host_stores_what_its_probes_can_make() {

@@ -1,6 +1,8 @@
 //! TLS connections, with the peer's certificate. The handshake rejects clients without a certificate of the authority;
 //! the number of concurrent handshakes and the time of each are limited.
 
+use crate::credentials::{Fingerprint, end_of, fingerprint};
+use parking_lot::RwLock;
 use rnic_untrusted::admission::{Admissions, Limit};
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -25,7 +27,12 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 pub(super) struct Peer {
     /// The certificate, which the authority has signed; `None` without TLS.
     pub(super) certificate: Option<CertificateDer<'static>>,
+    /// The certificate's fingerprint, and its end in seconds since 1970.
+    pub(super) identity: Option<(Fingerprint, i64)>,
 }
+
+/// The TLS configuration of new connections, which a reload replaces.
+pub(super) type Config = Arc<RwLock<Arc<ServerConfig>>>;
 
 /// Accepts connections over TLS.
 pub(super) struct Listener {
@@ -34,8 +41,7 @@ pub(super) struct Listener {
 
 impl Listener {
     /// Accepts connections from now on.
-    pub(super) fn start(listener: TcpListener, config: ServerConfig) -> Listener {
-        let acceptor = TlsAcceptor::from(Arc::new(config));
+    pub(super) fn start(listener: TcpListener, config: Config) -> Listener {
         let (sender, connections) = mpsc::channel(COMPLETE);
         // An admission ends with its handshake, so no connection is proved.
         let handshakes = Admissions::new(HANDSHAKES, HANDSHAKES);
@@ -53,7 +59,7 @@ impl Listener {
                     let _ = evict.send(());
                 };
                 let Some(admission) = handshakes.admit(peer.ip(), evict) else { continue };
-                let (acceptor, sender) = (acceptor.clone(), sender.clone());
+                let (acceptor, sender) = (TlsAcceptor::from(config.read().clone()), sender.clone());
                 tokio::spawn(async move {
                     let accepted = tokio::select! {
                         accepted = tokio::time::timeout(HANDSHAKE_TIME, acceptor.accept(stream)) => accepted,
@@ -82,7 +88,9 @@ impl axum::serve::Listener for Listener {
                 let certificates = stream.get_ref().1.peer_certificates();
                 let first = certificates.and_then(|chain| chain.first());
                 let certificate = first.map(|first| first.clone().into_owned());
-                (stream, Peer { certificate })
+                let identity = |certificate| (fingerprint(certificate), end_of(certificate).unwrap_or(i64::MAX));
+                let identity = certificate.as_ref().map(identity);
+                (stream, Peer { certificate, identity })
             }
             // The task that accepts ends only with the runtime.
             None => std::future::pending().await,
@@ -128,7 +136,7 @@ mod tests {
             let (server, client) = configurations();
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
-            let mut accepted = Listener::start(listener, server);
+            let mut accepted = Listener::start(listener, Arc::new(RwLock::new(Arc::new(server))));
             let mut silent = Vec::new();
             for _ in 0..400 {
                 silent.push(TcpStream::connect(address).await.unwrap());

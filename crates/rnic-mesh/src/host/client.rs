@@ -1,6 +1,6 @@
 //! The agent's requests to the controller: HTTP over TLS 1.3. Both ends have certificates of the same authority.
 
-use crate::credentials::Files;
+use crate::credentials::{Files, end_of};
 use crate::record::{Fetched, Registration};
 use rnic_untrusted::text::{MAX_CHARS, brief};
 use rustls::crypto::aws_lc_rs;
@@ -34,6 +34,8 @@ pub enum ClientError {
 pub struct Client {
     agent: Agent,
     url: String,
+    /// End of the client's certificate in seconds since 1970.
+    pub(super) end: i64,
 }
 
 impl Client {
@@ -59,7 +61,9 @@ impl Client {
         let key =
             PrivateKey::from_pem(&read(&files.key)?).map_err(|error| format!("{}: {error}", files.key.display()))?;
         // If the certificate and the key do not belong together, this fails here and not at the first request.
-        files.read()?.server()?;
+        let credentials = files.read()?;
+        let end = credentials.chain.first().and_then(end_of).unwrap_or(i64::MAX);
+        credentials.server()?;
         let tls = TlsConfig::builder()
             .provider(TlsProvider::Rustls)
             .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -75,7 +79,7 @@ impl Client {
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from_secs(5)))
             .build();
-        Ok(Client { agent: config.into(), url: url.trim_end_matches('/').to_string() })
+        Ok(Client { agent: config.into(), url: url.trim_end_matches('/').to_string(), end })
     }
 
     fn post(&self, path: &str, body: &[u8], kind: &str) -> Result<Vec<u8>, ClientError> {

@@ -43,6 +43,8 @@ pub struct Options {
     pub nic: NicChoice,
     /// Which time stamps of a real NIC are used.
     pub nic_times: NicTimes,
+    /// If this is set, the agent clears it and reads its certificates again.
+    pub reload: Arc<AtomicBool>,
 }
 
 /// Time without a response of the prober after which the responder aborts the prober's reliable connection. The
@@ -51,6 +53,9 @@ const CONNECTION_TIMEOUT: Time = Time::from_ms(60_000);
 
 /// Time after which the agent restarts itself, because its clock overflows after 213 days.
 const LIFETIME: Time = Time::from_ms(100 * 24 * 3_600_000);
+
+/// Time in seconds before the end of its certificate at which the agent warns, once a day.
+const WARN: i64 = 30 * 86_400;
 
 /// Whether a real NIC, of libibverbs, carries the probes, or the endpoint in software.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -97,6 +102,12 @@ pub enum Event {
     Stopped,
     /// Requests to the controller succeed again.
     Reachable,
+    /// The certificates were read again.
+    Certificates,
+    /// The certificates cannot be used, for this reason; the agent continues with those that it has read before.
+    NotReloaded(String),
+    /// The agent's certificate ends soon or has ended; its end in seconds since 1970.
+    CertificateEnds(i64),
     /// The agent cannot trace paths, for this reason.
     NoTraces(String),
 }
@@ -265,7 +276,7 @@ fn run_once(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) 
         let shared = shared.clone();
         threads.push(start("mesh-traces", Box::new(move || trace::run(&shared, tracer)))?);
     }
-    let requests = Requests { client, shared: shared.clone(), options, incarnation, traces };
+    let mut requests = Requests { client, shared: shared.clone(), options, incarnation, traces };
     requests.run(stop, &mut event);
     shared.ended.store(true, Ordering::Release);
     shared.device.interrupt();
@@ -287,16 +298,39 @@ struct Requests<'a> {
 }
 
 impl Requests<'_> {
-    fn run(&self, stop: &AtomicBool, event: &mut impl FnMut(Event)) {
+    /// Reads the certificates again.
+    fn reload(&mut self, event: &mut impl FnMut(Event)) {
+        match Client::new(&self.options.controller, &self.options.files) {
+            Ok(client) => {
+                self.client = client;
+                event(Event::Certificates);
+            }
+            Err(why) => event(Event::NotReloaded(why)),
+        }
+    }
+
+    fn run(&mut self, stop: &AtomicBool, event: &mut impl FnMut(Event)) {
+        let shared = self.shared.clone();
         let ends = || {
-            let is_old = self.shared.now() >= LIFETIME;
-            stop.load(Ordering::Relaxed) || self.shared.ended.load(Ordering::Acquire) || is_old
+            let is_old = shared.now() >= LIFETIME;
+            stop.load(Ordering::Relaxed) || shared.ended.load(Ordering::Acquire) || is_old
         };
+        let mut warned = None;
         let mut fetch_at = self.shared.now();
         let mut report_at = fetch_at;
         let mut failure: Option<String> = None;
         let mut shown = 0;
         while !ends() {
+            if self.options.reload.swap(false, Ordering::Relaxed) {
+                self.reload(event);
+                // The controller may refuse the old certificate.
+                fetch_at = Time::ZERO;
+            }
+            let (end, day) = (self.client.end, unix_us() / 86_400_000_000);
+            if end < (unix_us() / 1_000_000) as i64 + WARN && warned != Some((end, day)) {
+                warned = Some((end, day));
+                event(Event::CertificateEnds(end));
+            }
             let now = self.shared.now();
             if now >= fetch_at {
                 let result = self.fetch(event);

@@ -18,7 +18,7 @@ fn log(folder: &Path) -> Vec<u8> {
 /// Converts a log with three batches into a Parquet file in a folder, and returns its path and its bytes.
 fn parquet(folder: &Path) -> (std::path::PathBuf, Vec<u8>) {
     log(folder);
-    let converter = Converter { folder: folder.to_path_buf(), retention: 9 };
+    let converter = Converter { folder: folder.to_path_buf(), retention: Arc::new(9.into()) };
     converter.convert(&folder.join(LOG)).unwrap();
     let path = folder.join("probes-1970-01-01T00-0.parquet");
     let bytes = fs::read(&path).unwrap();
@@ -107,7 +107,7 @@ fn a_damaged_log_is_kept_and_named() {
     let mut damaged = bytes.clone();
     damaged[24 + (bytes.len() - 24) / 3 + 40] ^= 4;
     fs::write(&path, &damaged).unwrap();
-    let converter = Converter { folder: folder.path().to_path_buf(), retention: 1 };
+    let converter = Converter { folder: folder.path().to_path_buf(), retention: Arc::new(1.into()) };
     let why = converter.convert(&path).unwrap().unwrap();
     assert!(why.contains("T00-0.log: ") && why.contains("are damaged; 10 results are in "), "{why}");
     assert!(why.ends_with("T00-0.log.damaged"), "{why}");
@@ -206,7 +206,7 @@ fn a_changed_byte_of_the_state_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let state = State { stored: [("a".to_string(), (4, 77))].into(), secret: vec![7; 32], ..State::default() };
     let open = || Store::open(folder.path(), 9, |_| ()).map(|(_, state)| state);
-    let converter = Converter { folder: folder.path().to_path_buf(), retention: 9 };
+    let converter = Converter { folder: folder.path().to_path_buf(), retention: Arc::new(9.into()) };
     converter.save(&state).unwrap();
     assert_eq!(open().unwrap(), state);
     let path = folder.path().join("state.json");

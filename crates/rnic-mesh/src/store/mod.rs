@@ -30,6 +30,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use time::{OffsetDateTime, PrimitiveDateTime};
 
 /// Incarnation and sequence number of each agent's last batch on disk, by name of the host.
@@ -80,7 +82,7 @@ fn at(path: &Path) -> impl Fn(io::Error) -> StoreError + '_ {
 /// A folder with results.
 pub struct Store {
     folder: PathBuf,
-    retention: usize,
+    retention: Arc<AtomicUsize>,
     log: Option<Log>,
     stored: Stored,
     /// Holds the lock of the folder.
@@ -128,6 +130,7 @@ impl Store {
                 replay(entry);
             }
         }
+        let retention = Arc::new(AtomicUsize::new(retention));
         let store = Store { folder: folder.to_path_buf(), retention, log: None, stored: stored.clone(), _lock: lock };
         Ok((store, State { stored, ..state }))
     }
@@ -184,7 +187,7 @@ impl Store {
 
     /// The folder and the number of hours to keep, with which another thread can convert logs.
     pub fn converter(&self) -> Converter {
-        Converter { folder: self.folder.clone(), retention: self.retention }
+        Converter { folder: self.folder.clone(), retention: self.retention.clone() }
     }
 
     /// The logs of earlier controllers, to which no batch is appended any more.
@@ -274,10 +277,15 @@ pub fn earlier(
 #[derive(Clone, Debug)]
 pub struct Converter {
     folder: PathBuf,
-    retention: usize,
+    retention: Arc<AtomicUsize>,
 }
 
 impl Converter {
+    /// Sets the number of hours whose files are kept.
+    pub fn set_retention(&self, hours: usize) {
+        self.retention.store(hours, Ordering::Relaxed);
+    }
+
     /// Converts a log into a Parquet file, and removes the files of the oldest hours beyond the retention. A damaged
     /// log is kept under another name; then returns a sentence about the damage.
     ///
@@ -332,7 +340,7 @@ impl Converter {
             .filter_map(|name| Some((Name::of(name).filter(|name| name.ending == "parquet")?.hour, name)))
             .collect();
         let hours: BTreeSet<&str> = files.iter().map(|(hour, _)| *hour).collect();
-        let old: BTreeSet<&str> = hours.into_iter().rev().skip(self.retention).collect();
+        let old: BTreeSet<&str> = hours.into_iter().rev().skip(self.retention.load(Ordering::Relaxed)).collect();
         for (_, name) in files.iter().filter(|(hour, _)| old.contains(hour)) {
             let path = self.folder.join(name);
             fs::remove_file(&path).map_err(at(&path))?;
