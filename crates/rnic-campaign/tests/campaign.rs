@@ -61,6 +61,25 @@ fn until() -> Until {
     Until { max_seeds: 12, .."slowdown.mean ± 3 %".parse().unwrap() }
 }
 
+/// A campaign simulates the first seed of all points before the second one of any.
+#[test]
+fn an_early_look_shows_all_points() {
+    struct Order(std::sync::Mutex<Vec<(String, u64)>>);
+    impl CampaignListener for Order {
+        fn started(&self, _key: &str, run: &RunSpec) {
+            self.0.lock().unwrap().push((run.name.clone(), run.seed));
+        }
+    }
+    let manifest = manifest("early", 2, 3, None);
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, order) = (Folder::at(folder.path()), Order(Default::default()));
+    let executor = Threads::new(&Catalogue::standard(), 1);
+    run_campaign(&manifest, &place(&folder, &manifest), Limits::default(), &executor, &order).unwrap();
+    let names = ["RoCE + PFC", "IRN"];
+    let expected: Vec<_> = (7..10).flat_map(|seed| names.map(|name| (name.to_string(), seed))).collect();
+    assert_eq!(order.0.into_inner().unwrap(), expected);
+}
+
 #[test]
 fn shards_are_a_partition_of_the_campaign_and_give_the_same_results() {
     for until in [None, Some(until())] {

@@ -90,10 +90,20 @@ fn the_alert_rules_are_valid_and_do_what_their_tests_say() {
         let (good, text) = promtool(arguments, &folder, None);
         assert!(good, "{text}");
     }
+    // Every alert has a runbook.
+    let guide = fs::read_to_string(project().join("docs/guides/alerts.md")).unwrap();
+    let rules = fs::read_to_string(folder.join("alerts.yml")).unwrap();
+    let alerts: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(alerts.len() > 20);
+    for alert in alerts {
+        assert!(guide.contains(&format!("\n## {alert}\n")), "docs/guides/alerts.md has no section {alert}");
+        let url =
+            format!("runbook_url: \"{{{{ $externalLabels.rnic_docs }}}}/guides/alerts.html#{}\"", alert.to_lowercase());
+        assert!(rules.contains(&url), "{alert} has no runbook_url");
+    }
     // Every metric of a rule is documented.
     let read = |name: &str| fs::read_to_string(project().join("docs/reference").join(name)).unwrap();
     let reference = read("metrics.md") + &read("mesh.md");
-    let rules = fs::read_to_string(folder.join("alerts.yml")).unwrap();
     let names = rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let mut count = 0;
     let own = |name: &&str| ["rnic_", "node_", "rpingmesh_"].iter().any(|prefix| name.starts_with(prefix));
@@ -102,6 +112,70 @@ fn the_alert_rules_are_valid_and_do_what_their_tests_say() {
         count += 1;
     }
     assert!(count > 20);
+}
+
+/// The queries of the dashboard are valid, and name metrics that exist.
+#[test]
+fn the_dashboard_shows_metrics_that_exist() {
+    let folder = project().join("examples/prometheus");
+    let dashboard: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(folder.join("grafana-dashboard.json")).unwrap()).unwrap();
+    let targets = |panel: &serde_json::Value| panel["targets"].as_array().cloned().unwrap_or_default();
+    let queries: Vec<String> = dashboard["panels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(targets)
+        .map(|target| target["expr"].as_str().unwrap().to_string())
+        .collect();
+    assert!(queries.len() > 15);
+    let read = |name: &str| fs::read_to_string(project().join("docs/reference").join(name)).unwrap();
+    let reference = read("metrics.md") + &read("mesh.md");
+    for query in &queries {
+        let names: Vec<&str> = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+        let own = names.iter().filter(|name| ["rnic_", "node_", "rpingmesh_"].iter().any(|own| name.starts_with(own)));
+        let mut count = 0;
+        for name in own {
+            assert!(reference.contains(&format!("`{name}`")), "{name} of {query} is not documented");
+            count += 1;
+        }
+        assert!(count > 0, "{query}");
+    }
+    if installed("promtool") {
+        let rules = tempfile::tempdir().unwrap();
+        let rule = |query: &String| format!("      - alert: A\n        expr: '{}'\n", query.replace('\'', "''"));
+        let text = format!("groups:\n  - name: g\n    rules:\n{}", queries.iter().map(rule).collect::<String>());
+        fs::write(rules.path().join("queries.yml"), text).unwrap();
+        let (good, text) = promtool(&["check", "rules", "--lint=none", "queries.yml"], rules.path(), None);
+        assert!(good, "{text}");
+    }
+}
+
+/// The example of Alertmanager is valid: one message for a fault, not one for each pair of ToR switches.
+#[test]
+fn the_example_of_alertmanager_groups_and_inhibits() {
+    let folder = project().join("examples/prometheus");
+    let text = fs::read_to_string(folder.join("alertmanager.yml")).unwrap();
+    let rules = fs::read_to_string(folder.join("alerts.yml")).unwrap();
+    // The alerts that it names exist.
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let named: Vec<&str> = words.filter(|word| word.starts_with("Mesh") && word.len() > 4).collect();
+    assert!(named.len() > 5);
+    for alert in named {
+        assert!(rules.contains(&format!("- alert: {alert}\n")), "{alert}");
+    }
+    if Command::new("amtool").arg("--version").output().is_err() {
+        eprintln!("skipped: amtool (Debian: prometheus-alertmanager) is not installed");
+        return;
+    }
+    let amtool = |arguments: &[&str]| {
+        let output = Command::new("amtool").args(arguments).current_dir(&folder).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(amtool(&["check-config", "alertmanager.yml"]).contains("3 inhibit rules"));
+    let route = ["config", "routes", "test", "--config.file=alertmanager.yml", "alertname=MeshSuspect", "part=host h3"];
+    assert_eq!(amtool(&route).trim(), "operators");
 }
 
 /// Prometheus scrapes the exporter, and an alert of the rules fires.

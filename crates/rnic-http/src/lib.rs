@@ -6,29 +6,34 @@
 
 #![forbid(unsafe_code)]
 
+mod connections;
 mod stall;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::serve::Listener;
+use connections::{Connection, Connections};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use stall::WriteTimeout;
-use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
-use tokio::task::AbortHandle;
 use tower_service::Service;
 
 /// Limits of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Maximum number of connections. If a client opens one more, the server closes the oldest.
+    /// Maximum number of connections. If a client opens one more, the server closes another one ([`serve`] describes
+    /// which).
     pub connections: usize,
+    /// Maximum number of unproved connections of one address, at least 1.
+    pub of_host: usize,
     /// Maximum size of the request line and the headers in bytes, at least 8,192. A larger request gets the status 431.
     pub header_bytes: usize,
     /// Maximum time from the connection, or from the previous response, until the end of the request's headers.
@@ -41,10 +46,18 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// The limits of a server for few clients: 32 connections, 8 KiB, 5 s for each time, one request per connection.
+    /// The limits of a server for few clients: 32 connections, of which 8 unproved ones of one address, 8 KiB, 5 s for
+    /// each time, one request per connection.
     fn default() -> Limits {
         let time = Duration::from_secs(5);
-        Limits { connections: 32, header_bytes: MIN_HEADER, header_time: time, write_time: time, keep_alive: false }
+        Limits {
+            connections: 32,
+            of_host: 8,
+            header_bytes: MIN_HEADER,
+            header_time: time,
+            write_time: time,
+            keep_alive: false,
+        }
     }
 }
 
@@ -54,36 +67,62 @@ const MIN_HEADER: usize = 8 << 10;
 /// Maximum number of headers of a request. A request with more headers gets the status 431.
 const MAX_HEADERS: usize = 64;
 
+/// The client of a connection.
+pub trait Client {
+    /// Its address; `None` if it is unknown. Clients without an address count as one host.
+    fn ip(&self) -> Option<IpAddr>;
+
+    /// Whether it has proved before its first request that it may use the server, for example by a certificate.
+    fn is_proved(&self) -> bool;
+}
+
+impl Client for SocketAddr {
+    fn ip(&self) -> Option<IpAddr> {
+        Some(SocketAddr::ip(self).to_canonical())
+    }
+
+    fn is_proved(&self) -> bool {
+        false
+    }
+}
+
 /// Serves the connections of `listener`. Each request carries the address of its connection as [`ConnectInfo`]. The
 /// future never completes; if it is dropped, open connections continue.
+///
+/// A connection is *unproved* until its client has proved that it may use the server, or has got a response that is not
+/// an error of the client. Unproved connections cost their clients nothing. So if an address has too many of them, its
+/// oldest unproved connection is closed; and if there are too many connections, the oldest unproved connection of the
+/// address with the most of them is closed. Proved connections are closed only if no connection is unproved: the oldest
+/// one of the address with the most connections.
 pub async fn serve<L: Listener>(mut listener: L, router: Router, limits: Limits)
 where
-    L::Addr: Clone + Sync + 'static,
+    L::Addr: Client + Clone + Sync + 'static,
 {
-    // The open connections, the oldest first, and some connections that have already ended.
-    let mut connections: VecDeque<AbortHandle> = VecDeque::new();
+    let mut connections = Connections::default();
     loop {
         let (stream, peer) = listener.accept().await;
-        let task = tokio::spawn(connection(stream, ConnectInfo(peer), router.clone(), limits));
-        connections.push_back(task.abort_handle());
-        if connections.len() > limits.connections {
-            connections.retain(|connection| !connection.is_finished());
-        }
-        if connections.len() > limits.connections
-            && let Some(oldest) = connections.pop_front()
-        {
-            oldest.abort();
-        }
+        let (host, is_proved) = (peer.ip(), Arc::new(AtomicBool::new(peer.is_proved())));
+        let proof = is_proved.clone();
+        let task = tokio::spawn(connection(stream, ConnectInfo(peer), router.clone(), limits, proof));
+        connections.add(Connection { task: task.abort_handle(), host, is_proved }, limits);
     }
 }
 
 /// Serves one connection.
 async fn connection<A: Clone + Send + Sync + 'static>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: ConnectInfo<A>, router: Router, limits: Limits,
+    is_proved: Arc<AtomicBool>,
 ) {
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
-        router.clone().call(request)
+        let (response, is_proved) = (router.clone().call(request), is_proved.clone());
+        async move {
+            let response = response.await;
+            if response.as_ref().is_ok_and(|response| !response.status().is_client_error()) {
+                is_proved.store(true, Ordering::Relaxed);
+            }
+            response
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -63,6 +63,76 @@ fn oversize_headers_are_refused() {
     assert!(ask(&server, METRICS).contains("up 1"));
 }
 
+/// Whether the server has closed a connection without a response.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    !stream.read(&mut [0; 16]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+}
+
+/// Sends a request on a connection that remains open, and reads the response.
+fn request(stream: &mut TcpStream) {
+    stream.write_all(METRICS).unwrap();
+    let mut response = Vec::new();
+    while !response.ends_with(b"up 1\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        response.push(byte[0]);
+    }
+}
+
+/// A connection that has got a response outlives any number of later connections that send nothing or get an error,
+/// although it is the oldest.
+#[test]
+fn connections_without_a_request_make_room_first() {
+    let hour = Duration::from_secs(3_600);
+    for of_host in [2, 100] {
+        let server =
+            server(Limits { connections: 4, of_host, header_time: hour, keep_alive: true, ..Limits::default() });
+        let mut proved = connect(&server);
+        request(&mut proved);
+        let mut idle: Vec<TcpStream> = (0..30).map(|_| connect(&server)).collect();
+        for stream in &mut idle[..15] {
+            let _ = stream.write_all(b"GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n");
+        }
+        request(&mut connect(&server));
+        request(&mut proved);
+        // Of one address, at most this many silent connections remain.
+        let open = idle[15..].iter_mut().filter_map(|stream| (!is_closed(stream)).then_some(())).count();
+        assert!(open <= of_host.min(3), "{open}");
+    }
+}
+
+/// An address with many silent connections loses its own, and not those of another address. If all connections are
+/// proved, the address with the most of them makes room.
+#[test]
+fn the_busiest_address_makes_room() {
+    let hour = Duration::from_secs(3_600);
+    let server =
+        server(Limits { connections: 6, of_host: 100, header_time: hour, keep_alive: true, ..Limits::default() });
+    let from = |last: u8| {
+        use socket2::{Domain, Socket, Type};
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&std::net::SocketAddr::from(([127, 0, 0, last], 0)).into()).unwrap();
+        socket.connect(&server.address().into()).unwrap();
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    };
+    let mut quiet = from(2);
+    let flood: Vec<TcpStream> = (0..30).map(|_| from(3)).collect();
+    request(&mut quiet);
+    drop(flood);
+    // The server notices the end of these connections.
+    std::thread::sleep(Duration::from_millis(300));
+    let mut many: Vec<TcpStream> = (0..8).map(|_| from(4)).collect();
+    // The server has accepted all of them when the last one has a response.
+    for stream in many.iter_mut().rev().take(5) {
+        request(stream);
+    }
+    request(&mut from(5));
+    request(&mut quiet);
+}
+
 /// Clients that send half of a request and wait do not keep others out.
 #[test]
 fn the_oldest_connection_makes_room() {

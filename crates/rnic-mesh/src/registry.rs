@@ -104,7 +104,11 @@ impl Registry {
     /// Returns a sentence, which the controller sends to the agent.
     pub fn fetch(&mut self, registration: Registration, now: u64) -> Result<(Fetched, bool), String> {
         if registration.protocol != PROTOCOL {
-            return Err(format!("this controller speaks version {PROTOCOL}; use the same rnic on all hosts"));
+            let protocol = registration.protocol;
+            return Err(format!(
+                "the agent speaks version {protocol} of the protocol, and this controller version {PROTOCOL}; upgrade the \
+                 older one"
+            ));
         }
         let host = &registration.host;
         let index = self.inventory.index(host).ok_or_else(|| format!("the inventory has no host {host}"))?;
@@ -395,6 +399,34 @@ mod tests {
         assert_eq!(turn(&mut registry, [2, 3, 4]), [1, 1, 0], "h2 and h3 have not confirmed that they admit h4");
         assert_eq!(turn(&mut registry, [2, 3, 4]), [2, 2, 2]);
         assert!(registry.fetch(registration(1, 9, (0, 0)), 0).unwrap_err().contains("no host h1"));
+    }
+
+    /// Versions of rnic with the same protocol work together, even if one of them sends more than the other knows; an
+    /// agent with another protocol is told so, and does not disturb the others.
+    #[test]
+    fn versions_are_mixed_during_an_upgrade() {
+        let mut registry = Registry::new(inventory(), &[1; 32]);
+        let mut newer = serde_json::to_value(registration(1, 9, (0, 0))).unwrap();
+        newer["future"] = serde_json::json!({"a": 1});
+        newer["health"]["future"] = serde_json::json!(2);
+        let newer: Registration = serde_json::from_value(newer).unwrap();
+        let (fetched, is_new) = registry.fetch(newer, 0).unwrap();
+        assert!(is_new);
+        let mut list = serde_json::to_value(&fetched).unwrap();
+        list["list"]["future"] = serde_json::json!(true);
+        assert!(serde_json::from_value::<Fetched>(list).is_ok());
+        for protocol in [PROTOCOL - 1, PROTOCOL + 1] {
+            let other = Registration { protocol, ..registration(2, 9, (0, 0)) };
+            let why = registry.fetch(other, 0).unwrap_err();
+            assert_eq!(
+                why,
+                format!(
+                    "the agent speaks version {protocol} of the protocol, and this controller version {PROTOCOL}; \
+                     upgrade the older one"
+                )
+            );
+        }
+        assert!(registry.agent(1).is_none() && registry.agent(0).is_some());
     }
 
     /// A host that is silent is a suspect until it is back; if all hosts below a ToR switch are silent, the switch is.

@@ -138,6 +138,7 @@ enum Engine {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     rnic campaign submit sweep.jsonl --engine slurm --shards 100 --time 2:00:00 --option=--partition=cpu > job.sh\n  \
+    rnic campaign submit sweep.jsonl --engine slurm --shards 5000 --max-parallel 200 --mem 4G --go\n  \
     rnic campaign submit sweep.jsonl --engine hq --shards 100 --go\n\n\
     The job is a script in bash, whose tasks execute `rnic campaign run MANIFEST --shard i/n`. All tasks need the manifest,\n\
     the folder of the results and the command rnic at the same paths, as on a shared file system.")]
@@ -165,6 +166,19 @@ struct SubmitArgs {
     /// Maximum time of a task, in the engine's notation
     #[arg(long, value_name = "TIME")]
     time: Option<String>,
+
+    /// Memory of a task, in the engine's notation, as in 4G
+    #[arg(long, value_name = "SIZE")]
+    mem: Option<String>,
+
+    /// Maximum number of tasks that run at the same time [default: no limit]; with Slurm only
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_parallel: Option<u32>,
+
+    /// Maximum number of tasks of one job array; more tasks become several arrays. Slurm's MaxArraySize is one more;
+    /// `scontrol show config` prints it; with Slurm only [default: 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    array_size: Option<u32>,
 
     /// A further option of the engine's submit command; may be repeated: --option=--partition=cpu
     #[arg(long = "option", value_name = "OPTION", allow_hyphen_values = true)]

@@ -89,7 +89,10 @@ impl Outcomes {
     /// search continues until it finds no new wanted run.
     fn look_up(&mut self, place: &Place<'_>, fresh: &BTreeSet<String>) -> Result<(), CampaignError> {
         loop {
-            let wanted = self.replication.take_wanted();
+            let mut wanted = self.replication.take_wanted();
+            // The first seed of each point, then the second one of each, and so on: an interrupted campaign has results
+            // of all points.
+            wanted.sort_by_key(|replica| (replica.number, replica.point));
             self.progress.wanted = self.replication.wanted();
             if wanted.is_empty() {
                 return Ok(());

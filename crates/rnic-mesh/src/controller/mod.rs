@@ -426,6 +426,7 @@ fn refill(options: &Options, mesh: &mut Mesh, reports: &mut ReportTimes, wall: u
 /// Limits for agents. An agent keeps its connection between two requests, which are at most 10 minutes apart.
 const AGENTS: Limits = Limits {
     connections: 60_000,
+    of_host: 64,
     header_bytes: 8 << 10,
     header_time: Duration::from_secs(1_200),
     write_time: Duration::from_secs(30),
@@ -434,6 +435,7 @@ const AGENTS: Limits = Limits {
 /// Limits for browsers and for Prometheus.
 const PAGE: Limits = Limits {
     connections: 256,
+    of_host: 64,
     header_bytes: 32 << 10,
     header_time: Duration::from_secs(60),
     write_time: Duration::from_secs(30),

@@ -3,10 +3,12 @@
 
 use crate::credentials::{Fingerprint, end_of, fingerprint};
 use parking_lot::RwLock;
+use rnic_http::Client;
 use rnic_untrusted::admission::{Admissions, Limit};
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -29,6 +31,18 @@ pub(super) struct Peer {
     pub(super) certificate: Option<CertificateDer<'static>>,
     /// The certificate's fingerprint, and its end in seconds since 1970.
     pub(super) identity: Option<(Fingerprint, i64)>,
+    /// Its address.
+    pub(super) ip: Option<IpAddr>,
+}
+
+impl Client for Peer {
+    fn ip(&self) -> Option<IpAddr> {
+        self.ip
+    }
+
+    fn is_proved(&self) -> bool {
+        self.certificate.is_some()
+    }
 }
 
 /// The TLS configuration of new connections, which a reload replaces.
@@ -90,7 +104,8 @@ impl axum::serve::Listener for Listener {
                 let certificate = first.map(|first| first.clone().into_owned());
                 let identity = |certificate| (fingerprint(certificate), end_of(certificate).unwrap_or(i64::MAX));
                 let identity = certificate.as_ref().map(identity);
-                (stream, Peer { certificate, identity })
+                let ip = stream.get_ref().0.peer_addr().ok().map(|address| address.ip().to_canonical());
+                (stream, Peer { certificate, identity, ip })
             }
             // The task that accepts ends only with the runtime.
             None => std::future::pending().await,
