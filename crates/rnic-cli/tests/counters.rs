@@ -107,7 +107,8 @@ fn the_alert_rules_are_valid_and_do_what_their_tests_say() {
     let names = rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let mut count = 0;
     let own = |name: &&str| ["rnic_", "node_", "rpingmesh_"].iter().any(|prefix| name.starts_with(prefix));
-    for name in names.filter(own) {
+    // An external label.
+    for name in names.filter(own).filter(|name| *name != "rnic_docs") {
         assert!(reference.contains(name), "{name} is neither in docs/reference/metrics.md nor in mesh.md");
         count += 1;
     }

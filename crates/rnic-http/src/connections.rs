@@ -40,7 +40,10 @@ impl Connections {
         if is_unproved && crowded(self) {
             self.close_oldest(|one| one.host == host && one.is_unproved());
         }
-        if self.0.len() > limits.connections {
+        if self.0.len() > limits.connections
+            && let Some(new) = self.0.pop()
+        {
+            // The new connection does not make room for itself.
             match self.busiest(Connection::is_unproved) {
                 Some(busiest) => self.close_oldest(|one| one.host == busiest && one.is_unproved()),
                 None => {
@@ -48,6 +51,7 @@ impl Connections {
                     self.close_oldest(|one| one.host == busiest);
                 }
             }
+            self.0.push(new);
         }
     }
 

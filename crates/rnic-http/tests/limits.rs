@@ -109,7 +109,7 @@ fn the_busiest_address_makes_room() {
     let hour = Duration::from_secs(3_600);
     let server =
         server(Limits { connections: 6, of_host: 100, header_time: hour, keep_alive: true, ..Limits::default() });
-    let from = |last: u8| {
+    let from = |server: &Server, last: u8| {
         use socket2::{Domain, Socket, Type};
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&std::net::SocketAddr::from(([127, 0, 0, last], 0)).into()).unwrap();
@@ -118,19 +118,22 @@ fn the_busiest_address_makes_room() {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream
     };
-    let mut quiet = from(2);
-    let flood: Vec<TcpStream> = (0..30).map(|_| from(3)).collect();
+    let mut quiet = from(&server, 2);
+    let flood: Vec<TcpStream> = (0..30).map(|_| from(&server, 3)).collect();
     request(&mut quiet);
     drop(flood);
-    // The server notices the end of these connections.
-    std::thread::sleep(Duration::from_millis(300));
-    let mut many: Vec<TcpStream> = (0..8).map(|_| from(4)).collect();
-    // The server has accepted all of them when the last one has a response.
-    for stream in many.iter_mut().rev().take(5) {
-        request(stream);
-    }
-    request(&mut from(5));
+
+    let server = self::server(Limits { connections: 6, header_time: hour, keep_alive: true, ..Limits::default() });
+    let mut quiet = from(&server, 2);
     request(&mut quiet);
+    let mut many: Vec<TcpStream> = (0..5).map(|_| from(&server, 4)).collect();
+    many.iter_mut().for_each(request);
+    let mut other = from(&server, 5);
+    request(&mut other);
+    request(&mut quiet);
+    request(&mut other);
+    assert!(is_closed(&mut many[0]), "the oldest connection of the address with the most");
+    request(&mut many[1]);
 }
 
 /// Clients that send half of a request and wait do not keep others out.

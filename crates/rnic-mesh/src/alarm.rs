@@ -350,8 +350,8 @@ mod tests {
         assert_eq!(alarms.ended()[0].1, 11);
     }
 
-    /// A fault of five minutes with 20 % loss: its alarm over ten minutes is recovering a minute after the repair, ends a
-    /// good minute later, and does not return; a second fault raises it again.
+    /// A fault of five minutes with 20 % loss: its alarm over ten minutes is recovering a minute after the repair, ends
+    /// a good minute later, and does not return; a second fault raises it again.
     #[test]
     fn an_alarm_ends_soon_after_its_fault() {
         use crate::record::ProbeResult;

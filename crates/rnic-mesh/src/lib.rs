@@ -16,7 +16,7 @@
 //! | `parts` | hosts, switches and links, and the routes over them |
 //! | [`evaluation`] | the evaluation of alarms and suspects, in steps between which other threads can use the mesh |
 //! | [`verdict`] | results, alarms and suspects, without sockets and clocks |
-//! | [`suspects`] | since when a part of the network is suspected, and the suspects of the past |
+//! | [`suspects`] | the suspects, since when a part of the network is one, and the suspects of the past |
 //! | [`renewal`] | the change to another inventory while the controller runs |
 //! | [`store`] | results on disk: a log, and Parquet files by hour |
 //! | [`credentials`] | certificates, and the actions that each of them permits |

@@ -9,7 +9,7 @@ use crate::pinglist::Pinglists;
 use crate::presence::Presence;
 use crate::record::{Admit, Fetched, PROTOCOL, Pinglist, Registration, Target};
 use crate::renewal::Renumbering;
-use crate::verdict::{Finding, Symptom};
+use crate::suspects::{Finding, Symptom};
 use aws_lc_rs::hmac;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -54,8 +54,8 @@ impl Registry {
         Registry { inventory, lists, agents, version, rotation: 0, secret, new_pairs: BTreeMap::new() }
     }
 
-    /// Changes to another inventory. Agents of hosts that are in both inventories remain registered, and probe each other
-    /// without an interruption.
+    /// Changes to another inventory. Agents of hosts that are in both inventories remain registered, and probe each
+    /// other without an interruption.
     pub fn renew(&mut self, inventory: Arc<Inventory>, numbers: &Renumbering) {
         let lists = Pinglists::new(&inventory);
         self.version += 1;
@@ -196,8 +196,8 @@ impl Registry {
         }
     }
 
-    /// The hosts whose agents had registered and are silent. If all registered agents below a ToR switch are silent, and
-    /// there are several, the ToR switch is the suspect.
+    /// The hosts whose agents had registered and are silent. If all registered agents below a ToR switch are silent,
+    /// and there are several, the ToR switch is the suspect.
     pub fn silent(&self, now: u64) -> Vec<Finding> {
         let mut tors: BTreeMap<u32, (u64, Vec<u32>)> = BTreeMap::new();
         for (index, agent) in (0..).zip(&self.agents) {

@@ -16,8 +16,8 @@ pub(crate) const START_MS: u64 = 2 * 3_600_000;
 
 /// The state of a mesh.
 pub struct MeshState {
-    /// The inventory. A thread that uses indices of hosts or ToR switches keeps it locked meanwhile, so that the indices
-    /// remain valid: a reload of the inventory changes them.
+    /// The inventory. A thread that uses indices of hosts or ToR switches keeps it locked meanwhile, so that the
+    /// indices remain valid: a reload of the inventory changes them.
     pub(crate) inventory: RwLock<Arc<Inventory>>,
     pub(crate) mesh: Mutex<Mesh>,
     pub(crate) registry: Mutex<Registry>,

@@ -1,7 +1,51 @@
-//! The history of the suspects: since when a part of the network is suspected, and the suspects of the past.
+//! The suspects: what a finding says, since when a part of the network is suspected, and the suspects of the past.
 
-use crate::verdict::{Finding, Symptom};
 use std::collections::VecDeque;
+
+/// The symptom of a suspect.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Symptom {
+    /// Probes through the suspect are lost.
+    Loss,
+    /// Probes through the suspect are slow.
+    Delay,
+    /// The host's agent responds late: the host's software is slow, not the network.
+    SlowHost,
+    /// The agents of the suspect had registered, and send nothing to the controller anymore: the host or the agent is
+    /// down, or the host has no network.
+    Silent,
+}
+
+impl Symptom {
+    /// The name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Symptom::Loss => "loss",
+            Symptom::Delay => "delay",
+            Symptom::SlowHost => "slow-host",
+            Symptom::Silent => "silent",
+        }
+    }
+}
+
+/// A suspect of the localisation, with the names of its parts.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct Finding {
+    /// The symptom.
+    pub symptom: Symptom,
+    /// The suspected part of the network, and other parts that the probes cannot distinguish from it.
+    pub parts: Vec<String>,
+    /// Number of probes through the suspect; for [`Symptom::Silent`], number of its registered agents.
+    pub probes: u64,
+    /// Number of lost or slow probes through the suspect, or number of its silent agents.
+    pub bad: u64,
+    /// Logarithm of the likelihood ratio; for a slow host, its median delay divided by the median host's delay; for
+    /// silent agents, their number.
+    pub score: f64,
+    /// The pair of hosts with the most lost or slow probes through the suspect: prober and target.
+    pub worst: Option<[String; 2]>,
+}
 
 /// Time in ms for which a suspect can be absent without ending: a fault near the limit of detection is not found by
 /// every evaluation.
@@ -87,14 +131,14 @@ mod tests {
         };
         let (link, host) = (finding("link a - b", 5), finding("host h", 7));
         let mut suspects = Suspects::default();
-        suspects.update(&[link.clone()], 10_000);
-        suspects.update(&[host.clone()], 20_000);
+        suspects.update(std::slice::from_ref(&link), 10_000);
+        suspects.update(std::slice::from_ref(&host), 20_000);
         // It was missing once, and its counts have changed.
         suspects.update(&[host.clone(), finding("link a - b", 6)], 30_000);
         assert_eq!((suspects.since_ms(&link), suspects.since_ms(&host)), (Some(10_000), Some(20_000)));
         assert_eq!(suspects.past(&[host.clone(), link.clone()]).count(), 0);
-        suspects.update(&[host.clone()], 40_000);
-        let past: Vec<&Suspected> = suspects.past(&[host.clone()]).collect();
+        suspects.update(std::slice::from_ref(&host), 40_000);
+        let past: Vec<&Suspected> = suspects.past(std::slice::from_ref(&host)).collect();
         assert_eq!((past.len(), past[0].finding.bad, past[0].last_ms), (1, 6, 30_000));
         suspects.update(&[], 95_000);
         assert_eq!((suspects.since_ms(&link), suspects.since_ms(&host)), (None, Some(20_000)));

@@ -9,6 +9,7 @@ use crate::parts::{Parts, Routes, UNTRACED};
 use crate::presence::{Held, Presence, Waiting};
 use crate::record::{Batch, ProbeResult, Trace};
 use crate::suspects::Suspects;
+pub use crate::suspects::{Finding, Symptom};
 use crate::window::{Cell, Series, Window};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -156,51 +157,6 @@ impl Software {
         sum.merge(&self.before[which]);
         (self.slot + 1 >= now / PATH_MS && sum.len() >= 10).then(|| sum.quantile(0.5).map(|ns| ns / 1e3)).flatten()
     }
-}
-
-/// The symptom of a suspect.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Symptom {
-    /// Probes through the suspect are lost.
-    Loss,
-    /// Probes through the suspect are slow.
-    Delay,
-    /// The host's agent responds late: the host's software is slow, not the network.
-    SlowHost,
-    /// The agents of the suspect had registered, and send nothing to the controller anymore: the host or the agent is
-    /// down, or the host has no network.
-    Silent,
-}
-
-impl Symptom {
-    /// The name in metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Symptom::Loss => "loss",
-            Symptom::Delay => "delay",
-            Symptom::SlowHost => "slow-host",
-            Symptom::Silent => "silent",
-        }
-    }
-}
-
-/// A suspect of the localisation, with the names of its parts.
-#[derive(Clone, PartialEq, Debug, serde::Serialize)]
-pub struct Finding {
-    /// The symptom.
-    pub symptom: Symptom,
-    /// The suspected part of the network, and other parts that the probes cannot distinguish from it.
-    pub parts: Vec<String>,
-    /// Number of probes through the suspect; for [`Symptom::Silent`], number of its registered agents.
-    pub probes: u64,
-    /// Number of lost or slow probes through the suspect, or number of its silent agents.
-    pub bad: u64,
-    /// Logarithm of the likelihood ratio; for a slow host, its median delay divided by the median host's delay; for
-    /// silent agents, their number.
-    pub score: f64,
-    /// The pair of hosts with the most lost or slow probes through the suspect: prober and target.
-    pub worst: Option<[String; 2]>,
 }
 
 /// Counters of a pair of ToR switches since the start of the controller.

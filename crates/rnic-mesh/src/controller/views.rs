@@ -119,8 +119,8 @@ fn past_suspects(mesh: &Mesh, now: u64) -> Vec<Value> {
 }
 
 /// The values of a metric at which a cell of the matrix begins to be shown as worse: the bounds of the alarm rules for
-/// pairs of ToR switches, or those of the default rules. The scale does not depend on the other cells, so that a fault of
-/// the whole network is visible.
+/// pairs of ToR switches, or the bounds of the default rules. The scale does not depend on the other cells, so that a
+/// fault of the whole network is visible.
 fn scale(rules: &[Rule], metric: Metric) -> [f64; 4] {
     let of = |rules: &[Rule]| {
         let fits = |rule: &&Rule| {
