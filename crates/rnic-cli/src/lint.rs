@@ -8,7 +8,7 @@ use rnic_simulator::interrupt::Interruption;
 use rnic_simulator::output::{self, note};
 use rnic_untrusted::text::escaped;
 use rnic_watch::input::{InputError, read_file};
-use rnic_watch::lint::{Desired, FailOn, Finding, Fleet, Report, Severity, State, check, scenario};
+use rnic_watch::lint::{Common, Desired, FailOn, Fleet, Report, Severity, State, check, fix_commands, scenario};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write;
@@ -26,6 +26,7 @@ const UNKNOWN: usize = 20;
     rnic lint leaf1.tar.gz --format json | jq '.findings[] | select(.severity == \"danger\")'\n  \
     rnic lint dumps --desired fleet.toml --scenario fabric.toml && rnic run fabric.toml\n  \
     rnic lint dumps --desired fleet.toml --watch --listen 0.0.0.0:9479\n  \
+    rnic lint dumps --desired fleet.toml --fix-commands      # proposed changes, to be reviewed\n  \
     rnic lint dumps --fail-on unchecked                      # in CI: fail also if a check was impossible\n\n\
     Exit codes: 0 nothing found; 1 a finding of --fail-on that is not accepted; 2 invalid input.")]
 pub(crate) struct LintArgs {
@@ -64,6 +65,11 @@ pub(crate) struct LintArgs {
     /// Format of the standard output
     #[arg(long, value_enum, default_value_t = LintFormat::Table)]
     format: LintFormat,
+
+    /// Print a script with proposed changes instead of the findings: a patch of the configuration for each SONiC switch,
+    /// commands for each host. rnic never applies it
+    #[arg(long, conflicts_with_all = ["watch", "format"])]
+    fix_commands: bool,
 
     /// The findings that make the exit code 1; accepted findings never do
     #[arg(long, value_enum, default_value_t = FailOnArg::Danger, conflicts_with = "watch")]
@@ -118,6 +124,7 @@ pub(crate) fn lint(arguments: &LintArgs) -> Result<(), CliError> {
             .map_err(|error| CliError::Io { doing: format!("cannot write `{}`", path.display()), error })?;
     }
     let text = match arguments.format {
+        LintFormat::Table if arguments.fix_commands => fix_commands(&fleet, &report),
         LintFormat::Table => table(&report),
         LintFormat::Json => format!("{:#}\n", report.to_json()),
         LintFormat::Sarif => format!("{:#}\n", rnic_watch::lint::sarif(&report)),
@@ -190,8 +197,8 @@ fn summary(report: &Report) -> String {
 
 fn table(report: &Report) -> String {
     let mut text = String::new();
-    for finding in &report.findings {
-        text += &describe(finding);
+    for common in report.by_finding() {
+        text += &describe(&common);
     }
     for unknown in report.unknown.iter().take(UNKNOWN) {
         let device = if unknown.device.0.is_empty() { String::new() } else { format!("{} ", unknown.device.0) };
@@ -226,15 +233,30 @@ fn table(report: &Report) -> String {
     text
 }
 
-/// Describes a finding in two lines: its check and place, then its text. An accepted finding has a third line with the
-/// reason.
-fn describe(finding: &Finding) -> String {
-    let place = finding.place();
+/// Maximum number of devices whose names the table lists for one finding.
+const DEVICES: usize = 8;
+
+/// Describes a finding: its check and place, then its text and the first position in a file. An accepted finding has a
+/// line with the reason.
+fn describe(common: &Common<'_>) -> String {
+    let finding = common.finding;
+    let place = finding.place_of(&common.devices);
     let place = if place.is_empty() { "the fleet".to_string() } else { place };
     let since = finding.since.map_or(String::new(), |since| format!(", since {}", service::utc(since)));
     let severity = finding.check.severity.name();
     let mut text = line(&format!("{severity:<8} {}: {place}{since}", finding.check.name));
     text += &line(&format!("         {}", finding.text));
+    if common.devices.len() > 4 {
+        let names = common.devices.iter().take(DEVICES).copied().collect::<Vec<_>>().join(", ");
+        let more = common.devices.len().saturating_sub(DEVICES);
+        let more = if more > 0 { format!(" and {more} more (--format json lists all)") } else { String::new() };
+        text += &line(&format!("         on {names}{more}"));
+    }
+    if let Some(position) = finding.positions.first() {
+        let number = position.line.map_or(String::new(), |line| format!(":{line}"));
+        let pointer = if position.pointer.is_empty() { String::new() } else { format!(" {}", position.pointer) };
+        text += &line(&format!("         at {}{number}{pointer}", position.file));
+    }
     if let Some(reason) = &finding.accepted {
         text += &line(&format!("         accepted: {reason}"));
     }

@@ -213,3 +213,45 @@ fn the_documented_schemas_are_those_of_the_types() {
         );
     }
 }
+
+/// More tasks than a job array of Slurm can have become several arrays, whose tasks are all parts of the campaign.
+#[test]
+fn many_tasks_of_slurm_are_several_arrays() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    std::fs::write(path("tiny.toml"), SCENARIO).unwrap();
+    printed(&["campaign", "plan", &path("tiny.toml"), "--out", &path("tiny.jsonl")], "");
+    let manifest = path("tiny.jsonl");
+    let submit = |arguments: &[&str]| {
+        let all = [&["campaign", "submit", manifest.as_str(), "--command", "echo"][..], arguments].concat();
+        printed(&all, "")
+    };
+    let slurm = ["--engine", "slurm", "--mem", "4G", "--max-parallel", "50"];
+    let one = submit(&[&slurm[..], &["--shards", "1000"]].concat());
+    assert!(one.contains("\n#SBATCH --array=1-1000%50\n") && one.contains("\n#SBATCH --mem=4G\n"), "{one}");
+    let several = submit(&[&slurm[..], &["--shards", "25", "--array-size", "10"]].concat());
+    // A command `sbatch` that executes the first and the last task of each array.
+    let sbatch = "#!/bin/bash\nscript=$(cat)\necho \"$1\"\nexport \"${2#--export=ALL,}\"\nlast=${1#--array=1-}\n\
+                  for SLURM_ARRAY_TASK_ID in 1 \"${last%\\%*}\"; do export SLURM_ARRAY_TASK_ID; bash -c \"$script\"; done\n";
+    std::fs::create_dir(folder.path().join("bin")).unwrap();
+    std::fs::write(path("bin/sbatch"), sbatch).unwrap();
+    std::fs::set_permissions(path("bin/sbatch"), PermissionsExt::from_mode(0o755)).unwrap();
+    let output = Command::new("bash")
+        .args(["-c", &several])
+        .env("PATH", format!("{}:/usr/bin:/bin", path("bin")))
+        .output()
+        .unwrap();
+    let lines: Vec<&str> = text(&output.stdout).lines().collect();
+    let shard = |line: &str| line.split("--shard ").nth(1).unwrap().split(' ').next().unwrap().to_string();
+    let seen: Vec<String> =
+        lines.iter().map(|line| if line.starts_with("--array") { line.to_string() } else { shard(line) }).collect();
+    let expected =
+        ["--array=1-10%50", "1/25", "10/25", "--array=1-10%50", "11/25", "20/25", "--array=1-5%50", "21/25", "25/25"];
+    assert_eq!(seen, expected, "{several}");
+    let why = refused(
+        &["campaign", "submit", &path("tiny.jsonl"), "--engine", "hq", "--shards", "2", "--max-parallel", "9"],
+        "",
+    );
+    assert!(why.contains("--max-parallel has no effect with the engine hq"), "{why}");
+}

@@ -42,10 +42,16 @@ fn the_exit_code_tells_order_difference_and_bad_input() {
     let drift = rnic(&arguments);
     assert_eq!(drift.status.code(), Some(1));
     let shown = text(&drift.stdout);
-    let place = "drift    drift: leaf1 Ethernet0, Ethernet4, Ethernet120, Ethernet124 queue.3.ecn_min, since 20";
+    let place = "drift    drift: leaf1, leaf2 (2 devices) Ethernet0, Ethernet4, Ethernet120, Ethernet124 queue.3.ecn_min, since 20";
     assert!(shown.contains(place), "{shown}");
     assert!(shown.contains("wanted 100000 B, found 200000 B (desired state, line "), "{shown}");
     assert_eq!(text(&drift.stderr), "error: 0 dangers, 4 differences from the desired state, 0 warnings, 0 notes\n");
+    let position = "devices/leaf1/config_db.json:";
+    assert!(shown.contains(position) && shown.contains("/green_min_threshold\n"), "{shown}");
+    let script = rnic(&["lint", DEVICES, "--desired", &desired, "--fix-commands"]);
+    let shown = text(&script.stdout);
+    assert!(script.status.code() == Some(1) && shown.matches("sudo config apply-patch").count() == 4, "{shown}");
+    assert!(shown.contains("/green_min_threshold\",\n    \"value\": \"100000\""), "{shown}");
     // The second time the findings keep the time of the first.
     let json = |output: &Output| serde_json::from_str::<Value>(&text(&output.stdout)).unwrap();
     let first = json(&rnic(&[&arguments[..], &["--format", "json"]].concat()));

@@ -562,6 +562,45 @@ fn the_page_over_tls_is_for_operators() {
     assert!(ask("h1").unwrap_err().to_string().contains("(403): only operators read"));
 }
 
+/// SIGHUP: the controller reads its inventory again, an agent its certificate; neither ends.
+#[test]
+fn services_read_their_files_again() {
+    let folder = Folder::new(&inventory(57), "127.0.0.1");
+    let controller = spawn(&mut folder.controller("127.0.0.1:0", "127.0.0.1:0"));
+    let (url, page) = addresses(&controller);
+    let agent = spawn(&mut folder.agent("h1", "127.57.0.1", &url));
+    agent.line("pinglist: ");
+    let file = folder.path.join("inventory.toml");
+    fs::write(&file, "[mesh]\npaths = 0\n").unwrap();
+    controller.signal("-HUP");
+    let line = controller.line("error: the controller continues as before: ");
+    assert!(line.contains("inventory.toml: mesh.paths: 0 is out of range"), "{line}");
+    let host = "[[host]]\nname = \"h4\"\naddress = \"127.57.0.4\"\ntor = \"t2\"\n";
+    fs::write(&file, inventory(57) + host).unwrap();
+    controller.signal("-HUP");
+    controller.line("the inventory was read again: 4 hosts, 1 added, 0 removed");
+    assert_eq!(json(&page, "/api/overview").unwrap()["agents"]["known"], 4);
+    let arguments = ["keys", "--controller", "127.0.0.1", "--withdraw", "h1", "--days", "90", "--out"];
+    let made = mesh(&arguments).arg(folder.path.join("keys")).arg(&file).output().unwrap();
+    assert!(made.status.success());
+    agent.signal("-HUP");
+    agent.line("the certificates were read again");
+    fs::remove_file(folder.path.join("keys/h1.pem")).unwrap();
+    agent.signal("-HUP");
+    agent.line("error: the certificates remain as they were: ");
+    wait_for("an agent that is up", 30, || {
+        let view = json(&page, "/api/overview")?;
+        (view["agents"]["up"] == 1).then_some(())
+    });
+    let refused = mesh(&["keys", "--controller", "a", "--withdraw", "h9", "--out"])
+        .arg(folder.path.join("keys"))
+        .arg(&file)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && text.contains("h9 cannot be withdrawn: "), "{text}");
+}
+
 #[test]
 fn what_is_wrong_gets_one_sentence() {
     let folder = Folder::new(&inventory(55), "127.0.0.1");

@@ -1,6 +1,6 @@
 //! Checks of the example fleet, which is in order, and of the same fleet with one mistake at a time.
 
-use rnic_watch::lint::{CHECKS, Desired, FailOn, Finding, Fleet, Report, Severity, check, scenario};
+use rnic_watch::lint::{CHECKS, Desired, FailOn, Finding, Fix, Fleet, Report, Severity, check, fix_commands, scenario};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -536,4 +536,83 @@ fn the_incidents_are_found_before_as_documented() {
         let row = row.unwrap_or_else(|| panic!("no row of {incident}, for which lint says {says}"));
         assert!(row.contains(&format!("| {says} | ")), "{row}: lint says {says}");
     }
+}
+
+/// A finding says where its setting is, and what would end it. The change of all findings together, applied as a patch,
+/// ends all of them.
+#[test]
+fn findings_have_positions_and_changes_that_end_them() {
+    let copy = Copy::new();
+    copy.switch("leaf1", |db| {
+        db["PORT"]["Ethernet0"]["mtu"] = json!("1500");
+        db["PORT_QOS_MAP"]["Ethernet4"]["pfc_enable"] = json!("");
+        db["PFC_WD"].as_object_mut().unwrap().remove("Ethernet120");
+        db["BUFFER_PROFILE"]["pg_lossless_100000_40m_profile"]["dynamic_th"] = json!("-6");
+    });
+    copy.file("gpu1/mlnx_qos-ens1f0np0.txt", "trust state: dscp", "trust state: pcp");
+    let (fleet, desired) = (copy.fleet(), Desired::parse(&copy.desired, "desired.toml").unwrap());
+    let report = check(&fleet, Some(&desired));
+    let of = |path: &str, port: &str| {
+        let found = report.findings.iter().find(|one| one.path == path && one.ports.iter().any(|name| name == port));
+        found.unwrap_or_else(|| panic!("{path} of {port}: {:?}", report.findings))
+    };
+    let mtu = of("mtu", "Ethernet0");
+    let position = &mtu.positions[0];
+    assert_eq!((position.pointer.as_str(), position.line), ("/PORT/Ethernet0/mtu", Some(1)));
+    assert_eq!(position.file, copy.device("leaf1").join("config_db.json").display().to_string());
+    assert_eq!(of("watchdog.action", "Ethernet120").positions[0].pointer, "/PFC_WD/Ethernet120/action");
+    let alpha = of("pg.3.alpha", "Ethernet120");
+    assert_eq!(alpha.positions[0].pointer, "/BUFFER_PROFILE/pg_lossless_100000_40m_profile/dynamic_th");
+    assert_eq!(alpha.positions.len(), 1, "both ports have the same profile");
+    let trust = report.findings.iter().find(|one| one.path == "trust").unwrap();
+    assert_eq!(trust.fix, Some(Fix::Commands(vec!["mlnx_qos -i ens1f0np0 --trust dscp".to_string()])));
+    assert!(trust.positions[0].file.ends_with("gpu1/mlnx_qos-ens1f0np0.txt"));
+    let sarif = rnic_watch::lint::sarif(&report);
+    let results = sarif["runs"][0]["results"].as_array().unwrap();
+    let physical = |result: &Value| result["locations"][0]["physicalLocation"]["region"]["startLine"] == 1;
+    assert!(results.iter().any(physical), "{sarif}");
+
+    let script = fix_commands(&fleet, &report);
+    assert!(script.contains("\nmlnx_qos -i ens1f0np0 --trust dscp\n"), "{script}");
+    let patch = script.split("<<'RNIC_PATCH'\n").nth(1).unwrap().split("\nRNIC_PATCH\n").next().unwrap();
+    let operations: Vec<Value> = serde_json::from_str(patch).unwrap();
+    assert!(operations.len() < 8, "{patch}");
+    copy.switch("leaf1", |db| {
+        for operation in &operations {
+            assert_eq!(operation["op"], "add");
+            let (parent, name) = operation["path"].as_str().unwrap().rsplit_once('/').unwrap();
+            let parent = db.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+            parent.insert(name.replace("~1", "/").replace("~0", "~"), operation["value"].clone());
+        }
+    });
+    copy.file("gpu1/mlnx_qos-ens1f0np0.txt", "trust state: pcp", "trust state: dscp");
+    assert_eq!(check(&copy.fleet(), Some(&desired)).findings, Vec::new());
+}
+
+/// Two findings that want different values of one field have no common change.
+#[test]
+fn contradictory_changes_are_left_out() {
+    let copy = Copy::new();
+    let desired =
+        "[switch]\nport.\"Ethernet0\".queue.3.ecn_min = \"1 KB\"\nport.\"Ethernet4\".queue.3.ecn_min = \"2 KB\"\n";
+    let (fleet, desired) = (copy.fleet(), Desired::parse(desired, "desired.toml").unwrap());
+    let script = fix_commands(&fleet, &check(&fleet, Some(&desired)));
+    assert!(script.contains("green_min_threshold, for which different values are wanted: 1000, 2000"), "{script}");
+    assert!(!script.contains("apply-patch rnic-fix"), "{script}");
+}
+
+/// The same mistake on all leaves is one entry with the names of the devices.
+#[test]
+fn equal_findings_of_devices_are_joined() {
+    let copy = Copy::new();
+    for leaf in ["leaf1", "leaf2"] {
+        copy.switch(leaf, |db| db["PORT"]["Ethernet0"]["mtu"] = json!("1500"));
+    }
+    let desired = Desired::parse("[switch]\nmtu = \"9216 B\"\n", "desired.toml").unwrap();
+    let report = check(&copy.fleet(), Some(&desired));
+    let common = report.by_finding();
+    let mtu: Vec<_> = common.iter().filter(|common| common.finding.check.name == "drift").collect();
+    assert_eq!((mtu.len(), &mtu[0].devices[..]), (1, &["leaf1", "leaf2"][..]));
+    assert_eq!(mtu[0].finding.place_of(&mtu[0].devices), "leaf1, leaf2 (2 devices) Ethernet0 mtu");
+    assert_eq!(report.findings.iter().filter(|finding| finding.check.name == "drift").count(), 2);
 }

@@ -1,5 +1,7 @@
 //! The checks, and their findings.
 
+use super::fixes::Fix;
+use super::places::Position;
 use super::report::FailOn;
 use std::fmt;
 
@@ -126,6 +128,12 @@ pub struct Finding {
     pub text: String,
     /// Seconds since 1970 at which the finding was first seen; `None` if no state is kept.
     pub since: Option<u64>,
+    /// Where the setting is: one place for each port, without duplicates; empty if no single place has it.
+    pub positions: Vec<Position>,
+    /// A proposed change; `None` if rnic knows none.
+    pub fix: Option<Fix>,
+    /// Path and canonical value of the setting that would end the finding.
+    pub(crate) suggestion: Option<(String, String)>,
     /// The operator's reason for accepting the finding; `None` if the finding is not accepted.
     pub accepted: Option<String>,
 }
@@ -141,6 +149,9 @@ impl Finding {
             found: None,
             text: text.into(),
             since: None,
+            positions: Vec::new(),
+            fix: None,
+            suggestion: None,
             accepted: None,
         }
     }
@@ -155,9 +166,25 @@ impl Finding {
         self
     }
 
+    /// Suggests a value, in its canonical text, for the setting with this path.
+    pub(crate) fn suggest(mut self, path: impl Into<String>, value: impl Into<String>) -> Finding {
+        self.suggestion = Some((path.into(), value.into()));
+        self
+    }
+
     /// The location of the finding: device, ports and path.
     pub fn place(&self) -> String {
-        let mut place = self.device.clone();
+        self.place_of(&[&self.device])
+    }
+
+    /// The location of an equal finding on these devices: their number and some names, ports and path.
+    pub fn place_of(&self, devices: &[&str]) -> String {
+        let mut place = match devices {
+            [] => String::new(),
+            [device] => (*device).to_string(),
+            [first, .., last] if devices.len() > 4 => format!("{first} to {last} ({} devices)", devices.len()),
+            devices => format!("{} ({} devices)", devices.join(", "), devices.len()),
+        };
         match self.ports.as_slice() {
             [] => {}
             [first, .., last] if self.ports.len() > 4 => {
@@ -194,7 +221,7 @@ pub(crate) fn grouped(findings: Vec<Finding>) -> Vec<Finding> {
             finding.path.clone(),
             finding.found.clone(),
             finding.text.clone(),
-            finding.ports.is_empty(),
+            (finding.ports.is_empty(), finding.suggestion.clone(), finding.accepted.clone()),
         );
         match known.get(&key) {
             Some(index) => groups[*index].ports.extend(finding.ports),

@@ -44,6 +44,9 @@ pub(crate) struct ConfigDb {
     pub(crate) skipped: Vec<(String, String)>,
     /// Whether the text is a dump of a running switch's Redis, which also has the entries that SONiC makes at run time.
     pub(crate) is_dump: bool,
+    /// The text, and the name of its file, for the lines of findings.
+    pub(crate) source: String,
+    pub(crate) file: String,
 }
 
 /// The Redis types that `sonic-db-dump` prints.
@@ -62,7 +65,7 @@ impl ConfigDb {
             let message = message.split(" at line ").next().unwrap_or(&message).to_string();
             InputError::new(file, Place::Column(error.line(), error.column()), message)
         })?;
-        let mut db = ConfigDb::default();
+        let mut db = ConfigDb { source: text.to_string(), file: file.to_string(), ..ConfigDb::default() };
         for (name, level) in nodes {
             match level {
                 Level::Entries(nodes) => db.add(name, nodes),
@@ -349,9 +352,10 @@ mod tests {
         let flat = r#"{"PORT|Ethernet0": {"mtu": "9100"}, "QUEUE|Ethernet0|3": {"scheduler": "s"}}"#;
         let dump = r#"{"PORT|Ethernet0": {"expireat": 1.5, "ttl": -0.001, "type": "hash", "value": {"mtu": "9100"}},
             "QUEUE|Ethernet0|3": {"type": "hash", "value": {"scheduler": "s"}}}"#;
-        let parsed = ConfigDb::parse(nested, "leaf1").unwrap();
-        assert_eq!(ConfigDb::parse(flat, "leaf1").unwrap(), parsed);
-        assert_eq!(ConfigDb::parse(dump, "leaf1").unwrap(), ConfigDb { is_dump: true, ..parsed });
+        let parse = |text| ConfigDb { source: String::new(), ..ConfigDb::parse(text, "leaf1").unwrap() };
+        let parsed = parse(nested);
+        assert_eq!(parse(flat), parsed);
+        assert_eq!(parse(dump), ConfigDb { is_dump: true, ..parsed });
     }
 
     /// A key that is not an entry costs this key, whatever its type is.

@@ -71,7 +71,7 @@ fn compare(
         finding.ports = Some(port.clone()).filter(|port| !port.is_empty()).into_iter().collect();
         finding.wanted = Some(wanted.value.clone());
         finding.found = found;
-        findings.push(finding);
+        findings.push(finding.suggest(path.as_str(), wanted.value.as_str()));
     }
 }
 

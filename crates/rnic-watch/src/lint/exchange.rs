@@ -1,6 +1,7 @@
 //! Reports in the formats of other tools: SARIF (OASIS, version 2.1.0) for code review, JUnit XML for CI servers.
 
 use super::checks::{CHECKS, Finding, Severity};
+use super::places::Position;
 use super::report::{FailOn, Report};
 use crate::input::Place;
 use serde_json::{Value, json};
@@ -73,6 +74,24 @@ fn uri(path: &str) -> String {
     text
 }
 
+/// The locations of a finding: the settings, and where they are in files.
+fn locations(finding: &Finding, named: Vec<Value>) -> Vec<Value> {
+    if finding.positions.is_empty() {
+        return vec![json!({"logicalLocations": named})];
+    }
+    let location = |position: &Position| {
+        let mut physical = json!({"artifactLocation": {"uri": uri(&position.file)}});
+        if let Some(line) = position.line {
+            physical["region"] = json!({"startLine": line});
+        }
+        json!({"physicalLocation": physical, "logicalLocations": named})
+    };
+    finding.positions.iter().take(MAX_LOCATIONS).map(location).collect()
+}
+
+/// Maximum number of locations of a finding: a finding on all ports of a large switch needs no more.
+const MAX_LOCATIONS: usize = 16;
+
 fn result(finding: &Finding) -> Value {
     let names: Vec<String> = match finding.ports.as_slice() {
         [] => vec![finding.device.clone()],
@@ -86,7 +105,7 @@ fn result(finding: &Finding) -> Value {
         "ruleId": finding.check.name,
         "level": level(finding.check.severity),
         "message": {"text": format!("{}: {}", place(finding), finding.text)},
-        "locations": [{"logicalLocations": named.collect::<Vec<_>>()}],
+        "locations": locations(finding, named.collect::<Vec<_>>()),
         "properties": {"severity": finding.check.severity.name(), "wanted": finding.wanted, "found": finding.found},
     });
     if let Some(index) = CHECKS.iter().position(|check| check.name == finding.check.name) {

@@ -18,6 +18,8 @@ pub struct Fleet {
     /// The tables of CONFIG_DB of each switch.
     pub(crate) databases: BTreeMap<String, ConfigDb>,
     pub(crate) hosts: BTreeMap<String, Host>,
+    /// The folder or archive of each host.
+    pub(crate) folders: BTreeMap<String, String>,
     /// The LLDP neighbours, by device.
     pub(crate) seen: BTreeMap<String, Neighbours>,
     /// The links from the file with all links.
@@ -97,12 +99,12 @@ impl Fleet {
             let message = format!("the device `{name}` was already read from another path");
             return self.errors.push(InputError::new(path.display().to_string(), Place::File, message));
         }
-        if let Err(error) = Dump::open(path, name).and_then(|dump| self.read_dump(&dump)) {
+        if let Err(error) = Dump::open(path, name).and_then(|dump| self.read_dump(&dump, path)) {
             self.errors.push(error);
         }
     }
 
-    fn read_dump(&mut self, dump: &Dump) -> Result<(), InputError> {
+    fn read_dump(&mut self, dump: &Dump, folder: &Path) -> Result<(), InputError> {
         let neighbours = neighbours::read(dump);
         match neighbours {
             Ok((neighbours, skipped)) => {
@@ -116,7 +118,8 @@ impl Fleet {
         }
         if let Some(text) = dump.read("config_db.json")? {
             let file = dump.called("config_db.json");
-            let db = ConfigDb::parse(&text, &file)?;
+            let mut db = ConfigDb::parse(&text, &file)?;
+            db.file = folder.join("config_db.json").display().to_string();
             let switch = sonic::read(&dump.name, &file, &db, &mut self.errors, &mut self.unknown);
             for file in dump
                 .list("")
@@ -132,6 +135,7 @@ impl Fleet {
             let host = host::read(dump, &mut self.errors, &mut self.unknown);
             if !host.is_empty() {
                 self.hosts.insert(dump.name.clone(), host);
+                self.folders.insert(dump.name.clone(), folder.display().to_string());
             }
         }
         Ok(())

@@ -21,11 +21,13 @@ mod desired;
 mod drift;
 mod exchange;
 mod facts;
+mod fixes;
 mod fleet;
 mod host;
 #[cfg(test)]
 mod hostile;
 mod neighbours;
+mod places;
 mod report;
 mod safety;
 mod settings;
@@ -37,8 +39,10 @@ mod twin;
 pub use checks::{CHECKS, Check, Finding, Severity};
 pub use desired::Desired;
 pub use exchange::{junit, sarif};
+pub use fixes::{Change, Fix, fix_commands};
 pub use fleet::Fleet;
-pub use report::{FailOn, Report, check};
+pub use places::Position;
+pub use report::{Common, FailOn, Report, check};
 pub use state::State;
 pub use twin::{Twin, scenario};
 

@@ -2,13 +2,15 @@
 
 use super::checks::{CHECKS, Finding, Severity, UNCHECKED, grouped};
 use super::desired::{Accepted, Desired, matches};
+use super::fixes::{Fix, fix};
 use super::fleet::Fleet;
+use super::places::{Lines, Row, positions};
 use super::safety::Context;
 use super::{Unknown, drift};
 use crate::input::InputError;
 use rnic_metrics::exposition::{Kind, Metrics};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The result of a check of a fleet.
 #[derive(Clone, PartialEq, Debug)]
@@ -52,8 +54,15 @@ pub fn check(fleet: &Fleet, desired: Option<&Desired>) -> Report {
     for unused in accept(&mut findings, &desired.accepted) {
         findings.push(Finding::new(UNCHECKED, "", unused));
     }
+    let mut findings = grouped(findings);
+    let mut lines = Lines::default();
+    for finding in &mut findings {
+        finding.positions = positions(fleet, &mut lines, &finding.device, &finding.ports, &finding.path);
+        let suggestion = finding.suggestion.clone();
+        finding.fix = suggestion.and_then(|(path, value)| fix(fleet, finding, &path, &value));
+    }
     Report {
-        findings: grouped(findings),
+        findings,
         unknown: fleet.unknown.clone(),
         errors: fleet.errors.clone(),
         devices: (fleet.switches.len(), fleet.hosts.len(), context.links.len()),
@@ -68,6 +77,25 @@ pub fn check(fleet: &Fleet, desired: Option<&Desired>) -> Report {
             .into_iter()
             .collect(),
     }
+}
+
+fn fix_json(fix: &Fix) -> Value {
+    match fix {
+        Fix::Commands(commands) => json!({"commands": commands}),
+        Fix::Fields(changes) => json!({"config_db": changes.iter().map(|change| {
+            let Row { table, key, field } = &change.row;
+            json!({"table": table, "key": key, "field": field, "value": change.value})
+        }).collect::<Vec<_>>()}),
+    }
+}
+
+/// A finding of several devices that differs only in the device.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Common<'r> {
+    /// The finding of the first device.
+    pub finding: &'r Finding,
+    /// The names of the devices, in the order of the findings.
+    pub devices: Vec<&'r str>,
 }
 
 /// Marks the findings that the operator accepts, and returns a sentence for each entry that matches no finding.
@@ -117,6 +145,23 @@ impl Report {
         devices
     }
 
+    /// The findings, with equal findings of several devices joined: they have the same check, setting, sentence and
+    /// ports. In the order of the first device of each.
+    pub fn by_finding(&self) -> Vec<Common<'_>> {
+        let mut common: Vec<Common<'_>> = Vec::new();
+        let mut known = BTreeMap::new();
+        for finding in &self.findings {
+            let (ports, accepted) = (&finding.ports, &finding.accepted);
+            let key = (finding.check.name, &finding.path, &finding.text, ports, accepted, finding.since);
+            let at = *known.entry(key).or_insert_with(|| {
+                common.push(Common { finding, devices: Vec::new() });
+                common.len() - 1
+            });
+            common[at].devices.push(&finding.device);
+        }
+        common
+    }
+
     /// The report as a JSON document; docs/reference/desired-state.md describes it.
     pub fn to_json(&self) -> Value {
         let counts = Severity::ALL.map(|severity| (severity.name().to_string(), json!(self.count(severity))));
@@ -136,6 +181,10 @@ impl Report {
                 "wanted": finding.wanted,
                 "found": finding.found,
                 "text": finding.text,
+                "positions": finding.positions.iter().map(|position| json!({
+                    "file": position.file, "pointer": position.pointer, "line": position.line,
+                })).collect::<Vec<_>>(),
+                "fix": finding.fix.as_ref().map(fix_json),
                 "since": finding.since,
                 "accepted": finding.accepted,
             })).collect::<Vec<_>>(),

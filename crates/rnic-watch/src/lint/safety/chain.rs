@@ -98,7 +98,12 @@ fn of_dscp(switch: &Switch, port: &Port, dscp: u8, found: &mut Vec<Finding>) {
             "{chain} -> priority group {group}, for which PFC is off (pfc_enable: {})",
             priorities_text(&port.pfc)
         );
-        found.push(finding(PFC, text).path("pfc"));
+        let mut on = port.pfc.clone();
+        on.extend(
+            (0..8).filter(|priority| port.group_of_pfc(*priority) == group && port.queue_of_pfc(*priority) == queue),
+        );
+        let finding = finding(PFC, text).path("pfc");
+        found.push(if on.len() == port.pfc.len() + 1 { finding.suggest("pfc", priorities_text(&on)) } else { finding });
     }
     for priority in priorities.iter().filter(|priority| port.queue_of_pfc(**priority) != queue) {
         let stopped = port.queue_of_pfc(*priority);
@@ -113,7 +118,7 @@ fn of_dscp(switch: &Switch, port: &Port, dscp: u8, found: &mut Vec<Finding>) {
         Some(wred) if !wred.ecn => {
             let text =
                 format!("{chain} -> queue {queue}, whose WRED profile `{}` does not mark green packets", wred.name);
-            found.push(finding(ECN, text).path(path));
+            found.push(finding(ECN, text).path(path.as_str()).suggest(path, "true"));
         }
         Some(wred) if wred.min.is_none() || wred.max.is_none() || wred.percent == 0 => {
             let text = format!(
@@ -227,7 +232,8 @@ fn watchdog(switch: &Switch, port: &Port, found: &mut Vec<Finding>) {
                 "the PFC watchdog does not watch the priorities {} (pfcwd_sw_enable)",
                 priorities_text(&unwatched)
             );
-            found.push(finding(WATCHDOG, text).path("watched"));
+            let all: BTreeSet<u8> = watched.union(&port.pfc).copied().collect();
+            found.push(finding(WATCHDOG, text).path("watched").suggest("watched", priorities_text(&all)));
         }
     }
     let idle: BTreeSet<u8> = port.watched.iter().flatten().copied().filter(|one| !port.pfc.contains(one)).collect();
@@ -241,7 +247,7 @@ fn watchdog(switch: &Switch, port: &Port, found: &mut Vec<Finding>) {
     }
     if watchdog.action == "alert" {
         let text = "the PFC watchdog only reports a storm (action alert) and does not end it".to_string();
-        found.push(finding(WATCHDOG_WEAK, text).path("watchdog.action"));
+        found.push(finding(WATCHDOG_WEAK, text).path("watchdog.action").suggest("watchdog.action", "drop"));
     }
     if let (Some(detection), Some(poll)) = (watchdog.detection, switch.poll_interval)
         && detection < poll

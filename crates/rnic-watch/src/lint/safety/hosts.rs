@@ -41,7 +41,7 @@ fn device(host: &Host, interface: &Interface, found: &mut Vec<Finding>) {
     }
     if interface.roce_mode == Some("v1") {
         let text = "default_roce_mode is RoCE v1: packets of rdma_cm connections have no IP header, so that switches give them no class by DSCP and do not route them";
-        found.push(Finding::new(ROCE_MODE, &host.name, text).path("roce_mode"));
+        found.push(Finding::new(ROCE_MODE, &host.name, text).path("roce_mode").suggest("roce_mode", "v2"));
     }
 }
 
@@ -62,7 +62,12 @@ fn classes(context: &Context<'_>, host: &Host, interface: &Interface, found: &mu
             continue;
         }
         let text = format!("`{setting}` is {class}, which is DSCP {dscp}; RDMA has DSCP {wanted}");
-        found.push(finding(TOS, text).path(setting));
+        let finding_tos = finding(TOS, text).path(setting);
+        // With several DSCPs of RDMA, the operator chooses.
+        found.push(match context.dscps.iter().collect::<Vec<_>>()[..] {
+            [dscp] => finding_tos.suggest(setting, (dscp << 2 | class & 3).to_string()),
+            _ => finding_tos,
+        });
         if let Some(qos) = &interface.qos
             && !qos.pfc.contains(&qos.priority_of(dscp))
         {
@@ -99,7 +104,7 @@ fn of_qos(context: &Context<'_>, host: &Host, interface: &Interface, qos: &Qos, 
         let text = format!(
             "the interface trusts {trusted} and not DSCPs: RDMA packets without a VLAN tag have the priority 0"
         );
-        found.push(finding(TRUST, text).path("trust"));
+        found.push(finding(TRUST, text).path("trust").suggest("trust", "dscp"));
     }
     let mut of_rdma = BTreeSet::new();
     for dscp in context.dscps.iter().filter(|_| qos.trusts_dscp()) {
@@ -108,7 +113,8 @@ fn of_qos(context: &Context<'_>, host: &Host, interface: &Interface, qos: &Qos, 
         if !qos.pfc.contains(&priority) {
             let text =
                 format!("DSCP {dscp} -> priority {priority}, in which PFC is off (on: {})", priorities_text(&qos.pfc));
-            found.push(finding(PFC, text).path("pfc"));
+            let on: BTreeSet<u8> = qos.pfc.iter().copied().chain([priority]).collect();
+            found.push(finding(PFC, text).path("pfc").suggest("pfc", priorities_text(&on)));
         }
     }
     if qos.pfc.contains(&qos.priority_of(0)) && !context.dscps.contains(&0) && !qos.pfc.is_empty() {
@@ -121,7 +127,7 @@ fn of_qos(context: &Context<'_>, host: &Host, interface: &Interface, qos: &Qos, 
     if interface.pause.is_some_and(|pause| pause.rx || pause.tx) && !qos.pfc.is_empty() {
         let text =
             "pauses of the whole link are on (ethtool -A) together with PFC: a pause of the link stops all priorities";
-        found.push(finding(GLOBAL_PAUSE, text.to_string()).path("pause"));
+        found.push(finding(GLOBAL_PAUSE, text.to_string()).path("pause").suggest("pause", "off"));
     }
     for priority in of_rdma.iter().copied().filter(|priority| qos.pfc.contains(priority)) {
         buffer(context, host, interface, qos, priority, found);
@@ -196,7 +202,8 @@ fn dcqcn(context: &Context<'_>, host: &Host, interface: &Interface, found: &mut 
         let Some(enabled) = enabled else { continue };
         for priority in priorities.iter().filter(|priority| !enabled.contains(priority)) {
             let text = format!("the {what} of DCQCN is off in priority {priority}: senders do not slow down");
-            found.push(Finding::new(DCQCN, &host.name, text).path(point));
+            let on: BTreeSet<u8> = enabled.iter().copied().chain([*priority]).collect();
+            found.push(Finding::new(DCQCN, &host.name, text).path(point).suggest(point, priorities_text(&on)));
         }
     }
     let cnp = interface.parameters.get("roce_np/cnp_dscp").and_then(|text| text.parse::<u8>().ok());
@@ -207,7 +214,8 @@ fn dcqcn(context: &Context<'_>, host: &Host, interface: &Interface, found: &mut 
         }
         if let Some(wanted) = context.cnp_dscp.filter(|wanted| *wanted != cnp) {
             let text = format!("congestion notification packets have DSCP {cnp}; the fleet's have DSCP {wanted}");
-            found.push(Finding::new(CNP, &host.name, text).path("dcqcn.roce_np/cnp_dscp"));
+            let setting = "dcqcn.roce_np/cnp_dscp";
+            found.push(Finding::new(CNP, &host.name, text).path(setting).suggest(setting, wanted.to_string()));
         }
     }
 }
