@@ -66,8 +66,8 @@ pub(crate) struct LintArgs {
     #[arg(long, value_enum, default_value_t = LintFormat::Table)]
     format: LintFormat,
 
-    /// Print a script with proposed changes instead of the findings: a patch of the configuration for each SONiC switch,
-    /// commands for each host. rnic never applies it
+    /// Print a script with proposed changes instead of the findings: a patch of the configuration for each SONiC
+    /// switch, commands for each host. rnic never applies it
     #[arg(long, conflicts_with_all = ["watch", "format"])]
     fix_commands: bool,
 
