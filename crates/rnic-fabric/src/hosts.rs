@@ -1,5 +1,6 @@
 //! The interface between a fabric and the hosts attached to it.
 
+use crate::engine::ObservedPorts;
 use crate::ids::{HostId, SlotId};
 use crate::packet::{Body, Packet};
 use crate::ranks::RankError;
@@ -30,6 +31,15 @@ pub trait HostPartition: Send {
     fn transmit(&mut self, host: SlotId, now: Time, paused: u8) -> Option<Packet<Self::Body>>;
 }
 
+/// The window of simulated time that comes next, without the flows that may start before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NextWindow {
+    /// Time of the next event, at which the window begins; [`Time::MAX`] if no event is left.
+    pub next: Time,
+    /// Maximum length of the window.
+    pub longest: Time,
+}
+
 /// All hosts of a fabric, by partition. The fabric calls the methods between two windows of simulated time, when no
 /// partition is being simulated.
 pub trait PartitionedHosts {
@@ -42,6 +52,12 @@ pub trait PartitionedHosts {
     /// The earliest start time of a flow that [`PartitionedHosts::open_window`] has not made known to its hosts;
     /// [`Time::MAX`] if no such flow is left.
     fn next_start(&self) -> Time;
+    /// Called before each window of simulated time, before [`PartitionedHosts::next_start`]: hosts whose flows come from
+    /// outside the simulation wait until they know every flow that may start in the window. `ports` shows the fabric.
+    /// `Break` ends the run.
+    fn settle(&mut self, _window: NextWindow, _ports: &dyn ObservedPorts) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
     /// Called before a window of simulated time in which flows start: makes every flow that starts before `end`, the
     /// end of the window, known to its hosts. The implementation calls `wake` to tell the fabric that a host has an
     /// event at a given time.

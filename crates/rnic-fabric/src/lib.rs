@@ -106,9 +106,9 @@ pub mod topology;
 mod worker_pool;
 
 pub use diagnose::{Cause, PauseTree, Paused, Wait, pause_tree};
-pub use engine::{Ending, Fabric, LinkState, Watcher, lossless_headroom};
+pub use engine::{Ending, Fabric, LinkState, ObservedPorts, PortState, PortStates, Watcher, lossless_headroom};
 pub use headroom::required_headroom;
-pub use hosts::{BodyOf, HostPartition, PartitionedHosts};
+pub use hosts::{BodyOf, HostPartition, NextWindow, PartitionedHosts};
 pub use ideal::completion_time;
 pub use ids::{HostId, PortId, SlotId};
 pub use load::Demand;

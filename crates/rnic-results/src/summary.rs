@@ -228,7 +228,7 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
         timeouts: counts.timeouts,
         requests: Distribution::of(requests),
         goodput: flows.goodput,
-        about_goodput: output.truncated.is_some() || spec.traffic.iter().any(|source| source.pattern.is_closed()),
+        about_goodput: output.truncated.is_some() || spec.traffic.iter().any(|source| reacts(&source.pattern)),
         about_requests: spec.traffic.iter().all(|source| is_incast(&source.pattern)),
         interrupted: output.status == RunStatus::Interrupted,
         truncated: output.truncated,
@@ -283,6 +283,11 @@ fn links(output: &RunOutput) -> Vec<LinkSummary> {
         Some(LinkSummary { name: link.name.clone(), utilisation: Distribution::of(values.collect())? })
     };
     samples.links.iter().filter_map(summary).collect()
+}
+
+/// Whether completions cause flows in the simulation itself.
+fn reacts(pattern: &TrafficPattern) -> bool {
+    pattern.is_closed() && !matches!(pattern, TrafficPattern::Outside { .. })
 }
 
 fn is_incast(pattern: &TrafficPattern) -> bool {

@@ -123,6 +123,10 @@ fn read_pattern(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPatte
             }
         },
         "collective" => TrafficPattern::Collective(read_collective(table, context.hosts)?),
+        "outside" => {
+            refuse_keys(table, &["start", "cooldown"], "another program submits the flows", "let the program decide")?;
+            TrafficPattern::Outside { largest: table.value("largest")?, reaction: table.given("reaction")? }
+        }
         _ => TrafficPattern::List { flows: read_list(table, context)? },
     })
 }
@@ -392,6 +396,7 @@ fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
         TrafficPattern::AllToAllLoop { repeats, .. } => (hosts * (hosts - 1) * u128::from(*repeats), 0),
         TrafficPattern::List { flows } => (flows.len() as u128, 0),
         TrafficPattern::Collective(collective) => (Program::flows(collective), 0),
+        TrafficPattern::Outside { .. } => (u128::from(MAX_FLOWS), 0),
         TrafficPattern::Pairs { pairs, messages, .. } => {
             (messages.map_or(u128::MAX, |messages| u128::from(*pairs) * u128::from(messages)), 0)
         }

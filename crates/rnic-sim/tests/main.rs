@@ -24,6 +24,7 @@ mod loss_recovery;
 mod messages;
 mod notifications;
 mod output_queues;
+mod outside;
 mod overload;
 #[cfg(feature = "p4")]
 mod p4_twins;

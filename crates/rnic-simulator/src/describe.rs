@@ -125,6 +125,7 @@ fn describe_traffic(traffic: &Traffic) -> String {
             collective.group,
             collective.repeats
         ),
+        TrafficPattern::Outside { largest, .. } => format!("flows of up to {largest} from another program"),
         TrafficPattern::List { flows } => format!("list of {} flows", flows.len()),
     };
     match traffic.warmup + traffic.cooldown {

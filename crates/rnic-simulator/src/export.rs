@@ -9,7 +9,7 @@ use rnic_scenario::format::{FatTreeShape, FlowExport, Graph, Link, Node, Topolog
 use rnic_scenario::format::{write_flows, write_topology};
 use rnic_scenario::{Origin, read_with, to_graph_toml};
 use rnic_sim::Catalogue;
-use rnic_spec::{LinkFault, RunSpec, Scenario, TrafficPattern};
+use rnic_spec::{LinkFault, RunSpec, Scenario, Traffic, TrafficPattern};
 use rnic_transport::Time;
 use rnic_workload::generate;
 use std::io::Write;
@@ -20,6 +20,13 @@ pub(crate) fn flows(arguments: &FlowsArgs, catalogue: &Catalogue) -> Result<(), 
     let scenario = load_selected(catalogue, &arguments.selection)?;
     let run = select(&scenario, arguments.run.as_deref())?;
     let network = set_up(catalogue, run)?.network;
+    let is_outside = |source: &&Traffic| matches!(source.pattern, TrafficPattern::Outside { .. });
+    if let Some(source) = run.traffic.iter().find(is_outside) {
+        return Err(CliError::Input(format!(
+            "the flows of traffic \"{}\" come from another program while the simulation runs",
+            source.name
+        )));
+    }
     if let Some(source) = run.traffic.iter().find(|source| source.pattern.is_closed()) {
         return Err(CliError::Input(format!(
             "the flows of traffic \"{}\" start when earlier flows complete; `rnic run --flows csv` writes them after a simulation",

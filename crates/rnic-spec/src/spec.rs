@@ -402,10 +402,20 @@ pub enum TrafficPattern {
     },
     /// `collective`: groups of ranks repeat a collective operation, such as an all-reduce.
     Collective(Collective),
+    /// `outside`: another program submits the flows while the simulation runs.
+    Outside {
+        /// Bytes of the largest flow that the program may submit.
+        largest: Bytes,
+        /// Minimum time between the completion of a flow and the time at which the program knows of it; default: one
+        /// window of simulated time, which is the time of a minimum frame on the fabric's shortest link.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reaction: Option<Time>,
+    },
 }
 
 impl TrafficPattern {
-    /// Whether flows of the pattern start when earlier flows have completed: closed loops and collective operations.
+    /// Whether flows of the pattern start when earlier flows have completed: closed loops, collective operations
+    /// and flows from outside.
     pub fn is_closed(&self) -> bool {
         matches!(
             self,
@@ -413,6 +423,7 @@ impl TrafficPattern {
                 | TrafficPattern::AllToAllLoop { .. }
                 | TrafficPattern::IncastLoop { .. }
                 | TrafficPattern::Collective(_)
+                | TrafficPattern::Outside { .. }
         )
     }
 

@@ -38,7 +38,23 @@ pub fn check(traffic: &[Traffic], network: &Network) -> Result<(), String> {
     if requests >= u64::from(FlowSpec::NO_REQUEST) {
         return Err(format!("{requests} requests are too many: at most {}", FlowSpec::NO_REQUEST - 1));
     }
+    check_outside(traffic)?;
     check_hashes(traffic)
+}
+
+/// Checks that flows from outside are alone with flows that start at fixed times.
+fn check_outside(traffic: &[Traffic]) -> Result<(), String> {
+    let is_outside = |source: &&Traffic| matches!(source.pattern, TrafficPattern::Outside { .. });
+    let Some(outside) = traffic.iter().find(is_outside) else { return Ok(()) };
+    let reactive = |source: &&Traffic| source.pattern.is_closed() && source.name != outside.name;
+    match traffic.iter().find(reactive) {
+        None => Ok(()),
+        Some(other) => Err(format!(
+            "traffic `{}` has pattern \"outside\", so traffic `{}` cannot wait for completions; accepted beside it: patterns \
+             whose flows start at fixed times, such as \"poisson\" and \"list\"",
+            outside.name, other.name
+        )),
+    }
 }
 
 /// Checks that no two listed flows between the same hosts have the same `hash`: their packets could not be told apart.
@@ -78,6 +94,7 @@ pub fn largest(traffic: &[Traffic]) -> u64 {
         }
         TrafficPattern::IncastLoop { incast, .. } => striped(incast.total.0, incast.flows()),
         TrafficPattern::Collective(collective) => Program::largest(collective),
+        TrafficPattern::Outside { largest, .. } => largest.0,
     };
     traffic.iter().map(|source| of_pattern(&source.pattern)).max().unwrap_or(1)
 }
@@ -96,6 +113,7 @@ fn check_source(traffic: &Traffic, network: &Network) -> Result<(), String> {
             flows.iter().try_for_each(|flow| check_listed(flow, traffic.start, network.hosts))
         }
         TrafficPattern::Collective(_) => Program::check(traffic, network),
+        TrafficPattern::Outside { .. } => Ok(()),
         pattern if pattern.is_closed() => Loops::check(traffic, network),
         _ => Rounds::check(traffic, network),
     }

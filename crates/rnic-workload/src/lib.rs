@@ -5,7 +5,8 @@
 //!   time-ordered stream of [`FlowSpec`]s.
 //! - [`closed_loops()`] yields the flows of closed loops, whose start depends on the completion of earlier flows.
 //! - [`program`] yields the flows of programs: ranks that send, receive and compute, as in collective operations.
-//! - [`Source`] is what the simulator knows of the last two.
+//! - [`Outside`] yields the flows that another program submits while the simulation runs.
+//! - [`Source`] is what the simulator knows of the last three.
 //!
 //! All random numbers come from the streams of [`rng`], so the same seed gives the same flows on every machine.
 
@@ -16,6 +17,7 @@ pub mod generate;
 mod loops;
 mod network;
 mod offered;
+mod outside;
 mod places;
 mod poisson;
 pub mod program;
@@ -31,9 +33,10 @@ pub use generate::{FlowStream, Share, check, closed_loops, generate, largest, re
 pub use loops::{Loops, Origin};
 pub use network::Network;
 pub use offered::{Offered, offered};
+pub use outside::{Feed, FlowCompletion, Grant, Outside};
 pub use program::Program;
 pub use sizes::BUILT_IN as BUILT_IN_SIZES;
-pub use source::{Completion, Source};
+pub use source::{Completion, Pending, Settled, Source};
 pub use text::read_text;
 
 use rnic_spec::{FlowSpec, SizeDistribution};

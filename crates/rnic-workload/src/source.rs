@@ -2,6 +2,7 @@
 
 use super::FlowSpec;
 use super::loops::{Loops, Origin};
+use rnic_fabric::PortStates;
 use rnic_spec::CollectiveRecord;
 use rnic_transport::Time;
 use std::fmt::Debug;
@@ -14,6 +15,27 @@ pub struct Completion {
     /// Time from which the sender knows that all bytes have arrived. The simulator assumes that the receiver sends a
     /// frame of minimum size when the last byte arrives, and that this frame crosses an empty fabric.
     pub known: Time,
+}
+
+/// What the engine is about to simulate.
+pub struct Pending<'a> {
+    /// Whether all known flows have completed: without a further flow, the run ends here.
+    pub held: bool,
+    /// Time of the next event, or start of the next flow of another source; [`Time::MAX`] if none is known.
+    pub next: Time,
+    /// Length of the longest window of simulated time.
+    pub window: Time,
+    /// Returns the state of all ports.
+    pub ports: &'a dyn Fn() -> PortStates,
+}
+
+/// Whether a source knows the flows of the next window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Settled {
+    /// It knows them.
+    Known,
+    /// The run is cancelled.
+    Cancelled,
 }
 
 /// A source of flows that depend on the completion of earlier flows.
@@ -47,6 +69,15 @@ pub trait Source: Debug + Send {
     /// to cross a link. No window of simulated time may be longer.
     fn reaction(&self) -> Option<Time> {
         None
+    }
+    /// Waits, if flows come from outside the simulation, until all flows that start in the next window are known. A
+    /// window begins at the next event or flow.
+    fn settle(&mut self, _pending: &Pending<'_>) -> Settled {
+        Settled::Known
+    }
+    /// Whether flows come from outside the simulation, and more may come.
+    fn is_open(&self) -> bool {
+        false
     }
     /// Sentences about operations that have not completed, at most a few; empty if everything has completed.
     fn waiting(&self) -> Vec<String> {

@@ -13,17 +13,19 @@
 
 mod collection;
 mod faults;
+mod ports;
 mod ranks;
 mod watcher;
 
 pub use faults::LinkState;
+pub use ports::{ObservedPorts, PortState, PortStates};
 pub use watcher::Watcher;
 
 use crate::buffer::Buffer;
 use crate::clocks::ClockSpec;
 use crate::config::{FabricSpec, LinkSpec};
 use crate::headroom::required_headroom;
-use crate::hosts::{HostPartition, PartitionedHosts};
+use crate::hosts::{HostPartition, NextWindow, PartitionedHosts};
 use crate::ids::{HostId, PortId};
 use crate::packet::{Body, MIN_FRAME};
 use crate::partition::Partition;
@@ -199,8 +201,12 @@ impl<B: Body> Fabric<B> {
             if self.has_lost_a_rank() {
                 return Ending::RankLost;
             }
+            let next = self.next();
+            if hosts.settle(self.pending(next, next_observation, until, watcher.acts()), self).is_break() {
+                return Ending::Stopped;
+            }
             let next_start = hosts.next_start().as_ps();
-            let mut start = self.next().min(next_start);
+            let mut start = next.min(next_start);
             if start == u64::MAX && next_observation < until && watcher.acts() {
                 next_observation = self.watch(hosts, watcher, next_observation);
                 continue;
@@ -240,6 +246,12 @@ impl<B: Body> Fabric<B> {
                 return Ending::Stopped;
             }
         }
+    }
+
+    /// The next event, whose window comes next; if no node has any, the next action of the watcher or the end of the run.
+    fn pending(&self, next: u64, observation: u64, until: u64, acts: bool) -> NextWindow {
+        let next = if next == u64::MAX && acts && observation < until { observation } else { next };
+        NextWindow { next: Time::from_ps(next.min(until)), longest: Time::from_ps(self.lookahead) }
     }
 
     /// Time of the earliest event of any node.

@@ -100,6 +100,10 @@ fn of_run(spec: &RunSpec, run: &RunSummary) -> Vec<(String, String)> {
                 put("group", collective.group.to_string());
                 put("repeats", collective.repeats.to_string());
             }
+            TrafficPattern::Outside { largest, reaction } => {
+                put("largest", largest.to_string());
+                put("reaction", reaction.map_or("one window".to_string(), |reaction| reaction.to_string()));
+            }
             _ => {}
         }
     }

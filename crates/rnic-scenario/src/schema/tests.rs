@@ -64,6 +64,7 @@ fn base(topology: &str, pattern: &str, queueing: &str) -> toml::Table {
         "pairs" => "pairs = 1\nsizes = \"fixed 1 KB\"\nmessages = 1",
         "collective" => "operation = \"all-reduce\"\nsize = \"1 MB\"",
         "list" => "file = \"flows.csv\"",
+        "outside" => "",
         _ => "sizes = \"fixed 1 KB\"",
     };
     let links = if topology == "file" { "" } else { "rate = \"40 Gbps\"\ndelay = \"1 us\"\n" };

@@ -5,11 +5,11 @@ use super::ends::FlowHashes;
 use super::ids::{FlowId, Id};
 use crate::events::Listener;
 use rnic_fabric::rng::{Purpose, mix};
-use rnic_fabric::{Body, Fabric, HostId, MIN_FRAME, Routes, Topology, completion_time};
+use rnic_fabric::{Body, Fabric, HostId, MIN_FRAME, NextWindow, ObservedPorts, Routes, Topology, completion_time};
 use rnic_spec::{CollectiveRecord, FlowLog, FlowRecord, FlowSpec, RunProgress};
 use rnic_transport::Time;
 use rnic_transport::headers::ROCE_DATA;
-use rnic_workload::{Completion, Loops, Origin, Source};
+use rnic_workload::{Completion, Loops, Origin, Pending, Settled, Source};
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -80,6 +80,10 @@ pub(crate) struct FlowTable<'a, S: Iterator<Item = FlowSpec>> {
     stream: Peekable<S>,
     /// Traffic whose flows start when earlier flows have completed: closed loops and programs.
     source: Option<Box<dyn Source>>,
+    /// Whether flows of `source` come from outside the simulation.
+    is_fed: bool,
+    /// The arguments of the last [`FlowTable::close_window`] if all flows had finished and more may come from outside.
+    held: Option<(Time, u64)>,
     /// Earliest start of a further flow of the stream, or event of `source`.
     next_start: Time,
     /// Records of the flows that have started and not retired, indexed by flow id.
@@ -127,6 +131,8 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
             topology,
             routes,
             stream: stream.peekable(),
+            is_fed: source.as_ref().is_some_and(|source| source.is_open()),
+            held: None,
             source,
             next_start: Time::MAX,
             open: Vec::new(),
@@ -379,10 +385,45 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
             self.next_start = self.next_start.min(next);
         }
         if self.active == 0 && idle && self.next_start == Time::MAX {
+            if self.is_fed && self.source.as_ref().is_some_and(|source| source.is_open()) {
+                // Whether the run ends here depends on the program outside.
+                self.held = Some((end, hops));
+                return ControlFlow::Continue(());
+            }
             let waits = self.source.as_ref().is_some_and(|source| !source.waiting().is_empty());
             self.stop = Some(if waits { Stop::Stuck } else { Stop::Finished });
             return ControlFlow::Break(());
         }
+        self.go_on(end, hops)
+    }
+
+    /// Waits until all flows are known that start in the next window.
+    #[inline]
+    pub(crate) fn settle(&mut self, window: NextWindow, ports: &dyn ObservedPorts) -> ControlFlow<()> {
+        if self.is_fed { self.settle_fed(window, ports) } else { ControlFlow::Continue(()) }
+    }
+
+    #[cold]
+    fn settle_fed(&mut self, window: NextWindow, ports: &dyn ObservedPorts) -> ControlFlow<()> {
+        let Some(source) = &mut self.source else { return ControlFlow::Continue(()) };
+        let held = self.held.take();
+        let listed = self.stream.peek().map_or(Time::MAX, |flow| flow.start);
+        let ports = &|| ports.port_states();
+        let (next, longest) = (window.next.min(listed), window.longest);
+        let pending = Pending { held: held.is_some(), next, window: longest, ports };
+        let settled = source.settle(&pending);
+        self.next_start = self.known_start();
+        match (settled, held) {
+            (Settled::Cancelled, _) => self.stop = Some(Stop::Cancelled),
+            (Settled::Known, Some(_)) if self.next_start == Time::MAX => self.stop = Some(Stop::Finished),
+            (Settled::Known, Some((end, hops))) => return self.go_on(end, hops),
+            (Settled::Known, None) => {}
+        }
+        if self.stop.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Reports progress, and decides whether a run that has flows left ends.
+    fn go_on(&mut self, end: Time, hops: u64) -> ControlFlow<()> {
         self.windows += 1;
         let reports = self.windows >= WINDOWS_PER_REPORT || hops - self.reported_hops >= HOPS_PER_REPORT;
         if reports {

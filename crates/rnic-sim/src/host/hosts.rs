@@ -8,7 +8,9 @@ use super::ids::FlowId;
 use super::partition::{Host, NicPartition, Notice, Start};
 use super::ranks::RankHosts;
 use super::slab::Slab;
-use rnic_fabric::{HostId, HostPartition, Location, PartitionPlan, PartitionedHosts, RankError, RankGroup};
+use rnic_fabric::{
+    HostId, HostPartition, Location, NextWindow, ObservedPorts, PartitionPlan, PartitionedHosts, RankError, RankGroup,
+};
 use rnic_spec::{CollectiveRecord, FlowLog, FlowRecord, FlowSpec};
 use rnic_transport::Time;
 use rnic_workload::Origin;
@@ -254,6 +256,10 @@ where
 
     fn next_start(&self) -> Time {
         self.table.next_start()
+    }
+
+    fn settle(&mut self, window: NextWindow, ports: &dyn ObservedPorts) -> ControlFlow<()> {
+        self.table.settle(window, ports)
     }
 
     fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(HostId, Time)) {

@@ -23,9 +23,10 @@ use crate::capture::Capture;
 use crate::events::{Events, Listener};
 use crate::resolve::Resolved;
 use cpu_time::ThreadTime;
-use rnic_spec::{RunEvent, RunOutput, RunProgress, RunRecord, RunSpec, RunStatus, Traffic, Truncation};
+use rnic_spec::{RunEvent, RunOutput, RunProgress, RunRecord, RunSpec, RunStatus, Traffic, TrafficPattern, Truncation};
 use rnic_transport::Time;
-use rnic_workload::{FlowStream, Share, Source};
+use rnic_workload::{Feed, FlowStream, Outside, Share, Source};
+use std::sync::Arc;
 
 /// The inputs of the simulation of one run, for the code that is compiled for the run's transport.
 pub struct Job<'a, 'o> {
@@ -76,10 +77,18 @@ pub trait Simulator {
 /// let record = run(&catalogue, spec, &resolved, None, &Sharing::among(1), &Events::ignored());
 /// assert_eq!(record.output.flows.len(), 4);
 /// ```
-#[expect(clippy::disallowed_methods, reason = "the cost of a run is measured here, and nowhere in its results")]
 pub fn run(
     simulator: &dyn Simulator, spec: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>,
     sharing: &Sharing<'_>, events: &Events<'_>,
+) -> RunRecord {
+    run_fed(simulator, spec, resolved, (capture, None), sharing, events)
+}
+
+/// As [`run`], with the flows that another program submits.
+#[expect(clippy::disallowed_methods, reason = "the cost of a run is measured here, and nowhere in its results")]
+pub(crate) fn run_fed(
+    simulator: &dyn Simulator, spec: &RunSpec, resolved: &Resolved,
+    (capture, feed): (Option<&mut Capture>, Option<Arc<Feed>>), sharing: &Sharing<'_>, events: &Events<'_>,
 ) -> RunRecord {
     let (wall, cpu) = (std::time::Instant::now(), ThreadTime::now());
     // The result is ignored because the listener can cancel a run only at progress events.
@@ -89,7 +98,7 @@ pub fn run(
         parameters: resolved.parameters.clone(),
         warnings: resolved.warnings.clone(),
     });
-    let output = simulate_with(simulator, spec, resolved, capture, sharing, events);
+    let output = simulate_with(simulator, spec, resolved, (capture, feed), sharing, events);
     let finished = || output.flows.iter().filter(|flow| flow.finish.is_some()).count() as u64;
     let _ = events.tell(match &output.status {
         RunStatus::Completed => {
@@ -118,26 +127,32 @@ fn peak_rss_bytes() -> u64 {
 
 /// As [`run`], on one thread, without capture and events, and without measuring run time and memory.
 pub fn simulate_run(simulator: &dyn Simulator, spec: &RunSpec, resolved: &Resolved) -> RunOutput {
-    simulate_with(simulator, spec, resolved, None, &Sharing::among(1), &Events::ignored())
+    simulate_with(simulator, spec, resolved, (None, None), &Sharing::among(1), &Events::ignored())
 }
 
 /// As [`simulate_run`], divided among the threads of `sharing`.
 pub fn simulate_run_shared(
     simulator: &dyn Simulator, spec: &RunSpec, resolved: &Resolved, sharing: &Sharing<'_>,
 ) -> RunOutput {
-    simulate_with(simulator, spec, resolved, None, sharing, &Events::ignored())
+    simulate_with(simulator, spec, resolved, (None, None), sharing, &Events::ignored())
 }
 
 fn simulate_with(
-    simulator: &dyn Simulator, spec: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>,
-    sharing: &Sharing<'_>, events: &Events<'_>,
+    simulator: &dyn Simulator, spec: &RunSpec, resolved: &Resolved,
+    (capture, feed): (Option<&mut Capture>, Option<Arc<Feed>>), sharing: &Sharing<'_>, events: &Events<'_>,
 ) -> RunOutput {
     let seed = spec.seed;
+    let outside = match outside(spec, resolved, feed.as_ref()) {
+        Ok(outside) => outside,
+        Err(reason) => return RunOutput::not_started(reason),
+    };
     let stream = rnic_workload::generate(&spec.traffic, &resolved.network, seed);
     let source = rnic_workload::reactive(&spec.traffic, &resolved.network, seed, Share::WHOLE);
+    let source = outside.or(source);
     // The number of flows; `None` if the traffic has no end.
+    let listed = stream.total();
     let total = source.as_ref().map_or(Some(0), |source| source.total());
-    let total = total.map(|total| total.saturating_add(stream.total()));
+    let total = total.map(|total| total.saturating_add(listed));
     let duration = resolved.host_config.duration;
     events.estimate_flows(duration, move |progress| expected(total, duration, progress));
     let job = Job { resolved, traffic: &spec.traffic, seed, flows: stream, source, events, capture, sharing };
@@ -151,6 +166,7 @@ fn simulate_with(
         return output;
     }
     let started = output.flows.len() as u64;
+    let total = feed.map_or(total, |feed| Some(listed.saturating_add(feed.submitted())));
     if let Some(truncation) = output.truncated {
         let not_started = total.map(|total| total.saturating_sub(started));
         return RunOutput { truncated: Some(Truncation { not_started, ..truncation }), ..output };
@@ -165,6 +181,30 @@ fn simulate_with(
         status => status,
     };
     RunOutput { status, offered: total.unwrap_or(started), ..output }
+}
+
+/// The traffic source whose flows another program submits, if the run has one.
+fn outside(
+    spec: &RunSpec, resolved: &Resolved, feed: Option<&Arc<Feed>>,
+) -> Result<Option<Box<dyn Source>>, String> {
+    let sources = (0..u16::MAX).zip(&spec.traffic);
+    let source = sources.filter(|(_, source)| matches!(source.pattern, TrafficPattern::Outside { .. })).next();
+    let Some((index, source)) = source else { return Ok(None) };
+    let Some(feed) = feed else {
+        return Err(format!(
+            "another program submits the flows of traffic `{}` (pattern \"outside\"); start the simulation from that program, \
+             with `rnic.Simulation` in Python, `rnic_sim_open` in C or `rnic_sim::Simulation` in Rust",
+            source.name
+        ));
+    };
+    if !resolved.stacks.is_empty() {
+        return Err(format!(
+            "traffic `{}` has pattern \"outside\" in a run with several priorities; accepted: one priority for all traffic",
+            source.name
+        ));
+    }
+    let TrafficPattern::Outside { reaction, .. } = source.pattern else { return Ok(None) };
+    Ok(Some(Box::new(Outside::new(feed.clone(), index, source.warmup, reaction))))
 }
 
 /// Estimates the number of flows that finish in a run: the number of flows in its traffic (`total`), or fewer if the

@@ -30,7 +30,7 @@ const COUNT: Kind = Kind::Count { min: 1, max: u32::MAX as u64 };
 const FRACTION: Kind = Kind::Number { min: 0.0, max: 1.0 };
 const FLOWS_OR_NONE: Kind = Kind::Count { min: 0, max: MAX_FLOWS };
 
-const PATTERNS: [Variant; 7] = [
+const PATTERNS: [Variant; 8] = [
     Variant { name: "poisson", about: "every host starts flows at random times towards random hosts" },
     Variant { name: "incast", about: "one request striped over many senders" },
     Variant { name: "permutation", about: "every host sends to one other and receives from one other" },
@@ -38,6 +38,7 @@ const PATTERNS: [Variant; 7] = [
     Variant { name: "pairs", about: "random pairs send message after message" },
     Variant { name: "list", about: "the flows of a file" },
     Variant { name: "collective", about: "ranks of a distributed program repeat an operation such as an all-reduce" },
+    Variant { name: "outside", about: "another program submits the flows while the simulation runs" },
 ];
 const OPERATIONS: [&str; 5] = names_of!(CollectiveOperation);
 const ALGORITHMS: [&str; 5] = names_of!(Algorithm);
@@ -354,6 +355,25 @@ pub(super) const TRAFFIC: Section = Section {
         )
         .default("200 ns")
         .only(&["collective"])
+        .fields(&["pattern.reaction"]),
+        Setting::new(
+            "largest",
+            Kind::Size { min: 1, max: 1_000_000_000_000_000 },
+            "\"1 GB\"",
+            "bytes of the largest flow that the program may submit",
+        )
+        .default("1 GB")
+        .only(&["outside"])
+        .fields(&["pattern.largest"]),
+        Setting::new(
+            "reaction",
+            Kind::Time,
+            "\"1 us\"",
+            "minimum time between the completion of a flow and the time at which the program knows of it; a shorter time \
+             makes the simulation slower",
+        )
+        .derived("one window of simulated time: the time of a minimum frame on the shortest link, delay included")
+        .only(&["outside"])
         .fields(&["pattern.reaction"]),
         Setting::new(
             "think_time",
