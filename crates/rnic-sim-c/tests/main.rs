@@ -29,7 +29,9 @@ fn compiled(folder: &Path, compiler: &str, sources: &[&str]) -> Option<PathBuf> 
     }
     let program = folder.join("program");
     let mut command = Command::new(compiler);
-    command.args(["-Wall", "-Wextra", "-Werror", "-Icrates/rnic-sim-c/include", "-Iintegrations/astra-sim"]).args(sources);
+    command
+        .args(["-Wall", "-Wextra", "-Werror", "-Icrates/rnic-sim-c/include", "-Iintegrations/astra-sim"])
+        .args(sources);
     command.arg("-L").arg(library()).args(["-lrnic_sim_c", "-o"]).arg(&program).current_dir(project());
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -83,4 +85,29 @@ fn wrong_calls_are_refused() {
     let Some(program) = compiled(folder.path(), "cc", &["crates/rnic-sim-c/tests/misuse.c"]) else { return };
     let output = run(&program, &[]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn the_adapter_for_astra_sim_runs_two_ranks_and_a_ring() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = [
+        "-std=c++17",
+        "-Iintegrations/astra-sim/interface",
+        "integrations/astra-sim/rnic_network.cc",
+        "integrations/astra-sim/tests/ring.cc",
+    ];
+    let Some(program) = compiled(folder.path(), "c++", &sources) else { return };
+    let output = run(&program, &[Path::new(FABRIC)]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    let time = |name: &str| -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim_end_matches(" ns").parse().unwrap()
+    };
+    // Each step sends 100 KB at 100 Gbps (8 us, and a tenth of headers) over 2 or 4 links of 500 ns; the next begins 100 ns
+    // after the program knows of the arrival, at least one link later.
+    let (two, ring) = (time("two ranks: "), time("ring: "));
+    assert!((2.0 * 9_500.0..2.0 * 12_000.0).contains(&two), "{text}");
+    assert!((14.0 * 9_500.0..14.0 * 14_000.0).contains(&ring), "{text}");
+    assert!(text.ends_with("rank 8 has no host in the scenario\n"), "{text}");
 }

@@ -51,6 +51,6 @@ mod watchdog;
 pub use catalogue::{Catalogue, CongestionEntry};
 pub use events::{Events, MeshProbe};
 pub use host::{FlowHashes, Segment, flow_hashes};
+pub use rnic_workload::FlowCompletion;
 pub use run::Sharing;
 pub use simulation::{FlowRequest, PortUse, Simulation, SimulationError};
-pub use rnic_workload::FlowCompletion;

@@ -238,13 +238,20 @@ impl Simulation {
         let FlowRequest { start, src, dst, bytes } = *flow;
         let (now, hosts, largest) = (self.now, self.topology.hosts, self.largest);
         if src >= hosts || dst >= hosts || src == dst {
-            return Err(format!("from host {src} to host {dst}; accepted: two different hosts from 0 to {}", hosts - 1));
+            return Err(format!(
+                "from host {src} to host {dst}; accepted: two different hosts from 0 to {}",
+                hosts - 1
+            ));
         }
         if bytes == 0 || bytes > largest.0 {
             return Err(format!("{bytes} bytes; accepted: 1 to {}, the `largest` of the traffic source", largest.0));
         }
         if start < now || start == Time::MAX {
-            return Err(format!("starts at {start} ({} ps); accepted: {now} ({} ps) or later", start.as_ps(), now.as_ps()));
+            return Err(format!(
+                "starts at {start} ({} ps); accepted: {now} ({} ps) or later",
+                start.as_ps(),
+                now.as_ps()
+            ));
         }
         Ok(())
     }
@@ -334,7 +341,7 @@ impl Simulation {
         let name = |node: u32| topology.names.get(node as usize).cloned().unwrap_or_default();
         let port = |(id, state): (PortId, rnic_fabric::PortState)| PortUse {
             node: name(topology.port(id).node),
-            port: topology.port_in_node(id).into(),
+            port: topology.port_in_node(id),
             peer: name(topology.peer_node(id)),
             queued: state.queued,
             sent: state.sent,

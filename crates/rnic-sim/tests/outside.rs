@@ -197,9 +197,18 @@ fn misuse_gets_a_sentence() {
     let mut simulation = driven(&run, 1);
     simulation.advance(Time::from_us(10)).unwrap();
     let mut refused = |flow| simulation.submit(&[request(20_000_000, 0, 1, 5), flow]).unwrap_err().to_string();
-    assert_eq!(refused(request(9_999_999, 0, 1, 1)), "flow 1: starts at 9.999999 us (9999999 ps); accepted: 10 us (10000000 ps) or later");
-    assert_eq!(refused(request(10_000_000, 0, 4, 1)), "flow 1: from host 0 to host 4; accepted: two different hosts from 0 to 3");
-    assert_eq!(refused(request(10_000_000, 2, 2, 1)), "flow 1: from host 2 to host 2; accepted: two different hosts from 0 to 3");
+    assert_eq!(
+        refused(request(9_999_999, 0, 1, 1)),
+        "flow 1: starts at 9.999999 us (9999999 ps); accepted: 10 us (10000000 ps) or later"
+    );
+    assert_eq!(
+        refused(request(10_000_000, 0, 4, 1)),
+        "flow 1: from host 0 to host 4; accepted: two different hosts from 0 to 3"
+    );
+    assert_eq!(
+        refused(request(10_000_000, 2, 2, 1)),
+        "flow 1: from host 2 to host 2; accepted: two different hosts from 0 to 3"
+    );
     let bytes = "flow 1: 1000001 bytes; accepted: 1 to 1000000, the `largest` of the traffic source";
     assert_eq!(refused(request(10_000_000, 0, 1, 1_000_001)), bytes);
     let past = SimulationError::Past { now: Time::from_us(10), until: Time::from_us(9) };

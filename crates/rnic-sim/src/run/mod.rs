@@ -184,11 +184,9 @@ fn simulate_with(
 }
 
 /// The traffic source whose flows another program submits, if the run has one.
-fn outside(
-    spec: &RunSpec, resolved: &Resolved, feed: Option<&Arc<Feed>>,
-) -> Result<Option<Box<dyn Source>>, String> {
-    let sources = (0..u16::MAX).zip(&spec.traffic);
-    let source = sources.filter(|(_, source)| matches!(source.pattern, TrafficPattern::Outside { .. })).next();
+fn outside(spec: &RunSpec, resolved: &Resolved, feed: Option<&Arc<Feed>>) -> Result<Option<Box<dyn Source>>, String> {
+    let mut sources = (0..u16::MAX).zip(&spec.traffic);
+    let source = sources.find(|(_, source)| matches!(source.pattern, TrafficPattern::Outside { .. }));
     let Some((index, source)) = source else { return Ok(None) };
     let Some(feed) = feed else {
         return Err(format!(
