@@ -3,7 +3,7 @@
 
 #include "rnic_network.hh"
 
-#include <astra-sim/system/AstraNetworkAPI.hh>
+#include <astra-sim/common/AstraNetworkAPI.hh>
 
 #include <stdexcept>
 

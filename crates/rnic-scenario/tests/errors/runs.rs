@@ -74,7 +74,7 @@ fn traffic() {
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"outside\"\nstart = \"1 us\"",
             r#"a.toml:14:9: `start` has no meaning where another program submits the flows; let the program decide, or remove `start`"#),
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"outside\"\nlargest = \"0 B\"",
-            r#"a.toml:14:11: `largest` is out of range: 0 B; accepted: 1 B to 1000 TB"#),
+            r#"a.toml:14:11: `largest` is out of range: 0 B; accepted: 1 B to 1000000 GB"#),
         (r#"pattern = "poisson""#, r#"pattern = "Poison""#,
             r#"a.toml:13:11: unknown pattern "Poison"; did you mean `poisson`? available: "poisson", "incast", "permutation", "all-to-all", "pairs", "list", "collective", "outside""#),
         ("pattern = \"poisson\"\n", "",

@@ -28,7 +28,7 @@ class AstraNetworkAPI {
     virtual timespec_t sim_get_time() = 0;
     virtual void sim_notify_finished() {}
 
-    int sim_comm_get_rank() { return rank; }
+    virtual int sim_comm_get_rank() { return rank; }
 
     int rank;
 };
