@@ -20,6 +20,7 @@ from .metrics import Distribution, Group, Metrics, RunResult
 from .results import Report, Results
 from .scenario import Scenario, scenarios
 from .seeds import Estimate, RunEstimates, SeedResults
+from .simulation import CompletionTable, PortStateTable, Simulation
 from .stream import Event, Stream
 from .table import (
     CollectiveTable,
@@ -54,6 +55,7 @@ __all__ = [
     "Campaign",
     "CampaignResults",
     "CollectiveTable",
+    "CompletionTable",
     "CongestionControl",
     "Distribution",
     "Estimate",
@@ -66,6 +68,7 @@ __all__ = [
     "MeshTable",
     "Metrics",
     "PauseTable",
+    "PortStateTable",
     "PortTable",
     "QueueTable",
     "Report",
@@ -76,6 +79,7 @@ __all__ = [
     "Scenario",
     "ScenarioError",
     "SeedResults",
+    "Simulation",
     "Stream",
     "Table",
     "VictimTable",

@@ -16,6 +16,7 @@ mod packets;
 mod results;
 mod run;
 mod scenario;
+mod simulation;
 mod stored;
 mod stream;
 mod tables;
@@ -45,6 +46,8 @@ mod _rnic {
     use super::results::Results;
     #[pymodule_export]
     use super::scenario::{Scenario, builtin_scenarios};
+    #[pymodule_export]
+    use super::simulation::Simulation;
     #[pymodule_export]
     use super::stream::Stream;
     #[pymodule_export]

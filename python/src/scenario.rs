@@ -3,6 +3,7 @@
 use crate::error::Written;
 use crate::flows::Flows;
 use crate::results::Results;
+use crate::simulation::Simulation;
 use crate::stream::Stream;
 use crate::{congestion, convert, error, identity, run};
 use pyo3::exceptions::{PyKeyError, PyValueError};
@@ -321,6 +322,13 @@ impl Scenario {
         let mut selected = (*self.selected(name.as_slice())?).clone();
         selected.runs.truncate(1);
         Stream::start(py, selected, until)
+    }
+
+    /// Begins the simulation of the run called `name`, or of the first run, whose flows the program submits.
+    fn simulation(&self, py: Python<'_>, name: Option<String>, threads: usize) -> PyResult<Simulation> {
+        let mut selected = (*self.selected(name.as_slice())?).clone();
+        selected.runs.truncate(1);
+        Simulation::start(py, selected, threads)
     }
 }
 
