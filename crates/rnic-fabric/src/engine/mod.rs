@@ -202,7 +202,7 @@ impl<B: Body> Fabric<B> {
                 return Ending::RankLost;
             }
             let next = self.next();
-            if hosts.settle(self.pending(next, next_observation, until, watcher.acts()), self).is_break() {
+            if hosts.settle(self.pending(next, next_observation, until, || watcher.acts()), self).is_break() {
                 return Ending::Stopped;
             }
             let next_start = hosts.next_start().as_ps();
@@ -249,8 +249,8 @@ impl<B: Body> Fabric<B> {
     }
 
     /// The next event, whose window comes next; if no node has any, the next action of the watcher or the end of the run.
-    fn pending(&self, next: u64, observation: u64, until: u64, acts: bool) -> NextWindow {
-        let next = if next == u64::MAX && acts && observation < until { observation } else { next };
+    fn pending(&self, next: u64, observation: u64, until: u64, acts: impl Fn() -> bool) -> NextWindow {
+        let next = if next == u64::MAX && acts() && observation < until { observation } else { next };
         NextWindow { next: Time::from_ps(next.min(until)), longest: Time::from_ps(self.lookahead) }
     }
 
