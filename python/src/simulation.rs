@@ -179,18 +179,19 @@ impl Simulation {
 
     fn advance_to_completion(&self, py: Python<'_>, limit_us: Option<f64>) -> PyResult<Option<f64>> {
         let limit = limit_us.map_or(Ok(Time::MAX), |limit| time("limit_us", limit))?;
-        let reached =
-            self.with(py, |simulation| simulation.advance_to_completion_unless(limit, &mut interrupted))?;
+        let reached = self.with(py, |simulation| simulation.advance_to_completion_unless(limit, &mut interrupted))?;
         Ok(reached.map(us))
     }
 
     fn completions(&self, py: Python<'_>) -> PyResult<Table> {
         let completions = self.with(py, |simulation| Ok(simulation.completions()))?;
         let times = |of: fn(&FlowCompletion) -> Time| {
-            Arc::new(completions.iter().map(|one| us(of(one))).collect::<Vec<f64>>().into_iter().collect::<Float64Array>())
-                as ArrayRef
+            Arc::new(
+                completions.iter().map(|one| us(of(one))).collect::<Vec<f64>>().into_iter().collect::<Float64Array>(),
+            ) as ArrayRef
         };
-        let flows = Arc::new(completions.iter().map(|one| one.flow).collect::<Vec<u64>>().into_iter().collect::<UInt64Array>());
+        let flows =
+            Arc::new(completions.iter().map(|one| one.flow).collect::<Vec<u64>>().into_iter().collect::<UInt64Array>());
         table(vec![
             ("flow", flows),
             ("visible_us", times(|one| one.visible)),
