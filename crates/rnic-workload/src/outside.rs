@@ -229,7 +229,8 @@ impl Outside {
     /// A value of `slots` for flows of other sources.
     const OTHER: u64 = u64::MAX;
 
-    /// The flows of `feed` as the traffic source of index `traffic`, of which the first `warmup` flows are not measured.
+    /// The flows of `feed` as the traffic source of index `traffic`, of which the first `warmup` flows are not
+    /// measured.
     pub fn new(feed: Arc<Feed>, traffic: u16, warmup: u64, reaction: Option<Time>) -> Outside {
         let (flows, slots) = (BinaryHeap::new(), Vec::new());
         Outside { feed, traffic, warmup, reaction, received: 0, made: 0, flows, taken: 0, slots, is_open: true }
