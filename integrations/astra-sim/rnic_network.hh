@@ -15,10 +15,12 @@ namespace rnic {
 
 using Handler = void (*)(void *);
 
-// The fabric of a scenario, with one rank on each host, and the event queue of the simulator above. Times are picoseconds.
+// The fabric of a scenario, with one rank on each host, and the event queue of the simulator above. Times are
+// picoseconds.
 class Network {
   public:
-    // Reads the scenario file `path`; `run` may be empty. Throws std::runtime_error with the reason if it cannot be simulated.
+    // Reads the scenario file `path`; `run` may be empty. Throws std::runtime_error with the reason if it cannot be
+    // simulated.
     Network(const std::string &path, const std::string &run = "", unsigned threads = 1);
     ~Network();
     Network(const Network &) = delete;
@@ -29,7 +31,8 @@ class Network {
 
     // Sends `bytes` from `src` to `dst` now. `handler` runs when the sender can know that all bytes have arrived.
     void send(int src, int dst, int tag, std::uint64_t bytes, Handler handler, void *argument);
-    // `handler` runs when the next message from `src` to `dst` with this tag has arrived. Messages match in order of arrival.
+    // `handler` runs when the next message from `src` to `dst` with this tag has arrived. Messages match in order of
+    // arrival.
     void receive(int src, int dst, int tag, Handler handler, void *argument);
     // `handler` runs after `delay`.
     void schedule(std::uint64_t delay, Handler handler, void *argument);

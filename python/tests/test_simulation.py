@@ -45,7 +45,7 @@ def test_completions_cause_flows(outside):
         assert at <= simulation.now_us and len(ports) == 8 and ports["node"][0] == "h0"
         assert simulation.advance_to_completion(1e3) is not None
         assert simulation.submit(start_us=simulation.now_us + 1, src=2, dst=0, bytes=64) == range(2, 3)
-        assert simulation.finish()["RoCE"].flows.finished == 3
+        assert simulation.finish()["RoCE"].flows.completed == 3
 
 
 def test_arrays_and_tables(outside):

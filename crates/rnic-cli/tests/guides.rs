@@ -21,6 +21,7 @@ const GUIDES: &[&str] = &[
     "compare-with-other-simulators",
     "reproduce-irn",
     "python",
+    "inside-your-simulator",
     "campaigns",
     "one-run-on-several-machines",
     "write-a-transport-in-p4",
@@ -198,6 +199,12 @@ fn reproduce_irn() {
 #[test]
 fn python() {
     follow("python", Kind::Fast);
+}
+
+/// Its name has the word for which `.ci/run` selects the tests with the Python package.
+#[test]
+fn inside_your_simulator_from_python() {
+    follow("inside-your-simulator", Kind::Fast);
 }
 
 /// Its name has the word for which `.ci/run` selects the tests with the Python package.

@@ -1,7 +1,7 @@
 //! The interface between a fabric and the hosts attached to it.
 
-use crate::engine::ObservedPorts;
 use crate::ids::{HostId, SlotId};
+use crate::observed::ObservedPorts;
 use crate::packet::{Body, Packet};
 use crate::ranks::RankError;
 use rnic_transport::Time;
@@ -52,9 +52,9 @@ pub trait PartitionedHosts {
     /// The earliest start time of a flow that [`PartitionedHosts::open_window`] has not made known to its hosts;
     /// [`Time::MAX`] if no such flow is left.
     fn next_start(&self) -> Time;
-    /// Called before each window of simulated time, before [`PartitionedHosts::next_start`]: hosts whose flows come from
-    /// outside the simulation wait until they know every flow that may start in the window. `ports` shows the fabric.
-    /// `Break` ends the run.
+    /// Called before each window of simulated time, before [`PartitionedHosts::next_start`]: hosts whose flows come
+    /// from outside the simulation wait until they know every flow that may start in the window. `ports` shows the
+    /// fabric. `Break` ends the run.
     fn settle(&mut self, _window: NextWindow, _ports: &dyn ObservedPorts) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }

@@ -104,8 +104,8 @@ fn the_adapter_for_astra_sim_runs_two_ranks_and_a_ring() {
         let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim_end_matches(" ns").parse().unwrap()
     };
-    // Each step sends 100 KB at 100 Gbps (8 us, and a tenth of headers) over 2 or 4 links of 500 ns; the next begins 100 ns
-    // after the program knows of the arrival, at least one link later.
+    // Each step sends 100 KB at 100 Gbps (8 us, and a tenth of headers) over 2 or 4 links of 500 ns; the next begins
+    // 100 ns after the program knows of the arrival, at least one link later.
     let (two, ring) = (time("two ranks: "), time("ring: "));
     assert!((2.0 * 9_500.0..2.0 * 12_000.0).contains(&two), "{text}");
     assert!((14.0 * 9_500.0..14.0 * 14_000.0).contains(&ring), "{text}");

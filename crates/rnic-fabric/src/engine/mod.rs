@@ -18,7 +18,6 @@ mod ranks;
 mod watcher;
 
 pub use faults::LinkState;
-pub use ports::{ObservedPorts, PortState, PortStates};
 pub use watcher::Watcher;
 
 use crate::buffer::Buffer;
@@ -248,7 +247,8 @@ impl<B: Body> Fabric<B> {
         }
     }
 
-    /// The next event, whose window comes next; if no node has any, the next action of the watcher or the end of the run.
+    /// The next event, whose window comes next; if no node has any, the next action of the watcher or the end of the
+    /// run.
     fn pending(&self, next: u64, observation: u64, until: u64, acts: impl Fn() -> bool) -> NextWindow {
         let next = if next == u64::MAX && acts() && observation < until { observation } else { next };
         NextWindow { next: Time::from_ps(next.min(until)), longest: Time::from_ps(self.lookahead) }
