@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // One block of IRN between two wide vectors of 32-bit words, for co-simulation: a step enters in each cycle in which
 // `in_valid` is set, and its result leaves in the cycle in which `out_valid` is set.
 //
@@ -9,6 +10,7 @@
 // the first and the second bitmap.
 // Words of `out`: 0 {queue pair, operation} of the benches 4 and 5, 1 to 4 outputs, 8 on: the state in the same order. Fields that a block
 // never changes are 0.
+`default_nettype none
 module irn_bench #(
     parameter CAP = 111,
     parameter PUBLISHED = 0,
@@ -26,12 +28,16 @@ module irn_bench #(
     output wire [32*WORDS-1:0]   out
 );
     localparam W = 1 << LOG_W;
+    // A reset in the first cycle.
+    reg rst;
+    initial rst = 1'b1;
+    always @(posedge clk) rst <= 1'b0;
     `define WORD(n) in[32*(n) +: 32]
     `define PSN(n) in[32*(n) +: 24]
     wire [W-1:0] first = in[512 +: W];
     generate
         if (BLOCK < 4) begin : always_ready
-            assign in_ready = 1'b1;
+            assign in_ready = !rst;
         end
         if (BLOCK == 0) begin : receive_data
             wire        reply, nack, discarded;
@@ -39,7 +45,7 @@ module irn_bench #(
             wire [LOG_W:0] receives;
             wire [W-1:0] new_first, new_second;
             irn_receive_data #(.CAP(CAP)) block (
-                .clk(clk), .in_valid(in_valid), .in_psn(`PSN(2)), .in_ends(in[32]), .in_receive(in[33]),
+                .clk(clk), .rst(rst), .in_valid(in_valid), .in_psn(`PSN(2)), .in_ends(in[32]), .in_receive(in[33]),
                 .in_expected(`PSN(8)), .in_msn(`PSN(9)), .in_first(first), .in_second(in[512+W +: W]),
                 .out_valid(out_valid), .out_reply(reply), .out_nack(nack), .out_discarded(discarded),
                 .out_trigger(trigger), .out_receives(receives), .out_expected(expected), .out_msn(msn),
@@ -52,7 +58,7 @@ module irn_bench #(
             wire [23:0] psn, next, retransmit_next, recover;
             wire [31:0] recover_since, timer_start;
             irn_tx_free #(.CAP(CAP), .PUBLISHED(PUBLISHED)) block (
-                .clk(clk), .in_valid(in_valid), .in_now(`WORD(0)), .in_window(`PSN(1)), .in_end(`PSN(2)),
+                .clk(clk), .rst(rst), .in_valid(in_valid), .in_now(`WORD(0)), .in_window(`PSN(1)), .in_end(`PSN(2)),
                 .in_low_packets(in[168 +: 8]), .in_first_missing(`PSN(8)), .in_next(`PSN(9)),
                 .in_retransmit_next(`PSN(10)), .in_recover(`PSN(11)), .in_recover_since(`WORD(12)),
                 .in_highest_sacked(`PSN(13)), .in_in_recovery(in[448]), .in_retransmit_first(in[449]),
@@ -68,36 +74,38 @@ module irn_bench #(
         end else if (BLOCK == 2) begin : receive_ack
             wire        loss, in_recovery, retransmit_first, rto_high;
             wire [23:0] acked, first_missing, retransmit_next, recover, highest_sacked;
-            wire [31:0] timer_start;
+            wire [31:0] recover_since, timer_start;
             wire [W-1:0] sacked;
             irn_receive_ack #(.CAP(CAP), .PUBLISHED(PUBLISHED)) block (
-                .clk(clk), .in_valid(in_valid), .in_now(`WORD(0)), .in_nack(in[160]), .in_psn(`PSN(2)),
+                .clk(clk), .rst(rst), .in_valid(in_valid), .in_now(`WORD(0)), .in_nack(in[160]), .in_psn(`PSN(2)),
                 .in_trigger(`PSN(3)), .in_stamp(`WORD(4)), .in_low_packets(in[168 +: 8]), .in_first_missing(`PSN(8)),
                 .in_next(`PSN(9)), .in_retransmit_next(`PSN(10)), .in_recover(`PSN(11)), .in_recover_since(`WORD(12)),
                 .in_highest_sacked(`PSN(13)), .in_in_recovery(in[448]), .in_retransmit_first(in[449]),
                 .in_rto_high(in[450]), .in_timer_start(`WORD(15)), .in_sacked(first),
                 .out_valid(out_valid), .out_acked(acked), .out_loss(loss), .out_first_missing(first_missing),
-                .out_retransmit_next(retransmit_next), .out_recover(recover), .out_highest_sacked(highest_sacked),
+                .out_retransmit_next(retransmit_next), .out_recover(recover),
+                .out_recover_since(recover_since), .out_highest_sacked(highest_sacked),
                 .out_in_recovery(in_recovery), .out_retransmit_first(retransmit_first), .out_rto_high(rto_high),
                 .out_timer_start(timer_start), .out_sacked(sacked)
             );
             assign out = {{W{1'b0}}, sacked, timer_start, 29'd0, rto_high, retransmit_first, in_recovery,
-                          8'd0, highest_sacked, 32'd0, 8'd0, recover, 8'd0, retransmit_next, 32'd0, 8'd0, first_missing,
+                          8'd0, highest_sacked, recover_since, 8'd0, recover, 8'd0, retransmit_next, 32'd0, 8'd0, first_missing,
                           160'd0, 8'd0, acked, 31'd0, loss, 32'd0};
         end else if (BLOCK == 3) begin : timeout
             wire        running, expired, extended, in_recovery, retransmit_first, rto_high;
             wire [23:0] retransmit_next, recover;
-            wire [31:0] timer_start;
+            wire [31:0] recover_since, timer_start;
             irn_timeout #(.PUBLISHED(PUBLISHED)) block (
-                .clk(clk), .in_valid(in_valid), .in_now(`WORD(0)), .in_rto_low(`WORD(6)), .in_rto_high_ns(`WORD(7)),
+                .clk(clk), .rst(rst), .in_valid(in_valid), .in_now(`WORD(0)), .in_rto_low(`WORD(6)), .in_rto_high_ns(`WORD(7)),
                 .in_low_packets(in[168 +: 8]), .in_first_missing(`PSN(8)), .in_next(`PSN(9)),
-                .in_retransmit_next(`PSN(10)), .in_recover(`PSN(11)), .in_in_recovery(in[448]),
+                .in_retransmit_next(`PSN(10)), .in_recover(`PSN(11)), .in_recover_since(`WORD(12)), .in_in_recovery(in[448]),
                 .in_retransmit_first(in[449]), .in_rto_high(in[450]), .in_timer_start(`WORD(15)),
                 .out_valid(out_valid), .out_running(running), .out_expired(expired), .out_extended(extended),
-                .out_retransmit_next(retransmit_next), .out_recover(recover), .out_in_recovery(in_recovery),
+                .out_retransmit_next(retransmit_next), .out_recover(recover),
+                .out_recover_since(recover_since), .out_in_recovery(in_recovery),
                 .out_retransmit_first(retransmit_first), .out_rto_high(rto_high), .out_timer_start(timer_start)
             );
-            assign out = {{(2*W){1'b0}}, timer_start, 29'd0, rto_high, retransmit_first, in_recovery, 64'd0,
+            assign out = {{(2*W){1'b0}}, timer_start, 29'd0, rto_high, retransmit_first, in_recovery, 32'd0, recover_since,
                           8'd0, recover, 8'd0, retransmit_next, 64'd0, 192'd0, 29'd0, extended, expired, running, 32'd0};
         end else if (BLOCK == 4) begin : sender
             wire [1:0]   op;
@@ -106,7 +114,7 @@ module irn_bench #(
             wire [23:0]  value;
             wire [185+W:0] after;
             irn_sender #(.CAP(CAP), .PUBLISHED(PUBLISHED), .LOG_QPS(LOG_QPS)) senders (
-                .clk(clk), .in_valid(in_valid), .in_ready(in_ready), .in_op(in[176 +: 2]), .in_qp(in[178 +: LOG_QPS]),
+                .clk(clk), .rst(rst), .in_valid(in_valid), .in_ready(in_ready), .in_op(in[176 +: 2]), .in_qp(in[178 +: LOG_QPS]),
                 .in_now(`WORD(0)), .in_window(`PSN(1)), .in_psn(`PSN(2)), .in_nack(in[160]), .in_trigger(`PSN(3)),
                 .in_stamp(`WORD(4)), .in_low_packets(in[168 +: 8]), .in_rto_low(`WORD(6)), .in_rto_high_ns(`WORD(7)),
                 .out_valid(out_valid), .out_op(op), .out_qp(qp), .out_flags(flags), .out_value(value),
@@ -125,7 +133,7 @@ module irn_bench #(
             wire [LOG_W:0] receives;
             wire [47+2*W:0] after;
             irn_receiver #(.CAP(CAP), .LOG_QPS(LOG_QPS)) receivers (
-                .clk(clk), .in_valid(in_valid), .in_ready(in_ready), .in_reset(in[176 +: 2] == 2'd0),
+                .clk(clk), .rst(rst), .in_valid(in_valid), .in_ready(in_ready), .in_reset(in[176 +: 2] == 2'd0),
                 .in_qp(in[178 +: LOG_QPS]), .in_psn(`PSN(2)), .in_msn(`PSN(3)), .in_ends(in[32]), .in_receive(in[33]),
                 .out_valid(out_valid), .out_qp(qp), .out_reset(reset), .out_reply(reply), .out_nack(nack),
                 .out_discarded(discarded), .out_trigger(trigger), .out_receives(receives), .out_context(after)
@@ -135,4 +143,7 @@ module irn_bench #(
                           {(30-LOG_QPS){1'b0}}, qp, 1'b0, !reset};
         end
     endgenerate
+    `undef WORD
+    `undef PSN
 endmodule
+`default_nettype wire

@@ -1,4 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Arithmetic on bitmaps that the blocks share.
+`default_nettype none
 
 // Index of the only bit that is set in `one_hot`; 0 if none is.
 module irn_encode #(
@@ -38,3 +40,4 @@ module irn_sum #(
         end
     endgenerate
 endmodule
+`default_nettype wire

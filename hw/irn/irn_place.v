@@ -1,4 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // A bench between shift registers, with six pins: for place and route, where all paths are from register to register.
+`default_nettype none
 module irn_place #(
     parameter CAP = 111,
     parameter PUBLISHED = 0,
@@ -32,3 +34,4 @@ module irn_place #(
     end
     assign shift_out = captured[32*WORDS-1];
 endmodule
+`default_nettype wire

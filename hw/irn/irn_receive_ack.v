@@ -1,6 +1,8 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // IRN's receiveAck: what a sender does with an arriving ACK or NACK.
 //
 // Fully pipelined: a response of another queue pair may enter in every cycle; its result leaves LATENCY = 3 cycles later.
+`default_nettype none
 module irn_receive_ack #(
     parameter CAP = 111,      // BDP-FC's cap on packets in flight, at most 2^23
     // Not to be set: log2 of the number of bits of a bitmap. The core's bitmaps have at least 128 bits, too.
@@ -8,6 +10,7 @@ module irn_receive_ack #(
     parameter PUBLISHED = 0   // 1: the logic that the authors published
 ) (
     input  wire                  clk,
+    input  wire                  rst,             // synchronous: forgets what is under way
     input  wire                  in_valid,
     input  wire [31:0]           in_now,          // ns, modulo 2^32
     input  wire                  in_nack,         // NACK, not ACK
@@ -34,6 +37,7 @@ module irn_receive_ack #(
     output reg  [23:0]           out_first_missing,
     output reg  [23:0]           out_retransmit_next,
     output reg  [23:0]           out_recover,
+    output reg  [31:0]           out_recover_since,
     output reg  [23:0]           out_highest_sacked,
     output reg                   out_in_recovery,
     output reg                   out_retransmit_first,
@@ -54,11 +58,11 @@ module irn_receive_ack #(
 
     reg         v1, valid1, slides1, nack1, passes1, fresh1, proven1, recovering1, retransmit_first1, rto_high1;
     reg [23:0]  advance1, remaining1, offset1, psn1, trigger1, next1, missing1, retransmit1, recover1, highest1;
-    reg [31:0]  now1, timer1;
+    reg [31:0]  now1, since1, timer1;
     reg [7:0]   low1;
     reg [W-1:0] sacked1, below_old1, below_new1, at_trigger1;
     always @(posedge clk) begin
-        v1 <= in_valid;
+        v1 <= !rst && in_valid;
         valid1 <= !advance[23] && advance <= in_flight;
         slides1 <= |advance;
         nack1 <= in_nack;
@@ -79,6 +83,7 @@ module irn_receive_ack #(
         recover1 <= in_recover;
         highest1 <= in_highest_sacked;
         now1 <= in_now;
+        since1 <= in_recover_since;
         timer1 <= in_timer_start;
         low1 <= in_low_packets;
         sacked1 <= in_sacked;
@@ -99,11 +104,11 @@ module irn_receive_ack #(
 
     reg         v2, valid2, reports2, recovering2, retransmit_first2, rto_high2, higher2;
     reg [23:0]  advance2, trigger2, next2, missing2, retransmit2, recover2, highest2;
-    reg [31:0]  now2, timer2;
+    reg [31:0]  now2, since2, timer2;
     reg         few2;
     reg [W-1:0] sacked2, at_trigger2;
     always @(posedge clk) begin
-        v2 <= v1;
+        v2 <= !rst && v1;
         valid2 <= valid1;
         reports2 <= reports;
         recovering2 <= recovering1 && !ends;
@@ -118,6 +123,7 @@ module irn_receive_ack #(
         recover2 <= recover1;
         highest2 <= highest1;
         now2 <= now1;
+        since2 <= since1;
         timer2 <= timer1;
         few2 <= remaining1 <= {16'd0, low1};
         sacked2 <= kept;
@@ -129,12 +135,13 @@ module irn_receive_ack #(
     wire        raises = new_sack && (~|sacked2 || higher2);
     wire        enters = reports2 && !recovering2;
     always @(posedge clk) begin
-        out_valid <= v2;
+        out_valid <= !rst && v2;
         out_acked <= advance2;
         out_loss <= enters;
         out_first_missing <= missing2;
         out_retransmit_next <= enters ? missing2 : retransmit2;
         out_recover <= enters ? next2 - 24'd1 : recover2;
+        out_recover_since <= (enters && PUBLISHED == 0) ? now2 : since2;
         out_highest_sacked <= raises ? trigger2 : highest2;
         out_in_recovery <= recovering2 || enters;
         out_retransmit_first <= retransmit_first2 || enters;
@@ -143,3 +150,4 @@ module irn_receive_ack #(
         out_sacked <= reports2 ? sacked2 | at_trigger2 : sacked2;
     end
 endmodule
+`default_nettype wire

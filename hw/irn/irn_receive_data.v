@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // IRN's receiveData: what a receiver does with an arriving data packet.
 //
 // Fully pipelined: a packet of another queue pair may enter in every cycle; its result leaves LATENCY = 5 cycles later.
@@ -5,12 +6,14 @@
 //
 // Each packet of the window has two bits, {second, first}: 00 not arrived, 01 arrived, 10 arrived and ends a message,
 // 11 arrived, ends a message and completes a Receive. The bits of packet `psn` are at index psn mod W.
+`default_nettype none
 module irn_receive_data #(
     parameter CAP = 111,      // BDP-FC's cap on packets in flight, at most 2^23
     // Not to be set: log2 of the number of bits of a bitmap. The core's bitmaps have at least 128 bits, too.
     parameter LOG_W = CAP <= 128 ? 7 : $clog2(CAP)
 ) (
     input  wire                      clk,
+    input  wire                      rst,            // synchronous: forgets what is under way
     input  wire                      in_valid,
     input  wire [23:0]               in_psn,
     input  wire                      in_ends,       // the packet ends a message
@@ -38,7 +41,7 @@ module irn_receive_data #(
     reg [23:0]  psn0, expected0, msn0;
     reg [W-1:0] first0, second0, here0;
     always @(posedge clk) begin
-        v0 <= in_valid;
+        v0 <= !rst && in_valid;
         order0 <= ahead == 24'd0;
         early0 <= !ahead[23] && ahead != 24'd0;               // after the expected packet
         beyond0 <= !ahead[23] && |ahead[22:LOG_W];            // no bit for it
@@ -62,7 +65,7 @@ module irn_receive_data #(
     reg [23:0]  psn1, expected1, msn1;
     reg [W-1:0] first1, second1, here1;
     always @(posedge clk) begin
-        v1 <= v0;
+        v1 <= !rst && v0;
         reply1 <= !beyond0;
         nack1 <= early0 && !beyond0;
         discarded1 <= !accepted;
@@ -89,7 +92,7 @@ module irn_receive_data #(
     reg [23:0]  psn2, expected2, msn2;
     reg [W-1:0] first2, second2, flipped2;
     always @(posedge clk) begin
-        v2 <= v1;
+        v2 <= !rst && v1;
         reply2 <= reply1;
         nack2 <= nack1;
         discarded2 <= discarded1;
@@ -122,7 +125,7 @@ module irn_receive_data #(
     reg [W-1:0] first3, second3;
     integer group;
     always @(posedge clk) begin
-        v3 <= v2;
+        v3 <= !rst && v2;
         reply3 <= reply2;
         nack3 <= nack2;
         discarded3 <= discarded2;
@@ -149,7 +152,7 @@ module irn_receive_data #(
     irn_sum #(.LOG_N(LOG_W - 3)) sum_messages (.counts(ended3), .sum(messages));
     irn_sum #(.LOG_N(LOG_W - 3)) sum_receives (.counts(received3), .sum(receives));
     always @(posedge clk) begin
-        out_valid <= v3;
+        out_valid <= !rst && v3;
         out_reply <= reply3;
         out_nack <= nack3;
         out_discarded <= discarded3;
@@ -161,3 +164,4 @@ module irn_receive_data #(
         out_second <= second3;
     end
 endmodule
+`default_nettype wire

@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The receivers of 2^LOG_QPS queue pairs: their contexts in a memory, and the block receiveData.
 //
 // A packet enters in each cycle in which `in_valid` and `in_ready` are set; its result leaves 6 cycles later. `in_ready`
 // is clear while a packet of the same queue pair is under way: a queue pair has a packet in every 7th cycle at most, all
 // queue pairs together one in every cycle.
+`default_nettype none
 module irn_receiver #(
     parameter CAP = 111,
     parameter LOG_QPS = 6,
@@ -10,6 +12,7 @@ module irn_receiver #(
     parameter LOG_W = CAP <= 128 ? 7 : $clog2(CAP)
 ) (
     input  wire                  clk,
+    input  wire                  rst,             // synchronous: forgets the operations under way, not the contexts
     input  wire                  in_valid,
     output wire                  in_ready,
     input  wire                  in_reset,        // a new connection: in_psn is its first PSN, in_msn its first MSN
@@ -41,10 +44,10 @@ module irn_receiver #(
                      || (v5 && qp5 == in_qp) || (v6 && qp6 == in_qp));
     always @(posedge clk) begin
         read <= contexts[in_qp];
-        if (v6)
+        if (v6 && !rst)
             contexts[qp6] <= written;
-        v1 <= in_valid && in_ready;
-        {v6, v5, v4, v3, v2} <= {v5, v4, v3, v2, v1};
+        v1 <= !rst && in_valid && in_ready;
+        {v6, v5, v4, v3, v2} <= rst ? 5'd0 : {v5, v4, v3, v2, v1};
         {reset6, reset5, reset4, reset3, reset2, reset1} <= {reset5, reset4, reset3, reset2, reset1, in_reset};
         {qp6, qp5, qp4, qp3, qp2, qp1} <= {qp5, qp4, qp3, qp2, qp1, in_qp};
         {msn6, msn5, msn4, msn3, msn2, msn1} <= {msn5, msn4, msn3, msn2, msn1, in_msn};
@@ -58,7 +61,7 @@ module irn_receiver #(
     wire [LOG_W:0] receives;
     wire [W-1:0] first, second;
     irn_receive_data #(.CAP(CAP)) receive_data (
-        .clk(clk), .in_valid(v1), .in_psn(psn1), .in_ends(ends1), .in_receive(receive1), .in_expected(read[23:0]),
+        .clk(clk), .rst(rst), .in_valid(v1), .in_psn(psn1), .in_ends(ends1), .in_receive(receive1), .in_expected(read[23:0]),
         .in_msn(read[47:24]), .in_first(read[48 +: W]), .in_second(read[48+W +: W]), .out_valid(valid),
         .out_reply(reply), .out_nack(nack), .out_discarded(discarded), .out_trigger(out_trigger),
         .out_receives(receives), .out_expected(expected), .out_msn(msn), .out_first(first), .out_second(second)
@@ -74,3 +77,4 @@ module irn_receiver #(
     assign out_receives = reset6 ? {(LOG_W+1){1'b0}} : receives;
     assign out_context = written;
 endmodule
+`default_nettype wire

@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The senders of 2^LOG_QPS queue pairs: their contexts in a memory, and the blocks txFree, receiveAck and timeout.
 //
 // An operation enters in each cycle in which `in_valid` and `in_ready` are set; its result leaves 6 cycles later.
 // `in_ready` is clear while an operation of the same queue pair is under way: a queue pair has an operation in every 7th
 // cycle at most, all queue pairs together one in every cycle.
+`default_nettype none
 module irn_sender #(
     parameter CAP = 111,
     parameter PUBLISHED = 0,
@@ -11,6 +13,7 @@ module irn_sender #(
     parameter LOG_W = CAP <= 128 ? 7 : $clog2(CAP)
 ) (
     input  wire                  clk,
+    input  wire                  rst,             // synchronous: forgets the operations under way, not the contexts
     input  wire                  in_valid,
     output wire                  in_ready,
     input  wire [1:0]            in_op,           // 0 reset, 1 txFree, 2 receiveAck, 3 timeout
@@ -56,10 +59,10 @@ module irn_sender #(
     wire [STORED-1:0] written;
     always @(posedge clk) begin
         read <= contexts[in_qp];
-        if (v6)
+        if (v6 && !rst)
             contexts[qp6] <= written;
-        v1 <= accept;
-        {v6, v5, v4, v3, v2} <= {v5, v4, v3, v2, v1};
+        v1 <= !rst && accept;
+        {v6, v5, v4, v3, v2} <= rst ? 5'd0 : {v5, v4, v3, v2, v1};
         {op6, op5, op4, op3, op2, op1} <= {op5, op4, op3, op2, op1, in_op};
         {qp6, qp5, qp4, qp3, qp2, qp1} <= {qp5, qp4, qp3, qp2, qp1, in_qp};
         {psn6, psn5, psn4, psn3, psn2, psn1} <= {psn5, psn4, psn3, psn2, psn1, in_psn};
@@ -92,7 +95,7 @@ module irn_sender #(
     wire [23:0]  tx_psn, tx_next, tx_retransmit_next, tx_recover;
     wire [31:0]  tx_since, tx_timer;
     irn_tx_free #(.CAP(CAP), .PUBLISHED(PUBLISHED)) tx_free (
-        .clk(clk), .in_valid(v1), .in_now(now1), .in_window(window1), .in_end(psn1), .in_low_packets(packets1),
+        .clk(clk), .rst(rst), .in_valid(v1), .in_now(now1), .in_window(window1), .in_end(psn1), .in_low_packets(packets1),
         .in_first_missing(now_of[23:0]), .in_next(now_of[47:24]), .in_retransmit_next(now_of[71:48]), .in_recover(now_of[95:72]),
         .in_recover_since(PUBLISHED != 0 ? 32'd0 : now_of[127:96]), .in_highest_sacked(now_of[151:128]), .in_in_recovery(now_of[152]),
         .in_retransmit_first(now_of[153]), .in_rto_high(PUBLISHED != 0 && now_of[96]), .in_timer_start(now_of[185:154]), .in_sacked(now_of[186 +: W]),
@@ -102,35 +105,36 @@ module irn_sender #(
     );
     wire         loss, ack_recovery, ack_first, ack_high, ack_valid;
     wire [23:0]  acked, ack_missing, ack_retransmit_next, ack_recover, ack_highest;
-    wire [31:0]  ack_timer;
+    wire [31:0]  ack_since, ack_timer;
     wire [W-1:0] ack_sacked;
     irn_receive_ack #(.CAP(CAP), .PUBLISHED(PUBLISHED)) receive_ack (
-        .clk(clk), .in_valid(v3), .in_now(now3), .in_nack(nack3), .in_psn(psn3), .in_trigger(trigger3),
+        .clk(clk), .rst(rst), .in_valid(v3), .in_now(now3), .in_nack(nack3), .in_psn(psn3), .in_trigger(trigger3),
         .in_stamp(stamp3), .in_low_packets(packets3), .in_first_missing(before3[23:0]), .in_next(before3[47:24]),
         .in_retransmit_next(before3[71:48]), .in_recover(before3[95:72]), .in_recover_since(PUBLISHED != 0 ? 32'd0 : before3[127:96]),
         .in_highest_sacked(before3[151:128]), .in_in_recovery(before3[152]), .in_retransmit_first(before3[153]),
         .in_rto_high(PUBLISHED != 0 && before3[96]), .in_timer_start(before3[185:154]), .in_sacked(before3[186 +: W]), .out_valid(ack_valid), .out_acked(acked),
         .out_loss(loss), .out_first_missing(ack_missing), .out_retransmit_next(ack_retransmit_next),
-        .out_recover(ack_recover), .out_highest_sacked(ack_highest), .out_in_recovery(ack_recovery),
+        .out_recover(ack_recover), .out_recover_since(ack_since), .out_highest_sacked(ack_highest), .out_in_recovery(ack_recovery),
         .out_retransmit_first(ack_first), .out_rto_high(ack_high), .out_timer_start(ack_timer), .out_sacked(ack_sacked)
     );
     wire         running, expired, extended, time_recovery, time_first, time_high, time_valid;
     wire [23:0]  time_retransmit_next, time_recover;
-    wire [31:0]  time_timer;
+    wire [31:0]  time_since, time_timer;
     irn_timeout #(.PUBLISHED(PUBLISHED)) timeout (
-        .clk(clk), .in_valid(v3), .in_now(now3), .in_rto_low(low3), .in_rto_high_ns(high3), .in_low_packets(packets3),
+        .clk(clk), .rst(rst), .in_valid(v3), .in_now(now3), .in_rto_low(low3), .in_rto_high_ns(high3), .in_low_packets(packets3),
         .in_first_missing(before3[23:0]), .in_next(before3[47:24]), .in_retransmit_next(before3[71:48]), .in_recover(before3[95:72]),
-        .in_in_recovery(before3[152]), .in_retransmit_first(before3[153]), .in_rto_high(PUBLISHED != 0 && before3[96]),
+        .in_recover_since(PUBLISHED != 0 ? 32'd0 : before3[127:96]), .in_in_recovery(before3[152]),
+        .in_retransmit_first(before3[153]), .in_rto_high(PUBLISHED != 0 && before3[96]),
         .in_timer_start(before3[185:154]), .out_valid(time_valid), .out_running(running), .out_expired(expired),
-        .out_extended(extended), .out_retransmit_next(time_retransmit_next), .out_recover(time_recover),
+        .out_extended(extended), .out_retransmit_next(time_retransmit_next), .out_recover(time_recover), .out_recover_since(time_since),
         .out_in_recovery(time_recovery), .out_retransmit_first(time_first), .out_rto_high(time_high),
         .out_timer_start(time_timer)
     );
 
     // Cycle 6: the context is written.
     wire [31:0] tx_other = PUBLISHED != 0 ? {31'd0, tx_high} : tx_since;
-    wire [31:0] ack_other = PUBLISHED != 0 ? {31'd0, ack_high} : before6[127:96];
-    wire [31:0] time_other = PUBLISHED != 0 ? {31'd0, time_high} : before6[127:96];
+    wire [31:0] ack_other = PUBLISHED != 0 ? {31'd0, ack_high} : ack_since;
+    wire [31:0] time_other = PUBLISHED != 0 ? {31'd0, time_high} : time_since;
     reg [BITS-1:0] after;
     always @* begin
         case (op6)
@@ -158,3 +162,4 @@ module irn_sender #(
     assign out_value = op6 == 2'd1 ? tx_psn : op6 == 2'd2 ? acked : 24'd0;
     assign out_context = after;
 endmodule
+`default_nettype wire

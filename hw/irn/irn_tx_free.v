@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // IRN's txFree: which packet of a queue pair leaves when the transmitter is free.
 //
 // In recovery the first packet is the one that is missing, then every packet that counts as lost: not acknowledged,
@@ -5,6 +6,7 @@
 // the window of the congestion control allow it.
 //
 // Fully pipelined: a request of another queue pair may enter in every cycle; its result leaves LATENCY = 5 cycles later.
+`default_nettype none
 module irn_tx_free #(
     parameter CAP = 111,      // BDP-FC's cap on packets in flight, at most 2^23
     // Not to be set: log2 of the number of bits of a bitmap. The core's bitmaps have at least 128 bits, too.
@@ -12,6 +14,7 @@ module irn_tx_free #(
     parameter PUBLISHED = 0   // 1: the logic that the authors published
 ) (
     input  wire                  clk,
+    input  wire                  rst,             // synchronous: forgets what is under way
     input  wire                  in_valid,
     input  wire [31:0]           in_now,              // ns, modulo 2^32
     input  wire [23:0]           in_window,           // packets in flight that the congestion control allows
@@ -61,7 +64,7 @@ module irn_tx_free #(
     reg [23:0]  end1, missing1, next1, retransmit1, recover1, from1, below1;
     reg [W-1:0] sacked1, start1;
     always @(posedge clk) begin
-        v1 <= in_valid;
+        v1 <= !rst && in_valid;
         search1 <= may_search;
         first1 <= in_in_recovery && in_retransmit_first;
         new1 <= room && in_next != in_end;
@@ -92,7 +95,7 @@ module irn_tx_free #(
     reg [23:0]  end1b, missing1b, next1b, retransmit1b, recover1b, from1b, below1b;
     reg [23:0]  end1c, missing1c, next1c, retransmit1c, recover1c, from1c, below1c;
     always @(posedge clk) begin
-        {v1c, v1b} <= {v1b, v1};
+        {v1c, v1b} <= rst ? 2'd0 : {v1b, v1};
         {search1c, search1b} <= {search1b, search1};
         {first1c, first1b} <= {first1b, first1};
         {new1c, new1b} <= {new1b, new1};
@@ -145,7 +148,7 @@ module irn_tx_free #(
     reg [31:0]  now2, since2, timer2;
     reg [23:0]  psn2, end2, missing2, next2, retransmit2, recover2;
     always @(posedge clk) begin
-        v2 <= v1c;
+        v2 <= !rst && v1c;
         again2 <= first1c || found;
         new2 <= !first1c && !found && new1c;
         send2 <= first1c || found || new1c;
@@ -172,7 +175,7 @@ module irn_tx_free #(
     // Only selective acknowledgements prove a loss. The published logic moves the recovery sequence without a proof, too.
     wire        moves = again2 && (any2 || PUBLISHED != 0);
     always @(posedge clk) begin
-        out_valid <= v2;
+        out_valid <= !rst && v2;
         out_send <= send2;
         out_psn <= psn2;
         out_last <= send2 && after == end2;
@@ -186,3 +189,4 @@ module irn_tx_free #(
         out_rto_high <= (PUBLISHED != 0 && restart) ? (again2 ? !few2 : low_is_zero2) : rto_high2;
     end
 endmodule
+`default_nettype wire

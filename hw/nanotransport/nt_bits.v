@@ -1,4 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Index of the lowest bit that is set, as a binary tree; `none` if no bit is set.
+`default_nettype none
 module nt_lowest #(
     parameter LOG_W = 6
 ) (
@@ -29,6 +31,7 @@ module nt_fifo #(
     parameter LOG_DEPTH = 4
 ) (
     input  wire             clk,
+    input  wire             rst,
     input  wire             push,
     input  wire [WIDTH-1:0] in,
     input  wire             pop,
@@ -42,13 +45,11 @@ module nt_fifo #(
     assign valid = count != 0;
     assign out = entries[first];
     always @(posedge clk) begin
-        if (push) begin
+        if (push)
             entries[last] <= in;
-            last <= last + 1'b1;
-        end
-        if (pop)
-            first <= first + 1'b1;
-        count <= count + push - pop;
+        first <= rst ? {LOG_DEPTH{1'b0}} : first + {{(LOG_DEPTH-1){1'b0}}, pop};
+        last <= rst ? {LOG_DEPTH{1'b0}} : last + {{(LOG_DEPTH-1){1'b0}}, push};
+        count <= rst ? {(LOG_DEPTH+1){1'b0}} : count + {{LOG_DEPTH{1'b0}}, push} - {{LOG_DEPTH{1'b0}}, pop};
     end
 endmodule
 
@@ -61,6 +62,7 @@ module nt_buffers #(
     parameter LARGE_BYTES = 38912
 ) (
     input  wire        clk,
+    input  wire        rst,
     input  wire [31:0] bytes,
     input  wire        take,          // takes the buffer that is offered
     // A buffer that becomes free; a request of the same cycle may have it.
@@ -78,8 +80,8 @@ module nt_buffers #(
         small_free = SMALL;
         large_free = {(1<<LOG_LARGE){1'b1}};
     end
-    wire [(1<<LOG_SMALL)-1:0] small_now = small_free | ((free && !free_large) ? 1'b1 << free_number : 1'b0);
-    wire [(1<<LOG_LARGE)-1:0] large_now = large_free | ((free && free_large) ? 1'b1 << free_number : 1'b0);
+    wire [(1<<LOG_SMALL)-1:0] small_now = small_free | ((free && !free_large) ? {{((1<<LOG_SMALL)-1){1'b0}}, 1'b1} << free_number : {(1<<LOG_SMALL){1'b0}});
+    wire [(1<<LOG_LARGE)-1:0] large_now = large_free | ((free && free_large) ? {{((1<<LOG_LARGE)-1){1'b0}}, 1'b1} << free_number : {(1<<LOG_LARGE){1'b0}});
     wire                 no_small, no_large;
     wire [LOG_SMALL-1:0] small_number;
     wire [LOG_LARGE-1:0] large_number;
@@ -89,7 +91,12 @@ module nt_buffers #(
     assign offered = big ? !no_large && bytes <= LARGE_BYTES : 1'b1;
     assign number = big ? large_number : small_number;
     always @(posedge clk) begin
-        small_free <= small_now & ~((take && !big) ? 1'b1 << small_number : 1'b0);
-        large_free <= large_now & ~((take && big) ? 1'b1 << large_number : 1'b0);
+        small_free <= small_now & ~((take && !big) ? {{((1<<LOG_SMALL)-1){1'b0}}, 1'b1} << small_number : {(1<<LOG_SMALL){1'b0}});
+        large_free <= large_now & ~((take && big) ? {{((1<<LOG_LARGE)-1){1'b0}}, 1'b1} << large_number : {(1<<LOG_LARGE){1'b0}});
+        if (rst) begin
+            small_free <= SMALL;
+            large_free <= {(1<<LOG_LARGE){1'b1}};
+        end
     end
 endmodule
+`default_nettype wire

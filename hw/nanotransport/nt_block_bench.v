@@ -1,5 +1,7 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // One fixed-function block between two vectors of 32-bit words, for co-simulation. Fields of a result that the
 // operation does not define are 0. Numbers of buffers are not compared; two NICs that pass payloads test them.
+`default_nettype none
 module nt_block_bench #(
     parameter BLOCK = 0,               // 0 packetization, 1 reassembly, 2 generator, 3 arbiter
     parameter RTX_NEEDS_CREDIT = 0
@@ -12,6 +14,10 @@ module nt_block_bench #(
     output wire [319:0]  out
 );
     `define IN(n) in[32*(n) +: 32]
+    // A reset in the first cycle.
+    reg rst;
+    initial rst = 1'b1;
+    always @(posedge clk) rst <= 1'b0;
     generate
         if (BLOCK == 0) begin : of_packetization
             wire [2:0]  op;
@@ -25,11 +31,11 @@ module nt_block_bench #(
             reg         both;          // the poll that is repeated had a packet, too
             always @(posedge clk) begin
                 time_of <= repeats ? time_of : `IN(1);
-                both <= repeats && (ok || both);
+                both <= !rst && repeats && (ok || both);
             end
-            assign in_ready = !repeats;
+            assign in_ready = !repeats && !rst;
             nt_packetization #(.RTX_NEEDS_CREDIT(RTX_NEEDS_CREDIT)) block (
-                .clk(clk), .now(repeats ? time_of : `IN(1)), .rtt_pkts(32'd9), .timeout(32'd7000), .max_timeouts(8'd3),
+                .clk(clk), .rst(rst), .now(repeats ? time_of : `IN(1)), .rtt_pkts(32'd9), .timeout(32'd7000), .max_timeouts(8'd3),
                 .in_valid(in_valid || repeats), .in_op(repeats ? 3'd3 : in[2:0]), .in_id(`IN(2)), .in_a(`IN(3)), .in_b(`IN(4)),
                 .in_c(`IN(5)), .in_bitmap(in[192 +: 64]), .may_send(), .refuses(), .out_valid(valid), .out_op(op), .out_ok(ok),
                 .out_again(again), .out_resends(resends), .out_id(id), .out_large(), .out_buffer(), .out_dst_ip(dst_ip),
@@ -48,9 +54,9 @@ module nt_block_bench #(
             wire        fail, is_new_msg, is_new_pkt, is_last, marked, expired;
             wire [15:0] id;
             wire [31:0] ack_no, src_ip, tx_msg_id, bytes;
-            assign in_ready = 1'b1;
+            assign in_ready = !rst;
             nt_reassembly block (
-                .clk(clk), .now(`IN(1)), .rx_timeout(32'd49000), .in_valid(in_valid), .in_op(in[1:0]), .in_src_ip(`IN(2)),
+                .clk(clk), .rst(rst), .now(`IN(1)), .rx_timeout(32'd49000), .in_valid(in_valid), .in_op(in[1:0]), .in_src_ip(`IN(2)),
                 .in_tx_msg_id(`IN(3)), .in_msg_len(`IN(4)), .in_pkt_offset(`IN(5)), .in_mark(in[2]), .in_rx_msg_id(in[192 +: 16]),
                 .in_store(in[3]), .in_is_last(in[4]), .in_marked_id(in[208 +: 16]), .in_marked_offset(`IN(7)),
                 .in_marked_last(in[5]), .out_valid(out_valid), .out_op(op), .out_fail(fail), .out_rx_msg_id(id),
@@ -65,16 +71,16 @@ module nt_block_bench #(
             wire         valid, full;
             wire [199:0] fields;
             wire [7:0]   flags;
-            assign in_ready = 1'b1;
+            assign in_ready = !rst;
             nt_generator block (
-                .clk(clk), .now(`IN(1)), .pace(32'd40), .event_valid(in_valid && in[1:0] == 2'd1), .event_fields(in[96 +: 200]),
+                .clk(clk), .rst(rst), .now(`IN(1)), .pace(32'd40), .event_valid(in_valid && in[1:0] == 2'd1), .event_fields(in[96 +: 200]),
                 .event_immediate(in[64 +: 8]), .event_paced(in[72 +: 8]), .pop(in_valid && in[1:0] == 2'd2 && valid),
                 .head_valid(valid), .head_fields(fields), .head_flags(flags), .full(full)
             );
             reg          done;
             reg  [319:0] result;
             always @(posedge clk) begin
-                done <= in_valid;
+                done <= !rst && in_valid;
                 result <= in_valid && in[1:0] == 2'd3 ? {319'd0, full} : in_valid && in[1:0] == 2'd2 && valid ? {24'd0, fields, 32'd0, 24'd0, flags, 31'd0, 1'b1} : 320'd0;
             end
             assign out_valid = done;
@@ -84,13 +90,15 @@ module nt_block_bench #(
             nt_arbiter #(.N(16)) block (.requests(in[79:64]), .grants(grants));
             reg          done;
             reg  [319:0] result;
-            assign in_ready = 1'b1;
+            assign in_ready = !rst;
             always @(posedge clk) begin
-                done <= in_valid;
+                done <= !rst && in_valid;
                 result <= {304'd0, grants};
             end
             assign out_valid = done;
             assign out = result;
         end
     endgenerate
+    `undef IN
 endmodule
+`default_nettype wire

@@ -1,11 +1,14 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The packet generator: a queue of control packets for the link, and one for the pacer.
 //
 // The pacer releases one packet per `pace`. It does so in cycles without an event, so a release waits for at most the
 // events of consecutive cycles. Times are 32-bit numbers that wrap around.
+`default_nettype none
 module nt_generator #(
     parameter LOG_DEPTH = 6
 ) (
     input  wire         clk,
+    input  wire         rst,
     input  wire [31:0]  now,
     input  wire [31:0]  pace,
     input  wire         event_valid,
@@ -37,16 +40,18 @@ module nt_generator #(
     wire [7:0]  flags = releases ? paced_head[207:200] : joins ? event_immediate | event_paced : event_immediate;
     wire [LOG_DEPTH:0] ready_count, paced_count;
     nt_fifo #(.WIDTH(208), .LOG_DEPTH(LOG_DEPTH)) ready (
-        .clk(clk), .push(joins || alone || releases), .in({flags, releases ? paced_head[199:0] : event_fields}), .pop(pop),
+        .clk(clk), .rst(rst), .push(joins || alone || releases), .in({flags, releases ? paced_head[199:0] : event_fields}), .pop(pop),
         .valid(head_valid), .out({head_flags, head_fields}), .count(ready_count)
     );
     nt_fifo #(.WIDTH(208), .LOG_DEPTH(LOG_DEPTH)) paced (
-        .clk(clk), .push(waits), .in({event_paced, event_fields}), .pop(releases), .valid(paced_valid), .out(paced_head),
+        .clk(clk), .rst(rst), .push(waits), .in({event_paced, event_fields}), .pop(releases), .valid(paced_valid), .out(paced_head),
         .count(paced_count)
     );
     assign full = ready_count >= (1 << LOG_DEPTH) - 4 || paced_count >= (1 << LOG_DEPTH) - 4;
     always @(posedge clk) begin
-        if (joins) begin
+        if (rst)
+            pacer_free <= 1'b1;
+        else if (joins) begin
             pacer_at <= now + pace;
             pacer_free <= 1'b0;
         end else if (releases) begin
@@ -57,3 +62,4 @@ module nt_generator #(
             pacer_free <= free;
     end
 endmodule
+`default_nettype wire

@@ -1,5 +1,7 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // One direction of a link of 200 Gbps at 3.2 GHz: a word of 64 bytes takes 8.192 cycles. It may lose frames, or trim
 // them to their header word.
+`default_nettype none
 module nt_link #(
     parameter DELAY = 8,               // cycles from the first bit of a word to its arrival
     parameter LOSS = 0,                // of 1024 frames
@@ -7,6 +9,7 @@ module nt_link #(
     parameter SEED = 1
 ) (
     input  wire         clk,
+    input  wire         rst,
     input  wire         in_valid,
     output wire         in_ready,
     input  wire         in_first,
@@ -47,15 +50,20 @@ module nt_link #(
             trimming <= trims;
         end else
             debt <= debt < 16'd125 ? 16'd0 : debt - 16'd125;
+        if (rst) begin
+            {debt, left, now, losing, trimming} <= 0;
+            random <= SEED;
+        end
     end
     wire        queued;
     wire [31:0] arrival;
     wire        last_word;
     nt_fifo #(.WIDTH(563), .LOG_DEPTH(12)) words (
-        .clk(clk), .push(passes), .in({now + DELAY, trims, trims ? 16'd64 : in_bytes, in_first, in_last || trims, in_data}),
+        .clk(clk), .rst(rst), .push(passes), .in({now + DELAY, trims, trims ? 16'd64 : in_bytes, in_first, in_last || trims, in_data}),
         .pop(out_valid && out_ready), .valid(queued), .out({arrival, out_trimmed, out_bytes, out_first, out_last, out_data}),
         .count(waiting)
     );
     wire [31:0] since = now - arrival;
     assign out_valid = queued && !since[31];
 endmodule
+`default_nettype wire

@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // A NanoTransport NIC: the fixed-function blocks around the pipelines of a P4 program (`nt_program`, which is
 // generated).
 //
 // A frame is a word of 64 bytes with the headers, then words of payload. Time counts sixteenths of a nanosecond, and a
 // cycle has `CYCLE` of them: 5 at 3.2 GHz.
+`default_nettype none
 module nt_nic #(
     parameter LOG_SLOTS = 4,
     parameter SEGMENTS = 38,
@@ -22,6 +24,7 @@ module nt_nic #(
     parameter LOG_WORDS = LOG_LARGE + 11
 ) (
     input  wire         clk,
+    input  wire         rst,           // synchronous; held for 2^(LOG_SENDERS + LOG_SLOTS) cycles, or one after power-up
     input  wire [31:0]  nic_ip,
     // A message to send. The cycle after it was accepted says whether a buffer was free, and where the buffer begins.
     input  wire         msg_valid,
@@ -99,8 +102,12 @@ module nt_nic #(
     wire [511:0] egress_header;
     wire [7:0]   egress_priority;
     wire         generator_full;
+    // The header that enters.
+    wire        header_valid, header_trimmed, header_payload;
+    wire [15:0] header_bytes;
+    wire [511:0] header;
     nt_program pipelines (
-        .clk(clk), .now_ns(now_ns), .nic_ip(nic_ip), .nic_rtt_pkts(RTT_PKTS), .period(period), .ingress_valid(ingress_valid),
+        .clk(clk), .rst(rst), .now_ns(now_ns), .nic_ip(nic_ip), .nic_rtt_pkts(RTT_PKTS), .period(period), .ingress_valid(ingress_valid),
         .ingress_header(header), .ingress_frame_bytes(header_bytes), .ingress_trimmed(header_trimmed), .info_valid(info_valid),
         .info_request(info_request), .info_results(info_results), .marked_now(marked_now), .delivered_valid(delivered_valid),
         .delivered(delivered), .delivered_pop(delivered_pop), .credit_valid(credit_valid), .credit(credit),
@@ -116,9 +123,6 @@ module nt_nic #(
     reg [3:0]   phase;
     reg         dropping;
     reg [528:0] header_now;            // trimmed, bytes, first word
-    wire        header_valid, header_trimmed, header_payload;
-    wire [15:0] header_bytes;
-    wire [511:0] header;
     wire        frames_valid, frame_payload, payload_valid, payload_last;
     wire [511:0] payload;
     wire [4:0]  frames, headers;
@@ -137,19 +141,23 @@ module nt_nic #(
             if (rx_first && full)
                 dropped <= dropped + 32'd1;
         end
+        if (rst) begin
+            {phase, dropping} <= 0;
+            dropped <= 32'd0;
+        end
     end
     nt_fifo #(.WIDTH(530), .LOG_DEPTH(4)) header_queue (
-        .clk(clk), .push(rx_valid && rx_last && !drops),
+        .clk(clk), .rst(rst), .push(rx_valid && rx_last && !drops),
         .in({!rx_first, rx_first ? {rx_trimmed, rx_bytes, rx_data} : header_now}), .pop(ingress_valid), .valid(header_valid),
         .out({header_payload, header_trimmed, header_bytes, header}), .count(headers)
     );
     wire        frame_done;
     wire        payload_pop;
     nt_fifo #(.WIDTH(1), .LOG_DEPTH(4)) frame_queue (
-        .clk(clk), .push(ingress_valid), .in(header_payload), .pop(frame_done), .valid(frames_valid), .out(frame_payload), .count(frames)
+        .clk(clk), .rst(rst), .push(ingress_valid), .in(header_payload), .pop(frame_done), .valid(frames_valid), .out(frame_payload), .count(frames)
     );
     nt_fifo #(.WIDTH(513), .LOG_DEPTH(6)) payload_queue (
-        .clk(clk), .push(rx_valid && !rx_first && !dropping), .in({rx_last, rx_data}), .pop(payload_pop), .valid(payload_valid),
+        .clk(clk), .rst(rst), .push(rx_valid && !rx_first && !dropping), .in({rx_last, rx_data}), .pop(payload_pop), .valid(payload_valid),
         .out({payload_last, payload}), .count(payloads)
     );
 
@@ -171,7 +179,7 @@ module nt_nic #(
         .LOG_SLOTS(LOG_SLOTS), .SEGMENTS(SEGMENTS), .LOG_MTU(LOG_MTU), .LOG_SENDERS(LOG_SENDERS), .LOG_SENDER_SLOTS(LOG_SLOTS),
         .LOG_LARGE(LOG_LARGE)
     ) reassembly (
-        .clk(clk), .now(now_ns[31:0]), .rx_timeout(RX_TIMEOUT), .in_valid(1'b1), .in_op(rx_op), .in_src_ip(info_request[31:0]),
+        .clk(clk), .rst(rst), .now(now_ns[31:0]), .rx_timeout(RX_TIMEOUT), .in_valid(1'b1), .in_op(rx_op), .in_src_ip(info_request[31:0]),
         .in_tx_msg_id(info_request[79:48]), .in_msg_len(info_request[111:80]),
         .in_pkt_offset(rx_op == 2'd0 ? info_offset : ingress_pkt_offset), .in_mark(rx_op == 2'd0 ? info_request[144] : marked[48]),
         .in_rx_msg_id(rx_op == 2'd1 ? ingress_rx_msg_id : rx_op == 2'd2 ? release_id : {{(16-LOG_SLOTS){1'b0}}, rx_look}),
@@ -192,7 +200,7 @@ module nt_nic #(
     wire [15:0] verdict_id;
     wire [95:0] verdict_message;
     nt_fifo #(.WIDTH(114 + 2 * LOG_WORDS), .LOG_DEPTH(4)) verdicts (
-        .clk(clk), .push(re_valid && re_op == 2'd1),
+        .clk(clk), .rst(rst), .push(re_valid && re_op == 2'd1),
         .in({re_new_pkt, re_last, address_of(re_large, re_buffer),
              address_of(re_large, re_buffer) + (offset_q[LOG_WORDS-1:0] << (LOG_MTU - 6)), re_id, re_bytes, re_tx_msg_id, re_src_ip}),
         .pop(frame_done), .valid(verdict_valid),
@@ -207,13 +215,13 @@ module nt_nic #(
     always @(posedge clk) begin
         if (payload_pop && verdict_store)
             rx_memory[verdict_at + words_written] <= payload;
-        words_written <= frame_done ? {LOG_WORDS{1'b0}} : words_written + payload_pop;
+        words_written <= frame_done || rst ? {LOG_WORDS{1'b0}} : words_written + payload_pop;
     end
     wire        complete_valid, complete_pop;
     wire [LOG_WORDS-1:0] complete_first;
     wire [95:0] complete_message;
     nt_fifo #(.WIDTH(112 + LOG_WORDS), .LOG_DEPTH(LOG_SLOTS)) completes (
-        .clk(clk), .push(frame_done && verdict_last), .in({verdict_first, verdict_id, verdict_message}), .pop(complete_pop),
+        .clk(clk), .rst(rst), .push(frame_done && verdict_last), .in({verdict_first, verdict_id, verdict_message}), .pop(complete_pop),
         .valid(complete_valid), .out({complete_first, release_id, complete_message}), .count()
     );
     wire [31:0] complete_words = (complete_message[95:64] + 32'd63) >> 6;
@@ -235,6 +243,10 @@ module nt_nic #(
         if (reads)
             words_read <= at_end ? 32'd0 : words_read + 32'd1;
         releasing <= releasing ? !release_pop : reads && at_end;
+        if (rst) begin
+            words_read <= 32'd0;
+            {reading, releasing} <= 2'd0;
+        end
     end
     assign got_valid = reading;
     assign got_first = read_first;
@@ -262,7 +274,7 @@ module nt_nic #(
     wire        polls = grants[3], looks = grants[2] || grants[5];
     assign delivered_pop = grants[0];
     assign credit_pop = grants[1];
-    assign msg_ready = grants[4];
+    assign msg_ready = grants[4] && !rst;
     wire [2:0]  tx_op = grants[0] ? 3'd1 : grants[1] ? 3'd2 : polls ? 3'd3 : grants[4] ? 3'd0 : 3'd4;
     wire        pk_valid, pk_ok, pk_again, pk_resends, pk_large, pk_new, pk_rtx;
     wire [2:0]  pk_op;
@@ -273,7 +285,7 @@ module nt_nic #(
     nt_packetization #(
         .LOG_SLOTS(LOG_SLOTS), .SEGMENTS(SEGMENTS), .LOG_MTU(LOG_MTU), .RTX_NEEDS_CREDIT(RTX_NEEDS_CREDIT), .LOG_LARGE(LOG_LARGE)
     ) packetization (
-        .clk(clk), .now(now_ns[31:0]), .rtt_pkts(RTT_PKTS), .timeout(TIMEOUT), .max_timeouts(MAX_TIMEOUTS), .in_valid(1'b1),
+        .clk(clk), .rst(rst), .now(now_ns[31:0]), .rtt_pkts(RTT_PKTS), .timeout(TIMEOUT), .max_timeouts(MAX_TIMEOUTS[7:0]), .in_valid(1'b1),
         .in_op(tx_op), .in_id(grants[0] ? delivered[31:0] : grants[1] ? credit[31:0] : {{(32-LOG_SLOTS){1'b0}}, tx_look}),
         .in_a(grants[0] ? delivered[63:32] : grants[1] ? {31'd0, credit[128]} : msg_dst_ip),
         .in_b(grants[0] ? delivered[95:64] : grants[1] ? credit[63:32] : {msg_src_context, msg_dst_context}),
@@ -290,6 +302,9 @@ module nt_nic #(
         since_look <= looks ? 10'd0 : &since_look ? since_look : since_look + 10'd1;
         tx_look <= tx_look + looks;
         ahead <= ahead + polls + takes_control - (polled && !packet) - leaves;
+        if (rst) begin
+            {ahead, polled, since_look} <= 0;
+        end
     end
     assign msg_done = pk_valid && pk_op == 3'd0;
     assign msg_ok = pk_ok;
@@ -304,7 +319,7 @@ module nt_nic #(
     wire [199:0] control_fields;
     wire [7:0]  control_flags;
     nt_generator generator (
-        .clk(clk), .now(sixteenths[31:0]), .pace(PACE), .event_valid(control_valid), .event_fields(control[199:0]),
+        .clk(clk), .rst(rst), .now(sixteenths[31:0]), .pace(PACE), .event_valid(control_valid), .event_fields(control[199:0]),
         .event_immediate(control[207:200]), .event_paced(control[215:208]), .pop(takes_control), .head_valid(control_head),
         .head_fields(control_fields), .head_flags(control_flags), .full(generator_full)
     );
@@ -321,7 +336,7 @@ module nt_nic #(
     wire [15:0] side_payload;
     wire [31:0] side_id;
     nt_fifo #(.WIDTH(48 + LOG_WORDS), .LOG_DEPTH(4)) sides (
-        .clk(clk), .push(egress_valid),
+        .clk(clk), .rst(rst), .push(egress_valid),
         .in({packet ? pk_id : 32'hffffffff, packet ? {{(15-LOG_MTU){1'b0}}, pk_payload} : 16'd0,
              address_of(pk_large, pk_buffer) + (pk_offset[LOG_WORDS-1:0] << (LOG_MTU - 6))}),
         .pop(egress_done), .valid(), .out({side_id, side_payload, side_address}), .count()
@@ -333,7 +348,7 @@ module nt_nic #(
     wire [15:0] queue_payload;
     wire [511:0] queue_header;
     nt_fifo #(.WIDTH(568 + LOG_WORDS), .LOG_DEPTH(4)) departing (
-        .clk(clk), .push(egress_done), .in({egress_priority, side_id, side_payload, side_address, egress_header}), .pop(queue_pop),
+        .clk(clk), .rst(rst), .push(egress_done), .in({egress_priority, side_id, side_payload, side_address, egress_header}), .pop(queue_pop),
         .valid(queue_valid), .out({tx_priority, tx_id, queue_payload, queue_address, queue_header}), .count()
     );
     reg [511:0] tx_memory [0:(1<<LOG_WORDS)-1];
@@ -358,5 +373,10 @@ module nt_nic #(
             in_payload <= !tx_last;
             words_sent <= in_payload && !tx_last ? words_sent + 1'b1 : {LOG_WORDS{1'b0}};
         end
+        if (rst) begin
+            words_sent <= {LOG_WORDS{1'b0}};
+            {in_payload, fetched} <= 2'd0;
+        end
     end
 endmodule
+`default_nettype wire

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Packetization: the state of the messages that are being sent, and the choice of the next data packet.
 //
 // An operation may enter in every cycle; its result leaves one cycle later. The state of a message is the NanoTransport
 // paper's: deliveredBitmap, credit, toBtx (here the packets to retransmit, and `sent`, before which all packets were
 // sent), maxTxPktOffset (`timed`) and timeoutCnt. Messages that may send take turns in a queue of their ids; the id of
 // a message that has ended stays there until it is polled, and `out_again` says that such an id was met.
+`default_nettype none
 module nt_packetization #(
     parameter LOG_SLOTS = 4,
     parameter SEGMENTS = 38,           // packets of the longest message, at most 64
@@ -14,6 +16,7 @@ module nt_packetization #(
     parameter LOG_LARGE = 3
 ) (
     input  wire        clk,
+    input  wire        rst,
     input  wire [31:0] now,
     // Settings.
     input  wire [31:0] rtt_pkts,
@@ -106,7 +109,7 @@ module nt_packetization #(
     function [S-1:0] below(input [6:0] n);
         integer bit_number;
         for (bit_number = 0; bit_number < S; bit_number = bit_number + 1)
-            below[bit_number] = n > bit_number;
+            below[bit_number] = {25'd0, n} > bit_number;
     endfunction
     wire [S-1:0] all_sent = below(sent);
     wire         waiting = rtx != 0 || sent < credit || probe;   // the message may send
@@ -147,17 +150,17 @@ module nt_packetization #(
     wire         ends = in_valid && known
                      && ((in_op == DELIVERED && now_delivered == below(packets)) || (in_op == TIMER && expired && aborts));
     nt_buffers #(.LOG_SMALL(LOG_SMALL), .LOG_LARGE(LOG_LARGE), .LARGE_BYTES(SEGMENTS << LOG_MTU)) free_buffers (
-        .clk(clk), .bytes(in_c), .take(sends), .free(ends), .free_large(buffer[LOG_LARGE]),
+        .clk(clk), .rst(rst), .bytes(in_c), .take(sends), .free(ends), .free_large(buffer[LOG_LARGE]),
         .free_number(buffer[LOG_LARGE-1:0]), .offered(is_offered), .big(is_large), .number(number)
     );
     wire         goes_on = in_valid && known && in_op == TIMER && expired && !aborts;
     nt_timers #(.LOG_SLOTS(LOG_SLOTS)) timers (
-        .clk(clk), .set(sends || goes_on), .cancel(ends), .slot(slot), .at(now + timeout), .look(slot), .now(now), .expired(expired)
+        .clk(clk), .rst(rst), .set(sends || goes_on), .cancel(ends), .slot(slot), .at(now + timeout), .look(slot), .now(now), .expired(expired)
     );
     wire [15:0]  new_generation = generation + 16'd1;
     wire [31:0]  this_id = {sends ? new_generation : generation, {(16-LOG_SLOTS){1'b0}}, slot};
     nt_fifo #(.WIDTH(32), .LOG_DEPTH(LOG_QUEUE)) queue (
-        .clk(clk), .push(push), .in(this_id), .pop(pop), .valid(queue_valid), .out(head), .count(queued)
+        .clk(clk), .rst(rst), .push(push), .in(this_id), .pop(pop), .valid(queue_valid), .out(head), .count(queued)
     );
 
     // The row after the operation.
@@ -229,7 +232,9 @@ module nt_packetization #(
             buffers[slot] <= {is_large, number};
         end else if (ends)
             live[slot] <= 1'b0;
-        out_valid <= in_valid;
+        if (rst)
+            live <= {SLOTS{1'b0}};
+        out_valid <= !rst && in_valid;
         out_op <= in_op;
         out_id <= this_id;
         out_large <= sends ? is_large : buffer[LOG_LARGE];
@@ -245,3 +250,4 @@ module nt_packetization #(
         out_payload <= rest > (1 << LOG_MTU) ? 1 << LOG_MTU : rest[LOG_MTU:0];
     end
 endmodule
+`default_nettype wire

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Two NICs at the ends of a link, with a host at each that writes the payload of messages and checks it on arrival.
 //
 // A step is a message: words {sender, dst_context}, bytes, tag. Its result, when the message has arrived: tag;
 // {payload is right}; bytes; then cycle numbers: message accepted, its first header left the sender, latest frame was
 // complete at the receiver, last word delivered; then cycles from the latest arrival of a frame to the next departure
 // of one at the receiver; frames lost in full queues; timeouts; bytes in 64 that passed in both directions.
+`default_nettype none
 module nt_pair #(
     parameter LOG_SLOTS = 4,
     parameter DELAY = 8,
@@ -22,8 +24,9 @@ module nt_pair #(
     localparam LOG_WORDS = LOG_SLOTS + 10;
     localparam LOG_TABLE = LOG_SLOTS + 3;
     reg [31:0] now;
-    initial now = 0;
-    always @(posedge clk) now <= now + 32'd1;
+    reg        rst;                    // in the first cycle
+    initial {now, rst} = 1;
+    always @(posedge clk) {now, rst} <= {now + 32'd1, 1'b0};
 
     wire [1:0]   msg_ready, msg_done, msg_ok, tx_valid, tx_ready, tx_first, tx_last, rx_valid, rx_ready, rx_first, rx_last, rx_trimmed;
     wire [1:0]   got_valid, got_first, got_last, timeout, result_valid, busy;
@@ -45,7 +48,7 @@ module nt_pair #(
     endfunction
 
     wire [1:0] taken = {in_valid && in[0] && !busy[1], in_valid && !in[0] && !busy[0]};
-    assign in_ready = |taken;
+    assign in_ready = |taken && !rst;
     genvar n;
     generate
         for (n = 0; n < 2; n = n + 1) begin : side
@@ -90,8 +93,8 @@ module nt_pair #(
                 end
             end
             nt_nic #(.LOG_SLOTS(LOG_SLOTS), .RTX_NEEDS_CREDIT(RTX_NEEDS_CREDIT), .TIMEOUT(TIMEOUT)) nic (
-                .clk(clk), .nic_ip(32'h0a000000 + n), .msg_valid(offered), .msg_ready(msg_ready[n]),
-                .msg_dst_ip(32'h0a000001 - n), .msg_dst_context(port_of), .msg_src_context(16'd7), .msg_bytes(bytes),
+                .clk(clk), .rst(rst), .nic_ip(32'h0a000000 + n[31:0]), .msg_valid(offered), .msg_ready(msg_ready[n]),
+                .msg_dst_ip(32'h0a000001 - n[31:0]), .msg_dst_context(port_of), .msg_src_context(16'd7), .msg_bytes(bytes),
                 .msg_done(msg_done[n]), .msg_ok(msg_ok[n]), .msg_id(msg_id[n]), .msg_address(msg_address[n]), .put_valid(puts),
                 .put_address(put_address), .put_data(word_of(tag, put_word)), .tx_valid(tx_valid[n]), .tx_ready(tx_ready[n]),
                 .tx_first(tx_first[n]), .tx_last(tx_last[n]), .tx_data(tx_data[n]), .tx_bytes(tx_bytes[n]), .tx_priority(),
@@ -102,7 +105,7 @@ module nt_pair #(
                 .dropped(dropped[n])
             );
             nt_link #(.DELAY(DELAY), .LOSS(LOSS), .TRIM(TRIM), .SEED(1 + n)) link (
-                .clk(clk), .in_valid(tx_valid[n]), .in_ready(tx_ready[n]), .in_first(tx_first[n]), .in_last(tx_last[n]),
+                .clk(clk), .rst(rst), .in_valid(tx_valid[n]), .in_ready(tx_ready[n]), .in_first(tx_first[n]), .in_last(tx_last[n]),
                 .in_data(tx_data[n]), .in_bytes(tx_bytes[n]), .out_valid(rx_valid[1-n]), .out_ready(rx_ready[1-n]),
                 .out_first(rx_first[1-n]), .out_last(rx_last[1-n]), .out_data(rx_data[1-n]), .out_bytes(rx_bytes[1-n]),
                 .out_trimmed(rx_trimmed[1-n])
@@ -129,7 +132,7 @@ module nt_pair #(
                     turned <= now - arrived;
             end
             nt_fifo #(.WIDTH(416), .LOG_DEPTH(6)) results (
-                .clk(clk), .push(got_valid[n] && got_last[n]),
+                .clk(clk), .rst(rst), .push(got_valid[n] && got_last[n]),
                 .in({passed, timeouts, dropped[0] + dropped[1], turned, now, arrived, side[1-n].departed[row], began, 32'd0, bytes,
                      31'd0, this_right, tag, 32'd0}),
                 .pop(result_valid[n] && (n == 0 || !result_valid[0])), .valid(result_valid[n]), .out(result[n]), .count()
@@ -139,3 +142,4 @@ module nt_pair #(
     assign out_valid = |result_valid;
     assign out = {96'd0, result_valid[0] ? result[0] : result[1]};
 endmodule
+`default_nettype wire

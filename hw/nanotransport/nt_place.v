@@ -1,5 +1,7 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The bench of a block between shift registers, with six pins: for place and route, where all paths are from register
 // to register.
+`default_nettype none
 module nt_place #(
     parameter BLOCK = 0,
     parameter RTX_NEEDS_CREDIT = 0
@@ -28,3 +30,4 @@ module nt_place #(
     end
     assign shift_out = captured[319];
 endmodule
+`default_nettype wire

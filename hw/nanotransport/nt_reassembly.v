@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Reassembly: the state of the messages that are being received.
 //
 // An operation may enter in every cycle; its result leaves one cycle later, so the ingress pipeline has the answer of
 // get_rx_msg_info in its next stage. A table remembers, for each slot of each sender, the newest message and whether
 // it is active, was delivered, or has expired. The index of the table is the low bits of the sender's address and of
 // its slot; a sender whose entry belongs to another one's active message has to wait (`fail`).
+`default_nettype none
 module nt_reassembly #(
     parameter LOG_SLOTS = 4,
     parameter SEGMENTS = 38,           // packets of the longest message, at most 64
@@ -14,6 +16,7 @@ module nt_reassembly #(
     parameter LOG_LARGE = 3
 ) (
     input  wire        clk,
+    input  wire        rst,            // synchronous; each of its cycles clears a row of the table, 2^(LOG_SENDERS + LOG_SENDER_SLOTS) all
     input  wire [31:0] now,
     input  wire [31:0] rx_timeout,
     input  wire        in_valid,
@@ -60,9 +63,10 @@ module nt_reassembly #(
     reg [S-1:0]     received [0:SLOTS-1];
     reg [95:0]      messages [0:SLOTS-1];     // bytes, tx_msg_id, src_ip
     reg [LOG_LARGE:0] buffers [0:SLOTS-1];
+    reg [ROWS-1:0]  cleared;                  // the row that a reset clears next
     integer entry;
     initial begin
-        live = 0;
+        {live, cleared} = 0;
         for (entry = 0; entry < SLOTS; entry = entry + 1) begin
             received[entry] = 0;
             messages[entry] = 0;
@@ -119,7 +123,7 @@ module nt_reassembly #(
     wire [LOG_SLOTS-1:0] ending = in_op == INFO ? row_id : given;
     wire [LOG_LARGE:0] buffer = buffers[ending];
     nt_buffers #(.LOG_SMALL(LOG_SMALL), .LOG_LARGE(LOG_LARGE), .LARGE_BYTES(SEGMENTS << LOG_MTU)) free_buffers (
-        .clk(clk), .bytes(in_msg_len), .take(begun), .free(ends), .free_large(buffer[LOG_LARGE]),
+        .clk(clk), .rst(rst), .bytes(in_msg_len), .take(begun), .free(ends), .free_large(buffer[LOG_LARGE]),
         .free_number(buffer[LOG_LARGE-1:0]), .offered(is_offered), .big(is_large), .number(number)
     );
 
@@ -127,12 +131,12 @@ module nt_reassembly #(
     function [S-1:0] only(input [5:0] n);
         integer bit_number;
         for (bit_number = 0; bit_number < S; bit_number = bit_number + 1)
-            only[bit_number] = n == bit_number;
+            only[bit_number] = {26'd0, n} == bit_number;
     endfunction
     function [S-1:0] below(input [6:0] n);
         integer bit_number;
         for (bit_number = 0; bit_number < S; bit_number = bit_number + 1)
-            below[bit_number] = n > bit_number;
+            below[bit_number] = {25'd0, n} > bit_number;
     endfunction
 
     // The packet in its message.
@@ -149,7 +153,7 @@ module nt_reassembly #(
     nt_lowest #(.LOG_W(6)) first_gap (.bits({{(64-S){1'b0}}, ~bits_after & in_packets}), .none(no_gap), .index(gap));
 
     nt_timers #(.LOG_SLOTS(LOG_SLOTS)) timers (
-        .clk(clk), .set(looks), .cancel(completes), .slot(looks ? id : ending), .at(now + rx_timeout), .look(given), .now(now),
+        .clk(clk), .rst(rst), .set(looks), .cancel(completes), .slot(looks ? id : ending), .at(now + rx_timeout), .look(given), .now(now),
         .expired(time_over)
     );
     // The timer of a message that has ended stays on: its look finds a slot that is not live.
@@ -157,7 +161,10 @@ module nt_reassembly #(
     // The table's row after the operation.
     wire [1:0]  fate_after = begun ? ACTIVE : completes ? COMPLETE : EXPIRED;
     always @(posedge clk) begin
-        if (begun || expires || superseded || completes)
+        cleared <= rst ? cleared + 1'b1 : {ROWS{1'b0}};
+        if (rst)
+            table_rows[cleared] <= 0;
+        else if (begun || expires || superseded || completes)
             table_rows[row] <= {begun ? free_slot : row_id, fate_after, begun ? generation : row_generation,
                                 begun ? in_tx_msg_id[15:0] : row_slot, begun ? in_src_ip : row_ip};
         if (looks)
@@ -171,7 +178,9 @@ module nt_reassembly #(
             messages[free_slot] <= {in_msg_len, in_tx_msg_id, in_src_ip};
             buffers[free_slot] <= {is_large, number};
         end
-        out_valid <= in_valid;
+        if (rst)
+            live <= {SLOTS{1'b0}};
+        out_valid <= !rst && in_valid;
         out_op <= in_op;
         out_fail <= in_op == INFO ? !(looks || was_complete) : in_op == VERDICT && (in_store ? !agrees : in_mark);
         out_rx_msg_id <= in_op != INFO ? in_rx_msg_id : was_complete ? 16'hffff : looks ? {{(16-LOG_SLOTS){1'b0}}, id} : 16'd0;
@@ -185,3 +194,4 @@ module nt_reassembly #(
         {out_large, out_buffer} <= buffer;
     end
 endmodule
+`default_nettype wire

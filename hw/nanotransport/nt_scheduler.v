@@ -1,11 +1,14 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // NanoTransport's priority scheduler: up to 16 messages in the order of their ranks, all compared at once.
 //
 // A request in a cycle has its result in the next one. It inserts, updates or removes a message; then it selects the
 // first message with granted < grantable, if it is among the first `levels`, and sets its granted to its grantable.
 // A message beyond the 16th is not inserted. An entry takes its next value from itself or a neighbour: removing the old
 // entry of the message moves the later ones up, inserting the new one moves them down.
+`default_nettype none
 module nt_scheduler (
     input  wire        clk,
+    input  wire        rst,        // synchronous: forgets all messages
     input  wire        request,
     input  wire [15:0] id,
     input  wire        remove,
@@ -99,14 +102,16 @@ module nt_scheduler (
 
     integer written;
     always @(posedge clk) begin
-        on <= request;
+        on <= !rst && request;
         remove_q <= remove;
         id_q <= id;
         rank_q <= rank;
         granted_q <= granted;
         grantable_q <= grantable;
         levels_q <= levels;
-        if (on)
+        if (rst)
+            entries <= {N*E{1'b0}};
+        else if (on)
             for (written = 0; written < N; written = written + 1) begin
                 entries[E*written +: E] <= next[E*written +: E];
                 if (chosen[written])
@@ -114,3 +119,4 @@ module nt_scheduler (
             end
     end
 endmodule
+`default_nettype wire

@@ -1,11 +1,14 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The timers of messages, one per slot: a table of expiry times, which a scan looks at one after the other.
 //
 // A timer expires when the scan looks at it, up to one round of the scan after its time. Times are 32-bit numbers that
 // wrap around; a timer must be looked at once in half of their range.
+`default_nettype none
 module nt_timers #(
     parameter LOG_SLOTS = 4
 ) (
     input  wire                 clk,
+    input  wire                 rst,
     input  wire                 set,          // sets the timer of `slot` to `at`
     input  wire                 cancel,       // turns the timer of `slot` off
     input  wire [LOG_SLOTS-1:0] slot,
@@ -25,5 +28,8 @@ module nt_timers #(
             times[slot] <= at;
         end else if (cancel)
             running[slot] <= 1'b0;
+        if (rst)
+            running <= 0;
     end
 endmodule
+`default_nettype wire

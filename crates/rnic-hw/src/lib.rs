@@ -9,7 +9,9 @@
 //! Verilator, Yosys and nextpnr are external programs ([`tools`]). Without them this crate still builds, and its
 //! functions return an error that names the package to install.
 
+pub mod icarus;
 pub mod irn;
+pub mod lint;
 pub mod model;
 pub mod mutation;
 pub mod nanotransport;

@@ -4,7 +4,7 @@ use crate::model::{Design, Model};
 use crate::tools::HwError;
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
-use rnic_nano::rtl::{OutputWords, PipelineRtl, Rtl};
+use rnic_nano::rtl::{OutputWords, Rtl};
 use rnic_nano::source::SourceFile;
 use rnic_nano::{NicParameters, P4Header, P4Pipeline, Program, compile};
 use rnic_transport::Time;
@@ -55,6 +55,8 @@ pub fn programs(messages: u128) -> Result<Vec<(&'static str, Program)>, HwError>
 
 /// Number of packets that enter without a pause before the results are read.
 const BATCH: u64 = 1_000;
+/// log2 of the longest time between two packets in nanoseconds. The machine's clock has 64 bits of picoseconds.
+const LONG_PAUSE_BITS: u32 = 44;
 /// Size of the machine's header buffer in bytes.
 const ROOM: usize = 256;
 
@@ -154,7 +156,8 @@ pub fn verify(
     let model = Model::build(design, vcd.is_some())?;
     let mut bench = model.start(vcd)?;
     let random = Pcg64Mcg::new((u128::from(seed) << 64 | 0x0f1e_2d3c_4b5a_6978) | 1);
-    let mut source = Source { random, machine, nic, rtl, headers: Vec::new(), now: 0 };
+    let schedules = program.hir().instances.iter().any(|instance| instance.kind == "PriorityScheduler");
+    let mut source = Source { random, machine, nic, rtl, schedules, headers: Vec::new(), now: 0 };
     let mut verified = Verified { packets: (0, 0), accepted: 0, calls: 0, cycles: 0 };
     let mut done = 0;
     while done < packets {
@@ -203,14 +206,7 @@ fn decode(rtl: &Rtl, words: &[u32], verified: &mut Verified) -> Expected {
     };
     if words[0] & 1 == 1 {
         verified.packets.1 += 1;
-        let at = pipeline.outputs.iter().position(|port| port.name == "out_header");
-        let optional = pipeline.outputs.iter().any(|port| port.name == "out_header_bytes");
-        let header = at.map_or(Vec::new(), |at| {
-            let bytes = pipeline.outputs[at].width as usize / 8;
-            let byte = |index: usize| (words[outputs[at] + index / 4] >> (8 * (index % 4))) as u8;
-            let present = if optional { output("out_header_bytes") as usize } else { bytes };
-            (0..bytes).rev().map(byte).take(present).collect()
-        });
+        let header = egress_header(rtl, words);
         return Expected::Egress { priority: output("out_link_priority") & 0xff, header };
     }
     verified.packets.0 += 1;
@@ -245,12 +241,85 @@ fn decode(rtl: &Rtl, words: &[u32], verified: &mut Verified) -> Expected {
     Expected::Ingress { reassemble: (!consumed).then_some((place[0], place[1], place[2])), calls: made }
 }
 
+/// The inputs of a pipeline by name, as words of a step.
+fn step(rtl: &Rtl, kind: u32, values: &BTreeMap<&str, u64>, header: &[u8], info: u64) -> Vec<u32> {
+    let pipeline = if kind == 1 { &rtl.egress } else { &rtl.ingress };
+    let mut words = vec![0; rtl.words.0];
+    words[0] = kind;
+    let places = pipeline.input_words();
+    for (port, at) in pipeline.inputs.iter().zip(&places) {
+        if port.name == "header" {
+            let total = port.width as usize / 8;
+            for (index, byte) in header.iter().take(total).enumerate() {
+                let bit = 8 * (total - 1 - index);
+                words[at + bit / 32] |= u32::from(*byte) << (bit % 32);
+            }
+        } else {
+            write(&mut words, *at, port.width, values.get(port.name.as_str()).copied().unwrap_or_default());
+        }
+    }
+    write(&mut words, places[places.len() - 1], 64, info);
+    words
+}
+
+/// The NIC's parameters by the names of ports.
+fn named(nic: &NicParameters) -> BTreeMap<&'static str, u64> {
+    let name = |name: &'static str| match name {
+        "nic.mac" => "nic_mac",
+        "nic.switch_mac" => "nic_switch_mac",
+        "nic.ip" => "nic_ip",
+        "nic.rtt_pkts" => "nic_rtt_pkts",
+        "nic.mtu" => "nic_mtu",
+        "nic.line_rate_mbps" => "nic_line_rate_mbps",
+        "nic.base_rtt_ns" => "nic_base_rtt_ns",
+        "nic.per_mtu" => "nic_per_mtu",
+        "nic.per_rtt" => "nic_per_rtt",
+        other => other,
+    };
+    nic.named().into_iter().map(|(key, value)| (name(key), value)).collect()
+}
+
+/// The words of a step of the bench for a departing packet.
+pub fn egress_step(rtl: &Rtl, nic: &NicParameters, d: &Departure) -> Vec<u32> {
+    let mut values = named(nic);
+    values.extend([
+        ("departure_now_ns", d.now.as_ps() / 1_000),
+        ("departure_dst_ip", d.dst_ip.into()),
+        ("departure_dst_context", d.dst_context.into()),
+        ("departure_src_context", d.src_context.into()),
+        ("departure_tx_msg_id", d.tx_msg_id.into()),
+        ("departure_msg_len", d.msg_len.into()),
+        ("departure_pkt_offset", d.pkt_offset.into()),
+        ("departure_credit", d.credit.into()),
+        ("departure_rank", d.rank.into()),
+        ("departure_flags", d.flags.into()),
+        ("departure_is_new_msg", d.is_new_msg.into()),
+        ("departure_is_rtx", d.is_rtx.into()),
+        ("departure_payload", d.payload.into()),
+    ]);
+    step(rtl, 1, &values, &[], 0)
+}
+
+/// The header of a departing packet in the words of a result of the bench.
+pub fn egress_header(rtl: &Rtl, words: &[u32]) -> Vec<u8> {
+    let pipeline = &rtl.egress;
+    let OutputWords { outputs, .. } = pipeline.output_words();
+    let place = |name: &str| pipeline.outputs.iter().position(|port| port.name == name);
+    let Some(at) = place("out_header") else { return Vec::new() };
+    let bytes = pipeline.outputs[at].width as usize / 8;
+    let byte = |index: usize| (words[outputs[at] + index / 4] >> (8 * (index % 4))) as u8;
+    let present = place("out_header_bytes").map_or(bytes, |length| words[outputs[length]] as usize);
+    (0..bytes).rev().map(byte).take(present).collect()
+}
+
 /// Generates random packets, each of which the machine processes first.
 struct Source<'r> {
     random: Pcg64Mcg,
     machine: P4Pipeline<ROOM>,
     nic: NicParameters,
     rtl: &'r Rtl,
+    /// Whether the program has a scheduler.
+    schedules: bool,
     /// Headers that left before.
     headers: Vec<P4Header<ROOM>>,
     now: u64,
@@ -271,47 +340,10 @@ impl Source<'_> {
         }
     }
 
-    /// The inputs of a pipeline by name, as words of a step.
-    fn step(
-        &self, kind: u32, pipeline: &PipelineRtl, values: &BTreeMap<&str, u64>, header: &[u8], info: u64,
-    ) -> Vec<u32> {
-        let mut words = vec![0; self.rtl.words.0];
-        words[0] = kind;
-        let places = pipeline.input_words();
-        for (port, at) in pipeline.inputs.iter().zip(&places) {
-            if port.name == "header" {
-                let total = port.width as usize / 8;
-                for (index, byte) in header.iter().take(total).enumerate() {
-                    let bit = 8 * (total - 1 - index);
-                    words[at + bit / 32] |= u32::from(*byte) << (bit % 32);
-                }
-            } else {
-                write(&mut words, *at, port.width, values.get(port.name.as_str()).copied().unwrap_or_default());
-            }
-        }
-        write(&mut words, places[places.len() - 1], 64, info);
-        words
-    }
-
     fn packet(&mut self, steps: &mut Vec<u32>) -> Expected {
-        self.now += self.below(3_000);
+        // Rarely, the clock runs on by a time of any length.
+        self.now += if self.below(500) == 0 { self.number(LONG_PAUSE_BITS) } else { self.below(3_000) };
         if self.headers.is_empty() || self.below(5) == 0 { self.egress(steps) } else { self.ingress(steps) }
-    }
-
-    fn named(&self) -> BTreeMap<&'static str, u64> {
-        let name = |name: &'static str| match name {
-            "nic.mac" => "nic_mac",
-            "nic.switch_mac" => "nic_switch_mac",
-            "nic.ip" => "nic_ip",
-            "nic.rtt_pkts" => "nic_rtt_pkts",
-            "nic.mtu" => "nic_mtu",
-            "nic.line_rate_mbps" => "nic_line_rate_mbps",
-            "nic.base_rtt_ns" => "nic_base_rtt_ns",
-            "nic.per_mtu" => "nic_per_mtu",
-            "nic.per_rtt" => "nic_per_rtt",
-            other => other,
-        };
-        self.nic.named().into_iter().map(|(key, value)| (name(key), value)).collect()
     }
 
     fn egress(&mut self, steps: &mut Vec<u32>) -> Expected {
@@ -322,32 +354,17 @@ impl Source<'_> {
             dst_context: self.number(16) as u16,
             src_context: self.number(16) as u16,
             tx_msg_id: self.number(32) as u32,
-            msg_len: self.below(60_000) as u32,
+            msg_len: if self.below(2) == 0 { self.below(60_000) as u32 } else { self.number(32) as u32 },
             pkt_offset: self.number(32) as u32,
             credit: self.number(32) as u32,
             rank: self.number(8) as u8,
-            flags: 1 << self.below(8),
+            // Programs parse packets with one flag; the others are the full range of the field.
+            flags: if self.below(4) == 0 { self.number(8) as u8 } else { 1 << self.below(8) },
             is_new_msg: self.below(2) == 0,
             is_rtx: self.below(2) == 0,
-            payload: self.below(1_025) as u32,
+            payload: if self.below(2) == 0 { self.below(1_025) as u32 } else { self.number(16) as u32 },
         };
-        let mut values = self.named();
-        values.extend([
-            ("departure_now_ns", self.now),
-            ("departure_dst_ip", d.dst_ip.into()),
-            ("departure_dst_context", d.dst_context.into()),
-            ("departure_src_context", d.src_context.into()),
-            ("departure_tx_msg_id", d.tx_msg_id.into()),
-            ("departure_msg_len", d.msg_len.into()),
-            ("departure_pkt_offset", d.pkt_offset.into()),
-            ("departure_credit", d.credit.into()),
-            ("departure_rank", d.rank.into()),
-            ("departure_flags", d.flags.into()),
-            ("departure_is_new_msg", d.is_new_msg.into()),
-            ("departure_is_rtx", d.is_rtx.into()),
-            ("departure_payload", d.payload.into()),
-        ]);
-        steps.extend(self.step(1, &self.rtl.egress, &values, &[], 0));
+        steps.extend(egress_step(self.rtl, &self.nic, &d));
         let framed = self.machine.egress(&d);
         if self.headers.len() == 64 {
             self.headers.remove(0);
@@ -394,7 +411,13 @@ impl Source<'_> {
         }
         let info = RxMsgInfo {
             fail: self.below(10) == 0,
-            rx_msg_id: if self.below(10) == 0 { RxMsgInfo::COMPLETE } else { self.below(4) as u16 },
+            rx_msg_id: match self.below(20) {
+                0 | 1 => RxMsgInfo::COMPLETE,
+                // A scheduler in hardware has room for 16 messages.
+                2 if self.schedules => self.below(16) as u16,
+                2 => self.number(16) as u16,
+                _ => self.below(4) as u16,
+            },
             is_new_msg: self.below(3) == 0,
             is_new_pkt: self.below(4) != 0,
             is_last_pkt: self.below(4) == 0,
@@ -403,13 +426,13 @@ impl Source<'_> {
         let flags = [self.below(4) == 0, self.below(10) == 0, self.below(2) == 0];
         let arrival = Arrival {
             now: Time::from_ns(self.now),
-            frame_bytes: self.below(1_200) as u16,
+            frame_bytes: if self.below(2) == 0 { self.below(1_200) as u16 } else { self.number(16) as u16 },
             trimmed: flags[0],
             returned: flags[1],
             marked: flags[2],
             telemetry: telemetry.as_ref(),
         };
-        let mut values = self.named();
+        let mut values = named(&self.nic);
         values.extend([
             ("arrival_now_ns", self.now),
             ("arrival_frame_bytes", arrival.frame_bytes.into()),
@@ -426,7 +449,7 @@ impl Source<'_> {
             | u64::from(info.is_new_pkt) << 18
             | u64::from(info.is_last_pkt) << 19
             | u64::from(info.ack_no) << 20;
-        steps.extend(self.step(0, &self.rtl.ingress, &values, &bytes, packed));
+        steps.extend(step(self.rtl, 0, &values, &bytes, packed));
         let mut blocks = Recorder { info, calls: Vec::new() };
         let reassemble = match self.machine.ingress(&mut blocks, &header, &arrival) {
             Verdict::Consumed => None,

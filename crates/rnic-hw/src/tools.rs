@@ -52,6 +52,10 @@ impl HwError {
 pub enum Tool {
     /// Verilator.
     Verilator,
+    /// Icarus Verilog's compiler, a simulator with four states (0, 1, Z, X).
+    Icarus,
+    /// The program that runs what Icarus Verilog compiled.
+    Vvp,
     /// The C++ compiler, which compiles Verilator's output.
     Compiler,
     /// The synthesis tool.
@@ -65,6 +69,8 @@ impl Tool {
     const fn about(self) -> (&'static [&'static str], &'static str) {
         match self {
             Tool::Verilator => (&["verilator"], "the Debian package verilator (apt-get install verilator g++)"),
+            Tool::Icarus => (&["iverilog"], "the Debian package iverilog (apt-get install iverilog)"),
+            Tool::Vvp => (&["vvp"], "the Debian package iverilog (apt-get install iverilog)"),
             Tool::Compiler => (&["g++"], "the Debian package g++ (apt-get install verilator g++)"),
             Tool::Yosys => (&["yosys"], "the Debian package yosys (apt-get install yosys)"),
             Tool::Nextpnr => (

@@ -1,6 +1,8 @@
 //! Pipelines of P4 programs in Verilog against the virtual machine. Without Verilator the tests say that they are
 //! skipped.
 
+mod expressions;
+
 use rnic_hw::HwError;
 use rnic_hw::p4::{bench, verify};
 use rnic_hw::tools::Tool;

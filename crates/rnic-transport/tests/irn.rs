@@ -559,3 +559,24 @@ fn a_dynamic_timeout_keeps_its_bounds() {
     let huge = Time::from_ps(1 << 58);
     assert_eq!(timeouts(huge, ms(1)).span(1, &RttEstimator::new()), huge);
 }
+
+/// Packet 0 is late, not lost: its arrival ends nothing that the recovery has retransmitted, because the recovery has
+/// retransmitted nothing yet. Then nothing says that packet 2 is lost, whatever the time of day is.
+#[test]
+fn an_acknowledgement_before_the_first_retransmission_proves_no_loss() {
+    use rnic_transport::pdu::Stamp;
+    use rnic_transport::recovery::{IrnSender, SendRecovery};
+    let cfg = cap(111);
+    for start in [0x1000, 0x9000_0000] {
+        let at = |ns: u64| Time::from_ns(start + ns);
+        let mut sender = IrnSender::new(&cfg, 10);
+        for ns in 1..=5 {
+            sender.poll(&cfg, at(ns), u32::MAX).unwrap();
+        }
+        let nack = Pdu::nack(Psn::new(0), Psn::new(1), Stamp::at(at(2)));
+        assert_eq!(sender.on_reply(&cfg, at(20), nack).loss, Some(LossSignal::Nack));
+        sender.on_reply(&cfg, at(21), Pdu::ack(Psn::new(2), Stamp::at(at(1))));
+        let pick = sender.poll(&cfg, at(22), u32::MAX).unwrap();
+        assert_eq!((pick.psn, pick.retransmission), (Psn::new(5), false), "at {start:#x} ns");
+    }
+}

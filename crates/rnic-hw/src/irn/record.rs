@@ -115,9 +115,9 @@ pub(super) fn push_result(words: &mut Vec<u32>, block: Block, outputs: [u32; 2],
         Block::TxFree => {
             (shown.first_missing, shown.highest_sacked, shown.in_recovery) = (0, 0, false);
         }
-        Block::ReceiveAck => (shown.next, shown.recover_since) = (0, 0),
+        Block::ReceiveAck => shown.next = 0,
         Block::Senders => {}
-        _ => (shown.first_missing, shown.next, shown.recover_since, shown.highest_sacked) = (0, 0, 0, 0),
+        _ => (shown.first_missing, shown.next, shown.highest_sacked) = (0, 0, 0),
     }
     shown.push(words);
     let has_bitmap = matches!(block, Block::ReceiveAck | Block::Senders);

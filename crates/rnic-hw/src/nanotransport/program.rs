@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 /// Ports of the module, besides the clock.
 const PORTS: &str = "\
+    input  wire         rst,
     input  wire [63:0]  now_ns,
     input  wire [31:0]  nic_ip,
     input  wire [31:0]  nic_rtt_pkts,
@@ -76,11 +77,12 @@ pub(super) fn program(rtl: &Rtl) -> Result<String, HwError> {
         return refuse("the program must call get_rx_msg_info at one place: the answer comes in a fixed stage");
     }
     let mut text = format!(
-        "// Generated: the pipelines of a P4 program between the blocks of a NIC.\nmodule nt_program (\n    input  wire         clk,\n{PORTS}\n);\n"
+        "// Generated: the pipelines of a P4 program between the blocks of a NIC.\n// SPDX-License-Identifier: MIT OR Apache-2.0\n`default_nettype none\nmodule nt_program (\n    input  wire         clk,\n{PORTS}\n);\n"
     );
     let _ = writeln!(text, "    assign period = 4'd{};", period(rtl));
     let mut connections = vec![
         "        .clk(clk)".to_string(),
+        "        .rst(rst)".to_string(),
         "        .ingress_valid(ingress_valid)".to_string(),
         "        .egress_valid(egress_valid)".to_string(),
         "        .ingress_done(ingress_done)".to_string(),
@@ -115,7 +117,7 @@ pub(super) fn program(rtl: &Rtl) -> Result<String, HwError> {
         connections.push("        .egress_out_header(header)".to_string());
     }
     calls(&mut text, &mut connections, ingress);
-    let _ = write!(text, "    p4_nic nic (\n{}\n    );\nendmodule\n", connections.join(",\n"));
+    let _ = write!(text, "    p4_nic nic (\n{}\n    );\nendmodule\n`default_nettype wire\n", connections.join(",\n"));
     Ok(text)
 }
 
@@ -209,7 +211,7 @@ fn calls(text: &mut String, connections: &mut Vec<String>, ingress: &PipelineRtl
             let _ = writeln!(
                 text,
                 "    wire {prefix}_valid;\n    wire [{last}:0] {prefix}_arguments;\n    wire [{high}:0] {prefix}_queued;\n    wire [4:0] {prefix}_count;\n    \
-                 nt_fifo #(.WIDTH({bits}), .LOG_DEPTH(4)) {prefix}_queue (\n        .clk(clk), .push({prefix}_valid), \
+                 nt_fifo #(.WIDTH({bits}), .LOG_DEPTH(4)) {prefix}_queue (\n        .clk(clk), .rst(rst), .push({prefix}_valid), \
                  .in({queued}), .pop({wire}_pop && {wire}_grants[{index}]),\n        .valid({wire}_waits[{index}]), \
                  .out({prefix}_queued), .count({prefix}_count)\n    );",
                 last = width - 1,

@@ -1,7 +1,7 @@
 //! The bench around the pipelines: a packet and its result are vectors of 32-bit words.
 
 use super::PipelineRtl;
-use super::verilog::range;
+use super::verilog::{LICENCE, range};
 use std::fmt::Write as _;
 
 /// The words of a result of the bench. A value of more than 32 bits takes several words, the lowest first.
@@ -67,7 +67,7 @@ pub(super) fn bench(ingress: &PipelineRtl, egress: &PipelineRtl) -> (String, (us
     let words_in = pipelines.iter().map(|pipeline| pipeline.step_words()).max().unwrap_or(1).max(3);
     let words_out = pipelines.iter().map(|pipeline| pipeline.output_words().total).max().unwrap_or(1).max(3);
     let mut text = format!(
-        "// Generated: both pipelines between two vectors of words.\nmodule p4_bench (\n    input  wire clk,\n    \
+        "// Generated: both pipelines between two vectors of words.\n{LICENCE}`default_nettype none\nmodule p4_bench (\n    input  wire clk,\n    \
          input  wire in_valid,\n    output wire in_ready,\n    input  wire [{}:0] in,\n    output wire out_valid,\n    \
          output wire [{}:0] out\n);\n",
         32 * words_in - 1,
@@ -77,14 +77,15 @@ pub(super) fn bench(ingress: &PipelineRtl, egress: &PipelineRtl) -> (String, (us
     let drain = ingress.stages.max(egress.stages) + 2;
     let _ = write!(
         text,
-        "    reg [15:0] since = 16'hffff;\n    reg last;\n    \
+        "    reg rst, last;\n    initial {{rst, last}} = 2'b10;\n    always @(posedge clk) rst <= 1'b0;\n    \
+         reg [15:0] since = 16'hffff;\n    \
          wire [15:0] wait_for = in[0] != last ? 16'd{drain} : in[0] ? 16'd{} : 16'd{};\n    \
-         assign in_ready = since >= wait_for;\n    wire accept = in_valid && in_ready;\n    \
+         assign in_ready = !rst && since >= wait_for;\n    wire accept = in_valid && in_ready;\n    \
          always @(posedge clk) begin\n        since <= accept ? 16'd1 : &since ? since : since + 16'd1;\n        \
          if (accept) last <= in[0];\n    end\n",
         egress.distance, ingress.distance
     );
-    let mut connections = vec!["        .clk(clk)".to_string()];
+    let mut connections = vec!["        .clk(clk)".to_string(), "        .rst(rst)".to_string()];
     let mut results = Vec::new();
     for (kind, pipeline) in pipelines.into_iter().enumerate() {
         let name = pipeline.name;
@@ -160,7 +161,7 @@ pub(super) fn bench(ingress: &PipelineRtl, egress: &PipelineRtl) -> (String, (us
     let _ = write!(
         text,
         "    assign out_valid = ingress_done || egress_done;\n    assign out = egress_done ? {}\n        : {};\n    \
-         p4_nic nic (\n{}\n    );\nendmodule\n",
+         p4_nic nic (\n{}\n    );\nendmodule\n`default_nettype wire\n",
         results[1],
         results[0],
         connections.join(",\n")

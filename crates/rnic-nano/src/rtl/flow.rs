@@ -51,8 +51,9 @@ struct Builder<'p> {
     position: Option<u32>,
     /// The first bytes of the packet, which the parser sees.
     room: u32,
-    /// The name of the parser's state, and where it is in the source text.
+    /// The name of the parser's state.
     state: String,
+    /// Where the parser's state, or the table that is applied, is in the source text.
     span: Option<Span>,
 }
 
@@ -85,6 +86,7 @@ pub(super) fn build(pipeline: &Pipeline, instances: &[Instance], room: u32) -> R
     };
     let accepted = builder.parser()?;
     builder.alive = accepted;
+    builder.span = None;
     builder.body(&pipeline.control)?;
     builder.alive = accepted;
     builder.body(&pipeline.deparser)?;
@@ -96,7 +98,12 @@ pub(super) fn build(pipeline: &Pipeline, instances: &[Instance], room: u32) -> R
 impl Builder<'_> {
     fn assign(&mut self, slot: SlotId, value: NodeId) {
         let old = self.slots[slot.0 as usize];
-        self.slots[slot.0 as usize] = self.net.mux(self.alive, value, old);
+        let new = self.net.mux(self.alive, value, old);
+        if new != old {
+            let name = &self.pipeline.slots[slot.0 as usize].name;
+            self.net.notes.entry(new).or_insert_with(|| (name.clone(), self.span));
+        }
+        self.slots[slot.0 as usize] = new;
     }
 
     /// The states of the parser in an order in which each follows its predecessors.
@@ -360,6 +367,7 @@ impl Builder<'_> {
 
     fn apply(&mut self, table: usize, hit: Option<SlotId>, action: Option<SlotId>) -> Result<(), RtlError> {
         let table = &self.pipeline.tables[table];
+        let around = self.span.replace(table.span);
         let keys: Vec<NodeId> = table.keys.iter().map(|(key, _)| self.value(key)).collect();
         // The entry that matches first; then the default action. Different exact entries never match together, so they
         // need no order.
@@ -414,6 +422,7 @@ impl Builder<'_> {
             self.alive = before;
         }
         self.alive = after;
+        self.span = around;
         Ok(())
     }
 
@@ -421,7 +430,7 @@ impl Builder<'_> {
         let arguments: Vec<NodeId> = call.arguments.iter().map(|argument| self.value(argument)).collect();
         let Some(instance) = call.instance else {
             let widths: &[u32] = if call.function == "get_rx_msg_info" { &[1, 16, 1, 1, 1, 32] } else { &[] };
-            let results = self.net.call(&call.function, self.alive, &arguments, widths);
+            let results = self.net.call(&call.function, self.alive, &arguments, widths, call.span);
             self.store(call, &results);
             return Ok(());
         };

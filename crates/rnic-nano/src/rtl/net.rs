@@ -2,6 +2,7 @@
 
 use crate::arithmetic;
 use crate::hir::{BinaryOp, InstanceId, UnaryOp};
+use crate::source::Span;
 use std::collections::BTreeMap;
 
 /// Identifies a node by its index.
@@ -87,6 +88,7 @@ pub(super) struct Call {
     pub(super) arguments: Vec<NodeId>,
     /// Widths of the results in bits.
     pub(super) results: Vec<u32>,
+    pub(super) span: Span,
     /// Stage in which the arguments leave; the results arrive in the next one.
     pub(super) stage: u32,
 }
@@ -121,6 +123,9 @@ pub(super) struct Netlist {
     known: BTreeMap<(Kind, u32), NodeId>,
     pub(super) calls: Vec<Call>,
     pub(super) accesses: Vec<Access>,
+    /// Of nodes that are values of variables: the name of the variable, and the source range of the state, table or
+    /// call that assigned it.
+    pub(super) notes: BTreeMap<NodeId, (String, Option<Span>)>,
 }
 
 impl Netlist {
@@ -288,14 +293,14 @@ impl Netlist {
 
     /// Adds a call of the NIC's blocks and returns its results. Calls keep their order.
     pub(super) fn call(
-        &mut self, function: &str, predicate: NodeId, arguments: &[NodeId], results: &[u32],
+        &mut self, function: &str, predicate: NodeId, arguments: &[NodeId], results: &[u32], span: Span,
     ) -> Vec<NodeId> {
         let operands = [arguments, &[predicate]].concat();
         let stage = self.latest(&operands);
         let number = self.calls.len();
         let function = function.to_string();
         let arguments = arguments.to_vec();
-        self.calls.push(Call { function, predicate, arguments, results: results.to_vec(), stage });
+        self.calls.push(Call { function, predicate, arguments, results: results.to_vec(), span, stage });
         let mut offset = 0;
         let mut result = |width: &u32| {
             offset += width;

@@ -5,14 +5,19 @@ use super::bench::bench;
 use super::flow::{Emission, Flow, build};
 use super::net::{Access, Kind, Netlist, NodeId, Un, What, bin_op};
 use crate::Program;
+use crate::arithmetic;
 use crate::hir::{BinaryOp, Instance};
+use crate::source::{SourceMap, Span};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// The scheduler's module.
 const SCHEDULER: &str = include_str!("../../../../hw/nanotransport/nt_scheduler.v");
 
-/// A port of a pipeline, besides the clock.
+/// What generated files say about their licence.
+pub(super) const LICENCE: &str = "// SPDX-License-Identifier: MIT OR Apache-2.0\n";
+
+/// A port of a pipeline, besides the clock and the reset.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Port {
     /// Name in Verilog, without the name of the pipeline in front.
@@ -88,7 +93,7 @@ pub fn generate(program: &Program, room: u32) -> Result<Rtl, RtlError> {
     for (name, pipeline) in [("ingress", &hir.ingress), ("egress", &hir.egress)] {
         parts.push(Part::new(name, build(pipeline, &hir.instances, room)?));
     }
-    let nic = module(&parts, &hir.instances);
+    let nic = module(&parts, &hir.instances, program.sources());
     let [ingress, egress] = [&parts[0], &parts[1]].map(|part| part.rtl.clone());
     let (bench, words) = bench(&ingress, &egress);
     Ok(Rtl { nic, bench, ingress, egress, words })
@@ -218,6 +223,9 @@ impl Part {
 
     /// A bit slice of a node's value in a stage.
     fn slice(&self, id: NodeId, stage: u32, low: u32, width: u32) -> String {
+        if let Some(value) = self.net().value(id) {
+            return number((value >> low) & arithmetic::ones(width), width);
+        }
         bits(&self.at(id, stage), self.net().width(id), low, width)
     }
 
@@ -271,52 +279,47 @@ impl Part {
         let ones = format!("{{{width}{{1'b1}}}}");
         let sign = |id: NodeId| self.slice(id, stage, self.net().width(id) - 1, 1);
         // A shift count of more than eight bits: its upper bits shift everything out.
-        let shift = |symbol: &str, value: String, out: String| {
+        let shift = |symbol: &str, out: String| {
+            // An operand of a conditional is unsigned if the other one is, unless a function call encloses it.
+            let shifted = |count: &str| match symbol {
+                ">>>" => format!("$unsigned($signed({x}) >>> {count})"),
+                _ => format!("{x} {symbol} {count}"),
+            };
             if second <= 8 {
-                return format!("{value} {symbol} {y}");
+                return shifted(&y);
             }
             let high = self.slice(b, stage, 8, second - 8);
             let low = self.slice(b, stage, 0, 8);
             match self.net().value(b) {
-                Some(count) if count < 256 => format!("{value} {symbol} {count}"),
+                Some(count) if count < 256 => shifted(&count.to_string()),
                 Some(_) => out,
-                None => format!("|{high} ? {out} : {value} {symbol} {low}"),
+                None => format!("|{high} ? {out} : {}", shifted(&low)),
             }
         };
-        let saturate = |symbol: &str| {
-            let wide = format!("({{{}, {x}}} {symbol} {{{}, {y}}})", sign(a), sign(b));
-            let bound = format!("{{{}, {{{}{{!{}}}}}}}", sign(a), width - 1, sign(a));
-            let overflow = match symbol {
-                "+" => format!(
-                    "({} == {}) && ({wide} >> {}) != {{{}{{{}}}}}",
-                    sign(a),
-                    sign(b),
-                    width - 1,
-                    width + 1,
-                    sign(a)
-                ),
-                _ => format!(
-                    "({} != {}) && ({wide} >> {}) != {{{}{{{}}}}}",
-                    sign(a),
-                    sign(b),
-                    width - 1,
-                    width + 1,
-                    sign(a)
-                ),
+        // Signed saturation: the sign of the result with `width` bits says whether it overflowed. It is the bit that a
+        // shift of the sum leaves, because Verilog has no bit select of an expression.
+        let saturate = |symbol: &str, differ: &str| {
+            let negative = sign(a);
+            let lowest = if width == 1 { negative.clone() } else { format!("{{{}'d0, {negative}}}", width - 1) };
+            let bound = match width {
+                1 => negative.clone(),
+                _ => format!("{{{negative}, {{{}{{~{negative}}}}}}}", width - 1),
             };
-            format!("{overflow} ? {bound} : {x} {symbol} {y}")
+            let result_sign = format!("(({x} {symbol} {y}) >> {})", width - 1);
+            let overflow = format!("{negative} {differ} {} && {result_sign} != {lowest}", sign(b));
+            format!("({overflow}) ? {bound} : {x} {symbol} {y}")
         };
         match op {
             BinaryOp::Add => simple("+"),
             BinaryOp::Sub => simple("-"),
             BinaryOp::SatAdd => format!("({x} > {ones} - {y}) ? {ones} : {x} + {y}"),
             BinaryOp::SatSub => format!("({x} < {y}) ? {{{width}{{1'b0}}}} : {x} - {y}"),
-            BinaryOp::SatAddSigned => saturate("+"),
-            BinaryOp::SatSubSigned => saturate("-"),
+            BinaryOp::SatAddSigned => saturate("+", "=="),
+            BinaryOp::SatSubSigned => saturate("-", "!="),
             BinaryOp::Mul => simple("*"),
-            BinaryOp::Shl => shift("<<", x.clone(), format!("{{{width}{{1'b0}}}}")),
-            BinaryOp::Shr => shift(">>", x.clone(), format!("{{{width}{{1'b0}}}}")),
-            BinaryOp::ShrSigned => shift(">>>", format!("$signed({x})"), format!("{{{width}{{{}}}}}", sign(a))),
+            BinaryOp::Shl => shift("<<", format!("{{{width}{{1'b0}}}}")),
+            BinaryOp::Shr => shift(">>", format!("{{{width}{{1'b0}}}}")),
+            BinaryOp::ShrSigned => shift(">>>", format!("{{{width}{{{}}}}}", sign(a))),
             BinaryOp::And => simple("&"),
             BinaryOp::Or => simple("|"),
             BinaryOp::Xor => simple("^"),
@@ -355,7 +358,13 @@ impl Part {
         ports
     }
 
-    fn body(&self, text: &mut String, instances: &[Instance]) {
+    /// The comment behind a wire: the variable of the P4 program whose value it is, and where the variable got it.
+    fn note(&self, id: NodeId, sources: &SourceMap) -> String {
+        let Some((variable, span)) = self.net().notes.get(&id) else { return String::new() };
+        format!(" // {variable}{}", span.map_or(String::new(), |span| place(span, sources)))
+    }
+
+    fn body(&self, text: &mut String, instances: &[Instance], sources: &SourceMap) {
         let name = self.rtl.name;
         let _ = writeln!(
             text,
@@ -364,7 +373,10 @@ impl Part {
         );
         for stage in 1..=self.last {
             let before = self.valid(stage - 1);
-            let _ = writeln!(text, "    reg {name}_v{stage};\n    always @(posedge clk) {name}_v{stage} <= {before};");
+            let _ = writeln!(
+                text,
+                "    reg {name}_v{stage};\n    always @(posedge clk) {name}_v{stage} <= !rst && {before};"
+            );
         }
         for access in 0..self.net().accesses.len() {
             self.declare_access(text, access, instances);
@@ -375,7 +387,8 @@ impl Part {
             }
             let width = range(node.width);
             if !matches!(node.kind, Kind::Input(_)) {
-                let _ = writeln!(text, "    wire {width}{name}_n{id} = {};", self.expression(id));
+                let note = self.note(id, sources);
+                let _ = writeln!(text, "    wire {width}{name}_n{id} = {};{note}", self.expression(id));
             }
             for stage in node.stage + 1..=self.used[id] {
                 let register = self.at(id, stage);
@@ -384,6 +397,7 @@ impl Part {
             }
         }
         for (number, call) in self.net().calls.iter().enumerate() {
+            let _ = writeln!(text, "    // {}{}", call.function, place(call.span, sources));
             let valid = self.valid(call.stage);
             let predicate = self.at(call.predicate, call.stage);
             let _ = writeln!(text, "    assign {name}_call{number}_valid = {valid} && {predicate};");
@@ -394,7 +408,11 @@ impl Part {
         }
         self.accesses(text, instances);
         let header = self.header(text);
-        let _ = writeln!(text, "    always @(posedge clk) begin\n        {name}_done <= {};", self.valid(self.last));
+        let _ = writeln!(
+            text,
+            "    always @(posedge clk) begin\n        {name}_done <= !rst && {};",
+            self.valid(self.last)
+        );
         let _ = writeln!(text, "        {name}_out_accepted <= {};", self.at(self.flow.accepted, self.last));
         for (output, id) in &self.flow.outputs {
             let _ = writeln!(text, "        {name}_out_{output} <= {};", self.at(*id, self.last));
@@ -497,7 +515,7 @@ impl Part {
                     let argument = |at: usize| self.at(access.values[at], stage);
                     let _ = write!(
                         text,
-                        "    nt_scheduler {name}_scheduler{number} (\n        .clk(clk), .request({valid} && {on}), .id({}),\n        \
+                        "    nt_scheduler {name}_scheduler{number} (\n        .clk(clk), .rst(rst), .request({valid} && {on}), .id({}),\n        \
                          .remove({}), .rank({}), .granted({}), .grantable({}), .levels({}),\n        \
                          .found({read}[0]), .found_id({read}[16:1]), .level({read}[24:17]), .credit({read}[56:25])\n    );\n",
                         argument(0),
@@ -560,9 +578,9 @@ impl Part {
                          wire {range}{a}_new = {new};\n    \
                          assign {name}_read{number} = {a}_inside ? {a}_new : {zero};\n    \
                          always @(posedge clk) begin\n        \
-                         {a}_on <= {enabled};\n        {a}_inside <= {inside};\n        {a}_at <= {address};\n{kept}        \
+                         {a}_on <= !rst && {enabled};\n        {a}_inside <= {inside};\n        {a}_at <= {address};\n{kept}        \
                          {a}_q <= {memory}[{address}];\n        \
-                         {a}_kept <= {a}_on;\n        {a}_kept_at <= {a}_at;\n        {a}_kept_value <= {a}_new;\n        \
+                         {a}_kept <= !rst && {a}_on;\n        {a}_kept_at <= {a}_at;\n        {a}_kept_value <= {a}_new;\n        \
                          if ({a}_on) {memory}[{a}_at] <= {a}_new;\n    end\n",
                         high = bits - 1
                     );
@@ -575,6 +593,13 @@ impl Part {
     }
 }
 
+/// Where a span is in the source text, as a part of a comment of one line.
+fn place(span: Span, sources: &SourceMap) -> String {
+    let Some(file) = sources.files.get(usize::from(span.file)) else { return String::new() };
+    let name: String = file.name.chars().map(|c| if c.is_ascii_graphic() && c != '\\' { c } else { '_' }).collect();
+    format!(", {name}:{}", sources.position(span).0)
+}
+
 /// Width of an emitted header in bits.
 fn width_of(net: &Netlist, emission: &Emission) -> u32 {
     emission.fields.iter().map(|id| net.width(*id)).sum()
@@ -585,8 +610,12 @@ fn number_zero(width: u32) -> String {
 }
 
 /// The module of both pipelines and their registers.
-fn module(parts: &[Part], instances: &[Instance]) -> String {
-    let mut text = String::from("// Generated from a P4 program.\nmodule p4_nic (\n    input  wire clk,\n");
+fn module(parts: &[Part], instances: &[Instance], sources: &SourceMap) -> String {
+    let mut text = format!(
+        "// Generated from a P4 program. Each comment behind a wire names the variable that it holds, and the line of the\n\
+         // declaration in which it is assigned.\n{LICENCE}`default_nettype none\nmodule p4_nic (\n    input  wire clk,\n    \
+         input  wire rst,                 // synchronous: no packet is in the pipelines; registers keep their values\n"
+    );
     let ports: Vec<String> = parts.iter().flat_map(Part::ports).map(|port| format!("    {port}")).collect();
     let _ = writeln!(text, "{}\n);", ports.join(",\n"));
     let used = |number: usize| {
@@ -607,8 +636,8 @@ fn module(parts: &[Part], instances: &[Instance]) -> String {
             zero = number_zero(width)
         );
     }
-    parts.iter().for_each(|part| part.body(&mut text, instances));
-    text.push_str("endmodule\n");
+    parts.iter().for_each(|part| part.body(&mut text, instances, sources));
+    text.push_str("endmodule\n`default_nettype wire\n");
     if instances.iter().enumerate().any(|(number, instance)| used(number) && instance.kind == "PriorityScheduler") {
         text.push('\n');
         text.push_str(SCHEDULER);

@@ -81,7 +81,8 @@ pub struct IrnSender {
     retransmit_next: Psn,
     /// During recovery: the recovery sequence, whose cumulative acknowledgement ends the recovery.
     recover: Psn,
-    /// During recovery: departure time of the retransmission that last set `recover`, the recovery sequence.
+    /// During recovery: departure time of the retransmission that last set `recover`, the recovery sequence; before the
+    /// first retransmission, the time at which the recovery began.
     recover_since: Stamp,
     /// Highest selectively acknowledged packet; valid only while `sacked` has a set bit.
     highest_sacked: Psn,
@@ -132,8 +133,9 @@ impl IrnSender {
         count
     }
 
-    fn enter_recovery(&mut self) {
+    fn enter_recovery(&mut self, now: Time) {
         self.in_recovery = true;
+        self.recover_since = Stamp::at(now);
         self.retransmit_first = true;
         self.retransmit_next = self.first_missing;
         self.recover = self.next.plus(Psn::MODULUS - 1);
@@ -216,7 +218,7 @@ impl SendRecovery for IrnSender {
         }
         let entered = !self.in_recovery;
         if entered {
-            self.enter_recovery();
+            self.enter_recovery(now);
         }
         Progress { acked, loss: entered.then_some(LossSignal::Nack) }
     }
@@ -255,7 +257,7 @@ impl SendRecovery for IrnSender {
     }
 
     fn on_deadline(&mut self, _cfg: &FlowConfig, now: Time) {
-        self.enter_recovery();
+        self.enter_recovery(now);
         self.rtt.back_off();
         self.timer_start = now;
     }
@@ -311,7 +313,7 @@ impl StreamSender for IrnSender {
 
     fn resend(&mut self, now: Time) {
         if self.in_flight() > 0 {
-            self.enter_recovery();
+            self.enter_recovery(now);
             self.timer_start = now;
         }
     }

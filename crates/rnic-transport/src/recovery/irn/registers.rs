@@ -30,7 +30,8 @@ pub struct IrnSenderRegisters<'s> {
     pub retransmit_next: Psn,
     /// During recovery: the recovery sequence, whose cumulative acknowledgement ends the recovery.
     pub recover: Psn,
-    /// During recovery: departure time of the retransmission that last set `recover`.
+    /// During recovery: departure time of the retransmission that last set `recover`; before the first retransmission,
+    /// the time at which the recovery began.
     pub recover_since: Stamp,
     /// Highest selectively acknowledged packet; valid only while a packet is selectively acknowledged.
     pub highest_sacked: Psn,
