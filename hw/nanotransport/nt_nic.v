@@ -59,6 +59,7 @@ module nt_nic #(
     input  wire         rx_trimmed,
     // A received message, word by word.
     output wire         got_valid,
+    input  wire         got_ready,
     output wire         got_first,
     output wire         got_last,
     output wire [511:0] got_data,
@@ -230,16 +231,19 @@ module nt_nic #(
     reg [95:0]  read_message;
     reg [511:0] read_data;
     initial {words_read, reading, releasing} = 0;
-    wire        reads = complete_valid && !releasing;
+    wire        advances = !reading || got_ready;
+    wire        reads = complete_valid && !releasing && advances;
     wire        at_end = words_read + 32'd1 >= complete_words;
     assign complete_pop = release_pop;
     assign release_valid = releasing;
     always @(posedge clk) begin
-        reading <= reads;
-        read_first <= words_read == 0;
-        read_last <= at_end;
-        read_message <= complete_message;
-        read_data <= rx_memory[complete_first + words_read[LOG_WORDS-1:0]];
+        if (advances) begin
+            reading <= reads;
+            read_first <= words_read == 0;
+            read_last <= at_end;
+            read_message <= complete_message;
+            read_data <= rx_memory[complete_first + words_read[LOG_WORDS-1:0]];
+        end
         if (reads)
             words_read <= at_end ? 32'd0 : words_read + 32'd1;
         releasing <= releasing ? !release_pop : reads && at_end;

@@ -99,7 +99,7 @@ module nt_pair #(
                 .put_address(put_address), .put_data(word_of(tag, put_word)), .tx_valid(tx_valid[n]), .tx_ready(tx_ready[n]),
                 .tx_first(tx_first[n]), .tx_last(tx_last[n]), .tx_data(tx_data[n]), .tx_bytes(tx_bytes[n]), .tx_priority(),
                 .tx_id(tx_id[n]), .rx_valid(rx_valid[n]), .rx_ready(rx_ready[n]), .rx_first(rx_first[n]), .rx_last(rx_last[n]),
-                .rx_data(rx_data[n]), .rx_bytes(rx_bytes[n]), .rx_trimmed(rx_trimmed[n]), .got_valid(got_valid[n]),
+                .rx_data(rx_data[n]), .rx_bytes(rx_bytes[n]), .rx_trimmed(rx_trimmed[n]), .got_valid(got_valid[n]), .got_ready(1'b1),
                 .got_first(got_first[n]), .got_last(got_last[n]), .got_data(got_data[n]), .got_src_ip(), .got_id(got_id[n]),
                 .got_bytes(got_bytes[n]), .sent_valid(), .timeout_valid(timeout[n]), .aborted_valid(), .event_id(),
                 .dropped(dropped[n])

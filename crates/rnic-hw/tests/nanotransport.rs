@@ -4,11 +4,13 @@
 use rnic_hw::HwError;
 use rnic_hw::mutation::Change;
 use rnic_hw::nanotransport::{
-    Block, FILES, Pair, PairMessage, PairParameters, check, measure, mutants, pair, survives,
+    Block, FILES, Pair, PairMessage, PairParameters, check, export, exported, measure, mutants, pair, survives,
 };
 use rnic_hw::tools::Tool;
 use rnic_nano::rtl::{Rtl, generate};
+use rnic_nano::source::SourceFile;
 use std::path::Path;
+use std::process::Command;
 
 fn rtl(name: &str) -> Rtl {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../p4").join(name);
@@ -189,4 +191,115 @@ fn every_program_fits_a_nic() {
         assert!(rnic_hw::nanotransport::pair(&rtl, PairParameters::default()).is_ok(), "{name}");
         assert!(rnic_hw::nanotransport::period(&rtl) <= 8, "{name}: a link of 200 Gbps has a frame in 8.2 cycles");
     }
+}
+
+/// A Python interpreter that has cocotb, if there is one.
+fn cocotb() -> Option<&'static str> {
+    let own = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/python/bin/python");
+    [own, "python3"].into_iter().find(|python| {
+        let imported = Command::new(python).args(["-c", "import cocotb_tools.runner"]).output();
+        imported.is_ok_and(|output| output.status.success())
+    })
+}
+
+/// The files of an exported NIC pass their lint, with all nets declared, and the self-test of the board runs without a
+/// fault. With cocotb, the tests that are exported pass, too.
+#[test]
+fn an_exported_nic_passes_its_tests() {
+    let parameters = PairParameters { log_slots: 5, rtx_needs_credit: true, ..PairParameters::default() };
+    let files = exported(&rtl("window.p4"), parameters).unwrap_or_else(|e| panic!("{e}"));
+    let text = |path: &str| files.iter().find(|(name, _)| name == path).map_or("", |(_, text)| text.as_str());
+    assert!(text("rtl/nt_nic_axis.v").contains("parameter LOG_SLOTS = 5,"));
+    assert!(text("rtl/nt_nic.v").contains("parameter RTX_NEEDS_CREDIT = 1,"));
+    assert!(text("rtl/p4_nic.v").contains("// hdr.window.flags, "), "wires lead back to the program");
+    for (path, text) in files.iter().filter(|(path, _)| path.ends_with(".v")) {
+        assert!(text.contains("SPDX-License-Identifier") && text.contains("`default_nettype none"), "{path}");
+        assert!(path.starts_with("boards/") || text_of_core(&files).contains(path.as_str()), "{path}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let count = export(&rtl("window.p4"), PairParameters::default(), folder.path()).unwrap();
+    assert_eq!(count, files.len());
+    if let Some(error) = [Tool::Verilator, Tool::Icarus, Tool::Vvp].into_iter().find_map(|tool| tool.find().err()) {
+        eprintln!("skipped: {error}");
+        return;
+    }
+    let run = |command: &mut Command| {
+        let output = command.current_dir(folder.path()).output().unwrap();
+        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{text}");
+        text
+    };
+    let linted = run(Command::new("make").arg("lint"));
+    assert!(!linted.contains("warning"), "{linted}");
+    self_test(folder.path());
+    match cocotb() {
+        Some(python) => _ = run(Command::new(python).arg("sim/test_nic.py")),
+        None => eprintln!("skipped: cocotb is not installed (pip install cocotb)"),
+    }
+}
+
+/// The tests of the blocks in Python pass.
+#[test]
+fn blocks_pass_their_tests_in_four_states() {
+    let tools = [Tool::Icarus, Tool::Vvp].into_iter().find_map(|tool| tool.find().err());
+    let (None, Some(python)) = (tools, cocotb()) else {
+        eprintln!("skipped: Icarus Verilog or cocotb is not installed (apt-get install iverilog, pip install cocotb)");
+        return;
+    };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hw/test_blocks.py");
+    let output = Command::new(python).env("PYTHONDONTWRITEBYTECODE", "1").arg(script).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+fn text_of_core(files: &[(String, String)]) -> &str {
+    files.iter().find(|(name, _)| name == "rnic_nic.core").map_or("", |(_, text)| text)
+}
+
+/// Runs the self-test of the board in four states: messages arrive, and no LED of a fault is on.
+fn self_test(folder: &Path) {
+    let bench = "module board;
+        reg clk = 0;
+        wire [7:0] led;
+        integer arrived = 0, at;
+        ulx3s_top #(.LOG_RATE(8)) top (.clk_25mhz(clk), .btn(7'd0), .led(led));
+        reg before;
+        initial begin
+            for (at = 0; at < 6000; at = at + 1) begin
+                before = led[0];
+                #1 clk = 1;
+                #1 clk = 0;
+                if (at > 600 && (^led === 1'bx || led[3:1] !== 3'd0)) begin $display(\"led %b\", led); $finish(0); end
+                if (before === ~led[0]) arrived = arrived + 1;
+            end
+            $display(\"arrived %0d\", arrived);
+            $finish(0);
+        end
+    endmodule\n";
+    std::fs::write(folder.join("board.v"), bench).unwrap();
+    let mut command = Command::new("iverilog");
+    command.args(["-g2005", "-s", "board", "-o", "board.vvp", "board.v", "boards/ulx3s/ulx3s_top.v"]);
+    let mut rtl: Vec<_> = std::fs::read_dir(folder.join("rtl")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    rtl.sort();
+    let output = command.args(rtl).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new("vvp").args(["-n", "board.vvp"]).current_dir(folder).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let arrived = printed.trim().strip_prefix("arrived ").and_then(|count| count.parse::<u32>().ok());
+    assert!(arrived.is_some_and(|count| count > 10), "{printed}");
+}
+
+/// What does not fit a NIC in hardware is refused with numbers and positions.
+#[test]
+fn what_does_not_fit_a_nic_is_refused() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../p4/window.p4");
+    let text = std::fs::read_to_string(path).unwrap();
+    let call = "        rx_msg_info_t info = get_rx_msg_info({";
+    let (before, after) = text.split_once(call).unwrap();
+    let request = &after[..after.find("});").unwrap()];
+    let twice = format!("{before}        get_rx_msg_info({{{request}}});\n{call}{after}");
+    let main = SourceFile { name: "twice.p4".into(), text: twice };
+    let program = rnic_nano::compile(main, &|_| None, &[]).unwrap_or_else(|e| panic!("{e}"));
+    let rtl = generate(&program, 64).unwrap_or_else(|e| panic!("{e}"));
+    let error = exported(&rtl, PairParameters::default()).unwrap_err().to_string();
+    assert!(error.starts_with("the program calls get_rx_msg_info at 2 places (twice.p4:"), "{error}");
 }

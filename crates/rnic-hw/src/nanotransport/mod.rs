@@ -5,11 +5,13 @@
 //! with the blocks of [`rnic_transport::message::MessageNic`] step by step.
 
 mod blocks;
+mod export;
 mod nic;
 mod program;
 mod steps;
 
 pub use blocks::{Block, Checked, check, mutants, survives};
+pub use export::{export, exported};
 pub use nic::{
     CYCLES_PER_NS, Delivery, Latency, Pair, PairMessage, PairParameters, Throughput, measure, pair, pipelines_alone,
     pipelines_in_registers, single,

@@ -113,7 +113,7 @@ pub fn pipelines_alone(rtl: &Rtl) -> Design {
 pub fn pipelines_in_registers(rtl: &Rtl) -> Design {
     let mut inputs = 0;
     let mut outputs = 0;
-    let mut connections = vec!["        .clk(clk)".to_string()];
+    let mut connections = vec!["        .clk(clk)".to_string(), "        .rst(1'b0)".to_string()];
     let mut input = |name: String, width: u32, connections: &mut Vec<String>| {
         connections.push(format!("        .{name}(in[{inputs} +: {width}])"));
         inputs += width;

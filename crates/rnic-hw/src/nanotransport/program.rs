@@ -68,13 +68,33 @@ pub(super) fn program(rtl: &Rtl) -> Result<String, HwError> {
     let header = egress.outputs.iter().find(|port| port.name == "out_header").map_or(0, |port| port.width);
     let room = ingress.inputs.iter().find(|port| port.name == "header").map_or(0, |port| port.width);
     if header > 512 || room > 512 {
-        return refuse("the headers of the program have more than 64 bytes: the first word of a frame has room for 64");
+        return refuse(&format!(
+            "the program emits headers of {} bytes and parses {}: the first word of a frame has room for 64, so a NIC in \
+             hardware has programs with at most 64 bytes of headers",
+            header.div_ceil(8),
+            room / 8
+        ));
     }
-    if egress.distance > 1 || !egress.calls.is_empty() {
-        return refuse("the egress pipeline takes no packet in every cycle, or calls a block of the NIC");
+    if let Some(call) = egress.calls.first() {
+        let (function, position) = (&call.function, &call.position);
+        return refuse(&format!("{position}: the egress pipeline calls {function}: only ingress has the NIC's blocks"));
     }
-    if ingress.calls.iter().filter(|call| call.function == "get_rx_msg_info").count() != 1 {
-        return refuse("the program must call get_rx_msg_info at one place: the answer comes in a fixed stage");
+    if egress.distance > 1 {
+        return refuse(&format!(
+            "the egress pipeline takes a packet in every {} cycles only, because a later stage writes a register that an \
+             earlier one reads; a NIC in hardware needs one in every cycle",
+            egress.distance
+        ));
+    }
+    let sites: Vec<&CallSite> = ingress.calls.iter().filter(|call| call.function == "get_rx_msg_info").collect();
+    if sites.len() != 1 {
+        let positions: Vec<&str> = sites.iter().map(|call| call.position.as_str()).collect();
+        return refuse(&format!(
+            "the program calls get_rx_msg_info at {} places ({}): a NIC in hardware has the answer in one stage, so call \
+             it once, before the branches that use its result",
+            sites.len(),
+            positions.join(", ")
+        ));
     }
     let mut text = format!(
         "// Generated: the pipelines of a P4 program between the blocks of a NIC.\n// SPDX-License-Identifier: MIT OR Apache-2.0\n`default_nettype none\nmodule nt_program (\n    input  wire         clk,\n{PORTS}\n);\n"
@@ -87,6 +107,7 @@ pub(super) fn program(rtl: &Rtl) -> Result<String, HwError> {
         "        .egress_valid(egress_valid)".to_string(),
         "        .ingress_done(ingress_done)".to_string(),
         "        .egress_done(egress_done)".to_string(),
+        "        .egress_out_accepted()".to_string(),
     ];
     for pipeline in [ingress, egress] {
         for port in &pipeline.inputs {

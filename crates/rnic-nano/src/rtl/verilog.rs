@@ -31,6 +31,8 @@ pub struct Port {
 pub struct CallSite {
     /// The function, such as `ctrl_pkt_event`.
     pub function: String,
+    /// Where the call is in the source text, as `FILE:LINE`; empty if the source text is not known.
+    pub position: String,
     /// Stage in which the call leaves; its results arrive in the next stage.
     pub stage: u32,
     /// Widths of the arguments in bits; the first one is in the lowest bits.
@@ -91,7 +93,7 @@ pub fn generate(program: &Program, room: u32) -> Result<Rtl, RtlError> {
     let hir = program.hir();
     let mut parts = Vec::new();
     for (name, pipeline) in [("ingress", &hir.ingress), ("egress", &hir.egress)] {
-        parts.push(Part::new(name, build(pipeline, &hir.instances, room)?));
+        parts.push(Part::new(name, build(pipeline, &hir.instances, room)?, program.sources()));
     }
     let nic = module(&parts, &hir.instances, program.sources());
     let [ingress, egress] = [&parts[0], &parts[1]].map(|part| part.rtl.clone());
@@ -154,7 +156,7 @@ fn distance(accesses: &[Access]) -> u32 {
 }
 
 impl Part {
-    fn new(name: &'static str, flow: Flow) -> Part {
+    fn new(name: &'static str, flow: Flow, sources: &SourceMap) -> Part {
         let net = &flow.net;
         let node_stages = net.nodes.iter().map(|node| node.stage);
         let access_stages = net.accesses.iter().map(|access| access.stage + 1);
@@ -190,6 +192,7 @@ impl Part {
         }
         let calls = net.calls.iter().map(|call| CallSite {
             function: call.function.clone(),
+            position: place(call.span, sources),
             stage: call.stage,
             arguments: call.arguments.iter().map(|id| net.width(*id)).collect(),
             results: call.results.clone(),
@@ -361,7 +364,8 @@ impl Part {
     /// The comment behind a wire: the variable of the P4 program whose value it is, and where the variable got it.
     fn note(&self, id: NodeId, sources: &SourceMap) -> String {
         let Some((variable, span)) = self.net().notes.get(&id) else { return String::new() };
-        format!(" // {variable}{}", span.map_or(String::new(), |span| place(span, sources)))
+        let place = span.map_or(String::new(), |span| place(span, sources));
+        if place.is_empty() { format!(" // {variable}") } else { format!(" // {variable}, {place}") }
     }
 
     fn body(&self, text: &mut String, instances: &[Instance], sources: &SourceMap) {
@@ -397,7 +401,7 @@ impl Part {
             }
         }
         for (number, call) in self.net().calls.iter().enumerate() {
-            let _ = writeln!(text, "    // {}{}", call.function, place(call.span, sources));
+            let _ = writeln!(text, "    // {} {}", call.function, place(call.span, sources));
             let valid = self.valid(call.stage);
             let predicate = self.at(call.predicate, call.stage);
             let _ = writeln!(text, "    assign {name}_call{number}_valid = {valid} && {predicate};");
@@ -597,7 +601,7 @@ impl Part {
 fn place(span: Span, sources: &SourceMap) -> String {
     let Some(file) = sources.files.get(usize::from(span.file)) else { return String::new() };
     let name: String = file.name.chars().map(|c| if c.is_ascii_graphic() && c != '\\' { c } else { '_' }).collect();
-    format!(", {name}:{}", sources.position(span).0)
+    format!("{name}:{}", sources.position(span).0)
 }
 
 /// Width of an emitted header in bits.

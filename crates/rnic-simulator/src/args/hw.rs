@@ -53,8 +53,9 @@ pub(crate) struct HwNanoArgs {
 #[command(after_help = "Examples:\n  \
     rnic hw nic p4/ndp.p4\n  \
     rnic hw nic p4/ndp.p4 --loss 1% --trim 5% --messages 1000\n  \
-    rnic hw nic p4/window.p4 --messages 4 --vcd nics.vcd\n\n\
-    The command needs Verilator and a C++ compiler (apt-get install verilator g++).\n\
+    rnic hw nic p4/window.p4 --messages 4 --vcd nics.vcd\n  \
+    rnic hw nic p4/ndp.p4 --export ndp-nic\n\n\
+    With --export the command needs no other program. Else it needs Verilator and a C++ compiler (apt-get install verilator g++).\n\
     Exit codes: 0 all messages arrived; 1 a payload was wrong or a message was lost; 2 an argument is wrong.")]
 pub(crate) struct HwNicArgs {
     /// The P4 program of both NICs
@@ -87,6 +88,11 @@ pub(crate) struct HwNicArgs {
     /// Seed of the lengths of messages
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+
+    /// Simulate nothing; write the NIC into this folder: Verilog with AXI-Stream ports, a FuseSoC core file, a Makefile,
+    /// cocotb tests, and a self-test for the board ULX3S
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["messages", "loss", "trim", "delay", "seed", "vcd", "format"])]
+    pub(crate) export: Option<PathBuf>,
 
     /// Write the signals of both NICs as waveforms into this file
     #[arg(long, value_name = "FILE.vcd")]

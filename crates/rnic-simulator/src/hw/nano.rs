@@ -14,6 +14,7 @@ use rnic_hw::nanotransport::{
 use rnic_hw::synthesis::{Placed, Xilinx, ecp5, xilinx};
 use rnic_nano::cost::{Hardware, analyse};
 use rnic_nano::{CompileError, Program, compile_file, rtl};
+use rnic_untrusted::text::escaped;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -90,6 +91,11 @@ pub(crate) fn nic(arguments: &HwNicArgs) -> Result<(), CliError> {
         trim: in_1024(arguments.trim),
         rtx_needs_credit: arguments.rtx_needs_credit,
     };
+    if let Some(folder) = &arguments.export {
+        let count = nanotransport::export(&rtl, parameters, folder)?;
+        let folder = escaped(&folder.display().to_string()).into_owned();
+        return output::print(|out| writeln!(out, "{count} files in {folder}; README.md describes them"));
+    }
     let mut seed = arguments.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut random = |bound: u64| {
         // The lengths of messages need no better random generator than xorshift64.
