@@ -31,6 +31,8 @@ pub(crate) struct Ctx {
     pub(crate) overflow: bool,
     /// Whether completions or events were generated that the device's owner does not know of.
     pub(crate) news: bool,
+    /// Whether an asynchronous event was raised since the last [`Device::take_raised`](crate::Device::take_raised).
+    pub(crate) raised: bool,
     /// The latest time that was passed to the device. Completions get it as their timestamp.
     pub(crate) now: Time,
     /// Earliest time of the next CNP of any queue pair (`nic_cnp_interval` of DCQCN).
@@ -47,6 +49,7 @@ impl Ctx {
             counters: Counters::default(),
             overflow: false,
             news: false,
+            raised: false,
             now: Time::ZERO,
             next_cnp: Time::ZERO,
         }
@@ -59,7 +62,7 @@ impl Ctx {
             self.counters.events_lost += 1;
         }
         self.events.push_back(event);
-        self.news = true;
+        (self.news, self.raised) = (true, true);
     }
 
     fn complete(&mut self, cq: CqId, completion: Completion, solicited: bool) {

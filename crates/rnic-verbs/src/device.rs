@@ -120,6 +120,13 @@ impl Device {
         !self.ctx.events.is_empty()
     }
 
+    /// Whether an asynchronous event was raised since the last call of this function, even if it was taken since then.
+    /// The owner wakes those who wait for events: whoever takes an event early must not take the wake-up of the others
+    /// with it.
+    pub fn take_raised(&mut self) -> bool {
+        std::mem::take(&mut self.ctx.raised)
+    }
+
     /// Whether the device has generated completions or events since the last call of this function. They need not come
     /// with a packet: a timer may use up the last retry, or the memory of a request may have been deregistered. The
     /// owner wakes those who wait for them.

@@ -356,7 +356,9 @@ mod tests {
     use crate::port::loopback::{LoopbackConfig, pair};
     use crate::port::{Faults, FaultyPort, Probability};
     use crate::{Access, Service};
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use rnic_verbs::{SendOp, Verbs as _};
+    use std::os::fd::AsFd;
 
     /// Connections work across the change of the clock's origin, and the device's clock goes back by one epoch.
     #[test]
@@ -398,5 +400,37 @@ mod tests {
             }
             remote.with(|bytes| assert!(bytes.iter().all(|byte| *byte == 7)));
         }
+    }
+
+    /// Another thread takes the event before the thread that caused it has woken those who wait: they wake nevertheless.
+    #[test]
+    fn an_event_that_is_taken_early_still_wakes() {
+        let (port, _peer) = pair(LoopbackConfig::default());
+        let device = Device::on_port(Box::new(port), Config { mode: Mode::Polled, ..Config::default() }).unwrap();
+        let srq = device.protection_domain().shared_receive_queue(8, 1).unwrap();
+        let (first, second) = (device.ready_fd().unwrap(), device.ready_fd().unwrap());
+        let readable = |ready: &ReadyFd| {
+            let mut fds = [PollFd::new(ready.as_fd(), PollFlags::POLLIN)];
+            poll(&mut fds, PollTimeout::ZERO).unwrap() == 1
+        };
+        let cause_and_take = || {
+            let mut verbs = device.shared().verbs();
+            verbs.arm_srq(srq.0.id, 4).unwrap();
+            assert_eq!(verbs.poll_event(), Some(Event::SharedReceiveLimit(srq.0.id)));
+        };
+        assert!(first.arm().unwrap());
+        cause_and_take();
+        device.shared().notify();
+        assert!(readable(&first));
+
+        // The same if one waits since before the event, and another since after it.
+        assert!(first.arm().unwrap());
+        cause_and_take();
+        assert!(second.arm().unwrap());
+        device.shared().notify();
+        assert!(readable(&first) && !readable(&second));
+        cause_and_take();
+        device.shared().notify();
+        assert!(readable(&second));
     }
 }

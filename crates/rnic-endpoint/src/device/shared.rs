@@ -283,14 +283,24 @@ impl Shared {
     /// Registers `waker` to be woken when `source` has completions or events, or the device closes. Returns `false` if
     /// it already has some.
     pub(super) fn register(&self, source: Source, notify: Notify, waker: &Waker) -> Result<bool, Error> {
-        let mut waiters = lock(&self.waiters);
-        self.alive()?;
-        let tasks = waiters.entry(source).or_default();
-        if !tasks.iter().any(|known| known.will_wake(waker)) {
-            tasks.push(waker.clone());
-        }
-        self.interest.store(waiters.len(), Ordering::Release);
-        self.arm_if_empty(source, notify)
+        let mut late = Vec::new();
+        let armed = {
+            let mut waiters = lock(&self.waiters);
+            self.alive()?;
+            let tasks = waiters.entry(source).or_default();
+            // An event of which `notify` has not told anybody yet is older than this registration: it belongs to the
+            // others.
+            if source.is_none() && self.verbs().take_raised() {
+                late = tasks.extract_if(.., |known| !known.will_wake(waker)).collect();
+            }
+            if !tasks.iter().any(|known| known.will_wake(waker)) {
+                tasks.push(waker.clone());
+            }
+            self.interest.store(waiters.len(), Ordering::Release);
+            self.arm_if_empty(source, notify)
+        };
+        late.into_iter().for_each(Waker::wake);
+        armed
     }
 
     /// Removes the threads and tasks that wait for a completion queue, because the queue is about to be destroyed.
@@ -307,7 +317,7 @@ impl Shared {
     }
 
     /// Wakes the threads and tasks that wait for completions of those queues that have generated a notification, or for
-    /// events if there are any.
+    /// events if one was raised, even if another thread has already taken it.
     ///
     /// No waiter (thread or task) misses a completion. A waiter first registers and then checks for completions while
     /// it holds the lock of the verbs, and completions are generated under the same lock. So a waiter that registers
@@ -324,7 +334,7 @@ impl Shared {
             waiters.retain(|source, waiting| {
                 let come = match source {
                     Some(cq) => verbs.take_notification(*cq),
-                    None => verbs.has_events(),
+                    None => verbs.take_raised(),
                 };
                 if come {
                     any = true;
