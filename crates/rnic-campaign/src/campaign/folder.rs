@@ -1,7 +1,7 @@
 //! The folder of campaigns: manifests, results, records, journals.
 
 use super::error::CampaignError;
-use super::journal;
+use super::journal::{self, Worker};
 use super::manifest::Manifest;
 use super::result::RunResult;
 use crate::fingerprint::{CODE, Fingerprint};
@@ -186,7 +186,9 @@ impl Folder {
     /// A worker is simulating, so its new result could be removed; or a file cannot be removed.
     pub fn clean(&self, used: &BTreeSet<String>, dry: bool) -> Result<Removed, CampaignError> {
         let workers = journal::workers(&self.workers());
-        let busy = workers.iter().filter(|(_, worker)| worker.is_alive && worker.current.is_some()).count();
+        // A damaged line may be the one that says what the worker simulates.
+        let is_busy = |worker: &Worker| worker.is_alive && (worker.current.is_some() || worker.damaged > 0);
+        let busy = workers.iter().filter(|(_, worker)| is_busy(worker)).count();
         if busy > 0 && !dry {
             return Err(CampaignError::Input(format!(
                 "{busy} workers are simulating into `{}`, and their new results could be removed; accepted: a folder \

@@ -2,6 +2,8 @@
 //!
 //! A worker's process holds a lock on the file as long as it lives. By this lock, other processes distinguish a run
 //! that is being simulated from a run whose worker was killed, although a killed worker cannot write a last line.
+//!
+//! Each line ends with the CRC-32 of the rest of the line, in the field `sum`. Lines of earlier versions have none.
 
 use super::result::RunState;
 use parking_lot::Mutex;
@@ -16,9 +18,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Maximum length of a line in bytes; what follows in a longer line is ignored.
 const MAX_LINE: u64 = 1 << 16;
 
+/// What precedes the checksum of a line, and what follows it.
+const SUM: [&str; 2] = [",\"sum\":\"", "\"}}"];
+
 /// A line of a journal.
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Line {
     /// The first line.
     Worker { host: String, pid: u32, engine: String },
@@ -26,6 +31,26 @@ enum Line {
     Start { key: String, run: String, seed: u64, at_s: f64 },
     /// The run has ended and its result is stored; `None` if it was interrupted.
     End { key: String, state: Option<RunState>, at_s: f64 },
+}
+
+impl Line {
+    /// The line as text, with its checksum and the line break.
+    fn to_text(&self) -> io::Result<String> {
+        let plain = serde_json::to_string(self)?;
+        let sum = crc32fast::hash(plain.as_bytes());
+        let fields = plain.strip_suffix("}}").ok_or_else(|| io::Error::other("a line has no fields"))?;
+        Ok(format!("{fields}{}{sum:08x}{}\n", SUM[0], SUM[1]))
+    }
+
+    /// Reads the text of a line; `None` if it is damaged or incomplete.
+    fn read(text: &[u8]) -> Option<Line> {
+        let text = std::str::from_utf8(text).ok()?.strip_suffix('\n')?;
+        // In a field's value the quotation marks have backslashes, so this text is only before the checksum.
+        let Some((fields, sum)) = text.rsplit_once(SUM[0]) else { return serde_json::from_str(text).ok() };
+        let plain = format!("{fields}}}}}");
+        let expected = format!("{:08x}{}", crc32fast::hash(plain.as_bytes()), SUM[1]);
+        if sum == expected { serde_json::from_str(&plain).ok() } else { None }
+    }
 }
 
 /// Seconds since 1970.
@@ -114,9 +139,7 @@ impl Journal {
 
     /// Writes a line with a single system call, so that each line of a killed worker is complete or missing.
     fn write(&mut self, line: &Line) -> io::Result<()> {
-        let mut text = serde_json::to_string(line)?;
-        text.push('\n');
-        self.file.as_file_mut().write_all(text.as_bytes())
+        self.file.as_file_mut().write_all(line.to_text()?.as_bytes())
     }
 }
 
@@ -152,6 +175,8 @@ pub struct Worker {
     pub failed: u64,
     /// When it last wrote a line, in seconds since 1970.
     pub last_s: f64,
+    /// Number of lines of its journal that are damaged or incomplete. What they said is missing here.
+    pub damaged: u64,
 }
 
 /// The workers whose journals are in `folder`, in order of name. Journals that cannot be read are left out.
@@ -183,27 +208,39 @@ fn read(path: &Path) -> Option<Worker> {
         ended: 0,
         failed: 0,
         last_s: 0.0,
+        damaged: 0,
     };
-    let mut input = BufReader::new(file);
-    loop {
-        let mut line = Vec::new();
-        if (&mut input).take(MAX_LINE).read_until(b'\n', &mut line).ok()? == 0 {
-            return Some(worker);
-        }
-        // A line may be incomplete, because a disk was full.
-        match serde_json::from_slice(&line) {
-            Ok(Line::Worker { host, engine, .. }) => (worker.host, worker.engine) = (host, engine),
-            Ok(Line::Start { key, run, seed, at_s }) => {
-                worker.last_s = at_s;
-                worker.current = Some(Current { key, run, seed, since_s: at_s });
+    worker.read(BufReader::new(file))?;
+    Some(worker)
+}
+
+impl Worker {
+    /// Reads the lines of the journal; `None` if they cannot be read.
+    fn read(&mut self, mut input: impl BufRead) -> Option<()> {
+        loop {
+            let mut line = Vec::new();
+            if input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).ok()? == 0 {
+                return Some(());
             }
-            Ok(Line::End { key, state, at_s }) => {
-                worker.last_s = at_s;
-                worker.current.take_if(|current| current.key == key);
-                worker.ended += u64::from(state.is_some());
-                worker.failed += u64::from(state.is_some_and(|state| state != RunState::Completed));
+            match Line::read(&line) {
+                Some(Line::Worker { host, engine, .. }) => (self.host, self.engine) = (host, engine),
+                Some(Line::Start { key, run, seed, at_s }) => {
+                    self.last_s = at_s;
+                    self.current = Some(Current { key, run, seed, since_s: at_s });
+                }
+                Some(Line::End { key, state, at_s }) => {
+                    self.last_s = at_s;
+                    self.current.take_if(|current| current.key == key);
+                    self.ended += u64::from(state.is_some());
+                    self.failed += u64::from(state.is_some_and(|state| state != RunState::Completed));
+                }
+                // A line may be incomplete, because a disk was full. It may have ended the run, so no run counts as
+                // lost.
+                None => {
+                    self.damaged += 1;
+                    self.current = None;
+                }
             }
-            Err(_) => {}
         }
     }
 }
@@ -239,5 +276,48 @@ mod tests {
         let workers = workers(&folder);
         assert_eq!(workers.len(), 1, "the second run reuses the journal of the first: {workers:?}");
         assert_eq!(workers[0].1.ended, 2);
+    }
+
+    /// With any bit of its journal changed, a worker is what its other lines say, and the damage is counted.
+    #[test]
+    fn a_changed_bit_of_a_journal_is_noticed() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("workers");
+        let mut journal = Journal::open(&folder, "threads").unwrap();
+        for (key, state) in [("first", RunState::Completed), ("second", RunState::Failed)] {
+            journal.start(key, "load=0.6, \"sum\":\"0\"", 1).unwrap();
+            journal.end(key, Some(state)).unwrap();
+        }
+        let path = journal.path.clone();
+        drop(journal);
+        let bytes = fs::read(&path).unwrap();
+        let whole = read(&path).unwrap();
+        assert_eq!((whole.ended, whole.failed, whole.damaged), (2, 1, 0));
+        let empty =
+            Worker { host: String::new(), engine: String::new(), ended: 0, failed: 0, last_s: 0.0, ..whole.clone() };
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1 << bit;
+                let mut worker = empty.clone();
+                worker.read(&*changed).unwrap();
+                assert!((1..=2).contains(&worker.damaged), "bit {bit} of byte {at}: {worker:?}");
+                assert!(worker.ended <= 2 && worker.failed <= 1 && worker.current.is_none(), "{worker:?}");
+                let is_known = |text: &str, whole: &str| text == whole || text.is_empty();
+                assert!(is_known(&worker.host, &whole.host) && is_known(&worker.engine, &whole.engine), "{worker:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn journals_of_earlier_versions_are_read() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("old.jsonl");
+        let lines = "{\"worker\":{\"host\":\"a\",\"pid\":7,\"engine\":\"threads\"}}\n\
+                     {\"start\":{\"key\":\"k\",\"run\":\"IRN\",\"seed\":1,\"at_s\":1.5}}\n";
+        fs::write(&path, lines).unwrap();
+        let worker = read(&path).unwrap();
+        assert_eq!((worker.host.as_str(), worker.damaged), ("a", 0));
+        assert_eq!(worker.current.unwrap().key, "k");
     }
 }

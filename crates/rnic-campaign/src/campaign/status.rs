@@ -46,7 +46,7 @@ pub struct Standing {
     pub digest: u128,
     /// Number of attempts whose workers were killed, over the runs that are not stored as lost.
     pub lost: u32,
-    /// The workers that live, and those that were killed during a run.
+    /// The workers that live, those that were killed during a run, and those whose journals are damaged.
     pub workers: Vec<Worker>,
 }
 
@@ -65,7 +65,7 @@ impl Standing {
                 let current = w.current.as_ref();
                 let current = current.map(|c| json!({"run": c.run, "seed": c.seed, "since_s": c.since_s}));
                 json!({"name": w.name, "host": w.host, "engine": w.engine, "alive": w.is_alive, "current": current,
-                       "ended": w.ended, "failed": w.failed, "last_s": w.last_s})
+                       "ended": w.ended, "failed": w.failed, "last_s": w.last_s, "damaged": w.damaged})
             })
             .collect();
         json!({"name": name, "points": self.points, "runs": self.wanted, "completed": self.completed,
@@ -110,6 +110,6 @@ pub fn status(manifest: &Manifest, folder: &Folder, program: &str) -> Standing {
         cpu_s,
         digest: folder.digest(&fingerprints),
         lost: folder.lost().values().sum(),
-        workers: workers.filter(|worker| worker.is_alive || worker.current.is_some()).collect(),
+        workers: workers.filter(|one| one.is_alive || one.current.is_some() || one.damaged > 0).collect(),
     }
 }

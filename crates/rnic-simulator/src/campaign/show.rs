@@ -45,6 +45,12 @@ pub(super) fn status(arguments: &StatusArgs, catalogue: &Catalogue) -> Result<()
             (None, _) => "idle".to_string(),
         };
         text += &format!("worker {}: {} runs ended, {} failed; {what}\n", worker.name, worker.ended, worker.failed);
+        if worker.damaged > 0 {
+            text += &format!(
+                "  {} lines of its journal are damaged or incomplete, so its counts may be too small\n",
+                worker.damaged
+            );
+        }
     }
     text.extend(folder.other_versions().map(|sentence| sentence + "\n"));
     output::print(|out| out.write_all(text.as_bytes()))
