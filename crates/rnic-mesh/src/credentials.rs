@@ -8,6 +8,7 @@
 use ::aws_lc_rs::digest;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    PublicKeyData,
 };
 use rustls::client::verify_server_name;
 use rustls::crypto::aws_lc_rs;
@@ -279,6 +280,10 @@ fn authority(
     match (fs::read_to_string(&ca_key), ca.exists()) {
         (Ok(text), true) => {
             let key = KeyPair::from_pem(&text).map_err(|error| in_file(&ca_key, &error))?;
+            if !belongs(&ca, &key)? {
+                let why = "it is not the key of the certificate `ca.pem`: one of the two files is damaged or was replaced";
+                return Err(in_file(&ca_key, &why));
+            }
             let certificate = CertificateDer::from_pem_file(&ca).map_err(|error| in_file(&ca, &error))?;
             let end = end_of(&certificate).ok_or_else(|| in_file(&ca, &"it is not a certificate"))?;
             Ok((Issuer::new(params, key), end))
@@ -334,6 +339,13 @@ fn unix_seconds() -> i64 {
     now.map_or(0, |time| time.as_secs() as i64)
 }
 
+/// Whether the certificate in a file has the public key of `key`.
+fn belongs(certificate: &Path, key: &KeyPair) -> Result<bool, String> {
+    let read = CertificateDer::from_pem_file(certificate).map_err(|error| in_file(certificate, &error))?;
+    let parsed = ParsedCertificate::try_from(&read).map_err(|error| in_file(certificate, &error))?;
+    Ok(parsed.subject_public_key_info().as_ref() == key.subject_public_key_info())
+}
+
 /// Writes a file, complete or not at all, so that a service that reads its certificates meanwhile gets the old or the
 /// new one.
 fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
@@ -347,6 +359,7 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustls::pki_types::UnixTime;
 
     #[test]
     fn certificates_are_made_once_and_have_one_name() {
@@ -410,5 +423,72 @@ mod tests {
         }
         let why = denied("# old\n\nabc h1\n").unwrap_err();
         assert!(why.starts_with("line 3: ") && why.contains("64 hexadecimal digits"), "{why}");
+
+    /// Calls `each` with the bytes of a file and of every copy of it with one changed bit.
+    fn with_changed_bits(path: &Path, mut each: impl FnMut(&str)) {
+        let bytes = fs::read(path).unwrap();
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1 << (at % 8);
+            fs::write(path, changed).unwrap();
+            each(&format!("{}, byte {at}", path.display()));
+        }
+        fs::write(path, bytes).unwrap();
+    }
+
+    /// A damaged file is refused when it is read, or by the peer, or it means the same.
+    #[test]
+    fn a_changed_bit_of_a_certificate_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let hosts = ["h1".to_string()];
+        make(folder.path(), &[], &hosts).unwrap();
+        let in_folder = |name: &str| folder.path().join(name);
+        let files = Files { certificate: in_folder("h1.pem"), key: in_folder("h1-key.pem"), ca: in_folder("ca.pem") };
+        let whole = files.read().unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(whole.ca[0].clone()).unwrap();
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let peer = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+        let accepts = |chain: &CertificateDer<'_>| peer.verify_client_cert(chain, &[], UnixTime::now()).is_ok();
+        assert!(accepts(&whole.chain[0]));
+
+        let mut refused = 0;
+        for path in [&files.certificate, &files.key] {
+            with_changed_bits(path, |place| {
+                let Ok(read) = files.read() else { return refused += 1 };
+                let is_same = read.chain == whole.chain && read.key == whole.key;
+                let is_accepted = accepts(&read.chain[0]);
+                if read.server().is_err() || !is_accepted {
+                    return refused += 1;
+                }
+                assert!(is_same, "{place}: another certificate or key is accepted");
+            });
+        }
+        assert!(refused > 500, "{refused}");
+    }
+
+    /// No host gets a certificate that its peers refuse.
+    #[test]
+    fn a_changed_bit_of_the_authority_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        make(folder.path(), &[], &[]).unwrap();
+        let key = folder.path().join("ca-key.pem");
+        let whole = KeyPair::from_pem(&fs::read_to_string(&key).unwrap()).unwrap().serialize_der();
+        let mut refused = 0;
+        with_changed_bits(&key, |place| match make(folder.path(), &[], &[]) {
+            Err(why) => {
+                assert!(why.contains("ca-key.pem"), "{place}: {why}");
+                refused += 1;
+            }
+            Ok(made) => {
+                assert!(made.is_empty());
+                let text = fs::read_to_string(&key).unwrap();
+                assert_eq!(KeyPair::from_pem(&text).unwrap().serialize_der(), whole, "{place}");
+            }
+        });
+        assert!(refused > 100, "{refused}");
+        // The key of another authority.
+        fs::write(&key, KeyPair::generate().unwrap().serialize_pem()).unwrap();
+        assert!(make(folder.path(), &[], &[]).unwrap_err().contains("it is not the key of the certificate `ca.pem`"));
     }
 }
