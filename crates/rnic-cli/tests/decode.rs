@@ -574,6 +574,32 @@ fn files_that_cannot_be_read() {
     assert!(String::from_utf8_lossy(&missing.stderr).starts_with("error: cannot decode `/no/such/file`: No such file"));
 }
 
+/// The format of captures has no checksum. The invariant CRC covers the packet from its base transport header on.
+#[test]
+fn a_changed_bit_of_a_captured_packet_is_noticed() {
+    let good = frame(&envelope(), write(), b"hello");
+    const BTH: usize = 14 + 20 + 8;
+    // The ICRC leaves out one byte of the base transport header, which switches may change.
+    let covered = (BTH..good.len()).filter(|at| *at != BTH + 4);
+    let changed: Vec<Vec<u8>> = covered
+        .flat_map(|at| (0..8).map(move |bit| (at, 1 << bit)))
+        .map(|(at, bit)| {
+            let mut frame = good.clone();
+            frame[at] ^= bit;
+            frame
+        })
+        .collect();
+    let (out, err, code) = decode(&pcapng(&changed), &["--format", "json"]);
+    let packets: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(packets.len(), changed.len(), "{err}");
+    for (packet, changed) in packets.iter().zip(&changed) {
+        let at = changed.iter().zip(&good).position(|(one, other)| one != other).unwrap();
+        assert_ne!(packet["icrc"]["ok"], true, "byte {at}: {packet}");
+    }
+    assert_eq!(code, 1);
+    assert_eq!(json(&pcapng(&[good]))[0]["icrc"]["ok"], true);
+}
+
 #[test]
 fn every_prefix_of_a_file_ends_without_a_panic() {
     let whole = pcapng(&[hex(CNP), hex(V1)]);
