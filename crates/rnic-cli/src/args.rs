@@ -10,6 +10,7 @@ use crate::model::ModelArgs;
 use crate::perf::PerfArgs;
 use crate::ping::PingArgs;
 use crate::pingpong::PingpongArgs;
+use crate::trace::TraceArgs;
 use crate::verbs::VerbsArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 #[cfg(not(feature = "p4"))]
@@ -61,6 +62,8 @@ pub(crate) enum Command {
     Verbs(VerbsArgs),
     /// Print and check the RoCE packets of a capture file, a line each
     Decode(DecodeArgs),
+    /// Say what a trace of a distributed program contains, check it, and convert it to another format
+    Trace(TraceArgs),
     /// Compute buffer thresholds and fluid models of DCQCN and TIMELY, without simulating
     Model(ModelArgs),
     /// Check the running configuration of switches and hosts, and write a scenario of their fabric

@@ -25,6 +25,7 @@ mod ping;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod pingpong;
 mod service;
+mod trace;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod trust;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
@@ -60,6 +61,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::Pingpong(arguments) => pingpong::pingpong(&arguments),
         Command::Verbs(arguments) => verbs::verbs(&arguments),
         Command::Decode(arguments) => decode::decode(&arguments),
+        Command::Trace(arguments) => trace::trace(&arguments),
         Command::Model(arguments) => model::model(&arguments, catalogue),
         Command::Lint(arguments) => lint::lint(&arguments),
         Command::Counters(arguments) => counters::counters(&arguments),

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 
 /// The columns; `rank`, `id` and `kind` are required.
-const COLUMNS: [&str; 11] =
+pub(super) const COLUMNS: [&str; 11] =
     ["rank", "id", "kind", "peer", "bytes", "tag", "group", "time_ns", "after", "step", "label"];
 
 /// Maximum number of groups and of labels.

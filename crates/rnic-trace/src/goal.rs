@@ -14,6 +14,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::sync::{Arc, Mutex};
 
+/// A send operation of 0 bytes to this rank does nothing: htsim marks the end of a collective operation with it.
+pub(super) const MARKER: u32 = 9_999_999;
 /// Maximum length of a line in bytes.
 const MAX_LINE: u64 = 64 << 10;
 /// Maximum number of operations of a rank, which are in memory together.
@@ -194,6 +196,9 @@ fn work(text: &str) -> Option<Result<Work, String>> {
             let (bytes, tag) = (bytes(size)?, options(rest)?);
             if bytes > MAX_BYTES {
                 return Some(Err(format!("a message of {bytes} B is too long; accepted: at most {MAX_BYTES} B")));
+            }
+            if bytes == 0 && to.parse() == Ok(MARKER) {
+                return Some(Ok(Work::Nothing));
             }
             // An empty message is one with headers only; the simulator's smallest message has a byte.
             Work::Send { to: to.parse().ok()?, bytes: bytes.max(1), tag }

@@ -3,6 +3,8 @@
 //! - [`open`] reads a trace: CSV in rnic's own columns, GOAL as text, or Chakra execution traces.
 //! - [`Graph`] has the [`Tasks`] of each rank, which are read as they are needed: a trace is never in memory as a whole
 //!   (but for a rank of a GOAL text, whose dependencies may be anywhere).
+//! - [`open_other`] reads formats that scenarios do not name: GOAL in binary form, and workload files of SimAI and
+//!   ASTRA-sim. [`write_csv`] converts them.
 //! - [`survey`] checks a whole trace and counts what it has.
 //!
 //! Files are hostile: lengths are limited, and a wrong file costs one sentence.
@@ -24,17 +26,22 @@
 mod chakra;
 mod csv_file;
 mod goal;
+mod goal_binary;
 mod order;
 mod section;
+mod simai;
 mod survey;
 mod task;
 #[cfg(test)]
 mod tests;
+mod write;
 
-pub use survey::survey;
+pub use survey::{Counts, count, survey};
 pub use task::{Graph, Task, Tasks, Work};
+pub use write::{WriteError, write_csv, write_goal};
 
 use rnic_spec::{TraceContent, TraceFormat};
+use std::io::Read;
 
 /// Maximum number of ranks of a trace.
 pub const MAX_RANKS: u32 = 1 << 20;
@@ -77,5 +84,36 @@ pub fn guess(path: &str) -> Result<TraceFormat, String> {
             "the format of \"{path}\" is unknown: its name does not end in .csv or .goal, and there is no file {path}.0.et; \
              accepted: `format` = \"csv\", \"goal\" or \"chakra\""
         )),
+    }
+}
+
+/// A format that scenarios do not name; `rnic trace` converts it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Other {
+    /// GOAL in binary form.
+    GoalBinary,
+    /// Workload files of SimAI and ASTRA-sim.
+    SimAi,
+}
+
+/// Whether a file has one of the other formats, judged by its first bytes.
+pub fn guess_other(path: &str) -> Option<Other> {
+    let mut head = Vec::new();
+    std::fs::File::open(path).ok()?.take(64).read_to_end(&mut head).ok()?;
+    match &head {
+        head if goal_binary::is_one(head) => Some(Other::GoalBinary),
+        head if simai::is_one(head) => Some(Other::SimAi),
+        _ => None,
+    }
+}
+
+/// Opens a trace of another format. `ranks` is the number of ranks of workload files that do not state it.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_other(path: &str, format: Other, ranks: Option<u32>) -> Result<Graph, String> {
+    match format {
+        Other::GoalBinary => goal_binary::open(path),
+        Other::SimAi => simai::open(path, ranks),
     }
 }

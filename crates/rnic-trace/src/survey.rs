@@ -3,6 +3,7 @@
 use super::chakra;
 use super::task::{Graph, Task, Work};
 use rnic_spec::{CollectiveOperation, TraceContent, TraceFormat};
+use rnic_transport::Time;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::Arc;
@@ -18,17 +19,77 @@ const MAX_UNMATCHED: usize = 20_000_000;
 pub fn survey(path: &str, format: TraceFormat) -> Result<TraceContent, String> {
     let graph = super::open(path, format)?;
     let (bytes, crc32) = checksum(path, format)?;
+    let Counts { ranks, tasks, largest, .. } = count(graph)?;
+    Ok(TraceContent { bytes, crc32, ranks, tasks, largest: largest.max(1) })
+}
+
+/// What a trace has.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Counts {
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Number of tasks.
+    pub tasks: u64,
+    /// Number of bytes of the largest message or collective operation.
+    pub largest: u64,
+    /// Number of computations.
+    pub computations: u64,
+    /// Time of all computations of the rank that computes longest.
+    pub longest: Time,
+    /// Number of send tasks.
+    pub sends: u64,
+    /// Number of bytes of all messages.
+    pub sent: u64,
+    /// Number of receive tasks.
+    pub receives: u64,
+    /// Number of ranks of each communicator.
+    pub groups: Vec<u32>,
+    /// Collective operations by name: the number of tasks, and the sum of their sizes.
+    pub collectives: BTreeMap<&'static str, (u64, u64)>,
+}
+
+/// Reads all tasks of a trace, checks that they fit together, and counts them.
+///
+/// # Errors
+/// As [`survey`].
+pub fn count(graph: Graph) -> Result<Counts, String> {
     let ranks = graph.tasks.len() as u32;
+    let groups = graph.communicators.iter().map(|ranks| ranks.len() as u32).collect();
+    let mut counts = Counts { ranks, groups, ..Counts::default() };
     let mut check = Check::new(&graph);
-    let (mut tasks, mut largest) = (0, 0);
     for (rank, mut own) in (0..).zip(graph.tasks) {
+        let mut computing = Time::ZERO;
         while let Some(task) = own.next()? {
-            tasks += 1;
-            largest = largest.max(check.add(rank, ranks, &task)?);
+            counts.largest = counts.largest.max(check.add(rank, ranks, &task)?);
+            counts.add(&task, &mut computing);
         }
+        counts.longest = counts.longest.max(computing);
     }
     check.finish()?;
-    Ok(TraceContent { bytes, crc32, ranks, tasks, largest: largest.max(1) })
+    Ok(counts)
+}
+
+impl Counts {
+    fn add(&mut self, task: &Task, computing: &mut Time) {
+        self.tasks += 1;
+        match task.work {
+            Work::Compute { time } => {
+                self.computations += 1;
+                *computing = computing.saturating_add(time);
+            }
+            Work::Send { bytes, .. } => {
+                self.sends += 1;
+                self.sent = self.sent.saturating_add(bytes);
+            }
+            Work::Receive { .. } => self.receives += 1,
+            Work::Collective { operation, bytes, .. } => {
+                let (tasks, sum) = self.collectives.entry(operation.name()).or_default();
+                *tasks += 1;
+                *sum = sum.saturating_add(bytes);
+            }
+            Work::Nothing => {}
+        }
+    }
 }
 
 /// Length and CRC-32 of the files of a trace.

@@ -1,4 +1,4 @@
-use super::{Graph, TraceFormat, Work, open, survey};
+use super::{Graph, Other, TraceFormat, Work, count, guess_other, open, open_other, survey, write_csv, write_goal};
 use rnic_spec::CollectiveOperation;
 use std::path::{Path, PathBuf};
 
@@ -172,4 +172,121 @@ fn every_prefix_and_every_changed_byte_ends_without_a_panic() {
             let _ = survey(path.to_str().unwrap(), format);
         }
     }
+}
+
+const SIMAI: &str = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 2 pp: 1 vpp: 1 all_gpus: 8\n2\n\
+    attention\t-1\t100\tALLREDUCE\t4096\t50\tALLREDUCE\t4096\t60\tALLREDUCE\t8192\t7\n\
+    mlp\t-1\t200\tALLTOALL_EP\t4096\t50\tNONE\t0\t60\tREDUCESCATTER_DP_EP\t8192\t7\n";
+
+fn as_csv(graph: Graph) -> String {
+    let mut out = Vec::new();
+    write_csv(&mut out, graph).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// Opens every prefix of a file and every file with one changed byte: none may panic.
+fn damage(content: &[u8], read: impl Fn(&str) -> Result<Graph, String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let is_wrong = |bytes: &[u8]| read(&write(folder.path(), "damaged", bytes)).and_then(count).is_err();
+    assert!(!is_wrong(content));
+    let prefixes = (0..content.len()).filter(|length| is_wrong(&content[..*length])).count();
+    let changed = |place: usize| {
+        let mut bytes = content.to_vec();
+        bytes[place] ^= [1, 0x80, 0xff][place % 3];
+        is_wrong(&bytes)
+    };
+    let changes = (0..content.len()).filter(|place| changed(*place)).count();
+    assert!(prefixes > content.len() / 2 && changes > 0, "{prefixes} prefixes and {changes} changes are errors");
+}
+
+/// The file of [`GOAL`] in binary form, with another tag, and with an operation that begins with the start of another.
+fn binary() -> Vec<u8> {
+    let operation = |kind: u8, peer: u32, size: u64, dependents: [u32; 4]| {
+        let mut bytes = vec![0, 0, 0, 0, kind];
+        bytes.extend(peer.to_le_bytes());
+        bytes.extend(size.to_le_bytes());
+        bytes.extend([9, 0, 0, 0, 0, 0]);
+        dependents.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+        bytes
+    };
+    let u32s = |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+    let first = [
+        u32s(&[3, 1, 0]),
+        operation(3, 0, 20, [1, 0, 0, 0]),
+        operation(1, 1, 64, [0, 0, 1, 1]),
+        operation(1, 9_999_999, 0, [0; 4]),
+        u32s(&[1, 2]),
+    ]
+    .concat();
+    let second = [u32s(&[1, 1, 0]), operation(2, u32::MAX, 64, [0; 4])].concat();
+    let start = 14 + 32 - 8;
+    let middle = start + first.len() as u64;
+    let mut bytes = 4223_u64.to_le_bytes().to_vec();
+    bytes.extend([2, 0, 0, 0, 0, 0]);
+    [start, middle, middle, middle + second.len() as u64].iter().for_each(|end| bytes.extend(end.to_le_bytes()));
+    [bytes, first, second].concat()
+}
+
+#[test]
+fn goal_in_binary_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "a.bin", &binary());
+    assert_eq!(guess_other(&path), Some(Other::GoalBinary));
+    let rows = as_csv(open_other(&path, Other::GoalBinary, None).unwrap());
+    let expected = "0,0,compute,,,,,20,,,\n0,1,send,1,64,9,,,0,,\n0,2,nothing,,,,,,0,,\n1,0,receive,any,,9,,,,,\n";
+    assert!(rows.ends_with(expected), "{rows}");
+    damage(&binary(), |path| open_other(path, Other::GoalBinary, None));
+}
+
+#[test]
+fn a_trace_is_the_same_after_conversions() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "a.goal", GOAL.as_bytes());
+    let csv = as_csv(open(&path, TraceFormat::Goal).unwrap());
+    let as_file = write(folder.path(), "a.csv", csv.as_bytes());
+    assert_eq!(as_csv(open(&as_file, TraceFormat::Csv).unwrap()), csv);
+    let mut goal = Vec::new();
+    write_goal(&mut goal, open(&as_file, TraceFormat::Csv).unwrap()).unwrap();
+    let again = write(folder.path(), "again.goal", &goal);
+    assert_eq!(as_csv(open(&again, TraceFormat::Goal).unwrap()), csv);
+}
+
+#[test]
+fn a_model_of_simai() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "workload.txt", SIMAI.as_bytes());
+    assert_eq!(guess_other(&path), Some(Other::SimAi));
+    let graph = open_other(&path, Other::SimAi, None).unwrap();
+    let groups: Vec<&[u32]> = graph.communicators.iter().map(|ranks| &ranks[..]).collect();
+    assert_eq!((groups[4], groups[6], groups[10]), (&[0, 2, 4, 6][..], &[0, 2][..], &[0, 4][..]));
+    let counts = count(graph).unwrap();
+    // For each rank: two passes and the weights of two layers, and the two updates.
+    assert_eq!((counts.ranks, counts.computations, counts.tasks), (8, 8 * 8, 8 * 13));
+    // 4 tensor groups of 2, 2 data groups of 4, 4 expert groups of 2, 4 data groups of experts of 2.
+    assert_eq!(counts.groups, [2, 2, 2, 2, 4, 4, 2, 2, 2, 2, 2, 2, 2, 2]);
+    assert_eq!(counts.collectives["all-reduce"].1, 8 * (4096 + 4096 + 8192));
+    let csv = write(folder.path(), "a.csv", as_csv(open_other(&path, Other::SimAi, None).unwrap()).as_bytes());
+    let converted = open(&csv, TraceFormat::Csv).and_then(count).unwrap();
+    assert_eq!((converted.tasks, converted.collectives), (counts.tasks, counts.collectives));
+    damage(SIMAI.as_bytes(), |path| open_other(path, Other::SimAi, None));
+    let mut goal = Vec::new();
+    let refused = write_goal(&mut goal, open_other(&path, Other::SimAi, None).unwrap()).unwrap_err().to_string();
+    assert!(refused.starts_with("rank 0, task 1: GOAL has no operation `all-reduce`"), "{refused}");
+}
+
+#[test]
+fn mistakes_of_simai_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |text: &str, ranks| {
+        let path = write(folder.path(), "workload.txt", text.as_bytes());
+        let error = open_other(&path, Other::SimAi, ranks).unwrap_err();
+        error.replace(&format!("{path}: "), "")
+    };
+    let micro = "MICRO\n1\nmicro_test\t-1\t1\tNONE\t0\t1\tNONE\t0\t1\tALLGATHER\t4096\t1\n";
+    assert!(of(micro, None).contains("state the number of ranks (`--ranks N`)"));
+    assert_eq!(of(SIMAI, Some(4)), "line 1: the file is for 8 ranks, and 4 are given; accepted: 8");
+    assert!(of(&SIMAI.replace("pp: 1", "pp: 2"), None).starts_with("line 1: `pp` is above 1"));
+    assert!(of(&SIMAI.replace("all_gpus: 8", "all_gpus: 6"), None).ends_with("accepted: a multiple of 4"));
+    assert!(of(&SIMAI.replace("ALLTOALL_EP", "GATHER"), None).starts_with("line 4: the collective operation `GATHER`"));
+    assert_eq!(of(&micro.replacen('1', "2", 1), Some(2)), "2 layers are announced, but the file has 1");
 }
