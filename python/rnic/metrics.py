@@ -425,6 +425,36 @@ class CollectiveResult(Metrics):
     _parts = {"time_us": CollectiveTimes}
 
 
+class OperationResult(Metrics):
+    """The operations of one kind of a program of tasks, of all steps."""
+
+    __slots__ = ()
+
+    kind: str
+    operation: str
+    count: int
+    bytes: int
+    time_us: CollectiveTimes
+
+    _parts = {"time_us": CollectiveTimes}
+
+
+class StepResult(Metrics):
+    """The training steps of a traffic source; `computing` is the fraction of the time for which a rank computes."""
+
+    __slots__ = ()
+
+    traffic: str
+    ranks: int
+    steps: int
+    completed: int
+    time_us: CollectiveTimes
+    computing: float | None
+    operations: list[OperationResult]
+
+    _parts = {"time_us": CollectiveTimes, "operations": OperationResult}
+
+
 class ProbeTimes(Metrics):
     """Round-trip times of probes, in microseconds."""
 
@@ -460,6 +490,7 @@ ON_REQUEST = {
     "links": "give the scenario [watch] with `links`",
     "pauses": "give the scenario [watch] with `pauses`",
     "collectives": "no traffic source has the pattern `collective`",
+    "steps": "no traffic source has the pattern `training`",
     "watchdog": "no watchdog found a storm",
     "meshes": "give the scenario [[fabric.mesh]]",
     "failure": "the run did not fail",
@@ -540,6 +571,8 @@ class RunResult(Metrics):
     pauses: Pauses
     #: The collective operations, by traffic source.
     collectives: list[CollectiveResult]
+    #: The training steps, by traffic source.
+    steps: list[StepResult]
     #: The pause storms that watchdogs found.
     watchdog: list[Storm]
     #: The measurements of meshes of probes.
@@ -569,6 +602,7 @@ class RunResult(Metrics):
         "links": LinkResult,
         "pauses": Pauses,
         "collectives": CollectiveResult,
+        "steps": StepResult,
         "watchdog": Storm,
         "meshes": MeshResult,
     }

@@ -20,6 +20,7 @@ from .table import (
     PauseTable,
     PortTable,
     QueueTable,
+    StepTable,
     Table,
     VictimTable,
     WatchdogTable,
@@ -162,6 +163,10 @@ class Results(Mapping[str, RunResult]):
     def collectives(self) -> CollectiveTable:
         """Times and bandwidths of collective operations, as in `collectives.csv`."""
         return CollectiveTable(self._results.file("collectives"))
+
+    def steps(self) -> StepTable:
+        """Times of training steps, as in `steps.csv`."""
+        return StepTable(self._results.file("steps"))
 
     def watchdog(self) -> WatchdogTable:
         """Pause storms that watchdogs found, as in `watchdog.csv`."""

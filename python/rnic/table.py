@@ -316,6 +316,29 @@ class CollectiveTable(Table):
         def __getitem__(self, column: Any) -> Any: ...
 
 
+class StepTable(Table):
+    """Training steps: a row for each step. One that did not complete has no end."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, column: Literal["run", "traffic"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["step"]) -> list[int]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["measured"]) -> list[bool]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["start_us"]) -> list[float]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["end_us", "time_us", "computing"]) -> list[float | None]: ...
+
+        def __getitem__(self, column: Any) -> Any: ...
+
+
 class WatchdogTable(Table):
     """Pause storms that watchdogs found: a row for each storm. One that lasts to the end was not restored."""
 

@@ -143,6 +143,7 @@ impl Results {
             "mesh" => CsvFile::Mesh,
             "watchdog" => CsvFile::Watchdog,
             "collectives" => CsvFile::Collectives,
+            "steps" => CsvFile::Steps,
             "sweep" => CsvFile::Sweep,
             _ => return Err(PyValueError::new_err(format!("there is no table \"{name}\""))),
         };

@@ -65,6 +65,7 @@ fn packets(pattern: &TrafficPattern, topology: &TopologySpec, mtu: f64) -> f64 {
         }
         // The program that submits the flows is not known, and `rnic run` refuses them.
         TrafficPattern::Outside { .. } => 0.0,
+        TrafficPattern::Training(training) => training.fabric_bytes() / mtu,
         TrafficPattern::List { flows } => flows.iter().map(|flow| (flow.bytes as f64 / mtu).ceil()).sum(),
     }
 }

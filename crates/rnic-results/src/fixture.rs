@@ -107,6 +107,8 @@ fn output(faster: u64) -> RunOutput {
         watchdog: Vec::new(),
         meshes: Vec::new(),
         collectives: Vec::new(),
+        steps: Vec::new(),
+        operations: Vec::new(),
         samples: None,
     }
 }

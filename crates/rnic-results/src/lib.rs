@@ -38,6 +38,7 @@ pub mod report;
 pub mod samples;
 mod seeds;
 pub mod stats;
+mod steps;
 pub mod summary;
 mod sweep_files;
 pub mod table;

@@ -7,6 +7,7 @@ use super::collectives::{self, CollectiveSummary};
 use super::groups::Groups;
 use super::pauses::{self, PauseSummary};
 use super::stats::{self, Distribution, Goodput};
+use super::steps::{self, StepSummary};
 use super::text::percent;
 use super::tiers::{is_host, link, port_utilisation, tiers};
 use super::watchdog::{self, WatchdogSummary};
@@ -127,6 +128,8 @@ pub struct RunSummary {
     pub meshes: Vec<MeshRecord>,
     /// The collective operations of the run, by traffic source; empty without them.
     pub collectives: Vec<CollectiveSummary>,
+    /// The steps of programs of tasks, by traffic source; empty without them.
+    pub steps: Vec<StepSummary>,
     /// Time and memory that the simulation used.
     pub timing: Timing,
 }
@@ -242,6 +245,7 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
         watchdog: watchdog::summarise(output),
         meshes: output.meshes.clone(),
         collectives: collectives::summarise(spec, output),
+        steps: steps::summarise(spec, output),
         failure,
         timing: Timing { wall_s: report.wall_s, cpu_s: report.cpu_s, peak_rss_bytes: report.peak_rss_bytes },
     }

@@ -32,6 +32,7 @@ pub(crate) mod sweep;
 mod switch;
 mod topology_file;
 mod traffic;
+mod training;
 mod transport;
 mod tree;
 pub mod write;

@@ -127,6 +127,7 @@ fn read_pattern(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPatte
             refuse_keys(table, &["start", "cooldown"], "another program submits the flows", "let the program decide")?;
             TrafficPattern::Outside { largest: table.value("largest")?, reaction: table.given("reaction")? }
         }
+        "training" => TrafficPattern::Training(Box::new(super::training::read(table, context.hosts)?)),
         _ => TrafficPattern::List { flows: read_list(table, context)? },
     })
 }
@@ -240,10 +241,7 @@ fn read_receiver(table: &Table<'_>, hosts: u32) -> Result<Receiver> {
 
 fn read_collective(table: &Table<'_>, hosts: u32) -> Result<Collective> {
     let operation: CollectiveOperation = table.word("operation")?;
-    let ranks = match table.get("ranks") {
-        Some(item) => item.narrowed(Kind::Count { min: 2, max: hosts.into() }).typed()?,
-        None => hosts,
-    };
+    let ranks = read_ranks(table, hosts)?;
     let collective = Collective {
         operation,
         algorithm: table.given_word("algorithm")?.unwrap_or(operation.algorithms()[0]),
@@ -266,7 +264,15 @@ fn read_collective(table: &Table<'_>, hosts: u32) -> Result<Collective> {
     Ok(collective)
 }
 
-fn read_server(table: &Table<'_>) -> Result<Option<Server>> {
+/// Reads the number of ranks, at most the number of hosts.
+pub(super) fn read_ranks(table: &Table<'_>, hosts: u32) -> Result<u32> {
+    match table.get("ranks") {
+        Some(item) => item.narrowed(Kind::Count { min: 2, max: hosts.into() }).typed(),
+        None => Ok(hosts),
+    }
+}
+
+pub(super) fn read_server(table: &Table<'_>) -> Result<Option<Server>> {
     let accelerators: u32 = table.value("accelerators")?;
     if accelerators > 1 {
         let (rate, latency) = (table.value("domain_rate")?, table.value("domain_latency")?);
@@ -397,6 +403,7 @@ fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
         TrafficPattern::List { flows } => (flows.len() as u128, 0),
         TrafficPattern::Collective(collective) => (Program::flows(collective), 0),
         TrafficPattern::Outside { .. } => (u128::from(MAX_FLOWS), 0),
+        TrafficPattern::Training(training) => (Program::flows_of_training(training), 0),
         TrafficPattern::Pairs { pairs, messages, .. } => {
             (messages.map_or(u128::MAX, |messages| u128::from(*pairs) * u128::from(messages)), 0)
         }

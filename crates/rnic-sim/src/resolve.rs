@@ -29,7 +29,7 @@ use links::Links;
 use message::MessagePlan;
 use rnic_fabric::config::FabricSpec;
 use rnic_fabric::{Routes, Topology};
-use rnic_spec::{CongestionSpec, RunSpec, TrafficPattern, TransportSpec};
+use rnic_spec::{CongestionSpec, RunSpec, TransportSpec};
 use rnic_transport::congestion::Marking;
 use rnic_transport::settings::Value;
 use rnic_transport::{FlowConfig, GoBack, Time};
@@ -266,7 +266,7 @@ fn check_traffic(run: &RunSpec, network: &Network) -> Result<(), SetupError> {
 
 /// Whether ranks of programs carry out operations in the run.
 fn has_programs(run: &RunSpec) -> bool {
-    run.traffic.iter().any(|source| matches!(source.pattern, TrafficPattern::Collective(_)))
+    run.traffic.iter().any(|source| source.pattern.is_program())
 }
 
 /// Checks that queue pairs can carry several messages, if programs need that.

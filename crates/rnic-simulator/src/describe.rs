@@ -126,6 +126,15 @@ fn describe_traffic(traffic: &Traffic) -> String {
             collective.repeats
         ),
         TrafficPattern::Outside { largest, .. } => format!("flows of up to {largest} from another program"),
+        TrafficPattern::Training(training) => format!(
+            "training of {:.3} billion parameters on {} ranks (tensor {}, pipeline {}, data {}), {} steps",
+            training.model.parameters() as f64 / 1e9,
+            training.deployment.ranks,
+            training.tensor,
+            training.pipeline,
+            training.data(),
+            training.steps
+        ),
         TrafficPattern::List { flows } => format!("list of {} flows", flows.len()),
     };
     match traffic.warmup + traffic.cooldown {

@@ -135,6 +135,10 @@ fn traffic(at: &str, source: &Traffic, hosts: u32) -> Result<(), String> {
             let positive = reaction.is_none_or(|reaction| reaction.as_ps() > 0 && reaction <= MAX_TIME);
             return within(positive, &format!("{at}.reaction"), "a time above 0 of at most 30 days");
         }
+        TrafficPattern::Training(training) => {
+            range(&format!("{at}.deployment.ranks"), training.deployment.ranks.into(), 2, hosts.into())?;
+            return training.check().map_err(|error| format!("{at}: {error}"));
+        }
         TrafficPattern::List { flows } => {
             let sorted = flows.is_sorted_by_key(|flow| flow.start);
             within(sorted && !flows.is_empty(), &format!("{at}.flows"), "at least one flow, in order of start")?;

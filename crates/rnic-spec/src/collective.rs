@@ -61,6 +61,29 @@ pub struct Server {
     pub latency: Time,
 }
 
+/// Where the ranks of a program run, and how they react.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Deployment {
+    /// Number of ranks.
+    pub ranks: u32,
+    /// The host of each rank.
+    pub placement: Placement,
+    /// The servers, each with several ranks; `None` if each rank has a server of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Server>,
+    /// Time between an event (the arrival of a message, or the instant at which a sender knows that its message has
+    /// arrived) and the reaction of the rank.
+    pub reaction: Time,
+}
+
+impl Deployment {
+    /// Number of ranks of each server.
+    pub fn accelerators(&self) -> u32 {
+        self.server.map_or(1, |server| server.accelerators.max(1))
+    }
+}
+
 /// A rank that computes longer than the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -75,6 +98,12 @@ impl Collective {
     /// Number of ranks of each server.
     pub fn accelerators(&self) -> u32 {
         self.server.map_or(1, |server| server.accelerators.max(1))
+    }
+
+    /// Where the ranks run.
+    pub fn deployment(&self) -> Deployment {
+        let Collective { ranks, placement, server, reaction, .. } = *self;
+        Deployment { ranks, placement, server, reaction }
     }
 
     /// Number of groups.
@@ -163,7 +192,7 @@ impl Collective {
 }
 
 /// A collective operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CollectiveOperation {
     /// `all-reduce`: every rank gets the sum of all ranks' buffers.
@@ -319,6 +348,59 @@ pub struct CollectiveRecord {
     /// Simulated time at which the last rank of the group completed the operation; `None` if a rank did not.
     #[serde(with = "crate::stored::optional_time")]
     pub end: Option<Time>,
+}
+
+/// One step of a program of tasks, such as a training step, as the simulation measured it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// Index of the traffic source.
+    pub traffic: u16,
+    /// Number of the step, counted from 0.
+    pub step: u32,
+    /// Whether the step counts in the statistics.
+    pub is_measured: bool,
+    /// Simulated time at which the first rank began a task of the step.
+    #[serde(with = "crate::stored::time")]
+    pub start: Time,
+    /// Simulated time at which the last rank completed the step; `None` if a rank did not.
+    #[serde(with = "crate::stored::optional_time")]
+    pub end: Option<Time>,
+    /// Time for which the ranks computed, summed over all ranks.
+    #[serde(with = "crate::stored::time")]
+    pub compute: Time,
+}
+
+/// Operations of one kind of a program of tasks: messages, or collective operations of communicators. Only operations
+/// that all ranks completed count.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OperationRecord {
+    /// Index of the traffic source.
+    pub traffic: u16,
+    /// The kind, such as `tensor`.
+    pub label: String,
+    /// The operation; `None` for messages between two ranks.
+    pub operation: Option<CollectiveOperation>,
+    /// Number of operations, each of one communicator.
+    pub count: u64,
+    /// Size of the operations in bytes, summed.
+    pub bytes: u64,
+    /// Time from the first rank's start to the last rank's end, summed over the operations.
+    #[serde(with = "crate::stored::time")]
+    pub total_time: Time,
+    /// The longest time of an operation.
+    #[serde(with = "crate::stored::time")]
+    pub longest: Time,
+}
+
+/// What the programs of a run recorded.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ProgramRecords {
+    /// The collective operations that began, in order of traffic source, group and repetition.
+    pub collectives: Vec<CollectiveRecord>,
+    /// The steps that began, in order of traffic source and number.
+    pub steps: Vec<StepRecord>,
+    /// The operations of programs of tasks, in order of traffic source, label and operation.
+    pub operations: Vec<OperationRecord>,
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ mod sizes;
 mod spec;
 mod stored;
 mod trace;
+mod training;
 mod transport;
 mod vocabulary;
 
@@ -39,5 +40,6 @@ pub use record::*;
 pub use sizes::*;
 pub use spec::*;
 pub use trace::*;
+pub use training::*;
 pub use transport::*;
 pub use vocabulary::*;

@@ -1,6 +1,6 @@
 //! The raw records of a run, as the simulator writes them: flows, ports, totals, pauses and samples.
 
-use crate::collective::CollectiveRecord;
+use crate::collective::{CollectiveRecord, OperationRecord, StepRecord};
 use crate::faults::WatchdogAction;
 use crate::flow_log::FlowLog;
 use crate::mesh::MeshRecord;
@@ -43,6 +43,10 @@ pub struct RunOutput {
     pub meshes: Vec<MeshRecord>,
     /// The collective operations that began, in order of traffic source, group and repetition.
     pub collectives: Vec<CollectiveRecord>,
+    /// The steps of programs that began, in order of traffic source and number.
+    pub steps: Vec<StepRecord>,
+    /// The operations of programs of tasks, in order of traffic source and kind.
+    pub operations: Vec<OperationRecord>,
 }
 
 /// What a watchdog found and did: a pause storm, from its detection to the end of the watchdog's action.
@@ -155,6 +159,8 @@ impl RunOutput {
             watchdog: Vec::new(),
             meshes: Vec::new(),
             collectives: Vec::new(),
+            steps: Vec::new(),
+            operations: Vec::new(),
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::faults::{Faults, Watchdogs};
 use crate::flow::FlowSpec;
 use crate::mesh::Mesh;
 use crate::sizes::SizeDistribution;
+use crate::training::Training;
 use crate::transport::TransportSpec;
 use rnic_fabric::config::{
     ArbiterSpec, ClockSpec, LinkSpec, MarkOn, NamedLink, NamedRoute, Paths, SchedulerSpec, TopologySpec, TrimSpec,
@@ -402,6 +403,8 @@ pub enum TrafficPattern {
     },
     /// `collective`: groups of ranks repeat a collective operation, such as an all-reduce.
     Collective(Collective),
+    /// `training`: ranks carry out training steps of a large language model.
+    Training(Box<Training>),
     /// `outside`: another program submits the flows while the simulation runs.
     Outside {
         /// Bytes of the largest flow that the program may submit.
@@ -422,9 +425,13 @@ impl TrafficPattern {
             TrafficPattern::Pairs { .. }
                 | TrafficPattern::AllToAllLoop { .. }
                 | TrafficPattern::IncastLoop { .. }
-                | TrafficPattern::Collective(_)
                 | TrafficPattern::Outside { .. }
-        )
+        ) || self.is_program()
+    }
+
+    /// Whether ranks carry out operations that depend on each other.
+    pub fn is_program(&self) -> bool {
+        matches!(self, TrafficPattern::Collective(_) | TrafficPattern::Training(_))
     }
 
     /// Whether the pattern starts flows without end, so that only the run's `duration` ends it.

@@ -4,7 +4,7 @@ use super::FlowSpec;
 use super::loops::{Loops, Origin};
 use super::program::Program;
 use super::source::{Completion, Source};
-use rnic_spec::CollectiveRecord;
+use rnic_spec::ProgramRecords;
 use rnic_transport::Time;
 
 /// The closed loops and the programs of a run together.
@@ -84,7 +84,7 @@ impl Source for Both {
     fn waiting(&self) -> Vec<String> {
         self.program.waiting()
     }
-    fn take_collectives(&mut self) -> Vec<CollectiveRecord> {
-        self.program.take_collectives()
+    fn take_records(&mut self) -> ProgramRecords {
+        self.program.take_records()
     }
 }

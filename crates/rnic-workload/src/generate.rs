@@ -95,6 +95,7 @@ pub fn largest(traffic: &[Traffic]) -> u64 {
         TrafficPattern::IncastLoop { incast, .. } => striped(incast.total.0, incast.flows()),
         TrafficPattern::Collective(collective) => Program::largest(collective),
         TrafficPattern::Outside { largest, .. } => largest.0,
+        TrafficPattern::Training(training) => Program::largest_of_training(training),
     };
     traffic.iter().map(|source| of_pattern(&source.pattern)).max().unwrap_or(1)
 }
@@ -112,8 +113,8 @@ fn check_source(traffic: &Traffic, network: &Network) -> Result<(), String> {
         TrafficPattern::List { flows } => {
             flows.iter().try_for_each(|flow| check_listed(flow, traffic.start, network.hosts))
         }
-        TrafficPattern::Collective(_) => Program::check(traffic, network),
         TrafficPattern::Outside { .. } => Ok(()),
+        pattern if pattern.is_program() => Program::check(traffic, network),
         pattern if pattern.is_closed() => Loops::check(traffic, network),
         _ => Rounds::check(traffic, network),
     }

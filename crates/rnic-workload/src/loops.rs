@@ -150,8 +150,10 @@ impl Loops {
             request_step: 1,
         };
         for (index, source) in (0..u16::MAX).zip(traffic) {
-            let is_program = matches!(source.pattern, TrafficPattern::Collective(_) | TrafficPattern::Outside { .. });
-            if source.pattern.is_closed() && !is_program && Loops::check(source, network).is_ok() {
+            let is_loop = source.pattern.is_closed()
+                && !source.pattern.is_program()
+                && !matches!(source.pattern, TrafficPattern::Outside { .. });
+            if is_loop && Loops::check(source, network).is_ok() {
                 loops.add(index, source);
             }
         }

@@ -3,7 +3,7 @@
 use super::FlowSpec;
 use super::loops::{Loops, Origin};
 use rnic_fabric::PortStates;
-use rnic_spec::CollectiveRecord;
+use rnic_spec::ProgramRecords;
 use rnic_transport::Time;
 use std::fmt::Debug;
 
@@ -83,9 +83,9 @@ pub trait Source: Debug + Send {
     fn waiting(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Takes the records of collective operations, in order of traffic source, group and repetition.
-    fn take_collectives(&mut self) -> Vec<CollectiveRecord> {
-        Vec::new()
+    /// Takes what programs recorded.
+    fn take_records(&mut self) -> ProgramRecords {
+        ProgramRecords::default()
     }
 }
 

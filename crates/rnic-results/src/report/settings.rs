@@ -104,6 +104,18 @@ fn of_run(spec: &RunSpec, run: &RunSummary) -> Vec<(String, String)> {
                 put("largest", largest.to_string());
                 put("reaction", reaction.map_or("one window".to_string(), |reaction| reaction.to_string()));
             }
+            TrafficPattern::Training(training) => {
+                put("ranks", training.deployment.ranks.to_string());
+                put("tensor", training.tensor.to_string());
+                put("pipeline", training.pipeline.to_string());
+                put("data", training.data().to_string());
+                put("expert", training.expert.to_string());
+                put("micro_batches", training.micro_batches.to_string());
+                put("schedule", training.schedule.name().to_string());
+                put("overlap", training.overlap.to_string());
+                put("sharded", training.sharded.to_string());
+                put("steps", training.steps.to_string());
+            }
             _ => {}
         }
     }

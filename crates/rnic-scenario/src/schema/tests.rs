@@ -63,6 +63,7 @@ fn base(topology: &str, pattern: &str, queueing: &str) -> toml::Table {
         "incast" => "senders = 1\ntotal = \"1 MB\"",
         "pairs" => "pairs = 1\nsizes = \"fixed 1 KB\"\nmessages = 1",
         "collective" => "operation = \"all-reduce\"\nsize = \"1 MB\"",
+        "training" => "model = \"mixtral-8x7b\"\nlayers = 1",
         "list" => "file = \"flows.csv\"",
         "outside" => "",
         _ => "sizes = \"fixed 1 KB\"",
@@ -109,10 +110,16 @@ fn bases(section: &Section, setting: &Setting) -> Vec<toml::Table> {
         ("traffic", "outstanding") => {
             let collective = bases.iter_mut().filter(|base| base["traffic"]["pattern"].as_str() == Some("collective"));
             collective.for_each(|base| put(base, "traffic", "operation", "all-to-all".into()));
+            let training = bases.iter_mut().filter(|base| base["traffic"]["pattern"].as_str() == Some("training"));
+            training.for_each(|base| put(base, "traffic", "expert", 8.into()));
         }
         ("traffic", "domain_rate" | "domain_latency") => {
             bases.iter_mut().for_each(|base| put(base, "traffic", "accelerators", 8.into()));
         }
+        ("traffic", "schedule") => bases.iter_mut().for_each(|base| {
+            put(base, "traffic", "layers", 32.into());
+            put(base, "traffic", "pipeline", 2.into());
+        }),
         ("traffic", "straggler") => {
             bases.iter_mut().for_each(|base| put(base, "traffic", "straggler_delay", "1 us".into()));
         }

@@ -6,7 +6,7 @@ use super::ids::{FlowId, Id};
 use crate::events::Listener;
 use rnic_fabric::rng::{Purpose, mix};
 use rnic_fabric::{Body, Fabric, HostId, MIN_FRAME, NextWindow, ObservedPorts, Routes, Topology, completion_time};
-use rnic_spec::{CollectiveRecord, FlowLog, FlowRecord, FlowSpec, RunProgress};
+use rnic_spec::{FlowLog, FlowRecord, FlowSpec, ProgramRecords, RunProgress};
 use rnic_transport::Time;
 use rnic_transport::headers::ROCE_DATA;
 use rnic_workload::{Completion, Loops, Origin, Pending, Settled, Source};
@@ -339,8 +339,8 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
     }
 
     /// Takes the records of collective operations.
-    pub(crate) fn take_collectives(&mut self) -> Vec<CollectiveRecord> {
-        self.source.as_mut().map_or_else(Vec::new, |source| source.take_collectives())
+    pub(crate) fn take_programs(&mut self) -> ProgramRecords {
+        self.source.as_mut().map_or_else(ProgramRecords::default, |source| source.take_records())
     }
 
     /// Records that the sender of a flow has aborted it. The flow stays unfinished but no longer counts as active.

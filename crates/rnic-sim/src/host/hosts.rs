@@ -11,7 +11,7 @@ use super::slab::Slab;
 use rnic_fabric::{
     HostId, HostPartition, Location, NextWindow, ObservedPorts, PartitionPlan, PartitionedHosts, RankError, RankGroup,
 };
-use rnic_spec::{CollectiveRecord, FlowLog, FlowRecord, FlowSpec};
+use rnic_spec::{FlowLog, FlowRecord, FlowSpec, ProgramRecords};
 use rnic_transport::Time;
 use rnic_workload::Origin;
 use std::ops::ControlFlow;
@@ -103,7 +103,7 @@ pub(crate) trait RunHosts: PartitionedHosts {
     /// Sentences about what operations of programs wait for, at most a few.
     fn waiting(&self) -> Vec<String>;
     /// Takes the records of collective operations at the end of the run.
-    fn take_collectives(&mut self) -> Vec<CollectiveRecord>;
+    fn take_programs(&mut self) -> ProgramRecords;
     /// Takes the flow records at the end of the run: one per flow that has started, in order of start.
     fn take_records(&mut self) -> FlowLog;
 }
@@ -352,8 +352,8 @@ where
     fn waiting(&self) -> Vec<String> {
         self.table.waiting()
     }
-    fn take_collectives(&mut self) -> Vec<CollectiveRecord> {
-        self.table.take_collectives()
+    fn take_programs(&mut self) -> ProgramRecords {
+        self.table.take_programs()
     }
     fn take_records(&mut self) -> FlowLog {
         self.truncate_open();

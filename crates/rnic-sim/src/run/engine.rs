@@ -11,7 +11,7 @@ use crate::storm::Storms;
 use crate::watch::Recorder;
 use crate::watchdog::Watchdog;
 use rnic_fabric::{Body, BodyOf, Cause, Ending, Fabric, PortId, ProbeResult, Watcher, pause_tree};
-use rnic_spec::{CollectiveRecord, FlowLog, PortRecord, RunOutput, RunStatus, Totals, Truncation, WatchdogRecord};
+use rnic_spec::{FlowLog, PortRecord, ProgramRecords, RunOutput, RunStatus, Totals, Truncation, WatchdogRecord};
 use rnic_transport::Time;
 
 /// Simulates the hosts on the fabric until all flows have finished or the run's `duration` is over.
@@ -45,8 +45,8 @@ pub(super) fn run_hosts<H: RunHosts>(
     }
     let totals = hosts.totals();
     let (stop, unfinished) = (hosts.stop(), hosts.unfinished());
-    let (waiting, collectives) = (hosts.waiting(), hosts.take_collectives());
-    let outcome = Outcome { ending, stop, unfinished, waiting, totals, collectives, flows: hosts.take_records() };
+    let (waiting, programs) = (hosts.waiting(), hosts.take_programs());
+    let outcome = Outcome { ending, stop, unfinished, waiting, totals, programs, flows: hosts.take_records() };
     observers.conclude(fabric, resolved, outcome, events)
 }
 
@@ -59,7 +59,7 @@ struct Outcome {
     /// What operations of programs wait for, as sentences.
     waiting: Vec<String>,
     totals: HostTotals,
-    collectives: Vec<CollectiveRecord>,
+    programs: ProgramRecords,
     flows: FlowLog,
 }
 
@@ -111,7 +111,8 @@ impl<'r> Observers<'r> {
         let ports = port_records(fabric);
         let totals = totals(fabric, &ports, outcome.totals);
         let status = accounts(resolved, &totals).map_or_else(|| status(fabric, &outcome, end), RunStatus::Failed);
-        let Outcome { flows, collectives, ending, .. } = outcome;
+        let Outcome { flows, programs, ending, .. } = outcome;
+        let ProgramRecords { collectives, steps, operations } = programs;
         let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
         let mut warnings = resolved.warnings.clone();
         let dropped = dropped_despite_pfc(resolved.fabric.switch.buffer.lossless_priorities(), &ports);
@@ -144,6 +145,8 @@ impl<'r> Observers<'r> {
             samples,
             watchdog: in_order_of_detection(found.collect()),
             collectives,
+            steps,
+            operations,
             meshes: crate::mesh::records(
                 &meshes.meshes,
                 &meshes.pairs,

@@ -2,6 +2,7 @@
 
 use super::{Section, Selector, Setting, Variant, names};
 use crate::collective::{Algorithm, CollectiveOperation, Grouping, Placement};
+use crate::training::{Model, PipelineSchedule};
 use rnic_transport::settings::Kind;
 
 /// The names of all variants of an enum that has `ALL` and `name`.
@@ -30,7 +31,7 @@ const COUNT: Kind = Kind::Count { min: 1, max: u32::MAX as u64 };
 const FRACTION: Kind = Kind::Number { min: 0.0, max: 1.0 };
 const FLOWS_OR_NONE: Kind = Kind::Count { min: 0, max: MAX_FLOWS };
 
-const PATTERNS: [Variant; 8] = [
+const PATTERNS: [Variant; 9] = [
     Variant { name: "poisson", about: "every host starts flows at random times towards random hosts" },
     Variant { name: "incast", about: "one request striped over many senders" },
     Variant { name: "permutation", about: "every host sends to one other and receives from one other" },
@@ -38,12 +39,25 @@ const PATTERNS: [Variant; 8] = [
     Variant { name: "pairs", about: "random pairs send message after message" },
     Variant { name: "list", about: "the flows of a file" },
     Variant { name: "collective", about: "ranks of a distributed program repeat an operation such as an all-reduce" },
+    Variant { name: "training", about: "ranks carry out training steps of a large language model" },
     Variant { name: "outside", about: "another program submits the flows while the simulation runs" },
 ];
 const OPERATIONS: [&str; 5] = names_of!(CollectiveOperation);
 const ALGORITHMS: [&str; 5] = names_of!(Algorithm);
 const GROUPINGS: [&str; 2] = names_of!(Grouping);
 const PLACEMENTS: [&str; 3] = names_of!(Placement);
+const SCHEDULES: [&str; 2] = names_of!(PipelineSchedule);
+const MODELS: [&str; Model::BUILT_IN.len()] = {
+    let mut names = [""; Model::BUILT_IN.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = Model::BUILT_IN[index].0;
+        index += 1;
+    }
+    names
+};
+const SMALL: Kind = Kind::Count { min: 1, max: 10_000 };
+const WIDE: Kind = Kind::Count { min: 1, max: 1 << 24 };
 const PATTERN_NAMES: [&str; PATTERNS.len()] = names(&PATTERNS);
 
 pub(super) const TRAFFIC: Section = Section {
@@ -254,11 +268,11 @@ pub(super) const TRAFFIC: Section = Section {
             "ranks",
             Kind::Count { min: 2, max: u32::MAX as u64 },
             "64",
-            "number of ranks in all groups, at most the number of hosts; each rank has a host of its own",
+            "number of ranks (in all groups), at most the number of hosts; each rank has a host of its own",
         )
         .derived("number of hosts")
-        .only(&["collective"])
-        .fields(&["pattern.ranks"]),
+        .only(&["collective", "training"])
+        .fields(&["pattern.ranks", "pattern.deployment.ranks"]),
         Setting::new("group", Kind::Count { min: 2, max: u32::MAX as u64 }, "8", "number of ranks of a group; divides `ranks`")
             .derived("`ranks`: one group")
             .only(&["collective"])
@@ -280,8 +294,8 @@ pub(super) const TRAFFIC: Section = Section {
              the same number in all servers on neighbouring hosts (`\"rail\"`)",
         )
         .default("linear")
-        .only(&["collective"])
-        .fields(&["pattern.placement"]),
+        .only(&["collective", "training"])
+        .fields(&["pattern.placement", "pattern.deployment.placement"]),
         Setting::new(
             "channels",
             Kind::Count { min: 1, max: 64 },
@@ -289,7 +303,7 @@ pub(super) const TRAFFIC: Section = Section {
             "number of independent parts of an operation along a ring, each with its own connections",
         )
         .default("1")
-        .only(&["collective"])
+        .only(&["collective", "training"])
         .fields(&["pattern.channels"]),
         Setting::new(
             "chunk",
@@ -299,7 +313,7 @@ pub(super) const TRAFFIC: Section = Section {
              default is NCCL's (4 MiB of buffer in 8 slots)",
         )
         .default("512 KiB")
-        .only(&["collective"])
+        .only(&["collective", "training"])
         .fields(&["pattern.chunk"]),
         Setting::new(
             "outstanding",
@@ -308,7 +322,7 @@ pub(super) const TRAFFIC: Section = Section {
             "number of messages that a rank of an `all-to-all`, or the root of a `broadcast`, sends at a time",
         )
         .default("8")
-        .only(&["collective"])
+        .only(&["collective", "training"])
         .fields(&["pattern.outstanding"]),
         Setting::new(
             "accelerators",
@@ -317,12 +331,12 @@ pub(super) const TRAFFIC: Section = Section {
             "number of ranks of a server, which communicate in a domain of the server and not over the fabric; divides `ranks`",
         )
         .default("1")
-        .only(&["collective"])
-        .fields(&["pattern.server.accelerators"]),
+        .only(&["collective", "training"])
+        .fields(&["pattern.server.accelerators", "pattern.deployment.server.accelerators"]),
         Setting::new("domain_rate", Kind::Rate, "\"3.6 Tbps\"", "rate of each rank's port in the domain of its server")
             .default("3.2 Tbps")
-            .only(&["collective"])
-            .fields(&["pattern.server.rate"]),
+            .only(&["collective", "training"])
+            .fields(&["pattern.server.rate", "pattern.deployment.server.rate"]),
         Setting::new(
             "domain_latency",
             Kind::Time,
@@ -331,8 +345,8 @@ pub(super) const TRAFFIC: Section = Section {
              models a server with 8 H100",
         )
         .default("936.25 ns")
-        .only(&["collective"])
-        .fields(&["pattern.server.latency"]),
+        .only(&["collective", "training"])
+        .fields(&["pattern.server.latency", "pattern.deployment.server.latency"]),
         Setting::new("straggler", Kind::Count { min: 0, max: u32::MAX as u64 }, "3", "number of a rank that computes longer than the others")
             .derived("none")
             .only(&["collective"])
@@ -354,8 +368,117 @@ pub(super) const TRAFFIC: Section = Section {
              on the shortest link makes the simulation slower",
         )
         .default("200 ns")
-        .only(&["collective"])
-        .fields(&["pattern.reaction"]),
+        .only(&["collective", "training"])
+        .fields(&["pattern.reaction", "pattern.deployment.reaction"]),
+        Setting::new(
+            "model",
+            Kind::Choice(&MODELS),
+            "\"llama2-7b\"",
+            "a [built-in model](../concepts/training.md#models), of which the following keys replace numbers",
+        )
+        .derived("none: `layers`, `hidden`, `heads`, `feed_forward`, `sequence` and `vocabulary` are required")
+        .only(&["training"])
+        .nowhere(),
+        Setting::new("layers", SMALL, "40", "number of layers")
+            .derived("the number of the `model`; required without one")
+            .only(&["training"])
+            .fields(&["pattern.model.layers"]),
+        Setting::new("hidden", WIDE, "5120", "number of values that represent a token")
+            .derived("the number of the `model`; required without one")
+            .only(&["training"])
+            .fields(&["pattern.model.hidden"]),
+        Setting::new("heads", WIDE, "40", "number of attention heads, a divisor of `hidden`")
+            .derived("the number of the `model`; required without one")
+            .only(&["training"])
+            .fields(&["pattern.model.heads"]),
+        Setting::new("kv_heads", WIDE, "8", "number of heads of keys and values, a divisor of `heads`")
+            .derived("the number of the `model`; `heads` without one")
+            .only(&["training"])
+            .fields(&["pattern.model.kv_heads"]),
+        Setting::new("feed_forward", WIDE, "20480", "number of values in the inner layer of the feed-forward network")
+            .derived("the number of the `model`; required without one")
+            .only(&["training"])
+            .fields(&["pattern.model.feed_forward"]),
+        Setting::new("sequence", WIDE, "2048", "number of tokens of a sequence")
+            .derived("the number of the `model`; required without one")
+            .only(&["training"])
+            .fields(&["pattern.model.sequence"]),
+        Setting::new("vocabulary", WIDE, "50257", "number of different tokens")
+            .derived("the number of the `model`; required without one")
+            .only(&["training"])
+            .fields(&["pattern.model.vocabulary"]),
+        Setting::new("gated", Kind::Flag, "true", "whether the feed-forward network has three matrices instead of two")
+            .derived("the number of the `model`; `false` without one")
+            .only(&["training"])
+            .fields(&["pattern.model.gated"]),
+        Setting::new("experts", WIDE, "8", "number of experts of each layer")
+            .derived("the number of the `model`; 1 without one")
+            .only(&["training"])
+            .fields(&["pattern.model.experts"]),
+        Setting::new("active_experts", WIDE, "2", "number of experts to which each token goes, at most `experts`")
+            .derived("the number of the `model`; 1 without one")
+            .only(&["training"])
+            .fields(&["pattern.model.active_experts"]),
+        Setting::new("parameter_bytes", Kind::Count { min: 1, max: 16 }, "2", "bytes of a parameter and of an activation")
+            .default("2")
+            .only(&["training"])
+            .fields(&["pattern.model.parameter_bytes"]),
+        Setting::new("gradient_bytes", Kind::Count { min: 1, max: 16 }, "2", "bytes of a gradient when it is reduced")
+            .default("4")
+            .only(&["training"])
+            .fields(&["pattern.model.gradient_bytes"]),
+        Setting::new("tensor", COUNT, "8", "number of ranks among which each layer is divided")
+            .default("1")
+            .only(&["training"])
+            .fields(&["pattern.tensor"]),
+        Setting::new("pipeline", COUNT, "4", "number of stages among which the layers are divided; there are `ranks` / (`tensor` x `pipeline`) data ranks")
+            .default("1")
+            .only(&["training"])
+            .fields(&["pattern.pipeline"]),
+        Setting::new("expert", COUNT, "8", "number of data ranks among which the experts of a layer are divided")
+            .default("1")
+            .only(&["training"])
+            .fields(&["pattern.expert"]),
+        Setting::new("micro_batch", SMALL, "1", "number of sequences of a micro-batch")
+            .default("1")
+            .only(&["training"])
+            .fields(&["pattern.micro_batch"]),
+        Setting::new("micro_batches", SMALL, "16", "number of micro-batches of each data rank in a step")
+            .default("8")
+            .only(&["training"])
+            .fields(&["pattern.micro_batches"]),
+        Setting::new("schedule", Kind::Choice(&SCHEDULES), "\"gpipe\"", "order of the passes of a stage: forward and backward in turn, or all forward passes first")
+            .default("1f1b")
+            .only(&["training"])
+            .fields(&["pattern.schedule"]),
+        Setting::new("overlap", Kind::Flag, "false", "whether gradients are reduced during the backward pass of earlier layers")
+            .default("true")
+            .only(&["training"])
+            .fields(&["pattern.overlap"]),
+        Setting::new("bucket", Kind::Size { min: 1, max: 1_000_000_000_000 }, "\"100 MB\"", "minimum bytes of gradients of one operation; the default is that of PyTorch")
+            .default("25 MiB")
+            .only(&["training"])
+            .fields(&["pattern.bucket"]),
+        Setting::new("sharded", Kind::Flag, "true", "whether the data ranks divide the state of the optimiser: a reduce-scatter of gradients and an all-gather of parameters instead of an all-reduce")
+            .default("false")
+            .only(&["training"])
+            .fields(&["pattern.sharded"]),
+        Setting::new("accelerator_tflops", Kind::NumberAbove { min: 0.0, max: 1_000_000.0 }, "312.0", "peak rate of an accelerator in 10^12 operations per second; the default is that of an H100 with 16-bit numbers")
+            .default("989.4")
+            .only(&["training"])
+            .fields(&["pattern.accelerator_tflops"]),
+        Setting::new("efficiency", Kind::NumberAbove { min: 0.0, max: 1.0 }, "0.5", "fraction of the peak rate that computations reach; the default is that of the training of Llama 3")
+            .default("0.4")
+            .only(&["training"])
+            .fields(&["pattern.efficiency"]),
+        Setting::new("steps", COUNT, "3", "number of steps")
+            .default("1")
+            .only(&["training"])
+            .fields(&["pattern.steps"]),
+        Setting::new("warmup_steps", Kind::Count { min: 0, max: u32::MAX as u64 }, "1", "number of first steps whose flows do not count in the statistics")
+            .default("0")
+            .only(&["training"])
+            .fields(&["pattern.warmup_steps"]),
         Setting::new(
             "largest",
             Kind::Size { min: 1, max: 1_000_000_000_000_000 },

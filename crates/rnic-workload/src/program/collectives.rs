@@ -14,6 +14,7 @@ use hierarchical::Hierarchical;
 use ring::Ring;
 use rnic_spec::{Algorithm, Collective};
 use rnic_transport::Time;
+use std::sync::Arc;
 use tree::Tree;
 
 /// Minimum number of operations that a rank looks ahead.
@@ -30,18 +31,29 @@ trait Schedule: std::fmt::Debug + Send {
 }
 
 /// The ranks of the group to which a rank belongs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Ranks {
-    collective: Collective,
-    group: u32,
+    members: Members,
     /// The first rank of the traffic source, in the list of the ranks of all sources.
     first: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Members {
+    /// The group with this number of a collective traffic source.
+    Group(Box<Collective>, u32),
+    /// The ranks of a communicator.
+    Listed(Arc<[u32]>),
 }
 
 impl Ranks {
     /// The rank at a position of the group.
     fn at(&self, position: u32) -> u32 {
-        self.first + rank_at(&self.collective, self.group, position)
+        self.first
+            + match &self.members {
+                Members::Group(collective, group) => rank_at(collective, *group, position),
+                Members::Listed(ranks) => ranks[position as usize],
+            }
     }
 }
 
@@ -59,44 +71,66 @@ fn pieces(bytes: u64, chunk: u64) -> u64 {
 /// The operations of the rank at the position `position` of a group. `first_rank` is the first rank of the traffic
 /// source.
 pub(super) fn operations(collective: Collective, group: u32, position: u32, first_rank: u32) -> Box<dyn Operations> {
-    let ranks = Ranks { collective, group, first: first_rank };
+    let ranks = Ranks { members: Members::Group(Box::new(collective), group), first: first_rank };
+    let own = ranks.at(position) - first_rank;
+    let straggler = collective.straggler.filter(|straggler| straggler.rank == own);
+    let delay = straggler.map_or(Time::ZERO, |straggler| straggler.delay);
+    let schedule = schedule(&collective, position);
+    let (compute, repeats) = (collective.compute.saturating_add(delay), collective.repeats);
+    Box::new(Repeated { ranks, schedule, compute, repeats, repeat: 0, stage: Stage::Compute })
+}
+
+/// The operations of the rank at the position `position` of a communicator for its operation with the number
+/// `sequence`.
+pub(super) fn once(
+    collective: &Collective, ranks: Arc<[u32]>, position: u32, (first_rank, sequence): (u32, u32),
+) -> Box<dyn Operations> {
+    let ranks = Ranks { members: Members::Listed(ranks), first: first_rank };
+    // Few operations are open at a time, so the number may begin again.
+    let sequence = sequence % (1 << 20);
+    Box::new(Once { ranks, schedule: schedule(collective, position), sequence, next: 0 })
+}
+
+/// The part of the rank at a position of a group.
+fn schedule(collective: &Collective, position: u32) -> Box<dyn Schedule> {
     match collective.algorithm {
-        Algorithm::Ring => Box::new(Repeated::new(ranks, position, Ring::new(&collective, position))),
-        Algorithm::Tree => Box::new(Repeated::new(ranks, position, Tree::new(&collective, position))),
-        Algorithm::HalvingDoubling => Box::new(Repeated::new(ranks, position, Halving::new(&collective, position))),
-        Algorithm::Direct => Box::new(Repeated::new(ranks, position, Direct::new(&collective, position))),
-        Algorithm::Hierarchical => Box::new(Repeated::new(ranks, position, Hierarchical::new(&collective, position))),
+        Algorithm::Ring => Box::new(Ring::new(collective, position)),
+        Algorithm::Tree => Box::new(Tree::new(collective, position)),
+        Algorithm::HalvingDoubling => Box::new(Halving::new(collective, position)),
+        Algorithm::Direct => Box::new(Direct::new(collective, position)),
+        Algorithm::Hierarchical => Box::new(Hierarchical::new(collective, position)),
     }
 }
 
 /// Number of flows of a collective traffic source: of messages between ranks of different servers.
 pub(super) fn flows(collective: &Collective) -> u128 {
-    let of_group = |group: u32| {
-        // Messages from one position of the group to another that are flows.
-        let crosses = |from: u32, to: u32| {
-            let server = |position| rank_at(collective, group, position) / collective.accelerators();
-            u128::from(server(from) != server(to))
-        };
-        match collective.algorithm {
-            Algorithm::Ring => Ring::flows(collective, crosses),
-            Algorithm::Tree => Tree::flows(collective, crosses),
-            Algorithm::HalvingDoubling => Halving::flows(collective, crosses),
-            Algorithm::Hierarchical => Hierarchical::flows(collective),
-            Algorithm::Direct => {
-                let mut members = std::collections::BTreeMap::<u32, u128>::new();
-                for position in 0..collective.group {
-                    *members.entry(rank_at(collective, group, position) / collective.accelerators()).or_default() += 1;
-                }
-                let ranks = u128::from(collective.group);
-                members.values().map(|members| members * (ranks - members)).sum()
-            }
-        }
-    };
+    let of_group = |group: u32| flows_of_group(collective, |position| rank_at(collective, group, position));
     let all = match collective.server {
         None => of_group(0) * u128::from(collective.groups()),
         Some(_) => (0..collective.groups()).map(of_group).sum(),
     };
     all * u128::from(collective.repeats)
+}
+
+/// Number of flows of an operation of one group. `rank` returns the rank at a position of the group.
+pub(super) fn flows_of_group(collective: &Collective, rank: impl Fn(u32) -> u32) -> u128 {
+    let server = |position| rank(position) / collective.accelerators();
+    // Messages from one position of the group to another that are flows.
+    let crosses = |from: u32, to: u32| u128::from(server(from) != server(to));
+    match collective.algorithm {
+        Algorithm::Ring => Ring::flows(collective, crosses),
+        Algorithm::Tree => Tree::flows(collective, crosses),
+        Algorithm::HalvingDoubling => Halving::flows(collective, crosses),
+        Algorithm::Hierarchical => Hierarchical::flows(collective),
+        Algorithm::Direct => {
+            let mut members = std::collections::BTreeMap::<u32, u128>::new();
+            for position in 0..collective.group {
+                *members.entry(server(position)).or_default() += 1;
+            }
+            let ranks = u128::from(collective.group);
+            members.values().map(|members| members * (ranks - members)).sum()
+        }
+    }
 }
 
 /// Number of bytes of the largest message of a collective traffic source.
@@ -111,13 +145,35 @@ pub(super) fn largest(collective: &Collective) -> u64 {
 
 /// The operations of a rank that repeats a collective operation.
 #[derive(Debug)]
-struct Repeated<S> {
+struct Repeated {
     ranks: Ranks,
-    schedule: S,
+    schedule: Box<dyn Schedule>,
     /// Time for which the rank computes before each operation.
     compute: Time,
+    repeats: u32,
     repeat: u32,
     stage: Stage,
+}
+
+/// The operations of a rank for one collective operation.
+#[derive(Debug)]
+struct Once {
+    ranks: Ranks,
+    schedule: Box<dyn Schedule>,
+    sequence: u32,
+    next: u64,
+}
+
+impl Operations for Once {
+    fn next(&mut self) -> Option<Operation> {
+        let index = self.next;
+        self.next += 1;
+        (index < self.schedule.len()).then(|| self.schedule.operation(&self.ranks, self.sequence, index))
+    }
+
+    fn ahead(&self) -> usize {
+        self.schedule.ahead().max(AHEAD)
+    }
 }
 
 /// The next operation of a repetition.
@@ -129,20 +185,10 @@ enum Stage {
     End,
 }
 
-impl<S: Schedule> Repeated<S> {
-    fn new(ranks: Ranks, position: u32, schedule: S) -> Repeated<S> {
-        let Collective { compute, straggler, .. } = ranks.collective;
-        let own = ranks.at(position) - ranks.first;
-        let delay = straggler.filter(|straggler| straggler.rank == own).map_or(Time::ZERO, |straggler| straggler.delay);
-        Repeated { ranks, schedule, compute: compute.saturating_add(delay), repeat: 0, stage: Stage::Compute }
-    }
-}
-
-impl<S: Schedule> Operations for Repeated<S> {
+impl Operations for Repeated {
     fn next(&mut self) -> Option<Operation> {
-        let Collective { repeats, .. } = self.ranks.collective;
         let compute = self.compute;
-        if self.repeat >= repeats {
+        if self.repeat >= self.repeats {
             return None;
         }
         let join = |mark| Operation { action: Action::Join, after: After::All, mark };

@@ -10,23 +10,35 @@
 //! reports completions.
 
 mod collectives;
+mod job;
+mod lane;
 mod operation;
 mod rank;
 #[cfg(test)]
+mod task_tests;
+#[cfg(test)]
 mod tests;
+mod todo;
+mod training;
 
 pub use operation::{Action, After, Distances, Mark, Operation, Operations, Tag};
+pub use rnic_trace::{Graph, Task, Tasks, Work};
 
 use super::FlowSpec;
 use super::loops::{Loops, Origin};
 use super::network::Network;
 use super::rng::Stream;
 use super::source::{Completion, Source};
-use rank::{Event, Rank};
-use rnic_spec::{Collective, CollectiveRecord, Grouping, Placement, Server, Traffic, TrafficPattern};
+use job::{Job, Kind, TaskJob};
+use rank::{Event, Place, Rank};
+use rnic_spec::{
+    Collective, CollectiveRecord, Deployment, Grouping, Placement, ProgramRecords, Server, Traffic, TrafficPattern,
+    Training,
+};
 use rnic_transport::Time;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use todo::Todo;
 
 /// Maximum number of collective operations of one traffic source, summed over its groups.
 pub const MAX_COLLECTIVES: u64 = 10_000_000;
@@ -48,10 +60,14 @@ pub struct Program {
 struct Message {
     from: u32,
     to: u32,
-    /// Number of the send operation in the program of the rank `from`.
-    operation: u64,
+    /// The send operation of the rank `from`.
+    operation: Place,
     tag: Tag,
+    /// Space of the tag.
+    space: u32,
     connection: u32,
+    /// Step of the task that sends the message.
+    step: u32,
 }
 
 /// What the ranks have caused: the events to come, the flows to start, and the records.
@@ -66,27 +82,10 @@ struct Agenda {
     /// Number of messages so far.
     made: u64,
     sources: Vec<Job>,
-    /// Id of the stream between two ranks, by (sender, receiver, index).
-    connections: BTreeMap<(u32, u32, u32), u32>,
+    /// Id of the stream between two ranks, by (sender, receiver, space of the tags, index).
+    connections: BTreeMap<(u32, u32, u32, u32), u32>,
     /// For each rank, the time at which its port in the server's domain is free, for sending and for receiving.
     ports: Vec<[Time; 2]>,
-}
-
-/// The program of one traffic source.
-#[derive(Debug)]
-struct Job {
-    traffic: u16,
-    name: String,
-    collective: Collective,
-    /// The first rank of the source, in the list of the ranks of all sources.
-    first_rank: u32,
-    first_request: u32,
-    records: Vec<Progress>,
-    /// Number of flows that the source has generated so far, and in all.
-    made: u64,
-    total: u64,
-    warmup: u64,
-    cooldown: u64,
 }
 
 /// How far the ranks of a group are with a collective operation.
@@ -99,19 +98,26 @@ struct Progress {
 }
 
 impl Program {
-    /// Checks that the collective operations of a traffic source can run on this network; accepts other traffic.
+    /// Checks that the program of a traffic source can run on this network; accepts other traffic.
     ///
     /// # Errors
     /// One sentence that says what is impossible and what is accepted.
     pub fn check(traffic: &Traffic, network: &Network) -> Result<(), String> {
-        let TrafficPattern::Collective(collective) = &traffic.pattern else { return Ok(()) };
-        collective.check()?;
-        if collective.ranks > network.hosts {
-            return Err(format!(
-                "ranks is {}; accepted: 2 to {}, the number of hosts",
-                collective.ranks, network.hosts
-            ));
+        let ranks = match &traffic.pattern {
+            TrafficPattern::Collective(collective) => collective.ranks,
+            TrafficPattern::Training(training) => training.deployment.ranks,
+            _ => return Ok(()),
+        };
+        if let TrafficPattern::Training(training) = &traffic.pattern {
+            training.check()?;
         }
+        if let TrafficPattern::Collective(collective) = &traffic.pattern {
+            collective.check()?;
+        }
+        if ranks > network.hosts {
+            return Err(format!("ranks is {ranks}; accepted: 2 to {}, the number of hosts", network.hosts));
+        }
+        let TrafficPattern::Collective(collective) = &traffic.pattern else { return Ok(()) };
         let operations = u64::from(collective.groups()) * u64::from(collective.repeats);
         if operations > MAX_COLLECTIVES {
             return Err(format!("{operations} collective operations are too many: at most {MAX_COLLECTIVES}"));
@@ -122,6 +128,16 @@ impl Program {
     /// Number of flows of a collective traffic source.
     pub fn flows(collective: &Collective) -> u128 {
         collectives::flows(collective)
+    }
+
+    /// Number of flows of a training: of messages between ranks of different servers.
+    pub fn flows_of_training(training: &Training) -> u128 {
+        training::flows(training)
+    }
+
+    /// At least the number of bytes of the largest message of a training.
+    pub fn largest_of_training(training: &Training) -> u64 {
+        training::largest(training)
     }
 
     /// Number of bytes of the largest message of a collective traffic source.
@@ -139,6 +155,23 @@ impl Program {
     pub(crate) fn new(
         traffic: &[Traffic], network: &Network, seed: u64, first_request: impl Fn(u16) -> u32,
     ) -> Option<Program> {
+        let mut program = Program::empty();
+        for (index, source) in (0..u16::MAX).zip(traffic) {
+            if !source.pattern.is_program() || Program::check(source, network).is_err() {
+                continue;
+            }
+            match &source.pattern {
+                TrafficPattern::Collective(collective) => {
+                    program.add(index, source, collective, network, seed, first_request(index));
+                }
+                TrafficPattern::Training(training) => program.add_training(index, source, training, network, seed),
+                _ => {}
+            }
+        }
+        (!program.ranks.is_empty()).then_some(program)
+    }
+
+    fn empty() -> Program {
         let agenda = Agenda {
             hosts: Vec::new(),
             events: BinaryHeap::new(),
@@ -148,16 +181,7 @@ impl Program {
             connections: BTreeMap::new(),
             ports: Vec::new(),
         };
-        let mut program =
-            Program { ranks: Vec::new(), agenda, messages: Vec::new(), free: Vec::new(), flows: Vec::new() };
-        for (index, source) in (0..u16::MAX).zip(traffic) {
-            if let TrafficPattern::Collective(collective) = &source.pattern
-                && Program::check(source, network).is_ok()
-            {
-                program.add(index, source, collective, network, seed, first_request(index));
-            }
-        }
-        (!program.ranks.is_empty()).then_some(program)
+        Program { ranks: Vec::new(), agenda, messages: Vec::new(), free: Vec::new(), flows: Vec::new() }
     }
 
     fn add(
@@ -166,7 +190,7 @@ impl Program {
     ) {
         let first_rank = self.ranks.len() as u32;
         let job = self.agenda.sources.len() as u32;
-        let hosts = hosts(collective, traffic, network.hosts, seed);
+        let hosts = hosts(&collective.deployment(), traffic, network.hosts, seed);
         for (rank, host) in (0..collective.ranks).zip(hosts) {
             let (group, position) = position(collective, rank);
             let operations = collectives::operations(*collective, group, position, first_rank);
@@ -191,31 +215,47 @@ impl Program {
             })
         });
         let total = u64::try_from(Program::flows(collective)).unwrap_or(u64::MAX);
-        self.agenda.sources.push(Job {
-            traffic,
-            name: source.name.clone(),
-            collective: *collective,
-            first_rank,
-            first_request,
-            records: records.collect(),
-            made: 0,
-            total,
-            warmup: source.warmup,
-            cooldown: source.cooldown,
-        });
+        let kind = Kind::Collective { collective: *collective, first_request, records: records.collect() };
+        self.agenda.sources.push(Job::new(traffic, source, (first_rank, total), collective.deployment(), kind));
+    }
+
+    fn add_training(&mut self, traffic: u16, source: &Traffic, training: &Training, network: &Network, seed: u64) {
+        let total = u64::try_from(Program::flows_of_training(training)).unwrap_or(u64::MAX);
+        let graph = training::graph(training);
+        self.add_graph((traffic, source, total), graph, (training.plan(), training.warmup_steps), network, seed);
+    }
+
+    /// Adds ranks that carry out the tasks of a graph. `total` is the number of flows.
+    fn add_graph(
+        &mut self, (traffic, source, total): (u16, &Traffic, u64), graph: Graph, (plan, warmup): (Collective, u32),
+        network: &Network, seed: u64,
+    ) {
+        let deployment = plan.deployment();
+        let first_rank = self.ranks.len() as u32;
+        let job = self.agenda.sources.len() as u32;
+        let Graph { communicators, labels, tasks } = graph;
+        let hosts = hosts(&deployment, traffic, network.hosts, seed);
+        for (tasks, (rank, host)) in tasks.into_iter().zip((first_rank..).zip(hosts)) {
+            self.agenda.events.push(Reverse((source.start, rank, Event::Begin)));
+            self.ranks.push(Rank::of_tasks(job, Todo::new(tasks)));
+            self.agenda.hosts.push(host);
+            self.agenda.ports.push([Time::ZERO; 2]);
+        }
+        let kind = Kind::Tasks(TaskJob::new(communicators, labels, warmup, plan));
+        self.agenda.sources.push(Job::new(traffic, source, (first_rank, total), deployment, kind));
     }
 }
 
 /// The host of each rank.
-fn hosts(collective: &Collective, traffic: u16, hosts: u32, seed: u64) -> Vec<u32> {
-    let accelerators = collective.accelerators();
-    let servers = collective.ranks / accelerators;
-    if collective.placement == Placement::Rail {
-        return (0..collective.ranks).map(|rank| rank % accelerators * servers + rank / accelerators).collect();
+fn hosts(deployment: &Deployment, traffic: u16, hosts: u32, seed: u64) -> Vec<u32> {
+    let accelerators = deployment.accelerators();
+    let servers = deployment.ranks / accelerators;
+    if deployment.placement == Placement::Rail {
+        return (0..deployment.ranks).map(|rank| rank % accelerators * servers + rank / accelerators).collect();
     }
     // Places of servers: as many consecutive hosts as a server has accelerators.
     let mut places: Vec<u32> = (0..hosts / accelerators).collect();
-    if collective.placement == Placement::Random {
+    if deployment.placement == Placement::Random {
         let mut stream = Stream::new(seed, traffic, u64::MAX);
         for place in 0..servers as usize {
             let other = place + stream.below((places.len() - place) as u32) as usize;
@@ -244,11 +284,11 @@ fn rank_at(collective: &Collective, group: u32, position: u32) -> u32 {
 impl Agenda {
     /// Sends a message at `now`: in the domain of a server, or as a flow of the fabric.
     fn send(&mut self, job: u32, now: Time, bytes: u64, message: Message) {
-        let Job { collective, first_rank, .. } = &self.sources[job as usize];
-        let server_of = |rank: u32| (rank - first_rank) / collective.accelerators();
-        match collective.server {
+        let Job { deployment, first_rank, .. } = &self.sources[job as usize];
+        let server_of = |rank: u32| (rank - first_rank) / deployment.accelerators();
+        match deployment.server {
             Some(server) if server_of(message.from) == server_of(message.to) => {
-                let reaction = collective.reaction;
+                let reaction = deployment.reaction;
                 self.send_inside(&server, now, bytes, message, reaction);
             }
             _ => self.start_flow(job, now, bytes, message),
@@ -264,7 +304,7 @@ impl Agenda {
         self.ports[from][0] = end;
         self.ports[to][1] = end;
         let arrival = end.saturating_add(server.latency).saturating_add(reaction);
-        self.events.push(Reverse((arrival, message.to, Event::Arrive(message.tag.mailbox(message.from)))));
+        self.events.push(Reverse((arrival, message.to, Event::Arrive(message.mailbox()))));
         self.events.push(Reverse((arrival, message.from, Event::Complete(message.operation))));
     }
 
@@ -273,11 +313,9 @@ impl Agenda {
         let [src, dst] = [message.from, message.to].map(|rank| self.hosts[rank as usize]);
         let source = &mut self.sources[job as usize];
         let last = source.total.saturating_sub(source.cooldown);
-        let measured = (source.warmup..last).contains(&source.made);
+        let (request, is_warm) = source.request(&message);
+        let measured = is_warm && (source.warmup..last).contains(&source.made);
         source.made += 1;
-        let (group, _) = position(&source.collective, message.from - source.first_rank);
-        let repeat = message.tag.repeat();
-        let request = source.first_request + group * source.collective.repeats + repeat;
         let flow = FlowSpec { start: now, src, dst, bytes, request, traffic: source.traffic, measured, hash: None };
         self.flows.insert((now, source.traffic, src, self.made), (flow, message));
         self.made += 1;
@@ -286,26 +324,35 @@ impl Agenda {
     /// Notes that a rank begins or ends its part of a collective operation.
     fn mark(&mut self, job: u32, rank: u32, mark: Mark, now: Time) {
         let source = &mut self.sources[job as usize];
-        let (group, _) = position(&source.collective, rank - source.first_rank);
-        let at = |repeat| (group * source.collective.repeats + repeat) as usize;
+        let rank = rank - source.first_rank;
+        let Kind::Collective { collective, records, .. } = &mut source.kind else { return };
+        let (group, _) = position(collective, rank);
+        let at = |repeat| (group * collective.repeats + repeat) as usize;
         match mark {
             Mark::None => {}
             Mark::Begin(repeat) => {
-                let progress = &mut source.records[at(repeat)];
+                let progress = &mut records[at(repeat)];
                 let record = &mut progress.record;
                 record.start = if progress.begun { record.start.min(now) } else { now };
                 record.last_start = record.last_start.max(now);
                 progress.begun = true;
             }
             Mark::End(repeat) => {
-                let progress = &mut source.records[at(repeat)];
+                let progress = &mut records[at(repeat)];
                 progress.ended += 1;
                 // Events are in order of time, so the last rank that ends is the latest.
-                if progress.ended == source.collective.group {
+                if progress.ended == collective.group {
                     progress.record.end = Some(now);
                 }
             }
         }
+    }
+}
+
+impl Message {
+    /// Where the receiver keeps the message.
+    fn mailbox(&self) -> rank::Mailbox {
+        self.tag.mailbox(self.from, self.space)
     }
 }
 
@@ -332,7 +379,7 @@ impl Source for Program {
     fn take(&mut self) -> Option<(FlowSpec, Origin)> {
         let (_, (flow, message)) = self.agenda.flows.pop_first()?;
         let next = self.agenda.connections.len() as u32;
-        let ends = (message.from, message.to, message.connection);
+        let ends = (message.from, message.to, message.space, message.connection);
         let connection = *self.agenda.connections.entry(ends).or_insert(next);
         let member = match self.free.pop() {
             Some(member) => {
@@ -362,8 +409,8 @@ impl Source for Program {
         let member = std::mem::replace(&mut self.flows[flow as usize], Loops::NONE);
         let Some(message) = self.messages.get(member as usize).copied() else { return };
         self.free.push(member);
-        let reaction = self.agenda.sources[self.ranks[message.from as usize].job() as usize].collective.reaction;
-        let arrival = Event::Arrive(message.tag.mailbox(message.from));
+        let reaction = self.agenda.sources[self.ranks[message.from as usize].job() as usize].deployment.reaction;
+        let arrival = Event::Arrive(message.mailbox());
         let events = &mut self.agenda.events;
         events.push(Reverse((delivered.saturating_add(reaction), message.to, arrival)));
         events.push(Reverse((known.saturating_add(reaction), message.from, Event::Complete(message.operation))));
@@ -374,21 +421,27 @@ impl Source for Program {
     }
 
     fn reaction(&self) -> Option<Time> {
-        self.agenda.sources.iter().map(|source| source.collective.reaction).min()
+        self.agenda.sources.iter().map(|source| source.deployment.reaction).min()
     }
 
     fn waiting(&self) -> Vec<String> {
         const NAMED: usize = 4;
         let waiting = (0u32..).zip(&self.ranks).filter_map(|(number, rank)| {
             let source = &self.agenda.sources[rank.job() as usize];
-            let what = rank.waits_for(|other| other.saturating_sub(source.first_rank))?;
+            let failed = source.failed(number - source.first_rank);
+            let waits = || rank.waits_for(&self.agenda, |other| other.saturating_sub(source.first_rank));
+            let what = failed.or_else(waits)?;
             Some(format!("rank {} of traffic `{}` waits for {what}", number - source.first_rank, source.name))
         });
         waiting.take(NAMED).collect()
     }
 
-    fn take_collectives(&mut self) -> Vec<CollectiveRecord> {
-        let records = self.agenda.sources.iter().flat_map(|source| &source.records);
-        records.filter(|progress| progress.begun).map(|progress| progress.record).collect()
+    fn take_records(&mut self) -> ProgramRecords {
+        let mut all = ProgramRecords::default();
+        for (job, source) in (0u32..).zip(&mut self.agenda.sources) {
+            let ranks = self.ranks.iter().filter(|rank| rank.job() == job);
+            source.take_records(&mut all, ranks.map(Rank::unfinished_step).min().unwrap_or(u32::MAX));
+        }
+        all
     }
 }

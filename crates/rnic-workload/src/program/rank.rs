@@ -1,23 +1,26 @@
 //! One rank of a program: its open operations, and the messages for it.
 
-use super::operation::{Action, After, Distances, Mark, Operation, Operations, Tag};
+use super::lane::{Lane, Taken};
+use super::operation::{Action, Operations, Tag};
+use super::todo::{Next, OpenTask, Todo};
 use super::{Agenda, Message};
+use rnic_trace::Work;
 use rnic_transport::Time;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Where a rank keeps messages that wait for their receive operation, and receive operations that wait for messages:
-/// the sending rank ([`ANY`] for messages from any rank), and the tag.
-pub(super) type Mailbox = (u32, u64);
+/// the sending rank ([`ANY`] for messages from any rank), the space of the tag, and the tag.
+pub(super) type Mailbox = (u32, u32, u64);
 
 /// Stands for all senders in a [`Mailbox`].
 const ANY: u32 = u32::MAX;
 
 impl Tag {
-    /// The mailbox of a message from the rank `from`.
-    pub(super) fn mailbox(self, from: u32) -> Mailbox {
+    /// The mailbox of a message from the rank `from`. Tags of different spaces never match.
+    pub(super) fn mailbox(self, from: u32, space: u32) -> Mailbox {
         match self {
-            Tag::From(tag) => (from, tag),
-            Tag::Any(tag) => (ANY, tag),
+            Tag::From(tag) => (from, space, tag),
+            Tag::Any(tag) => (ANY, space, tag),
         }
     }
 
@@ -44,30 +47,27 @@ pub(super) enum Event {
     Begin,
     /// The rank notices that a message has arrived.
     Arrive(Mailbox),
-    /// The operation with this number completes.
-    Complete(u64),
+    /// The operation completes.
+    Complete(Place),
 }
 
-/// An operation that has been taken from the generator.
-#[derive(Clone, Debug)]
-struct Open {
-    action: Action,
-    mark: Mark,
-    /// Number of operations that must complete before this one begins. [`BARRIER`] if all earlier ones must.
-    waits: u32,
-    done: bool,
-    /// Operations that wait for this one, as distances from it.
-    dependents: Distances,
+/// An operation of a rank.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Place {
+    /// Index of the lane, or [`TASKS`] for a task.
+    pub lane: u32,
+    /// Number of the operation in its lane, or id of the task.
+    pub number: u64,
 }
 
-/// Value of [`Open::waits`] for an operation that waits for all earlier ones.
-const BARRIER: u32 = u32::MAX;
+/// Value of [`Place::lane`] for a task.
+pub(super) const TASKS: u32 = u32::MAX;
 
 /// Receive operations and messages that have not found each other; only one of the two exists at a time.
 #[derive(Debug, Default)]
 struct Mail {
     /// Receive operations, each with the number of messages that it still waits for.
-    waiting: VecDeque<(u64, u32)>,
+    waiting: VecDeque<(Place, u32)>,
     /// Number of messages.
     arrived: u32,
 }
@@ -77,32 +77,41 @@ struct Mail {
 pub(super) struct Rank {
     /// Index of the traffic source's program.
     job: u32,
-    operations: Box<dyn Operations>,
-    exhausted: bool,
-    /// The operations from the first open one on; `first` is the number of the first one.
-    window: VecDeque<Open>,
-    first: u64,
-    /// Number of operations in `window` that have not completed.
-    open: usize,
+    /// Sequences of operations that the rank carries out at the same time. A rank with tasks has one for each
+    /// collective operation that it is carrying out.
+    lanes: Vec<Option<Lane>>,
+    free: Vec<u32>,
+    tasks: Option<Todo>,
     mail: BTreeMap<Mailbox, Mail>,
     /// End of the latest computation.
     computes_until: Time,
     /// Operations that complete now and have not been processed; empty between two events.
-    completing: Vec<u64>,
+    completing: Vec<Place>,
+    /// Lanes that may take another operation; empty between two events.
+    active: Vec<u32>,
 }
 
 impl Rank {
+    /// A rank that carries out one sequence of operations.
     pub(super) fn new(job: u32, operations: Box<dyn Operations>) -> Rank {
+        Rank { lanes: vec![Some(Lane::new(operations, 0))], ..Rank::empty(job) }
+    }
+
+    /// A rank that carries out tasks.
+    pub(super) fn of_tasks(job: u32, tasks: Todo) -> Rank {
+        Rank { tasks: Some(tasks), ..Rank::empty(job) }
+    }
+
+    fn empty(job: u32) -> Rank {
         Rank {
             job,
-            operations,
-            exhausted: false,
-            window: VecDeque::new(),
-            first: 0,
-            open: 0,
+            lanes: Vec::new(),
+            free: Vec::new(),
+            tasks: None,
             mail: BTreeMap::new(),
             computes_until: Time::ZERO,
             completing: Vec::new(),
+            active: Vec::new(),
         }
     }
 
@@ -114,120 +123,112 @@ impl Rank {
     /// Processes an event of this rank, whose number is `own`.
     pub(super) fn handle(&mut self, own: u32, event: Event, now: Time, agenda: &mut Agenda) {
         match event {
+            Event::Begin if self.tasks.is_none() => self.active.push(0),
             Event::Begin => {}
-            Event::Complete(operation) => self.completing.push(operation),
-            Event::Arrive(mailbox) => {
-                let mail = self.mail.entry(mailbox).or_default();
-                match mail.waiting.front_mut() {
-                    None => mail.arrived += 1,
-                    Some((_, left)) if *left > 1 => *left -= 1,
-                    Some((operation, _)) => {
-                        self.completing.push(*operation);
-                        mail.waiting.pop_front();
-                        self.forget_empty(mailbox);
-                    }
-                }
-            }
+            Event::Complete(place) => self.completing.push(place),
+            Event::Arrive(mailbox) => self.deliver(mailbox),
         }
         self.settle(own, now, agenda);
+    }
+
+    /// Hands a message to the receive operation that waits for it, or keeps it.
+    fn deliver(&mut self, (from, space, tag): Mailbox) {
+        let waits = |mailbox: &Mailbox| self.mail.get(mailbox).is_some_and(|mail| !mail.waiting.is_empty());
+        let (own, any) = ((from, space, tag), (ANY, space, tag));
+        // Only tasks have receive operations for messages of any rank that name their sender.
+        let mailbox = if space == 0 && self.tasks.is_some() && !waits(&own) && waits(&any) { any } else { own };
+        let mail = self.mail.entry(mailbox).or_default();
+        match mail.waiting.front_mut() {
+            None => mail.arrived += 1,
+            Some((_, left)) if *left > 1 => *left -= 1,
+            Some((operation, _)) => {
+                self.completing.push(*operation);
+                mail.waiting.pop_front();
+                self.forget_empty(mailbox);
+            }
+        }
     }
 
     /// Completes operations and begins those that can begin, until nothing is left to do at `now`.
     fn settle(&mut self, own: u32, now: Time, agenda: &mut Agenda) {
         loop {
-            if let Some(operation) = self.completing.pop() {
-                self.complete(own, operation, now, agenda);
-            } else if !self.take_next(own, now, agenda) {
+            if let Some(place) = self.completing.pop() {
+                match place.lane {
+                    TASKS => self.complete_task(own, place.number, now, agenda),
+                    lane => self.complete(own, lane, place.number, now, agenda),
+                }
+            } else if let Some(lane) = self.active.last().copied() {
+                if !self.take_next(own, lane, now, agenda) {
+                    self.active.pop();
+                }
+            } else if !self.take_task(own, now, agenda) {
                 return;
             }
         }
     }
 
-    fn complete(&mut self, own: u32, number: u64, now: Time, agenda: &mut Agenda) {
-        let index = (number - self.first) as usize;
-        let operation = &mut self.window[index];
-        let (mark, dependents) = (operation.mark, std::mem::take(&mut operation.dependents));
-        operation.done = true;
-        self.open -= 1;
+    fn complete(&mut self, own: u32, lane: u32, number: u64, now: Time, agenda: &mut Agenda) {
+        let Some(sequence) = &mut self.lanes[lane as usize] else { return };
+        let (mark, begun) = sequence.complete(number);
         agenda.mark(self.job, own, mark, now);
-        for distance in dependents {
-            let dependent = &mut self.window[index + distance as usize];
-            dependent.waits -= 1;
-            if dependent.waits == 0 {
-                self.begin(own, number + u64::from(distance), now, agenda);
-            }
+        for number in begun {
+            self.begin(own, Place { lane, number }, now, agenda);
         }
-        while self.window.front().is_some_and(|operation| operation.done) {
-            self.window.pop_front();
-            self.first += 1;
-        }
-        if self.window.front().is_some_and(|operation| operation.waits == BARRIER) {
-            self.window[0].waits = 0;
-            self.begin(own, self.first, now, agenda);
+        if self.active.last() != Some(&lane) {
+            self.active.push(lane);
         }
     }
 
-    /// Takes the next operation from the generator, unless enough are open; returns whether it took one.
-    fn take_next(&mut self, own: u32, now: Time, agenda: &mut Agenda) -> bool {
-        let barrier = self.window.back().is_some_and(|operation| operation.waits == BARRIER);
-        if self.exhausted || barrier || self.open >= self.operations.ahead() {
-            return false;
-        }
-        let Some(Operation { action, after, mark }) = self.operations.next() else {
-            self.exhausted = true;
-            return false;
-        };
-        let position = self.window.len();
-        let mut waits = 0;
-        match after {
-            After::Nothing => {}
-            After::All if position == 0 => {}
-            After::All => waits = BARRIER,
-            After::Earlier(distances) => {
-                for distance in distances {
-                    let earlier = position.checked_sub(distance as usize).and_then(|index| self.window.get_mut(index));
-                    if let Some(earlier) = earlier.filter(|earlier| !earlier.done) {
-                        earlier.dependents.push(distance);
-                        waits += 1;
-                    }
+    /// Takes the next operation of a lane from the generator, unless enough are open; returns whether it took one.
+    fn take_next(&mut self, own: u32, lane: u32, now: Time, agenda: &mut Agenda) -> bool {
+        let Some(sequence) = &mut self.lanes[lane as usize] else { return false };
+        match sequence.take_next() {
+            Taken::Begins(number) => self.begin(own, Place { lane, number }, now, agenda),
+            Taken::Waits => {}
+            Taken::Nothing => {
+                if let Some(task) = sequence.task.filter(|_| sequence.is_over()) {
+                    self.lanes[lane as usize] = None;
+                    self.free.push(lane);
+                    self.completing.push(Place { lane: TASKS, number: task });
                 }
+                return false;
             }
-        }
-        self.window.push_back(Open { action, mark, waits, done: false, dependents: Distances::new() });
-        self.open += 1;
-        if waits == 0 {
-            self.begin(own, self.first + position as u64, now, agenda);
         }
         true
     }
 
-    /// Begins the operation with the number `number`.
-    fn begin(&mut self, own: u32, number: u64, now: Time, agenda: &mut Agenda) {
-        match self.window[(number - self.first) as usize].action {
-            Action::Join => self.completing.push(number),
-            Action::Compute { time } => {
-                self.computes_until = self.computes_until.max(now).saturating_add(time);
-                agenda.events.push(std::cmp::Reverse((self.computes_until, own, Event::Complete(number))));
-            }
+    /// Begins an operation of a lane.
+    fn begin(&mut self, own: u32, place: Place, now: Time, agenda: &mut Agenda) {
+        let Some(sequence) = &self.lanes[place.lane as usize] else { return };
+        let (action, space, step) = (sequence.action(place.number), sequence.space, sequence.step);
+        match action {
+            Action::Join => self.completing.push(place),
+            Action::Compute { time } => self.compute(own, place, time, now, agenda),
             Action::Send { to, bytes, tag, connection } => {
-                let message = Message { from: own, to, operation: number, tag, connection };
+                let message = Message { from: own, to, operation: place, tag, space, connection, step };
                 agenda.send(self.job, now, bytes, message);
             }
-            Action::Receive { from, tag } => self.receive(number, tag.mailbox(from), 1),
-            Action::Gather { messages, tag } => self.receive(number, tag.mailbox(ANY), messages),
+            Action::Receive { from, tag } => self.receive(place, tag.mailbox(from, space), 1),
+            Action::Gather { messages, tag } => self.receive(place, tag.mailbox(ANY, space), messages),
         }
     }
 
+    /// Computes for `time`, after the computations that have begun.
+    fn compute(&mut self, own: u32, place: Place, time: Time, now: Time, agenda: &mut Agenda) {
+        self.computes_until = self.computes_until.max(now).saturating_add(time);
+        agenda.events.push(std::cmp::Reverse((self.computes_until, own, Event::Complete(place))));
+    }
+
     /// Begins an operation that waits for `messages` messages in a mailbox.
-    fn receive(&mut self, number: u64, mailbox: Mailbox, messages: u32) {
+    fn receive(&mut self, place: Place, mailbox: Mailbox, messages: u32) {
         let mail = self.mail.entry(mailbox).or_default();
         let here = mail.arrived.min(messages);
         mail.arrived -= here;
         if here == messages {
-            self.completing.push(number);
+            self.completing.push(place);
             self.forget_empty(mailbox);
         } else {
-            mail.waiting.push_back((number, messages - here));
+            mail.waiting.push_back((place, messages - here));
         }
     }
 
@@ -239,14 +240,89 @@ impl Rank {
 
     /// What the first open operation waits for, as words; `None` if the rank has completed its program. `name` returns
     /// the number of a rank in its traffic source.
-    pub(super) fn waits_for(&self, name: impl Fn(u32) -> u32) -> Option<String> {
-        let open = self.window.front()?;
-        Some(match open.action {
-            Action::Receive { from, .. } => format!("a message from rank {}", name(from)),
-            Action::Gather { messages, .. } => format!("{messages} messages"),
-            Action::Send { to, bytes, .. } => format!("the arrival of {bytes} B at rank {}", name(to)),
-            Action::Compute { time } => format!("the end of a computation of {time}"),
-            Action::Join => "earlier operations".to_string(),
-        })
+    pub(super) fn waits_for(&self, agenda: &Agenda, name: impl Fn(u32) -> u32 + Copy) -> Option<String> {
+        let Some(tasks) = &self.tasks else {
+            return self.lanes.first()?.as_ref()?.waits_for(name);
+        };
+        let of_task = |id| self.lanes.iter().flatten().find(|lane| lane.task == Some(id))?.waits_for(name);
+        tasks.waits_for(agenda, self.job, of_task)
+    }
+
+    /// Takes the next task, unless enough are open; returns whether it took one.
+    fn take_task(&mut self, own: u32, now: Time, agenda: &mut Agenda) -> bool {
+        let Some(tasks) = &mut self.tasks else { return false };
+        match tasks.take_next() {
+            Ok(Next::Nothing) => return false,
+            Ok(Next::Waits) => {}
+            Ok(Next::Begins(id)) => self.begin_task(own, id, now, agenda),
+            Err(error) => agenda.fail(self.job, own, error),
+        }
+        true
+    }
+
+    fn complete_task(&mut self, own: u32, id: u64, now: Time, agenda: &mut Agenda) {
+        let Some((done, begun)) = self.tasks.as_mut().and_then(|tasks| tasks.complete(id)) else { return };
+        agenda.end_task(self.job, &done, now);
+        for id in begun {
+            self.begin_task(own, id, now, agenda);
+        }
+    }
+
+    fn begin_task(&mut self, own: u32, id: u64, now: Time, agenda: &mut Agenda) {
+        let Some(task) = self.tasks.as_mut().and_then(|tasks| tasks.begin(id, now)) else { return };
+        agenda.begin_task(self.job, &task, now);
+        if let Err(error) = self.work(own, id, &task, now, agenda) {
+            agenda.fail(self.job, own, format!("task {id}: {error}"));
+        }
+    }
+
+    /// Carries out a task. After an error the task does not complete.
+    fn work(&mut self, own: u32, id: u64, task: &OpenTask, now: Time, agenda: &mut Agenda) -> Result<(), String> {
+        let place = Place { lane: TASKS, number: id };
+        match task.work {
+            Work::Nothing => self.completing.push(place),
+            Work::Compute { time } => self.compute(own, place, time, now, agenda),
+            Work::Send { to, bytes, tag } => {
+                let (to, tag, step) = (agenda.rank_of(self.job, to)?, Tag::From(tag), task.step);
+                if to == own {
+                    return Err("the rank sends to itself".to_string());
+                }
+                let message = Message { from: own, to, operation: place, tag, space: 0, connection: 0, step };
+                agenda.send(self.job, now, bytes.max(1), message);
+            }
+            Work::Receive { from: Some(from), tag } => {
+                let from = agenda.rank_of(self.job, from)?;
+                self.receive(place, (from, 0, tag), 1);
+            }
+            Work::Receive { from: None, tag } => {
+                let has = |((_, space, own), mail): &(&Mailbox, &Mail)| *space == 0 && *own == tag && mail.arrived > 0;
+                let mailbox = self.mail.iter().find(has).map_or((ANY, 0, tag), |(mailbox, _)| *mailbox);
+                self.receive(place, mailbox, 1);
+            }
+            Work::Collective { communicator, operation, bytes } => {
+                match agenda.schedule(self.job, own, (communicator, operation, bytes), task.sequence)? {
+                    None => self.completing.push(place),
+                    Some(operations) => {
+                        let lane = Lane::new(operations, communicator.saturating_add(1));
+                        self.open_lane(lane.of_task(id, task.step));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The first step of which the rank has not completed all tasks.
+    pub(super) fn unfinished_step(&self) -> u32 {
+        self.tasks.as_ref().map_or(u32::MAX, Todo::unfinished_step)
+    }
+
+    fn open_lane(&mut self, lane: Lane) {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.lanes.push(None);
+            self.lanes.len() as u32 - 1
+        });
+        self.lanes[index as usize] = Some(lane);
+        self.active.push(index);
     }
 }

@@ -8,7 +8,7 @@ use rnic_transport::{BitRate, Bytes};
 const REACTION: Time = Time::from_ns(200);
 const DELIVERY: Time = Time::from_us(10);
 
-fn network(hosts: u32) -> Network {
+pub(super) fn network(hosts: u32) -> Network {
     let host_rate = vec![BitRate::from_gbps(40); hosts as usize];
     Network { hosts, host_rate, mtu: 1_024, wire_overhead: 82, ..Network::default() }
 }
@@ -42,7 +42,7 @@ fn program(collective: Collective, hosts: u32, seed: u64) -> Program {
 
 /// Runs a program on a network on which a message arrives `delivery` after its start, and its sender learns this
 /// `back` later. Completions are reported in a scrambled order, window by window of simulated time.
-fn run(program: &mut Program, delivery: Time, back: Time, scramble: usize) -> Vec<FlowSpec> {
+pub(super) fn run(program: &mut Program, delivery: Time, back: Time, scramble: usize) -> Vec<FlowSpec> {
     let (mut all, mut open) = (Vec::new(), Vec::new());
     let mut slot = 0;
     loop {
@@ -80,7 +80,7 @@ fn simulate(collective: Collective) -> (Vec<FlowSpec>, Time) {
     let flows = run(&mut program, DELIVERY, Time::from_us(1), 0);
     assert_eq!(Some(flows.len() as u64), program.total());
     assert_eq!(program.waiting(), Vec::<String>::new());
-    let records = program.take_collectives();
+    let records = program.take_records().collectives;
     let end = records.iter().map(|record| record.end.expect("complete")).max().unwrap();
     (flows, end)
 }
@@ -164,7 +164,7 @@ fn ranks_compute_before_each_operation() {
     let collective = Collective { compute: Time::from_us(50), repeats: 3, ..collective };
     let mut program = program(collective, 2, 1);
     run(&mut program, DELIVERY, Time::from_us(1), 0);
-    let records = program.take_collectives();
+    let records = program.take_records().collectives;
     let operation = (DELIVERY + REACTION) * 2 + Time::from_us(1);
     for (repeat, record) in (0u64..).zip(&records) {
         let start = Time::from_us(50) * (repeat + 1) + operation * repeat;
@@ -213,7 +213,7 @@ fn a_message_that_nobody_sends() {
     let waiting = program.waiting();
     assert_eq!(waiting[1], "rank 1 of traffic `t` waits for a message from rank 2");
     assert!(waiting[0].starts_with("rank 0 of traffic `t` waits for a message from rank 2"));
-    assert!(program.take_collectives().iter().all(|record| record.end.is_none()));
+    assert!(program.take_records().collectives.iter().all(|record| record.end.is_none()));
 }
 
 #[test]
@@ -276,8 +276,8 @@ proptest! {
         prop_assert_eq!(total, expected * repeats);
         let mut other = program(collective, collective.ranks, 1);
         prop_assert_eq!(&flows, &run(&mut other, DELIVERY, Time::from_us(1), scramble));
-        let records = one.take_collectives();
-        prop_assert_eq!(&records, &other.take_collectives());
+        let records = one.take_records().collectives;
+        prop_assert_eq!(&records, &other.take_records().collectives);
         prop_assert_eq!(records.len() as u64, repeats);
         prop_assert!(records.iter().all(|record| record.end.is_some_and(|end| end > record.start)));
     }
@@ -331,9 +331,9 @@ fn rails_and_random_servers() {
     let mut rails =
         Collective { server: servers(), ..collective(CollectiveOperation::AllReduce, Algorithm::Ring, 6, 600) };
     rails.placement = Placement::Rail;
-    assert_eq!(hosts(&rails, 0, 6, 1), [0, 3, 1, 4, 2, 5], "rank 1 of each server on hosts 3 to 5");
+    assert_eq!(hosts(&rails.deployment(), 0, 6, 1), [0, 3, 1, 4, 2, 5], "rank 1 of each server on hosts 3 to 5");
     rails.placement = Placement::Random;
-    let random = hosts(&rails, 0, 40, 1);
+    let random = hosts(&rails.deployment(), 0, 40, 1);
     assert!(random.chunks(2).take(3).all(|server| server[0] % 2 == 0 && server[1] == server[0] + 1), "{random:?}");
 }
 
@@ -345,6 +345,6 @@ fn a_straggler_delays_the_others_through_its_messages() {
     assert_eq!(with, without + Time::from_us(70));
     let mut late = program(Collective { straggler, ..all }, 4, 1);
     run(&mut late, DELIVERY, Time::from_us(1), 0);
-    let record = late.take_collectives()[0];
+    let record = late.take_records().collectives[0];
     assert_eq!((record.start, record.last_start), (Time::ZERO, Time::from_us(70)));
 }

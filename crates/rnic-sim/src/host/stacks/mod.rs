@@ -20,7 +20,7 @@ use crate::events::Listener;
 use crate::in_band::Several;
 use nics::StackNics;
 use rnic_fabric::{HostId, HostPartition, PartitionPlan, PartitionedHosts};
-use rnic_spec::{CollectiveRecord, FlowLog, FlowSpec, RunProgress};
+use rnic_spec::{FlowLog, FlowSpec, ProgramRecords, RunProgress};
 use rnic_transport::Time;
 use std::ops::ControlFlow;
 
@@ -58,8 +58,8 @@ pub(crate) trait StackHosts {
     fn reaction(&self) -> Option<Time>;
     /// See [`RunHosts::waiting`].
     fn waiting(&self) -> Vec<String>;
-    /// See [`RunHosts::take_collectives`].
-    fn take_collectives(&mut self) -> Vec<CollectiveRecord>;
+    /// See [`RunHosts::take_programs`].
+    fn take_programs(&mut self) -> ProgramRecords;
     /// Writes the records of the flows that have not retired into the log, at the end of the run.
     fn truncate_records(&mut self);
 }
@@ -129,8 +129,8 @@ where
     fn waiting(&self) -> Vec<String> {
         RunHosts::waiting(self)
     }
-    fn take_collectives(&mut self) -> Vec<CollectiveRecord> {
-        RunHosts::take_collectives(self)
+    fn take_programs(&mut self) -> ProgramRecords {
+        RunHosts::take_programs(self)
     }
     fn truncate_records(&mut self) {
         self.truncate_open();
@@ -286,9 +286,16 @@ impl RunHosts for SharedHosts<'_> {
     fn waiting(&self) -> Vec<String> {
         self.stacks.iter().flat_map(|stack| stack.waiting()).collect()
     }
-    fn take_collectives(&mut self) -> Vec<CollectiveRecord> {
-        let mut all: Vec<_> = self.stacks.iter_mut().flat_map(|stack| stack.take_collectives()).collect();
-        all.sort_by_key(|record| (record.traffic, record.group, record.repeat));
+    fn take_programs(&mut self) -> ProgramRecords {
+        let mut all = ProgramRecords::default();
+        for own in self.stacks.iter_mut().map(|stack| stack.take_programs()) {
+            all.collectives.extend(own.collectives);
+            all.steps.extend(own.steps);
+            all.operations.extend(own.operations);
+        }
+        all.collectives.sort_by_key(|record| (record.traffic, record.group, record.repeat));
+        all.steps.sort_by_key(|record| (record.traffic, record.step));
+        all.operations.sort_by_key(|record| record.traffic);
         all
     }
     fn take_records(&mut self) -> FlowLog {

@@ -1,0 +1,170 @@
+//! Steps of programs of tasks, such as training steps: their times, how much of them ranks compute, and the operations
+//! of each kind, in `summary.json`, as sentences, and in `steps.csv`.
+
+use super::stats::Distribution;
+use super::text::{duration, exact_us, percent, round6};
+use rnic_spec::{OperationRecord, RunOutput, RunRecord, RunSpec, Scenario, StepRecord, TrafficPattern};
+use rnic_transport::Bytes;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+/// Columns of `steps.csv`, one row per run and step. `end_us`, `time_us` and `computing` are empty if the step did not
+/// complete.
+const COLUMNS: [&str; 8] = ["run", "traffic", "step", "measured", "start_us", "end_us", "time_us", "computing"];
+
+/// The steps of one traffic source.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StepSummary {
+    /// Name of the traffic source.
+    pub traffic: String,
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Number of steps that count in the statistics.
+    pub steps: u64,
+    /// Number of these steps that completed.
+    pub completed: u64,
+    /// Distribution of the times of the steps in microseconds, from the first rank's start to the last rank's end.
+    pub time_us: Option<Distribution>,
+    /// Fraction of the time of the steps for which a rank computes on average; the rest is time in which it waits for
+    /// messages and other ranks.
+    pub computing: Option<f64>,
+    /// The operations of each kind, of all steps.
+    pub operations: Vec<OperationRecord>,
+}
+
+/// The fraction of a step for which ranks compute; `None` if the step did not complete.
+fn computing(step: &StepRecord, ranks: u32) -> Option<f64> {
+    let time = step.end?.saturating_sub(step.start);
+    Some(step.compute.as_us() / (time.as_us() * f64::from(ranks)).max(f64::MIN_POSITIVE))
+}
+
+/// Number of ranks of a pattern with steps, and of its steps that count.
+fn extent(pattern: &TrafficPattern) -> Option<(u32, u64)> {
+    match pattern {
+        TrafficPattern::Training(training) => {
+            Some((training.deployment.ranks, u64::from(training.steps - training.warmup_steps)))
+        }
+        _ => None,
+    }
+}
+
+/// The steps of a run, by traffic source.
+pub(super) fn summarise(spec: &RunSpec, output: &RunOutput) -> Vec<StepSummary> {
+    let summary = |(index, source): (usize, &rnic_spec::Traffic)| {
+        let (ranks, steps) = extent(&source.pattern)?;
+        let own = |traffic: u16| usize::from(traffic) == index;
+        let measured: Vec<_> = output.steps.iter().filter(|step| own(step.traffic) && step.is_measured).collect();
+        let times = measured.iter().filter_map(|step| Some(step.end?.saturating_sub(step.start).as_us()));
+        let times: Vec<f64> = times.collect();
+        let shares: Vec<f64> = measured.iter().filter_map(|step| computing(step, ranks)).collect();
+        Some(StepSummary {
+            traffic: source.name.clone(),
+            ranks,
+            steps,
+            completed: times.len() as u64,
+            time_us: Distribution::of(times),
+            computing: Distribution::of(shares).map(|shares| shares.mean),
+            operations: output.operations.iter().filter(|record| own(record.traffic)).cloned().collect(),
+        })
+    };
+    spec.traffic.iter().enumerate().filter_map(summary).collect()
+}
+
+/// The name of what operations do: that of a collective operation, or `message`.
+fn name(record: &OperationRecord) -> &'static str {
+    record.operation.map_or("message", |operation| operation.name())
+}
+
+fn mean_us(record: &OperationRecord) -> f64 {
+    record.total_time.as_us() / record.count.max(1) as f64
+}
+
+/// The steps as a JSON array, one object per traffic source.
+pub(super) fn to_json(summaries: &[StepSummary]) -> Value {
+    let operation = |record: &OperationRecord| {
+        json!({
+            "kind": record.label,
+            "operation": name(record),
+            "count": record.count,
+            "bytes": record.bytes,
+            "time_us": { "mean": round6(mean_us(record)), "max": round6(record.longest.as_us()) },
+        })
+    };
+    let object = |summary: &StepSummary| {
+        let us = |of: fn(&Distribution) -> f64| summary.time_us.as_ref().map(|time| round6(of(time)));
+        json!({
+            "traffic": summary.traffic,
+            "ranks": summary.ranks,
+            "steps": summary.steps,
+            "completed": summary.completed,
+            "time_us": {
+                "mean": us(|time| time.mean),
+                "p50": us(|time| time.p50),
+                "p99": us(|time| time.p99),
+                "max": us(|time| time.max),
+            },
+            "computing": summary.computing.map(round6),
+            "operations": summary.operations.iter().map(operation).collect::<Vec<_>>(),
+        })
+    };
+    summaries.iter().map(object).collect()
+}
+
+/// Sentences for each traffic source with steps: one about the steps, and one for each kind of operations.
+pub(super) fn sentences(summaries: &[StepSummary]) -> Vec<String> {
+    let of_source = |summary: &StepSummary| {
+        let StepSummary { traffic, ranks, steps, completed, .. } = summary;
+        let steps = match (&summary.time_us, summary.computing) {
+            (Some(time), Some(share)) => format!(
+                "steps of {ranks} ranks (`{traffic}`): {} on average, {} at most; ranks compute {} of the time; {completed} \
+                 of {steps} completed",
+                duration(time.mean),
+                duration(time.max),
+                percent(share)
+            ),
+            _ => format!("steps of {ranks} ranks (`{traffic}`): none of {steps} completed"),
+        };
+        let operation = |record: &OperationRecord| {
+            format!(
+                "`{traffic}`, {}: {} {} operations of {} on average: {} on average, {} at most",
+                record.label,
+                record.count,
+                name(record),
+                Bytes(record.bytes / record.count.max(1)),
+                duration(mean_us(record)),
+                duration(record.longest.as_us())
+            )
+        };
+        [steps].into_iter().chain(summary.operations.iter().map(operation)).collect::<Vec<_>>()
+    };
+    summaries.iter().flat_map(of_source).collect()
+}
+
+/// Whether a run has steps.
+pub(super) fn any(reports: &[RunRecord]) -> bool {
+    reports.iter().any(|report| !report.output.steps.is_empty())
+}
+
+/// Writes `steps.csv`.
+pub(super) fn write(out: impl Write, scenario: &Scenario, reports: &[RunRecord]) -> io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    csv.write_record(COLUMNS)?;
+    for (run, report) in scenario.runs.iter().zip(reports) {
+        for record in &report.output.steps {
+            let source = &run.traffic[usize::from(record.traffic)];
+            let Some((ranks, _)) = extent(&source.pattern) else { continue };
+            let time = record.end.map(|end| end.saturating_sub(record.start));
+            csv.write_record([
+                run.name.as_str(),
+                &source.name,
+                &record.step.to_string(),
+                &record.is_measured.to_string(),
+                &exact_us(record.start),
+                &record.end.map_or(String::new(), exact_us),
+                &time.map_or(String::new(), exact_us),
+                &computing(record, ranks).map_or(String::new(), |share| round6(share).to_string()),
+            ])?;
+        }
+    }
+    csv.flush()
+}

@@ -1,0 +1,83 @@
+//! Reads the traffic of the pattern `training`.
+
+use super::reader::{Result, Table};
+use super::traffic::{read_ranks, read_server};
+use rnic_spec::{Deployment, Model, Training};
+
+/// Reads the traffic of training steps on a fabric with `hosts` hosts.
+pub(super) fn read(table: &Table<'_>, hosts: u32) -> Result<Training> {
+    let training = Training {
+        model: read_model(table)?,
+        tensor: table.value("tensor")?,
+        pipeline: table.value("pipeline")?,
+        expert: table.value("expert")?,
+        micro_batch: table.value("micro_batch")?,
+        micro_batches: table.value("micro_batches")?,
+        schedule: table.word("schedule")?,
+        overlap: table.value("overlap")?,
+        bucket: table.value("bucket")?,
+        sharded: table.value("sharded")?,
+        accelerator_tflops: table.value("accelerator_tflops")?,
+        efficiency: table.value("efficiency")?,
+        steps: table.value("steps")?,
+        warmup_steps: table.value("warmup_steps")?,
+        channels: table.value("channels")?,
+        chunk: table.value("chunk")?,
+        outstanding: table.value("outstanding")?,
+        deployment: Deployment {
+            ranks: read_ranks(table, hosts)?,
+            placement: table.word("placement")?,
+            server: read_server(table)?,
+            reaction: table.value("reaction")?,
+        },
+    };
+    training.check().map_err(|error| table.error(error, "see docs/concepts/training.md"))?;
+    refuse_idle_keys(table, &training)?;
+    Ok(training)
+}
+
+/// Reads the model: a built-in one, of which keys replace single numbers, or one of the keys alone.
+fn read_model(table: &Table<'_>) -> Result<Model> {
+    let named: Option<String> = table.given("model")?;
+    let named = named.and_then(|name| Model::named(&name));
+    let number = |key: &str, of: fn(&Model) -> u32| match (table.given::<u32>(key)?, &named) {
+        (Some(number), _) => Ok(number),
+        (None, Some(model)) => Ok(of(model)),
+        (None, None) => table.require(key)?.typed(),
+    };
+    let heads = number("heads", |model| model.heads)?;
+    let or = |key: &str, of: fn(&Model) -> u32, other: u32| -> Result<u32> {
+        Ok(table.given(key)?.unwrap_or(named.as_ref().map_or(other, of)))
+    };
+    Ok(Model {
+        layers: number("layers", |model| model.layers)?,
+        hidden: number("hidden", |model| model.hidden)?,
+        heads,
+        kv_heads: or("kv_heads", |model| model.kv_heads, heads)?,
+        feed_forward: number("feed_forward", |model| model.feed_forward)?,
+        gated: table.given("gated")?.unwrap_or(named.is_some_and(|model| model.gated)),
+        sequence: number("sequence", |model| model.sequence)?,
+        vocabulary: number("vocabulary", |model| model.vocabulary)?,
+        experts: or("experts", |model| model.experts, 1)?,
+        active_experts: or("active_experts", |model| model.active_experts, 1)?,
+        parameter_bytes: table.value("parameter_bytes")?,
+        gradient_bytes: table.value("gradient_bytes")?,
+    })
+}
+
+/// Fails if the table has a key that has no effect on this training.
+fn refuse_idle_keys(table: &Table<'_>, training: &Training) -> Result<()> {
+    let used = [
+        ("schedule", training.pipeline > 1, "on a pipeline of one stage"),
+        ("outstanding", training.expert > 1, "without `expert`"),
+        ("overlap", training.data() > 1, "on one data rank"),
+        ("bucket", training.data() > 1, "on one data rank"),
+        ("sharded", training.data() > 1, "on one data rank"),
+    ];
+    for (key, _, why) in used.iter().filter(|(_, used, _)| !used) {
+        if let Some(item) = table.get(key) {
+            return Err(item.error(format!("`{key}` has no effect {why}"), format!("remove `{key}`")));
+        }
+    }
+    Ok(())
+}

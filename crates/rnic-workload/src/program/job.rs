@@ -1,0 +1,255 @@
+//! The program of one traffic source, and how far it is.
+
+use super::operation::Operations;
+use super::todo::OpenTask;
+use super::{Agenda, FlowSpec, Message, Progress, collectives, position};
+use rnic_spec::{
+    Collective, CollectiveOperation, Deployment, Grouping, OperationRecord, ProgramRecords, StepRecord, Traffic,
+};
+use rnic_trace::Work;
+use rnic_transport::{Bytes, Time};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The program of one traffic source.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub traffic: u16,
+    pub name: String,
+    /// The first rank of the source, in the list of the ranks of all sources.
+    pub first_rank: u32,
+    pub deployment: Deployment,
+    pub kind: Kind,
+    /// Number of flows that the source has generated so far, and in all.
+    pub made: u64,
+    pub total: u64,
+    pub warmup: u64,
+    pub cooldown: u64,
+}
+
+/// What the ranks of a traffic source carry out.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// They repeat a collective operation.
+    Collective { collective: Collective, first_request: u32, records: Vec<Progress> },
+    /// They carry out tasks.
+    Tasks(TaskJob),
+}
+
+/// The tasks of a traffic source: what all ranks share.
+#[derive(Debug)]
+pub(super) struct TaskJob {
+    communicators: Vec<Arc<[u32]>>,
+    labels: Vec<String>,
+    /// Number of first steps whose flows do not count in the statistics.
+    warmup_steps: u32,
+    /// How ranks carry out collective operations.
+    plan: Collective,
+    /// The first rank whose tasks cannot be carried out, and why.
+    failed: Option<(u32, String)>,
+    /// For each step, its record; `end` is the latest end of a task so far.
+    steps: BTreeMap<u32, StepRecord>,
+    /// Collective operations that a rank has begun and not all have ended, by communicator and number.
+    open: BTreeMap<(u32, u32), OpenCollective>,
+    /// Operations that have ended, by label and operation (a message without one).
+    operations: BTreeMap<(u32, Option<CollectiveOperation>), OperationRecord>,
+}
+
+/// A collective operation that a rank has begun.
+#[derive(Clone, Copy, Debug)]
+struct OpenCollective {
+    start: Time,
+    /// Number of ranks that have ended their part.
+    ended: u32,
+}
+
+impl Job {
+    pub(super) fn new(
+        traffic: u16, source: &Traffic, (first_rank, total): (u32, u64), deployment: Deployment, kind: Kind,
+    ) -> Job {
+        let Traffic { name, warmup, cooldown, .. } = source;
+        let (name, warmup, cooldown) = (name.clone(), *warmup, *cooldown);
+        Job { traffic, name, first_rank, deployment, kind, made: 0, total, warmup, cooldown }
+    }
+
+    /// The request id of a message, and whether its step counts in the statistics.
+    pub(super) fn request(&self, message: &Message) -> (u32, bool) {
+        match &self.kind {
+            Kind::Collective { collective, first_request, .. } => {
+                let (group, _) = position(collective, message.from - self.first_rank);
+                (first_request + group * collective.repeats + message.tag.repeat(), true)
+            }
+            Kind::Tasks(tasks) => (FlowSpec::NO_REQUEST, message.step >= tasks.warmup_steps),
+        }
+    }
+
+    /// Why the rank with this number in the source cannot carry out its tasks.
+    pub(super) fn failed(&self, rank: u32) -> Option<String> {
+        let Kind::Tasks(TaskJob { failed: Some((failed, why)), .. }) = &self.kind else { return None };
+        (*failed == rank).then(|| format!("a task that cannot be carried out: {why}"))
+    }
+
+    /// Moves the records of the source to `all`. Steps from `unfinished` on have not ended.
+    pub(super) fn take_records(&mut self, all: &mut ProgramRecords, unfinished: u32) {
+        match &mut self.kind {
+            Kind::Collective { records, .. } => {
+                let begun = records.iter().filter(|progress| progress.begun);
+                all.collectives.extend(begun.map(|progress| progress.record));
+            }
+            Kind::Tasks(tasks) => {
+                let steps = std::mem::take(&mut tasks.steps);
+                all.steps.extend(steps.into_values().map(|record| StepRecord {
+                    end: record.end.filter(|_| record.step < unfinished),
+                    is_measured: record.step >= tasks.warmup_steps,
+                    traffic: self.traffic,
+                    ..record
+                }));
+                let operations = std::mem::take(&mut tasks.operations).into_values();
+                all.operations.extend(operations.map(|record| OperationRecord { traffic: self.traffic, ..record }));
+            }
+        }
+    }
+}
+
+impl TaskJob {
+    pub(super) fn new(communicators: Vec<Arc<[u32]>>, labels: Vec<String>, warmup: u32, plan: Collective) -> TaskJob {
+        TaskJob {
+            communicators,
+            labels,
+            warmup_steps: warmup,
+            plan,
+            failed: None,
+            steps: BTreeMap::new(),
+            open: BTreeMap::new(),
+            operations: BTreeMap::new(),
+        }
+    }
+
+    fn step(&mut self, step: u32, now: Time) -> &mut StepRecord {
+        self.steps.entry(step).or_insert(StepRecord { step, start: now, ..StepRecord::default() })
+    }
+
+    /// Notes that an operation has ended.
+    fn ended(&mut self, task: &OpenTask, operation: Option<CollectiveOperation>, bytes: u64, time: Time) {
+        let label = self.labels.get(task.label as usize).cloned().unwrap_or_default();
+        let record = self.operations.entry((task.label, operation)).or_insert_with(|| OperationRecord {
+            traffic: 0,
+            label,
+            operation,
+            count: 0,
+            bytes: 0,
+            total_time: Time::ZERO,
+            longest: Time::ZERO,
+        });
+        record.count += 1;
+        record.bytes = record.bytes.saturating_add(bytes);
+        record.total_time = record.total_time.saturating_add(time);
+        record.longest = record.longest.max(time);
+    }
+}
+
+/// One operation of a communicator with `ranks` ranks, carried out as `plan` says. Operations of fewer bytes than ranks
+/// and channels count as one byte for each.
+pub(super) fn of_communicator(plan: &Collective, ranks: u32, operation: CollectiveOperation, bytes: u64) -> Collective {
+    let algorithm = operation.algorithms()[0];
+    let channels = if algorithm == rnic_spec::Algorithm::Ring { plan.channels } else { 1 };
+    let size = Bytes(bytes.max(u64::from(ranks) * u64::from(channels)));
+    let (group, grouping) = (ranks, Grouping::Consecutive);
+    Collective { operation, algorithm, channels, size, ranks, group, grouping, repeats: 1, ..*plan }
+}
+
+impl Agenda {
+    fn tasks(&mut self, job: u32) -> Option<&mut TaskJob> {
+        match &mut self.sources[job as usize].kind {
+            Kind::Tasks(tasks) => Some(tasks),
+            Kind::Collective { .. } => None,
+        }
+    }
+
+    /// The first rank of the source of a job.
+    pub(super) fn first_rank(&self, job: u32) -> u32 {
+        self.sources[job as usize].first_rank
+    }
+
+    /// The name of a kind of tasks.
+    pub(super) fn label(&self, job: u32, label: u32) -> String {
+        match &self.sources[job as usize].kind {
+            Kind::Tasks(tasks) => tasks.labels.get(label as usize).cloned().unwrap_or_default(),
+            Kind::Collective { .. } => String::new(),
+        }
+    }
+
+    /// Notes that a rank cannot carry out its tasks.
+    pub(super) fn fail(&mut self, job: u32, own: u32, why: String) {
+        let rank = own - self.first_rank(job);
+        if let Some(tasks) = self.tasks(job) {
+            tasks.failed.get_or_insert((rank, why));
+        }
+    }
+
+    /// The rank with this number in the source; an error says that it does not exist.
+    pub(super) fn rank_of(&self, job: u32, rank: u32) -> Result<u32, String> {
+        let Job { deployment, first_rank, .. } = &self.sources[job as usize];
+        match rank < deployment.ranks {
+            true => Ok(first_rank + rank),
+            false => Err(format!("rank {rank} does not exist; accepted: 0 to {}", deployment.ranks - 1)),
+        }
+    }
+
+    /// The operations of the rank `own` for a collective operation; `None` if the communicator has no other rank.
+    ///
+    /// # Errors
+    /// One sentence that says why the rank cannot carry out the operation.
+    pub(super) fn schedule(
+        &mut self, job: u32, own: u32, (communicator, operation, bytes): (u32, CollectiveOperation, u64), sequence: u32,
+    ) -> Result<Option<Box<dyn Operations>>, String> {
+        let first = self.first_rank(job);
+        let Some(tasks) = self.tasks(job) else { return Ok(None) };
+        let ranks = tasks.communicators.get(communicator as usize);
+        let ranks = ranks.ok_or_else(|| format!("communicator {communicator} does not exist"))?;
+        let position = ranks.iter().position(|rank| first + rank == own);
+        let position = position.ok_or_else(|| format!("the rank is not in communicator {communicator}"))?;
+        if ranks.len() < 2 {
+            return Ok(None);
+        }
+        let collective = of_communicator(&tasks.plan, ranks.len() as u32, operation, bytes);
+        Ok(Some(collectives::once(&collective, ranks.clone(), position as u32, (first, sequence))))
+    }
+
+    /// Notes that a rank begins a task.
+    pub(super) fn begin_task(&mut self, job: u32, task: &OpenTask, now: Time) {
+        let Some(tasks) = self.tasks(job) else { return };
+        let step = tasks.step(task.step, now);
+        step.start = step.start.min(now);
+        match task.work {
+            Work::Compute { time } => step.compute = step.compute.saturating_add(time),
+            Work::Collective { communicator, .. } => {
+                let at = (communicator, task.sequence);
+                tasks.open.entry(at).or_insert(OpenCollective { start: now, ended: 0 });
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes that a rank has completed a task, which it began at `task.begun`.
+    pub(super) fn end_task(&mut self, job: u32, task: &OpenTask, now: Time) {
+        let Some(tasks) = self.tasks(job) else { return };
+        let step = tasks.step(task.step, now);
+        step.end = step.end.max(Some(now));
+        match task.work {
+            Work::Send { bytes, .. } => tasks.ended(task, None, bytes, now.saturating_sub(task.begun)),
+            Work::Collective { communicator, operation, bytes } => {
+                let at = (communicator, task.sequence);
+                let ranks = tasks.communicators.get(communicator as usize).map_or(0, |ranks| ranks.len());
+                let Some(open) = tasks.open.get_mut(&at) else { return };
+                open.ended += 1;
+                if open.ended as usize == ranks {
+                    let time = now.saturating_sub(open.start);
+                    tasks.open.remove(&at);
+                    tasks.ended(task, Some(operation), bytes, time);
+                }
+            }
+            _ => {}
+        }
+    }
+}
