@@ -38,12 +38,14 @@ fn computing(step: &StepRecord, ranks: u32) -> Option<f64> {
     Some(step.compute.as_us() / (time.as_us() * f64::from(ranks)).max(f64::MIN_POSITIVE))
 }
 
-/// Number of ranks of a pattern with steps, and of its steps that count.
-fn extent(pattern: &TrafficPattern) -> Option<(u32, u64)> {
+/// Number of ranks of a pattern with steps, and of its steps that count; `None` for the steps of a trace, which are
+/// those that began.
+fn extent(pattern: &TrafficPattern) -> Option<(u32, Option<u64>)> {
     match pattern {
         TrafficPattern::Training(training) => {
-            Some((training.deployment.ranks, u64::from(training.steps - training.warmup_steps)))
+            Some((training.deployment.ranks, Some(u64::from(training.steps - training.warmup_steps))))
         }
+        TrafficPattern::Trace(trace) => Some((trace.deployment.ranks, None)),
         _ => None,
     }
 }
@@ -60,7 +62,7 @@ pub(super) fn summarise(spec: &RunSpec, output: &RunOutput) -> Vec<StepSummary> 
         Some(StepSummary {
             traffic: source.name.clone(),
             ranks,
-            steps,
+            steps: steps.unwrap_or(measured.len() as u64),
             completed: times.len() as u64,
             time_us: Distribution::of(times),
             computing: Distribution::of(shares).map(|shares| shares.mean),

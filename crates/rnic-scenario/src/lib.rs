@@ -31,6 +31,7 @@ mod schema;
 pub(crate) mod sweep;
 mod switch;
 mod topology_file;
+mod trace;
 mod traffic;
 mod training;
 mod transport;

@@ -4,6 +4,7 @@ use super::extends::Files;
 use super::fabric::LONGEST_TRAFFIC;
 use super::reader::{Item, Result, Table};
 use super::topology_file::Topologies;
+use super::trace::Surveyed;
 use crate::format::Imported;
 use crate::format::list::{self, Hosts, LARGEST_FLOW, ListFormat};
 use rnic_spec::settings::{COMPLETION, MAX_FLOWS, ROTATIONS};
@@ -33,11 +34,12 @@ pub(super) struct Lists<'f> {
     pub(super) files: Files<'f>,
     pub(super) topologies: Topologies<'f>,
     read: RefCell<BTreeMap<ListKey, Arc<[FlowSpec]>>>,
+    pub(super) surveyed: Surveyed,
 }
 
 impl<'f> Lists<'f> {
     pub(super) fn new(files: Files<'f>) -> Lists<'f> {
-        Lists { files, topologies: Topologies::new(files), read: RefCell::default() }
+        Lists { files, topologies: Topologies::new(files), read: RefCell::default(), surveyed: Surveyed::default() }
     }
 }
 
@@ -127,6 +129,7 @@ fn read_pattern(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPatte
             refuse_keys(table, &["start", "cooldown"], "another program submits the flows", "let the program decide")?;
             TrafficPattern::Outside { largest: table.value("largest")?, reaction: table.given("reaction")? }
         }
+        "trace" => TrafficPattern::Trace(Box::new(super::trace::read(table, context)?)),
         "training" => TrafficPattern::Training(Box::new(super::training::read(table, context.hosts)?)),
         _ => TrafficPattern::List { flows: read_list(table, context)? },
     })
@@ -287,7 +290,7 @@ pub(super) fn read_server(table: &Table<'_>) -> Result<Option<Server>> {
     }
 }
 
-fn read_straggler(table: &Table<'_>) -> Result<Option<Straggler>> {
+pub(super) fn read_straggler(table: &Table<'_>) -> Result<Option<Straggler>> {
     match (table.given("straggler")?, table.get("straggler_delay")) {
         (Some(rank), Some(delay)) => Ok(Some(Straggler { rank, delay: delay.typed()? })),
         (None, None) => Ok(None),
@@ -357,6 +360,10 @@ fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>
         "hpcc" => ListFormat::Hpcc,
         _ => ListFormat::Htsim,
     });
+    if let Some(format) = table.given::<String>("format")?.filter(|format| ["goal", "chakra"].contains(&&**format)) {
+        let message = format!("\"{format}\" is a format of traces");
+        return Err(table.error_at("format", message, "set `pattern` to \"trace\""));
+    }
     // Usually the hosts have the numbers from 0 on in the file, too.
     let numbers = context.imported.map(|imported| &imported.numbers);
     let numbers = numbers.filter(|numbers| !numbers.iter().copied().eq(0..context.hosts));
@@ -403,6 +410,8 @@ fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
         TrafficPattern::List { flows } => (flows.len() as u128, 0),
         TrafficPattern::Collective(collective) => (Program::flows(collective), 0),
         TrafficPattern::Outside { .. } => (u128::from(MAX_FLOWS), 0),
+        // How many messages collective operations have is not known before.
+        TrafficPattern::Trace(trace) => (trace.content.tasks.into(), 0),
         TrafficPattern::Training(training) => (Program::flows_of_training(training), 0),
         TrafficPattern::Pairs { pairs, messages, .. } => {
             (messages.map_or(u128::MAX, |messages| u128::from(*pairs) * u128::from(messages)), 0)
@@ -423,6 +432,14 @@ fn check_flows(table: &Table<'_>, traffic: &Traffic, hosts: u32) -> Result<()> {
             None => Ok(()),
             Some(item) => {
                 Err(item.error("`cooldown` has no meaning: this traffic has no last flows", "remove `cooldown`"))
+            }
+        };
+    }
+    if let TrafficPattern::Trace(_) = traffic.pattern {
+        return match ["warmup", "cooldown"].iter().find_map(|key| Some((key, table.get(key)?))) {
+            None => Ok(()),
+            Some((key, item)) => {
+                Err(item.error(format!("`{key}` has no meaning for a trace"), format!("remove `{key}`")))
             }
         };
     }

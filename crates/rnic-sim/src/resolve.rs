@@ -272,7 +272,7 @@ fn has_programs(run: &RunSpec) -> bool {
 /// Checks that queue pairs can carry several messages, if programs need that.
 fn check_streams(run: &RunSpec, flow: &FlowConfig) -> Result<(), SetupError> {
     if flow.go_back == GoBack::First && has_programs(run) {
-        let why = "collective operations send several messages on a queue pair, and go-back-0 would begin with the first of \
+        let why = "programs of ranks send several messages on a queue pair, and go-back-0 would begin with the first of \
                    them again; accepted: another `go_back`";
         return Err(SetupError::Traffic(why.to_string()));
     }

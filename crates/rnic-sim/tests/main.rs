@@ -38,5 +38,6 @@ mod settings;
 mod several;
 mod stages;
 mod switches;
+mod traces;
 mod watch;
 mod watchdogs;

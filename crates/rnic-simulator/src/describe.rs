@@ -126,6 +126,13 @@ fn describe_traffic(traffic: &Traffic) -> String {
             collective.repeats
         ),
         TrafficPattern::Outside { largest, .. } => format!("flows of up to {largest} from another program"),
+        TrafficPattern::Trace(trace) => format!(
+            "trace {} ({}): {} tasks of {} ranks",
+            trace.file,
+            trace.format.name(),
+            trace.content.tasks,
+            trace.content.ranks
+        ),
         TrafficPattern::Training(training) => format!(
             "training of {:.3} billion parameters on {} ranks (tensor {}, pipeline {}, data {}), {} steps",
             training.model.parameters() as f64 / 1e9,

@@ -135,6 +135,10 @@ fn traffic(at: &str, source: &Traffic, hosts: u32) -> Result<(), String> {
             let positive = reaction.is_none_or(|reaction| reaction.as_ps() > 0 && reaction <= MAX_TIME);
             return within(positive, &format!("{at}.reaction"), "a time above 0 of at most 30 days");
         }
+        TrafficPattern::Trace(trace) => {
+            range(&format!("{at}.content.ranks"), trace.content.ranks.into(), 1, hosts.into())?;
+            return trace.check().map_err(|error| format!("{at}: {error}"));
+        }
         TrafficPattern::Training(training) => {
             range(&format!("{at}.deployment.ranks"), training.deployment.ranks.into(), 2, hosts.into())?;
             return training.check().map_err(|error| format!("{at}: {error}"));

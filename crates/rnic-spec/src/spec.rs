@@ -8,6 +8,7 @@ use crate::faults::{Faults, Watchdogs};
 use crate::flow::FlowSpec;
 use crate::mesh::Mesh;
 use crate::sizes::SizeDistribution;
+use crate::trace::Trace;
 use crate::training::Training;
 use crate::transport::TransportSpec;
 use rnic_fabric::config::{
@@ -405,6 +406,8 @@ pub enum TrafficPattern {
     Collective(Collective),
     /// `training`: ranks carry out training steps of a large language model.
     Training(Box<Training>),
+    /// `trace`: ranks carry out the tasks of a file.
+    Trace(Box<Trace>),
     /// `outside`: another program submits the flows while the simulation runs.
     Outside {
         /// Bytes of the largest flow that the program may submit.
@@ -431,7 +434,7 @@ impl TrafficPattern {
 
     /// Whether ranks carry out operations that depend on each other.
     pub fn is_program(&self) -> bool {
-        matches!(self, TrafficPattern::Collective(_) | TrafficPattern::Training(_))
+        matches!(self, TrafficPattern::Collective(_) | TrafficPattern::Training(_) | TrafficPattern::Trace(_))
     }
 
     /// Whether the pattern starts flows without end, so that only the run's `duration` ends it.

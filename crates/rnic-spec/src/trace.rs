@@ -1,6 +1,6 @@
 //! Traces of distributed programs: which file has the operations of the ranks, and how the ranks carry them out.
 
-use crate::collective::{Algorithm, CollectiveOperation, Placement, Server, Straggler};
+use crate::collective::{Algorithm, Collective, CollectiveOperation, Deployment, Grouping, Straggler};
 use rnic_transport::{Bytes, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,13 +16,8 @@ pub struct Trace {
     pub format: TraceFormat,
     /// What the file had when the scenario was read; a file that has changed is refused.
     pub content: TraceContent,
-    /// The algorithm of all-reduces.
+    /// The algorithm of all-reduces and broadcasts.
     pub algorithm: Algorithm,
-    /// The host of each rank.
-    pub placement: Placement,
-    /// The servers, each with several ranks; `None` if each rank has a server of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server: Option<Server>,
     /// Number of parts into which an operation along a ring is divided; the parts use different connections.
     pub channels: u32,
     /// Maximum number of bytes of a message of the algorithms `ring` and `tree`.
@@ -34,8 +29,8 @@ pub struct Trace {
     /// A rank of which each computation takes longer, by `delay`; `None` if all are alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub straggler: Option<Straggler>,
-    /// Time between an event and the reaction of a rank; see [`Collective::reaction`](crate::Collective::reaction).
-    pub reaction: Time,
+    /// Where the ranks run.
+    pub deployment: Deployment,
 }
 
 /// What the file of a trace has.
@@ -81,15 +76,26 @@ impl TraceFormat {
 }
 
 impl Trace {
-    /// Number of ranks of each server.
-    pub fn accelerators(&self) -> u32 {
-        self.server.map_or(1, |server| server.accelerators.max(1))
-    }
-
-    /// The algorithm of a collective operation: [`Trace::algorithm`] if it can carry out the operation.
-    pub fn algorithm_of(&self, operation: CollectiveOperation) -> Algorithm {
-        let algorithms = operation.algorithms();
-        if algorithms.contains(&self.algorithm) { self.algorithm } else { algorithms[0] }
+    /// How the ranks carry out collective operations; number of ranks and bytes of an operation are its own.
+    pub fn plan(&self) -> Collective {
+        let Deployment { ranks, placement, server, reaction } = self.deployment;
+        Collective {
+            operation: CollectiveOperation::AllReduce,
+            algorithm: self.algorithm,
+            size: Bytes(1),
+            ranks,
+            group: ranks,
+            grouping: Grouping::Consecutive,
+            placement,
+            repeats: 1,
+            channels: self.channels,
+            chunk: self.chunk,
+            outstanding: self.outstanding,
+            compute: Time::ZERO,
+            straggler: None,
+            server,
+            reaction,
+        }
     }
 
     /// Checks that the settings fit together and to the trace.
@@ -97,12 +103,18 @@ impl Trace {
     /// # Errors
     /// One sentence that says what is impossible and what is accepted.
     pub fn check(&self) -> Result<(), String> {
-        let (ranks, accelerators) = (self.content.ranks, self.accelerators());
+        let (ranks, accelerators) = (self.content.ranks, self.deployment.accelerators());
+        if self.deployment.ranks != ranks {
+            return Err(format!("there are {} ranks; accepted: {ranks}, those of the trace", self.deployment.ranks));
+        }
         if !matches!(self.algorithm, Algorithm::Ring | Algorithm::Tree) {
             return Err(format!(
                 "the algorithm \"{}\" does not exist for traces; accepted: \"ring\", \"tree\"",
                 self.algorithm.name()
             ));
+        }
+        if self.channels > 1 && self.algorithm != Algorithm::Ring {
+            return Err("only the algorithm \"ring\" has several channels; accepted: 1".to_string());
         }
         if !ranks.is_multiple_of(accelerators) {
             return Err(format!(
@@ -114,10 +126,10 @@ impl Trace {
         {
             return Err(format!("the straggler is rank {rank}; accepted: 0 to {}", ranks.saturating_sub(1)));
         }
-        if !(self.compute_scale >= 0.0 && self.compute_scale <= 1e6) {
+        if !(0.0..=1e6).contains(&self.compute_scale) {
             return Err(format!("compute_scale is {}; accepted: 0 to 1000000", self.compute_scale));
         }
-        if self.reaction == Time::ZERO {
+        if self.deployment.reaction == Time::ZERO {
             return Err("the reaction takes no time; accepted: a time above 0".to_string());
         }
         Ok(())

@@ -95,6 +95,7 @@ pub fn largest(traffic: &[Traffic]) -> u64 {
         TrafficPattern::IncastLoop { incast, .. } => striped(incast.total.0, incast.flows()),
         TrafficPattern::Collective(collective) => Program::largest(collective),
         TrafficPattern::Outside { largest, .. } => largest.0,
+        TrafficPattern::Trace(trace) => trace.content.largest,
         TrafficPattern::Training(training) => Program::largest_of_training(training),
     };
     traffic.iter().map(|source| of_pattern(&source.pattern)).max().unwrap_or(1)

@@ -104,6 +104,16 @@ fn of_run(spec: &RunSpec, run: &RunSummary) -> Vec<(String, String)> {
                 put("largest", largest.to_string());
                 put("reaction", reaction.map_or("one window".to_string(), |reaction| reaction.to_string()));
             }
+            TrafficPattern::Trace(trace) => {
+                put("file", trace.file.clone());
+                put("format", trace.format.name().to_string());
+                put("ranks", trace.content.ranks.to_string());
+                put("tasks", trace.content.tasks.to_string());
+                put("algorithm", trace.algorithm.name().to_string());
+                put("channels", trace.channels.to_string());
+                put("chunk", trace.chunk.to_string());
+                put("compute_scale", trace.compute_scale.to_string());
+            }
             TrafficPattern::Training(training) => {
                 put("ranks", training.deployment.ranks.to_string());
                 put("tensor", training.tensor.to_string());

@@ -216,14 +216,16 @@ fn status<B: Body>(fabric: &Fabric<B>, outcome: &Outcome, end: Time) -> RunStatu
     let Outcome { ending, stop, unfinished, .. } = *outcome;
     let end = Time::from_ns(end.as_ps() / 1_000).rounded();
     let flows = if unfinished == 1 { "1 flow has".to_string() } else { format!("{unfinished} flows have") };
+    let stuck = || {
+        let waiting = outcome.waiting.join("; ");
+        RunStatus::Failed(format!("no message is under way at {end}, but {waiting}"))
+    };
     let what = match (ending, stop) {
         (_, Some(Stop::Finished)) | (Ending::TimeUp, _) => return RunStatus::Completed,
         (_, Some(Stop::Cancelled)) => return RunStatus::Interrupted,
-        (_, Some(Stop::Stuck)) => {
-            let waiting = outcome.waiting.join("; ");
-            return RunStatus::Failed(format!("no message is under way at {end}, but {waiting}"));
-        }
-        (Ending::Idle, _) if unfinished == 0 => return RunStatus::Completed,
+        (_, Some(Stop::Stuck)) => return stuck(),
+        (Ending::Idle, _) if unfinished == 0 && outcome.waiting.is_empty() => return RunStatus::Completed,
+        (Ending::Idle, _) if unfinished == 0 => return stuck(),
         (Ending::Idle, _) => format!("nothing is left to happen at {end}, but {flows} not finished"),
         (_, Some(Stop::TimeLimit)) => format!("the time limit was reached at {end}; {flows} not finished"),
         (_, Some(Stop::Stalled)) => {

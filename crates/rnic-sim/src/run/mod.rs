@@ -172,9 +172,10 @@ fn simulate_with(
         return RunOutput { truncated: Some(Truncation { not_started, ..truncation }), ..output };
     }
     // The stream of flows ends early if a flow would start after the largest time that `Time` can represent. Such a
-    // run is not complete.
+    // run is not complete. The number of flows of a trace is not known before.
+    let endless = spec.traffic.iter().any(|source| source.pattern.is_endless());
     let status = match output.status {
-        RunStatus::Completed if total.is_none_or(|total| started < total) => RunStatus::Failed(format!(
+        RunStatus::Completed if total.map_or(endless, |total| started < total) => RunStatus::Failed(format!(
             "only {started} of {} flows start before the end of time (213 days)",
             total.map_or("endless".to_string(), |total| total.to_string())
         )),

@@ -31,7 +31,7 @@ const COUNT: Kind = Kind::Count { min: 1, max: u32::MAX as u64 };
 const FRACTION: Kind = Kind::Number { min: 0.0, max: 1.0 };
 const FLOWS_OR_NONE: Kind = Kind::Count { min: 0, max: MAX_FLOWS };
 
-const PATTERNS: [Variant; 9] = [
+const PATTERNS: [Variant; 10] = [
     Variant { name: "poisson", about: "every host starts flows at random times towards random hosts" },
     Variant { name: "incast", about: "one request striped over many senders" },
     Variant { name: "permutation", about: "every host sends to one other and receives from one other" },
@@ -40,6 +40,7 @@ const PATTERNS: [Variant; 9] = [
     Variant { name: "list", about: "the flows of a file" },
     Variant { name: "collective", about: "ranks of a distributed program repeat an operation such as an all-reduce" },
     Variant { name: "training", about: "ranks carry out training steps of a large language model" },
+    Variant { name: "trace", about: "ranks of a distributed program carry out the tasks of a file" },
     Variant { name: "outside", about: "another program submits the flows while the simulation runs" },
 ];
 const OPERATIONS: [&str; 5] = names_of!(CollectiveOperation);
@@ -252,7 +253,7 @@ pub(super) const TRAFFIC: Section = Section {
             .fields(&["pattern.operation"]),
         Setting::new("algorithm", Kind::Choice(&ALGORITHMS), "\"ring\"", "how the ranks carry out the operation")
             .derived("`\"direct\"` for `all-to-all`, else `\"ring\"`")
-            .only(&["collective"])
+            .only(&["collective", "trace"])
             .fields(&["pattern.algorithm"]),
         Setting::new(
             "size",
@@ -294,7 +295,7 @@ pub(super) const TRAFFIC: Section = Section {
              the same number in all servers on neighbouring hosts (`\"rail\"`)",
         )
         .default("linear")
-        .only(&["collective", "training"])
+        .only(&["collective", "training", "trace"])
         .fields(&["pattern.placement", "pattern.deployment.placement"]),
         Setting::new(
             "channels",
@@ -303,7 +304,7 @@ pub(super) const TRAFFIC: Section = Section {
             "number of independent parts of an operation along a ring, each with its own connections",
         )
         .default("1")
-        .only(&["collective", "training"])
+        .only(&["collective", "training", "trace"])
         .fields(&["pattern.channels"]),
         Setting::new(
             "chunk",
@@ -313,7 +314,7 @@ pub(super) const TRAFFIC: Section = Section {
              default is NCCL's (4 MiB of buffer in 8 slots)",
         )
         .default("512 KiB")
-        .only(&["collective", "training"])
+        .only(&["collective", "training", "trace"])
         .fields(&["pattern.chunk"]),
         Setting::new(
             "outstanding",
@@ -322,7 +323,7 @@ pub(super) const TRAFFIC: Section = Section {
             "number of messages that a rank of an `all-to-all`, or the root of a `broadcast`, sends at a time",
         )
         .default("8")
-        .only(&["collective", "training"])
+        .only(&["collective", "training", "trace"])
         .fields(&["pattern.outstanding"]),
         Setting::new(
             "accelerators",
@@ -331,11 +332,11 @@ pub(super) const TRAFFIC: Section = Section {
             "number of ranks of a server, which communicate in a domain of the server and not over the fabric; divides `ranks`",
         )
         .default("1")
-        .only(&["collective", "training"])
+        .only(&["collective", "training", "trace"])
         .fields(&["pattern.server.accelerators", "pattern.deployment.server.accelerators"]),
         Setting::new("domain_rate", Kind::Rate, "\"3.6 Tbps\"", "rate of each rank's port in the domain of its server")
             .default("3.2 Tbps")
-            .only(&["collective", "training"])
+            .only(&["collective", "training", "trace"])
             .fields(&["pattern.server.rate", "pattern.deployment.server.rate"]),
         Setting::new(
             "domain_latency",
@@ -345,15 +346,15 @@ pub(super) const TRAFFIC: Section = Section {
              models a server with 8 H100",
         )
         .default("936.25 ns")
-        .only(&["collective", "training"])
+        .only(&["collective", "training", "trace"])
         .fields(&["pattern.server.latency", "pattern.deployment.server.latency"]),
         Setting::new("straggler", Kind::Count { min: 0, max: u32::MAX as u64 }, "3", "number of a rank that computes longer than the others")
             .derived("none")
-            .only(&["collective"])
+            .only(&["collective", "trace"])
             .fields(&["pattern.straggler.rank"]),
         Setting::new("straggler_delay", Kind::Time, "\"50 us\"", "additional time for which the straggler computes before each operation")
             .derived("required with `straggler`")
-            .only(&["collective"])
+            .only(&["collective", "trace"])
             .fields(&["pattern.straggler.delay"]),
         Setting::new("compute", Kind::Delay, "\"100 us\"", "time for which each rank computes before each operation")
             .default("0 us")
@@ -368,7 +369,7 @@ pub(super) const TRAFFIC: Section = Section {
              on the shortest link makes the simulation slower",
         )
         .default("200 ns")
-        .only(&["collective", "training"])
+        .only(&["collective", "training", "trace"])
         .fields(&["pattern.reaction", "pattern.deployment.reaction"]),
         Setting::new(
             "model",
@@ -516,13 +517,27 @@ pub(super) const TRAFFIC: Section = Section {
         .default("false")
         .only(&["incast", "pairs"])
         .fields(&["pattern.persistent"]),
-        Setting::new("file", Kind::Text, "\"flows.csv\"", "path of the [flow list](formats.md)")
-            .required()
-            .only(&["list"])
+        Setting::new(
+            "file",
+            Kind::Text,
+            "\"flows.csv\"",
+            "path of the [flow list](formats.md) or of the [trace](traces.md); of a Chakra trace without `.RANK.et`",
+        )
+        .required()
+        .only(&["list", "trace"])
             .nowhere(),
-        Setting::new("format", Kind::Choice(&["csv", "hpcc", "htsim"]), "\"csv\"", "format of the flow list")
-            .derived("`\"csv\"` if the file name ends in `.csv`, else judged by the first line of the file")
-            .only(&["list"])
-            .nowhere(),
+        Setting::new(
+            "format",
+            Kind::Choice(&["csv", "hpcc", "htsim", "goal", "chakra"]),
+            "\"csv\"",
+            "format of the file: `\"csv\"`, `\"hpcc\"` or `\"htsim\"` for a list; `\"csv\"`, `\"goal\"` or `\"chakra\"` for a trace",
+        )
+        .derived("for a list, `\"csv\"` if the file name ends in `.csv`, else judged by the first line of the file; for a trace, judged by the name of the file")
+        .only(&["list", "trace"])
+        .nowhere(),
+        Setting::new("compute_scale", Kind::Number { min: 0.0, max: 1e6 }, "0.5", "factor of the length of every computation")
+            .default("1")
+            .only(&["trace"])
+            .fields(&["pattern.compute_scale"]),
     ],
 };

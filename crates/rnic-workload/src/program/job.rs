@@ -22,7 +22,8 @@ pub(super) struct Job {
     pub kind: Kind,
     /// Number of flows that the source has generated so far, and in all.
     pub made: u64,
-    pub total: u64,
+    /// `total` is `None` if the number is not known before.
+    pub total: Option<u64>,
     pub warmup: u64,
     pub cooldown: u64,
 }
@@ -65,7 +66,7 @@ struct OpenCollective {
 
 impl Job {
     pub(super) fn new(
-        traffic: u16, source: &Traffic, (first_rank, total): (u32, u64), deployment: Deployment, kind: Kind,
+        traffic: u16, source: &Traffic, (first_rank, total): (u32, Option<u64>), deployment: Deployment, kind: Kind,
     ) -> Job {
         let Traffic { name, warmup, cooldown, .. } = source;
         let (name, warmup, cooldown) = (name.clone(), *warmup, *cooldown);
@@ -151,7 +152,8 @@ impl TaskJob {
 /// One operation of a communicator with `ranks` ranks, carried out as `plan` says. Operations of fewer bytes than ranks
 /// and channels count as one byte for each.
 pub(super) fn of_communicator(plan: &Collective, ranks: u32, operation: CollectiveOperation, bytes: u64) -> Collective {
-    let algorithm = operation.algorithms()[0];
+    let algorithms = operation.algorithms();
+    let algorithm = if algorithms.contains(&plan.algorithm) { plan.algorithm } else { algorithms[0] };
     let channels = if algorithm == rnic_spec::Algorithm::Ring { plan.channels } else { 1 };
     let size = Bytes(bytes.max(u64::from(ranks) * u64::from(channels)));
     let (group, grouping) = (ranks, Grouping::Consecutive);

@@ -19,6 +19,7 @@ mod task_tests;
 #[cfg(test)]
 mod tests;
 mod todo;
+mod trace;
 mod training;
 
 pub use operation::{Action, After, Distances, Mark, Operation, Operations, Tag};
@@ -32,8 +33,8 @@ use super::source::{Completion, Source};
 use job::{Job, Kind, TaskJob};
 use rank::{Event, Place, Rank};
 use rnic_spec::{
-    Collective, CollectiveRecord, Deployment, Grouping, Placement, ProgramRecords, Server, Traffic, TrafficPattern,
-    Training,
+    Collective, CollectiveRecord, Deployment, Grouping, Placement, ProgramRecords, Server, Trace, Traffic,
+    TrafficPattern, Training,
 };
 use rnic_transport::Time;
 use std::cmp::Reverse;
@@ -53,6 +54,8 @@ pub struct Program {
     free: Vec<u32>,
     /// For each flow in the simulator's flow table, the index in `messages`.
     flows: Vec<u32>,
+    /// Why programs of sources cannot begin, as sentences.
+    failures: Vec<String>,
 }
 
 /// A message between two ranks.
@@ -106,6 +109,10 @@ impl Program {
         let ranks = match &traffic.pattern {
             TrafficPattern::Collective(collective) => collective.ranks,
             TrafficPattern::Training(training) => training.deployment.ranks,
+            TrafficPattern::Trace(trace) => {
+                trace.check()?;
+                trace.deployment.ranks
+            }
             _ => return Ok(()),
         };
         if let TrafficPattern::Training(training) = &traffic.pattern {
@@ -165,10 +172,11 @@ impl Program {
                     program.add(index, source, collective, network, seed, first_request(index));
                 }
                 TrafficPattern::Training(training) => program.add_training(index, source, training, network, seed),
+                TrafficPattern::Trace(trace) => program.add_trace(index, source, trace, network, seed),
                 _ => {}
             }
         }
-        (!program.ranks.is_empty()).then_some(program)
+        (!program.ranks.is_empty() || !program.failures.is_empty()).then_some(program)
     }
 
     fn empty() -> Program {
@@ -181,7 +189,14 @@ impl Program {
             connections: BTreeMap::new(),
             ports: Vec::new(),
         };
-        Program { ranks: Vec::new(), agenda, messages: Vec::new(), free: Vec::new(), flows: Vec::new() }
+        Program {
+            ranks: Vec::new(),
+            agenda,
+            messages: Vec::new(),
+            free: Vec::new(),
+            flows: Vec::new(),
+            failures: Vec::new(),
+        }
     }
 
     fn add(
@@ -214,21 +229,42 @@ impl Program {
                 begun: false,
             })
         });
-        let total = u64::try_from(Program::flows(collective)).unwrap_or(u64::MAX);
+        let total = Some(u64::try_from(Program::flows(collective)).unwrap_or(u64::MAX));
         let kind = Kind::Collective { collective: *collective, first_request, records: records.collect() };
         self.agenda.sources.push(Job::new(traffic, source, (first_rank, total), collective.deployment(), kind));
     }
 
     fn add_training(&mut self, traffic: u16, source: &Traffic, training: &Training, network: &Network, seed: u64) {
-        let total = u64::try_from(Program::flows_of_training(training)).unwrap_or(u64::MAX);
+        let total = Some(u64::try_from(Program::flows_of_training(training)).unwrap_or(u64::MAX));
         let graph = training::graph(training);
         self.add_graph((traffic, source, total), graph, (training.plan(), training.warmup_steps), network, seed);
     }
 
-    /// Adds ranks that carry out the tasks of a graph. `total` is the number of flows.
+    fn add_trace(&mut self, traffic: u16, source: &Traffic, trace: &Trace, network: &Network, seed: u64) {
+        match trace::graph(trace) {
+            Ok(graph) => self.add_graph((traffic, source, None), graph, (trace.plan(), 0), network, seed),
+            Err(error) => self.failures.push(format!("traffic `{}` has no tasks: {error}", source.name)),
+        }
+    }
+
+    /// If nothing can happen because ranks look only a limited number of tasks ahead, they look further.
+    fn look_further(&mut self, now: Time) {
+        let Program { ranks, agenda, messages, free, .. } = self;
+        while agenda.events.is_empty() && agenda.flows.is_empty() && messages.len() == free.len() {
+            let mut helps = false;
+            for (number, rank) in (0..).zip(ranks.iter_mut()) {
+                helps |= rank.look_further(number, now, agenda);
+            }
+            if !helps {
+                return;
+            }
+        }
+    }
+
+    /// Adds ranks that carry out the tasks of a graph. `total` is the number of flows, if it is known.
     fn add_graph(
-        &mut self, (traffic, source, total): (u16, &Traffic, u64), graph: Graph, (plan, warmup): (Collective, u32),
-        network: &Network, seed: u64,
+        &mut self, (traffic, source, total): (u16, &Traffic, Option<u64>), graph: Graph,
+        (plan, warmup): (Collective, u32), network: &Network, seed: u64,
     ) {
         let deployment = plan.deployment();
         let first_rank = self.ranks.len() as u32;
@@ -312,7 +348,7 @@ impl Agenda {
     fn start_flow(&mut self, job: u32, now: Time, bytes: u64, message: Message) {
         let [src, dst] = [message.from, message.to].map(|rank| self.hosts[rank as usize]);
         let source = &mut self.sources[job as usize];
-        let last = source.total.saturating_sub(source.cooldown);
+        let last = source.total.map_or(u64::MAX, |total| total.saturating_sub(source.cooldown));
         let (request, is_warm) = source.request(&message);
         let measured = is_warm && (source.warmup..last).contains(&source.made);
         source.made += 1;
@@ -359,11 +395,22 @@ impl Message {
 impl Source for Program {
     fn advance(&mut self, end: Time) {
         let Program { ranks, agenda, .. } = self;
+        let mut last = None;
         while let Some(Reverse((now, ..))) = agenda.events.peek()
             && *now < end
             && let Some(Reverse((now, rank, event))) = agenda.events.pop()
         {
             ranks[rank as usize].handle(rank, event, now, agenda);
+            last = Some(now);
+        }
+        if let Some(now) = last
+            && self.agenda.events.is_empty()
+        {
+            self.look_further(now);
+            // Computations that begin now may end before `end`.
+            if self.agenda.events.peek().is_some_and(|Reverse((next, ..))| *next < end) {
+                self.advance(end);
+            }
         }
     }
 
@@ -417,7 +464,7 @@ impl Source for Program {
     }
 
     fn total(&self) -> Option<u64> {
-        Some(self.agenda.sources.iter().fold(0, |sum, source| sum.saturating_add(source.total)))
+        self.agenda.sources.iter().try_fold(0u64, |sum, source| Some(sum.saturating_add(source.total?)))
     }
 
     fn reaction(&self) -> Option<Time> {
@@ -433,7 +480,7 @@ impl Source for Program {
             let what = failed.or_else(waits)?;
             Some(format!("rank {} of traffic `{}` waits for {what}", number - source.first_rank, source.name))
         });
-        waiting.take(NAMED).collect()
+        self.failures.iter().cloned().chain(waiting).take(NAMED).collect()
     }
 
     fn take_records(&mut self) -> ProgramRecords {

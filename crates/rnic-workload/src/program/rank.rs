@@ -312,6 +312,15 @@ impl Rank {
         Ok(())
     }
 
+    /// Allows the rank to look further ahead in its tasks; returns whether it did.
+    pub(super) fn look_further(&mut self, own: u32, now: Time, agenda: &mut Agenda) -> bool {
+        let helps = self.tasks.as_mut().is_some_and(Todo::look_further);
+        if helps {
+            self.settle(own, now, agenda);
+        }
+        helps
+    }
+
     /// The first step of which the rank has not completed all tasks.
     pub(super) fn unfinished_step(&self) -> u32 {
         self.tasks.as_ref().map_or(u32::MAX, Todo::unfinished_step)

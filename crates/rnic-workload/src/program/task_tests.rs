@@ -280,7 +280,7 @@ fn listed(ranks: &[&[(u64, &[u64], Work)]], communicators: &[&[u32]]) -> Program
     let pattern = TrafficPattern::List { flows: [].into() };
     let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
     let mut program = Program::empty();
-    program.add_graph((0, &traffic, 0), graph, (plan, 0), &network(count), 1);
+    program.add_graph((0, &traffic, Some(0)), graph, (plan, 0), &network(count), 1);
     program
 }
 

@@ -6,9 +6,11 @@ use rnic_transport::Time;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// Maximum number of open tasks of a rank. A dependency on an earlier task may go back further, because tasks that have
-/// completed are no longer open.
+/// Number of open tasks of a rank, unless nothing else can happen. A dependency on an earlier task may go back further,
+/// because tasks that have completed are no longer open.
 const AHEAD: usize = 4_096;
+/// Maximum number of open tasks of a rank.
+const MOST_AHEAD: usize = 1 << 20;
 
 /// A task that has been taken from the generator and has not completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +38,8 @@ struct Open {
 pub(super) struct Todo {
     tasks: Box<dyn Tasks>,
     exhausted: bool,
+    /// Maximum number of open tasks.
+    ahead: usize,
     /// Step of the latest task that has been taken.
     step: u32,
     open: BTreeMap<u64, Open>,
@@ -55,7 +59,7 @@ pub(super) enum Next {
 
 impl Todo {
     pub(super) fn new(tasks: Box<dyn Tasks>) -> Todo {
-        Todo { tasks, exhausted: false, step: 0, open: BTreeMap::new(), latest: BTreeMap::new() }
+        Todo { tasks, exhausted: false, ahead: AHEAD, step: 0, open: BTreeMap::new(), latest: BTreeMap::new() }
     }
 
     /// Notes that the open task with this id begins.
@@ -77,7 +81,7 @@ impl Todo {
     /// # Errors
     /// One sentence that says why the tasks cannot be read. There are no further tasks.
     pub(super) fn take_next(&mut self) -> Result<Next, String> {
-        if self.exhausted || self.open.len() >= AHEAD {
+        if self.exhausted || self.open.len() >= self.ahead {
             return Ok(Next::Nothing);
         }
         let Some(Task { id, mut after, work, step, label }) =
@@ -116,6 +120,15 @@ impl Todo {
         let task = OpenTask { work, step, label, sequence, begun: Time::ZERO };
         self.open.insert(id, Open { task, waits, dependents: SmallVec::new() });
         Ok(if waits == 0 { Next::Begins(id) } else { Next::Waits })
+    }
+
+    /// Allows more open tasks; returns whether this helps.
+    pub(super) fn look_further(&mut self) -> bool {
+        let helps = !self.exhausted && self.open.len() >= self.ahead && self.ahead < MOST_AHEAD;
+        if helps {
+            self.ahead *= 2;
+        }
+        helps
     }
 
     /// Completes a task; returns the task, and those that can begin.
