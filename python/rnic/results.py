@@ -16,6 +16,7 @@ from .table import (
     FlowTable,
     GoodputTable,
     LinkTable,
+    MatrixTable,
     MeshTable,
     PauseTable,
     PortTable,
@@ -167,6 +168,10 @@ class Results(Mapping[str, RunResult]):
     def steps(self) -> StepTable:
         """Times of training steps, as in `steps.csv`."""
         return StepTable(self._results.file("steps"))
+
+    def matrix(self) -> MatrixTable:
+        """Payload between groups of hosts over time, as in `matrix.csv`; no rows without collective operations."""
+        return MatrixTable(self._results.file("matrix"))
 
     def watchdog(self) -> WatchdogTable:
         """Pause storms that watchdogs found, as in `watchdog.csv`."""

@@ -316,6 +316,25 @@ class CollectiveTable(Table):
         def __getitem__(self, column: Any) -> Any: ...
 
 
+class MatrixTable(Table):
+    """Payload between groups of hosts: a row for each interval and pair of groups in which messages arrived."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, column: Literal["run", "traffic"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["start_us", "end_us"]) -> list[float]: ...
+
+        @overload
+        def __getitem__(
+            self, column: Literal["first_src", "last_src", "first_dst", "last_dst", "messages", "bytes"]
+        ) -> list[int]: ...
+
+        def __getitem__(self, column: Any) -> Any: ...
+
+
 class StepTable(Table):
     """Training steps: a row for each step. One that did not complete has no end."""
 

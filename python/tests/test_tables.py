@@ -207,7 +207,8 @@ def declared() -> dict[str, dict[str, str]]:
 def test_type_checkers_know_the_columns(small):
     watch = {"watch.interval": "10 us", "watch.queues": "all", "watch.flows": True, "watch.pauses": True}
     results = small.with_({**watch, "fabric.switch.xoff": "20 KB"}).run()
-    names = ("flows", "ports", "queues", "links", "goodput", "pauses", "victims", "meshes", "collectives", "steps", "watchdog")
+    samples = ("queues", "links", "goodput", "pauses", "victims")
+    names = ("flows", "ports", *samples, "meshes", "collectives", "matrix", "steps", "watchdog")
     tables = [getattr(results, name)() for name in names]
     assert {type(table).__name__ for table in tables} == declared().keys()
     filled = 0

@@ -9,7 +9,7 @@ use super::summary::ScenarioSummary;
 use super::sweep_files;
 use super::text::{exact_gbps, exact_us, round6};
 use super::tiers::port_utilisation;
-use super::{collectives, mesh, steps, watchdog};
+use super::{collectives, matrix, mesh, steps, watchdog};
 use rnic_spec::RunRecord;
 use rnic_spec::Scenario;
 use std::fs::{self, File};
@@ -71,6 +71,8 @@ pub enum CsvFile {
     Collectives,
     /// `steps.csv`: times of the steps of programs of tasks.
     Steps,
+    /// `matrix.csv`: payload between groups of hosts over time, in runs with collective operations.
+    Matrix,
     /// `sweep.csv`: a row for each run of a sweep.
     Sweep,
 }
@@ -94,13 +96,14 @@ impl CsvFile {
             CsvFile::Watchdog => watchdog::write(out, scenario, reports),
             CsvFile::Collectives => collectives::write(out, scenario, reports),
             CsvFile::Steps => steps::write(out, scenario, reports),
+            CsvFile::Matrix => matrix::write(out, scenario, reports),
             CsvFile::Sweep => sweep_files::write_csv(out, summary),
         }
     }
 }
 
 /// Names of all files that [`add_all`] can write.
-pub const NAMES: [&str; 16] = [
+pub const NAMES: [&str; 17] = [
     "summary.json",
     "ports.csv",
     "report.html",
@@ -113,6 +116,7 @@ pub const NAMES: [&str; 16] = [
     "watchdog.csv",
     "collectives.csv",
     "steps.csv",
+    "matrix.csv",
     "sweep.csv",
     "sweep.parquet",
     "flows.csv",
@@ -125,8 +129,9 @@ pub const NAMES: [&str; 16] = [
 ///
 /// `summary.json`, `ports.csv` and `report.html` always; `queues.csv`, `links.csv`, `goodput.csv`, `pauses.csv` and
 /// `victims.csv` if a run sampled queues, links, flows or pauses; `mesh.csv` if a run has probes; `watchdog.csv` if a
-/// watchdog found a storm; `collectives.csv` if a run has collective operations; `steps.csv` if a run has
-/// training steps; `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each of the formats `flows`.
+/// watchdog found a storm; `collectives.csv` and `matrix.csv` if a run has collective operations; `steps.csv` if a run
+/// has training steps; `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each of the formats
+/// `flows`.
 ///
 /// # Errors
 /// Another process is writing into the folder, a file cannot be written, or flow records cannot be read.
@@ -165,6 +170,7 @@ pub fn add_all(
     csv("watchdog.csv", CsvFile::Watchdog, watchdog::any(reports))?;
     csv("collectives.csv", CsvFile::Collectives, collectives::any(reports))?;
     csv("steps.csv", CsvFile::Steps, steps::any(reports))?;
+    csv("matrix.csv", CsvFile::Matrix, collectives::any(reports))?;
     csv("sweep.csv", CsvFile::Sweep, !summary.swept().is_empty())?;
     if !summary.swept().is_empty() {
         files.add("sweep.parquet", |out| sweep_files::write_parquet(out, summary))?;

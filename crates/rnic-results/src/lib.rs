@@ -30,6 +30,7 @@ pub mod flow_files;
 pub mod folder;
 mod groups;
 mod json;
+mod matrix;
 mod mesh;
 mod notes;
 mod pauses;
