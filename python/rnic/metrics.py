@@ -548,7 +548,7 @@ class RunResult(Metrics):
     #: The links by tier and direction.
     tiers: list[Tier]
     #: Number of retransmission timeouts.
-    timeouts: int
+    timeouts: int | None
     #: Simulated CPU time of hosts.
     host_cpu_us: HostCpu
     #: Mean completion time of requests, in microseconds.

@@ -88,7 +88,7 @@ pub(crate) fn flows(scenario: &Scenario, records: &[RunRecord], runs: Range<usiz
             let (first, last) = (first as u32, (first as u32).saturating_add(ROWS as u32 - 1));
             let mut columns = FlowColumns::default();
             for flow in log.range(first, last) {
-                columns.push(run, &flow, record.output.end, &sources);
+                columns.push(run, &flow, (record.output.end, record.output.fidelity.is_packet()), &sources);
             }
             let batch = columns.finish(index as i32, &run_names, &source_names)?;
             schema.get_or_insert_with(|| batch.schema());
@@ -125,7 +125,8 @@ struct FlowColumns {
 }
 
 impl FlowColumns {
-    fn push(&mut self, run: &RunSpec, flow: &FlowRecord, end: Time, sources: &[&str]) {
+    /// Adds a flow of `run`, whose simulation had packets or not (`is_packet`).
+    fn push(&mut self, run: &RunSpec, flow: &FlowRecord, (end, is_packet): (Time, bool), sources: &[&str]) {
         self.flow.append_value(flow.id);
         self.src.append_value(flow.src);
         self.dst.append_value(flow.dst);
@@ -135,8 +136,8 @@ impl FlowColumns {
         self.fct_us.append_option(stats::fct_us(flow));
         self.ideal_us.append_value(flow.ideal.as_us());
         self.slowdown.append_option(rounded_slowdown(flow));
-        self.retransmitted.append_value(flow.retransmitted);
-        self.timeouts.append_value(flow.timeouts);
+        self.retransmitted.append_option(is_packet.then_some(flow.retransmitted));
+        self.timeouts.append_option(is_packet.then_some(flow.timeouts));
         self.request.append_option(request(flow));
         let source = source(run, flow);
         self.traffic.push(sources.iter().position(|name| *name == source).unwrap_or(0) as i32);
@@ -169,7 +170,7 @@ impl FlowColumns {
             Arc::new(self.delivered_bytes.finish()),
             Arc::new(self.goodput_bps.finish()),
         ];
-        let can_be_null = ["finish_us", "fct_us", "slowdown", "request", "goodput_bps"];
+        let can_be_null = ["finish_us", "fct_us", "slowdown", "retransmitted", "timeouts", "request", "goodput_bps"];
         let field = |(name, array): (&&str, &ArrayRef)| {
             Field::new(*name, array.data_type().clone(), can_be_null.contains(name))
         };

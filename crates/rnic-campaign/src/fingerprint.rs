@@ -51,8 +51,20 @@ impl Fingerprint {
     /// controls of the same name. `program` is empty for the standard catalogue.
     pub fn of(run: &RunSpec, program: &str) -> Fingerprint {
         // Names do not influence the result of a run.
-        let RunSpec { name: _, base: _, point: _, seed, fabric, traffic, transport, beside, limits, watch } =
-            &run.to_document();
+        let RunSpec {
+            name: _,
+            base: _,
+            point: _,
+            seed,
+            fabric,
+            traffic,
+            transport,
+            beside,
+            limits,
+            watch,
+            fidelity,
+            fidelity_quantum,
+        } = &run.to_document();
         let parts = [
             ("program", hash(&(CODE, program))),
             ("seed", hash(seed)),
@@ -62,7 +74,12 @@ impl Fingerprint {
             ("[limits]", hash(limits)),
             ("[watch]", hash(watch)),
         ];
-        Fingerprint { parts: parts.map(|(name, hash)| (name.to_string(), hash)).into() }
+        let mut parts: Vec<(String, u128)> = parts.map(|(name, hash)| (name.to_string(), hash)).into();
+        // Fingerprints of runs of packets are older than this setting.
+        if !fidelity.is_packet() {
+            parts.push(("fidelity".to_string(), hash(&(fidelity, fidelity_quantum))));
+        }
+        Fingerprint { parts }
     }
 
     /// The fingerprint as 32 hexadecimal digits, from which the result's file has its name.

@@ -74,13 +74,15 @@ pub fn add(run: &str, record: &RunRecord, stretch: u32, max_values: u64, metrics
         entry.or_insert_with(|| (recorder(), Vec::new())).1.push(index);
     }
     let last = times.len() - 1;
+    // Of flows as fluids, the counters of pauses, drops and marks mean nothing.
+    let modelled = output.fidelity.is_packet();
     for (number, time) in times.iter().enumerate() {
         let at = (time.as_ps() / 1_000).saturating_mul(u64::from(stretch));
         metrics.set_time(at);
         for (node, (recorder, ports)) in &mut nodes {
             let mut reading = Reading::default();
             for index in ports.iter() {
-                of_port(&output.ports[*index], *index as u32, *time, &pauses, number == last, &mut reading);
+                of_port(&output.ports[*index], *index as u32, *time, &pauses, (number == last, modelled), &mut reading);
             }
             of_queues(node, record, *time, &mut reading);
             for priority in &mut reading.priorities {
@@ -100,8 +102,8 @@ fn name(port: &PortRecord) -> String {
 }
 
 fn of_port(
-    port: &PortRecord, index: u32, time: Time, pauses: &BTreeMap<(u32, u8), Vec<&PauseRow>>, at_end: bool,
-    reading: &mut Reading,
+    port: &PortRecord, index: u32, time: Time, pauses: &BTreeMap<(u32, u8), Vec<&PauseRow>>,
+    (at_end, modelled): (bool, bool), reading: &mut Reading,
 ) {
     for (priority, counters) in (0..).zip(&port.priorities) {
         let mut of = Priority { port: name(port), priority, speed: Some(port.rate), ..Priority::default() };
@@ -109,19 +111,21 @@ fn of_port(
         let begun: Vec<&&PauseRow> = rows.into_iter().flatten().filter(|row| row.from < time).collect();
         of.pauses = rows.map(|_| begun.len() as u64);
         if at_end {
-            of.paused = Paused::Measured(counters.paused_ps as f64 / 1e6);
-            of.frames_received = Some(counters.pause_received);
-            of.frames_sent = Some(counters.pause_sent);
+            if modelled {
+                of.paused = Paused::Measured(counters.paused_ps as f64 / 1e6);
+                of.frames_received = Some(counters.pause_received);
+                of.frames_sent = Some(counters.pause_sent);
+                of.dropped = Some(counters.drops);
+            }
             of.packets = [None, Some(counters.tx_packets)];
             of.bytes = [None, Some(counters.tx_bytes)];
-            of.dropped = Some(counters.drops);
             reading.queues.push(Queue {
                 port: name(port),
                 queue: Some(priority),
                 packets: Some(counters.tx_packets),
                 bytes: Some(counters.tx_bytes),
-                marked: Some(counters.marked),
-                trimmed: Some(counters.trimmed),
+                marked: modelled.then_some(counters.marked),
+                trimmed: modelled.then_some(counters.trimmed),
                 ..Queue::default()
             });
         } else if rows.is_some() {

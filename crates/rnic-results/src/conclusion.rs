@@ -44,6 +44,9 @@ pub(crate) struct Conclusion {
 
 /// The conclusion of a scenario.
 pub(crate) fn conclusion(summary: &ScenarioSummary) -> Conclusion {
+    if let Some(packets) = summary.packets_of_mixed() {
+        return conclusion(&packets);
+    }
     let groups = over_seeds(summary);
     let criteria = criteria(summary);
     let (mut main, mut winners) = (Vec::new(), Vec::new());

@@ -218,6 +218,7 @@ fn write_ports(out: impl Write, scenario: &Scenario, reports: &[RunRecord]) -> i
     for (run, report) in scenario.runs.iter().zip(reports) {
         for port in &report.output.ports {
             let utilisation = port_utilisation(port, report.output.end);
+            let modelled = |text: String| if report.output.fidelity.is_packet() { text } else { String::new() };
             for (priority, counters) in port.priorities.iter().enumerate() {
                 csv.write_record([
                     run.name.as_str(),
@@ -229,14 +230,14 @@ fn write_ports(out: impl Write, scenario: &Scenario, reports: &[RunRecord]) -> i
                     &priority.to_string(),
                     &counters.tx_packets.to_string(),
                     &counters.tx_bytes.to_string(),
-                    &counters.drops.to_string(),
-                    &counters.lost.to_string(),
-                    &counters.pause_sent.to_string(),
-                    &counters.pause_received.to_string(),
-                    &exact_us(rnic_transport::Time::from_ps(counters.paused_ps)),
-                    &counters.queue_high_water.to_string(),
-                    &counters.trimmed.to_string(),
-                    &counters.returned.to_string(),
+                    &modelled(counters.drops.to_string()),
+                    &modelled(counters.lost.to_string()),
+                    &modelled(counters.pause_sent.to_string()),
+                    &modelled(counters.pause_received.to_string()),
+                    &modelled(exact_us(rnic_transport::Time::from_ps(counters.paused_ps))),
+                    &modelled(counters.queue_high_water.to_string()),
+                    &modelled(counters.trimmed.to_string()),
+                    &modelled(counters.returned.to_string()),
                 ])?;
             }
         }

@@ -109,6 +109,7 @@ fn output(faster: u64) -> RunOutput {
         collectives: Vec::new(),
         steps: Vec::new(),
         operations: Vec::new(),
+        fidelity: Default::default(),
         samples: None,
     }
 }
@@ -203,6 +204,8 @@ pub fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -> RunSp
         beside: Vec::new(),
         limits: Limits { duration: None, max_time: None, stall_time: Time::from_ms(1_000) },
         watch: None,
+        fidelity: Default::default(),
+        fidelity_quantum: Time::ZERO,
     }
 }
 

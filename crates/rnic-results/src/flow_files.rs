@@ -8,9 +8,9 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
-use rnic_spec::FlowLog;
 use rnic_spec::FlowRecord;
 use rnic_spec::RunRecord;
+use rnic_spec::{Fidelity, FlowLog};
 use rnic_spec::{RunSpec, Scenario};
 use rnic_transport::Time;
 use std::io::{self, Write};
@@ -47,6 +47,7 @@ pub fn write_csv(out: impl Write, scenario: &Scenario, reports: &[RunRecord]) ->
     let mut csv = csv::Writer::from_writer(out);
     csv.write_record(COLUMNS)?;
     for (run, report) in scenario.runs.iter().zip(reports) {
+        let modelled = |count: u32| if report.output.fidelity.is_packet() { count.to_string() } else { String::new() };
         for flow in &report.output.flows {
             let flow = &flow;
             csv.write_record([
@@ -60,8 +61,8 @@ pub fn write_csv(out: impl Write, scenario: &Scenario, reports: &[RunRecord]) ->
                 &stats::fct(flow).map_or(String::new(), exact_us),
                 &exact_us(flow.ideal),
                 &rounded_slowdown(flow).map_or(String::new(), |s| s.to_string()),
-                &flow.retransmitted.to_string(),
-                &flow.timeouts.to_string(),
+                &modelled(flow.retransmitted),
+                &modelled(flow.timeouts),
                 &request(flow).map_or(String::new(), |r| r.to_string()),
                 source(run, flow),
                 if flow.measured { "true" } else { "false" },
@@ -130,19 +131,35 @@ fn write_groups<W: Write + Send>(out: W, scenario: &Scenario, reports: &[RunReco
         .set_compression(Compression::SNAPPY)
         .set_created_by(concat!("rnic ", env!("CARGO_PKG_VERSION")).to_string())
         .build();
-    let schema = Arc::new(parse_message_type(SCHEMA)?);
+    // Counts that a simulation of flows as fluids does not have may be missing, but only if the file has such a run.
+    let missing = reports.iter().any(|report| !report.output.fidelity.is_packet());
+    let schema = ["retransmitted", "timeouts"].iter().fold(SCHEMA.to_string(), |schema, name| match missing {
+        true => schema.replace(&format!("REQUIRED INT32 {name} "), &format!("OPTIONAL INT32 {name} ")),
+        false => schema,
+    });
+    let schema = Arc::new(parse_message_type(&schema)?);
     let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties))?;
     for (run, report) in scenario.runs.iter().zip(reports) {
         let output = &report.output;
         for first in (0..output.flows.len().max(1)).step_by(rows) {
             let (first, last) = (first as u32, (first as u32).saturating_add(rows as u32 - 1));
             let mut columns = Columns { group: writer.next_row_group()?, flows: &output.flows, first, last };
-            columns.write(run, output.end)?;
+            let counts = if missing { Counts::Optional(output.fidelity) } else { Counts::Required };
+            columns.write(run, output.end, counts)?;
             columns.group.close()?;
         }
     }
     writer.close()?;
     Ok(())
+}
+
+/// How a row group stores the counts that only a simulation of packets has.
+#[derive(Clone, Copy)]
+enum Counts {
+    /// All runs of the file have them.
+    Required,
+    /// They may be missing; what the run of the row group simulated.
+    Optional(Fidelity),
 }
 
 /// Writer of the columns of one row group; the row group holds the flows of index `first` to `last`.
@@ -156,7 +173,7 @@ struct Columns<'a, W: Write> {
 impl<W: Write + Send> Columns<'_, W> {
     /// Writes every column of the row group, in the order of [`SCHEMA`]. Parquet stores unsigned numbers as signed
     /// numbers with the same bits.
-    fn write(&mut self, run: &RunSpec, end: Time) -> Result<(), ParquetError> {
+    fn write(&mut self, run: &RunSpec, end: Time, counts: Counts) -> Result<(), ParquetError> {
         let run_name = ByteArray::from(run.name.as_str());
         let sources: Vec<ByteArray> = run.traffic.iter().map(|t| ByteArray::from(t.name.as_str())).collect();
         let no_source = ByteArray::from("");
@@ -171,8 +188,12 @@ impl<W: Write + Send> Columns<'_, W> {
         self.optional::<DoubleType>(stats::fct_us)?;
         self.required::<DoubleType>(|f| f.ideal.as_us())?;
         self.optional::<DoubleType>(rounded_slowdown)?;
-        self.required::<Int32Type>(|f| f.retransmitted as i32)?;
-        self.required::<Int32Type>(|f| f.timeouts as i32)?;
+        for count in [|f: &FlowRecord| f.retransmitted as i32, |f: &FlowRecord| f.timeouts as i32] {
+            match counts {
+                Counts::Required => self.required::<Int32Type>(count)?,
+                Counts::Optional(of) => self.optional::<Int32Type>(|f| of.is_packet().then(|| count(f)))?,
+            }
+        }
         self.optional::<Int32Type>(|f| request(f).map(|r| r as i32))?;
         self.required::<ByteArrayType>(source)?;
         self.required::<BoolType>(|f| f.measured)?;

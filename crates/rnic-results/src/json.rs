@@ -7,7 +7,7 @@ use super::stats::{Distribution, Goodput};
 use super::summary::{Group, LinkSummary, QueueSummary, RunSummary, ScenarioSummary, SizeClass, Tier};
 use super::summary::{TrafficClass, Utilisation};
 use super::text::round6;
-use super::{collectives, mesh, steps, watchdog};
+use super::{collectives, fidelity, mesh, steps, watchdog};
 use rnic_transport::Time;
 use serde_json::{Map, Value, json};
 
@@ -40,6 +40,9 @@ impl ScenarioSummary {
         }
         let runs = self.runs.iter().map(|run| run_json(run, self.seed, with_timing));
         document.insert("runs".to_string(), runs.collect());
+        if let Some(errors) = fidelity::to_json(self) {
+            document.insert("fidelity_errors".to_string(), errors);
+        }
         document.into()
     }
 }
@@ -70,6 +73,9 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
     put("transport", json!(run.transport));
     put("cc", json!(run.cc));
     put("pfc", json!(run.pfc));
+    if !run.fidelity.is_packet() {
+        put("fidelity", json!(run.fidelity.name()));
+    }
     put("status", json!(status(run)));
     if let Some(failure) = &run.failure {
         put("failure", json!(failure));
@@ -94,11 +100,12 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
     }
     put("packets", packets(run));
     put("drop_rate", json!(run.drop_rate.map(round6)));
-    put("pause", json!({"frames": run.totals.pause_frames, "time_us": Time::from_ps(run.totals.paused_ps).as_us()}));
+    let (frames, time) = (run.totals.pause_frames, Time::from_ps(run.totals.paused_ps).as_us());
+    put("pause", json!(run.modelled(json!({"frames": frames, "time_us": time}))));
     let utilisations = json!({"hosts": utilisation(run.host_utilisation), "links": utilisation(run.link_utilisation)});
     put("utilisation", utilisations);
     put("tiers", run.tiers.iter().map(tier).collect());
-    put("timeouts", json!(run.timeouts));
+    put("timeouts", json!(run.modelled(run.timeouts)));
     let [send, receive] = [run.totals.cpu_send_ps, run.totals.cpu_receive_ps].map(|ps| Time::from_ps(ps).as_us());
     if send + receive > 0.0 {
         put("host_cpu_us", json!({"send": send, "receive": receive}));
@@ -234,16 +241,16 @@ fn packets(run: &RunSummary) -> Value {
     let mut packets = json!({
         "data": t.data,
         "control": t.control,
-        "retransmitted": t.retransmitted,
-        "dropped": t.dropped,
-        "lost": t.lost,
-        "marked": t.marked,
-        "cnps": t.notifications,
+        "retransmitted": run.modelled(t.retransmitted),
+        "dropped": run.modelled(t.dropped),
+        "lost": run.modelled(t.lost),
+        "marked": run.modelled(t.marked),
+        "cnps": run.modelled(t.notifications),
         "delivered": t.delivered,
-        "in_flight": t.in_flight,
+        "in_flight": run.modelled(t.in_flight),
         "hops": t.hops,
-        "trimmed": t.trimmed,
-        "returned": t.returned,
+        "trimmed": run.modelled(t.trimmed),
+        "returned": run.modelled(t.returned),
     });
     for (name, count) in [("flooded", t.flooded), ("probes", t.probes)] {
         if count > 0 {

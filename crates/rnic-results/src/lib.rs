@@ -25,6 +25,7 @@ mod compare;
 mod conclusion;
 pub mod dataset;
 pub mod estimate;
+pub mod fidelity;
 pub mod files;
 pub mod flow_files;
 pub mod folder;

@@ -11,8 +11,8 @@ use super::steps::{self, StepSummary};
 use super::text::percent;
 use super::tiers::{is_host, link, port_utilisation, tiers};
 use super::watchdog::{self, WatchdogSummary};
-use rnic_spec::MeshRecord;
 use rnic_spec::RunRecord;
+use rnic_spec::{Fidelity, MeshRecord};
 use rnic_spec::{LinkSamples, PortRecord, QueueSamples, RunOutput, RunStatus, Totals, Truncation};
 use rnic_spec::{RunSpec, Scenario, TrafficPattern};
 use rnic_transport::Time;
@@ -46,9 +46,19 @@ impl ScenarioSummary {
     }
 
     /// The reference run of `run`, with which results are compared. In a sweep, this is the first run with the same
-    /// swept values as `run`; without a sweep, it is the first run of the scenario.
+    /// swept values as `run`; without a sweep, it is the first run of the scenario. A run of flows as fluids is
+    /// compared with runs of fluids only.
     pub fn reference(&self, run: &RunSummary) -> Option<&RunSummary> {
-        self.runs.iter().find(|other| other.point == run.point)
+        self.runs.iter().find(|other| other.point == run.point && other.fidelity == run.fidelity)
+    }
+
+    /// If runs with packets and runs of flows as fluids are mixed: the runs with packets alone, which can be compared
+    /// with each other.
+    pub(crate) fn packets_of_mixed(&self) -> Option<ScenarioSummary> {
+        let (packets, flows): (Vec<&RunSummary>, Vec<&RunSummary>) =
+            self.runs.iter().partition(|run| run.fidelity.is_packet());
+        let runs = || packets.iter().map(|run| (*run).clone()).collect();
+        (!packets.is_empty() && !flows.is_empty()).then(|| ScenarioSummary { runs: runs(), ..self.clone() })
     }
 }
 
@@ -130,17 +140,25 @@ pub struct RunSummary {
     pub collectives: Vec<CollectiveSummary>,
     /// The steps of programs of tasks, by traffic source; empty without them.
     pub steps: Vec<StepSummary>,
+    /// What the run simulated: packets, or flows as fluids. Of fluids, drops, losses, marks, retransmissions, timeouts,
+    /// pauses and queues are not modelled; their counts are 0 and mean nothing.
+    pub fidelity: Fidelity,
     /// Time and memory that the simulation used.
     pub timing: Timing,
 }
 
 impl RunSummary {
+    /// A value that only a simulation of packets has; `None`, "not modelled", of flows as fluids.
+    pub fn modelled<T>(&self, value: T) -> Option<T> {
+        self.fidelity.is_packet().then_some(value)
+    }
+
     /// Packets that links lost, as a fraction of all packets that hosts sent, control packets included. `None` for a
     /// failed run, and for a run without packets. A packet that crosses several lossy links may be lost on each of
     /// them.
     pub(crate) fn loss_rate(&self) -> Option<f64> {
         let sent = self.totals.data + self.totals.control;
-        (self.failure.is_none() && sent > 0).then(|| self.totals.lost as f64 / sent as f64)
+        (self.failure.is_none() && sent > 0 && self.fidelity.is_packet()).then(|| self.totals.lost as f64 / sent as f64)
     }
 }
 
@@ -223,7 +241,8 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
         sizes: flows.sizes,
         traffic: flows.traffic,
         totals,
-        drop_rate: (ok && totals.data > 0).then(|| totals.dropped_data as f64 / totals.data as f64),
+        drop_rate: (ok && totals.data > 0 && output.fidelity.is_packet())
+            .then(|| totals.dropped_data as f64 / totals.data as f64),
         host_utilisation: utilisation(output, ok, |port| {
             is_host(&spec.fabric.topology, &port.node) || is_host(&spec.fabric.topology, &port.peer)
         }),
@@ -246,6 +265,7 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
         meshes: output.meshes.clone(),
         collectives: collectives::summarise(spec, output),
         steps: steps::summarise(spec, output),
+        fidelity: output.fidelity,
         failure,
         timing: Timing { wall_s: report.wall_s, cpu_s: report.cpu_s, peak_rss_bytes: report.peak_rss_bytes },
     }

@@ -113,6 +113,11 @@ fn columns(summary: &ScenarioSummary) -> Vec<(String, Cells)> {
     let counts = |of: fn(&RunSummary) -> u64| Cells::Count(runs.iter().map(of).collect());
     let numbers =
         |of: &dyn Fn(&RunSummary) -> Option<f64>| Cells::Number(runs.iter().map(|run| of(run).map(round6)).collect());
+    // Counts that a simulation of flows as fluids does not have are missing there.
+    let packets = |of: fn(&RunSummary) -> u64| match runs.iter().all(|run| run.fidelity.is_packet()) {
+        true => Cells::Count(runs.iter().map(of).collect()),
+        false => Cells::Number(runs.iter().map(|run| run.modelled(of(run) as f64)).collect()),
+    };
     let fields: [fn(Distribution) -> f64; 5] = [|d| d.mean, |d| d.p50, |d| d.p95, |d| d.p99, |d| d.p999];
     let mut cells = vec![
         texts(|run| &run.name),
@@ -132,17 +137,17 @@ fn columns(summary: &ScenarioSummary) -> Vec<(String, Cells)> {
         numbers(&|run| run.requests.map(|requests| requests.mean)),
         numbers(&|run| run.drop_rate),
         counts(|run| run.totals.data),
-        counts(|run| run.totals.retransmitted),
-        counts(|run| run.totals.dropped),
-        counts(|run| run.totals.lost),
-        counts(|run| run.totals.marked),
-        counts(|run| run.totals.pause_frames),
-        Cells::Number(runs.iter().map(|run| Some(Time::from_ps(run.totals.paused_ps).as_us())).collect()),
-        counts(|run| run.timeouts),
+        packets(|run| run.totals.retransmitted),
+        packets(|run| run.totals.dropped),
+        packets(|run| run.totals.lost),
+        packets(|run| run.totals.marked),
+        packets(|run| run.totals.pause_frames),
+        Cells::Number(runs.iter().map(|run| run.modelled(Time::from_ps(run.totals.paused_ps).as_us())).collect()),
+        packets(|run| run.timeouts),
         counts(|run| run.totals.hops),
         Cells::Number(runs.iter().map(|run| Some(run.sim_time.as_us())).collect()),
-        counts(|run| run.totals.trimmed),
-        counts(|run| run.totals.returned),
+        packets(|run| run.totals.trimmed),
+        packets(|run| run.totals.returned),
     ]);
     let fixed = COLUMNS.iter().map(|name| name.to_string()).zip(cells);
     let swept = summary.swept().into_iter().enumerate().filter(|(_, key)| *key != "seed");

@@ -9,7 +9,7 @@ use super::seeds::{self, Replicates, over_seeds};
 use super::stats::Goodput;
 use super::summary::{Group, LinkSummary, RunSummary, ScenarioSummary};
 use super::text::{count, duration, percent, rate, three_digits};
-use super::{collectives, mesh, steps, watchdog};
+use super::{collectives, fidelity, mesh, steps, watchdog};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
 use rnic_spec::short_keys;
 
@@ -57,6 +57,7 @@ pub fn render(summary: &ScenarioSummary, width: usize) -> String {
     lines.extend_from_slice(first);
     let mut text: String = lines.iter().map(|line| wrap(line, width)).collect();
     text += &tables(summary, width);
+    text += &fidelity::render(summary, width, STYLE);
     for note in notes(summary).iter().chain(further) {
         text += &wrap(note, width);
     }
@@ -219,7 +220,10 @@ fn compact(summary: &ScenarioSummary, metrics: &[Column], counts: &[Column], wid
             let name = if keys.is_empty() { &run.name } else { &run.base };
             let name = mark(run).map_or(name.clone(), |mark| format!("{name} {mark}"));
             // Passing the run as its own reference suppresses the comparison. The first line of a cell is the value.
-            let cell = |column: &&Column| right((column.cell)(run, run).lines().next().unwrap_or(""));
+            let cell = |column: &&Column| match (column.cell)(run, run).as_str() {
+                NOT_MODELLED => right("not modelled"),
+                text => right(text.lines().next().unwrap_or("")),
+            };
             point.chain([Cell::new(name)]).chain(columns.iter().map(cell)).collect()
         });
         (header, rows.collect(), swept.len())
@@ -240,9 +244,9 @@ const LOST_WIDTH: usize = 9;
 const LOST: Column =
     Column { title: "lost on\nlinks", cell: |_, run| run.loss_rate().map_or("-".to_string(), percent) };
 const COUNTS: [Column; 4] = [
-    Column { title: "dropped", cell: |_, run| run.drop_rate.map_or("-".to_string(), percent) },
-    Column { title: "retrans-\nmitted", cell: |_, run| retransmitted(run) },
-    Column { title: "pauses", cell: |_, run| pauses(run) },
+    Column { title: "dropped", cell: |_, run| modelled(run, || run.drop_rate.map_or("-".to_string(), percent)) },
+    Column { title: "retrans-\nmitted", cell: |_, run| modelled(run, || retransmitted(run)) },
+    Column { title: "pauses", cell: |_, run| modelled(run, || pauses(run)) },
     Column {
         title: "flows\nfinished",
         cell: |_, run| format!("{}\nof {}", count(run.flows.completed), count(run.flows.offered)),
@@ -258,6 +262,14 @@ fn metric(metric: Metric, show: fn(f64) -> String, first: &RunSummary, run: &Run
         Some(change) if !std::ptr::eq(first, run) => format!("{}\n{change}", show(value)),
         _ => show(value),
     }
+}
+
+/// The cell of a value that only a simulation of packets has.
+const NOT_MODELLED: &str = "not\nmodelled";
+
+/// The text of a value that only a simulation of packets has.
+fn modelled(run: &RunSummary, text: impl FnOnce() -> String) -> String {
+    run.modelled(()).map_or_else(|| NOT_MODELLED.to_string(), |()| text())
 }
 
 fn retransmitted(run: &RunSummary) -> String {

@@ -17,13 +17,13 @@ pub(super) struct Step {
     pub(super) at: At,
 }
 
-/// The tables of a scenario that determine a run, apart from the run's own: a run may change them with its `set`, and a
-/// sweep may vary their keys.
+/// The tables and keys at the top level of a scenario that determine a run, apart from the run's own: a run may change
+/// them with its `set`, and a sweep may vary them.
 pub(super) fn tables_of_runs() -> Vec<&'static str> {
     let root = settings::section("").map_or(&[][..], |root| root.settings);
     let is_table = |kind: &Kind| matches!(kind, Kind::Table(_) | Kind::Either([Kind::Table(_), ..]));
     let tables = root.iter().filter(|setting| is_table(&setting.kind)).map(|setting| setting.key);
-    tables.filter(|key| *key != "sweep").collect()
+    tables.filter(|key| *key != "sweep").chain(["fidelity", "fidelity_quantum"]).collect()
 }
 
 /// Applies each `--set` in `overrides` to the tree `root`, in order. The texts of the arguments are added to

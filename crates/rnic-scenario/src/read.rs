@@ -16,7 +16,7 @@ use super::transport;
 use super::tree::{Documents, Node};
 use rnic_spec::Vocabulary;
 use rnic_spec::settings::Effect;
-use rnic_spec::{FabricSetup, Limits, RunSpec, Scenario, Watch, WatchedLinks, WatchedQueues};
+use rnic_spec::{FabricSetup, Fidelity, Limits, RunSpec, Scenario, Watch, WatchedLinks, WatchedQueues};
 use rnic_transport::{Bytes, Time};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -222,12 +222,28 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
     switch::check_buffer(&fabric_table, &fabric, header)?;
     output::check(&fabric_table, &fabric, &transport, header)?;
     let limits = limits(&root)?;
+    let (fidelity, fidelity_quantum): (Fidelity, Time) = (root.word("fidelity")?, root.value("fidelity_quantum")?);
+    let why = ("no run has `fidelity` = \"flow\"", "write `fidelity = \"flow\"`");
+    note_use(&root, "fidelity_quantum", fidelity == Fidelity::Flow, why, source);
     let watch = root.get("watch").map(|item| watch(&item, limits.duration)).transpose()?;
     traffic::check_end(&traffic_item, &traffic, limits.duration)?;
     let (name, base) = (naming.name.to_string(), naming.base.to_string());
     let seed = sweep.seed(documents, point, source.given_seed)?.unwrap_or(source.seed);
     let point = sweep.texts(documents, point);
-    let run = RunSpec { name, base, point, seed, fabric, traffic, transport, beside, limits, watch };
+    let run = RunSpec {
+        name,
+        base,
+        point,
+        seed,
+        fabric,
+        traffic,
+        transport,
+        beside,
+        limits,
+        watch,
+        fidelity,
+        fidelity_quantum,
+    };
     beside::check(&table, &traffic_item, &run)?;
     Ok(run)
 }

@@ -107,6 +107,9 @@ impl Capture {
     /// No such link exists, the run's transport does not send RoCE packets, or the MTU is not possible in RoCE.
     pub fn new(run: &RunSpec, resolved: &Resolved, link: &str) -> Result<Capture, SetupError> {
         let impossible = |why: String| Err(SetupError::Capture(why));
+        if !run.fidelity.is_packet() {
+            return impossible("a capture has packets, and a run with fidelity = \"flow\" simulates none".to_string());
+        }
         if run.transport.declaration.wire == WireFormat::Other {
             let transport = &run.transport.name;
             return impossible(format!("a capture has RoCE frames, and transport = \"{transport}\" sends none"));

@@ -334,6 +334,38 @@ impl<'p> LinkFaults<'p> {
     }
 }
 
+/// What a step of the plan changes.
+pub(crate) struct LinkStep {
+    /// The links that change, by the port with the lower number, with their new states.
+    pub(crate) links: Vec<(PortId, LinkState)>,
+    /// The new routes, if they change.
+    pub(crate) routes: Option<Arc<Routes>>,
+}
+
+impl LinkFaults<'_> {
+    /// Time of the next change; [`Time::MAX`] after the last one.
+    pub(crate) fn next_change(&self) -> Time {
+        self.next
+    }
+
+    /// What changes at `now`.
+    pub(crate) fn step(&mut self, now: Time, topology: &Topology) -> LinkStep {
+        let states = self.plan.states(topology, now);
+        let changed = states.iter().filter(|(port, state)| self.states.get(port) != Some(state));
+        let links = changed.map(|(port, state)| (*port, *state)).collect();
+        self.states = states;
+        let all = self.plan.known(now, self.plan.convergence);
+        let local = self.plan.local_repair.map_or_else(|| all.clone(), |delay| self.plan.known(now, delay));
+        let mut routes = None;
+        if self.known != (local.clone(), all.clone()) {
+            self.known = (local, all);
+            routes = Some(self.routes(topology));
+        }
+        self.next = self.plan.next(now);
+        LinkStep { links, routes }
+    }
+}
+
 impl<E: PartitionedHosts> Watcher<E> for LinkFaults<'_> {
     fn next(&self) -> Time {
         self.next
@@ -341,21 +373,13 @@ impl<E: PartitionedHosts> Watcher<E> for LinkFaults<'_> {
 
     fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<E>>, _hosts: &mut E) {
         let topology = fabric.topology().clone();
-        let states = self.plan.states(&topology, now);
-        for (port, state) in &states {
-            if self.states.get(port) != Some(state) {
-                fabric.set_link(*port, *state);
-            }
+        let LinkStep { links, routes } = self.step(now, &topology);
+        for (port, state) in links {
+            fabric.set_link(port, state);
         }
-        self.states = states;
-        let all = self.plan.known(now, self.plan.convergence);
-        let local = self.plan.local_repair.map_or_else(|| all.clone(), |delay| self.plan.known(now, delay));
-        if self.known != (local.clone(), all.clone()) {
-            self.known = (local, all);
-            let routes = self.routes(&topology);
+        if let Some(routes) = routes {
             fabric.set_routes(routes);
         }
-        self.next = self.plan.next(now);
     }
 
     /// A link that fails or returns ends the pauses of the past. A run without other events does not wait for a fault

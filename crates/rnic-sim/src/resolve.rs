@@ -8,6 +8,7 @@
 mod ecn;
 mod error;
 mod faults;
+mod fluid;
 pub(crate) mod host;
 mod links;
 mod mesh;
@@ -164,6 +165,9 @@ fn resolve_next(
 ) -> Result<Resolved, SetupError> {
     let mut resolved = resolve_all_but_load(congestion, run, previous)?;
     overload::warn(run, &mut resolved);
+    if !run.fidelity.is_packet() {
+        fluid::check(run, &mut resolved)?;
+    }
     Ok(resolved)
 }
 

@@ -192,6 +192,28 @@ impl Recorder<'_> {
             // A rank has the values of its own nodes; the others are 0 for it. The group remembers an error.
             let _ = group.sum(&mut values);
         }
+        self.put(now, &values, delivered);
+        self.tell_drops(now, fabric);
+    }
+
+    /// The watched links: the ports that transmit in each direction.
+    pub(crate) fn links(&self) -> impl Iterator<Item = &[PortId]> {
+        self.plan.links.iter().map(|(_, ports)| &ports[..])
+    }
+
+    /// Whether the progress of flows is sampled.
+    pub(crate) fn samples_flows(&self) -> bool {
+        self.plan.flows
+    }
+
+    /// Time of the next sample; [`Time::MAX`] after the last one.
+    pub(crate) fn next_sample(&self) -> Time {
+        self.next
+    }
+
+    /// Adds a sample at `now`: `values` has the bytes in each watched queue, then the sending time of each watched link
+    /// in picoseconds; `delivered` has the bytes that have arrived for each flow under way.
+    pub(crate) fn put(&mut self, now: Time, values: &[u64], delivered: Vec<(u32, u64)>) {
         let (lengths, busy) = values.split_at(self.samples.queues.len());
         for (queue, bytes) in self.samples.queues.iter_mut().zip(lengths) {
             queue.bytes.push((*bytes).try_into().unwrap_or(u32::MAX));
@@ -213,7 +235,6 @@ impl Recorder<'_> {
             // The run stops at the next progress event if the listener cancels it here.
             let _ = self.events.tell(RunEvent::Sample { time: now, queue_bytes, link_busy_ps, delivered });
         }
-        self.tell_drops(now, fabric);
         self.samples.count += 1;
         self.next = if self.values < MAX_VALUES { now.saturating_add(self.plan.interval) } else { Time::MAX };
     }

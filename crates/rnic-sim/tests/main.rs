@@ -14,6 +14,7 @@ mod duration;
 #[cfg(feature = "p4")]
 mod explicit_settings;
 mod flow_state;
+mod fluid;
 mod host_stack;
 mod host_transports;
 mod hpcc;

@@ -70,6 +70,7 @@ pub(crate) enum Command {
     rnic run scenarios/irn/default.toml --set run.IRN.bdp_cap=50 --out results\n  \
     rnic run scenarios/irn/default.toml --format json --quiet | jq '.runs[].slowdown.mean'\n  \
     rnic run scenarios/irn/default.toml --run IRN --pcap h0:edge0=h0.pcapng\n  \
+    rnic run scenarios/irn/default.toml --run IRN --fidelity both\n  \
     rnic run scenarios/irn/default.toml --resume\n\n\
     The result files summary.json, ports.csv and report.html are in a folder with the scenario's name below --out.\n\
     The same scenario and seed give the same bytes in every result file, for any number of threads.")]
@@ -90,6 +91,10 @@ pub(crate) struct RunArgs {
     /// `rnic exec` executes such a document, on this machine or another; its format is in docs/reference/run-spec.md.
     #[arg(long, conflicts_with_all = ["pcap", "resume", "flows", "metrics"])]
     pub(crate) print_spec: bool,
+
+    /// What to simulate, instead of the scenario's `fidelity`
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) fidelity: Option<FidelityOption>,
 
     /// Format of the standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -136,6 +141,17 @@ pub(crate) struct RunArgs {
     /// LINK is two node names of ports.csv, separated by a colon: --pcap h0:edge0=h0.pcapng. Payloads are zeros.
     #[arg(long, value_name = "LINK=FILE", value_parser = parse_pcap)]
     pub(crate) pcap: Option<(String, PathBuf)>,
+}
+
+/// What `rnic run --fidelity` simulates.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FidelityOption {
+    /// Every packet
+    Packet,
+    /// Flows as fluids with max-min fair rates, without queues, drops and pauses
+    Flow,
+    /// Each run both ways, with the errors of the fluids
+    Both,
 }
 
 #[derive(Args, Debug)]

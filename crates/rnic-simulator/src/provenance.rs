@@ -3,6 +3,7 @@
 
 use crate::args::{RunArgs, Selection};
 use crate::shell::quoted;
+use clap::ValueEnum;
 use rnic_results::folder::FileSet;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -20,6 +21,9 @@ pub(crate) struct Provenance {
     set: Vec<String>,
     /// The seed of the command line, if there is one.
     seed: Option<u64>,
+    /// What the command simulated, if its arguments say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fidelity: Option<String>,
 }
 
 impl Provenance {
@@ -30,6 +34,7 @@ impl Provenance {
             scenario: scenario.display().to_string(),
             set: set.iter().map(|(path, value)| format!("{path}={value}")).collect(),
             seed: *seed,
+            fidelity: arguments.fidelity.and_then(|option| Some(option.to_possible_value()?.get_name().to_string())),
         }
     }
 
@@ -59,6 +64,7 @@ impl Provenance {
         let mut words = vec!["rnic run".to_string(), quoted(&self.scenario)];
         words.extend(self.set.iter().map(|set| format!("--set {}", quoted(set))));
         words.extend(self.seed.map(|seed| format!("--seed {seed}")));
+        words.extend(self.fidelity.as_ref().map(|what| format!("--fidelity {what}")));
         words.join(" ")
     }
 }
@@ -68,7 +74,12 @@ mod tests {
     use super::*;
 
     fn provenance(set: &[&str], seed: Option<u64>) -> Provenance {
-        Provenance { scenario: "a.toml".to_string(), set: set.iter().map(ToString::to_string).collect(), seed }
+        Provenance {
+            scenario: "a.toml".to_string(),
+            set: set.iter().map(ToString::to_string).collect(),
+            seed,
+            fidelity: None,
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 mod mpi;
 mod ranks;
 
-use crate::args::{FlowFile, RunArgs};
+use crate::args::{FidelityOption, FlowFile, RunArgs};
 use crate::error::CliError;
 use crate::exec;
 use crate::format::Format;
@@ -15,6 +15,7 @@ use crate::{cannot_be_set_up_all, load_runs, output, set_up};
 use rnic_campaign::{Ignore, RunListener, execute_remaining};
 use rnic_metrics::exposition::Metrics;
 use rnic_metrics::simulated;
+use rnic_results::fidelity::OF_FLOWS;
 use rnic_results::files::{self, FlowFormat, add_all};
 use rnic_results::folder::{FileSet, FolderLock};
 use rnic_results::summary::{ScenarioSummary, summarise};
@@ -22,9 +23,8 @@ use rnic_results::table;
 use rnic_sim::Catalogue;
 use rnic_sim::capture::Capture;
 use rnic_sim::{Events, Sharing};
-use rnic_spec::RunRecord;
-use rnic_spec::RunStatus;
-use rnic_spec::Scenario;
+use rnic_spec::{Fidelity, RunRecord, RunSpec, RunStatus, Scenario};
+use rnic_transport::Time;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -75,7 +75,29 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
 
 /// Reads the scenario of the command line, with the runs that it selects.
 pub(crate) fn load(arguments: &RunArgs, catalogue: &Catalogue) -> Result<Scenario, CliError> {
-    load_runs(catalogue, &arguments.selection, &arguments.runs)
+    let mut scenario = load_runs(catalogue, &arguments.selection, &arguments.runs)?;
+    if let Some(option) = arguments.fidelity {
+        scenario.runs = with_fidelity(scenario.runs, option);
+    }
+    Ok(scenario)
+}
+
+/// The runs as `--fidelity` asks for them.
+fn with_fidelity(runs: Vec<RunSpec>, option: FidelityOption) -> Vec<RunSpec> {
+    let packets = |run: RunSpec| RunSpec { fidelity: Fidelity::Packet, fidelity_quantum: Time::ZERO, ..run };
+    let flows = |run: RunSpec| RunSpec { fidelity: Fidelity::Flow, ..run };
+    match option {
+        FidelityOption::Packet => runs.into_iter().map(packets).collect(),
+        FidelityOption::Flow => runs.into_iter().map(flows).collect(),
+        FidelityOption::Both => {
+            let both = |run: RunSpec| {
+                let (name, base) = (format!("{}{OF_FLOWS}", run.name), format!("{}{OF_FLOWS}", run.base));
+                let of_flows = flows(RunSpec { name, base, ..run.clone() });
+                [packets(run), of_flows]
+            };
+            runs.into_iter().flat_map(both).collect()
+        }
+    }
 }
 
 /// Prints the results of all runs of the scenario and writes the result files. Then it calls `written`, which writes

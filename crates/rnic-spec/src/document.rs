@@ -108,14 +108,40 @@ pub struct SpecError(pub String);
 impl<T> RunSpec<T> {
     /// The same run, in which `change` has changed every transport, possibly to another type.
     fn with_transports<U, E>(self, change: impl Fn(&str, &T) -> Result<U, E>) -> Result<RunSpec<U>, E> {
-        let RunSpec { name, base, point, seed, fabric, traffic, transport, beside, limits, watch } = self;
+        let RunSpec {
+            name,
+            base,
+            point,
+            seed,
+            fabric,
+            traffic,
+            transport,
+            beside,
+            limits,
+            watch,
+            fidelity,
+            fidelity_quantum,
+        } = self;
         let transport = change("run.transport", &transport)?;
         let others = beside.iter().enumerate().map(|(index, Beside { priority, transport })| {
             let transport = change(&format!("run.beside[{index}].transport"), transport)?;
             Ok(Beside { priority: *priority, transport })
         });
         let beside = others.collect::<Result<_, E>>()?;
-        Ok(RunSpec { name, base, point, seed, fabric, traffic, transport, beside, limits, watch })
+        Ok(RunSpec {
+            name,
+            base,
+            point,
+            seed,
+            fabric,
+            traffic,
+            transport,
+            beside,
+            limits,
+            watch,
+            fidelity,
+            fidelity_quantum,
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use crate::collective::{CollectiveRecord, OperationRecord, StepRecord};
 use crate::faults::WatchdogAction;
 use crate::flow_log::FlowLog;
 use crate::mesh::MeshRecord;
+use crate::spec::Fidelity;
 use crate::stored;
 use rnic_transport::{BitRate, Time};
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,9 @@ pub struct RunOutput {
     pub steps: Vec<StepRecord>,
     /// The operations of programs of tasks, in order of traffic source and kind.
     pub operations: Vec<OperationRecord>,
+    /// What the run simulated. With [`Fidelity::Flow`], counters of drops, losses, marks, pauses, queues,
+    /// retransmissions and timeouts are 0 because they are not modelled.
+    pub fidelity: Fidelity,
 }
 
 /// What a watchdog found and did: a pause storm, from its detection to the end of the watchdog's action.
@@ -161,6 +165,7 @@ impl RunOutput {
             collectives: Vec::new(),
             steps: Vec::new(),
             operations: Vec::new(),
+            fidelity: Fidelity::Packet,
         }
     }
 }

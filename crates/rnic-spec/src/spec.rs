@@ -64,6 +64,43 @@ pub struct RunSpec<T = TransportSpec> {
     pub limits: Limits,
     /// Queues, flows and pauses to sample during the run; `None` samples nothing.
     pub watch: Option<Watch>,
+    /// What the run simulates: packets, or flows as fluids (`fidelity`).
+    #[serde(default, skip_serializing_if = "Fidelity::is_packet")]
+    pub fidelity: Fidelity,
+    /// With [`Fidelity::Flow`]: rates are computed again only at multiples of this simulated time
+    /// (`fidelity_quantum`); zero: whenever a flow starts or ends.
+    #[serde(default, skip_serializing_if = "is_no_time")]
+    pub fidelity_quantum: Time,
+}
+
+fn is_no_time(time: &Time) -> bool {
+    *time == Time::ZERO
+}
+
+/// What a run simulates: the setting `fidelity`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fidelity {
+    /// `"packet"`: every packet on every link.
+    #[default]
+    Packet,
+    /// `"flow"`: flows as fluids that share the links by max-min fair rates, without packets, queues, drops and pauses.
+    Flow,
+}
+
+impl Fidelity {
+    /// Whether the run simulates packets.
+    pub fn is_packet(&self) -> bool {
+        *self == Fidelity::Packet
+    }
+
+    /// The word in scenario files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fidelity::Packet => "packet",
+            Fidelity::Flow => "flow",
+        }
+    }
 }
 
 /// A transport that the hosts of a run have beside the run's own (`[[run.beside]]`): all traffic sources of its

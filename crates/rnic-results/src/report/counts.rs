@@ -109,6 +109,11 @@ fn cell(value: Option<f64>, show: fn(f64) -> String, unit: &str) -> String {
 /// A counted quantity: its name, and a function that formats its value in a run.
 type Quantity = (&'static str, fn(&RunSummary) -> String);
 
+/// A count that only a simulation of packets has.
+fn modelled(run: &RunSummary, value: u64) -> String {
+    run.modelled(value).map_or("not modelled".to_string(), count)
+}
+
 /// The table of packet counts and other totals of each run. It has a row per quantity and a column per run; if there
 /// are many runs, it has a row per run instead.
 pub(super) fn counts(summary: &ScenarioSummary) -> String {
@@ -118,13 +123,13 @@ pub(super) fn counts(summary: &ScenarioSummary) -> String {
         ("PFC", |r| if r.pfc { "on" } else { "off" }.to_string()),
         ("Flows measured", |r| count(r.flows.measured)),
         ("Data packets sent", |r| count(r.totals.data)),
-        ("Data packets retransmitted", |r| count(r.totals.retransmitted)),
+        ("Data packets retransmitted", |r| modelled(r, r.totals.retransmitted)),
         ("Control packets sent", |r| count(r.totals.control)),
-        ("Packets dropped at full buffers", |r| count(r.totals.dropped)),
-        ("Packets lost on links", |r| count(r.totals.lost)),
-        ("Packets CE-marked (ECN)", |r| count(r.totals.marked)),
-        ("Timeouts", |r| count(r.timeouts)),
-        ("Pause frames", |r| count(r.totals.pause_frames)),
+        ("Packets dropped at full buffers", |r| modelled(r, r.totals.dropped)),
+        ("Packets lost on links", |r| modelled(r, r.totals.lost)),
+        ("Packets CE-marked (ECN)", |r| modelled(r, r.totals.marked)),
+        ("Timeouts", |r| modelled(r, r.timeouts)),
+        ("Pause frames", |r| modelled(r, r.totals.pause_frames)),
         ("Utilisation of host links: mean, maximum", |r| utilisation(r.host_utilisation)),
         ("Utilisation of all links: mean, maximum", |r| utilisation(r.link_utilisation)),
         ("Simulated time", |r| time(r.sim_time.as_us())),
@@ -132,11 +137,14 @@ pub(super) fn counts(summary: &ScenarioSummary) -> String {
     if summary.runs.iter().any(|run| run.totals.trimmed > 0) {
         let dropped = quantities.iter().position(|(name, _)| name.starts_with("Packets dropped"));
         let trimmed: [Quantity; 2] = [
-            ("Packets trimmed to their headers", |r| count(r.totals.trimmed)),
-            ("Headers returned to their senders", |r| count(r.totals.returned)),
+            ("Packets trimmed to their headers", |r| modelled(r, r.totals.trimmed)),
+            ("Headers returned to their senders", |r| modelled(r, r.totals.returned)),
         ];
         let after = dropped.map_or(quantities.len(), |index| index + 1);
         quantities.splice(after..after, trimmed);
+    }
+    if summary.runs.iter().any(|run| !run.fidelity.is_packet()) {
+        quantities.insert(0, ("Simulated", |r| r.modelled("packets").unwrap_or("flows as fluids").to_string()));
     }
     let names = summary.runs.iter().map(|run| escape(&run.name));
     let (head, rows): (Vec<String>, Vec<String>) = if summary.runs.len() >= ROWS_FROM {
@@ -185,6 +193,10 @@ pub(super) fn ports(summary: &ScenarioSummary, reports: &[RunRecord]) -> String 
     let top = if many { TOP_OF_MANY } else { TOP };
     let mut body = String::new();
     for (run, report) in summary.runs.iter().zip(reports) {
+        if run.modelled(()).is_none() {
+            body += &format!("<h3>{}</h3><p>Pauses and drops are not modelled.</p>\n", escape(&run.name));
+            continue;
+        }
         let ports = &report.output.ports;
         let duration = run.sim_time.as_ps().max(1) as f64;
         let paused = |ps: u64| (time(ps as f64 / 1e6), percent(ps as f64 / duration));

@@ -150,14 +150,16 @@ pub(super) fn shown(metric: Metric, value: f64) -> (String, String) {
 fn result_row(reference: &RunSummary, run: &RunSummary, metrics: &[Metric], lossy: bool) -> String {
     let mut cells: Vec<String> = metrics.iter().map(|metric| metric_cell(*metric, reference, run)).collect();
     let totals = &run.totals;
-    let retransmitted =
-        (run.failure.is_none() && totals.data > 0).then(|| percent(totals.retransmitted as f64 / totals.data as f64));
-    cells.push(run.drop_rate.map_or("&ndash;".to_string(), |rate| escape(&percent(rate))));
+    let retransmitted = (run.failure.is_none() && totals.data > 0 && run.modelled(()).is_some())
+        .then(|| percent(totals.retransmitted as f64 / totals.data as f64));
+    let none = if run.modelled(()).is_some() { "&ndash;" } else { "not modelled" };
+    cells.push(run.drop_rate.map_or(none.to_string(), |rate| escape(&percent(rate))));
     if lossy {
-        cells.push(run.loss_rate().map_or("&ndash;".to_string(), |rate| escape(&percent(rate))));
+        cells.push(run.loss_rate().map_or(none.to_string(), |rate| escape(&percent(rate))));
     }
-    cells.push(retransmitted.map_or("&ndash;".to_string(), |share| escape(&share)));
+    cells.push(retransmitted.map_or(none.to_string(), |share| escape(&share)));
     cells.push(match totals.pause_frames {
+        _ if run.modelled(()).is_none() => none.to_string(),
         0 => "0".to_string(),
         frames => format!("{}<small>{}</small>", count(frames), time(totals.paused_ps as f64 / 1e6)),
     });

@@ -123,7 +123,14 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         config: HostConfig, mtu: u32, fabric: &Fabric<B>, stream: S, source: Option<Box<dyn Source>>,
         events: &'a dyn Listener,
     ) -> Self {
-        let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
+        FlowTable::on(config, mtu, (fabric.topology().clone(), fabric.routes().clone()), stream, source, events)
+    }
+
+    /// As [`FlowTable::new`], on this topology with these routes instead of a fabric.
+    pub(crate) fn on(
+        config: HostConfig, mtu: u32, (topology, routes): (Arc<Topology>, Arc<Routes>), stream: S,
+        source: Option<Box<dyn Source>>, events: &'a dyn Listener,
+    ) -> Self {
         let mut table = FlowTable {
             config,
             mtu,
@@ -384,6 +391,11 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
             assert!(next >= end, "a flow would start within the window of the completion that caused it");
             self.next_start = self.next_start.min(next);
         }
+        self.close_instant(end, hops, idle)
+    }
+
+    /// As [`FlowTable::close_window`], if no window divides the simulated time: everything at `end` has been processed.
+    pub(crate) fn close_instant(&mut self, end: Time, hops: u64, idle: bool) -> ControlFlow<()> {
         if self.active == 0 && idle && self.next_start == Time::MAX {
             if self.is_fed && self.source.as_ref().is_some_and(|source| source.is_open()) {
                 // Whether the run ends here depends on the program outside.

@@ -30,6 +30,7 @@ pub(crate) use flow_table::{FlowTable, Stop};
 pub(crate) use hosts::{FlowUnderWay, RunHosts};
 #[cfg(test)]
 pub(crate) use ids::EndSlot;
+pub(crate) use ids::FlowId;
 pub(crate) use message::{Framing, MessageHosts, MessageSegment};
 pub(crate) use rc::RcHosts;
 pub use rc::segment::Segment;

@@ -46,6 +46,9 @@ pub enum SetupError {
     /// The queues or flows to sample do not exist, for this reason.
     #[error("[watch]: {0}")]
     Watch(String),
+    /// The run needs packets (`fidelity = "packet"`), for this reason.
+    #[error("{0}; fidelity = \"flow\" simulates no packets: write fidelity = \"packet\"")]
+    NeedsPackets(String),
     /// The frames of a link cannot be captured, for this reason.
     #[error("{0}")]
     Capture(String),

@@ -11,7 +11,9 @@ use crate::storm::Storms;
 use crate::watch::Recorder;
 use crate::watchdog::Watchdog;
 use rnic_fabric::{Body, BodyOf, Cause, Ending, Fabric, PortId, ProbeResult, Watcher, pause_tree};
-use rnic_spec::{FlowLog, PortRecord, ProgramRecords, RunOutput, RunStatus, Totals, Truncation, WatchdogRecord};
+use rnic_spec::{
+    Fidelity, FlowLog, PortRecord, ProgramRecords, RunOutput, RunStatus, Totals, Truncation, WatchdogRecord,
+};
 use rnic_transport::Time;
 
 /// Simulates the hosts on the fabric until all flows have finished or the run's `duration` is over.
@@ -54,9 +56,7 @@ pub(super) fn run_hosts<H: RunHosts>(
 struct Outcome {
     ending: Ending,
     stop: Option<Stop>,
-    /// Number of flows that have started and not finished.
     unfinished: u64,
-    /// What operations of programs wait for, as sentences.
     waiting: Vec<String>,
     totals: HostTotals,
     programs: ProgramRecords,
@@ -110,7 +110,13 @@ impl<'r> Observers<'r> {
         }
         let ports = port_records(fabric);
         let totals = totals(fabric, &ports, outcome.totals);
-        let status = accounts(resolved, &totals).map_or_else(|| status(fabric, &outcome, end), RunStatus::Failed);
+        let status = accounts(resolved, &totals).map_or_else(
+            || {
+                let Outcome { ending, stop, unfinished, waiting, .. } = &outcome;
+                End { ending: *ending, stop: *stop, unfinished: *unfinished, waiting }.status(end, || blocked(fabric))
+            },
+            RunStatus::Failed,
+        );
         let Outcome { flows, programs, ending, .. } = outcome;
         let ProgramRecords { collectives, steps, operations } = programs;
         let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
@@ -147,6 +153,7 @@ impl<'r> Observers<'r> {
             collectives,
             steps,
             operations,
+            fidelity: Fidelity::Packet,
             meshes: crate::mesh::records(
                 &meshes.meshes,
                 &meshes.pairs,
@@ -211,29 +218,40 @@ fn cycle_of_pauses<B: Body>(fabric: &Fabric<B>) -> Option<String> {
     (!names.is_empty()).then(|| format!("through {}", names.join(", ")))
 }
 
-/// The status of a run that ended at `end`: completed, interrupted, or failed with the reason.
-fn status<B: Body>(fabric: &Fabric<B>, outcome: &Outcome, end: Time) -> RunStatus {
-    let Outcome { ending, stop, unfinished, .. } = *outcome;
-    let end = Time::from_ns(end.as_ps() / 1_000).rounded();
-    let flows = if unfinished == 1 { "1 flow has".to_string() } else { format!("{unfinished} flows have") };
-    let stuck = || {
-        let waiting = outcome.waiting.join("; ");
-        RunStatus::Failed(format!("no message is under way at {end}, but {waiting}"))
-    };
-    let what = match (ending, stop) {
-        (_, Some(Stop::Finished)) | (Ending::TimeUp, _) => return RunStatus::Completed,
-        (_, Some(Stop::Cancelled)) => return RunStatus::Interrupted,
-        (_, Some(Stop::Stuck)) => return stuck(),
-        (Ending::Idle, _) if unfinished == 0 && outcome.waiting.is_empty() => return RunStatus::Completed,
-        (Ending::Idle, _) if unfinished == 0 => return stuck(),
-        (Ending::Idle, _) => format!("nothing is left to happen at {end}, but {flows} not finished"),
-        (_, Some(Stop::TimeLimit)) => format!("the time limit was reached at {end}; {flows} not finished"),
-        (_, Some(Stop::Stalled)) => {
-            format!("no flow has progressed for a long time at {end}; {flows} not finished")
-        }
-        (Ending::Stopped | Ending::RankLost, None) => format!("stopped at {end}; {flows} not finished"),
-    };
-    RunStatus::Failed(what + &blocked(fabric))
+/// How a simulation ended.
+pub(super) struct End<'a> {
+    pub(super) ending: Ending,
+    pub(super) stop: Option<Stop>,
+    /// Number of flows that have started and not finished.
+    pub(super) unfinished: u64,
+    /// What operations of programs wait for, as sentences.
+    pub(super) waiting: &'a [String],
+}
+
+impl End<'_> {
+    /// The status of a run that ended at `end`: completed, interrupted, or failed with the reason. `blocked` returns
+    /// what ends the sentence about a run that failed: what holds up the flows.
+    pub(super) fn status(&self, end: Time, blocked: impl FnOnce() -> String) -> RunStatus {
+        let End { ending, stop, unfinished, waiting } = *self;
+        let end = Time::from_ns(end.as_ps() / 1_000).rounded();
+        let flows = if unfinished == 1 { "1 flow has".to_string() } else { format!("{unfinished} flows have") };
+        let stuck =
+            || RunStatus::Failed(format!("no message is under way at {end}, but {}", waiting.join("; ")));
+        let what = match (ending, stop) {
+            (_, Some(Stop::Finished)) | (Ending::TimeUp, _) => return RunStatus::Completed,
+            (_, Some(Stop::Cancelled)) => return RunStatus::Interrupted,
+            (Ending::Idle, _) if unfinished == 0 && waiting.is_empty() => return RunStatus::Completed,
+            (_, Some(Stop::Stuck)) => return stuck(),
+            (Ending::Idle, _) if unfinished == 0 => return stuck(),
+            (Ending::Idle, _) => format!("nothing is left to happen at {end}, but {flows} not finished"),
+            (_, Some(Stop::TimeLimit)) => format!("the time limit was reached at {end}; {flows} not finished"),
+            (_, Some(Stop::Stalled)) => {
+                format!("no flow has progressed for a long time at {end}; {flows} not finished")
+            }
+            (Ending::Stopped | Ending::RankLost, None) => format!("stopped at {end}; {flows} not finished"),
+        };
+        RunStatus::Failed(what + &blocked())
+    }
 }
 
 /// The end of an error message: the ports that PFC pauses, and the cause of their pauses. Empty if no port is paused.

@@ -1,6 +1,7 @@
 //! Simulates one run: takes its complete configuration ([`Resolved`]) and returns its record.
 
 mod engine;
+mod fluid;
 mod host;
 mod message;
 mod ranks;
@@ -23,7 +24,9 @@ use crate::capture::Capture;
 use crate::events::{Events, Listener};
 use crate::resolve::Resolved;
 use cpu_time::ThreadTime;
-use rnic_spec::{RunEvent, RunOutput, RunProgress, RunRecord, RunSpec, RunStatus, Traffic, TrafficPattern, Truncation};
+use rnic_spec::{
+    Fidelity, RunEvent, RunOutput, RunProgress, RunRecord, RunSpec, RunStatus, Traffic, TrafficPattern, Truncation,
+};
 use rnic_transport::Time;
 use rnic_workload::{Feed, FlowStream, Outside, Share, Source};
 use std::sync::Arc;
@@ -155,13 +158,19 @@ fn simulate_with(
     let total = total.map(|total| total.saturating_add(listed));
     let duration = resolved.host_config.duration;
     events.estimate_flows(duration, move |progress| expected(total, duration, progress));
+    if sharing.has_ranks() && !spec.fidelity.is_packet() {
+        return RunOutput::not_started("fidelity = \"flow\" needs one process, without mpirun".to_string());
+    }
     let job = Job { resolved, traffic: &spec.traffic, seed, flows: stream, source, events, capture, sharing };
     if sharing.has_ranks()
         && let Err(reason) = check_ranks(resolved)
     {
         return RunOutput::not_started(reason);
     }
-    let output = simulator.simulate(job);
+    let output = match spec.fidelity {
+        Fidelity::Packet => simulator.simulate(job),
+        Fidelity::Flow => fluid::simulate(job, spec.fidelity_quantum),
+    };
     if !sharing.is_root() {
         return output;
     }

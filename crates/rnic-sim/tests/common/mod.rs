@@ -49,6 +49,8 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
         beside: Vec::new(),
         limits: Limits { duration: None, max_time: None, stall_time: Time::from_ms(1_000) },
         watch: None,
+        fidelity: Default::default(),
+        fidelity_quantum: Time::ZERO,
     }
 }
 

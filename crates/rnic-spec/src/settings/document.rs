@@ -59,6 +59,8 @@ fn values<T>(run: &RunSpec<T>) -> serde_json::Result<Value> {
     values.insert("beside".to_string(), beside.into());
     values.insert("limits".to_string(), serde_json::to_value(run.limits)?);
     values.insert("watch".to_string(), serde_json::to_value(&run.watch)?);
+    values.insert("fidelity".to_string(), serde_json::to_value(run.fidelity)?);
+    values.insert("fidelity_quantum".to_string(), serde_json::to_value(run.fidelity_quantum)?);
     Ok(values.into())
 }
 

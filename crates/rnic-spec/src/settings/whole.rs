@@ -23,6 +23,22 @@ pub(super) const ROOT: Section = Section {
             "seed of all pseudo-random numbers of the runs; the option `--seed` overrides it",
         )
         .default("1"),
+        Setting::new(
+            "fidelity",
+            Kind::Choice(&["packet", "flow"]),
+            "\"flow\"",
+            "what the runs simulate. `\"packet\"`: every packet. `\"flow\"`: [flows as fluids](../concepts/fidelity.md) \
+             with max-min fair rates, much faster, without queues, drops and pauses",
+        )
+        .default("packet"),
+        Setting::new(
+            "fidelity_quantum",
+            Kind::Delay,
+            "\"1 us\"",
+            "with `fidelity = \"flow\"`: compute rates only at multiples of this simulated time, for many flows that start \
+             or end at slightly different times; 0: whenever a flow starts or ends",
+        )
+        .default("0 us"),
         Setting::new("fabric", Kind::Table("fabric"), "{}", "topology, links and switches").required().nowhere(),
         Setting::new(
             "traffic",
