@@ -281,7 +281,8 @@ fn authority(
         (Ok(text), true) => {
             let key = KeyPair::from_pem(&text).map_err(|error| in_file(&ca_key, &error))?;
             if !belongs(&ca, &key)? {
-                let why = "it is not the key of the certificate `ca.pem`: one of the two files is damaged or was replaced";
+                let why =
+                    "it is not the key of the certificate `ca.pem`: one of the two files is damaged or was replaced";
                 return Err(in_file(&ca_key, &why));
             }
             let certificate = CertificateDer::from_pem_file(&ca).map_err(|error| in_file(&ca, &error))?;
@@ -423,6 +424,7 @@ mod tests {
         }
         let why = denied("# old\n\nabc h1\n").unwrap_err();
         assert!(why.starts_with("line 3: ") && why.contains("64 hexadecimal digits"), "{why}");
+    }
 
     /// Calls `each` with the bytes of a file and of every copy of it with one changed bit.
     fn with_changed_bits(path: &Path, mut each: impl FnMut(&str)) {

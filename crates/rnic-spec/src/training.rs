@@ -311,7 +311,10 @@ impl Training {
         let layer = u128::from(model.attention()) + u128::from(model.experts) * u128::from(model.expert());
         let parameters = layer * u128::from(model.layers) + 2 * u128::from(model.embedding());
         if parameters > Training::MAX_PARAMETERS {
-            return Err(format!("the model has {parameters} parameters; accepted: at most {}", Training::MAX_PARAMETERS));
+            return Err(format!(
+                "the model has {parameters} parameters; accepted: at most {}",
+                Training::MAX_PARAMETERS
+            ));
         }
         let values = u128::from(self.tokens()) * u128::from(model.hidden) * u128::from(model.active_experts);
         let bytes = values * u128::from(model.parameter_bytes);

@@ -235,8 +235,7 @@ impl End<'_> {
         let End { ending, stop, unfinished, waiting } = *self;
         let end = Time::from_ns(end.as_ps() / 1_000).rounded();
         let flows = if unfinished == 1 { "1 flow has".to_string() } else { format!("{unfinished} flows have") };
-        let stuck =
-            || RunStatus::Failed(format!("no message is under way at {end}, but {}", waiting.join("; ")));
+        let stuck = || RunStatus::Failed(format!("no message is under way at {end}, but {}", waiting.join("; ")));
         let what = match (ending, stop) {
             (_, Some(Stop::Finished)) | (Ending::TimeUp, _) => return RunStatus::Completed,
             (_, Some(Stop::Cancelled)) => return RunStatus::Interrupted,

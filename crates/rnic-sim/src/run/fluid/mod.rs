@@ -23,7 +23,9 @@ use crate::watch::Recorder;
 use flows::{Counters, Flows, Fluid, State, span};
 use rnic_fabric::config::Paths;
 use rnic_fabric::{Ending, HostId, MIN_FRAME, PortId, Routes, Topology, completion_time};
-use rnic_spec::{Fidelity, FlowSpec, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals, Truncation};
+use rnic_spec::{
+    Fidelity, FlowSpec, PortRecord, PriorityCounters, ProgramRecords, RunOutput, RunStatus, Totals, Truncation,
+};
 use rnic_transport::{FlowConfig, Time};
 use rnic_workload::{FlowStream, Loops, Origin};
 use shares::{Hop, Shares};
@@ -430,6 +432,7 @@ impl<'r, 'e: 'r> Run<'r, 'e> {
         let mut warnings = self.resolved.warnings.clone();
         let interrupted = status == RunStatus::Interrupted || stop == Some(Stop::Cancelled);
         let samples = self.recorder.take().map(|recorder| recorder.finish(&flows, &mut warnings));
+        let ProgramRecords { collectives, steps, operations } = self.table.take_programs();
         RunOutput {
             status,
             offered: flows.len() as u64,
@@ -444,7 +447,9 @@ impl<'r, 'e: 'r> Run<'r, 'e> {
             samples,
             watchdog: Vec::new(),
             meshes: Vec::new(),
-            collectives: self.table.take_collectives(),
+            collectives,
+            steps,
+            operations,
             fidelity: Fidelity::Flow,
         }
     }
