@@ -17,6 +17,7 @@ const GUIDES: &[&str] = &[
     "first-run",
     "operate",
     "mesh",
+    "alerts",
     "own-topology-and-traffic",
     "compare-with-other-simulators",
     "reproduce-irn",
@@ -167,6 +168,11 @@ fn install() {
 #[test]
 fn first_run() {
     follow("first-run", Kind::Fast);
+}
+
+#[test]
+fn alerts() {
+    follow("alerts", Kind::Fast);
 }
 
 #[test]
