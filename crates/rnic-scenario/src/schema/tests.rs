@@ -65,6 +65,7 @@ fn base(topology: &str, pattern: &str, queueing: &str) -> toml::Table {
         "collective" => "operation = \"all-reduce\"\nsize = \"1 MB\"",
         "training" => "model = \"mixtral-8x7b\"\nlayers = 1",
         "list" => "file = \"flows.csv\"",
+        "trace" => "file = \"trace.csv\"",
         "outside" => "",
         _ => "sizes = \"fixed 1 KB\"",
     };
@@ -243,6 +244,8 @@ fn compare(
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("flows.csv"), "start_us,src,dst,bytes\n0,0,1,1000\n").unwrap();
+    let ranks: String = (0..8).map(|rank| format!("{rank},1,all-reduce,1000,all\n")).collect();
+    std::fs::write(folder.path().join("trace.csv"), format!("rank,id,kind,bytes,group\n{ranks}")).unwrap();
     let topology = "3 2 1 0 2 H100\n2\n0 2 40Gbps 1us 0\n1 2 40Gbps 1us 0\n";
     std::fs::write(folder.path().join("topology.txt"), topology).unwrap();
     folder
