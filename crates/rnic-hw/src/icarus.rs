@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::process::Command;
 
-/// Cycles without a result after which a run is given up.
+/// Cycles without a result after which a run is aborted.
 const PATIENCE: u32 = 20_000;
 
 /// Gives the bench one step per cycle, from the first cycle on, and returns the words of all results. `steps` contains

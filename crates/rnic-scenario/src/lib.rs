@@ -13,6 +13,7 @@
 //! may only be consequences of others are left out.
 
 mod beside;
+mod deployment;
 mod error;
 mod extends;
 mod fabric;

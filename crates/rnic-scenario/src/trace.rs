@@ -1,8 +1,8 @@
 //! Reads the traffic of the pattern `trace`.
 
+use super::deployment::{read_server, read_straggler};
 use super::extends::Files;
 use super::reader::{Result, Table};
-use super::traffic::{Context, read_server, read_straggler};
 use rnic_spec::{Algorithm, Deployment, Trace, TraceContent, TraceFormat};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 pub(super) type Surveyed = RefCell<BTreeMap<(String, TraceFormat), TraceContent>>;
 
 /// Reads the settings of a trace, and from its files what they have.
-pub(super) fn read(table: &Table<'_>, context: &Context<'_>) -> Result<Trace> {
+pub(super) fn read(table: &Table<'_>, hosts: u32, files: Files<'_>, surveyed: &Surveyed) -> Result<Trace> {
     let item = table.require("file")?;
     let path = item.folder().join(item.name()?);
-    let Some(file) = path.to_str().filter(|_| matches!(context.lists.files, Files::Disk)) else {
+    let Some(file) = path.to_str().filter(|_| matches!(files, Files::Disk)) else {
         return Err(item.wrong("the trace is not a file", "accepted: the path of a file, in UTF-8"));
     };
     let format = match table.given::<String>("format")?.as_deref() {
@@ -28,14 +28,14 @@ pub(super) fn read(table: &Table<'_>, context: &Context<'_>) -> Result<Trace> {
         },
     };
     let key = (file.to_string(), format);
-    let known = context.lists.surveyed.borrow().get(&key).copied();
+    let known = surveyed.borrow().get(&key).copied();
     let content = match known {
         Some(content) => content,
         None => rnic_trace::survey(file, format).map_err(|sentence| item.sentence(&sentence))?,
     };
-    context.lists.surveyed.borrow_mut().insert(key, content);
-    if content.ranks > context.hosts {
-        let message = format!("the trace has {} ranks, and the fabric has {} hosts", content.ranks, context.hosts);
+    surveyed.borrow_mut().insert(key, content);
+    if content.ranks > hosts {
+        let message = format!("the trace has {} ranks, and the fabric has {} hosts", content.ranks, hosts);
         return Err(item.wrong(message, "each rank needs a host of its own"));
     }
     let trace = Trace {

@@ -1,5 +1,6 @@
 //! Reads the traffic sources of a scenario: one `[traffic]` table, or several `[[traffic]]` tables.
 
+use super::deployment::{read_ranks, read_server, read_straggler};
 use super::extends::Files;
 use super::fabric::LONGEST_TRAFFIC;
 use super::reader::{Item, Result, Table};
@@ -9,8 +10,8 @@ use crate::format::Imported;
 use crate::format::list::{self, Hosts, LARGEST_FLOW, ListFormat};
 use rnic_spec::settings::{COMPLETION, MAX_FLOWS, ROTATIONS};
 use rnic_spec::{
-    Algorithm, Arrivals, Collective, CollectiveOperation, FlowSpec, Incast, Locality, Receiver, Rotation, Server,
-    SizeDistribution, Straggler, Traffic, TrafficPattern,
+    Algorithm, Arrivals, Collective, CollectiveOperation, FlowSpec, Incast, Locality, Receiver, Rotation,
+    SizeDistribution, Traffic, TrafficPattern,
 };
 use rnic_transport::settings::Kind;
 use rnic_transport::{Bytes, Time};
@@ -129,7 +130,12 @@ fn read_pattern(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPatte
             refuse_keys(table, &["start", "cooldown"], "another program submits the flows", "let the program decide")?;
             TrafficPattern::Outside { largest: table.value("largest")?, reaction: table.given("reaction")? }
         }
-        "trace" => TrafficPattern::Trace(Box::new(super::trace::read(table, context)?)),
+        "trace" => TrafficPattern::Trace(Box::new(super::trace::read(
+            table,
+            context.hosts,
+            context.lists.files,
+            &context.lists.surveyed,
+        )?)),
         "training" => TrafficPattern::Training(Box::new(super::training::read(table, context.hosts)?)),
         _ => TrafficPattern::List { flows: read_list(table, context)? },
     })
@@ -265,40 +271,6 @@ fn read_collective(table: &Table<'_>, hosts: u32) -> Result<Collective> {
     refuse_idle_keys(table, &collective)?;
     collective.check().map_err(|error| table.error(error, "see docs/concepts/collectives.md"))?;
     Ok(collective)
-}
-
-/// Reads the number of ranks, at most the number of hosts.
-pub(super) fn read_ranks(table: &Table<'_>, hosts: u32) -> Result<u32> {
-    match table.get("ranks") {
-        Some(item) => item.narrowed(Kind::Count { min: 2, max: hosts.into() }).typed(),
-        None => Ok(hosts),
-    }
-}
-
-pub(super) fn read_server(table: &Table<'_>) -> Result<Option<Server>> {
-    let accelerators: u32 = table.value("accelerators")?;
-    if accelerators > 1 {
-        let (rate, latency) = (table.value("domain_rate")?, table.value("domain_latency")?);
-        return Ok(Some(Server { accelerators, rate, latency }));
-    }
-    match ["domain_rate", "domain_latency"].iter().find_map(|key| Some((key, table.get(key)?))) {
-        None => Ok(None),
-        Some((key, item)) => {
-            let message = format!("`{key}` has no effect on servers with one accelerator");
-            Err(item.error(message, format!("set `accelerators`, or remove `{key}`")))
-        }
-    }
-}
-
-pub(super) fn read_straggler(table: &Table<'_>) -> Result<Option<Straggler>> {
-    match (table.given("straggler")?, table.get("straggler_delay")) {
-        (Some(rank), Some(delay)) => Ok(Some(Straggler { rank, delay: delay.typed()? })),
-        (None, None) => Ok(None),
-        (Some(_), None) => table.require("straggler_delay").map(|_| None),
-        (None, Some(delay)) => {
-            Err(delay.error("`straggler_delay` has no effect without a straggler", "set `straggler` to a rank"))
-        }
-    }
 }
 
 /// Fails if the table of a collective operation has a key that its algorithm does not use.

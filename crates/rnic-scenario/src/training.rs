@@ -1,7 +1,7 @@
 //! Reads the traffic of the pattern `training`.
 
+use super::deployment::{read_ranks, read_server};
 use super::reader::{Result, Table};
-use super::traffic::{read_ranks, read_server};
 use rnic_spec::{Deployment, Model, Training};
 
 /// Reads the traffic of training steps on a fabric with `hosts` hosts.

@@ -189,8 +189,8 @@ impl Schedule {
     }
 }
 
-/// Adds to each operation those on whose ends it depends. An operation that begins with the start of another one depends
-/// on what that one depends on.
+/// Adds to each operation those on whose ends it depends. An operation that begins with the start of another one
+/// depends on what that one depends on.
 fn connect(tasks: &mut [Named], dependents: &[[List; 2]], all: &[u32]) -> Result<(), String> {
     let of = |on: usize, List { count, first }: List| {
         let end = (first as usize).saturating_add(count as usize);

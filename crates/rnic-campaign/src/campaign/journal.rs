@@ -214,6 +214,12 @@ fn read(path: &Path) -> Option<Worker> {
     Some(worker)
 }
 
+/// Whether a line ends before its checksum, at the end of the file.
+fn is_incomplete(line: &[u8]) -> bool {
+    let has_sum = line.windows(SUM[0].len()).any(|window| window == SUM[0].as_bytes());
+    !line.ends_with(b"\n") && !has_sum
+}
+
 impl Worker {
     /// Reads the lines of the journal; `None` if they cannot be read.
     fn read(&mut self, mut input: impl BufRead) -> Option<()> {
@@ -234,8 +240,9 @@ impl Worker {
                     self.ended += u64::from(state.is_some());
                     self.failed += u64::from(state.is_some_and(|state| state != RunState::Completed));
                 }
-                // A line may be incomplete, because a disk was full. It may have ended the run, so no run counts as
-                // lost.
+                // The worker was killed while it wrote the last line, or a disk was full.
+                None if is_incomplete(&line) => self.damaged += 1,
+                // The line may have ended the run, so no run counts as lost.
                 None => {
                     self.damaged += 1;
                     self.current = None;

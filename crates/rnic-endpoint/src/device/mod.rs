@@ -402,7 +402,7 @@ mod tests {
         }
     }
 
-    /// Another thread takes the event before the thread that caused it has woken those who wait: they wake nevertheless.
+    /// Another thread takes the event before the thread that caused it has woken those who wait: they wake, too.
     #[test]
     fn an_event_that_is_taken_early_still_wakes() {
         let (port, _peer) = pair(LoopbackConfig::default());

@@ -617,7 +617,8 @@ fn number_zero(width: u32) -> String {
 fn module(parts: &[Part], instances: &[Instance], sources: &SourceMap) -> String {
     let mut text = format!(
         "// Generated from a P4 program. Each comment behind a wire names the variable that it holds, and the line of the\n\
-         // declaration in which it is assigned.\n{LICENCE}`default_nettype none\nmodule p4_nic (\n    input  wire clk,\n    \
+         // declaration in which it is assigned.\n\
+         {LICENCE}`default_nettype none\nmodule p4_nic (\n    input  wire clk,\n    \
          input  wire rst,                 // synchronous: no packet is in the pipelines; registers keep their values\n"
     );
     let ports: Vec<String> = parts.iter().flat_map(Part::ports).map(|port| format!("    {port}")).collect();

@@ -128,7 +128,7 @@ fn traffic() {
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"permutation\"\nsizes = \"fixed 1 MB\"\nrepeats = 1000\ninterval = \"300000 s\"",
             "a.toml:12:1: `repeats` times `interval` is too long; accepted: at most 60 days"),
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"list\"\nfile = \"flows.csv\"\nformat = \"xml\"",
-            r#"a.toml:15:10: unknown format "xml"; available: "csv", "hpcc", "htsim""#),
+            r#"a.toml:15:10: unknown format "xml"; available: "csv", "hpcc", "htsim", "goal", "chakra""#),
         ("[traffic]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "[[traffic]]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100\n[[traffic]]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100",
             r#"a.toml:17:1: two traffic sources are called "poisson"; give each its own `name`"#),
         ("[traffic]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "[[traffic]]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100\n[[traffic]]\nname = \"poisson\"\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100",

@@ -89,8 +89,8 @@ pub(crate) struct HwNicArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Simulate nothing; write the NIC into this folder: Verilog with AXI-Stream ports, a FuseSoC core file, a Makefile,
-    /// cocotb tests, and a self-test for the board ULX3S
+    /// Simulate nothing; write the NIC into this folder: Verilog with AXI-Stream ports, a FuseSoC core file, a
+    /// Makefile, cocotb tests, and a self-test for the board ULX3S
     #[arg(long, value_name = "DIR", conflicts_with_all = ["messages", "loss", "trim", "delay", "seed", "vcd", "format"])]
     pub(crate) export: Option<PathBuf>,
 

@@ -621,7 +621,7 @@ mod tests {
             let mut stream = Stream::new(seed, Purpose::Spray, &[]);
             let mut draw = |below: u64| stream.next_u64() % below;
             let rates: Vec<f64> = (0..24).map(|_| 1.0 + draw(4) as f64).collect();
-            let mut shares = Shares::new(rates.into_iter());
+            let mut shares = Shares::new(rates.iter().copied());
             let mut open: Vec<u32> = Vec::new();
             for step in 0..200 {
                 let flow = step as u32;
@@ -639,7 +639,9 @@ mod tests {
                     shares.remove(gone);
                 }
                 if draw(20) == 0 {
-                    shares.set_rate(draw(24) as Link, draw(5) as f64);
+                    // A fault makes a link at most as fast as it is without faults.
+                    let link = draw(24) as usize;
+                    shares.set_rate(link as Link, rates[link].min(draw(5) as f64));
                 }
                 solved(&mut shares);
                 assert_fair(&shares, &open);
