@@ -565,18 +565,18 @@ fn the_page_over_tls_is_for_operators() {
 /// SIGHUP: the controller reads its inventory again, an agent its certificate; neither ends.
 #[test]
 fn services_read_their_files_again() {
-    let folder = Folder::new(&inventory(57), "127.0.0.1");
+    let folder = Folder::new(&inventory(62), "127.0.0.1");
     let controller = spawn(&mut folder.controller("127.0.0.1:0", "127.0.0.1:0"));
     let (url, page) = addresses(&controller);
-    let agent = spawn(&mut folder.agent("h1", "127.57.0.1", &url));
+    let agent = spawn(&mut folder.agent("h1", "127.62.0.1", &url));
     agent.line("pinglist: ");
     let file = folder.path.join("inventory.toml");
     fs::write(&file, "[mesh]\npaths = 0\n").unwrap();
     controller.signal("-HUP");
     let line = controller.line("error: the controller continues as before: ");
     assert!(line.contains("inventory.toml: mesh.paths: 0 is out of range"), "{line}");
-    let host = "[[host]]\nname = \"h4\"\naddress = \"127.57.0.4\"\ntor = \"t2\"\n";
-    fs::write(&file, inventory(57) + host).unwrap();
+    let host = "[[host]]\nname = \"h4\"\naddress = \"127.62.0.4\"\ntor = \"t2\"\n";
+    fs::write(&file, inventory(62) + host).unwrap();
     controller.signal("-HUP");
     controller.line("the inventory was read again: 4 hosts, 1 added, 0 removed");
     assert_eq!(json(&page, "/api/overview").unwrap()["agents"]["known"], 4);

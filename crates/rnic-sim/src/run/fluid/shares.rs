@@ -346,15 +346,6 @@ impl Shares {
         }
         drop(limits_left);
         self.limits = limits;
-        // The flows that no link slows down.
-        let affected = std::mem::take(&mut self.affected);
-        for flow in &affected {
-            let state = &self.flows[*flow as usize];
-            if state.frozen != self.epoch {
-                self.freeze(*flow, state.alone, NO_LINK);
-            }
-        }
-        self.affected = affected;
     }
 
     /// Sets up the room on all links of the affected flows.
@@ -368,9 +359,8 @@ impl Shares {
         for flow in affected.iter() {
             let state = &flows[*flow as usize];
             fastest = fastest.max(state.alone);
-            if state.limit < f64::INFINITY {
-                limits.push((state.limit, *flow));
-            }
+            // The level of a link can rise above the rate of a flow alone, when other flows are at their limits.
+            limits.push((state.limit.min(state.alone), *flow));
             for hop in &state.hops {
                 let link = &mut links[hop.link as usize];
                 if link.epoch != *epoch {
@@ -547,6 +537,18 @@ mod tests {
             let is_at_limit = state.rate >= state.limit * (1.0 - 1e-6);
             assert!(is_at_limit || state.hops.iter().any(waits), "flow {flow} has no bottleneck: {state:?}");
         }
+    }
+
+    #[test]
+    fn a_flow_is_no_faster_than_on_empty_links() {
+        // Link 1 has room of 2.25 for the last flow once the others are at their limits, but link 0 has a rate of 2.
+        let mut shares = Shares::new([2.0, 4.0, 2.0].into_iter());
+        for flow in 0..2 {
+            shares.add(flow, &hops(&[1, 2]), &[], 0.875);
+        }
+        shares.add(2, &hops(&[0, 1]), &[], f64::INFINITY);
+        solved(&mut shares);
+        assert_eq!([0, 1, 2].map(|flow| shares.rate(flow)), [0.875, 0.875, 2.0]);
     }
 
     #[test]
