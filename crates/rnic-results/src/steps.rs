@@ -2,9 +2,8 @@
 //! of each kind, in `summary.json`, as sentences, and in `steps.csv`.
 
 use super::stats::Distribution;
-use super::text::{duration, exact_us, percent, round6};
+use super::text::{duration, exact_us, percent, round6, three_digits};
 use rnic_spec::{OperationRecord, RunOutput, RunRecord, RunSpec, Scenario, StepRecord, TrafficPattern};
-use rnic_transport::Bytes;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -112,6 +111,31 @@ pub(super) fn to_json(summaries: &[StepSummary]) -> Value {
     summaries.iter().map(object).collect()
 }
 
+/// Maximum number of kinds of operations of a source that get a sentence: those that took most time.
+const MAX_KINDS: usize = 8;
+
+/// A number of bytes with three digits.
+fn size(bytes: f64) -> String {
+    let (scale, unit) =
+        [(1e9, "GB"), (1e6, "MB"), (1e3, "KB")].into_iter().find(|(scale, _)| bytes >= *scale).unwrap_or((1.0, "B"));
+    format!("{} {unit}", three_digits(bytes / scale))
+}
+
+/// A sentence about the operations of one kind.
+fn sentence(traffic: &str, record: &OperationRecord) -> String {
+    let OperationRecord { label, count, bytes, longest, .. } = record;
+    let kind = if label.is_empty() { String::new() } else { format!(", {label}") };
+    let (mean, name) = (duration(mean_us(record)), name(record));
+    let size = size(*bytes as f64 / (*count).max(1) as f64);
+    match count {
+        1 => format!("`{traffic}`{kind}: one {name} of {size}: {mean}"),
+        _ => {
+            let longest = duration(longest.as_us());
+            format!("`{traffic}`{kind}: {count} x {name}, {size} on average: {mean} on average, {longest} at most")
+        }
+    }
+}
+
 /// Sentences for each traffic source with steps: one about the steps, and one for each kind of operations.
 pub(super) fn sentences(summaries: &[StepSummary]) -> Vec<String> {
     let of_source = |summary: &StepSummary| {
@@ -126,18 +150,16 @@ pub(super) fn sentences(summaries: &[StepSummary]) -> Vec<String> {
             ),
             _ => format!("steps of {ranks} ranks (`{traffic}`): none of {steps} completed"),
         };
-        let operation = |record: &OperationRecord| {
-            format!(
-                "`{traffic}`, {}: {} {} operations of {} on average: {} on average, {} at most",
-                record.label,
-                record.count,
-                name(record),
-                Bytes(record.bytes / record.count.max(1)),
-                duration(mean_us(record)),
-                duration(record.longest.as_us())
-            )
-        };
-        [steps].into_iter().chain(summary.operations.iter().map(operation)).collect::<Vec<_>>()
+        let mut kinds: Vec<&OperationRecord> = summary.operations.iter().collect();
+        kinds.sort_by_key(|record| std::cmp::Reverse(record.total_time));
+        let others = kinds.len().saturating_sub(MAX_KINDS);
+        kinds.truncate(MAX_KINDS);
+        let others = (others > 0).then(|| format!("`{traffic}`: {others} other kinds of operations; see summary.json"));
+        [steps]
+            .into_iter()
+            .chain(kinds.into_iter().map(|record| sentence(traffic, record)))
+            .chain(others)
+            .collect::<Vec<_>>()
     };
     summaries.iter().flat_map(of_source).collect()
 }

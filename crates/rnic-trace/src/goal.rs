@@ -1,7 +1,8 @@
 //! GOAL (Group Operation Assembly Language) as text: the schedules that Schedgen and ATLAHS write and LogGOPSim reads.
 //!
-//! `calc` counts nanoseconds. `cpu` and `nic` are read and not used: a rank has one processor and one NIC. An operation
-//! that `irequires` another begins when the other may begin, so it depends on what the other depends on.
+//! `calc` counts nanoseconds. A rank has one processor and one NIC: computations on several processors (`cpu`) are
+//! refused, and `nic` has no effect. An operation that `irequires` another begins when the other may begin, so it
+//! depends on what the other depends on.
 
 use super::order::{Ordered, Unordered};
 use super::section::{Parts, Section};
@@ -20,6 +21,8 @@ pub(super) const MARKER: u32 = 9_999_999;
 const MAX_LINE: u64 = 64 << 10;
 /// Maximum number of operations of a rank, which are in memory together.
 const MAX_OPERATIONS: usize = 10_000_000;
+/// Maximum number of dependencies of a rank that follow from `irequires`.
+const MAX_DEPENDENCIES: usize = 50_000_000;
 
 /// Reads a line without its end; `None` at the end of the file. A comment ends the line.
 fn read_line(reader: &mut impl BufRead, line: &mut String) -> Result<Option<usize>, String> {
@@ -28,6 +31,12 @@ fn read_line(reader: &mut impl BufRead, line: &mut String) -> Result<Option<usiz
     let read = limited.read_line(line).map_err(|error| error.to_string())?;
     if read as u64 == MAX_LINE {
         return Err(format!("the line has more than {MAX_LINE} bytes"));
+    }
+    while let Some(begin) = line.find("/*") {
+        let Some(length) = line[begin..].find("*/") else {
+            return Err("a comment has no end in its line; accepted: /* ... */ in one line".to_string());
+        };
+        line.replace_range(begin..begin + length + 2, " ");
     }
     if let Some(comment) = line.find("//") {
         line.truncate(comment);
@@ -128,6 +137,8 @@ fn read_rank(reader: &mut impl BufRead) -> Result<Vec<Named>, String> {
     let mut labels: BTreeMap<Box<str>, u64> = BTreeMap::new();
     // Operations that begin with others, as (operation, other).
     let mut together: Vec<(u64, u64)> = Vec::new();
+    // The processor of the computations.
+    let mut processor: Option<u64> = None;
     while read_line(reader, &mut line)?.is_some() {
         let text = line.trim().trim_end_matches(';');
         if text.is_empty() {
@@ -148,7 +159,15 @@ fn read_rank(reader: &mut impl BufRead) -> Result<Vec<Named>, String> {
             if labels.insert(label.clone(), id).is_some() {
                 return Err(format!("two operations are called \"{}\"", label.escape_debug()));
             }
-            let work = work(what).ok_or_else(wrong)??;
+            let (work, cpu) = work(what).ok_or_else(wrong)?;
+            let work = work?;
+            if matches!(work, Work::Compute { .. }) && *processor.get_or_insert(cpu) != cpu {
+                return Err(format!(
+                    "\"{}\" computes on the processor {cpu}, and an operation before it on another one; accepted: one `cpu` \
+                     for all computations of a rank",
+                    label.escape_debug()
+                ));
+            }
             tasks.push(Named { task: Task { id, after: SmallVec::new(), work, step: 0, label: 0 }, name: label });
             continue;
         }
@@ -163,59 +182,63 @@ fn read_rank(reader: &mut impl BufRead) -> Result<Vec<Named>, String> {
             _ => return Err(wrong()),
         }
     }
+    let mut dependencies = 0;
     for (own, other) in together {
         let after = tasks[other as usize].task.after.clone();
+        dependencies += after.len();
+        if dependencies > MAX_DEPENDENCIES {
+            return Err(format!("`irequires` leads to more than {MAX_DEPENDENCIES} dependencies"));
+        }
         tasks[own as usize].task.after.extend(after);
     }
     Ok(tasks)
 }
 
-/// The operation that the words behind a label describe; `None` if they are wrong.
-fn work(text: &str) -> Option<Result<Work, String>> {
+/// The operation that the words behind a label describe, and its processor; `None` if they are wrong.
+fn work(text: &str) -> Option<(Result<Work, String>, u64)> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let bytes = |word: &str| word.strip_suffix('b').unwrap_or(word).parse::<u64>().ok();
-    // `tag`, `cpu` and `nic`, each with a number.
-    let options = |words: &[&str]| -> Option<u64> {
-        let mut tag = 0;
-        let pairs = words.chunks_exact(2);
-        if !pairs.remainder().is_empty() {
-            return None;
-        }
-        for pair in pairs {
-            let value: u64 = pair[1].parse().ok()?;
-            match pair[0] {
-                "tag" => tag = value,
-                "cpu" | "nic" => {}
-                _ => return None,
-            }
-        }
-        Some(tag)
-    };
-    Some(Ok(match words[..] {
+    Some(match words[..] {
         ["send", size, "to", to, ref rest @ ..] => {
-            let (bytes, tag) = (bytes(size)?, options(rest)?);
-            if bytes > MAX_BYTES {
-                return Some(Err(format!("a message of {bytes} B is too long; accepted: at most {MAX_BYTES} B")));
-            }
-            if bytes == 0 && to.parse() == Ok(MARKER) {
-                return Some(Ok(Work::Nothing));
-            }
-            // An empty message is one with headers only; the simulator's smallest message has a byte.
-            Work::Send { to: to.parse().ok()?, bytes: bytes.max(1), tag }
+            let (bytes, [tag, cpu]) = (bytes(size)?, options(rest)?);
+            let work = match bytes {
+                0 if to.parse() == Ok(MARKER) => Ok(Work::Nothing),
+                // An empty message is one with headers only; the simulator's smallest message has a byte.
+                0..=MAX_BYTES => Ok(Work::Send { to: to.parse().ok()?, bytes: bytes.max(1), tag }),
+                _ => Err(format!("a message of {bytes} B is too long; accepted: at most {MAX_BYTES} B")),
+            };
+            (work, cpu)
         }
         ["recv", size, "from", from, ref rest @ ..] => {
-            let (_, tag) = (bytes(size)?, options(rest)?);
+            let (_, [tag, cpu]) = (bytes(size)?, options(rest)?);
             let from = if from == "-1" { None } else { Some(from.parse().ok()?) };
-            Work::Receive { from, tag }
+            (Ok(Work::Receive { from, tag }), cpu)
         }
         ["calc", ns, ref rest @ ..] => {
-            options(rest)?;
-            let ns: u64 = ns.parse().ok()?;
-            match ns.checked_mul(1_000) {
-                Some(ps) => Work::Compute { time: Time::from_ps(ps) },
-                None => return Some(Err(format!("a computation of {ns} ns is too long"))),
-            }
+            let ([_, cpu], ns) = (options(rest)?, ns.parse::<u64>().ok()?);
+            let time = ns.checked_mul(1_000).map(Time::from_ps);
+            let work = time.map(|time| Work::Compute { time });
+            (work.ok_or_else(|| format!("a computation of {ns} ns is too long")), cpu)
         }
         _ => return None,
-    }))
+    })
+}
+
+/// The values of `tag` and `cpu` among the options of an operation, each of which has a number.
+fn options(words: &[&str]) -> Option<[u64; 2]> {
+    let mut values = [0; 2];
+    let pairs = words.chunks_exact(2);
+    if !pairs.remainder().is_empty() {
+        return None;
+    }
+    for pair in pairs {
+        let value: u64 = pair[1].parse().ok()?;
+        match pair[0] {
+            "tag" => values[0] = value,
+            "cpu" => values[1] = value,
+            "nic" => {}
+            _ => return None,
+        }
+    }
+    Some(values)
 }

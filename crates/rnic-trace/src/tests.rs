@@ -19,7 +19,7 @@ fn works(mut graph: Graph, rank: usize) -> Vec<Work> {
     std::iter::from_fn(|| graph.tasks[rank].next().unwrap()).map(|task| task.work).collect()
 }
 
-const GOAL: &str = "num_ranks 2\n\nrank 0 {\nl1: calc 100 cpu 0\nl2: send 10b to 1 tag 5 // to the other\nl2 requires l1\n}\n\
+const GOAL: &str = "num_ranks 2\n\nrank 0 { /* the first */\nl1: calc 100 cpu 0\nl2: send 10b to 1 tag 5 // to the other\nl2 requires l1\n}\n\
                     rank 1 {\nl1: recv 10b from -1 tag 5 cpu 0 nic 0\nl2: calc 7\nl2 requires l1\n}\n";
 
 #[test]
@@ -96,6 +96,10 @@ fn what_is_wrong_is_named() {
             "rank 0: \"l2\" is no operation before this line",
         ),
     ];
+    let two = error(TraceFormat::Goal, "num_ranks 1\nrank 0 {\na: calc 5 cpu 0\nb: calc 5 cpu 1\n}\n");
+    assert!(two.contains("\"b\" computes on the processor 1") && two.contains("accepted: one `cpu`"), "{two}");
+    let open = error(TraceFormat::Goal, "num_ranks 1\nrank 0 { /* begin\n}\n");
+    assert!(open.starts_with("line 2: a comment has no end in its line"), "{open}");
     for (found, expected) in cases {
         assert_eq!(found, expected);
     }
