@@ -7,7 +7,7 @@ use std::fs;
 use std::process::Command;
 
 /// Cycles without a result after which a run is aborted.
-const PATIENCE: u32 = 20_000;
+const MAX_IDLE: u32 = 20_000;
 
 /// Gives the bench one step per cycle, from the first cycle on, and returns the words of all results. `steps` contains
 /// the words of all steps.
@@ -97,8 +97,8 @@ module icarus_driver;
                 received = received + 1;
                 idle = 0;
             end
-            if (idle > {PATIENCE}) begin
-                $display(\"no result for {PATIENCE} cycles after %0d results\", received);
+            if (idle > {MAX_IDLE}) begin
+                $display(\"no result for {MAX_IDLE} cycles after %0d results\", received);
                 received = {count};
             end
             #1 clk = 0;

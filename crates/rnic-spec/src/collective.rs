@@ -82,6 +82,29 @@ impl Deployment {
     pub fn accelerators(&self) -> u32 {
         self.server.map_or(1, |server| server.accelerators.max(1))
     }
+
+    /// How the ranks of a program of tasks carry out collective operations. The operation, its size and its ranks are
+    /// those of all ranks; each operation replaces them by its own.
+    pub(crate) fn plan(&self, algorithm: Algorithm, channels: u32, chunk: Bytes, outstanding: u32) -> Collective {
+        let Deployment { ranks, placement, server, reaction } = *self;
+        Collective {
+            operation: CollectiveOperation::AllReduce,
+            algorithm,
+            size: Bytes(1),
+            ranks,
+            group: ranks,
+            grouping: Grouping::Consecutive,
+            placement,
+            repeats: 1,
+            channels,
+            chunk,
+            outstanding,
+            compute: Time::ZERO,
+            straggler: None,
+            server,
+            reaction,
+        }
+    }
 }
 
 /// A rank that computes longer than the others.

@@ -1,6 +1,6 @@
 //! Traces of distributed programs: which file has the operations of the ranks, and how the ranks carry them out.
 
-use crate::collective::{Algorithm, Collective, CollectiveOperation, Deployment, Grouping, Straggler};
+use crate::collective::{Algorithm, Collective, Deployment, Straggler};
 use rnic_transport::{Bytes, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -78,24 +78,7 @@ impl TraceFormat {
 impl Trace {
     /// How the ranks carry out collective operations; number of ranks and bytes of an operation are its own.
     pub fn plan(&self) -> Collective {
-        let Deployment { ranks, placement, server, reaction } = self.deployment;
-        Collective {
-            operation: CollectiveOperation::AllReduce,
-            algorithm: self.algorithm,
-            size: Bytes(1),
-            ranks,
-            group: ranks,
-            grouping: Grouping::Consecutive,
-            placement,
-            repeats: 1,
-            channels: self.channels,
-            chunk: self.chunk,
-            outstanding: self.outstanding,
-            compute: Time::ZERO,
-            straggler: None,
-            server,
-            reaction,
-        }
+        self.deployment.plan(self.algorithm, self.channels, self.chunk, self.outstanding)
     }
 
     /// Checks that the settings fit together and to the trace.

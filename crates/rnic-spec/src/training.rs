@@ -1,6 +1,6 @@
 //! Training of a large language model: the model, how it is divided among ranks, and what a step consists of.
 
-use crate::collective::{Algorithm, Collective, CollectiveOperation, Deployment, Grouping};
+use crate::collective::{Algorithm, Collective, Deployment};
 use rnic_transport::{Bytes, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -255,23 +255,7 @@ impl Training {
 
     /// How the ranks carry out collective operations; operation, algorithm, size and group are to be replaced.
     pub fn plan(&self) -> Collective {
-        Collective {
-            operation: CollectiveOperation::AllReduce,
-            algorithm: Algorithm::Ring,
-            size: Bytes(1),
-            ranks: self.deployment.ranks,
-            group: self.deployment.ranks,
-            grouping: Grouping::Consecutive,
-            placement: self.deployment.placement,
-            repeats: 1,
-            channels: self.channels,
-            chunk: self.chunk,
-            outstanding: self.outstanding,
-            compute: Time::ZERO,
-            straggler: None,
-            server: self.deployment.server,
-            reaction: self.deployment.reaction,
-        }
+        self.deployment.plan(Algorithm::Ring, self.channels, self.chunk, self.outstanding)
     }
 
     /// Checks that the model can be divided in this way.
