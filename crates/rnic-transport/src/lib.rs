@@ -30,7 +30,7 @@
 //! | [`time`], [`units`] | time in picoseconds, rates, sizes |
 //! | [`psn`], [`bitmap`] | 24-bit packet sequence numbers, the bitmap of a sliding window |
 //! | [`pdu`], [`headers`] | the packets that sender and receiver of a flow exchange, and their sizes on the wire |
-//! | [`recovery`] | loss recovery of sender and receiver: go-back-N, IRN, TCP |
+//! | [`recovery`] | loss recovery of sender and receiver: go-back-N, IRN, sprayed IRN, TCP |
 //! | [`rto`] | a retransmission timeout (RTO) that is computed from measured round-trip times |
 //! | [`paths`] | path selection of senders: which entropy each packet has |
 //! | [`congestion`] | the congestion control trait and its implementations |

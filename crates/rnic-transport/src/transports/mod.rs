@@ -17,6 +17,7 @@ mod iwarp;
 mod message;
 mod ndp;
 mod roce;
+mod spray;
 mod tcp;
 
 pub use flow::SAFETY_TIMEOUT;
