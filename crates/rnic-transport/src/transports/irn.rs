@@ -100,6 +100,10 @@ impl Transport for Irn {
         settings.is("recovery", "go-back-n")
     }
 
+    fn tolerates_reordering(&self, settings: &Settings) -> bool {
+        spray::reorders(settings)
+    }
+
     fn is_capped(&self, settings: &Settings) -> bool {
         flow::is_capped(settings, true)
     }

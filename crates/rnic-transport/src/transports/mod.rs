@@ -203,6 +203,11 @@ pub trait Transport: Sync + 'static {
         false
     }
 
+    /// Whether the loss recovery that these settings select tolerates that packets overtake each other.
+    fn tolerates_reordering(&self, _settings: &Settings) -> bool {
+        false
+    }
+
     /// Number of priorities that the packets of a message transport use, 1 to 8; `None` for a transport of flows.
     fn priorities(&self, _settings: &Settings) -> Option<u8> {
         None

@@ -59,6 +59,10 @@ impl Transport for Roce {
         !spray::reorders(settings)
     }
 
+    fn tolerates_reordering(&self, settings: &Settings) -> bool {
+        spray::reorders(settings)
+    }
+
     fn is_capped(&self, settings: &Settings) -> bool {
         flow::is_capped(settings, false)
     }
