@@ -184,3 +184,19 @@ fn replies_about_packets_never_sent_are_ignored() {
         assert_eq!(sender.in_flight(), 5);
     }
 }
+
+/// The largest recent round-trip time delays the detection of losses: after one round trip of 30 us, packets count as
+/// lost 30 + 4 us after their departure. The next round trip, of 27 us, brings the 30 us nearer by 3 / 256 us.
+#[test]
+fn a_slow_path_delays_the_detection() {
+    let cfg = config();
+    let mut sender = Source::<Sprayed>::new(&cfg, &(), 30 * 1_024, Time::ZERO);
+    let us = Time::from_us;
+    let sent: Vec<Pdu> = (0..10).map(|at| sender.poll_transmit(&cfg, &(), us(at)).unwrap().pdu).collect();
+    sender.handle(&cfg, &(), us(30), Pdu::ack(Psn::new(1), sent[0].stamp()));
+    let mut nack = |at, trigger: usize| {
+        sender.handle(&cfg, &(), at, Pdu::nack(Psn::new(1), sent[trigger].psn(), sent[trigger].stamp()));
+        sender.deadline(&cfg)
+    };
+    assert_eq!(nack(us(30), 3), Some((us(1 + 30 + 4) - Time::from_ps(3_000_000 / 256), Timer::Retransmit)));
+}

@@ -6,8 +6,12 @@
 //! losses by time, as RACK does (RFC 8985, section 6.2). A packet counts as lost at time `t` if
 //!
 //! - a packet that departed later has arrived, and
-//! - the packet departed at least `rtt + reorder` before `t`, where `rtt` is the round-trip time of the latest-departed
-//!   packet that has arrived, and `reorder` is the reordering tolerance ([`FlowConfig::reorder`]).
+//! - the packet departed at least `rtt + reorder` before `t`, where `reorder` is the reordering tolerance
+//!   ([`FlowConfig::reorder`]).
+//!
+//! RACK's `rtt` is the round-trip time of the latest-departed packet that has arrived. With many paths, the time of one
+//! path says little about another one, so here `rtt` is the largest recent round-trip time: each reply with a smaller
+//! time brings it nearer to that time by 1/256 of the difference.
 //!
 //! A timer lets the sender detect the loss even if no further ACK arrives. Timestamps distinguish a packet from its
 //! retransmission, so the sender also detects the loss of a retransmission. After a retransmission timeout all packets
@@ -79,8 +83,10 @@ pub struct SprayedSender {
     retransmit: VecDeque<Psn>,
     /// Departures in order of time. The first one is that of a packet in flight.
     departures: VecDeque<(Time, Psn)>,
-    /// Departure time and round-trip time of the latest-departed packet that has arrived.
-    latest: Option<(Stamp, Time)>,
+    /// Departure time of the latest-departed packet that has arrived.
+    latest: Option<Stamp>,
+    /// The largest recent round-trip time.
+    slowest: Time,
     /// While a recovery lasts: the last packet sent before it began.
     recover: Option<Psn>,
     /// Number of packets of the flow, sent or not, that are not acknowledged cumulatively.
@@ -137,10 +143,10 @@ impl SprayedSender {
 
     /// When the first departure counts as lost, unless its packet is acknowledged before.
     fn lost_at(&self, cfg: &FlowConfig) -> Option<Time> {
-        let (reorder, (latest, rtt), (at, _)) = (cfg.reorder?, self.latest?, self.departures.front()?);
+        let (reorder, latest, (at, _)) = (cfg.reorder?, self.latest?, self.departures.front()?);
         let departed = Stamp::at(*at);
         let is_passed = latest != departed && latest.is_from(departed);
-        is_passed.then(|| at.saturating_add(rtt).saturating_add(reorder))
+        is_passed.then(|| at.saturating_add(self.slowest).saturating_add(reorder))
     }
 
     /// Finds the packets that count as lost at `now`. Returns whether a recovery begins.
@@ -211,6 +217,7 @@ impl SendRecovery for SprayedSender {
             retransmit: VecDeque::new(),
             departures: VecDeque::new(),
             latest: None,
+            slowest: Time::ZERO,
             recover: None,
             left: packets,
             timer_start: Time::ZERO,
@@ -222,7 +229,8 @@ impl SendRecovery for SprayedSender {
 
     fn following(&self, cfg: &FlowConfig, packets: u64, _now: Time) -> SprayedSender {
         let paths = self.paths.clone();
-        SprayedSender { rtt: self.rtt, latest: self.latest, paths, ..SprayedSender::new(cfg, packets) }
+        let (rtt, latest, slowest) = (self.rtt, self.latest, self.slowest);
+        SprayedSender { rtt, latest, slowest, paths, ..SprayedSender::new(cfg, packets) }
     }
 
     fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress {
@@ -244,9 +252,11 @@ impl SendRecovery for SprayedSender {
             self.set(slot, State::Acknowledged);
         }
         let rtt = pdu.stamp().elapsed(now);
-        if self.latest.is_none_or(|(latest, _)| pdu.stamp().is_from(latest)) {
-            self.latest = Some((pdu.stamp(), rtt));
+        if self.latest.is_none_or(|latest| pdu.stamp().is_from(latest)) {
+            self.latest = Some(pdu.stamp());
         }
+        let above = self.slowest.saturating_sub(rtt);
+        self.slowest = rtt + above.saturating_sub(Time::from_ps(above.as_ps() / 256));
         if acked > 0 && cfg.timeouts.is_some_and(|timeouts| timeouts.dynamic.is_some()) {
             self.rtt.sample(rtt);
         }
