@@ -200,3 +200,22 @@ fn a_slow_path_delays_the_detection() {
     };
     assert_eq!(nack(us(30), 3), Some((us(1 + 30 + 4) - Time::from_ps(3_000_000 / 256), Timer::Retransmit)));
 }
+
+/// The congestion control learns of each acknowledged packet once, whether it is acknowledged selectively, cumulatively,
+/// or both.
+#[test]
+fn each_packet_is_acknowledged_once() {
+    let cfg = config();
+    let mut sender = Source::<Sprayed>::new(&cfg, &(), 30 * 1_024, Time::ZERO);
+    for _ in 0..10 {
+        sender.poll_transmit(&cfg, &(), Time::ZERO).unwrap();
+    }
+    let stamp = Default::default();
+    let mut acked = |pdu| sender.handle(&cfg, &(), Time::from_us(3), pdu).acked;
+    assert_eq!(acked(Pdu::nack(Psn::new(0), Psn::new(3), stamp)), 1);
+    assert_eq!(acked(Pdu::nack(Psn::new(0), Psn::new(3), stamp)), 0);
+    assert_eq!(acked(Pdu::nack(Psn::new(2), Psn::new(6), stamp)), 3, "#0, #1 and #6");
+    assert_eq!(acked(Pdu::ack(Psn::new(5), stamp)), 2, "#2 and #4");
+    assert_eq!(acked(Pdu::ack(Psn::new(10), stamp)), 4, "#5, #7, #8 and #9");
+    assert_eq!(sender.in_flight(), 0);
+}

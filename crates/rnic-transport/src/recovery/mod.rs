@@ -36,7 +36,7 @@ pub struct Pick {
 /// The effect of an ACK or NACK on the sender's loss recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
-    /// Number of packets that are newly acknowledged cumulatively.
+    /// Number of packets that are newly acknowledged cumulatively; of sprayed flows, also selectively.
     pub acked: u32,
     /// How a loss was detected, if the ACK or NACK reports a loss that begins a new recovery episode; else `None`.
     pub loss: Option<LossSignal>,

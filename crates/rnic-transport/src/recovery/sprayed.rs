@@ -109,6 +109,13 @@ impl SprayedSender {
         usize::try_from(psn.distance_from(self.first_missing)).ok().filter(|slot| *slot < self.sent.len())
     }
 
+    /// Changes the state of a packet to acknowledged. Returns 1 if it was not, else 0.
+    fn acknowledge(&mut self, slot: usize) -> u32 {
+        let is_new = self.sent[slot].state != State::Acknowledged;
+        self.set(slot, State::Acknowledged);
+        u32::from(is_new)
+    }
+
     /// Changes the state of a packet, and the numbers of packets in each state.
     fn set(&mut self, slot: usize, state: State) {
         let mut count = |state: State, by: u32| match state {
@@ -121,11 +128,10 @@ impl SprayedSender {
         self.sent[slot].state = state;
     }
 
-    /// Removes the first `count` packets, which are acknowledged cumulatively.
-    fn slide(&mut self, now: Time, count: u32) {
-        for slot in 0..count as usize {
-            self.set(slot, State::Acknowledged);
-        }
+    /// Removes the first `count` packets, which are acknowledged cumulatively. Returns how many of them were not
+    /// acknowledged before.
+    fn slide(&mut self, now: Time, count: u32) -> u32 {
+        let acked = (0..count as usize).map(|slot| self.acknowledge(slot)).sum();
         self.sent.drain(..count as usize);
         self.first_missing = self.first_missing.plus(count);
         self.left -= u64::from(count);
@@ -133,6 +139,7 @@ impl SprayedSender {
         if self.recover.is_some_and(|recover| recover.is_before(self.first_missing)) {
             self.recover = None;
         }
+        acked
     }
 
     fn lose(&mut self, now: Time, slot: usize, signal: Signal) {
@@ -242,14 +249,11 @@ impl SendRecovery for SprayedSender {
         if advance >= 0 && cfg.timer_restart == TimerRestart::Response {
             self.timer_start = now;
         }
-        let acked = advance.max(0) as u32;
-        if acked > 0 {
-            self.slide(now, acked);
-        }
+        let mut acked = if advance > 0 { self.slide(now, advance as u32) } else { 0 };
         if pdu.kind() == PduKind::Nack
             && let Some(slot) = self.slot(pdu.trigger())
         {
-            self.set(slot, State::Acknowledged);
+            acked += self.acknowledge(slot);
         }
         let rtt = pdu.stamp().elapsed(now);
         if self.latest.is_none_or(|latest| pdu.stamp().is_from(latest)) {
