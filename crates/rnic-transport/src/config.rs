@@ -201,8 +201,8 @@ pub struct FlowConfig {
     pub tcp: TcpConfig,
     /// Sprayed flows: the path selection of the sender.
     pub paths: PathConfig,
-    /// Sprayed flows: reordering tolerance, the time that a packet may arrive later than a packet that departed after it
-    /// (`reo_wnd` of RACK, RFC 8985). `None`: only a timeout detects losses.
+    /// Sprayed flows: reordering tolerance, the time that a packet may arrive later than a packet that departed after
+    /// it (`reo_wnd` of RACK, RFC 8985). `None`: only a timeout detects losses.
     pub reorder: Option<Time>,
 }
 

@@ -105,8 +105,8 @@ impl Pdu {
         self.trigger = Psn::new(self.trigger).value() | below << Pdu::BELOW_SHIFT;
         self
     }
-    /// Puts the entropy `path` into this packet; see [`crate::paths`]. Data packets and ACKs carry 16 bits, NACKs only the
-    /// lower 8. The field is that of [`with_below`](Pdu::with_below), so a NACK carries either a run or an entropy.
+    /// Puts the entropy `path` into this packet; see [`crate::paths`]. Data packets and ACKs carry 16 bits, NACKs only
+    /// the lower 8. The field is that of [`with_below`](Pdu::with_below), so a NACK carries either a run or an entropy.
     pub const fn with_path(mut self, path: u16) -> Pdu {
         match self.kind() {
             PduKind::Nack => self.trigger = Psn::new(self.trigger).value() | (path as u32) << Pdu::BELOW_SHIFT,

@@ -152,7 +152,7 @@ fn loss_is_signalled_once_per_recovery() {
         sender.handle(&cfg, &(), us(at), pdu).loss
     };
     assert_eq!(nack(8, 0, 3), None, "#0 is 8 us old, and counts as lost after 5 + 4 us");
-    // #5 departed at 5 us and was acknowledged after 6 us: packets are lost that departed at 11 - 6 - 4 = 1 us or before.
+    // #5 departed at 5 us and was acknowledged after 6 us: packets that departed until 11 - 6 - 4 = 1 us are lost.
     assert_eq!(nack(11, 0, 5), Some(LossSignal::Nack), "#0 and #1");
     assert_eq!(nack(12, 0, 6), None, "#2, in the same recovery");
     for _ in 0..3 {
@@ -201,8 +201,8 @@ fn a_slow_path_delays_the_detection() {
     assert_eq!(nack(us(30), 3), Some((us(1 + 30 + 4) - Time::from_ps(3_000_000 / 256), Timer::Retransmit)));
 }
 
-/// The congestion control learns of each acknowledged packet once, whether it is acknowledged selectively, cumulatively,
-/// or both.
+/// The congestion control learns of each acknowledged packet once, whether it is acknowledged selectively,
+/// cumulatively, or both.
 #[test]
 fn each_packet_is_acknowledged_once() {
     let cfg = config();

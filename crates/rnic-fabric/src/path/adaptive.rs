@@ -3,8 +3,8 @@
 use super::{Candidates, ecmp};
 
 /// The index of the candidate for whose port the fewest bytes wait, in the packet's priority. If several ports have the
-/// fewest bytes, the packet's hash chooses among them as ECMP would, so that the packets of a flow keep their port while
-/// the queues are equal.
+/// fewest bytes, the packet's hash chooses among them as ECMP would, so that the packets of a flow keep their port
+/// while the queues are equal.
 pub(super) fn select(flow_hash: u32, candidates: Candidates<'_>, queued: impl Fn(u32) -> u64) -> u32 {
     let load = |index: u32| queued(candidates.port(index));
     let (mut fewest, mut ties) = (u64::MAX, 0);

@@ -1,5 +1,5 @@
-//! Flowlet switching: a burst of a flow keeps its port; after a gap the next burst takes a port at random (Vanini et al.,
-//! "Let It Flow: Resilient Asymmetric Load Balancing with Flowlet Switching", NSDI 2017).
+//! Flowlet switching: a burst of a flow keeps its port; after a gap the next burst takes a port at random (Vanini et
+//! al., "Let It Flow: Resilient Asymmetric Load Balancing with Flowlet Switching", NSDI 2017).
 
 use super::{Candidates, ecmp};
 use crate::rng::{Purpose, Stream};

@@ -6,7 +6,7 @@
 //! that the sender learns how each entropy value fares ([`PathState::feedback`]).
 //!
 //! Sources: the selections `oblivious`, `bitmap`, `reps` and `mixed` are those of the simulator of the Ultra Ethernet
-//! Consortium (uet-htsim); REPS is described by Bonato et al., "REPS: Recycled Entropy Packet Spraying for Adaptive Load
+//! Consortium (uet-htsim); Bonato et al. describe REPS in "REPS: Recycled Entropy Packet Spraying for Adaptive Load
 //! Balancing and Failure Mitigation" (2024).
 //!
 //! To add a path selection, write a file beside this one and register it here: add its line to [`SELECTIONS`], and its

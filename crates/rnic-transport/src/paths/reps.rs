@@ -1,9 +1,10 @@
-//! Recycled entropy packet spraying, REPS (Bonato et al., 2024): a path whose packet arrived without a mark is used again.
+//! Recycled entropy packet spraying, REPS (Bonato et al., 2024): a path is used again if its packet arrived without a
+//! mark.
 //!
 //! A ring holds the last [`RING`] good paths. Each good path is used once more, the oldest first; if none is left, the
-//! packet takes a path at random. A timeout freezes the ring: for [`PathConfig::freeze`] the sender sends over the paths
-//! in the ring only, again and again, because these paths are known to work. Afterwards the ring is emptied, and
-//! [`TRIES`] packets explore paths at random.
+//! packet takes a path at random. A timeout freezes the ring: for [`PathConfig::freeze`] the sender uses the paths in
+//! the ring only, in turn, because these paths are known to work. Afterwards the ring is emptied, and [`TRIES`] packets
+//! explore paths at random.
 
 use super::{PathConfig, Random, Signal};
 use crate::Time;
