@@ -84,7 +84,7 @@ fn each_kind_of_bad_input_is_one_line_with_its_position() {
         (
             "rate =",
             "rat =",
-            "error: a.toml:5:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, convergence, local_repair, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, hosts",
+            "error: a.toml:5:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, flowlet_gap, switch, link, convergence, local_repair, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, hosts",
         ),
         (
             "\"40 Gbps\"",
@@ -136,7 +136,7 @@ fn bad_overrides_name_the_argument() {
         ),
         (
             "run.IRN.bpd_cap=3",
-            "error: --set run.IRN.bpd_cap=3: unknown key `bpd_cap` in run \"IRN\"; did you mean `bdp_cap`? accepted here: name, transport, set, beside, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap, bdp_delay, nic_pipeline, nic_cycle",
+            "error: --set run.IRN.bpd_cap=3: unknown key `bpd_cap` in run \"IRN\"; did you mean `bdp_cap`? accepted here: name, transport, set, beside, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap, bdp_delay, nic_pipeline, nic_cycle, path_selection, paths, reorder_tolerance, reps_freeze",
         ),
         (
             "run.RCE.pfc=true",

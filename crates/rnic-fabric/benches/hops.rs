@@ -137,6 +137,7 @@ fn main() {
         routes: Vec::new(),
         switch: SwitchSpec::new(buffer),
         paths: Paths::Ecmp,
+        flowlet_gap: Paths::FLOWLET_GAP,
         frame_gap: 20,
         clocks: ClockSpec::default(),
     };

@@ -205,6 +205,8 @@ pub struct FabricSpec {
     pub switch: SwitchSpec,
     /// The path selection of every switch.
     pub paths: Paths,
+    /// Time without a packet of a flow after which [`Paths::Flowlet`] ends a flowlet.
+    pub flowlet_gap: Time,
     /// Bytes that each frame takes on a link in addition to its own length: preamble, start-of-frame delimiter and
     /// inter-frame gap (20 bytes in Ethernet).
     pub frame_gap: u32,
@@ -224,6 +226,7 @@ impl FabricSpec {
             routes,
             switch,
             paths: Paths::Ecmp,
+            flowlet_gap: Paths::FLOWLET_GAP,
             frame_gap: 20,
             clocks: ClockSpec::default(),
         }

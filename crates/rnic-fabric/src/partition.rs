@@ -313,6 +313,7 @@ mod tests {
                     routes,
                     switch,
                     paths,
+                    flowlet_gap: Paths::FLOWLET_GAP,
                     frame_gap: 20,
                     clocks: crate::config::ClockSpec::default(),
                 };

@@ -243,6 +243,7 @@ mod tests {
             routes,
             switch,
             paths: Paths::Ecmp,
+            flowlet_gap: Paths::FLOWLET_GAP,
             frame_gap: 20,
             clocks: crate::config::ClockSpec::default(),
         };

@@ -198,6 +198,7 @@ pub fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -> RunSp
             frame_gap: Bytes(20),
             clocks: Default::default(),
             paths: None,
+            flowlet_gap: None,
             switch: SwitchSetup::default(),
         },
         traffic: traffic.to_vec(),

@@ -7,7 +7,7 @@ use super::reader::{Item, Result, Table};
 use super::switch;
 use super::topology_file;
 use crate::format::Imported;
-use rnic_fabric::config::{ClockSpec, LinkSpec, NamedLink, TopologySpec};
+use rnic_fabric::config::{ClockSpec, LinkSpec, NamedLink, Paths, TopologySpec};
 use rnic_spec::settings::{MAX_HOSTS, MAX_UPLINKS};
 use rnic_spec::{FabricSetup, SwitchSetup};
 use rnic_transport::settings::MAX_RATE;
@@ -46,10 +46,23 @@ pub(super) fn read(table: &Table<'_>, imported: Option<&Imported>) -> Result<Fab
         frame_gap: table.value("frame_gap")?,
         clocks: ClockSpec { skew_ppm: table.value("clock_skew_ppm")?, jitter: table.value("clock_jitter")? },
         paths: table.given_word("paths")?,
+        flowlet_gap: read_flowlet_gap(table)?,
         switch: table.table("switch")?.map_or(Ok(SwitchSetup::default()), |table| switch::read(&table))?,
     };
     faults::check_routes(&fabric, &routes)?;
     Ok(fabric)
+}
+
+/// `flowlet_gap`, which has an effect with `paths = "flowlet"` only.
+fn read_flowlet_gap(table: &Table<'_>) -> Result<Option<Time>> {
+    let (paths, gap): (Option<Paths>, _) = (table.given_word("paths")?, table.given("flowlet_gap")?);
+    match table.get("flowlet_gap") {
+        Some(item) if paths != Some(Paths::Flowlet) => {
+            let why = "only paths = \"flowlet\" has flowlets; write it, or leave `flowlet_gap` out";
+            Err(item.error("`flowlet_gap` has no effect here", why))
+        }
+        _ => Ok(gap),
+    }
 }
 
 fn read_topology(table: &Table<'_>, rate: BitRate) -> Result<TopologySpec> {

@@ -81,6 +81,7 @@ pub(super) fn check_routes(fabric: &FabricSetup, routes: &[Route<'_>]) -> Result
         routes: Vec::new(),
         switch: SwitchSpec::input_queued(Bytes(0)),
         paths: Paths::Ecmp,
+        flowlet_gap: Paths::FLOWLET_GAP,
         frame_gap: 0,
         clocks: Default::default(),
     };

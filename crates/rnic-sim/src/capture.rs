@@ -11,6 +11,7 @@ use crate::resolve::{Resolved, SetupError};
 use rnic_fabric::{Fabric, Packet as SimulatedPacket, PortId, Topology};
 use rnic_spec::RunSpec;
 use rnic_spec::{FlowLog, FlowRecord};
+use rnic_transport::paths::flow_hash;
 use rnic_transport::transports::WireFormat;
 use rnic_transport::{Pdu, PduKind, Psn, Time};
 use rnic_wire::pcapng::Writer;
@@ -165,7 +166,10 @@ impl Capture {
             // last flow with this destination and hash that had started by then. On a persistent connection it may
             // belong to an earlier flow of the connection.
             let end = EndAddress { host: packet.dst, slot: packet.body.slot };
-            let candidates = flows_of.get(&(end, packet.flow_hash)).map_or(&[][..], Vec::as_slice);
+            // Packets of a sprayed flow have entropy in their hash; applied twice, the entropy cancels out.
+            let path = if pdu.kind() == PduKind::Data { pdu.path() } else { 0 };
+            let own_hash = flow_hash(packet.flow_hash, path);
+            let candidates = flows_of.get(&(end, own_hash)).map_or(&[][..], Vec::as_slice);
             let started = candidates.partition_point(|record| flows.get(*record).is_some_and(|flow| flow.start <= at));
             let record = of_connection(&candidates[..started], addresses, pdu);
             let (hash, priority, marked) = (packet.flow_hash, packet.priority, packet.is_marked());

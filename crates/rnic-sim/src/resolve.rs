@@ -212,6 +212,7 @@ fn resolve_own(
     let facts = transport::facts(run, &fabric.switch, &links, &network, lossless);
     let mut flow = transport::flow(run, &facts)?;
     check_streams(run, &flow)?;
+    links::check_entropy(&fabric, &flow)?;
     switch::warn_of_headroom(&fabric.switch, links.headroom, flow.timeouts, &mut warnings);
     links::warn_of_cycle(&fabric, &topology, &routes, &mut warnings);
     faults::warn_of_storms(run, fabric.switch.priorities, &mut warnings);

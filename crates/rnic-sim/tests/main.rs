@@ -32,6 +32,7 @@ mod overload;
 mod p4_twins;
 mod partitions;
 mod pathologies;
+mod paths;
 mod random_scenarios;
 mod ranks;
 #[cfg(feature = "p4")]

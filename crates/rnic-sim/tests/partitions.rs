@@ -13,13 +13,15 @@ use rnic_spec::Scenario;
 use std::cell::Cell;
 use std::path::Path;
 
-const TOPOLOGIES: [&str; 9] = [
+const TOPOLOGIES: [&str; 11] = [
     "topology = \"leaf-spine-core\"\npods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2",
     "topology = \"fat-tree\"\nk = 4",
     "topology = \"leaf-spine\"\nleaves = 3\nspines = 2\nhosts_per_leaf = 3\nuplink_delay = \"2 us\"",
     "topology = \"dumbbell\"\nleft = 4\nright = 3\nbottleneck_rate = \"10 Gbps\"",
     "topology = \"single-switch\"\nhosts = 6",
     "topology = \"leaf-spine\"\nleaves = 4\nspines = 2\nhosts_per_leaf = 2\npaths = \"spray\"\nloss = 0.002",
+    "topology = \"leaf-spine\"\nleaves = 4\nspines = 3\nhosts_per_leaf = 2\npaths = \"adaptive\"",
+    "topology = \"leaf-spine\"\nleaves = 4\nspines = 3\nhosts_per_leaf = 2\npaths = \"flowlet\"\nflowlet_gap = \"2 us\"",
     "topology = \"fat-tree\"\nk = 4\nloss = 0.001\nstorm = [{ host = \"h1\", start = \"20 us\", duration = \"60 us\" }]",
     "topology = \"leaf-spine\"\nleaves = 3\nspines = 2\nhosts_per_leaf = 2\nconvergence = \"30 us\"\nlocal_repair = \"5 us\"\n\
      link = [{ from = \"leaf0\", to = \"spine0\", down_at = \"15 us\", up_at = \"60 us\", flap_every = \"100 us\" }]",
@@ -66,6 +68,8 @@ fn runs() -> Vec<String> {
         "transport = \"roce\"\npfc = true\ncontrol_priority = true",
         "transport = \"irn\"",
         "transport = \"irn\"\npfc = true",
+        "transport = \"irn\"\npath_selection = \"reps\"\npaths = 9",
+        "transport = \"roce\"\npath_selection = \"mixed\"",
         "transport = \"irn\"\nrecovery = \"go-back-n\"",
         "transport = \"iwarp\"\ndelayed_acks = true\nhandshake = true",
         "transport = \"iwarp\"\nrecovery = \"newreno\"",

@@ -7,7 +7,7 @@ use crate::mesh::MeshPairs;
 use crate::settings::{self, MAX_HOSTS, MAX_MESH_PAIRS, MAX_UPLINKS, document};
 use crate::spec::{Arrivals, Incast, QueueingSetup, Receiver, RunSpec, Traffic, TrafficPattern};
 use crate::transport::TransportSpec;
-use rnic_fabric::config::TopologySpec;
+use rnic_fabric::config::{Paths, TopologySpec};
 use rnic_transport::settings::{Kind, MAX_BYTES, MAX_TIME, Value};
 
 /// Checks that the values of the run `run` on which the simulator relies are in range, and fit each other.
@@ -42,6 +42,8 @@ fn faults(run: &RunSpec<TransportSpec>, hosts: u32) -> Result<(), String> {
         within(slow.xoff <= slow.buffer, &format!("{at}.xoff"), &format!("at most `buffer`, {}", slow.buffer))?;
         within(slow.xon <= slow.xoff, &format!("{at}.xon"), &format!("at most `xoff`, {}", slow.xoff))?;
     }
+    let is_used = run.fabric.flowlet_gap.is_none() || run.fabric.paths == Some(Paths::Flowlet);
+    within(is_used, "run.fabric.flowlet_gap", "no value, unless `paths` is \"flowlet\"")?;
     let routing = &run.fabric.faults;
     let convergence = routing.convergence.unwrap_or(Faults::CONVERGENCE);
     let repairs_first = routing.local_repair.is_none_or(|delay| delay <= convergence);

@@ -159,6 +159,10 @@ pub struct FabricSetup {
     /// How packets choose among several shortest paths (`paths`); default: the transport's own choice, `"ecmp"` for
     /// most.
     pub paths: Option<Paths>,
+    /// Time without a packet after which a flowlet ends (`flowlet_gap`), with the path selection `"flowlet"`; default:
+    /// [`Paths::FLOWLET_GAP`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flowlet_gap: Option<Time>,
     /// Settings of all switches: `[fabric.switch]`.
     pub switch: SwitchSetup,
 }

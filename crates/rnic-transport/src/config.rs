@@ -1,6 +1,7 @@
 //! Settings that all flows of a simulation, or of an endpoint with real sockets, share. The functions of a flow's
 //! sender and receiver take these settings by reference, so that each flow's own state stays small.
 
+use crate::paths::PathConfig;
 use crate::rto::{RtoBounds, RttEstimator};
 use crate::{BitRate, Psn, Time};
 
@@ -198,6 +199,11 @@ pub struct FlowConfig {
     pub first_psn: Psn,
     /// iWARP: settings of TCP connections.
     pub tcp: TcpConfig,
+    /// Sprayed flows: the path selection of the sender.
+    pub paths: PathConfig,
+    /// Sprayed flows: reordering tolerance, the time that a packet may arrive later than a packet that departed after
+    /// it (`reo_wnd` of RACK, RFC 8985). `None`: only a timeout detects losses.
+    pub reorder: Option<Time>,
 }
 
 impl FlowConfig {
@@ -234,6 +240,8 @@ impl Default for FlowConfig {
             max_rate: None,
             first_psn: Psn::new(0),
             tcp: TcpConfig::default(),
+            paths: PathConfig::default(),
+            reorder: None,
         }
     }
 }

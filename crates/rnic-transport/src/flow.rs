@@ -16,6 +16,10 @@ use crate::{Pdu, PduKind, RxMeta, RxOutcome, Time, TxDesc};
 pub enum Timer {
     /// The retransmission timer.
     Retransmit,
+    /// The timer of the loss recovery fired, but not because of a timeout: it looked for packets that are later than
+    /// the reordering tolerance of a sprayed flow allows ([`FlowConfig::reorder`]). Only
+    /// [`Sender::on_deadline`] returns this variant.
+    Reorder,
     /// The timer of the congestion control, such as the rate timer of DCQCN.
     Congestion,
 }
@@ -225,6 +229,7 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         self.sent(cfg, params, now, payload + cfg.header);
         let pdu = Pdu::data(pick.psn, pick.last, now);
         let pdu = if pick.syn { pdu.with_syn() } else { pdu };
+        let pdu = if P::SPRAYS { pdu.with_path(self.recovery.path()) } else { pdu };
         Some(TxDesc { pdu, payload, retransmission: pick.retransmission })
     }
 
@@ -275,9 +280,15 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         }
         match timer {
             Timer::Retransmit => {
-                self.recovery.on_deadline(cfg, now);
-                self.regulator.congestion.on_loss(params, now, LossSignal::Timeout);
+                let signal = self.recovery.on_timer(cfg, now);
+                if let Some(signal) = signal {
+                    self.regulator.congestion.on_loss(params, now, signal);
+                }
+                if signal != Some(LossSignal::Timeout) {
+                    return Some(Timer::Reorder);
+                }
             }
+            Timer::Reorder => {}
             Timer::Congestion => self.regulator.congestion.on_timer(params, now),
         }
         Some(timer)
@@ -298,6 +309,11 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
     /// length.
     pub fn shorten(&mut self, packets: u64) {
         self.recovery.shorten(packets);
+    }
+
+    /// Begins the path selection of the flow anew with this seed, which should differ between flows.
+    pub fn seed_paths(&mut self, cfg: &FlowConfig, seed: u64) {
+        self.recovery.seed_paths(&cfg.paths, seed);
     }
 
     /// Number of packets sent and not acknowledged.

@@ -30,8 +30,9 @@
 //! | [`time`], [`units`] | time in picoseconds, rates, sizes |
 //! | [`psn`], [`bitmap`] | 24-bit packet sequence numbers, the bitmap of a sliding window |
 //! | [`pdu`], [`headers`] | the packets that sender and receiver of a flow exchange, and their sizes on the wire |
-//! | [`recovery`] | loss recovery of sender and receiver: go-back-N, IRN, TCP |
+//! | [`recovery`] | loss recovery of sender and receiver: go-back-N, IRN, sprayed IRN, TCP |
 //! | [`rto`] | a retransmission timeout (RTO) that is computed from measured round-trip times |
+//! | [`paths`] | path selection of senders: which entropy each packet has |
 //! | [`congestion`] | the congestion control trait and its implementations |
 //! | [`config`] | the settings that all flows of a simulation or endpoint share |
 //! | [`flow`] | a flow: its [`flow::Sender`] and [`flow::Receiver`], with loss recovery and congestion control |
@@ -49,6 +50,7 @@ pub mod congestion;
 pub mod flow;
 pub mod headers;
 pub mod message;
+pub mod paths;
 pub mod pdu;
 pub mod psn;
 pub mod random;

@@ -61,7 +61,8 @@ pub struct Pdu {
     /// PSN (24 bits), kind (2 bits) and flags.
     head: u32,
     /// NACK: PSN of the packet that triggered the NACK (24 bits), and number of packets immediately before this packet
-    /// that the NACK acknowledges too (8 bits; see [`Pdu::with_below`]).
+    /// that the NACK acknowledges too (8 bits; see [`Pdu::with_below`]). Sprayed flows: the entropy instead
+    /// ([`Pdu::with_path`]).
     trigger: u32,
     /// Data: departure time. ACK and NACK: departure time of the data packet that caused them.
     stamp: Stamp,
@@ -104,6 +105,15 @@ impl Pdu {
         self.trigger = Psn::new(self.trigger).value() | below << Pdu::BELOW_SHIFT;
         self
     }
+    /// Puts the entropy `path` into this packet; see [`crate::paths`]. Data packets and ACKs carry 16 bits, NACKs only
+    /// the lower 8. The field is that of [`with_below`](Pdu::with_below), so a NACK carries either a run or an entropy.
+    pub const fn with_path(mut self, path: u16) -> Pdu {
+        match self.kind() {
+            PduKind::Nack => self.trigger = Psn::new(self.trigger).value() | (path as u32) << Pdu::BELOW_SHIFT,
+            _ => self.trigger = path as u32,
+        }
+        self
+    }
     /// Sets the SYN flag: a data packet becomes a SYN, an ACK becomes a SYN-ACK.
     pub const fn with_syn(mut self) -> Pdu {
         self.head |= Pdu::SYN;
@@ -142,6 +152,14 @@ impl Pdu {
     /// NACK: number of packets immediately before [`trigger`](Pdu::trigger) that the NACK selectively acknowledges too.
     pub const fn below(self) -> u32 {
         self.trigger >> Pdu::BELOW_SHIFT
+    }
+    /// The entropy of a data packet, or of the data packet that caused this ACK or NACK; see
+    /// [`with_path`](Pdu::with_path).
+    pub const fn path(self) -> u16 {
+        match self.kind() {
+            PduKind::Nack => (self.trigger >> Pdu::BELOW_SHIFT) as u16,
+            _ => self.trigger as u16,
+        }
     }
     /// Whether the packet sets up a connection: a SYN, which carries no data, or a SYN-ACK.
     pub const fn is_syn(self) -> bool {
@@ -222,6 +240,22 @@ mod tests {
             let pdu = nack.with_below(9).with_below(below);
             assert_eq!((pdu.below(), pdu.trigger(), pdu.psn()), (reported, psn.plus(1), psn));
             assert_eq!(pdu.kind(), PduKind::Nack);
+        }
+    }
+
+    #[test]
+    fn the_entropy_leaves_the_other_fields_alone() {
+        let psn = Psn::new(0xff_fffe);
+        let data = Pdu::data(psn, true, Time::from_us(7));
+        let ack = Pdu::ack(psn, data.stamp()).with_mark_echo(true);
+        let nack = Pdu::nack(psn, psn.plus(1), data.stamp());
+        for path in [0, 1, 255, 256, u16::MAX] {
+            for pdu in [data, ack] {
+                let with = pdu.with_path(77).with_path(path);
+                assert_eq!((with.path(), with.with_path(0)), (path, pdu));
+            }
+            let with = nack.with_path(77).with_path(path);
+            assert_eq!((with.path(), with.trigger(), with.with_path(0)), (path & 255, psn.plus(1), nack));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::common::Source;
 use proptest::prelude::*;
-use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
+use rnic_transport::recovery::{GoBackN, Irn, Protocol, Sprayed, Tcp};
 use rnic_transport::{FlowConfig, NackPolicy, Pdu, PduKind, Psn, Receiver, RxMeta, RxOutcome, TcpConfig, Time};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -233,6 +233,8 @@ proptest! {
         let first_psn = Psn::new(first);
         let cfg = FlowConfig { bdp_cap, acks, first_psn, ..FlowConfig::default() };
         attack_sender::<Irn>(&cfg, packets, &moves, bdp_cap)?;
+        let sprayed = FlowConfig { reorder: Some(Time::from_us(u64::from(packets))), ..cfg.clone() };
+        attack_sender::<Sprayed>(&sprayed, packets, &moves, bdp_cap)?;
         attack_sender::<GoBackN>(&cfg, packets, &moves, packets)?;
     }
 
@@ -296,6 +298,7 @@ fn packets_for_the_other_half_are_ignored() {
         }
     }
     check::<Irn>();
+    check::<Sprayed>();
     check::<GoBackN>();
     check::<Tcp>();
 }

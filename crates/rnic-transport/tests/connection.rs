@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use rnic_transport::congestion::{CongestionControl, Dcqcn, DcqcnParams, NoCongestionControl, Settings};
-use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
+use rnic_transport::recovery::{GoBackN, Irn, Protocol, Sprayed, Tcp};
 use rnic_transport::{BitRate, FlowConfig, Pdu, Psn, Receiver, Regulator, RxMeta, Sender, TcpConfig, Time, Timeouts};
 use std::collections::BTreeMap;
 
@@ -126,6 +126,8 @@ proptest! {
         let cfg = config(first, acks, bdp_cap, sack);
         exchange::<GoBackN>(&cfg, &messages, &mut weather(seed, loss, twice, late_ns));
         exchange::<Irn>(&cfg, &messages, &mut weather(seed, loss, twice, late_ns));
+        let sprayed = FlowConfig { reorder: Some(cfg.base_rtt), ..cfg.clone() };
+        exchange::<Sprayed>(&sprayed, &messages, &mut weather(seed, loss, twice, late_ns));
         exchange::<Tcp>(&cfg, &messages, &mut weather(seed, loss, twice, late_ns));
     }
 }

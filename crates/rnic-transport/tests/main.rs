@@ -19,6 +19,7 @@ mod programs;
 mod reference;
 mod rto;
 mod sizes;
+mod sprayed;
 mod swift;
 mod tcp;
 mod timely;

@@ -5,7 +5,7 @@
 
 use crate::common::{Faults, Pair, Pipe, Random, Rates};
 use proptest::prelude::*;
-use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
+use rnic_transport::recovery::{GoBackN, Irn, Protocol, Sprayed, Tcp};
 use rnic_transport::{BitRate, FlowConfig, NackPolicy, Psn, TcpConfig, Time};
 
 /// A flow, its network and its faults.
@@ -106,6 +106,22 @@ proptest! {
     fn irn_delivers_once_and_in_time(case in cases()) {
         let pair = check::<Irn>(&case, irn_deadline(&case))?;
         prop_assert!(pair.totals.peak_in_flight <= case.cfg.bdp_cap);
+    }
+
+    /// A packet that departed less than a round trip before a timeout may need another timeout.
+    #[test]
+    fn sprayed_flows_deliver_once_and_in_time(case in cases(), tolerance_us in 0u64..60) {
+        let cfg = FlowConfig { reorder: Some(Time::from_us(tolerance_us)), ..case.cfg.clone() };
+        let case = Case { cfg, ..case };
+        let high = case.cfg.timeouts.expect("every case has timers").high;
+        let pair = check::<Sprayed>(&case, irn_deadline(&case) + high * 2)?;
+        prop_assert!(pair.totals.peak_in_flight <= case.cfg.bdp_cap);
+        // Packets that are late by less than the tolerance are never retransmitted.
+        let calm = Case { rates: Rates { loss: 0, twice: 0, ..case.rates }, ..case };
+        if calm.rates.late_by < Time::from_us(tolerance_us) {
+            let totals = check::<Sprayed>(&calm, irn_deadline(&calm) + high * 2)?.totals;
+            prop_assert_eq!((totals.retransmitted, totals.losses), (0, 0));
+        }
     }
 
     #[test]

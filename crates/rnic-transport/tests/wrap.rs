@@ -2,7 +2,7 @@
 
 use crate::common::{Pair, Pipe, Random, Rates, Source, Totals};
 use proptest::prelude::*;
-use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
+use rnic_transport::recovery::{GoBackN, Irn, Protocol, Sprayed, Tcp};
 use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, TcpConfig, Time};
 
 /// Runs a flow with random faults; returns its trace and its counters.
@@ -29,6 +29,8 @@ proptest! {
     ) {
         let cfg = FlowConfig { bdp_cap, acks, ..FlowConfig::default() };
         prop_assert_eq!(weather::<Irn>(&cfg, first, seed), weather::<Irn>(&cfg, 0, seed));
+        let sprayed = FlowConfig { reorder: Some(cfg.base_rtt), ..cfg.clone() };
+        prop_assert_eq!(weather::<Sprayed>(&sprayed, first, seed), weather::<Sprayed>(&sprayed, 0, seed));
         prop_assert_eq!(weather::<GoBackN>(&cfg, first, seed), weather::<GoBackN>(&cfg, 0, seed));
     }
 

@@ -8,10 +8,14 @@
 //! To add a path selection, write a file beside this one and register it here: add its line to [`PATHS`], and its
 //! variants to [`Paths`] and [`PathSelector`].
 
+mod adaptive;
 mod ecmp;
+mod flowlet;
 mod spray;
 
 use crate::packet::Packet;
+use flowlet::Flowlets;
+use rnic_transport::Time;
 use spray::Spray;
 
 /// Which of several shortest paths packets take.
@@ -24,6 +28,11 @@ pub enum Paths {
     Ecmp,
     /// Every switch draws a port at random for each packet.
     Spray,
+    /// Each packet takes the port with the fewest queued bytes.
+    Adaptive,
+    /// Packets with the same [`flow_hash`](Packet::flow_hash) keep their port until a gap between them; then the switch
+    /// draws a port at random.
+    Flowlet,
 }
 
 impl Paths {
@@ -32,6 +41,8 @@ impl Paths {
         match self {
             Paths::Ecmp => "ecmp",
             Paths::Spray => "spray",
+            Paths::Adaptive => "adaptive",
+            Paths::Flowlet => "flowlet",
         }
     }
 
@@ -39,9 +50,24 @@ impl Paths {
     pub fn is_per_flow(self) -> bool {
         match self {
             Paths::Ecmp => true,
-            Paths::Spray => false,
+            Paths::Spray | Paths::Adaptive | Paths::Flowlet => false,
         }
     }
+
+    /// Whether the path of a packet depends on its [`flow_hash`](Packet::flow_hash), so that a sender can spread a flow
+    /// over several paths by giving its packets different entropy.
+    pub fn follows_entropy(self) -> bool {
+        self != Paths::Spray
+    }
+
+    /// Whether the path of a packet depends on the queues of the switch.
+    pub(crate) fn reads_queues(self) -> bool {
+        self == Paths::Adaptive
+    }
+
+    /// Time without a packet after which a flowlet ends, unless the user sets another time: 500 us (CONGA, SIGCOMM
+    /// 2014).
+    pub const FLOWLET_GAP: Time = Time::from_us(500);
 }
 
 /// A path selection that can be chosen by name.
@@ -60,12 +86,22 @@ pub struct PathEntry {
 /// ```
 /// use rnic_fabric::config::{PATHS, Paths};
 ///
-/// assert_eq!(PATHS.map(|entry| entry.name), ["ecmp", "spray"]);
+/// assert_eq!(PATHS.map(|entry| entry.name), ["ecmp", "spray", "adaptive", "flowlet"]);
 /// assert_eq!(PATHS[1].paths, Paths::Spray);
 /// ```
-pub const PATHS: [PathEntry; 2] = [
+pub const PATHS: [PathEntry; 4] = [
     PathEntry { name: "ecmp", about: "all packets of a flow take the path that its hash picks", paths: Paths::Ecmp },
     PathEntry { name: "spray", about: "each packet takes a path at random", paths: Paths::Spray },
+    PathEntry {
+        name: "adaptive",
+        about: "each packet takes the port with the fewest queued bytes",
+        paths: Paths::Adaptive,
+    },
+    PathEntry {
+        name: "flowlet",
+        about: "a burst of a flow keeps its path; after a gap the next burst takes a path at random",
+        paths: Paths::Flowlet,
+    },
 ];
 
 /// The equal-cost ports of one switch towards one destination, at least two.
@@ -101,23 +137,27 @@ impl Candidates<'_> {
 pub(crate) enum PathSelector {
     Ecmp,
     Spray(Box<Spray>),
+    Adaptive,
+    Flowlet(Box<Flowlets>),
     /// The path selection of a switch that has a guard (work beside forwarding).
     Guarded(Box<PathSelector>),
 }
 
 impl PathSelector {
-    /// The path selection of the switch that is node `node` of the topology.
-    pub(crate) fn new(paths: Paths, seed: u64, node: u32) -> PathSelector {
+    /// The path selection of the switch that is node `node` of the topology. `gap` ends a flowlet.
+    pub(crate) fn new(paths: Paths, gap: Time, seed: u64, node: u32) -> PathSelector {
         match paths {
             Paths::Ecmp => PathSelector::Ecmp,
             Paths::Spray => PathSelector::Spray(Box::new(Spray::new(seed, node))),
+            Paths::Adaptive => PathSelector::Adaptive,
+            Paths::Flowlet => PathSelector::Flowlet(Box::new(Flowlets::new(gap, seed, node))),
         }
     }
 
-    /// The index, among `candidates`, of the port by which a packet leaves. `queued` returns the bytes that wait for a
-    /// port in the packet's priority; ECMP and spraying do not use it.
+    /// The index, among `candidates`, of the port by which a packet leaves that arrives at `now`, in picoseconds.
+    /// `queued` returns the bytes that wait for a port in the packet's priority; only adaptive routing uses it.
     pub(crate) fn select<B>(
-        &mut self, packet: &Packet<B>, candidates: Candidates<'_>, _queued: impl Fn(u32) -> u64,
+        &mut self, packet: &Packet<B>, candidates: Candidates<'_>, now: u64, queued: impl Fn(u32) -> u64,
     ) -> u32 {
         // Not a call of `select`: the compiler does not inline a function that calls itself.
         let own = match self {
@@ -126,6 +166,8 @@ impl PathSelector {
         };
         match own {
             PathSelector::Spray(spray) => spray.select(candidates),
+            PathSelector::Adaptive => adaptive::select(packet.flow_hash, candidates, queued),
+            PathSelector::Flowlet(flowlets) => flowlets.select(packet.flow_hash, candidates, now),
             _ => candidates.by_hash(packet.flow_hash),
         }
     }

@@ -157,7 +157,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
                 None => {}
             }
         }
-        let output = self.route(routes, &packet);
+        let output = self.route(routes, &packet, now);
         if self.guard.as_mut().is_some_and(|guard| guard.discards(input, output, packet.priority as usize)) {
             self.count_drop(links, input, &packet);
         } else {

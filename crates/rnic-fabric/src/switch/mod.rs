@@ -26,6 +26,7 @@ use crate::path::PathSelector;
 use crate::port::Ports;
 use crate::routing::Routes;
 use crate::scheduler::{Scheduler, highest};
+use rnic_transport::Time;
 use std::ops::Range;
 
 /// One switch.
@@ -47,7 +48,8 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
     /// The switch that is node `node` of the topology. `ports` are the numbers of its ports within its partition of the
     /// fabric; `first_of_all` is the number of its first port in the whole topology.
     fn new(
-        node: u32, ports: Range<usize>, first_of_all: usize, buffer: U, spec: &SwitchSpec, paths: Paths, seed: u64,
+        node: u32, ports: Range<usize>, first_of_all: usize, buffer: U, spec: &SwitchSpec, paths: (Paths, Time),
+        seed: u64,
     ) -> Switch<B, U> {
         let (first_port, ports, priorities) = (ports.start, ports.len(), spec.priorities as usize);
         Switch {
@@ -58,7 +60,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
             buffer,
             scheduler: Scheduler::new(&spec.scheduler, ports, priorities),
             marker: spec.ecn.map(|ecn| Box::new(Marker::new(&ecn, first_of_all, ports, seed))),
-            path: PathSelector::new(paths, seed, node),
+            path: PathSelector::new(paths.0, paths.1, seed, node),
             guard: None,
             body: std::marker::PhantomData,
         }
@@ -125,7 +127,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         let output = match self.path {
             PathSelector::Ecmp => routes.port(self.node, packet.dst, packet.flow_hash) as usize,
             PathSelector::Guarded(_) => return self.arrival_guarded(links, routes, tree, input, packet, now),
-            _ => self.select_path(routes, &packet),
+            _ => self.select_path(routes, &packet, now),
         };
         if self.admits(links, input, output, &packet, now) {
             self.pass_on(links, tree, input, output, &mut packet, now);
@@ -184,21 +186,21 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         counters.control_drops += u64::from(packet.flags & Packet::<B>::CONTROL != 0);
     }
 
-    /// The output port by which a packet leaves.
+    /// The output port by which a packet leaves that arrives at `now`.
     #[inline(always)]
-    fn route(&mut self, routes: &Routes, packet: &Packet<B>) -> usize {
+    fn route(&mut self, routes: &Routes, packet: &Packet<B>, now: u64) -> usize {
         match self.path {
             PathSelector::Ecmp => routes.port(self.node, packet.dst, packet.flow_hash) as usize,
-            _ => self.select_path(routes, packet),
+            _ => self.select_path(routes, packet, now),
         }
     }
 
     /// Like [`Switch::route`], for path selections other than ECMP. A separate function keeps the code for ECMP small.
     #[inline(never)]
-    fn select_path(&mut self, routes: &Routes, packet: &Packet<B>) -> usize {
+    fn select_path(&mut self, routes: &Routes, packet: &Packet<B>, now: u64) -> usize {
         let (path, buffer) = (&mut self.path, &self.buffer);
         let queued = |port: u32| buffer.queued_bytes(port as usize, packet.priority as usize);
-        routes.pick(self.node, packet.dst, |candidates| path.select(packet, candidates, queued)) as usize
+        routes.pick(self.node, packet.dst, |candidates| path.select(packet, candidates, now, queued)) as usize
     }
 
     /// Puts a packet on the link of an output whose transmitter is free.

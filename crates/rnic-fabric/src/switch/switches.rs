@@ -121,10 +121,11 @@ impl Builder<'_> {
             let shape = Shape {
                 ports: ports.len(),
                 priorities: spec.priorities as usize,
-                reads_egress: spec.ecn.is_some() || B::TELEMETRY,
+                reads_egress: spec.ecn.is_some() || B::TELEMETRY || self.spec.paths.reads_queues(),
             };
             let first_of_all = self.topology.first_port[*node as usize].index();
-            Switch::new(*node, ports, first_of_all, buffer(shape), spec, self.spec.paths, self.seed)
+            let paths = (self.spec.paths, self.spec.flowlet_gap);
+            Switch::new(*node, ports, first_of_all, buffer(shape), spec, paths, self.seed)
         };
         self.plan.switches_of(self.partition).iter().map(switch).collect()
     }

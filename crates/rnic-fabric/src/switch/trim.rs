@@ -36,7 +36,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         let sender = header.body.source().filter(|_| trim.return_to_sender)?;
         let flags = header.flags | Packet::<B>::RETURNED;
         let back = Packet { dst: sender, flags, priority: self.priorities as u8 - 1, ..header };
-        let output = self.route(routes, &back);
+        let output = self.route(routes, &back, now);
         self.admits(links, input, output, &back, now).then_some((back, output))
     }
 }

@@ -32,6 +32,7 @@ pub(crate) fn spec(topology: TopologySpec) -> FabricSpec {
         routes: Vec::new(),
         switch: SwitchSpec::input_queued(Bytes(240_000)),
         paths: Paths::Ecmp,
+        flowlet_gap: Paths::FLOWLET_GAP,
         frame_gap: 20,
         clocks: ClockSpec::default(),
     }

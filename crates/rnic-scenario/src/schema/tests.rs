@@ -125,6 +125,7 @@ fn bases(section: &Section, setting: &Setting) -> Vec<toml::Table> {
             bases.iter_mut().for_each(|base| put(base, "traffic", "straggler_delay", "1 us".into()));
         }
         ("traffic", "straggler_delay") => bases.iter_mut().for_each(|base| put(base, "traffic", "straggler", 1.into())),
+        ("fabric", "flowlet_gap") => bases.iter_mut().for_each(|base| put(base, "fabric", "paths", "flowlet".into())),
         ("", "fidelity_quantum") => bases.iter_mut().for_each(|base| put(base, "", "fidelity", "flow".into())),
         ("traffic", "grouping") => bases.iter_mut().for_each(|base| put(base, "traffic", "group", 8.into())),
         _ => {}

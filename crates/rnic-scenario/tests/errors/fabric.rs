@@ -106,7 +106,7 @@ fn output_queues() {
         (SWITCH, "queueing = \"output\"\n[transport]\npfc = true",
             r#"a.toml:10:12: `queueing` = "output" has no PFC, but the run has `pfc` = true; accepted with `pfc` = true: "input", "shared""#),
         ("rate = \"40 Gbps\"", "rate = \"40 Gbps\"\npaths = \"sprayed\"",
-            r#"a.toml:8:9: unknown paths "sprayed"; did you mean `spray`? available: "ecmp", "spray""#),
+            r#"a.toml:8:9: unknown paths "sprayed"; did you mean `spray`? available: "ecmp", "spray", "adaptive", "flowlet""#),
         ("rate = \"40 Gbps\"", "rate = \"40 Gbps\"\npaths = \"spray\"", "accepted"),
     ]);
 }

@@ -31,6 +31,11 @@ pub struct FlowHashes {
 }
 
 impl FlowHashes {
+    /// Both hashes as one number, the seed of the flow's path selection.
+    pub(crate) fn seed(self) -> u64 {
+        u64::from(self.control) << 32 | u64::from(self.data)
+    }
+
     /// Changes the hashes of a slot after its flow has finished. The slot compares these hashes with the hashes of
     /// packets, so late packets of the flow no longer match the slot.
     pub(crate) fn invalidate(&mut self) {

@@ -19,6 +19,17 @@ pub enum SetupError {
         /// Length of its frame.
         bytes: u64,
     },
+    /// The sender chooses the entropy of each packet, but switches ignore it.
+    #[error(
+        "path_selection = \"{sender}\" has no effect with `paths` = \"{switch}\" in [fabric], which ignores what the \
+         sender chooses; write paths = \"ecmp\", or leave `path_selection` out"
+    )]
+    Entropy {
+        /// Path selection of the sender.
+        sender: &'static str,
+        /// Path selection of the switches.
+        switch: &'static str,
+    },
     /// The traffic cannot be generated on this fabric, for this reason.
     #[error("{0}")]
     Traffic(String),

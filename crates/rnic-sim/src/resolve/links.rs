@@ -1,7 +1,7 @@
 //! The links of a run's fabric and their clocks: topology, lengths of frames, and what follows from the longest path.
 
 use super::{Resolved, SetupError};
-use rnic_fabric::config::{FabricSpec, SwitchSpec, TopologySpec};
+use rnic_fabric::config::{FabricSpec, Paths, SwitchSpec, TopologySpec};
 use rnic_fabric::{
     MIN_FRAME, PathFacts, RoundTripFrames, Routes, Topology, TopologyError, buffer_cycle, frames_to_fill, longest_path,
     lossless_headroom,
@@ -21,6 +21,7 @@ pub(super) fn fabric(run: &RunSpec, priorities: u8) -> FabricSpec {
         routes: run.fabric.routes.clone(),
         switch: SwitchSpec { priorities, ..SwitchSpec::input_queued(Bytes(0)) },
         paths: run.fabric.paths.unwrap_or_else(|| run.transport.default_paths()),
+        flowlet_gap: run.fabric.flowlet_gap.unwrap_or(Paths::FLOWLET_GAP),
         frame_gap: run.fabric.frame_gap.0 as u32,
         clocks: run.fabric.clocks,
     }
@@ -170,12 +171,30 @@ pub(super) fn warn_of_cycle(fabric: &FabricSpec, topology: &Topology, routes: &R
     }
 }
 
+/// Refuses a path selection of the sender that the path selection of the switches ignores.
+pub(super) fn check_entropy(fabric: &FabricSpec, flow: &FlowConfig) -> Result<(), SetupError> {
+    match flow.paths.sprays() && !fabric.paths.follows_entropy() {
+        true => Err(SetupError::Entropy { sender: flow.paths.selection.name(), switch: fabric.paths.name() }),
+        false => Ok(()),
+    }
+}
+
 /// Warns of transport features that assume one path per flow, if the packets of a flow take different paths.
 pub(super) fn warn_of_many_paths(run: &RunSpec, fabric: &FabricSpec, warnings: &mut Vec<String>) {
     if fabric.paths.is_per_flow() {
         return;
     }
     let paths = fabric.paths.name();
+    let transport = &run.transport;
+    let declaration = transport.declaration;
+    let takes_tolerance = declaration.parameter("reorder_tolerance").is_some();
+    if fabric.paths != Paths::Spray && takes_tolerance && !declaration.tolerates_reordering(&transport.settings) {
+        warnings.push(format!(
+            "`paths` = \"{paths}\": transport \"{}\" takes a packet that another one has overtaken for lost; set \
+             `reorder_tolerance` to prevent that",
+            transport.name
+        ));
+    }
     if run.watch.as_ref().is_some_and(|watch| watch.pauses) {
         warnings.push(format!("`paths` = \"{paths}\": victims of pauses are judged by one of each flow's paths"));
     }
@@ -211,5 +230,8 @@ pub(super) fn put_links(fabric: &FabricSpec, flow: &FlowConfig, put: &mut impl F
     }
     if !fabric.paths.is_per_flow() {
         put("paths", fabric.paths.name().to_string());
+    }
+    if fabric.paths == Paths::Flowlet {
+        put("flowlet_gap", fabric.flowlet_gap.to_string());
     }
 }

@@ -42,6 +42,7 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
             frame_gap: Bytes(20),
             clocks: Default::default(),
             paths: None,
+            flowlet_gap: None,
             switch: SwitchSetup::default(),
         },
         traffic: Vec::new(),

@@ -108,9 +108,20 @@ pub(super) const FABRIC: Section = Section {
             Kind::Choice(&PATH_NAMES),
             "\"ecmp\"",
             "selection among several shortest paths. `\"ecmp\"`: all packets of a flow take the same path. `\"spray\"`: \
-             each packet takes a random path",
+             each packet takes a random path. `\"adaptive\"`: each packet takes the port with the fewest queued bytes. \
+             `\"flowlet\"`: a burst of a flow keeps its path, the next one takes a random path \
+             ([details](../concepts/paths.md))",
         )
         .derived("the transport's own choice: `\"ecmp\"` for most, `\"spray\"` for ndp, homa and homa-tr")
+        .well_known()
+        .inherited(),
+        Setting::new(
+            "flowlet_gap",
+            Kind::Span { min: Time::ZERO, max: Time::from_ms(1_000) },
+            "\"50 us\"",
+            "`paths = \"flowlet\"`: time without a packet of a flow after which its next packet may take another path",
+        )
+        .derived("`\"500 us\"` (CONGA)")
         .well_known()
         .inherited(),
         Setting::new("switch", Kind::Table("fabric.switch"), "{}", "buffer, scheduler and ECN marking of all switches")

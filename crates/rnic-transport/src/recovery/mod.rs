@@ -6,15 +6,18 @@
 
 mod go_back_n;
 mod irn;
+mod sprayed;
 mod tcp;
 
 pub use go_back_n::{GoBackN, GoBackNReceiver, GoBackNSender};
 pub use irn::{Irn, IrnReceiver, IrnReceiverRegisters, IrnSender, IrnSenderRegisters};
+pub use sprayed::{Sprayed, SprayedReceiver, SprayedSender};
 pub use tcp::{Tcp, TcpReceiver, TcpSender};
 
 use crate::bitmap::BitWindow;
 use crate::config::FlowConfig;
 use crate::congestion::LossSignal;
+use crate::paths::PathConfig;
 use crate::{Pdu, Psn, RxOutcome, Time};
 
 /// The packet that the sender's loss recovery chose to send next.
@@ -33,7 +36,7 @@ pub struct Pick {
 /// The effect of an ACK or NACK on the sender's loss recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
-    /// Number of packets that are newly acknowledged cumulatively.
+    /// Number of packets that are newly acknowledged cumulatively; of sprayed flows, also selectively.
     pub acked: u32,
     /// How a loss was detected, if the ACK or NACK reports a loss that begins a new recovery episode; else `None`.
     pub loss: Option<LossSignal>,
@@ -57,6 +60,19 @@ pub trait SendRecovery: Clone + Send + 'static {
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time>;
     /// Handles the expiry of the retransmission timer.
     fn on_deadline(&mut self, cfg: &FlowConfig, now: Time);
+    /// Handles that the time [`deadline`](SendRecovery::deadline) has come. Returns how a loss was detected; `None` if
+    /// no loss was. A loss recovery whose only timer is the retransmission timer need not implement the function.
+    fn on_timer(&mut self, cfg: &FlowConfig, now: Time) -> Option<LossSignal> {
+        self.on_deadline(cfg, now);
+        Some(LossSignal::Timeout)
+    }
+    /// The entropy of the packet that [`poll`](SendRecovery::poll) chose last; see [`crate::paths`]. Only the senders
+    /// of protocols with [`Protocol::SPRAYS`] implement the function.
+    fn path(&self) -> u16 {
+        0
+    }
+    /// Begins the path selection of the flow anew with this seed, which should differ between flows.
+    fn seed_paths(&mut self, _cfg: &PathConfig, _seed: u64) {}
     /// Number of packets sent and not acknowledged cumulatively.
     fn in_flight(&self) -> u32;
     /// Whether all packets of the flow are acknowledged.
@@ -155,6 +171,8 @@ pub trait Protocol: Clone + Send + 'static {
     type Sender: SendRecovery;
     /// The receiver's half of the protocol.
     type Receiver: ReceiveRecovery;
+    /// Whether the packets of a flow have different entropy, so that they take different paths; see [`crate::paths`].
+    const SPRAYS: bool = false;
     /// Whether the sender learns from acknowledgements that all packets have arrived. If it does not, the owner of both
     /// (the simulator) must drop the sender when the receiver is complete.
     fn sender_learns_completion(cfg: &FlowConfig) -> bool;

@@ -134,6 +134,8 @@ pub(super) fn config(settings: &Settings, fabric: &FabricFacts, two_timeouts: bo
         max_rate: settings.rate("max_rate").ok(),
         first_psn: Psn::new(0),
         tcp: Default::default(),
+        paths: Default::default(),
+        reorder: None,
     }
 }
 

@@ -2,6 +2,7 @@
 //! paper, sections 3 and 4.1).
 
 use super::flow::{self, BDP_CAP, BDP_FC, NACKS, RTO, RTO_HIGH, TIMEOUTS};
+use super::spray::{self, PATH_SELECTION, PATHS, REORDER_TOLERANCE, REPS_FREEZE};
 use super::{
     Description, FabricFacts, FlowTransport, FrameSizes, MAX_IN_FLIGHT, ProtocolVisitor, Transport,
     TransportDeclaration, WireFormat,
@@ -9,7 +10,7 @@ use super::{
 use crate::Time;
 use crate::config::{FlowConfig, TimerRestart};
 use crate::headers::{IRN_DATA, IRN_NACK, ROCE_ACK};
-use crate::recovery::{GoBackN, Irn as Selective};
+use crate::recovery::{GoBackN, Irn as Selective, Sprayed};
 use crate::settings::{Kind, Parameter, Settings};
 
 /// Latency of the blocks `irn_sender` and `irn_receiver` in `hw/irn`, with which `nic_pipeline = "rtl:irn"` processes
@@ -64,6 +65,10 @@ const PARAMETERS: &[Parameter] = &[
         "time that packets take in the NIC: none, or that of IRN's blocks in hardware; ideal",
     ),
     Parameter::derived("nic_cycle", Kind::Time, "clock period of the blocks of `nic_pipeline`; none"),
+    PATH_SELECTION,
+    PATHS,
+    REORDER_TOLERANCE,
+    REPS_FREEZE,
 ];
 
 impl FlowTransport for Irn {
@@ -80,13 +85,23 @@ impl FlowTransport for Irn {
     };
 
     fn select<V: ProtocolVisitor>(settings: &Settings, visitor: V) -> V::Output {
-        if settings.is("recovery", "go-back-n") { visitor.visit::<GoBackN>() } else { visitor.visit::<Selective>() }
+        if settings.is("recovery", "go-back-n") {
+            visitor.visit::<GoBackN>()
+        } else if spray::reorders(settings) {
+            visitor.visit::<Sprayed>()
+        } else {
+            visitor.visit::<Selective>()
+        }
     }
 }
 
 impl Transport for Irn {
     fn is_go_back_n(&self, settings: &Settings) -> bool {
         settings.is("recovery", "go-back-n")
+    }
+
+    fn tolerates_reordering(&self, settings: &Settings) -> bool {
+        spray::reorders(settings)
     }
 
     fn is_capped(&self, settings: &Settings) -> bool {
@@ -96,6 +111,7 @@ impl Transport for Irn {
     fn unused_settings(&self, settings: &Settings) -> Vec<(&'static str, &'static str)> {
         let go_back_n = self.is_go_back_n(settings);
         let mut unused = flow::unused_settings(settings, go_back_n);
+        unused.extend(spray::unused_settings(settings));
         if !self.is_capped(settings) {
             unused.push((BDP_DELAY, "with bdp_fc = false there is no cap"));
         } else if settings.is_set("bdp_cap") {
@@ -121,8 +137,16 @@ impl Transport for Irn {
                 "nic_pipeline = \"rtl:irn\" needs `nic_cycle`, the clock period of the NIC, for example \"4 ns\"";
             return Err(reason.to_string());
         }
+        if spray::reorders(settings) {
+            let needs = [("recovery", "selective"), ("nic_pipeline", "ideal")];
+            if let Some((name, word)) = needs.into_iter().find(|(name, word)| !settings.is(name, word)) {
+                let who = spray::needs_acks(settings).unwrap_or_default();
+                let given = settings.choice(name).unwrap_or_default();
+                return Err(format!("{who} needs {name} = \"{word}\", not \"{given}\""));
+            }
+        }
         let derived = if settings.is(BDP_DELAY, PROPAGATION) { fabric.bdp } else { fabric.fill };
-        Ok(FlowConfig {
+        let cfg = FlowConfig {
             bdp_cap: flow::bdp_cap(settings, derived, true),
             sack: !settings.is("recovery", "no-sack"),
             timer_restart: match settings.is("timer_restart", "progress") {
@@ -131,7 +155,8 @@ impl Transport for Irn {
             },
             nacks: flow::nacks(settings),
             ..flow::config(settings, fabric, true)
-        })
+        };
+        Ok(spray::configure(settings, fabric, cfg))
     }
 
     fn describe_flows(&self, settings: &Settings, cfg: &FlowConfig) -> (Description, Description) {
@@ -140,6 +165,8 @@ impl Transport for Irn {
         if cfg.timeouts.is_some() && !self.is_go_back_n(settings) {
             timers.push(("timer_restart", settings.choice("timer_restart").unwrap_or_default()));
         }
-        (vec![recovery, flow::describe_cap(cfg)], timers)
+        let mut before = vec![recovery, flow::describe_cap(cfg)];
+        before.extend(spray::describe(settings, cfg));
+        (before, timers)
     }
 }

@@ -17,6 +17,7 @@ mod iwarp;
 mod message;
 mod ndp;
 mod roce;
+mod spray;
 mod tcp;
 
 pub use flow::SAFETY_TIMEOUT;
@@ -199,6 +200,11 @@ pub trait Transport: Sync + 'static {
 
     /// Whether these settings cap a flow's packets in flight.
     fn is_capped(&self, _settings: &Settings) -> bool {
+        false
+    }
+
+    /// Whether the loss recovery that these settings select tolerates that packets overtake each other.
+    fn tolerates_reordering(&self, _settings: &Settings) -> bool {
         false
     }
 

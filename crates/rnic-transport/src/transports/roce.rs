@@ -1,12 +1,17 @@
 //! The RoCE transport: the go-back-N loss recovery of RDMA NICs (IRN paper, section 2.1).
+//!
+//! With a path selection of the sender, or a reordering tolerance, the transport is that of NICs which place packets in
+//! memory in any order, as several commodity NICs of 2025 do for adaptive routing: selective retransmission
+//! ([`Sprayed`]) without BDP-FC. Vendors do not publish the loss recovery of this mode.
 
 use super::flow::{self, BDP_CAP, BDP_FC, GO_BACK, NACKS, RTO, RTO_HIGH, TIMEOUTS};
+use super::spray::{self, PATH_SELECTION, PATHS, REORDER_TOLERANCE, REPS_FREEZE};
 use super::{
     Description, FabricFacts, FlowTransport, FrameSizes, ProtocolVisitor, Transport, TransportDeclaration, WireFormat,
 };
 use crate::config::{FlowConfig, GoBack};
 use crate::headers::{ROCE_ACK, ROCE_DATA};
-use crate::recovery::GoBackN;
+use crate::recovery::{GoBackN, Sprayed};
 use crate::settings::{Kind, Parameter, Settings};
 
 /// The RoCE transport: go-back-N loss recovery, combined with a separate congestion control.
@@ -26,6 +31,10 @@ const PARAMETERS: &[Parameter] = &[
     GO_BACK,
     BDP_FC,
     BDP_CAP,
+    PATH_SELECTION,
+    PATHS,
+    REORDER_TOLERANCE,
+    REPS_FREEZE,
 ];
 
 impl FlowTransport for Roce {
@@ -40,14 +49,18 @@ impl FlowTransport for Roce {
         )
     };
 
-    fn select<V: ProtocolVisitor>(_settings: &Settings, visitor: V) -> V::Output {
-        visitor.visit::<GoBackN>()
+    fn select<V: ProtocolVisitor>(settings: &Settings, visitor: V) -> V::Output {
+        if spray::reorders(settings) { visitor.visit::<Sprayed>() } else { visitor.visit::<GoBackN>() }
     }
 }
 
 impl Transport for Roce {
-    fn is_go_back_n(&self, _settings: &Settings) -> bool {
-        true
+    fn is_go_back_n(&self, settings: &Settings) -> bool {
+        !spray::reorders(settings)
+    }
+
+    fn tolerates_reordering(&self, settings: &Settings) -> bool {
+        spray::reorders(settings)
     }
 
     fn is_capped(&self, settings: &Settings) -> bool {
@@ -55,11 +68,17 @@ impl Transport for Roce {
     }
 
     fn unused_settings(&self, settings: &Settings) -> Vec<(&'static str, &'static str)> {
-        flow::unused_settings(settings, true)
+        let go_back_n = self.is_go_back_n(settings);
+        let mut unused = flow::unused_settings(settings, go_back_n);
+        unused.extend(spray::unused_settings(settings));
+        if !go_back_n {
+            unused.push(("go_back", "a NIC that accepts packets in any order retransmits selectively"));
+        }
+        unused
     }
 
     fn needs_acks(&self, settings: &Settings) -> Option<&'static str> {
-        flow::needs_acks(settings, self.is_capped(settings))
+        flow::needs_acks(settings, self.is_capped(settings)).or_else(|| spray::needs_acks(settings))
     }
 
     fn acknowledges(&self, settings: &Settings, needs_acks: bool) -> bool {
@@ -67,20 +86,22 @@ impl Transport for Roce {
     }
 
     fn configure(&self, settings: &Settings, fabric: &FabricFacts) -> Result<FlowConfig, String> {
-        Ok(FlowConfig {
+        let cfg = FlowConfig {
             bdp_cap: flow::bdp_cap(settings, fabric.fill, false),
             acks: self.acknowledges(settings, fabric.needs_acks),
             nacks: flow::nacks(settings),
             go_back: if settings.is("go_back", "0") { GoBack::First } else { GoBack::Expected },
             ..flow::config(settings, fabric, false)
-        })
+        };
+        Ok(spray::configure(settings, fabric, cfg))
     }
 
-    fn describe_flows(&self, _settings: &Settings, cfg: &FlowConfig) -> (Description, Description) {
+    fn describe_flows(&self, settings: &Settings, cfg: &FlowConfig) -> (Description, Description) {
         let mut before = vec![flow::describe_cap(cfg)];
         if cfg.go_back == GoBack::First {
             before.push(("go_back", "0: at the first packet of the message".to_string()));
         }
+        before.extend(spray::describe(settings, cfg));
         (before, flow::describe_timeouts(cfg, false))
     }
 }

@@ -233,9 +233,11 @@ impl<P: Protocol, F: Faults> Pair<P, F> {
 
     fn timers(&mut self) {
         if let Some(timer) = self.sender.on_deadline(&self.cfg, &(), self.now) {
-            assert_eq!(timer, Timer::Retransmit);
-            self.totals.timeouts += 1;
-            self.note(format_args!("timeout"));
+            assert_ne!(timer, Timer::Congestion);
+            if timer == Timer::Retransmit {
+                self.totals.timeouts += 1;
+                self.note(format_args!("timeout"));
+            }
         }
         if let Some(nack) = self.receiver.on_deadline(&self.cfg, self.now) {
             self.totals.receiver_timeouts += 1;

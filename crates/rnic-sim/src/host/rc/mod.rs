@@ -292,7 +292,10 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
     /// Creates both ends of a stream between the hosts of `spec`; returns its id.
     fn open_stream(&mut self, spec: &FlowSpec, hashes: FlowHashes) -> FlowId {
         let RcShared { cfg, params, .. } = self.shared();
-        let (sender, receiver) = (Sender::idle(cfg, params, spec.start), Receiver::idle(cfg, spec.start));
+        let (mut sender, receiver) = (Sender::idle(cfg, params, spec.start), Receiver::idle(cfg, spec.start));
+        if P::SPRAYS {
+            sender.seed_paths(cfg, hashes.seed());
+        }
         let flow = self.claim_id(None);
         let ends = self.next_ends(spec);
         let send = SendEnd {
@@ -382,6 +385,12 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicKind for RcNics<P, C, T> {
         let flow = hosts.claim_id(before);
         hosts.note(flow, spec, hashes, connection);
         let ends = hosts.next_ends(spec);
+        let sender = sender.map(|mut sender| {
+            if P::SPRAYS && before.is_none() {
+                sender.seed_paths(hosts.cfg(), hashes.seed());
+            }
+            sender
+        });
         let send = sender.map(|sender| SendEnd {
             sender,
             peer: Peer { flow, host: HostId(spec.dst), slot: ends.receiver.slot, hashes },

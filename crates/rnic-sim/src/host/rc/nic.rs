@@ -17,6 +17,7 @@ use crate::host::partition::{Host, NicPartition, Notice, Start};
 use crate::in_band::InBand;
 use rnic_fabric::{HostPartition, MIN_FRAME, Packet, SlotId};
 use rnic_transport::congestion::CongestionControl;
+use rnic_transport::paths::flow_hash;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::{FlowConfig, Pdu, PduKind, RxMeta, Time, Timer};
 use std::cmp::Reverse;
@@ -276,7 +277,8 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         let Segment { slot, pdu, in_band } = packet.body;
         let nic = &mut self.hosts[host.index()];
         let end = &mut nic.receivers[slot];
-        if end.peer.hashes.data != packet.flow_hash {
+        let hash = end.peer.hashes.data;
+        if packet.flow_hash != if P::SPRAYS { flow_hash(hash, pdu.path()) } else { hash } {
             return; // a packet of an earlier flow in this slot
         }
         let meta = RxMeta { marked: packet.is_marked(), cnp_held: now < nic.nic.next_cnp };
@@ -354,9 +356,10 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
                 let cost = stack.send(end.peer.hashes.data, now, desc.payload);
                 self.totals.cpu_send += cost.as_ps();
             }
+            let hash = end.peer.hashes.data;
             Packet {
                 dst: end.peer.host,
-                flow_hash: end.peer.hashes.data,
+                flow_hash: if P::SPRAYS { flow_hash(hash, desc.pdu.path()) } else { hash },
                 bytes: ((desc.payload + cfg.header) as u16).max(MIN_FRAME),
                 priority: DATA_PRIORITY,
                 flags: 0,

@@ -82,6 +82,7 @@ impl SendStream {
         sender.sent(cfg, params, now, payload + cfg.header);
         let pdu = Pdu::data(pick.psn, last, now);
         let pdu = if pick.syn { pdu.with_syn() } else { pdu };
+        let pdu = if P::SPRAYS { pdu.with_path(sender.recovery().path()) } else { pdu };
         Some(TxDesc { pdu, payload, retransmission: pick.retransmission })
     }
 }

@@ -15,7 +15,8 @@ pub(super) fn way(
             let path = routes.path(topology, src, dst, hash);
             path.into_iter().map(|port| Hop { link: port.0, share: scale }).collect()
         }
-        Paths::Spray => sprayed(topology, routes, src, dst, scale),
+        // On average, adaptive routing and flowlets divide packets evenly, too.
+        Paths::Spray | Paths::Adaptive | Paths::Flowlet => sprayed(topology, routes, src, dst, scale),
     }
 }
 
