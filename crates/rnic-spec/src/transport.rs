@@ -146,7 +146,7 @@ impl TransportSpec {
 
     /// Whether ACKs, NACKs and CNPs travel in a higher priority than data.
     pub fn control_priority(&self) -> bool {
-        self.settings.flag("control_priority") == Ok(true)
+        self.settings.flag("control_priority").unwrap_or(self.declaration.control_first)
     }
 
     /// Length of the headers and trailers of a data packet, in bytes: the run's `header` setting, else the transport's

@@ -204,6 +204,9 @@ pub struct FlowConfig {
     /// Sprayed flows: reordering tolerance, the time that a packet may arrive later than a packet that departed after
     /// it (`reo_wnd` of RACK, RFC 8985). `None`: only a timeout detects losses.
     pub reorder: Option<Time>,
+    /// Whether switches trim data packets that they have no room for, so that the receiver learns of every loss in the
+    /// fabric.
+    pub trims: bool,
 }
 
 impl FlowConfig {
@@ -242,6 +245,7 @@ impl Default for FlowConfig {
             tcp: TcpConfig::default(),
             paths: PathConfig::default(),
             reorder: None,
+            trims: false,
         }
     }
 }

@@ -505,6 +505,11 @@ impl<P: Protocol> Receiver<P> {
         self.recovery.shorten(packets);
     }
 
+    /// Handles the arrival of a data packet whose payload a switch has trimmed; returns the NACK to send.
+    pub fn handle_trimmed(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Option<Pdu> {
+        self.recovery.on_trimmed(cfg, now, pdu)
+    }
+
     /// The state of the flow's loss recovery at the receiver, for an owner that decides itself about responses.
     pub fn recovery_mut(&mut self) -> &mut P::Receiver {
         &mut self.recovery

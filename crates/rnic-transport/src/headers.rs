@@ -42,6 +42,14 @@ pub const IWARP_DATA: u32 = IWARP_ACK + 2 + 4 + 14;
 pub const IWARP_ACK: u32 = 14 + 20 + 20 + 12 + 4;
 /// Size of a TCP segment without data, with one SACK block.
 pub const IWARP_SACK: u32 = IWARP_ACK + 12;
+/// Size of headers and trailers around the payload of a packet of Ultra Ethernet Transport over UDP: the 12-byte header of
+/// the packet delivery sublayer, and the 44-byte standard header of the semantic sublayer (public reference provider).
+pub const UET_DATA: u32 = 14 + 20 + 8 + 12 + 44 + 4;
+/// Size of an ACK of Ultra Ethernet Transport with congestion control state: 12 bytes, and 20 bytes with selective
+/// acknowledgement and state.
+pub const UET_ACK: u32 = 14 + 20 + 8 + 12 + 20 + 4;
+/// Size of a NACK of Ultra Ethernet Transport: 16 bytes after UDP.
+pub const UET_NACK: u32 = 14 + 20 + 8 + 16 + 4;
 /// Overhead of each frame on a link, in bytes, which frame sizes do not include: preamble and start-of-frame delimiter
 /// (8 bytes) and inter-frame gap (12 bytes).
 pub const FRAME_GAP: u32 = 20;

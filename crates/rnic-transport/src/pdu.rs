@@ -73,6 +73,7 @@ impl Pdu {
     const LAST: u32 = 1 << 26;
     const MARK_ECHO: u32 = 1 << 27;
     const SYN: u32 = 1 << 28;
+    const TRIMMED: u32 = 1 << 29;
     const BELOW_SHIFT: u32 = 24;
     /// Maximum number of packets that a NACK can selectively acknowledge in addition to the packet that triggered it,
     /// 255.
@@ -112,6 +113,12 @@ impl Pdu {
             PduKind::Nack => self.trigger = Psn::new(self.trigger).value() | (path as u32) << Pdu::BELOW_SHIFT,
             _ => self.trigger = path as u32,
         }
+        self
+    }
+    /// Makes this NACK say that a switch has trimmed the packet [`trigger`](Pdu::trigger), which is therefore missing,
+    /// instead of that the packet has arrived.
+    pub const fn with_trimmed(mut self) -> Pdu {
+        self.head |= Pdu::TRIMMED;
         self
     }
     /// Sets the SYN flag: a data packet becomes a SYN, an ACK becomes a SYN-ACK.
@@ -164,6 +171,10 @@ impl Pdu {
     /// Whether the packet sets up a connection: a SYN, which carries no data, or a SYN-ACK.
     pub const fn is_syn(self) -> bool {
         self.head & Pdu::SYN != 0
+    }
+    /// NACK: whether a switch has trimmed the packet [`trigger`](Pdu::trigger).
+    pub const fn is_trimmed(self) -> bool {
+        self.head & Pdu::TRIMMED != 0
     }
     /// Whether this is the flow's last data packet.
     pub const fn is_last(self) -> bool {

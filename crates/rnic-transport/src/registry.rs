@@ -1,7 +1,7 @@
 //! The registry of all transports and congestion controls. The simulator and the `rnic` command find them here by name.
 
 use crate::congestion::{
-    Aimd, CongestionControl, Cubic, Dcqcn, Dctcp, Hpcc, NoCongestionControl, PatchedTimely, RogueDelay, Swift, Timely,
+    Aimd, CongestionControl, Cubic, Dcqcn, Dctcp, Hpcc, NoCongestionControl, Nscc, PatchedTimely, RogueDelay, Swift, Timely,
 };
 pub use crate::transports::{transports, visit_transports};
 
@@ -46,6 +46,7 @@ pub fn visit_congestion_controls<V: Visitor>(visitor: &mut V) {
     visitor.visit::<Aimd>();
     visitor.visit::<Cubic>();
     visitor.visit::<Swift>();
+    visitor.visit::<Nscc>();
     visitor.visit_with_telemetry::<Hpcc>();
     visitor.visit_in_host::<RogueDelay>();
 }

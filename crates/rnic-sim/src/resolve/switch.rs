@@ -208,7 +208,7 @@ pub(super) fn warn_of_headroom(
 /// If the switches trim packets: warns that a flow transport treats a trimmed packet as lost.
 pub(super) fn warn_of_trimming(run: &RunSpec, switch: &SwitchSpec, warnings: &mut Vec<String>) {
     let BufferSpec::Output(OutputSpec { trim: Some(trim), .. }) = switch.buffer else { return };
-    if run.transport.is_message() || run.transport.settings.flag("nic_trim") == Ok(true) {
+    if run.transport.declaration.handles_trimming || run.transport.settings.flag("nic_trim") == Ok(true) {
         return;
     }
     let transport = &run.transport.name;

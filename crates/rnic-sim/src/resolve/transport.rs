@@ -5,7 +5,7 @@ use super::links::Links;
 use super::message::{self, MessagePlan};
 use super::{Demands, SetupError, TransportError, switch};
 use crate::host::{HostConfig, PipelineConfig, ProcessingConfig, StackConfig};
-use rnic_fabric::config::{SEGMENT, SwitchSpec};
+use rnic_fabric::config::{BufferSpec, OutputSpec, SEGMENT, SwitchSpec};
 use rnic_spec::{CongestionSpec, RunSpec};
 use rnic_transport::settings::Settings;
 use rnic_transport::transports::{FabricFacts, IRN_PIPELINE_CYCLES};
@@ -29,6 +29,7 @@ pub(super) fn facts(
         lossless,
         meant_lossless: switch.buffer.has_pfc() && !links.random_loss,
         needs_acks: run.transport.cc.declaration.needs_acks || super::has_programs(run),
+        trims: matches!(switch.buffer, BufferSpec::Output(OutputSpec { trim: Some(_), .. })),
     }
 }
 

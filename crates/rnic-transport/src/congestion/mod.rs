@@ -6,6 +6,7 @@ mod dcqcn;
 mod dctcp;
 mod hpcc;
 mod none;
+mod nscc;
 mod rogue;
 mod swift;
 mod timely;
@@ -17,6 +18,7 @@ pub use dcqcn::{Dcqcn, DcqcnParams};
 pub use dctcp::{Dctcp, DctcpParams};
 pub use hpcc::{Hpcc, HpccParams};
 pub use none::NoCongestionControl;
+pub use nscc::{Nscc, NsccParams};
 pub use rogue::{RogueDelay, RogueParams};
 pub use swift::{Swift, SwiftParams};
 pub use timely::{DelayGradient, PatchedTimely, Timely, TimelyParams};
@@ -34,7 +36,7 @@ pub struct AckSample {
     pub now: Time,
     /// Round-trip time: time since the departure of the data packet that caused the ACK or NACK.
     pub rtt: Time,
-    /// Number of packets that are newly acknowledged cumulatively.
+    /// Number of packets that are newly acknowledged cumulatively; with transport `uet` also selectively.
     pub acked: u32,
     /// Number of packets in flight after the ACK or NACK.
     pub in_flight: u32,
@@ -46,7 +48,7 @@ pub struct AckSample {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossSignal {
     /// By a NACK, or by duplicate or selective acknowledgements. The congestion control gets this signal once per
-    /// recovery episode.
+    /// recovery episode; with transport `uet`, once for each trimmed packet.
     Nack,
     /// The retransmission timer fired.
     Timeout,

@@ -8,11 +8,13 @@ mod go_back_n;
 mod irn;
 mod sprayed;
 mod tcp;
+mod uet;
 
 pub use go_back_n::{GoBackN, GoBackNReceiver, GoBackNSender};
 pub use irn::{Irn, IrnReceiver, IrnReceiverRegisters, IrnSender, IrnSenderRegisters};
 pub use sprayed::{Sprayed, SprayedReceiver, SprayedSender};
 pub use tcp::{Tcp, TcpReceiver, TcpSender};
+pub use uet::{Uet, UetReceiver, UetSender};
 
 use crate::bitmap::BitWindow;
 use crate::config::FlowConfig;
@@ -113,6 +115,11 @@ pub trait ReceiveRecovery: Clone + Send + 'static {
     fn new(cfg: &FlowConfig, packets: u64, now: Time) -> Self;
     /// Handles the arrival of a data packet; returns, among other things, the ACK or NACK to send.
     fn on_data(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> RxOutcome;
+    /// Handles the arrival of a data packet whose payload a switch has trimmed; returns the NACK to send. Only the
+    /// receivers of protocols with [`Protocol::TRIMS`] are asked.
+    fn on_trimmed(&mut self, _cfg: &FlowConfig, _now: Time, _pdu: Pdu) -> Option<Pdu> {
+        None
+    }
     /// The time at which the receiver's timer fires; `None` if the timer does not run.
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time>;
     /// Handles the expiry of the receiver's timer; returns the NACK or delayed ACK to send.
@@ -173,6 +180,8 @@ pub trait Protocol: Clone + Send + 'static {
     type Receiver: ReceiveRecovery;
     /// Whether the packets of a flow have different entropy, so that they take different paths; see [`crate::paths`].
     const SPRAYS: bool = false;
+    /// Whether receivers respond to packets that a switch has trimmed ([`ReceiveRecovery::on_trimmed`]).
+    const TRIMS: bool = false;
     /// Whether the sender learns from acknowledgements that all packets have arrived. If it does not, the owner of both
     /// (the simulator) must drop the sender when the receiver is complete.
     fn sender_learns_completion(cfg: &FlowConfig) -> bool;

@@ -48,12 +48,12 @@ impl Protocol for Sprayed {
 }
 
 /// Maximum distance of a packet from the first missing one, in packets.
-fn span(cfg: &FlowConfig) -> u32 {
+pub(super) fn span(cfg: &FlowConfig) -> u32 {
     (2 * cfg.bdp_cap).min(Psn::MAX_WINDOW)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+pub(super) enum State {
     InFlight,
     Acknowledged,
     Lost,
@@ -61,28 +61,28 @@ enum State {
 
 /// A packet that has been sent and is not acknowledged cumulatively.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+pub(super) struct Sent {
     /// Time of its latest departure.
-    at: Time,
+    pub(super) at: Time,
     /// Entropy that it had then.
     path: u16,
-    state: State,
+    pub(super) state: State,
 }
 
 /// The sender of a sprayed flow.
 #[derive(Clone, Debug)]
 pub struct SprayedSender {
     /// First packet not acknowledged cumulatively.
-    first_missing: Psn,
+    pub(super) first_missing: Psn,
     /// The packets from `first_missing` on that have been sent.
-    sent: VecDeque<Sent>,
+    pub(super) sent: VecDeque<Sent>,
     /// Number of packets of `sent` that are in flight, and that are lost and not retransmitted.
-    in_flight: u32,
-    lost: u32,
+    pub(super) in_flight: u32,
+    pub(super) lost: u32,
     /// The packets that were found to be lost, in that order; some may have been acknowledged since.
     retransmit: VecDeque<Psn>,
     /// Departures in order of time. The first one is that of a packet in flight.
-    departures: VecDeque<(Time, Psn)>,
+    pub(super) departures: VecDeque<(Time, Psn)>,
     /// Departure time of the latest-departed packet that has arrived.
     latest: Option<Stamp>,
     /// The largest recent round-trip time.
@@ -95,17 +95,17 @@ pub struct SprayedSender {
     timer_start: Time,
     /// Measured round-trip times; used only if the timeout is computed from them (`Timeouts::dynamic`).
     rtt: RttEstimator,
-    paths: PathState,
+    pub(super) paths: PathState,
     /// Entropy of the packet that was sent last.
     path: u16,
 }
 
 impl SprayedSender {
-    fn sent_since_missing(&self) -> u32 {
+    pub(super) fn sent_since_missing(&self) -> u32 {
         self.sent.len() as u32
     }
 
-    fn slot(&self, psn: Psn) -> Option<usize> {
+    pub(super) fn slot(&self, psn: Psn) -> Option<usize> {
         usize::try_from(psn.distance_from(self.first_missing)).ok().filter(|slot| *slot < self.sent.len())
     }
 
@@ -117,7 +117,7 @@ impl SprayedSender {
     }
 
     /// Changes the state of a packet, and the numbers of packets in each state.
-    fn set(&mut self, slot: usize, state: State) {
+    pub(super) fn set(&mut self, slot: usize, state: State) {
         let mut count = |state: State, by: u32| match state {
             State::InFlight => self.in_flight = self.in_flight.wrapping_add(by),
             State::Lost => self.lost = self.lost.wrapping_add(by),
@@ -130,7 +130,7 @@ impl SprayedSender {
 
     /// Removes the first `count` packets, which are acknowledged cumulatively. Returns how many of them were not
     /// acknowledged before.
-    fn slide(&mut self, now: Time, count: u32) -> u32 {
+    pub(super) fn slide(&mut self, now: Time, count: u32) -> u32 {
         let acked = (0..count as usize).map(|slot| self.acknowledge(slot)).sum();
         self.sent.drain(..count as usize);
         self.first_missing = self.first_missing.plus(count);
@@ -142,7 +142,7 @@ impl SprayedSender {
         acked
     }
 
-    fn lose(&mut self, now: Time, slot: usize, signal: Signal) {
+    pub(super) fn lose(&mut self, now: Time, slot: usize, signal: Signal) {
         self.set(slot, State::Lost);
         self.retransmit.push_back(self.first_missing.plus(slot as u32));
         self.paths.feedback(now, self.sent[slot].path, signal);
@@ -177,7 +177,7 @@ impl SprayedSender {
     }
 
     /// Returns whether no recovery was going on.
-    fn begin_recovery(&mut self) -> bool {
+    pub(super) fn begin_recovery(&mut self) -> bool {
         let begins = self.recover.is_none();
         if begins {
             self.recover = Some(self.first_missing.plus(self.sent_since_missing() + Psn::MODULUS - 1));
@@ -345,7 +345,7 @@ impl SendRecovery for SprayedSender {
 
 /// The receiver of a sprayed flow: IRN's receiver, which returns the entropy of each packet.
 #[derive(Clone, Debug)]
-pub struct SprayedReceiver(IrnReceiver);
+pub struct SprayedReceiver(pub(super) IrnReceiver);
 
 impl ReceiveRecovery for SprayedReceiver {
     fn new(cfg: &FlowConfig, packets: u64, now: Time) -> SprayedReceiver {

@@ -136,6 +136,7 @@ pub(super) fn config(settings: &Settings, fabric: &FabricFacts, two_timeouts: bo
         tcp: Default::default(),
         paths: Default::default(),
         reorder: None,
+        trims: fabric.trims,
     }
 }
 

@@ -19,6 +19,7 @@ mod ndp;
 mod roce;
 mod spray;
 mod tcp;
+mod uet;
 
 pub use flow::SAFETY_TIMEOUT;
 pub use homa::{Homa, HomaTr};
@@ -30,6 +31,7 @@ pub use message::nic_config;
 pub use ndp::Ndp;
 pub use roce::Roce;
 pub use tcp::{OFFLOAD, Tcp};
+pub use uet::Uet;
 
 use crate::config::FlowConfig;
 use crate::headers::{MESSAGE_HEADER, ROCE_ACK, ROCE_DATA, TELEMETRY};
@@ -66,6 +68,7 @@ pub fn visit_transports<V: TransportVisitor>(visitor: &mut V) {
     visitor.flow_transport::<Irn>();
     visitor.flow_transport::<Iwarp>();
     visitor.flow_transport::<Tcp>();
+    visitor.flow_transport::<Uet>();
     visitor.message_transport::<Ndp>();
     visitor.message_transport::<Homa>();
     visitor.message_transport::<HomaTr>();
@@ -136,6 +139,8 @@ pub struct FabricFacts {
     /// Whether the run's congestion control works only with acknowledgements, or its traffic sends several messages on
     /// a queue pair, as with RDMA Writes.
     pub needs_acks: bool,
+    /// Whether switches trim data packets that they have no room for.
+    pub trims: bool,
 }
 
 /// Settings of a simulation run, printed for the reader of its results: pairs of a key and a value with its unit.
@@ -281,7 +286,11 @@ pub const FLOW_PARAMETERS: &[Parameter] = &[
     Parameter::derived("rto_min", Kind::Timeout, "minimum of a computed timeout; 100 us, iWARP 1 ms"),
     Parameter::derived("nack_size", FRAME, "length of a NACK frame; the transport's own"),
     Parameter::derived("cnp_size", FRAME, "length of a congestion notification packet; 78 B (RoCEv2, annex A17.9.3)"),
-    Parameter::flag("control_priority", false, "ACKs, NACKs and CNPs travel in a higher priority than data; no"),
+    Parameter::derived(
+        "control_priority",
+        Kind::Flag,
+        "ACKs, NACKs and CNPs travel in a higher priority than data; uet yes, others no",
+    ),
     Parameter::derived(
         "nic_burst",
         Kind::Count { min: 1, max: MAX_IN_FLIGHT },
@@ -352,6 +361,10 @@ pub struct TransportDeclaration {
     pub wire: WireFormat,
     /// Whether the simulator warns if the cap on packets in flight keeps a lone flow below line rate.
     pub warns_of_small_cap: bool,
+    /// Whether the transport responds to packets that switches have trimmed; otherwise it takes them for lost ones.
+    pub handles_trimming: bool,
+    /// Whether control packets have a priority of their own, unless the scenario sets `control_priority`.
+    pub control_first: bool,
     /// Whether a program that the user writes is the transport, so that its name is followed by a file.
     pub reads_program: bool,
     transport: &'static dyn Transport,
@@ -378,6 +391,8 @@ impl TransportDeclaration {
             order: Order::RoundRobin,
             wire: WireFormat::Other,
             warns_of_small_cap: false,
+            handles_trimming: false,
+            control_first: false,
             reads_program: false,
             transport,
             recovery: |_| None,
@@ -392,6 +407,7 @@ impl TransportDeclaration {
         TransportDeclaration {
             kind,
             frame_sizes: MESSAGE_FRAMES,
+            handles_trimming: true,
             ..TransportDeclaration::flows(transport, name, about)
         }
     }

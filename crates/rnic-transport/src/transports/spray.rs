@@ -85,6 +85,11 @@ pub(super) fn configure(settings: &Settings, fabric: &FabricFacts, cfg: FlowConf
     if !reorders(settings) {
         return cfg;
     }
+    with_paths(settings, fabric, cfg)
+}
+
+/// As [`configure`], for a transport that always tolerates reordering.
+pub(super) fn with_paths(settings: &Settings, fabric: &FabricFacts, cfg: FlowConfig) -> FlowConfig {
     let paths = PathConfig {
         explore: fabric.bdp,
         freeze: settings.time(FREEZE).unwrap_or(PathConfig::FREEZE),

@@ -318,6 +318,21 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         }
     }
 
+    /// Handles a data packet whose payload a switch has trimmed.
+    #[cold]
+    fn receive_trimmed(&mut self, host: SlotId, now: Time, packet: &Packet<Segment<T>>) {
+        let Segment { slot, pdu, .. } = packet.body;
+        if !packet.is_trimmed() || packet.is_returned() || pdu.kind() != PduKind::Data {
+            return;
+        }
+        let end = &mut self.hosts[host.index()].receivers[slot];
+        if packet.flow_hash == flow_hash(end.peer.hashes.data, pdu.path())
+            && let Some(nack) = end.receiver.handle_trimmed(&self.shared.cfg, now, pdu)
+        {
+            self.reply(host, slot, nack, T::default());
+        }
+    }
+
     #[inline]
     fn receive_reply(&mut self, host: SlotId, now: Time, packet: &Packet<Segment<T>>) {
         let Segment { slot, pdu, ref in_band } = packet.body;
@@ -446,7 +461,10 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartitio
         self.totals.delivered += 1;
         self.totals.marked += u64::from(packet.is_marked());
         if packet.is_void() {
-            // RC-like transports have no packets without payload, so they treat a trimmed packet as lost. A flooded
+            if P::TRIMS {
+                self.receive_trimmed(host, now, packet);
+            }
+            // Other RC-like transports have no packets without payload, so they treat a trimmed packet as lost. A flooded
             // copy is for another host.
         } else if self.hosts[host.index()].nic.processing.is_some() {
             self.arrive(host, now, packet);
