@@ -64,6 +64,7 @@ impl Fingerprint {
             watch,
             fidelity,
             fidelity_quantum,
+            fast_forward,
         } = &run.to_document();
         let parts = [
             ("program", hash(&(CODE, program))),
@@ -78,6 +79,9 @@ impl Fingerprint {
         // Fingerprints of runs of packets are older than this setting.
         if !fidelity.is_packet() {
             parts.push(("fidelity".to_string(), hash(&(fidelity, fidelity_quantum))));
+        }
+        if *fast_forward > 0.0 {
+            parts.push(("fast_forward".to_string(), hash(fast_forward)));
         }
         Fingerprint { parts }
     }

@@ -107,7 +107,7 @@ pub mod topology;
 mod worker_pool;
 
 pub use diagnose::{Cause, PauseTree, Paused, Wait, pause_tree};
-pub use engine::{Ending, Fabric, LinkState, Watcher, lossless_headroom};
+pub use engine::{Counted, Ending, Fabric, LinkState, Watcher, lossless_headroom};
 pub use headroom::required_headroom;
 pub use hosts::{BodyOf, HostPartition, NextWindow, PartitionedHosts};
 pub use ideal::completion_time;

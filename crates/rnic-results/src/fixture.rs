@@ -110,6 +110,7 @@ fn output(faster: u64) -> RunOutput {
         steps: Vec::new(),
         operations: Vec::new(),
         fidelity: Default::default(),
+        fast_forward: None,
         samples: None,
     }
 }
@@ -206,6 +207,7 @@ pub fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -> RunSp
         watch: None,
         fidelity: Default::default(),
         fidelity_quantum: Time::ZERO,
+        fast_forward: 0.0,
     }
 }
 

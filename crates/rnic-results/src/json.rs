@@ -76,6 +76,18 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
     if !run.fidelity.is_packet() {
         put("fidelity", json!(run.fidelity.name()));
     }
+    if let Some(forward) = run.fast_forward {
+        put(
+            "fast_forward",
+            json!({
+                "bound": forward.bound,
+                "skipped_us": forward.skipped.as_us(),
+                "skips": forward.skips,
+                "checked": forward.checked,
+                "largest_deviation": forward.largest_deviation,
+            }),
+        );
+    }
     put("status", json!(status(run)));
     if let Some(failure) = &run.failure {
         put("failure", json!(failure));

@@ -12,7 +12,7 @@ use super::text::percent;
 use super::tiers::{is_host, link, port_utilisation, tiers};
 use super::watchdog::{self, WatchdogSummary};
 use rnic_spec::RunRecord;
-use rnic_spec::{Fidelity, MeshRecord};
+use rnic_spec::{FastForwardRecord, Fidelity, MeshRecord};
 use rnic_spec::{LinkSamples, PortRecord, QueueSamples, RunOutput, RunStatus, Totals, Truncation};
 use rnic_spec::{RunSpec, Scenario, TrafficPattern};
 use rnic_transport::Time;
@@ -143,6 +143,8 @@ pub struct RunSummary {
     /// What the run simulated: packets, or flows as fluids. Of fluids, drops, losses, marks, retransmissions, timeouts,
     /// pauses and queues are not modelled; their counts are 0 and mean nothing.
     pub fidelity: Fidelity,
+    /// Simulated time that was skipped; `None` if the run has no `fast_forward`.
+    pub fast_forward: Option<FastForwardRecord>,
     /// Time and memory that the simulation used.
     pub timing: Timing,
 }
@@ -266,6 +268,7 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
         collectives: collectives::summarise(spec, output),
         steps: steps::summarise(spec, output),
         fidelity: output.fidelity,
+        fast_forward: output.fast_forward,
         failure,
         timing: Timing { wall_s: report.wall_s, cpu_s: report.cpu_s, peak_rss_bytes: report.peak_rss_bytes },
     }

@@ -23,7 +23,7 @@ pub(super) fn tables_of_runs() -> Vec<&'static str> {
     let root = settings::section("").map_or(&[][..], |root| root.settings);
     let is_table = |kind: &Kind| matches!(kind, Kind::Table(_) | Kind::Either([Kind::Table(_), ..]));
     let tables = root.iter().filter(|setting| is_table(&setting.kind)).map(|setting| setting.key);
-    tables.filter(|key| *key != "sweep").chain(["fidelity", "fidelity_quantum"]).collect()
+    tables.filter(|key| *key != "sweep").chain(["fidelity", "fidelity_quantum", "fast_forward"]).collect()
 }
 
 /// Applies each `--set` in `overrides` to the tree `root`, in order. The texts of the arguments are added to

@@ -225,6 +225,7 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
     let (fidelity, fidelity_quantum): (Fidelity, Time) = (root.word("fidelity")?, root.value("fidelity_quantum")?);
     let why = ("no run has `fidelity` = \"flow\"", "write `fidelity = \"flow\"`");
     note_use(&root, "fidelity_quantum", fidelity == Fidelity::Flow, why, source);
+    let fast_forward: f64 = root.value("fast_forward")?;
     let watch = root.get("watch").map(|item| watch(&item, limits.duration)).transpose()?;
     traffic::check_end(&traffic_item, &traffic, limits.duration)?;
     let (name, base) = (naming.name.to_string(), naming.base.to_string());
@@ -243,6 +244,7 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
         watch,
         fidelity,
         fidelity_quantum,
+        fast_forward,
     };
     beside::check(&table, &traffic_item, &run)?;
     Ok(run)

@@ -30,6 +30,7 @@ pub mod capture;
 mod catalogue;
 mod dead;
 mod events;
+mod fast_forward;
 mod host;
 mod in_band;
 mod link;

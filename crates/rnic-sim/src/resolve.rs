@@ -9,6 +9,7 @@ mod ecn;
 mod error;
 mod faults;
 mod fluid;
+mod forward;
 pub(crate) mod host;
 mod links;
 mod mesh;
@@ -103,6 +104,8 @@ pub struct Resolved {
     pub(crate) programs: bool,
     /// The transports of a run with traffic in several priorities, the run's own first; empty in other runs.
     pub(crate) stacks: Vec<StackPlan>,
+    /// The search of steady states to skip; `None` without `fast_forward`.
+    pub(crate) fast_forward: Option<crate::fast_forward::ForwardPlan>,
 }
 
 /// Computes the complete configuration of the run `run`. `congestion` is usually a [`Catalogue`](crate::Catalogue); it
@@ -167,6 +170,9 @@ fn resolve_next(
     overload::warn(run, &mut resolved);
     if !run.fidelity.is_packet() {
         fluid::check(run, &mut resolved)?;
+    }
+    if run.fast_forward > 0.0 {
+        forward::add(run, &mut resolved)?;
     }
     Ok(resolved)
 }
@@ -243,6 +249,7 @@ fn resolve_own(
         watch_pauses: run.watch.as_ref().filter(|watch| watch.pauses).map(|watch| (watch.start, watch.interval)),
         programs: has_programs(run),
         stacks: Vec::new(),
+        fast_forward: None,
         fabric,
         topology,
         routes,

@@ -13,6 +13,7 @@ mod documents;
 mod duration;
 #[cfg(feature = "p4")]
 mod explicit_settings;
+mod fast_forward;
 mod flow_state;
 mod fluid;
 mod host_stack;

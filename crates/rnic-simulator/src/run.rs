@@ -85,7 +85,7 @@ pub(crate) fn load(arguments: &RunArgs, catalogue: &Catalogue) -> Result<Scenari
 /// The runs as `--fidelity` asks for them.
 fn with_fidelity(runs: Vec<RunSpec>, option: FidelityOption) -> Vec<RunSpec> {
     let packets = |run: RunSpec| RunSpec { fidelity: Fidelity::Packet, fidelity_quantum: Time::ZERO, ..run };
-    let flows = |run: RunSpec| RunSpec { fidelity: Fidelity::Flow, ..run };
+    let flows = |run: RunSpec| RunSpec { fidelity: Fidelity::Flow, fast_forward: 0.0, ..run };
     match option {
         FidelityOption::Packet => runs.into_iter().map(packets).collect(),
         FidelityOption::Flow => runs.into_iter().map(flows).collect(),

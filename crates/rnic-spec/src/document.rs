@@ -121,6 +121,7 @@ impl<T> RunSpec<T> {
             watch,
             fidelity,
             fidelity_quantum,
+            fast_forward,
         } = self;
         let transport = change("run.transport", &transport)?;
         let others = beside.iter().enumerate().map(|(index, Beside { priority, transport })| {
@@ -141,6 +142,7 @@ impl<T> RunSpec<T> {
             watch,
             fidelity,
             fidelity_quantum,
+            fast_forward,
         })
     }
 }

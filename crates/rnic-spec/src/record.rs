@@ -51,6 +51,25 @@ pub struct RunOutput {
     /// What the run simulated. With [`Fidelity::Flow`], counters of drops, losses, marks, pauses, queues,
     /// retransmissions and timeouts are 0 because they are not modelled.
     pub fidelity: Fidelity,
+    /// How much simulated time was skipped; `None` if the run has no `fast_forward`.
+    pub fast_forward: Option<FastForwardRecord>,
+}
+
+/// What a run with `fast_forward` skipped: simulated time in which its flows, their rates and all queues repeated.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct FastForwardRecord {
+    /// The setting: largest relative difference of rates and queues that repeat.
+    pub bound: f64,
+    /// Simulated time that was skipped.
+    #[serde(with = "stored::time")]
+    pub skipped: Time,
+    /// Number of skips.
+    pub skips: u32,
+    /// Number of further skips that were simulated, at least in part, instead of skipped.
+    pub checked: u32,
+    /// The largest relative difference, over the checked skips and all flows, between the packets that a flow received
+    /// and those that it was expected to receive.
+    pub largest_deviation: f64,
 }
 
 /// What a watchdog found and did: a pause storm, from its detection to the end of the watchdog's action.
@@ -166,6 +185,7 @@ impl RunOutput {
             steps: Vec::new(),
             operations: Vec::new(),
             fidelity: Fidelity::Packet,
+            fast_forward: None,
         }
     }
 }

@@ -71,6 +71,14 @@ pub struct RunSpec<T = TransportSpec> {
     /// (`fidelity_quantum`); zero: whenever a flow starts or ends.
     #[serde(default, skip_serializing_if = "is_no_time")]
     pub fidelity_quantum: Time,
+    /// Skip simulated time in which flows, their rates and all queues repeat, up to this relative difference
+    /// (`fast_forward`); 0: never.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub fast_forward: f64,
+}
+
+fn is_off(number: &f64) -> bool {
+    *number == 0.0
 }
 
 fn is_no_time(time: &Time) -> bool {

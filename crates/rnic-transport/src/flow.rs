@@ -294,6 +294,12 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         self.recovery.extend(packets);
     }
 
+    /// Takes `packets` packets off the end of the flow, which must not have been sent; the last packet keeps its
+    /// length.
+    pub fn shorten(&mut self, packets: u64) {
+        self.recovery.shorten(packets);
+    }
+
     /// Number of packets sent and not acknowledged.
     pub fn in_flight(&self) -> u32 {
         self.recovery.in_flight()
@@ -476,6 +482,11 @@ impl<P: Protocol> Receiver<P> {
         let (missing, last) = self.recovery.missing();
         let tail = bytes - (cfg.packets(bytes) - 1) * u64::from(cfg.mtu);
         bytes - (missing - u64::from(last)) * u64::from(cfg.mtu) - if last { tail } else { 0 }
+    }
+
+    /// Takes `packets` packets off the end of the flow, which its sender must not have sent.
+    pub fn shorten(&mut self, packets: u64) {
+        self.recovery.shorten(packets);
     }
 
     /// The state of the flow's loss recovery at the receiver, for an owner that decides itself about responses.

@@ -15,9 +15,11 @@ mod collection;
 mod faults;
 mod ports;
 mod ranks;
+mod skip;
 mod watcher;
 
 pub use faults::LinkState;
+pub use skip::Counted;
 pub use watcher::Watcher;
 
 use crate::buffer::Buffer;
@@ -89,6 +91,8 @@ pub struct Fabric<B> {
     /// The clocks of the nodes, and the seed from which they are drawn.
     clocks: (ClockSpec, u64),
     now: u64,
+    /// Simulated time that has been skipped, in picoseconds. The engine counts time without it.
+    skipped: u64,
     workers_cpu_s: f64,
     /// The other ranks that simulate partitions of the fabric; `None` for a fabric of one process.
     ranks: Option<Box<RankState>>,
@@ -139,6 +143,7 @@ impl<B: Body> Fabric<B> {
             lookahead: lookahead.max(1),
             clocks: (spec.clocks, seed),
             now: 0,
+            skipped: 0,
             workers_cpu_s: 0.0,
             ranks: None,
         }
@@ -194,9 +199,11 @@ impl<B: Body> Fabric<B> {
     where
         E::Partition: HostPartition<Body = B>,
     {
-        let mut next_observation = watcher.next().as_ps();
+        let (length, mut next_observation) = (until, self.unskipped(watcher.next()));
         self.synchronise(hosts, None, false);
         loop {
+            let skipped = self.skipped;
+            let until = length.saturating_sub(skipped);
             if self.has_lost_a_rank() {
                 return Ending::RankLost;
             }
@@ -217,6 +224,9 @@ impl<B: Body> Fabric<B> {
             while next_observation <= start && next_observation < until {
                 next_observation = self.watch(hosts, watcher, next_observation);
                 start = self.next().min(start);
+            }
+            if self.skipped != skipped {
+                continue;
             }
             if start >= until {
                 self.now = until;
@@ -268,10 +278,10 @@ impl<B: Body> Fabric<B> {
         E::Partition: HostPartition<Body = B>,
     {
         self.now = at;
-        watcher.observe(Time::from_ps(at), self, hosts);
+        watcher.observe(self.now(), self, hosts);
         // The watcher may have caused events on one of several ranks.
         self.synchronise(hosts, None, false);
-        watcher.next().as_ps().max(at + 1)
+        self.unskipped(watcher.next()).max(at + 1)
     }
 
     /// Simulates every event before `end` in all partitions; no event may be earlier than `start`.
@@ -367,7 +377,7 @@ impl<B: Body> Fabric<B> {
     /// The current simulated time. While a watcher observes the fabric, it is the instant of the observation; otherwise
     /// it is the start of the current window, or the end of the last complete window.
     pub fn now(&self) -> Time {
-        Time::from_ps(self.now)
+        Time::from_ps(self.now.saturating_add(self.skipped))
     }
     /// Makes all threads of the fabric simulate every window of simulated time together. By default, one thread alone
     /// simulates a window with few events.
@@ -435,7 +445,7 @@ impl<B: Body> Fabric<B> {
     /// Adds PFC pauses that have not ended to the ports' counters of pause time, up to `now`.
     pub fn close_counters(&mut self, now: Time) {
         for partition in &mut self.partitions {
-            partition.links.close_pauses(now.as_ps());
+            partition.links.close_pauses(now.as_ps().saturating_sub(self.skipped));
         }
     }
     /// Counters of a port, one entry per priority.
@@ -460,7 +470,7 @@ impl<B: Body> Fabric<B> {
             return Time::ZERO;
         }
         let (partition, number) = self.at(port);
-        let unsent = partition.links.ports[number].busy_until.saturating_sub(self.now().as_ps());
+        let unsent = partition.links.ports[number].busy_until.saturating_sub(self.now);
         Time::from_ps(partition.links.busy_ps(number).saturating_sub(unsent))
     }
     /// Number of priorities in use.

@@ -126,17 +126,31 @@ pub(crate) struct HostTotals {
 impl HostTotals {
     /// Adds the counters of other hosts to this sum.
     pub(crate) fn add(&mut self, other: HostTotals) {
-        *self = HostTotals {
-            data: self.data + other.data,
-            control: self.control + other.control,
-            retransmitted: self.retransmitted + other.retransmitted,
-            delivered: self.delivered + other.delivered,
-            marked: self.marked + other.marked,
-            notifications: self.notifications + other.notifications,
-            timeouts: self.timeouts + other.timeouts,
-            aborted: self.aborted + other.aborted,
-            cpu_send: self.cpu_send + other.cpu_send,
-            cpu_receive: self.cpu_receive + other.cpu_receive,
-        };
+        *self = self.with(other, |own, other| own + other);
+    }
+
+    /// What has been counted since `before`.
+    pub(crate) fn since(self, before: HostTotals) -> HostTotals {
+        self.with(before, |now, before| now - before)
+    }
+
+    /// `times` times these counters.
+    pub(crate) fn times(self, times: u64) -> HostTotals {
+        self.with(self, |count, _| count * times)
+    }
+
+    fn with(self, other: HostTotals, of: impl Fn(u64, u64) -> u64) -> HostTotals {
+        HostTotals {
+            data: of(self.data, other.data),
+            control: of(self.control, other.control),
+            retransmitted: of(self.retransmitted, other.retransmitted),
+            delivered: of(self.delivered, other.delivered),
+            marked: of(self.marked, other.marked),
+            notifications: of(self.notifications, other.notifications),
+            timeouts: of(self.timeouts, other.timeouts),
+            aborted: of(self.aborted, other.aborted),
+            cpu_send: of(self.cpu_send, other.cpu_send),
+            cpu_receive: of(self.cpu_receive, other.cpu_receive),
+        }
     }
 }

@@ -4,7 +4,7 @@
 use super::config::{DATA_PRIORITY, HostTotals};
 use super::ends::{EndLocation, FlowEnds, FlowHashes, ReceivingEnd, SendingEnd};
 use super::flow_table::{FlowTable, Stop};
-use super::ids::FlowId;
+use super::ids::{EndSlot, FlowId};
 use super::partition::{Host, NicPartition, Notice, Start};
 use super::ranks::RankHosts;
 use super::slab::Slab;
@@ -56,6 +56,39 @@ pub(crate) trait NicKind: Sized {
     /// Number of payload bytes of the flow `flow` of `bytes` bytes that have arrived so far at its receiving end,
     /// `end`.
     fn delivered(shared: &Self::Shared, end: &Self::ReceiveEnd, flow: FlowId, bytes: u64) -> u64;
+    /// Number of packets of a flow that have not arrived, and number of packets that have never been sent; `None` if
+    /// flows of this kind cannot be shortened.
+    fn remaining(_send: &Self::SendEnd, _receive: &Self::ReceiveEnd) -> Option<(u64, u64)> {
+        None
+    }
+    /// Shortens a flow, whose sender has not sent the packets. Its sending end is in the slot `slot` of `host`.
+    fn shorten(_host: &mut Host<Self>, _slot: EndSlot, _skipped: &Skipped) {}
+    /// The counterpart of [`NicKind::shorten`] at the receiver.
+    fn shorten_receiver(_receive: &mut Self::ReceiveEnd, _skipped: &Skipped) {}
+}
+
+/// A flow that is under way, for the search of steady states.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Remaining {
+    pub(crate) flow: FlowId,
+    /// Id of the flow's record.
+    pub(crate) id: u32,
+    /// Number of packets that have not arrived.
+    pub(crate) left: u64,
+    /// Number of packets that have never been sent.
+    pub(crate) unsent: u64,
+    /// Number of retransmissions, and of timeouts at both ends, so far.
+    pub(crate) losses: (u32, u32),
+}
+
+/// What happens to a flow in simulated time that is skipped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Skipped {
+    pub(crate) flow: FlowId,
+    /// Number of packets that arrive.
+    pub(crate) packets: u64,
+    /// Number of retransmissions and of timeouts.
+    pub(crate) losses: (u32, u32),
 }
 
 /// A flow that has started and not finished.
@@ -106,6 +139,17 @@ pub(crate) trait RunHosts: PartitionedHosts {
     fn take_programs(&mut self) -> ProgramRecords;
     /// Takes the flow records at the end of the run: one per flow that has started, in order of start.
     fn take_records(&mut self) -> FlowLog;
+    /// Fills `flows` with the flows that are under way at `now`, in order of their ids. Returns whether simulated time
+    /// may be skipped: not while a flow is ending or beginning, and not with hosts that cannot shorten flows.
+    fn remaining(&self, _now: Time, _flows: &mut Vec<Remaining>) -> bool {
+        false
+    }
+    /// Simulated time at which the next flow starts; [`Time::MAX`] if none is known.
+    fn next_flow_start(&self) -> Time {
+        Time::MAX
+    }
+    /// Skips `span` of simulated time, in which this happens to the flows that are under way, and the hosts count this.
+    fn skip(&mut self, _span: Time, _flows: &[Skipped], _counted: HostTotals) {}
 }
 
 /// Sorts notes of NICs by host. The notes of each host keep their order, which is that of time. This function is
@@ -126,6 +170,8 @@ pub(crate) struct Hosts<'a, K: NicKind, S: Iterator<Item = FlowSpec>> {
     notices: Vec<(HostId, Notice)>,
     /// The other ranks that simulate hosts of the run; `None` for a run in one process.
     pub(super) ranks: Option<Box<RankHosts>>,
+    /// Simulated time that has been skipped. The flow table counts it; NICs and the engine do not.
+    skipped: Time,
 }
 
 impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
@@ -140,7 +186,13 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
             NicPartition::new(hosts.collect(), shared())
         };
         let partitions = (0..plan.partitions()).map(partition).collect();
-        Hosts { partitions, plan, table, flows: Slab::new(), kind, notices: Vec::new(), ranks: None }
+        Hosts { partitions, plan, table, flows: Slab::new(), kind, notices: Vec::new(), ranks: None, skipped: Time::ZERO }
+    }
+
+    /// The simulated time at the engine's time `at`.
+    #[inline]
+    pub(super) fn simulated(&self, at: Time) -> Time {
+        at.saturating_add(self.skipped)
     }
 
     /// The settings that the NICs of all partitions share.
@@ -255,7 +307,10 @@ where
     }
 
     fn next_start(&self) -> Time {
-        self.table.next_start()
+        match self.table.next_start() {
+            Time::MAX => Time::MAX,
+            start => start.saturating_sub(self.skipped),
+        }
     }
 
     fn settle(&mut self, window: NextWindow, ports: &dyn ObservedPorts) -> ControlFlow<()> {
@@ -263,11 +318,13 @@ where
     }
 
     fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(HostId, Time)) {
-        while let Some((spec, origin)) = self.table.next_flow(end) {
+        while let Some((spec, origin)) = self.table.next_flow(self.simulated(end)) {
             let hashes = self.table.hashes(&spec);
-            let flow = K::open(self, &spec, hashes, origin);
+            let starting = FlowSpec { start: spec.start.saturating_sub(self.skipped), ..spec };
+            let flow = K::open(self, &starting, hashes, origin);
             self.table.start(&spec, self.hashes(flow).data, flow);
             self.table.assign(flow, origin);
+            let spec = starting;
             let FlowEnds { sender, receiver } = self.flows[flow];
             let start = Start { at: spec.start, slot: sender.slot, receiving: false };
             if self.is_here(HostId(spec.src)) {
@@ -285,7 +342,7 @@ where
 
     fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()> {
         let progress = self.partitions.iter().map(|partition| partition.last_progress).max();
-        self.table.progress(progress.unwrap_or_default());
+        self.table.progress(self.simulated(progress.unwrap_or_default()));
         if let Some(ranks) = &self.ranks {
             self.table.progress(ranks.progress);
             self.process_notices();
@@ -293,7 +350,7 @@ where
             self.process_notices();
         }
         K::retire(self);
-        self.table.close_window(end, hops, self.kind.is_idle())
+        self.table.close_window(self.simulated(end), hops, self.kind.is_idle())
     }
 
     fn send_notices(&mut self, message: &mut Vec<u8>) -> Result<(), RankError> {
@@ -358,5 +415,31 @@ where
     fn take_records(&mut self) -> FlowLog {
         self.truncate_open();
         self.table.take_log()
+    }
+    fn remaining(&self, now: Time, flows: &mut Vec<Remaining>) -> bool {
+        flows.clear();
+        if !self.kind.is_idle() || self.partitions.iter().any(|partition| !partition.notices.is_empty()) {
+            return false;
+        }
+        for (flow, record) in self.table.open_flows() {
+            let (send, receive) = (self.send_end(flow), self.receive_end(flow));
+            let Some((left, unsent)) = K::remaining(send, receive).filter(|_| record.start < now) else {
+                return false;
+            };
+            flows.push(Remaining { flow, id: record.id, left, unsent, losses: self.losses(flow) });
+        }
+        true
+    }
+    fn next_flow_start(&self) -> Time {
+        self.table.next_start()
+    }
+    fn skip(&mut self, span: Time, flows: &[Skipped], counted: HostTotals) {
+        for skipped in flows {
+            let FlowEnds { sender, receiver } = self.flows[skipped.flow];
+            K::shorten(self.host_mut(sender.host), sender.slot, skipped);
+            K::shorten_receiver(&mut self.host_mut(receiver.host).receivers[receiver.slot], skipped);
+        }
+        self.partitions[0].totals.add(counted);
+        self.skipped = self.skipped.saturating_add(span);
     }
 }

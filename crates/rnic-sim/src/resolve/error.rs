@@ -49,6 +49,9 @@ pub enum SetupError {
     /// The run needs packets (`fidelity = "packet"`), for this reason.
     #[error("{0}; fidelity = \"flow\" simulates no packets: write fidelity = \"packet\"")]
     NeedsPackets(String),
+    /// Simulated time cannot be skipped (`fast_forward`), for this reason.
+    #[error("{0}; fast_forward skips simulated time in which everything repeats: leave `fast_forward` out")]
+    NoFastForward(String),
     /// The frames of a link cannot be captured, for this reason.
     #[error("{0}")]
     Capture(String),

@@ -3,6 +3,7 @@
 use super::records::{port_records, totals};
 use crate::dead::Deaths;
 use crate::events::{Listener, MeshProbe};
+use crate::fast_forward::FastForward;
 use crate::host::{HostTotals, RunHosts, Stop};
 use crate::link_faults::LinkFaults;
 use crate::pauses::{MAX_PAUSES, PauseWatch};
@@ -12,7 +13,7 @@ use crate::watch::Recorder;
 use crate::watchdog::Watchdog;
 use rnic_fabric::{Body, BodyOf, Cause, Ending, Fabric, PortId, ProbeResult, Watcher, pause_tree};
 use rnic_spec::{
-    Fidelity, FlowLog, PortRecord, ProgramRecords, RunOutput, RunStatus, Totals, Truncation, WatchdogRecord,
+    FastForwardRecord, Fidelity, FlowLog, PortRecord, ProgramRecords, RunOutput, RunStatus, Totals, Truncation, WatchdogRecord,
 };
 use rnic_transport::Time;
 
@@ -37,7 +38,13 @@ pub(super) fn run_hosts<H: RunHosts>(
     watchers.extend(watchdog.as_mut().map(|watchdog| watchdog as &mut dyn Watcher<_>));
     watchers.extend(pauses.as_mut().map(|watch| watch as &mut dyn Watcher<_>));
     watchers.extend(recorder.as_mut().map(|recorder| recorder as &mut dyn Watcher<_>));
-    let ending = fabric.run_watched(hosts, &mut watchers, until);
+    let (ending, forward) = match resolved.fast_forward {
+        None => (fabric.run_watched(hosts, &mut watchers, until), None),
+        Some(plan) => {
+            let mut forward = FastForward::new(plan, until.min(resolved.host_config.max_time), &mut watchers);
+            (fabric.run_watched(hosts, &mut forward, until), Some(forward.record()))
+        }
+    };
     fabric.close_counters(fabric.now());
     match fabric.collect().and_then(|is_root| hosts.collect().map(|()| is_root)) {
         Ok(true) => {}
@@ -48,7 +55,8 @@ pub(super) fn run_hosts<H: RunHosts>(
     let totals = hosts.totals();
     let (stop, unfinished) = (hosts.stop(), hosts.unfinished());
     let (waiting, programs) = (hosts.waiting(), hosts.take_programs());
-    let outcome = Outcome { ending, stop, unfinished, waiting, totals, programs, flows: hosts.take_records() };
+    let flows = hosts.take_records();
+    let outcome = Outcome { ending, stop, unfinished, waiting, totals, programs, flows, forward };
     observers.conclude(fabric, resolved, outcome, events)
 }
 
@@ -61,6 +69,7 @@ struct Outcome {
     totals: HostTotals,
     programs: ProgramRecords,
     flows: FlowLog,
+    forward: Option<FastForwardRecord>,
 }
 
 /// What observes a simulation, or acts on it at certain times.
@@ -117,7 +126,7 @@ impl<'r> Observers<'r> {
             },
             RunStatus::Failed,
         );
-        let Outcome { flows, programs, ending, .. } = outcome;
+        let Outcome { flows, programs, ending, forward, .. } = outcome;
         let ProgramRecords { collectives, steps, operations } = programs;
         let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
         let mut warnings = resolved.warnings.clone();
@@ -126,6 +135,7 @@ impl<'r> Observers<'r> {
             warnings.push(format!("PFC did not prevent loss: {dropped} packets were dropped"));
         }
         warnings.extend(cost_of_link_faults(resolved, &ports, &flows));
+        warnings.extend(forward.map(|forward| skipped(&forward, end)));
         let interrupted = status == RunStatus::Interrupted;
         let truncated = (ending == Ending::TimeUp || interrupted).then_some(Truncation { at: end, not_started: None });
         if truncated.is_some() {
@@ -154,6 +164,7 @@ impl<'r> Observers<'r> {
             steps,
             operations,
             fidelity: Fidelity::Packet,
+            fast_forward: forward,
             meshes: crate::mesh::records(
                 &meshes.meshes,
                 &meshes.pairs,
@@ -184,6 +195,25 @@ fn accounts(resolved: &Resolved, totals: &Totals) -> Option<String> {
     }
     (resolved.lossless && totals.dropped > 0)
         .then(|| format!("internal error: a lossless fabric dropped {} packets", totals.dropped))
+}
+
+/// How much simulated time `fast_forward` skipped, as a sentence.
+fn skipped(forward: &FastForwardRecord, end: Time) -> String {
+    if forward.skips == 0 {
+        return format!("fast_forward = {} skipped nothing: no state of the run repeated", forward.bound);
+    }
+    let share = 100.0 * forward.skipped.as_ps() as f64 / end.as_ps().max(1) as f64;
+    let checked = match forward.checked {
+        0 => "none of the skips was checked".to_string(),
+        checked => format!(
+            "in {checked} checked skips the packets of a flow differed by at most {:.2} %",
+            100.0 * forward.largest_deviation
+        ),
+    };
+    format!(
+        "fast_forward = {} skipped {share:.1} % of the simulated time, in {} skips; {checked}",
+        forward.bound, forward.skips
+    )
 }
 
 /// What the faults of links cost: packets lost on them, and flows that waited for a timeout.

@@ -51,6 +51,7 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
         watch: None,
         fidelity: Default::default(),
         fidelity_quantum: Time::ZERO,
+        fast_forward: 0.0,
     }
 }
 

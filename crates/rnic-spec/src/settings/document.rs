@@ -61,6 +61,7 @@ fn values<T>(run: &RunSpec<T>) -> serde_json::Result<Value> {
     values.insert("watch".to_string(), serde_json::to_value(&run.watch)?);
     values.insert("fidelity".to_string(), serde_json::to_value(run.fidelity)?);
     values.insert("fidelity_quantum".to_string(), serde_json::to_value(run.fidelity_quantum)?);
+    values.insert("fast_forward".to_string(), serde_json::to_value(run.fast_forward)?);
     Ok(values.into())
 }
 

@@ -39,6 +39,14 @@ pub(super) const ROOT: Section = Section {
              or end at slightly different times; 0: whenever a flow starts or ends",
         )
         .default("0 us"),
+        Setting::new(
+            "fast_forward",
+            Kind::Number { min: 0.0, max: 0.1 },
+            "0.01",
+            "[skip simulated time](../concepts/fidelity.md#fast-forward) in which the set of flows, their rates and all \
+             queues repeat, up to this relative difference; 0: simulate everything",
+        )
+        .default("0"),
         Setting::new("fabric", Kind::Table("fabric"), "{}", "topology, links and switches").required().nowhere(),
         Setting::new(
             "traffic",

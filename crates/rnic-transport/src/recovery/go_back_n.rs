@@ -157,6 +157,14 @@ impl SendRecovery for GoBackNSender {
         self.packets += packets;
     }
 
+    fn unsent(&self) -> u64 {
+        self.packets - self.highest
+    }
+
+    fn shorten(&mut self, packets: u64) {
+        self.packets -= packets;
+    }
+
     fn unacknowledged(&self) -> (Psn, u64) {
         (self.first.plus(self.acked as u32), self.packets - self.acked)
     }
@@ -275,6 +283,11 @@ impl ReceiveRecovery for GoBackNReceiver {
 
     fn left_of_message(&self) -> u64 {
         self.left
+    }
+
+    fn shorten(&mut self, packets: u64) {
+        self.left -= packets;
+        self.whole.1 -= packets;
     }
 }
 

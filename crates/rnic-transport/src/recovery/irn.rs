@@ -274,6 +274,14 @@ impl SendRecovery for IrnSender {
         self.left += packets;
     }
 
+    fn unsent(&self) -> u64 {
+        self.left - u64::from(self.in_flight())
+    }
+
+    fn shorten(&mut self, packets: u64) {
+        self.left -= packets;
+    }
+
     fn unacknowledged(&self) -> (Psn, u64) {
         (self.first_missing, self.left)
     }
@@ -408,6 +416,10 @@ impl ReceiveRecovery for IrnReceiver {
 
     fn left_of_message(&self) -> u64 {
         self.left.saturating_sub(self.later.into())
+    }
+
+    fn shorten(&mut self, packets: u64) {
+        self.left -= packets;
     }
 }
 

@@ -63,6 +63,10 @@ pub trait SendRecovery: Clone + Send + 'static {
     fn is_complete(&self) -> bool;
     /// Adds `packets` packets to the end of the flow, which carries several messages, one after the other.
     fn extend(&mut self, packets: u64);
+    /// Number of packets of the flow that have never been sent.
+    fn unsent(&self) -> u64;
+    /// Takes `packets` packets off the end of the flow, at most [`unsent`](SendRecovery::unsent).
+    fn shorten(&mut self, packets: u64);
     /// PSN of the first packet that is not acknowledged cumulatively, and the number of packets from there to the end.
     fn unacknowledged(&self) -> (Psn, u64);
 }
@@ -111,6 +115,8 @@ pub trait ReceiveRecovery: Clone + Send + 'static {
     fn next_message(&mut self, packets: u64) -> bool;
     /// Number of packets of the current message from the first missing one to its end.
     fn left_of_message(&self) -> u64;
+    /// Takes `packets` packets off the end of the flow, whose sender has not sent them.
+    fn shorten(&mut self, packets: u64);
 }
 
 /// The result of [`ReceiveRecovery::missing`] for a receiver that expects `left` packets from `expected` on, of which

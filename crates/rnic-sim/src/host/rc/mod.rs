@@ -18,16 +18,16 @@ mod stream;
 use super::config::HostConfig;
 use super::ends::{EndAddress, EndLocation, FlowAddress, FlowEnds, FlowHashes};
 use super::flow_table::FlowTable;
-use super::hosts::{Hosts, NicKind};
-use super::ids::FlowId;
-use super::partition::Notice;
+use super::hosts::{Hosts, NicKind, Skipped};
+use super::ids::{EndSlot, FlowId};
+use super::partition::{Host, Notice};
 use crate::in_band::InBand;
 use ends::{Connection, Peer, Phase, ReceiveEnd, SendEnd};
 use nic::{RcNic, RcShared};
 use rnic_fabric::{HostId, PartitionPlan};
 use rnic_spec::FlowSpec;
 use rnic_transport::congestion::CongestionControl;
-use rnic_transport::recovery::Protocol;
+use rnic_transport::recovery::{Protocol, ReceiveRecovery, SendRecovery};
 use rnic_transport::{FlowConfig, Psn, Receiver, Sender, TcpConfig, Time};
 use rnic_workload::{Loops, Origin};
 use std::marker::PhantomData;
@@ -412,7 +412,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicKind for RcNics<P, C, T> {
         // The NICs of RC-like transports leave no other notes.
         if let Notice::Finished { flow, at } = notice {
             let control_hash = hosts.hashes(flow).control;
-            hosts.table.finish(flow, control_hash, at);
+            hosts.table.finish(flow, control_hash, hosts.simulated(at));
             hosts.kind.closing.push(flow);
         }
     }
@@ -449,5 +449,22 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicKind for RcNics<P, C, T> {
             Some(stream) => stream.delivered(end.receiver.recovery(), &shared.cfg, flow, bytes),
             None => end.receiver.delivered(&shared.cfg, bytes),
         }
+    }
+    fn remaining(send: &SendEnd<P, C>, receive: &ReceiveEnd<P>) -> Option<(u64, u64)> {
+        let is_alone = send.stream.is_none() && !receive.done;
+        is_alone.then(|| (receive.receiver.recovery().left_of_message(), send.sender.recovery().unsent()))
+    }
+    fn shorten(host: &mut Host<Self>, slot: EndSlot, skipped: &Skipped) {
+        let send = &mut host.senders[slot];
+        send.sender.shorten(skipped.packets);
+        send.retransmitted = send.retransmitted.saturating_add(skipped.losses.0);
+        send.timeouts = send.timeouts.saturating_add(skipped.losses.1);
+        if let Some(connection) = host.nic.connections.get_mut(send.connection as usize) {
+            let forward = u64::from(Psn::MODULUS) - skipped.packets % u64::from(Psn::MODULUS);
+            connection.next = connection.next.plus(forward as u32);
+        }
+    }
+    fn shorten_receiver(receive: &mut ReceiveEnd<P>, skipped: &Skipped) {
+        receive.receiver.shorten(skipped.packets);
     }
 }

@@ -451,6 +451,7 @@ impl<'r, 'e: 'r> Run<'r, 'e> {
             steps,
             operations,
             fidelity: Fidelity::Flow,
+            fast_forward: None,
         }
     }
 

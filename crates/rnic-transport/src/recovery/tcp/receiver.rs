@@ -137,4 +137,8 @@ impl ReceiveRecovery for TcpReceiver {
     fn left_of_message(&self) -> u64 {
         self.left.saturating_sub(self.later.into())
     }
+
+    fn shorten(&mut self, packets: u64) {
+        self.left -= packets;
+    }
 }

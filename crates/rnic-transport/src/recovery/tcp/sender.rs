@@ -394,6 +394,14 @@ impl SendRecovery for TcpSender {
         self.left += packets;
     }
 
+    fn unsent(&self) -> u64 {
+        self.left - u64::from(self.in_flight())
+    }
+
+    fn shorten(&mut self, packets: u64) {
+        self.left -= packets;
+    }
+
     fn unacknowledged(&self) -> (Psn, u64) {
         (self.board.first(), self.left)
     }
