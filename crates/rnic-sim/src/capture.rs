@@ -110,6 +110,9 @@ impl Capture {
         if !run.fidelity.is_packet() {
             return impossible("a capture has packets, and a run with fidelity = \"flow\" simulates none".to_string());
         }
+        if run.fast_forward > 0.0 {
+            return impossible("a capture has every frame, and `fast_forward` skips some: leave it out".to_string());
+        }
         if run.transport.declaration.wire == WireFormat::Other {
             let transport = &run.transport.name;
             return impossible(format!("a capture has RoCE frames, and transport = \"{transport}\" sends none"));

@@ -83,7 +83,7 @@ fn syntax_and_structure() {
         ("", "title = \"empty\"\n",
             "a.toml:1:1: the scenario has no run; add [[run]] with `name` and `transport`"),
         ("title", "titel",
-            "a.toml:1:1: unknown key `titel` in the scenario; did you mean `title`? accepted here: title, seed, fidelity, fidelity_quantum, fabric, traffic, transport, run, limits, sweep, extends, watch"),
+            "a.toml:1:1: unknown key `titel` in the scenario; did you mean `title`? accepted here: title, seed, fidelity, fidelity_quantum, fast_forward, fabric, traffic, transport, run, limits, sweep, extends, watch"),
         (r#"title = "good""#, "title = 3",
             r#"a.toml:1:9: `title` must be a string, not an integer; write for example `title = "IRN and RoCE"`"#),
         (r#"title = "good""#, "seed = -1",
@@ -105,7 +105,7 @@ fn syntax_and_structure() {
         ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "",
             r#"a.toml:2:2: `topology` is missing in [fabric]; write for example `topology = "fat-tree"`"#),
         ("[fabric.switch]", "[switch]",
-            "a.toml:9:2: unknown key `switch` in the scenario; did you mean `watch`? accepted here: title, seed, fidelity, fidelity_quantum, fabric, traffic, transport, run, limits, sweep, extends, watch"),
+            "a.toml:9:2: unknown key `switch` in the scenario; did you mean `watch`? accepted here: title, seed, fidelity, fidelity_quantum, fast_forward, fabric, traffic, transport, run, limits, sweep, extends, watch"),
         ("[traffic]\npattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100\n", "",
             "a.toml:1:1: `traffic` is missing in the scenario; write for example `[traffic]`"),
         ("[[run]]\nname = \"RoCE\"\ntransport = \"roce\"\n[[run]]\nname = \"IRN\"", "[run]\nname = \"IRN\"",
@@ -207,7 +207,7 @@ fn overrides_are_checked_as_the_file_is() {
         ("transport.mtu=2 KB", "--set transport.mtu=2 KB: `mtu` is not a key of [transport]; write it in [fabric]"),
         ("fabric.switch.buffer=100 KB", "--set fabric.switch.buffer=100 KB: `xoff` of 220 KB is above `buffer` of 100 KB; `xoff` can be at most `buffer`: change both, or leave it out"),
         ("fabric.delya=2 us", "--set fabric.delya=2 us: unknown key `delya` in [fabric]; did you mean `delay`? accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, convergence, local_repair, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription"),
-        ("fabrik.k=4", "--set fabrik.k=4: unknown key `fabrik` in the scenario; did you mean `fabric`? accepted here: title, seed, fidelity, fidelity_quantum, fabric, traffic, transport, run, limits, sweep, extends, watch"),
+        ("fabrik.k=4", "--set fabrik.k=4: unknown key `fabrik` in the scenario; did you mean `fabric`? accepted here: title, seed, fidelity, fidelity_quantum, fast_forward, fabric, traffic, transport, run, limits, sweep, extends, watch"),
         ("fabric.switch.queueing=voq", r#"--set fabric.switch.queueing=voq: unknown queueing "voq"; available: "input", "shared", "output""#),
         ("run.0.pfc=1", "--set run.0.pfc=1: `pfc` must be true or false, not an integer; write for example `pfc = true`"),
         ("run.2.pfc=true", r#"--set run.2.pfc=true: nothing in `run` is called or numbered `2`; there are: 0 ("RoCE"), 1 ("IRN")"#),
@@ -272,7 +272,7 @@ fn all_mistakes_are_reported_in_the_order_of_the_text() {
             ("pfc = true", "pfc = 1"),
         ],
         &[
-            "a.toml:1:1: unknown key `titel` in the scenario; did you mean `title`? accepted here: title, seed, fidelity, fidelity_quantum, fabric, traffic, \
+            "a.toml:1:1: unknown key `titel` in the scenario; did you mean `title`? accepted here: title, seed, fidelity, fidelity_quantum, fast_forward, fabric, traffic, \
              transport, run, limits, sweep, extends, watch",
             "a.toml:2:1: `delay` is missing in [fabric]; write for example `delay = \"2 us\"`",
             "a.toml:4:10: `leaves` is out of range: 0; accepted: 1 to 1000000",

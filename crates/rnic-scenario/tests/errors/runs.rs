@@ -253,9 +253,9 @@ fn changes_of_a_run() {
         (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"fabric.delay.x\" = 3 }",
             "a.toml:23:9: `fabric.delay` is a string, so it has no `x`; set `fabric.delay` itself"),
         (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"run.0.pfc\" = true }",
-            r#"a.toml:23:9: `set` of run "IRN" cannot change `run`; a path in `set` begins with one of fabric, traffic, transport, limits, watch, fidelity, fidelity_quantum"#),
+            r#"a.toml:23:9: `set` of run "IRN" cannot change `run`; a path in `set` begins with one of fabric, traffic, transport, limits, watch, fidelity, fidelity_quantum, fast_forward"#),
         (r#"transport = "irn""#, "transport = \"irn\"\nset = { seed = 3 }",
-            r#"a.toml:23:9: `set` of run "IRN" cannot change `seed`; a path in `set` begins with one of fabric, traffic, transport, limits, watch, fidelity, fidelity_quantum"#),
+            r#"a.toml:23:9: `set` of run "IRN" cannot change `seed`; a path in `set` begins with one of fabric, traffic, transport, limits, watch, fidelity, fidelity_quantum, fast_forward"#),
     ]);
 }
 

@@ -92,6 +92,8 @@ pub fn check_ranks(resolved: &Resolved) -> Result<(), String> {
         "collective operations send messages that depend on those of other ranks"
     } else if !resolved.stacks.is_empty() {
         "several transports in one run share the links of hosts of different ranks"
+    } else if resolved.fast_forward.is_some() {
+        "`fast_forward` compares the flows and queues of all hosts"
     } else {
         return Ok(());
     };
