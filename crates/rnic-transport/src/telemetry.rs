@@ -17,7 +17,10 @@ pub struct HopRecord {
     pub rate_mbps: u32,
 }
 
-/// The telemetry records of the hops (switch output ports) that a packet has passed, in order.
+/// The telemetry records of the hops that a packet has passed, with room for every path that rnic simulates.
+pub type Telemetry = Records<8>;
+
+/// The telemetry records of the hops (switch output ports) that a packet has passed, in order; at most `N`.
 ///
 /// ```
 /// use rnic_transport::telemetry::{HopRecord, Telemetry};
@@ -29,18 +32,33 @@ pub struct HopRecord {
 /// let longest = telemetry.hops().iter().map(|hop| hop.queue_bytes).max();
 /// assert_eq!(longest, Some(30_000));
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Telemetry {
-    hops: [HopRecord; Telemetry::MAX_HOPS],
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Records<const N: usize> {
+    hops: [HopRecord; N],
     len: u8,
-    /// Whether the packet has passed more than [`Telemetry::MAX_HOPS`] hops.
+    /// Whether the packet has passed more than `N` hops.
     truncated: bool,
+}
+
+impl<const N: usize> Default for Records<N> {
+    fn default() -> Records<N> {
+        Records { hops: [HopRecord::default(); N], len: 0, truncated: false }
+    }
 }
 
 impl Telemetry {
     /// Maximum number of hops whose records are stored. A further hop only sets the flag
-    /// [`is_truncated`](Telemetry::is_truncated).
+    /// [`is_truncated`](Records::is_truncated).
     pub const MAX_HOPS: usize = 8;
+}
+
+impl<const N: usize> Records<N> {
+    /// The records of `other`, as far as there is room.
+    pub fn of<const M: usize>(other: &Records<M>) -> Records<N> {
+        let mut records = Records { truncated: other.truncated, ..Records::default() };
+        other.hops().iter().for_each(|hop| records.push(*hop));
+        records
+    }
 
     /// Appends the record of a hop; if there is no space, only marks the telemetry as truncated.
     #[inline]
@@ -67,19 +85,19 @@ impl Telemetry {
 }
 
 /// Only the records that exist are serialised, so a packet with few hops is short.
-impl Serialize for Telemetry {
+impl<const N: usize> Serialize for Records<N> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         (self.hops(), self.truncated).serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Telemetry {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Telemetry, D::Error> {
+impl<'de, const N: usize> Deserialize<'de> for Records<N> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Records<N>, D::Error> {
         let (hops, truncated) = <(Vec<HopRecord>, bool)>::deserialize(deserializer)?;
-        if hops.len() > Telemetry::MAX_HOPS {
-            return Err(D::Error::invalid_length(hops.len(), &"at most 8 telemetry records"));
+        if hops.len() > N {
+            return Err(D::Error::custom(format_args!("{} telemetry records; accepted: at most {N}", hops.len())));
         }
-        let mut telemetry = Telemetry { truncated, ..Telemetry::default() };
+        let mut telemetry = Records { truncated, ..Records::default() };
         hops.into_iter().for_each(|hop| telemetry.push(hop));
         Ok(telemetry)
     }

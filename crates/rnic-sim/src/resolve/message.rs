@@ -4,8 +4,10 @@ use super::TransportError;
 use super::links::Frames;
 use crate::host::Framing;
 use crate::p4::P4Plan;
+use rnic_fabric::config::TopologySpec;
 use rnic_spec::{P4Error, RunSpec};
 use rnic_transport::message::nic::{NicConfig, Order};
+use rnic_transport::telemetry::Telemetry;
 use rnic_transport::transports::{MessageFacts, nic_config};
 use rnic_transport::{FlowConfig, Time};
 
@@ -29,12 +31,25 @@ pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, timeout: T
         mtu: flow.mtu,
         rtt_pkts: transport.settings.count("rtt_packets").unwrap_or(round_trip) as u32,
         base_rtt_ns: (flow.base_rtt.as_ps() / 1_000).clamp(1, u64::from(u32::MAX)) as u32,
+        max_hops: max_hops(run),
     };
     let p4 = transport.program.as_ref().map(|program| P4Plan::new(program, &facts, flow)).transpose()?;
     let nic = nic_config(&transport.settings, &facts, transport.default_order(), timeout, frame, flow.line_rate);
     let priorities = transport.priorities().unwrap_or(1);
     let framing = Framing { header: flow.header, control: frames.ack, priorities };
     Ok(MessagePlan { facts, nic, framing, p4 })
+}
+
+/// Maximum number of switches on a path of the run: known for trees without routes of their own, as many as packets can
+/// record for other fabrics.
+fn max_hops(run: &RunSpec) -> u8 {
+    let is_regular = run.fabric.routes.is_empty() && run.fabric.faults.links.is_empty();
+    match run.fabric.topology {
+        TopologySpec::FatTree { .. } | TopologySpec::LeafSpineCore { .. } if is_regular => 5,
+        TopologySpec::LeafSpine { .. } if is_regular => 3,
+        TopologySpec::SingleSwitch { .. } | TopologySpec::Dumbbell { .. } => 2,
+        _ => Telemetry::MAX_HOPS as u8,
+    }
 }
 
 /// Checks that a NIC has a buffer for the longest message of the traffic (`largest` bytes), and that the message's

@@ -53,7 +53,7 @@ pub use buffers::{BufferClass, NoBuffer};
 pub use nic::{Completed, Counters, Message, MessageNic, NicConfig, NicEvent, Order, Outgoing, Received};
 
 use crate::Time;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{HopRecord, Telemetry};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -271,7 +271,14 @@ pub trait Blocks {
 
 /// The header of a transport's packets. It implements serde's traits, so that processes which simulate one fabric
 /// together can exchange packets.
-pub trait PacketHeader: Copy + Default + Send + Serialize + DeserializeOwned {}
+pub trait PacketHeader: Copy + Default + Send + Serialize + DeserializeOwned {
+    /// Whether switches write their telemetry records into the headers of data packets ([`PacketHeader::stamp`]),
+    /// instead of into a field of its own.
+    const TELEMETRY: bool = false;
+
+    /// Adds the telemetry record of a switch that forwards the data packet.
+    fn stamp(&mut self, _hop: HopRecord) {}
+}
 
 /// A transport program: the ingress and egress pipelines of a NIC, and the state that they share.
 ///

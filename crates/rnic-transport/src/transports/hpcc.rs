@@ -31,7 +31,11 @@ impl MessageTransport for Hpcc {
 
     fn select<V: ProgramVisitor>(settings: &Settings, fabric: &MessageFacts, visitor: V) -> V::Output {
         let settings = program(settings, fabric);
-        visitor.visit_with_telemetry(|ip| programs::Hpcc::new(ip, settings))
+        match fabric.max_hops {
+            // Paths of trees with three tiers.
+            ..=5 => visitor.visit(|ip| programs::Hpcc::<5>::for_paths(ip, settings)),
+            _ => visitor.visit(|ip| programs::Hpcc::new(ip, settings)),
+        }
     }
 }
 
@@ -51,7 +55,7 @@ impl Transport for Hpcc {
 }
 
 fn program(settings: &Settings, fabric: &MessageFacts) -> HpccSettings {
-    let MessageFacts { mtu, rtt_pkts, base_rtt_ns } = *fabric;
+    let MessageFacts { mtu, rtt_pkts, base_rtt_ns, .. } = *fabric;
     let target = (settings.number("eta").unwrap_or(0.95) * 65_536.0).round() as u32;
     HpccSettings {
         mtu,

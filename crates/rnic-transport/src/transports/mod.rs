@@ -245,6 +245,8 @@ pub struct MessageFacts {
     pub rtt_pkts: u32,
     /// Round-trip time of a full packet over the longest path of an empty fabric, in nanoseconds; at least 1.
     pub base_rtt_ns: u32,
+    /// Maximum number of switches on a path.
+    pub max_hops: u8,
 }
 
 /// A transport of messages: a program for the NIC of [`crate::message`]. The program includes the congestion control.

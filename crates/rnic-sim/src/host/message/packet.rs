@@ -34,10 +34,10 @@ pub(crate) struct MessageSegment<H, T> {
 }
 
 impl<H: PacketHeader, T: InBand> Body for MessageSegment<H, T> {
-    const TELEMETRY: bool = T::TELEMETRY;
+    const TELEMETRY: bool = H::TELEMETRY || T::TELEMETRY;
     #[inline]
     fn stamp(&mut self, hop: HopRecord) {
-        self.in_band.push(hop);
+        if H::TELEMETRY { self.header.stamp(hop) } else { self.in_band.push(hop) }
     }
     fn source(&self) -> Option<HostId> {
         Some(self.src)

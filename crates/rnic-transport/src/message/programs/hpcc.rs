@@ -12,7 +12,7 @@ use crate::message::primitives::DualPort;
 use crate::message::{
     Arrival, Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, Departure, Framed, Pipeline, Verdict, slot,
 };
-use crate::telemetry::{HopRecord, Telemetry};
+use crate::telemetry::{HopRecord, Records, Telemetry};
 use serde::{Deserialize, Serialize};
 
 /// The number 1.0 in fixed-point arithmetic with 16 fractional bits.
@@ -58,14 +58,22 @@ pub struct HpccSettings {
 
 /// The header of HPCC packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct HpccHeader {
+pub struct HpccHeader<const N: usize = { Telemetry::MAX_HOPS }> {
     /// The header fields that the packets of all Rust programs have.
     pub native: NativeHeader,
-    /// ACK and NACK: the telemetry of the data packet that caused the ACK or NACK.
-    pub echo: Telemetry,
+    /// Data packet: the records of the switches that it has passed. ACK and NACK: the telemetry of the data packet that
+    /// caused the ACK or NACK.
+    pub echo: Records<N>,
 }
 
-impl PacketHeader for HpccHeader {}
+impl<const N: usize> PacketHeader for HpccHeader<N> {
+    const TELEMETRY: bool = true;
+
+    #[inline]
+    fn stamp(&mut self, hop: HopRecord) {
+        self.echo.push(hop);
+    }
+}
 
 /// Length in bytes of a header without telemetry: Ethernet, IPv4, and 23 bytes of HPCC, as in the equivalent P4
 /// program.
@@ -77,10 +85,10 @@ const RECORD_BYTES: u32 = 16;
 /// Telemetry that the receiver keeps from the arrival of a data packet (ingress) until its ACK or NACK departs
 /// (egress), and the identity of this ACK or NACK.
 #[derive(Clone, Copy, Debug, Default)]
-struct Echo {
+struct Echo<const N: usize> {
     dst_ip: u32,
     tx_msg_id: u32,
-    telemetry: Telemetry,
+    telemetry: Records<N>,
 }
 
 /// Number of ACKs and NACKs whose telemetry the NIC can store until they are sent. If more ACKs and NACKs wait for the
@@ -89,7 +97,7 @@ const ECHOES: usize = 256;
 
 /// HPCC's state of a message at its sender.
 #[derive(Clone, Copy, Debug, Default)]
-struct Flow {
+struct Flow<const N: usize> {
     /// Id of the message.
     tx_msg_id: u32,
     /// Whether the first response (ACK or NACK) to the message has arrived. From the second on the sender can compute
@@ -106,7 +114,7 @@ struct Flow {
     /// The round trip ends when all packets before this index have arrived.
     round_ends: u32,
     /// Telemetry in the latest ACK or NACK of the message, with which the next is compared.
-    last: Telemetry,
+    last: Records<N>,
 }
 
 /// The computation of HPCC's window, with its constants.
@@ -137,7 +145,9 @@ impl Algorithm {
     }
 
     /// Handles the telemetry of an ACK or NACK; returns the message's new credit.
-    fn on_reply(&self, flow: &mut Flow, tx_msg_id: u32, ack_no: u32, echo: &Telemetry) -> u32 {
+    fn on_reply<const N: usize>(
+        &self, flow: &mut Flow<N>, tx_msg_id: u32, ack_no: u32, echo: &Records<N>,
+    ) -> u32 {
         let mut window = self.max_window();
         if !flow.started || flow.tx_msg_id != tx_msg_id {
             *flow = Flow {
@@ -161,7 +171,7 @@ impl Algorithm {
 
     /// `MeasureInflight` of algorithm 1 in the HPCC paper: updates the moving average of the utilization of the most
     /// utilized link. The average spans about one round trip.
-    fn measure(&self, flow: &mut Flow, echo: &Telemetry) {
+    fn measure<const N: usize>(&self, flow: &mut Flow<N>, echo: &Records<N>) {
         let (mut max, mut span) = (0, 0);
         let same_path = echo.hops().len() == flow.last.hops().len();
         for (now, before) in echo.hops().iter().zip(flow.last.hops()).filter(|_| same_path) {
@@ -194,7 +204,7 @@ impl Algorithm {
 
     /// `ComputeWind` of algorithm 1 in the HPCC paper: returns the window in bytes. Once per round trip the window
     /// becomes the reference window, from which the next windows are computed.
-    fn window(&self, flow: &mut Flow, ack_no: u32) -> u64 {
+    fn window<const N: usize>(&self, flow: &mut Flow<N>, ack_no: u32) -> u64 {
         let HpccSettings { target, max_stages, additive_bytes, .. } = self.settings;
         let multiplicative = flow.utilization >= target || flow.stage >= max_stages;
         let mut window = u64::from(flow.reference);
@@ -236,11 +246,11 @@ impl Algorithm {
 /// # Ok::<(), rnic_transport::message::NoBuffer>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Hpcc {
+pub struct Hpcc<const N: usize = { Telemetry::MAX_HOPS }> {
     ip: u32,
     algorithm: Algorithm,
     /// Telemetry of the ACKs and NACKs that wait for the link.
-    echoes: Vec<Echo>,
+    echoes: Vec<Echo<N>>,
     /// Index in `echoes` of the next ACK or NACK.
     next_echo: u8,
     /// Id of the message that is sent from each slot. Egress writes it; ingress reads it to detect responses to an
@@ -248,12 +258,20 @@ pub struct Hpcc {
     current: DualPort,
     /// HPCC's state of the message that is sent from each slot. The equivalent P4 program has a register array for each
     /// field.
-    flows: Vec<Flow>,
+    flows: Vec<Flow<N>>,
 }
 
 impl Hpcc {
     /// The program of the NIC with address `ip`.
     pub fn new(ip: u32, settings: HpccSettings) -> Hpcc {
+        Hpcc::for_paths(ip, settings)
+    }
+}
+
+impl<const N: usize> Hpcc<N> {
+    /// The program of the NIC with address `ip`, in a network whose paths have at most `N` switches: fewer than in
+    /// general make packets smaller.
+    pub fn for_paths(ip: u32, settings: HpccSettings) -> Hpcc<N> {
         Hpcc {
             ip,
             algorithm: Algorithm::new(settings),
@@ -264,7 +282,10 @@ impl Hpcc {
         }
     }
 
-    fn data<B: Blocks>(&mut self, blocks: &mut B, header: &NativeHeader, arrival: &Arrival<'_>) -> Verdict {
+    fn data<B: Blocks>(&mut self, blocks: &mut B, header: &HpccHeader<N>, arrival: &Arrival<'_>) -> Verdict {
+        // Records are in the header, unless the network has a field of its own for them.
+        let telemetry = arrival.telemetry.map_or(header.echo, Records::of);
+        let header = &header.native;
         let info = blocks.get_rx_msg_info(&header.request(!arrival.trimmed));
         if info.fail {
             return Verdict::Consumed;
@@ -272,7 +293,7 @@ impl Hpcc {
         let is_missing = arrival.trimmed && info.is_new_pkt;
         blocks.ctrl_pkt(&CtrlPktEvent {
             credit: info.ack_no,
-            rank: self.keep(header, arrival.telemetry),
+            rank: self.keep(header, telemetry),
             immediate: if is_missing { NACK } else { ACK },
             ..header.reply()
         });
@@ -284,21 +305,17 @@ impl Hpcc {
 
     /// Stores the telemetry of a data packet until its ACK or NACK departs; returns its index in `echoes`.
     #[inline]
-    fn keep(&mut self, header: &NativeHeader, telemetry: Option<&Telemetry>) -> u8 {
+    fn keep(&mut self, header: &NativeHeader, telemetry: Records<N>) -> u8 {
         if self.echoes.is_empty() {
             self.echoes.resize(ECHOES, Echo::default());
         }
         let index = self.next_echo;
         self.next_echo = index.wrapping_add(1);
-        self.echoes[usize::from(index)] = Echo {
-            dst_ip: header.src_ip,
-            tx_msg_id: header.tx_msg_id,
-            telemetry: telemetry.copied().unwrap_or_default(),
-        };
+        self.echoes[usize::from(index)] = Echo { dst_ip: header.src_ip, tx_msg_id: header.tx_msg_id, telemetry };
         index
     }
 
-    fn control<B: Blocks>(&mut self, blocks: &mut B, header: &HpccHeader) -> Verdict {
+    fn control<B: Blocks>(&mut self, blocks: &mut B, header: &HpccHeader<N>) -> Verdict {
         let NativeHeader { tx_msg_id, pkt_offset, credit: ack_no, .. } = header.native;
         let slot = slot(tx_msg_id);
         if self.current.read(slot) != u64::from(tx_msg_id) {
@@ -316,14 +333,14 @@ impl Hpcc {
     }
 }
 
-impl Pipeline for Hpcc {
-    type Header = HpccHeader;
+impl<const N: usize> Pipeline for Hpcc<N> {
+    type Header = HpccHeader<N>;
 
-    fn ingress<B: Blocks>(&mut self, blocks: &mut B, header: &HpccHeader, arrival: &Arrival<'_>) -> Verdict {
+    fn ingress<B: Blocks>(&mut self, blocks: &mut B, header: &HpccHeader<N>, arrival: &Arrival<'_>) -> Verdict {
         if arrival.returned {
             header.native.on_returned(blocks)
         } else if header.native.has(DATA) {
-            self.data(blocks, &header.native, arrival)
+            self.data(blocks, header, arrival)
         } else {
             self.control(blocks, header)
         }
@@ -331,15 +348,15 @@ impl Pipeline for Hpcc {
 
     /// Length of the header in bytes, which grows with its number of telemetry records.
     #[inline]
-    fn header_bytes(header: &HpccHeader) -> u32 {
+    fn header_bytes(header: &HpccHeader<N>) -> u32 {
         HEADER_BYTES + RECORD_BYTES * header.echo.hops().len() as u32
     }
 
     /// Fills in the header. Control packets have priority 0, data packets priority 1.
     #[inline]
-    fn egress(&mut self, departure: &Departure) -> Framed<HpccHeader> {
+    fn egress(&mut self, departure: &Departure) -> Framed<HpccHeader<N>> {
         let is_data = departure.flags & DATA != 0;
-        let mut header = HpccHeader { native: NativeHeader::of(self.ip, departure), echo: Telemetry::default() };
+        let mut header = HpccHeader { native: NativeHeader::of(self.ip, departure), echo: Records::default() };
         if departure.is_new_msg {
             self.current.write(slot(departure.tx_msg_id), departure.tx_msg_id.into());
         }
