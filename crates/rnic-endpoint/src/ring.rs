@@ -192,6 +192,12 @@ impl RingSender {
         Ok(true)
     }
 
+    /// Continues at a position at which no record can begin.
+    #[cfg(test)]
+    pub(crate) fn corrupt(&mut self) {
+        self.tail += 1;
+    }
+
     fn has_room(&mut self, room: u64) -> Result<bool, Broken> {
         if self.tail - self.head + room > CAPACITY as u64 {
             self.read_head()?;

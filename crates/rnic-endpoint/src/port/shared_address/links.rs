@@ -226,8 +226,9 @@ impl Links {
                     self.blocked = Some(slot);
                     Sent::Full
                 }
-                Ok(false) => Sent::Taken { dropped: true },
-                Err(Broken) => {
+                // A receiver that has ended the link, and not its device, gets datagrams again.
+                Ok(false) if !is_end(socket::receive(&link.socket, &mut [0; 8])) => Sent::Taken { dropped: true },
+                Ok(false) | Err(Broken) => {
                     self.drop_outgoing(slot);
                     Sent::Datagrams
                 }
@@ -459,4 +460,217 @@ fn is_closed(sent: nix::Result<()>) -> bool {
 /// Whether the other end has closed its socket.
 fn is_end(received: nix::Result<usize>) -> bool {
     !matches!(received, Ok(1..) | Err(Errno::EAGAIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::port::ROCE_PORT;
+    use crate::ring::CAPACITY;
+    use std::io::IoSlice;
+
+    /// A device of an address, with the UDP port 5,000 + `slot`.
+    struct Peer {
+        links: Links,
+        name: OwnedFd,
+    }
+
+    impl Peer {
+        fn new(ip: &str, slot: u32) -> Peer {
+            let ip = ip.parse().unwrap();
+            let name = socket::claim_slot(ip, slot).unwrap();
+            Peer { links: Links::new(ip, slot, 5_000 + slot as u16, &name).unwrap(), name }
+        }
+
+        fn send(&mut self, slot: u32, data: &[u8]) -> Sent {
+            let destination = SocketAddr::new(self.links.ip, ROCE_PORT);
+            let slices = [IoSlice::new(data)];
+            let batch = Batch {
+                destination,
+                source_port: 50_000,
+                source_address: None,
+                traffic_class: TrafficClass::from_byte(0x6a),
+                segment: 1_000,
+                data: &slices,
+            };
+            self.links.send(slot, 5_000 + slot as u16, &batch, data)
+        }
+
+        fn receive(&mut self) -> Option<Vec<u8>> {
+            let mut data = Vec::new();
+            match self.links.receive(&mut data, true) {
+                Found::Packets(received) => {
+                    let Meta { source, destination, traffic_class, is_within_host, .. } = received.meta;
+                    assert_eq!((source.port(), received.segment.min(1_000)), (50_000, received.length.min(1_000)));
+                    assert!(is_within_host && traffic_class.byte() == 0x6a && source.ip() == destination);
+                    Some(data[..received.length].to_vec())
+                }
+                Found::Nothing => None,
+                Found::AfterDatagrams => panic!("the datagrams were received"),
+            }
+        }
+
+        fn serve(&mut self, slots: &[u32]) {
+            let mut directory = [0; SLOTS as usize];
+            slots.iter().for_each(|slot| directory[*slot as usize] = 5_000 + *slot as u16);
+            self.links.serve(&directory, &self.name);
+        }
+
+        /// Makes a link to `other`.
+        fn link_to(&mut self, other: &mut Peer) {
+            let slots = [self.links.slot, other.links.slot];
+            assert_eq!(self.send(slots[1], b"first"), Sent::Datagrams);
+            other.serve(&slots);
+            self.serve(&slots);
+            assert!(self.links.reaches(slots[1]) && !other.links.reaches(slots[0]), "a link has one direction");
+        }
+    }
+
+    #[test]
+    fn a_link_carries_packets_one_way() {
+        let [mut a, mut b] = [3, 70].map(|slot| Peer::new("127.47.93.1", slot));
+        a.link_to(&mut b);
+        let long = vec![9; 40_000];
+        assert_eq!(a.send(70, &long), Sent::Taken { dropped: false });
+        assert_eq!(a.send(70, b"short"), Sent::Taken { dropped: false });
+        // Datagrams of the sender may wait, only before the first packets of a link.
+        assert!(matches!(b.links.receive(&mut Vec::new(), false), Found::AfterDatagrams));
+        assert_eq!(b.receive(), Some(long));
+        assert!(matches!(b.links.receive(&mut Vec::new(), false), Found::Packets(_)));
+        assert_eq!(b.receive(), None);
+        assert_eq!(a.receive(), None);
+    }
+
+    /// Three senders with many packets each get turns.
+    #[test]
+    fn rings_are_polled_in_turn() {
+        let mut receiver = Peer::new("127.47.93.2", 500);
+        let mut senders = [63, 64, 1_023].map(|slot| Peer::new("127.47.93.2", slot));
+        let slots = [500, 63, 64, 1_023];
+        for sender in &mut senders {
+            assert_eq!(sender.send(500, b"x"), Sent::Datagrams);
+        }
+        receiver.serve(&slots);
+        for sender in &mut senders {
+            sender.serve(&slots);
+            for _ in 0..3 {
+                assert_eq!(sender.send(500, &sender.links.slot.to_le_bytes()), Sent::Taken { dropped: false });
+            }
+        }
+        let order = std::iter::from_fn(|| receiver.receive()).map(|data| u32::from_le_bytes(data.try_into().unwrap()));
+        assert_eq!(order.collect::<Vec<_>>(), [63, 64, 1_023, 63, 64, 1_023, 63, 64, 1_023]);
+    }
+
+    /// When the directory no longer has a device, both ends drop the link; packets that are in the ring are received.
+    #[test]
+    fn a_link_ends_with_its_devices() {
+        let [mut a, mut b] = [1, 2].map(|slot| Peer::new("127.47.93.3", slot));
+        a.link_to(&mut b);
+        assert_eq!(a.send(2, b"last"), Sent::Taken { dropped: false });
+        b.serve(&[2]);
+        assert_eq!(b.links.incoming_slots, [1], "a packet is left");
+        assert_eq!(b.receive(), Some(b"last".to_vec()));
+        assert_eq!((b.receive(), b.links.incoming_slots.len()), (None, 0));
+        a.serve(&[1]);
+        assert!(!a.links.reaches(2) && a.links.outgoing_slots.is_empty());
+        // A device that no longer exists gets no packets, and the sender tries again only later.
+        drop(b);
+        for _ in 0..RETRY.0 {
+            assert_eq!(a.send(2, b"x"), Sent::Datagrams);
+        }
+        let mut b = Peer::new("127.47.93.3", 2);
+        a.link_to(&mut b);
+        // The process ends without a word: the next message that would wake it finds the socket closed.
+        assert!(b.links.fall_asleep());
+        b.links.incoming[1] = None;
+        assert_eq!(a.send(2, b"x"), Sent::Taken { dropped: false });
+        assert!(!a.links.reaches(2));
+    }
+
+    /// A sleeping receiver is woken by one message, and a sender that found the ring full by another one.
+    #[test]
+    fn sleepers_are_woken() {
+        let [mut a, mut b] = [1, 2].map(|slot| Peer::new("127.47.93.4", slot));
+        a.link_to(&mut b);
+        assert!(b.links.fall_asleep());
+        assert_eq!(a.send(2, b"x"), Sent::Taken { dropped: false });
+        assert_eq!(a.send(2, b"y"), Sent::Taken { dropped: false });
+        let mut buffer = [0; 8];
+        let wakes = |link: &OwnedFd, buffer: &mut [u8]| socket::receive(link, buffer) == Ok(1);
+        assert!(wakes(&b.links.incoming[1].as_ref().unwrap().socket, &mut buffer));
+        assert!(!wakes(&b.links.incoming[1].as_ref().unwrap().socket, &mut buffer), "one message");
+        b.links.wake_up(std::iter::empty());
+        assert!(b.receive().is_some() && b.receive().is_some() && b.receive().is_none());
+        let data = vec![0; 60_000];
+        let sent = (0..100).take_while(|_| a.send(2, &data) == Sent::Taken { dropped: false }).count();
+        // A record takes 60,032 bytes.
+        assert_eq!((sent, a.links.is_blocked()), (CAPACITY / 60_032, true));
+        let Some(Path::Link(link)) = &a.links.outgoing[2] else { panic!("no link") };
+        assert!(!wakes(&link.socket, &mut buffer));
+        assert!(b.receive().is_some());
+        assert!(wakes(&link.socket, &mut buffer));
+        assert_eq!(a.send(2, &data), Sent::Taken { dropped: false });
+        assert!(!a.links.is_blocked());
+    }
+
+    /// A receiver that takes nothing out for 20 ms loses packets, until it takes some.
+    #[test]
+    fn a_stopped_receiver_loses_packets() {
+        let [mut a, mut b] = [1, 2].map(|slot| Peer::new("127.47.93.5", slot));
+        a.link_to(&mut b);
+        let data = vec![0; 60_000];
+        while a.send(2, &data) == (Sent::Taken { dropped: false }) {}
+        assert_eq!(a.send(2, &data), Sent::Full);
+        std::thread::sleep(MAX_STALL);
+        assert_eq!(a.send(2, &data), Sent::Taken { dropped: true });
+        assert_eq!(a.send(2, &data), Sent::Taken { dropped: true });
+        assert!(b.receive().is_some());
+        assert_eq!(a.send(2, &data), Sent::Taken { dropped: false });
+        assert_eq!(a.send(2, &data), Sent::Full, "the time begins again");
+    }
+
+    /// An offer for a slot and UDP port that the directory does not have is refused, and tried again later.
+    #[test]
+    fn devices_that_are_not_in_the_directory_get_no_link() {
+        let [mut a, mut b] = [1, 2].map(|slot| Peer::new("127.47.93.6", slot));
+        assert_eq!(a.send(2, b"x"), Sent::Datagrams);
+        b.serve(&[2]);
+        a.serve(&[1, 2]);
+        assert!(!a.links.reaches(2) && b.links.incoming_slots.is_empty());
+        for _ in 0..RETRY.0 {
+            assert_eq!(a.send(2, b"x"), Sent::Datagrams);
+        }
+        a.link_to(&mut b);
+    }
+
+    #[test]
+    fn the_number_of_links_is_bounded() {
+        let mut a = Peer::new("127.47.93.7", 1_000);
+        let mut others: Vec<Peer> = (0..MAX_OUTGOING as u32 + 1).map(|slot| Peer::new("127.47.93.7", slot)).collect();
+        let slots: Vec<u32> = (0..=1_000).collect();
+        for slot in 0..others.len() as u32 {
+            assert_eq!(a.send(slot, b"x"), Sent::Datagrams);
+        }
+        others.iter_mut().for_each(|other| other.serve(&slots));
+        a.serve(&slots);
+        let reached = (0..others.len() as u32).filter(|slot| a.links.reaches(*slot)).count();
+        assert_eq!(reached, MAX_OUTGOING);
+        assert_eq!(a.send(MAX_OUTGOING as u32, b"x"), Sent::Datagrams);
+    }
+
+    /// A peer that writes impossible positions loses its link. Its packets go as datagrams.
+    #[test]
+    fn a_broken_ring_ends_its_link() {
+        let [mut a, mut b] = [1, 2].map(|slot| Peer::new("127.47.93.8", slot));
+        a.link_to(&mut b);
+        let Some(Path::Link(link)) = &mut a.links.outgoing[2] else { panic!("no link") };
+        link.ring.corrupt();
+        assert_eq!(a.send(2, b"x"), Sent::Taken { dropped: false });
+        assert_eq!((b.receive(), b.links.incoming_slots.len()), (None, 0));
+        // Nobody takes anything out of the ring any more.
+        let data = vec![0; 60_000];
+        while a.send(2, &data) == (Sent::Taken { dropped: false }) {}
+        std::thread::sleep(MAX_STALL);
+        assert_eq!(a.send(2, &data), Sent::Datagrams);
+    }
 }
