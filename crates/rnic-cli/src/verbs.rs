@@ -283,7 +283,8 @@ fn doctor() -> Result<(), CliError> {
     }
     match Environment::get() {
         Ok(environment) => {
-            let Environment { devices, faults, pcap, trace, offer_irn, min_timeout, within_host, required } = environment;
+            let Environment { devices, faults, pcap, trace, offer_irn, min_timeout, within_host, required } =
+                environment;
             let list = devices.as_ref().map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
             say(format!("RNIC_DEVICES {}", list.unwrap_or_else(|| "not set: all addresses of this host".into())))?;
             say(format!("RNIC_FAULTS  {}", if faults.is_some() { "set" } else { "not set: no faults" }))?;

@@ -8,8 +8,8 @@ use rnic_endpoint::clock::{Clock, TimeSource as _};
 use rnic_endpoint::port::shared_address::{SLOTS, SharedAddressPort};
 use rnic_endpoint::port::{Interest, ROCE_PORT, TrafficClass};
 use rnic_endpoint::{
-    Access, Batch, Completion, CompletionQueue, Config, Device, Error, MemoryRegion, Mode, PathOptions, Port, QpOptions, QueuePair,
-    Security, SendOp, Service, SharedMemory, Status, Time,
+    Access, Batch, Completion, CompletionQueue, Config, Device, Error, MemoryRegion, Mode, PathOptions, Port,
+    QpOptions, QueuePair, Security, SendOp, Service, SharedMemory, Status, Time,
 };
 use rnic_verbs::Verbs;
 use rnic_verbs::conformance::{Fabric, check};
@@ -174,7 +174,7 @@ fn packet(slot: u32, number: u8) -> Vec<u8> {
 #[test]
 fn no_packet_is_overtaken_when_the_path_changes() {
     let address: IpAddr = "127.47.92.6".parse().unwrap();
-    let open = move || SharedAddressPort::open(address).unwrap().with_path_within_host().map_err(|(_, why)| why).unwrap();
+    let open = move || SharedAddressPort::open(address).unwrap().with_path_within_host();
     let mut sender = open();
     let other = std::thread::spawn(open);
     while !other.is_finished() {

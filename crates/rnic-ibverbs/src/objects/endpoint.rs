@@ -54,10 +54,7 @@ pub(super) fn open(address: &HostAddress) -> Result<Device, (c_int, String)> {
     let environment = Environment::get().as_ref().map_err(|why| (libc::EINVAL, why.clone()))?;
     let mut port = SharedAddressPort::open(address.ip).map_err(|error| (error.errno(), error.to_string()))?;
     if environment.within_host && environment.faults.is_none() && environment.pcap.is_none() {
-        port = port.with_path_within_host().unwrap_or_else(|(port, why)| {
-            trace::line(format_args!("packets between processes of {} go as datagrams: {why}", address.ip));
-            port
-        });
+        port = port.with_path_within_host();
     }
     let mut config = Config { mode: Mode::Polled, idle: idle(), security: Security::None, ..Config::default() };
     // The ACK of a message is sent by the program's next poll, so that the program's reply to the message leaves before

@@ -27,7 +27,7 @@
 
 use super::message::Directory;
 use super::{SLOTS, socket};
-use crate::memory::{MemoryError, SharedMemory};
+use crate::memory::SharedMemory;
 use crate::port::{Batch, Meta, Received, TrafficClass};
 use crate::ring::{BELL_SLOTS, Bell, Broken, MAX_RECORD, Record, RingReceiver, RingSender};
 use nix::errno::Errno;
@@ -132,8 +132,8 @@ pub(super) struct Links {
     ip: IpAddr,
     slot: u32,
     port: u16,
-    bell: Bell,
-    bell_memory: SharedMemory,
+    /// The bell of the device and its memory; `None` before the first link to the device.
+    bell: Option<(Bell, SharedMemory)>,
     /// By slot.
     outgoing: Box<[Option<Path>]>,
     outgoing_slots: Vec<u32>,
@@ -152,18 +152,14 @@ pub(super) struct Links {
 impl Links {
     /// Makes the device with the slot `slot`, which receives datagrams at UDP port `port`, ready for links. `name` is
     /// the socket that has claimed the slot.
-    ///
-    /// # Errors
-    /// The system has no memory or no descriptors.
-    pub(super) fn new(ip: IpAddr, slot: u32, port: u16, name: &OwnedFd) -> Result<Links, MemoryError> {
-        let (bell, bell_memory) = Bell::create()?;
-        socket::listen_at(name)?;
-        Ok(Links {
+    pub(super) fn new(ip: IpAddr, slot: u32, port: u16, name: &OwnedFd) -> Links {
+        // Without it, other devices send datagrams to this one.
+        let _ = socket::listen_at(name);
+        Links {
             ip,
             slot,
             port,
-            bell,
-            bell_memory,
+            bell: None,
             outgoing: (0..SLOTS).map(|_| None).collect(),
             outgoing_slots: Vec::new(),
             incoming: (0..SLOTS).map(|_| None).collect(),
@@ -172,7 +168,7 @@ impl Links {
             ready: [0; BELL_SLOTS / 64],
             latest: 0,
             blocked: None,
-        })
+        }
     }
 
     /// Whether packets for the device with this slot go into a ring.
@@ -275,7 +271,8 @@ impl Links {
     /// Copies the packets of a ring, if one has some, to the beginning of `data`. `datagrams_are_received` says whether
     /// no datagram waits at the device's UDP port.
     pub(super) fn receive(&mut self, data: &mut Vec<u8>, datagrams_are_received: bool) -> Found {
-        self.bell.take(&mut self.ready);
+        let Some((bell, _)) = &self.bell else { return Found::Nothing };
+        bell.take(&mut self.ready);
         while let Some(slot) = self.next_ready() {
             let Some(link) = &mut self.incoming[slot as usize] else {
                 self.ready[slot as usize / 64] &= !(1 << (slot % 64));
@@ -368,7 +365,11 @@ impl Links {
     /// ended: a device offers another one only then.
     fn accept(&mut self, socket: OwnedFd, slot: u32, port: u16, file: OwnedFd) {
         let Ok(Some(ring)) = RingReceiver::open(file) else { return };
-        if socket::send_with(&socket, &[ACCEPTANCE], &self.bell_memory).is_err() {
+        if self.bell.is_none() {
+            self.bell = Bell::create().ok();
+        }
+        let Some((_, memory)) = &self.bell else { return };
+        if socket::send_with(&socket, &[ACCEPTANCE], memory).is_err() {
             return;
         }
         self.drop_incoming(slot);
@@ -378,12 +379,15 @@ impl Links {
 
     /// Prepares to wait for a wake-up. Returns `false` if a ring has packets; then the thread must not wait.
     pub(super) fn fall_asleep(&self) -> bool {
-        self.ready.iter().all(|word| *word == 0) && self.bell.fall_asleep()
+        let quiet = self.ready.iter().all(|word| *word == 0);
+        quiet && self.bell.as_ref().is_none_or(|(bell, _)| bell.fall_asleep())
     }
 
     /// Ends the wait. `ready` are the descriptors that were readable.
     pub(super) fn wake_up(&mut self, ready: impl Iterator<Item = Watched>) {
-        self.bell.wake_up();
+        if let Some((bell, _)) = &self.bell {
+            bell.wake_up();
+        }
         let mut buffer = [0; 8];
         for watched in ready {
             match watched {
@@ -407,9 +411,7 @@ impl Links {
     }
 
     /// The descriptors to wait for: `name`, which is the socket of the device's slot, and those of the links.
-    pub(super) fn descriptors<'a>(
-        &'a self, name: &'a OwnedFd,
-    ) -> impl Iterator<Item = (Watched, BorrowedFd<'a>)> + 'a {
+    pub(super) fn descriptors<'a>(&'a self, name: &'a OwnedFd) -> impl Iterator<Item = (Watched, BorrowedFd<'a>)> + 'a {
         let unknown = self.unknown.iter().map(|socket| (Watched::Unknown, socket.as_fd()));
         let incoming = self.incoming_slots.iter().filter_map(|slot| {
             // A link that has ended stays readable.
@@ -479,7 +481,7 @@ mod tests {
         fn new(ip: &str, slot: u32) -> Peer {
             let ip = ip.parse().unwrap();
             let name = socket::claim_slot(ip, slot).unwrap();
-            Peer { links: Links::new(ip, slot, 5_000 + slot as u16, &name).unwrap(), name }
+            Peer { links: Links::new(ip, slot, 5_000 + slot as u16, &name), name }
         }
 
         fn send(&mut self, slot: u32, data: &[u8]) -> Sent {
@@ -580,7 +582,7 @@ mod tests {
         }
         let mut b = Peer::new("127.47.93.3", 2);
         a.link_to(&mut b);
-        // The process ends without a word: the next message that would wake it finds the socket closed.
+        // The process ends: the next message that would wake it finds the socket closed.
         assert!(b.links.fall_asleep());
         b.links.incoming[1] = None;
         assert_eq!(a.send(2, b"x"), Sent::Taken { dropped: false });

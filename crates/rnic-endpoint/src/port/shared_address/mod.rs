@@ -179,7 +179,6 @@ use super::{Arrival, Batch, Counters, Interest, Limits, Port, ROCE_PORT, Receive
 use broker::Broker;
 use links::{Found, Links, Sent};
 use message::{Directory, Message};
-use crate::memory::MemoryError;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rnic_transport::Time;
@@ -421,19 +420,25 @@ impl SharedAddressPort {
     }
 
     /// Lets packets to and from devices of the same address, whose ports have this path too, go through memory instead
-    /// of datagrams ([`links`]). Call it before the device is opened. A port that is wrapped in another one, for example
-    /// to inject faults or to capture packets, must not have this path: its packets have no ICRC.
+    /// of datagrams. Where the system has no memory or no descriptors for it, packets remain datagrams. Call it before
+    /// the device is opened. A port that is wrapped in another one, for example to inject faults or to capture packets,
+    /// must not have this path: packets through memory have no ICRC.
     ///
-    /// # Errors
-    /// The system has no memory or no descriptors for it. Then the port has only datagrams, and can be used.
-    pub fn with_path_within_host(mut self) -> Result<SharedAddressPort, (SharedAddressPort, MemoryError)> {
-        match Links::new(self.address.ip(), self.slot, self.own_port(), &self.slot_name) {
-            Ok(links) => {
-                self.links = Some(Box::new(links));
-                Ok(self)
-            }
-            Err(error) => Err((self, error)),
-        }
+    /// ```
+    /// use rnic_endpoint::port::shared_address::SharedAddressPort;
+    /// use rnic_endpoint::Port;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let port = SharedAddressPort::open("127.47.91.3".parse()?)?.with_path_within_host();
+    /// assert!(port.has_path_within_host());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_path_within_host(mut self) -> SharedAddressPort {
+        let links = Links::new(self.address.ip(), self.slot, self.own_port(), &self.slot_name);
+        self.links = Some(Box::new(links));
+        self
     }
 
     /// The queue pair numbers that the device on this port must draw.
