@@ -169,20 +169,26 @@ fn packet(slot: u32, number: u8) -> Vec<u8> {
     packet
 }
 
+/// Two ports of an address; the first one has the UDP port of the address.
+fn two_ports(address: &str) -> [SharedAddressPort; 2] {
+    let address: IpAddr = address.parse().unwrap();
+    let open = move || SharedAddressPort::open(address).unwrap().with_path_within_host();
+    let mut first = open();
+    let second = std::thread::spawn(open);
+    while !second.is_finished() {
+        first.wait(Interest::Arrival, Some(Time::from_ms(1))).unwrap();
+    }
+    // It learns of the second one.
+    first.wait(Interest::Arrival, Some(Time::ZERO)).unwrap();
+    [first, second.join().unwrap()]
+}
+
 /// When packets begin to go through memory, datagrams that the same sender has sent before may still wait in the socket.
 /// They are received first. Later packets arrive by memory.
 #[test]
 fn no_packet_is_overtaken_when_the_path_changes() {
-    let address: IpAddr = "127.47.92.6".parse().unwrap();
-    let open = move || SharedAddressPort::open(address).unwrap().with_path_within_host();
-    let mut sender = open();
-    let other = std::thread::spawn(open);
-    while !other.is_finished() {
-        sender.wait(Interest::Arrival, Some(Time::from_ms(1))).unwrap();
-    }
-    let mut receiver = other.join().unwrap();
-    let slot = receiver.shard().index;
-    sender.wait(Interest::Arrival, Some(Time::ZERO)).unwrap();
+    let [mut sender, mut receiver] = two_ports("127.47.92.6");
+    let (address, slot) = (sender.local_addr().ip(), receiver.shard().index);
     let send = |sender: &mut SharedAddressPort, number: u8| {
         let data = packet(slot, number);
         let batch = Batch {
@@ -318,6 +324,43 @@ fn strangers_at_the_name_of_a_slot_change_nothing() {
     let open = silent.iter().filter(|fd| recv(fd.as_raw_fd(), &mut [0; 8], MsgFlags::MSG_DONTWAIT) != Ok(0)).count();
     assert!(open <= 64, "{open}");
     ends[0].write_to(&ends[1], 10_000).unwrap();
+}
+
+/// A right offer of the same user is accepted, and the same offer of another user gets no answer: the connection is
+/// closed, and no descriptor arrives.
+#[test]
+fn another_user_gets_no_link() {
+    let address = "127.47.92.11";
+    let [mut device, other] = two_ports(address);
+    let [a, b, c, d] = other.shard().index.to_le_bytes();
+    let [e, f] = other.udp().local_addr().port().to_le_bytes();
+    let slot = device.shard().index;
+    // The memory of a ring.
+    let memory = SharedMemory::create(4_096 + (512 << 10), rnic_endpoint::Pages::Usual).unwrap();
+    let mut answer = |stranger: OwnedFd| {
+        for _ in 0..100 {
+            device.wait(Interest::Arrival, Some(Time::from_ms(1))).unwrap();
+            match recv(stranger.as_raw_fd(), &mut [0; 8], MsgFlags::MSG_DONTWAIT) {
+                Err(nix::errno::Errno::EAGAIN) => {}
+                answer => return answer,
+            }
+        }
+        panic!("no answer");
+    };
+    let offer = move || {
+        let stranger = connect_to(address, slot);
+        send(&stranger, &[1, a, b, c, d, e, f], Some(&memory));
+        stranger
+    };
+    assert_eq!(answer(offer()), Ok(1), "the acceptance");
+    let by_nobody = std::thread::spawn(move || {
+        // The user of this thread alone.
+        rustix::thread::set_thread_uid(rustix::thread::Uid::from_raw(65_534)).map(|()| offer())
+    });
+    match by_nobody.join().unwrap() {
+        Ok(stranger) => assert!(matches!(answer(stranger), Ok(0) | Err(nix::errno::Errno::ECONNRESET))),
+        Err(why) => eprintln!("skipped: only root becomes another user: {why}"),
+    }
 }
 
 /// Devices come and go on one address, so that slots are used again: each new device gets packets by memory.
