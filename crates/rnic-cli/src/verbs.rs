@@ -22,8 +22,8 @@ use std::time::Duration;
 ///
 /// The libraries take the place of the distribution's libibverbs and librdmacm in programs that are started with them.
 /// They then see a device for each address of this host. No root, kernel module or RDMA NIC is needed. The environment
-/// variables RNIC_DEVICES, RNIC_FAULTS, RNIC_MIN_TIMEOUT, RNIC_PCAP, RNIC_REQUIRED, RNIC_TRACE and RNIC_TRANSPORT set
-/// it up.
+/// variables RNIC_DEVICES, RNIC_FAULTS, RNIC_LOCAL, RNIC_MIN_TIMEOUT, RNIC_PCAP, RNIC_REQUIRED, RNIC_TRACE and
+/// RNIC_TRANSPORT set it up.
 #[derive(Args, Debug)]
 #[command(
     arg_required_else_help = true,
@@ -283,7 +283,8 @@ fn doctor() -> Result<(), CliError> {
     }
     match Environment::get() {
         Ok(environment) => {
-            let Environment { devices, faults, pcap, trace, offer_irn, min_timeout, required } = environment;
+            let Environment { devices, faults, pcap, trace, offer_irn, min_timeout, within_host, required } =
+                environment;
             let list = devices.as_ref().map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
             say(format!("RNIC_DEVICES {}", list.unwrap_or_else(|| "not set: all addresses of this host".into())))?;
             say(format!("RNIC_FAULTS  {}", if faults.is_some() { "set" } else { "not set: no faults" }))?;
@@ -306,6 +307,12 @@ fn doctor() -> Result<(), CliError> {
             say(format!(
                 "RNIC_MIN_TIMEOUT {ms}ms: a reliable connection fails after this time without a response at the earliest"
             ))?;
+            let local = match (within_host, faults.is_some() || pcap.is_some()) {
+                (false, _) => "wire: all packets are datagrams",
+                (true, true) => "auto, but all packets are datagrams because of RNIC_FAULTS or RNIC_PCAP",
+                (true, false) => "auto: packets between programs of one address go through memory",
+            };
+            say(format!("RNIC_LOCAL   {local}"))?;
             let required = if *required { "1: a program that opens no device fails" } else { "not set" };
             say(format!("RNIC_REQUIRED {required}"))?;
             match hosts::addresses(environment) {

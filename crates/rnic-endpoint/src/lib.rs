@@ -58,6 +58,7 @@ pub mod host;
 pub mod idle;
 pub mod memory;
 pub mod port;
+mod ring;
 pub mod secure;
 mod sessions;
 mod sync;

@@ -1,7 +1,7 @@
 //! Memory that several processes share, for registration with an RDMA device: [`SharedMemory`].
 //!
 //! The memory is a file without a name (`memfd_create`) that cannot shrink, so that no access to a mapped page fails.
-//! The module has the only `unsafe` code of this crate: the registration of a map.
+//! The module has `unsafe` code for the registration of a map; only the module of rings has `unsafe` code too.
 
 #![allow(unsafe_code)]
 

@@ -25,3 +25,4 @@ mod shared_address;
 mod survival;
 mod udp;
 mod verbs;
+mod within_host;

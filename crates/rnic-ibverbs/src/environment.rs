@@ -88,6 +88,9 @@ pub struct Environment {
     pub trace: TraceTo,
     /// `RNIC_MIN_TIMEOUT`: minimum time without a response after which a reliable connection fails.
     pub min_timeout: Time,
+    /// `RNIC_LOCAL`: whether packets between processes of one address may go through memory instead of datagrams. With
+    /// `RNIC_FAULTS` or `RNIC_PCAP` they never do.
+    pub within_host: bool,
     /// `RNIC_REQUIRED`: whether a program that opens no device fails.
     pub required: bool,
 }
@@ -101,6 +104,7 @@ impl Default for Environment {
             offer_irn: false,
             trace: TraceTo::default(),
             min_timeout: MIN_TIMEOUT,
+            within_host: true,
             required: false,
         }
     }
@@ -152,12 +156,17 @@ impl Environment {
             Some(other) => return Err(format!("RNIC_TRANSPORT is `{other}`; it must be rc or irn")),
         };
         let min_timeout = text("RNIC_MIN_TIMEOUT")?.map_or(Ok(MIN_TIMEOUT), |text| min_timeout(text.trim()))?;
+        let within_host = match text("RNIC_LOCAL")?.as_deref().map(str::trim) {
+            None | Some("auto") => true,
+            Some("wire") => false,
+            Some(other) => return Err(format!("RNIC_LOCAL is `{other}`; it must be auto or wire")),
+        };
         let required = match text("RNIC_REQUIRED")?.as_deref().map(str::trim) {
             None | Some("0") => false,
             Some("1") => true,
             Some(other) => return Err(format!("RNIC_REQUIRED is `{other}`; it must be 0 or 1")),
         };
-        Ok(Environment { devices, faults, pcap, trace, offer_irn, min_timeout, required })
+        Ok(Environment { devices, faults, pcap, trace, offer_irn, min_timeout, within_host, required })
     }
 }
 
@@ -235,6 +244,7 @@ mod tests {
             "RNIC_TRACE",
             "RNIC_TRANSPORT",
             "RNIC_MIN_TIMEOUT",
+            "RNIC_LOCAL",
             "RNIC_REQUIRED",
         ] {
             assert_eq!(Environment::read(&|asked| (asked == name).then(OsString::new)), Ok(Environment::default()));
@@ -299,6 +309,8 @@ mod tests {
         assert!(read("RNIC_TRANSPORT", "irn").unwrap().offer_irn && !read("RNIC_TRANSPORT", "rc").unwrap().offer_irn);
         let error = read("RNIC_TRANSPORT", "IRN").unwrap_err();
         assert_eq!(error, "RNIC_TRANSPORT is `IRN`; it must be rc or irn");
+        assert!(read("RNIC_LOCAL", "auto").unwrap().within_host && !read("RNIC_LOCAL", "wire").unwrap().within_host);
+        assert_eq!(read("RNIC_LOCAL", "on").unwrap_err(), "RNIC_LOCAL is `on`; it must be auto or wire");
         assert_eq!(read("RNIC_TRACE", "1").unwrap().trace, TraceTo::Stderr);
         assert_eq!(read("RNIC_TRACE", "0").unwrap().trace, TraceTo::Nowhere);
         let pid = format!("{}.log", std::process::id());

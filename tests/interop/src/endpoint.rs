@@ -87,6 +87,7 @@ impl Port for EndpointPort {
             destination: datagram.dst,
             traffic_class: TrafficClass::from_byte(datagram.tos),
             identification: Some(datagram.ip_id),
+            is_within_host: false,
         };
         Ok(Some(Arrival { meta, segment: data.len(), data }))
     }

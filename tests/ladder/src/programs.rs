@@ -193,6 +193,11 @@ const fn script(
     Program { name, package, needs, place: Place::Loopback, client, expect: "verified\n", reader, ..BASE }
 }
 
+/// A script with a Python package of PyPI. The ladder skips it if Python does not find the package.
+const fn wheel(name: &'static str, client: &'static str, expect: &'static str) -> Program {
+    Program { name, needs: "python3", place: Place::Loopback, client, expect, ..BASE }
+}
+
 /// All programs, from the simplest to those that use most of the interface.
 pub const ALL: &[Program] = &[
     Program {
@@ -355,6 +360,16 @@ pub const ALL: &[Program] = &[
         kernel: Kernel::Pair("rpma {peer}", "rpma client {peer}"),
         ..BASE
     },
+    wheel(
+        "ibverbs of PyPI: Write, Read, Send, atomics",
+        "python3 {scripts}/wheel_ibverbs.py",
+        "written, read, sent and counted",
+    ),
+    wheel(
+        "peercache of PyPI: pages by Read and Write",
+        "python3 {scripts}/wheel_peercache.py",
+        "pages read and written",
+    ),
     script(
         "tgt, libiscsi and qemu-io: a disk over iSER",
         "tgt",

@@ -195,7 +195,7 @@ impl Device {
     /// respond, or 1,024 devices are open on the address.
     pub fn open_shared(address: IpAddr, config: Config) -> Result<Device, Error> {
         refuse_unspecified(SocketAddr::new(address, port::ROCE_PORT))?;
-        let port = SharedAddressPort::open(address).map_err(io::Error::other)?;
+        let port = SharedAddressPort::open(address).map_err(io::Error::other)?.with_path_within_host();
         let mut config = config.fitted_to(port.udp())?;
         config.verbs.shard = port.shard();
         Device::on_port(Box::new(port), config)

@@ -135,6 +135,9 @@ pub struct Meta {
     pub traffic_class: TrafficClass,
     /// IPv4 identification of the datagram, or of the first datagram of an arrival; `None` if the port cannot see it.
     pub identification: Option<u16>,
+    /// Whether the bytes came from another process of this host by memory, so that their ICRC is not checked
+    /// ([`Port::stays_within_host`]).
+    pub is_within_host: bool,
 }
 
 /// The largest batch that a port takes in one call of [`Port::send`].
@@ -167,6 +170,12 @@ pub struct Counters {
     pub received_segments: u64,
     /// Number of UDP payload bytes received.
     pub received_bytes: u64,
+    /// Number of packets that other processes of this host got by memory, and not as datagrams. The numbers of sent
+    /// batches, segments and bytes include them.
+    pub sent_within_host: u64,
+    /// Number of packets that came from other processes of this host by memory. The numbers of received batches,
+    /// segments and bytes include them.
+    pub received_within_host: u64,
     /// Number of datagrams lost because the receive buffer was full, as far as the system reports them.
     pub overflowed: u64,
     /// Number of datagrams that this port received and handed to another port on the same address
@@ -230,6 +239,18 @@ pub trait Port: Send {
         Ok(Some(Received { meta: arrival.meta, segment: arrival.segment, length: arrival.data.len() }))
     }
 
+    /// Whether some packets may stay within the host ([`Port::stays_within_host`]). The answer does not change.
+    fn has_path_within_host(&self) -> bool {
+        false
+    }
+
+    /// Whether a packet to `destination` goes to another process of this host by memory. The caller need not compute
+    /// the ICRC of such a packet, because its receiver does not check it ([`Meta::is_within_host`]).
+    fn stays_within_host(&self, destination: SocketAddr, packet: &[u8]) -> bool {
+        let _ = (destination, packet);
+        false
+    }
+
     /// Blocks until a datagram arrives, the send buffer has room (with [`Interest::ArrivalOrRoom`]), the waker is
     /// woken, or `timeout` has passed. May return early.
     ///
@@ -277,6 +298,12 @@ impl<P: Port + ?Sized> Port for Box<P> {
     }
     fn receive_into(&mut self, data: &mut Vec<u8>) -> io::Result<Option<Received>> {
         (**self).receive_into(data)
+    }
+    fn has_path_within_host(&self) -> bool {
+        (**self).has_path_within_host()
+    }
+    fn stays_within_host(&self, destination: SocketAddr, packet: &[u8]) -> bool {
+        (**self).stays_within_host(destination, packet)
     }
     fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()> {
         (**self).wait(interest, timeout)

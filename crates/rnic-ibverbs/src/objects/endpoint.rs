@@ -51,7 +51,11 @@ pub(super) fn open(address: &HostAddress) -> Result<Device, (c_int, String)> {
         (error.raw_os_error().unwrap_or(libc::EIO), error.to_string())
     }
     observe_takeovers(trace_takeover);
-    let port = SharedAddressPort::open(address.ip).map_err(|error| (error.errno(), error.to_string()))?;
+    let environment = Environment::get().as_ref().map_err(|why| (libc::EINVAL, why.clone()))?;
+    let mut port = SharedAddressPort::open(address.ip).map_err(|error| (error.errno(), error.to_string()))?;
+    if environment.within_host && environment.faults.is_none() && environment.pcap.is_none() {
+        port = port.with_path_within_host();
+    }
     let mut config = Config { mode: Mode::Polled, idle: idle(), security: Security::None, ..Config::default() };
     // The ACK of a message is sent by the program's next poll, so that the program's reply to the message leaves before
     // the ACK. If the program does not poll, the library's thread sends the ACK ([`crate::progress`]).

@@ -357,7 +357,13 @@ mod tests {
         let Some(earlier) = broker.started.checked_sub(RESERVATION) else { return };
         broker.started = earlier;
         let source = SocketAddr::new(local, 5_000);
-        let meta = Meta { source, destination: local, traffic_class: TrafficClass::default(), identification: None };
+        let meta = Meta {
+            source,
+            destination: local,
+            traffic_class: TrafficClass::default(),
+            identification: None,
+            is_within_host: false,
+        };
         for request_id in 0..1_000 {
             let service = ip::service(0x0106, request_id as u16);
             let private = [0; private::SERVICE_REQUEST];

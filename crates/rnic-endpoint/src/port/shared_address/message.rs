@@ -192,6 +192,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Message<'_>> {
                 destination: ip(destination)?,
                 traffic_class: TrafficClass::from_byte(*class),
                 identification: None,
+                is_within_host: false,
             };
             Some(Message::Packets(Arrival { meta, segment, data }))
         }
@@ -243,6 +244,7 @@ mod tests {
                 destination: destination.parse().unwrap(),
                 traffic_class: TrafficClass::from_byte(0x6b),
                 identification: None,
+                is_within_host: false,
             };
             let message = packets(&meta, 3, b"abcde");
             assert_eq!(packets_in(&message, 5), b"abcde");
@@ -262,6 +264,7 @@ mod tests {
             destination: "10.0.0.2".parse().unwrap(),
             traffic_class: TrafficClass::default(),
             identification: None,
+            is_within_host: false,
         };
         let whole = [
             join_device(1, 7),

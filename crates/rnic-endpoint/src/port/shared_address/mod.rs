@@ -18,8 +18,10 @@
 //! # }
 //! ```
 //!
+//! The packets between these two devices do not leave memory ([within a host](#packets)).
+//!
 //! A program that wraps the port, for example in a [`FaultyPort`](super::FaultyPort), sets the device's queue pair
-//! numbers itself:
+//! numbers itself. All packets of such a port are datagrams:
 //!
 //! ```
 //! use rnic_endpoint::port::shared_address::SharedAddressPort;
@@ -43,6 +45,7 @@
 //! |---|---|
 //! | *device* | an open [`SharedAddressPort`], with the RDMA device above it |
 //! | *slot* | number of a device on its address, 0 to 1023; its queue pair numbers (QPNs) are congruent to the slot modulo [`SLOTS`] |
+//! | *link* | a ring of packets in memory from one device of the address to another one ([`links`]) |
 //! | *broker* | the device that has UDP port 4791 of the address |
 //! | *member* | a device or a connection manager that is connected to the broker by a Unix socket |
 //! | *directory* | the UDP ports of all devices of the address, by slot |
@@ -60,6 +63,9 @@
 //!   ports.
 //! - A packet between two devices of the address goes directly to the receiver's own port, which the sender knows from
 //!   the directory. The ICRC is computed as if the packet went to UDP port 4791.
+//! - Between two devices that have the path within the host ([`SharedAddressPort::with_path_within_host`]; those of
+//!   [`Device::open_shared`] have it) packets go through rings in memory instead, without an ICRC. `links.rs` describes
+//!   them.
 //! - A packet from another address arrives at the broker. The broker handles its own packets, and passes the others on
 //!   to the device with the slot of their QPN, in a message over the Unix socket.
 //! - A packet to queue pair 1 goes to the broker, which passes it on to the manager that has claimed the service ID, or
@@ -126,7 +132,8 @@
 //! | own UDP port | 1 |
 //! | UDP source ports, and a socket for questions about path MTUs | 4 and 1; none on the loopback interface, where the own UDP port sends |
 //! | flag that wakes a sleeping thread | 1 |
-//! | name of the slot | 1 |
+//! | name of the slot, at which a device with the path within the host listens | 1 |
+//! | link to or from another device | 1 at each end |
 //! | connection to the broker, or as the broker: name of the broker, UDP port 4791 and its flag | 1 or 3 |
 //! | as the broker: connection of each member | 1 each |
 //!
@@ -149,6 +156,7 @@ mod broker;
 mod claims;
 mod connection_list;
 mod error;
+mod links;
 mod lists;
 mod mads;
 mod members;
@@ -169,6 +177,7 @@ pub use takeover::{TakeoverReport, observe_takeovers};
 
 use super::{Arrival, Batch, Counters, Interest, Limits, Port, ROCE_PORT, Received, SendError, UdpConfig, UdpPort};
 use broker::Broker;
+use links::{Found, Links, Sent};
 use message::{Directory, Message};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -198,6 +207,14 @@ const SERVE_INTERVAL: u32 = 64;
 /// system call. If each receive call polled both sources, a program that waits for a message would make two system
 /// calls for each poll.
 const SINGLE_SOURCE_POLLS: u32 = 7;
+
+/// While packets arrive by memory, number of receive calls without a look at the sockets. A call that finds packets
+/// counts as [`RING_ARRIVAL`] calls. Looking at a ring takes a few nanoseconds, and a system call a few hundred.
+const RING_POLLS: u32 = 256;
+const RING_ARRIVAL: u32 = 8;
+/// How long a thread that waits for room in a ring sleeps at most. The receiver wakes it earlier, unless it has ended or
+/// is stopped.
+const MAX_WAIT_FOR_ROOM: Time = Time::from_ms(1);
 
 /// Number of UDP source ports of a device, each of which needs a socket.
 const SOURCE_PORT_COUNT: usize = 4;
@@ -334,6 +351,14 @@ pub struct SharedAddressPort {
     latest_source: Source,
     /// Number of receive calls that may still poll `latest_source` only.
     single_source_polls: u32,
+    /// The path within the host; `None` if all packets go as datagrams.
+    links: Option<Box<Links>>,
+    /// Whether the latest packets came by memory.
+    ring_is_latest: bool,
+    /// Number of receive calls that may still poll rings only.
+    ring_polls: u32,
+    /// Numbers of the packets by memory.
+    within_host: Counters,
 }
 
 impl SharedAddressPort {
@@ -361,6 +386,10 @@ impl SharedAddressPort {
             receive_calls: 0,
             latest_source: Source::Own,
             single_source_polls: 0,
+            links: None,
+            ring_is_latest: false,
+            ring_polls: 0,
+            within_host: Counters::default(),
         };
         let begin = Instant::now();
         let (deadline, mut owner_checked) = (begin + JOIN_TIMEOUT, false);
@@ -388,6 +417,28 @@ impl SharedAddressPort {
                 return Err(SharedAddressError::NoResponse(ip));
             }
         }
+    }
+
+    /// Lets packets to and from devices of the same address, whose ports have this path too, go through memory instead
+    /// of datagrams. Where the system has no memory or no descriptors for it, packets remain datagrams. Call it before
+    /// the device is opened. A port that is wrapped in another one, for example to inject faults or to capture packets,
+    /// must not have this path: packets through memory have no ICRC.
+    ///
+    /// ```
+    /// use rnic_endpoint::port::shared_address::SharedAddressPort;
+    /// use rnic_endpoint::Port;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let port = SharedAddressPort::open("127.47.91.3".parse()?)?.with_path_within_host();
+    /// assert!(port.has_path_within_host());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_path_within_host(mut self) -> SharedAddressPort {
+        let links = Links::new(self.address.ip(), self.slot, self.own_port(), &self.slot_name);
+        self.links = Some(Box::new(links));
+        self
     }
 
     /// The queue pair numbers that the device on this port must draw.
@@ -485,6 +536,9 @@ impl SharedAddressPort {
             }
             Role::Member { .. } | Role::Searching { .. } => {}
         }
+        if let Some(links) = &mut self.links {
+            links.serve(&self.directory, &self.slot_name);
+        }
     }
 
     /// The UDP port of this host to which a packet for a device of the address goes; `None` if no device has the slot.
@@ -526,8 +580,61 @@ impl SharedAddressPort {
         }
     }
 
-    /// Receives from the source of the latest packet. Some calls poll the other source first.
+    /// Receives by memory or from a socket. While packets arrive by memory, few calls poll the sockets, and these calls
+    /// poll them first.
     fn receive_next(&mut self) -> io::Result<Option<(Buffer, Received)>> {
+        if self.links.is_none() {
+            return self.receive_datagrams();
+        }
+        if !self.ring_is_latest || self.ring_polls > 0 {
+            self.ring_polls = self.ring_polls.saturating_sub(1);
+            if let Some(received) = self.receive_within_host()? {
+                self.ring_polls = if self.ring_is_latest { self.ring_polls } else { RING_POLLS };
+                self.ring_polls = self.ring_polls.saturating_sub(RING_ARRIVAL);
+                self.ring_is_latest = true;
+                return Ok(Some((Buffer::Arrival, received)));
+            }
+            if self.ring_is_latest {
+                return Ok(None);
+            }
+        }
+        if let Some(received) = self.receive_datagrams()? {
+            self.ring_is_latest = false;
+            return Ok(Some(received));
+        }
+        if !self.ring_is_latest {
+            return Ok(None);
+        }
+        self.ring_polls = RING_POLLS;
+        Ok(self.receive_within_host()?.map(|received| (Buffer::Arrival, received)))
+    }
+
+    /// Copies the packets of a ring, if one has some, to [`SharedAddressPort::arrival`].
+    fn receive_within_host(&mut self) -> io::Result<Option<Received>> {
+        let Some(links) = &mut self.links else { return Ok(None) };
+        let mut datagrams_are_received = false;
+        loop {
+            match links.receive(&mut self.arrival, datagrams_are_received) {
+                Found::Nothing => return Ok(None),
+                Found::Packets(received) => {
+                    let packets = received.length.div_ceil(received.segment) as u64;
+                    self.within_host.received_batches += 1;
+                    self.within_host.received_bytes += received.length as u64;
+                    self.within_host.received_segments += packets;
+                    return Ok(Some(received));
+                }
+                Found::AfterDatagrams => {
+                    if let Some(received) = self.own.receive_into(&mut self.arrival)? {
+                        return Ok(Some(received));
+                    }
+                    datagrams_are_received = true;
+                }
+            }
+        }
+    }
+
+    /// Receives from the source of the latest datagram. Some calls poll the other source first.
+    fn receive_datagrams(&mut self) -> io::Result<Option<(Buffer, Received)>> {
         self.receive_calls = self.receive_calls.wrapping_add(1);
         if self.receive_calls.is_multiple_of(SERVE_INTERVAL) {
             self.serve();
@@ -577,7 +684,29 @@ impl Port for SharedAddressPort {
         let Some(port) = self.local_port(slot) else {
             return Ok(same.max(1));
         };
-        let data = [IoSlice::new(&data[..data.len().min(same * segment)])];
+        let data = &data[..data.len().min(same * segment)];
+        if let (Some(links), Some(slot @ 0..SLOTS)) = (&mut self.links, slot)
+            && port != ROCE_PORT
+        {
+            match links.send(slot, port, batch, data) {
+                Sent::Datagrams => {}
+                Sent::Full => {
+                    self.within_host.blocked += 1;
+                    return Ok(0);
+                }
+                Sent::Taken { dropped } => {
+                    if dropped {
+                        self.within_host.overflowed += same as u64;
+                    } else {
+                        self.within_host.sent_batches += 1;
+                        self.within_host.sent_bytes += data.len() as u64;
+                        self.within_host.sent_segments += same as u64;
+                    }
+                    return Ok(same);
+                }
+            }
+        }
+        let data = [IoSlice::new(data)];
         let destination = SocketAddr::new(self.address.ip(), port);
         self.own.send(&Batch { destination, data: &data, ..*batch })
     }
@@ -592,15 +721,44 @@ impl Port for SharedAddressPort {
         Ok(Some(Arrival { meta, segment, data }))
     }
 
+    fn has_path_within_host(&self) -> bool {
+        self.links.is_some()
+    }
+
+    fn stays_within_host(&self, destination: SocketAddr, packet: &[u8]) -> bool {
+        let links = self.links.as_ref().filter(|_| destination == self.address);
+        links.zip(slot_of(packet)).is_some_and(|(links, slot)| links.reaches(slot))
+    }
+
     fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()> {
+        self.ring_is_latest = false;
+        if self.links.as_ref().is_some_and(|links| !links.fall_asleep()) {
+            return Ok(());
+        }
         let time = |duration: Duration| Time::from_ns(duration.as_nanos() as u64);
-        let (others, max): (Vec<BorrowedFd<'_>>, _) = match &self.role {
+        let (mut others, max): (Vec<BorrowedFd<'_>>, _) = match &self.role {
             Role::Broker(broker) if broker.has_backlog() => (broker.descriptors().collect(), Some(Time::from_us(200))),
             Role::Broker(broker) => (broker.descriptors().collect(), broker.next_expiry().map(time)),
             Role::Member { link, .. } => (vec![link.as_fd()], None),
             Role::Searching { .. } => (Vec::new(), Some(time(RETRY_INTERVAL))),
         };
-        self.own.wait_too(interest, [timeout, max].into_iter().flatten().min(), &others)?;
+        let mut watched = Vec::new();
+        let first_link = others.len();
+        let mut for_room = None;
+        if let Some(links) = &self.links {
+            for_room = (interest == Interest::ArrivalOrRoom && links.is_blocked()).then_some(MAX_WAIT_FOR_ROOM);
+            for (what, descriptor) in links.descriptors(&self.slot_name) {
+                watched.push(what);
+                others.push(descriptor);
+            }
+        }
+        let timeout = [timeout, max, for_room].into_iter().flatten().min();
+        let ready = self.own.wait_for(interest, timeout, &others);
+        if let Some(links) = &mut self.links {
+            let ready = ready.as_deref().unwrap_or_default().iter().filter_map(|index| index.checked_sub(first_link));
+            links.wake_up(ready.filter_map(|index| watched.get(index).copied()));
+        }
+        ready?;
         self.single_source_polls = 0;
         self.serve();
         Ok(())
@@ -612,6 +770,17 @@ impl Port for SharedAddressPort {
 
     fn counters(&self) -> Counters {
         let mut counters = self.own.counters();
+        let within = &self.within_host;
+        counters.sent_batches += within.sent_batches;
+        counters.sent_segments += within.sent_segments;
+        counters.sent_bytes += within.sent_bytes;
+        counters.sent_within_host += within.sent_segments;
+        counters.blocked += within.blocked;
+        counters.received_batches += within.received_batches;
+        counters.received_segments += within.received_segments;
+        counters.received_bytes += within.received_bytes;
+        counters.received_within_host += within.received_segments;
+        counters.overflowed += within.overflowed;
         if let Role::Broker(broker) = &self.role {
             broker.add_counters(&mut counters);
         }

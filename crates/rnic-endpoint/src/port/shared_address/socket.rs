@@ -78,6 +78,23 @@ pub(super) fn connect(ip: IpAddr) -> nix::Result<Result<OwnedFd, Owner>> {
     of_this_user(socket)
 }
 
+/// Listens at the name of a slot, so that the device gets packets by memory ([`super::links`]).
+pub(super) fn listen_at(name: &OwnedFd) -> nix::Result<()> {
+    listen(name, Backlog::new(128)?)
+}
+
+/// Connects to the device with the slot `slot` of the address `ip`. The result is the user of the device if this is
+/// another user.
+///
+/// # Errors
+/// `ECONNREFUSED` if no device has the slot, or the device does not listen.
+pub(super) fn connect_slot(ip: IpAddr, slot: u32) -> nix::Result<Result<OwnedFd, Owner>> {
+    let socket = unbound()?;
+    let name = format!("{}/{slot}", broker_name(ip));
+    connect_to(socket.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes())?)?;
+    of_this_user(socket)
+}
+
 /// Maximum number of processes of other users whose connections one call of [`accept`] closes.
 const MAX_OTHERS: usize = 128;
 

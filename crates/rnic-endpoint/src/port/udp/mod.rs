@@ -335,8 +335,15 @@ impl UdpPort {
     /// # Errors
     /// As [`Port::wait`].
     pub fn wait_too(&mut self, interest: Interest, timeout: Option<Time>, others: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.wait_for(interest, timeout, others).map(|_| ())
+    }
+
+    /// Waits like [`UdpPort::wait_too`]; returns the indices of those of `others` that are readable.
+    pub(super) fn wait_for(
+        &mut self, interest: Interest, timeout: Option<Time>, others: &[BorrowedFd<'_>],
+    ) -> io::Result<SmallVec<[usize; 4]>> {
         if self.wake.fall_asleep() {
-            return Ok(());
+            return Ok(SmallVec::new());
         }
         let room = interest == Interest::ArrivalOrRoom;
         let retry = (room && std::mem::take(&mut self.starved)).then_some(STARVED_RETRY);
@@ -355,11 +362,13 @@ impl UdpPort {
         let ready = |descriptor: &PollFd<'_>| descriptor.any() == Some(true);
         self.wake.wake_up(ready(&descriptors[0]));
         let free: SmallVec<[bool; 4]> = descriptors[first_sender..].iter().map(ready).collect();
+        let others = descriptors[first_sender - others.len()..first_sender].iter().enumerate();
+        let readable = others.filter(|(_, descriptor)| ready(descriptor)).map(|(index, _)| index).collect();
         drop(descriptors);
         let blocked = self.senders.iter_mut().filter(|sender| room && sender.blocked);
         blocked.zip(free).for_each(|(sender, free)| sender.blocked = !free);
         match polled {
-            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Ok(_) | Err(Errno::EINTR) => Ok(readable),
             Err(error) => Err(error.into()),
         }
     }

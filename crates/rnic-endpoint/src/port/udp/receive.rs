@@ -102,7 +102,7 @@ impl ReceiveBuffer {
             return Ok(None);
         };
         let traffic_class = TrafficClass::from_byte(class);
-        let meta = Meta { source, destination, traffic_class, identification: None };
+        let meta = Meta { source, destination, traffic_class, identification: None, is_within_host: false };
         Ok(Some(Message { length, meta, segment, overflowed }))
     }
 }
