@@ -65,6 +65,7 @@ mod tests {
             routes: Vec::new(),
             switch: SwitchSpec::input_queued(Bytes(240_000)),
             paths: Paths::Ecmp,
+            flowlet_gap: crate::config::Paths::FLOWLET_GAP,
             frame_gap: 20,
             clocks: crate::config::ClockSpec::default(),
         })
