@@ -7,6 +7,7 @@ use super::collectives::{self, CollectiveSummary};
 use super::groups::Groups;
 use super::pauses::{self, PauseSummary};
 use super::stats::{self, Distribution, Goodput};
+use super::answered::{self, InferenceSummary};
 use super::steps::{self, StepSummary};
 use super::text::percent;
 use super::tiers::{is_host, link, port_utilisation, tiers};
@@ -140,6 +141,8 @@ pub struct RunSummary {
     pub collectives: Vec<CollectiveSummary>,
     /// The steps of programs of tasks, by traffic source; empty without them.
     pub steps: Vec<StepSummary>,
+    /// The requests of inferences, by traffic source; empty without them.
+    pub inference: Vec<InferenceSummary>,
     /// What the run simulated: packets, or flows as fluids. Of fluids, drops, losses, marks, retransmissions, timeouts,
     /// pauses and queues are not modelled; their counts are 0 and mean nothing.
     pub fidelity: Fidelity,
@@ -265,6 +268,7 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
         meshes: output.meshes.clone(),
         collectives: collectives::summarise(spec, output),
         steps: steps::summarise(spec, output),
+        inference: answered::summarise(spec, output),
         fidelity: output.fidelity,
         failure,
         timing: Timing { wall_s: report.wall_s, cpu_s: report.cpu_s, peak_rss_bytes: report.peak_rss_bytes },

@@ -136,6 +136,7 @@ fn read_pattern(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPatte
             context.lists.files,
             &context.lists.surveyed,
         )?)),
+        "inference" => TrafficPattern::Inference(Box::new(super::inference::read(table, context.hosts)?)),
         "training" => TrafficPattern::Training(Box::new(super::training::read(table, context.hosts)?)),
         _ => TrafficPattern::List { flows: read_list(table, context)? },
     })
@@ -384,6 +385,7 @@ fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
         TrafficPattern::Outside { .. } => (u128::from(MAX_FLOWS), 0),
         // How many messages collective operations have is not known before.
         TrafficPattern::Trace(trace) => (trace.content.tasks.into(), 0),
+        TrafficPattern::Inference(inference) => (inference.requests.into(), 0),
         TrafficPattern::Training(training) => (Program::flows_of_training(training), 0),
         TrafficPattern::Pairs { pairs, messages, .. } => {
             (messages.map_or(u128::MAX, |messages| u128::from(*pairs) * u128::from(messages)), 0)
@@ -407,11 +409,11 @@ fn check_flows(table: &Table<'_>, traffic: &Traffic, hosts: u32) -> Result<()> {
             }
         };
     }
-    if let TrafficPattern::Trace(_) = traffic.pattern {
+    if let TrafficPattern::Trace(_) | TrafficPattern::Inference(_) = traffic.pattern {
         return match ["warmup", "cooldown"].iter().find_map(|key| Some((key, table.get(key)?))) {
             None => Ok(()),
             Some((key, item)) => {
-                Err(item.error(format!("`{key}` has no meaning for a trace"), format!("remove `{key}`")))
+                Err(item.error(format!("`{key}` has no meaning for {}", if matches!(traffic.pattern, TrafficPattern::Trace(_)) { "a trace" } else { "an inference" }), format!("remove `{key}`")))
             }
         };
     }

@@ -133,6 +133,15 @@ fn describe_traffic(traffic: &Traffic) -> String {
             trace.content.tasks,
             trace.content.ranks
         ),
+        TrafficPattern::Inference(inference) => format!(
+            "inference of {:.3} billion parameters on {} ranks ({} instances of {}{}), {} requests",
+            inference.model.parameters() as f64 / 1e9,
+            inference.deployment.ranks,
+            inference.instances(),
+            inference.tensor,
+            if inference.prefill > 0 { format!(", {} for prompts", inference.prefill) } else { String::new() },
+            inference.requests
+        ),
         TrafficPattern::Training(training) => format!(
             "training of {:.3} billion parameters on {} ranks (tensor {}, pipeline {}, data {}), {} steps",
             training.model.parameters() as f64 / 1e9,

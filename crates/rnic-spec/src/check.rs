@@ -143,6 +143,10 @@ fn traffic(at: &str, source: &Traffic, hosts: u32) -> Result<(), String> {
             range(&format!("{at}.deployment.ranks"), training.deployment.ranks.into(), 2, hosts.into())?;
             return training.check().map_err(|error| format!("{at}: {error}"));
         }
+        TrafficPattern::Inference(inference) => {
+            range(&format!("{at}.deployment.ranks"), inference.deployment.ranks.into(), 2, hosts.into())?;
+            return inference.check().map_err(|error| format!("{at}: {error}"));
+        }
         TrafficPattern::List { flows } => {
             let sorted = flows.is_sorted_by_key(|flow| flow.start);
             within(sorted && !flows.is_empty(), &format!("{at}.flows"), "at least one flow, in order of start")?;

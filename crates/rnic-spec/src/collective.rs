@@ -83,6 +83,27 @@ impl Deployment {
         self.server.map_or(1, |server| server.accelerators.max(1))
     }
 
+    /// Checks that the ranks of a program of tasks can carry out all-reduces with this algorithm.
+    ///
+    /// # Errors
+    /// One sentence that says why not, and which algorithms are accepted.
+    pub(crate) fn check_algorithm(&self, algorithm: Algorithm, channels: u32) -> Result<(), String> {
+        match algorithm {
+            Algorithm::Ring => Ok(()),
+            Algorithm::Hierarchical if self.accelerators() < 2 => {
+                Err("the algorithm \"hierarchical\" needs servers of several accelerators; set `accelerators`".into())
+            }
+            Algorithm::Tree | Algorithm::Hierarchical if channels > 1 => {
+                Err("only the algorithm \"ring\" has several channels; accepted: 1".into())
+            }
+            Algorithm::Tree | Algorithm::Hierarchical => Ok(()),
+            Algorithm::HalvingDoubling | Algorithm::Direct => Err(format!(
+                "the algorithm \"{}\" does not exist for programs of tasks; accepted: \"ring\", \"tree\", \"hierarchical\"",
+                algorithm.name()
+            )),
+        }
+    }
+
     /// How the ranks of a program of tasks carry out collective operations. The operation, its size and its ranks are
     /// those of all ranks; each operation replaces them by its own.
     pub(crate) fn plan(&self, algorithm: Algorithm, channels: u32, chunk: Bytes, outstanding: u32) -> Collective {
@@ -415,6 +436,29 @@ pub struct OperationRecord {
     pub longest: Time,
 }
 
+/// A request that instances of a model answered, as the simulation measured it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AnsweredRequest {
+    /// Index of the traffic source.
+    pub traffic: u16,
+    /// Number of the request, in order of arrival.
+    pub request: u32,
+    /// Simulated time at which the request arrived.
+    #[serde(with = "crate::stored::time")]
+    pub arrival: Time,
+    /// Simulated time at which an instance began with the prompt; `None` if none did.
+    #[serde(with = "crate::stored::optional_time")]
+    pub begin: Option<Time>,
+    /// Simulated time of the first token; `None` if the run ended before.
+    #[serde(with = "crate::stored::optional_time")]
+    pub first_token: Option<Time>,
+    /// Simulated time of the last token; `None` if the run ended before.
+    #[serde(with = "crate::stored::optional_time")]
+    pub end: Option<Time>,
+    /// Number of tokens that the request generates.
+    pub output: u32,
+}
+
 /// What the programs of a run recorded.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProgramRecords {
@@ -424,6 +468,8 @@ pub struct ProgramRecords {
     pub steps: Vec<StepRecord>,
     /// The operations of programs of tasks, in order of traffic source, label and operation.
     pub operations: Vec<OperationRecord>,
+    /// The requests of inferences, in order of traffic source and arrival.
+    pub answered: Vec<AnsweredRequest>,
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use crate::collective::Collective;
 use crate::faults::{Faults, Watchdogs};
 use crate::flow::FlowSpec;
+use crate::inference::Inference;
 use crate::mesh::Mesh;
 use crate::sizes::SizeDistribution;
 use crate::trace::Trace;
@@ -443,6 +444,8 @@ pub enum TrafficPattern {
     Collective(Collective),
     /// `training`: ranks carry out training steps of a large language model.
     Training(Box<Training>),
+    /// `inference`: instances of a large language model answer requests.
+    Inference(Box<Inference>),
     /// `trace`: ranks carry out the tasks of a file.
     Trace(Box<Trace>),
     /// `outside`: another program submits the flows while the simulation runs.
@@ -471,7 +474,13 @@ impl TrafficPattern {
 
     /// Whether ranks carry out operations that depend on each other.
     pub fn is_program(&self) -> bool {
-        matches!(self, TrafficPattern::Collective(_) | TrafficPattern::Training(_) | TrafficPattern::Trace(_))
+        matches!(
+            self,
+            TrafficPattern::Collective(_)
+                | TrafficPattern::Training(_)
+                | TrafficPattern::Inference(_)
+                | TrafficPattern::Trace(_)
+        )
     }
 
     /// Whether the pattern starts flows without end, so that only the run's `duration` ends it.

@@ -37,7 +37,7 @@ mod tests;
 mod write;
 
 pub use survey::{Counts, count, survey};
-pub use task::{Graph, Task, Tasks, Work};
+pub use task::{Graph, Offer, Task, Tasks, Work};
 pub use write::{WriteError, write_csv, write_goal};
 
 use rnic_spec::{TraceContent, TraceFormat};

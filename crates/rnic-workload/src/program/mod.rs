@@ -10,6 +10,9 @@
 //! reports completions.
 
 mod collectives;
+mod inference;
+#[cfg(test)]
+mod inference_tests;
 mod job;
 mod lane;
 mod operation;
@@ -23,7 +26,7 @@ mod trace;
 mod training;
 
 pub use operation::{Action, After, Distances, Mark, Operation, Operations, Tag};
-pub use rnic_trace::{Graph, Task, Tasks, Work};
+pub use rnic_trace::{Graph, Offer, Task, Tasks, Work};
 
 use super::FlowSpec;
 use super::loops::{Loops, Origin};
@@ -33,7 +36,7 @@ use super::source::{Completion, Source};
 use job::{Job, Kind, TaskJob};
 use rank::{Event, Place, Rank};
 use rnic_spec::{
-    Collective, CollectiveRecord, Deployment, Grouping, Placement, ProgramRecords, Server, Trace, Traffic,
+    Collective, CollectiveRecord, Deployment, Grouping, Inference, Placement, ProgramRecords, Server, Trace, Traffic,
     TrafficPattern, Training,
 };
 use rnic_transport::Time;
@@ -109,6 +112,10 @@ impl Program {
         let ranks = match &traffic.pattern {
             TrafficPattern::Collective(collective) => collective.ranks,
             TrafficPattern::Training(training) => training.deployment.ranks,
+            TrafficPattern::Inference(inference) => {
+                inference.check()?;
+                inference.deployment.ranks
+            }
             TrafficPattern::Trace(trace) => {
                 trace.check()?;
                 trace.deployment.ranks
@@ -147,6 +154,11 @@ impl Program {
         training::largest(training)
     }
 
+    /// At least the number of bytes of the largest message of an inference.
+    pub fn largest_of_inference(inference: &Inference) -> u64 {
+        inference::largest(inference)
+    }
+
     /// Number of bytes of the largest message of a collective traffic source.
     pub fn largest(collective: &Collective) -> u64 {
         collectives::largest(collective)
@@ -172,6 +184,7 @@ impl Program {
                     program.add(index, source, collective, network, seed, first_request(index));
                 }
                 TrafficPattern::Training(training) => program.add_training(index, source, training, network, seed),
+                TrafficPattern::Inference(inference) => program.add_inference(index, source, inference, network, seed),
                 TrafficPattern::Trace(trace) => program.add_trace(index, source, trace, network, seed),
                 _ => {}
             }
@@ -238,6 +251,14 @@ impl Program {
         let total = Some(u64::try_from(Program::flows_of_training(training)).unwrap_or(u64::MAX));
         let graph = training::graph(training);
         self.add_graph((traffic, source, total), graph, (training.plan(), training.warmup_steps), network, seed);
+    }
+
+    fn add_inference(&mut self, traffic: u16, source: &Traffic, inference: &Inference, network: &Network, seed: u64) {
+        let (graph, answers) = inference::graph(inference, traffic, source.start, seed);
+        self.add_graph((traffic, source, None), graph, (inference.plan(), 0), network, seed);
+        if let Some(job) = self.agenda.sources.last_mut() {
+            job.answers = Some(answers);
+        }
     }
 
     fn add_trace(&mut self, traffic: u16, source: &Traffic, trace: &Trace, network: &Network, seed: u64) {

@@ -251,8 +251,12 @@ impl Rank {
     /// Takes the next task, unless enough are open; returns whether it took one.
     fn take_task(&mut self, own: u32, now: Time, agenda: &mut Agenda) -> bool {
         let Some(tasks) = &mut self.tasks else { return false };
-        match tasks.take_next() {
+        match tasks.take_next(now) {
             Ok(Next::Nothing) => return false,
+            Ok(Next::Later(time)) => {
+                agenda.events.push(std::cmp::Reverse((time, own, Event::Begin)));
+                return false;
+            }
             Ok(Next::Waits) => {}
             Ok(Next::Begins(id)) => self.begin_task(own, id, now, agenda),
             Err(error) => agenda.fail(self.job, own, error),

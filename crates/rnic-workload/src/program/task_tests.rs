@@ -2,7 +2,7 @@
 
 use super::tests::{network, run};
 use super::*;
-use rnic_spec::{CollectiveOperation, Model, OperationRecord, PipelineSchedule, StepRecord};
+use rnic_spec::{Algorithm, CollectiveOperation, Model, OperationRecord, PipelineSchedule, StepRecord};
 use rnic_transport::{BitRate, Bytes};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -36,6 +36,7 @@ fn training(ranks: u32, tensor: u32, pipeline: u32) -> Training {
         model: SMALL,
         tensor,
         pipeline,
+        context: 1,
         expert: 1,
         micro_batch: 1,
         micro_batches: 4,
@@ -47,6 +48,7 @@ fn training(ranks: u32, tensor: u32, pipeline: u32) -> Training {
         efficiency: 0.5,
         steps: 1,
         warmup_steps: 0,
+        algorithm: Algorithm::Ring,
         channels: 1,
         chunk: Bytes(1_000_000),
         outstanding: 8,
@@ -163,6 +165,65 @@ fn a_sharded_optimiser_by_hand() {
     assert_eq!((found[0].0, found[0].2), ("gradients", parameters * 4));
     assert_eq!((found[1].0, found[1].2), ("parameters", parameters * 2));
     assert_eq!(bytes(&flows), 3 * parameters * (4 + 2));
+}
+
+#[test]
+fn context_parallelism_by_hand() {
+    // 4 context ranks with 8 of 32 tokens each: keys and values of a block have 2 x 64 values of 2 B for each token.
+    let block = 2 * 64 * 2 * 8;
+    let (flows, steps, operations) = simulate(Training { context: 4, ..training(4, 1, 1) });
+    // In each of 4 layers and 4 micro-batches each rank sends 3 blocks forward, and backward 3 with their gradients
+    // and a gradient alone.
+    let layers = 4 * 4 * 4;
+    let found = counts(&operations);
+    assert_eq!((found[0].0, found[0].2), ("gradients", SMALL.parameters() * 4), "as data ranks");
+    assert_eq!(found[1], ("context", layers * 7, layers * (3 + 3 * 2 + 1) * block));
+    assert_eq!(bytes(&flows), layers * 10 * block + 2 * 3 * SMALL.parameters() * 4);
+    // The four ranks compute together what one would.
+    let layer = 2 * 12 * 64 * 64 + 4 * 32 * 64;
+    let operations = 3 * 4 * 32 * (4 * layer + 2 * 128 * 64);
+    let expected = f64::from(operations) / 0.5e12 * 1e6;
+    assert!((steps[0].compute.as_us() - expected).abs() < 1e-2, "{} {expected}", steps[0].compute.as_us());
+}
+
+#[test]
+fn a_ring_of_context_ranks_takes_its_time() {
+    // Two ranks, one layer, one micro-batch, forward and backward. A block leaves when the matrices are done and
+    // arrives during the attention to the own block, if this is longer than a message.
+    let model = Model { layers: 1, hidden: 1_024, feed_forward: 1, sequence: 4_096, vocabulary: 1, ..SMALL };
+    let own = Training { model, context: 2, micro_batches: 1, overlap: false, ..training(2, 1, 1) };
+    let (_, steps, operations) = simulate(own);
+    let known = DELIVERY + BACK + REACTION;
+    let of_context = operations.iter().find(|record| record.label == "context").unwrap();
+    assert_eq!((of_context.count, of_context.total_time, of_context.longest), (6, known * 6, known));
+    let gradients = operations.iter().find(|record| record.label == "gradients").unwrap();
+    // Backward, the ranks wait for two messages, one after the other; then for the gradients.
+    let waits = (DELIVERY + REACTION) * 2 + gradients.total_time;
+    let time = steps[0].end.unwrap().saturating_sub(steps[0].start);
+    assert_eq!(time.saturating_sub(Time::from_ps(steps[0].compute.as_ps() / 2)), waits);
+}
+
+#[test]
+fn algorithms_of_all_reduces_by_hand() {
+    // 8 ranks in servers of 4, all with the same parameters.
+    let server = Some(Server { accelerators: 4, rate: BitRate::from_gbps(3_200), latency: Time::from_ns(900) });
+    let gradients = SMALL.parameters() * 4;
+    let all = |algorithm, tensor| {
+        let deployment = Deployment { server, ..deployment(8) };
+        bytes(&simulate(Training { algorithm, deployment, ..training(8, tensor, 1) }).0)
+    };
+    // The ring crosses between servers twice; of two trees each has at least one link between the servers.
+    assert_eq!(all(Algorithm::Ring, 1), 2 * (2 * 7) * gradients / 8);
+    // Each rank exchanges a quarter with the rank of the same number in the other server: 2 (2 - 1) / 2 of it.
+    assert_eq!(all(Algorithm::Hierarchical, 1), 8 * gradients / 4);
+    // Data ranks with two in each server: two pieces of half the parameters of a rank each.
+    assert_eq!(all(Algorithm::Hierarchical, 2), 2 * 4 * gradients / 2 / 2);
+    // Data ranks that are alone in their servers form a ring: 2 (2 - 1) / 2 of the parameters of each rank.
+    assert_eq!(all(Algorithm::Hierarchical, 4), 8 * gradients / 4);
+    let alone = Training { algorithm: Algorithm::Hierarchical, ..training(8, 1, 1) };
+    assert!(alone.check().unwrap_err().contains("set `accelerators`"));
+    let direct = Training { algorithm: Algorithm::Direct, ..training(8, 1, 1) };
+    assert!(direct.check().unwrap_err().ends_with("accepted: \"ring\", \"tree\", \"hierarchical\""));
 }
 
 #[test]
