@@ -55,6 +55,7 @@ fn describe_fabric(run: &RunSpec) -> String {
         }
         TopologySpec::SingleSwitch { .. } => "single switch".to_string(),
         TopologySpec::Dumbbell { left, right, .. } => format!("dumbbell {left}+{right}"),
+        TopologySpec::Dragonfly { groups, routers_per_group, .. } => format!("dragonfly {groups}x{routers_per_group}"),
         TopologySpec::Graph { switches, .. } => format!("graph of {} switches", switches.len()),
     };
     let hosts = hosts(&run.fabric.topology);

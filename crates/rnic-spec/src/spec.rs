@@ -665,6 +665,9 @@ pub fn hosts(topology: &TopologySpec) -> u32 {
         }
         TopologySpec::SingleSwitch { hosts } => u64::from(*hosts),
         TopologySpec::Dumbbell { left, right, .. } => u64::from(*left) + u64::from(*right),
+        TopologySpec::Dragonfly { groups, routers_per_group, hosts_per_router, .. } => {
+            u64::from(*groups).saturating_mul(u64::from(*routers_per_group)).saturating_mul(u64::from(*hosts_per_router))
+        }
         TopologySpec::Graph { hosts, .. } => hosts.len() as u64,
     };
     u32::try_from(hosts).unwrap_or(u32::MAX)
@@ -681,5 +684,10 @@ pub fn uplinks(topology: &TopologySpec) -> u64 {
         }
         TopologySpec::SingleSwitch { .. } | TopologySpec::Graph { .. } => 0,
         TopologySpec::Dumbbell { .. } => 1,
+        TopologySpec::Dragonfly { groups, routers_per_group, global_links, .. } => {
+            let (groups, routers) = (u64::from(*groups), u64::from(*routers_per_group));
+            let of_router = routers.saturating_add(u64::from(*global_links));
+            groups.saturating_mul(routers).saturating_mul(of_router) / 2
+        }
     }
 }

@@ -55,6 +55,7 @@ fn base(topology: &str, pattern: &str, queueing: &str) -> toml::Table {
         }
         "single-switch" => "hosts = 64",
         "dumbbell" => "left = 2\nright = 2",
+        "dragonfly" => "groups = 3\nrouters_per_group = 2\nglobal_links = 1\nhosts_per_router = 1",
         "file" => "file = \"topology.txt\"",
         _ => "hosts = 2\nswitches = 1\nlink = [{ from = \"h0\", to = \"s0\" }, { from = \"h1\", to = \"s0\" }]",
     };
@@ -64,6 +65,7 @@ fn base(topology: &str, pattern: &str, queueing: &str) -> toml::Table {
         "pairs" => "pairs = 1\nsizes = \"fixed 1 KB\"\nmessages = 1",
         "collective" => "operation = \"all-reduce\"\nsize = \"1 MB\"",
         "training" => "model = \"mixtral-8x7b\"\nlayers = 1",
+        "inference" => "model = \"mixtral-8x7b\"\ntensor = 8\nprefill = 1\nrequests = 1\nprompt = 1\noutput = 2",
         "list" => "file = \"flows.csv\"",
         "trace" => "file = \"trace.csv\"",
         "outside" => "",

@@ -7,9 +7,9 @@ use crate::{GOOD, check, error_of};
 fn fabrics() {
     check(&[
         (r#"topology = "leaf-spine""#, r#"topology = "leafspine""#,
-            r#"a.toml:3:12: unknown topology "leafspine"; did you mean `leaf-spine`? available: "fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "graph", "file""#),
+            r#"a.toml:3:12: unknown topology "leafspine"; did you mean `leaf-spine`? available: "fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "dragonfly", "graph", "file""#),
         (r#"topology = "leaf-spine""#, r#"topology = "ring""#,
-            r#"a.toml:3:12: unknown topology "ring"; available: "fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "graph", "file""#),
+            r#"a.toml:3:12: unknown topology "ring"; available: "fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "dragonfly", "graph", "file""#),
         ("topology = \"leaf-spine\"\n", "",
             r#"a.toml:2:1: `topology` is missing in [fabric]; write for example `topology = "fat-tree"`"#),
         ("rate = \"40 Gbps\"\n", "",

@@ -88,7 +88,7 @@ fn traffic() {
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"training\"\nmodel = \"llama2-7b\"\nwarmup_steps = 1",
             r#"a.toml:12:1: warmup_steps = 1 leaves none of 1 steps to measure; accepted: fewer than the steps; see docs/concepts/training.md"#),
         (r#"pattern = "poisson""#, r#"pattern = "Poison""#,
-            r#"a.toml:13:11: unknown pattern "Poison"; did you mean `poisson`? available: "poisson", "incast", "permutation", "all-to-all", "pairs", "list", "collective", "training", "trace", "outside""#),
+            r#"a.toml:13:11: unknown pattern "Poison"; did you mean `poisson`? available: "poisson", "incast", "permutation", "all-to-all", "pairs", "list", "collective", "training", "inference", "trace", "outside""#),
         ("pattern = \"poisson\"\n", "",
             r#"a.toml:12:1: `pattern` is missing in [traffic]; write for example `pattern = "poisson"`"#),
         ("load = 0.7", "load = 1.2",

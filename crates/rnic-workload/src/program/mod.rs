@@ -10,6 +10,7 @@
 //! reports completions.
 
 mod collectives;
+mod expand;
 mod inference;
 #[cfg(test)]
 mod inference_tests;
@@ -152,6 +153,23 @@ impl Program {
     /// At least the number of bytes of the largest message of a training.
     pub fn largest_of_training(training: &Training) -> u64 {
         training::largest(training)
+    }
+
+    /// The tasks of a traffic source, as a trace has them, and how its ranks carry out collective operations.
+    ///
+    /// # Errors
+    /// One sentence: the traffic has no tasks, or tasks that depend on the time; a trace cannot be read.
+    pub fn graph(traffic: &Traffic) -> Result<(Graph, Collective), String> {
+        expand::graph(traffic)
+    }
+
+    /// The same tasks with messages instead of collective operations, which the ranks carry out as `plan` says.
+    ///
+    /// Ranks that send these messages look further ahead than in a simulation of the collective operations: all receive
+    /// operations of an operation are open from its beginning. Ring, tree and hierarchical algorithms forward a message
+    /// when it has arrived in both cases.
+    pub fn expand(graph: Graph, plan: &Collective) -> Graph {
+        expand::expand(graph, plan)
     }
 
     /// At least the number of bytes of the largest message of an inference.

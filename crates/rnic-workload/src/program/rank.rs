@@ -30,6 +30,9 @@ impl Tag {
         (tag >> REPEAT) as u32
     }
 
+    /// Number of bits that number the messages of a repetition; see [`Tag::number`].
+    pub(super) const MESSAGE_BITS: u32 = REPEAT;
+
     /// The number of a tag: the repetition, and which message of the operation.
     pub(super) fn number(repeat: u32, message: u64) -> u64 {
         debug_assert!(message < 1 << REPEAT, "fewer messages than 10^12");

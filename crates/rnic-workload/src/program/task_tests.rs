@@ -345,6 +345,65 @@ fn listed(ranks: &[&[(u64, &[u64], Work)]], communicators: &[&[u32]]) -> Program
     program
 }
 
+/// A run of the tasks of a graph: the flows, and the end.
+fn simulate_graph(graph: Graph, plan: Collective) -> (Vec<FlowSpec>, Time) {
+    let pattern = TrafficPattern::List { flows: [].into() };
+    let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
+    let mut program = Program::empty();
+    program.add_graph((0, &traffic, None), graph, (plan, 0), &network(plan.ranks), 1);
+    let flows = run(&mut program, DELIVERY, BACK, 0);
+    assert_eq!(program.waiting(), Vec::<String>::new());
+    (flows, program.take_records().steps[0].end.unwrap())
+}
+
+#[test]
+fn expanded_operations_send_the_same_messages_at_the_same_time() {
+    let server = Some(Server { accelerators: 2, rate: BitRate::from_gbps(3_200), latency: Time::from_ns(900) });
+    for (operation, algorithm) in CollectiveOperation::ALL.iter().flat_map(|operation| {
+        operation.algorithms().iter().map(move |algorithm| (*operation, *algorithm))
+    }) {
+        // Few messages, so that the limited number of open operations does not matter.
+        let deployment = Deployment { server, ..deployment(8) };
+        let collective = Collective {
+            operation,
+            algorithm,
+            size: Bytes(8_000),
+            chunk: Bytes(400),
+            repeats: 2,
+            compute: Time::from_us(3),
+            ..Training { deployment, ..training(8, 1, 1) }.plan()
+        };
+        let pattern = TrafficPattern::Collective(collective);
+        let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
+        let graph = || Program::graph(&traffic).unwrap();
+        let (as_operations, end) = simulate_graph(graph().0, graph().1);
+        let (graph, plan) = graph();
+        let (as_messages, other_end) = simulate_graph(Program::expand(graph, &plan), plan);
+        let of = |flows: &[FlowSpec]| {
+            let mut all: Vec<_> = flows.iter().map(|flow| (flow.start, flow.src, flow.dst, flow.bytes)).collect();
+            all.sort_unstable();
+            all
+        };
+        assert!(of(&as_operations) == of(&as_messages), "{operation:?} {algorithm:?}");
+        assert_eq!(end, other_end, "{operation:?} {algorithm:?}");
+    }
+}
+
+#[test]
+fn an_expanded_training_has_no_operations() {
+    let own = Training { chunk: Bytes(100_000), sharded: true, ..training(8, 2, 2) };
+    let (flows, steps, _) = simulate(own);
+    let pattern = TrafficPattern::Training(Box::new(own));
+    let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
+    let (graph, plan) = Program::graph(&traffic).unwrap();
+    let (expanded, end) = simulate_graph(Program::expand(graph, &plan), plan);
+    assert_eq!((expanded.len(), bytes(&expanded)), (flows.len(), bytes(&flows)));
+    assert_eq!(end, steps[0].end.unwrap());
+    let list = TrafficPattern::List { flows: [].into() };
+    let error = Program::graph(&Traffic { pattern: list, ..traffic }).unwrap_err();
+    assert_eq!(error, "traffic `t` has no tasks; accepted: the patterns collective, training and trace");
+}
+
 const ALL_REDUCE: CollectiveOperation = CollectiveOperation::AllReduce;
 
 #[test]
