@@ -1,12 +1,13 @@
 //! Reads the traffic of the pattern `inference`.
 
-use super::deployment::{read_ranks, read_server};
+use super::deployment::{self, read_ranks};
+use super::extends::Files;
 use super::reader::{Result, Table};
 use super::training::read_model;
-use rnic_spec::{Algorithm, Deployment, Inference};
+use rnic_spec::{Algorithm, Inference};
 
 /// Reads the instances of a model and their requests, on a fabric with `hosts` hosts.
-pub(super) fn read(table: &Table<'_>, hosts: u32) -> Result<Inference> {
+pub(super) fn read(table: &Table<'_>, hosts: u32, files: Files<'_>) -> Result<Inference> {
     let inference = Inference {
         model: read_model(table, false)?,
         tensor: table.value("tensor")?,
@@ -23,12 +24,7 @@ pub(super) fn read(table: &Table<'_>, hosts: u32) -> Result<Inference> {
         algorithm: table.given_word("algorithm")?.unwrap_or(Algorithm::Ring),
         channels: table.value("channels")?,
         chunk: table.value("chunk")?,
-        deployment: Deployment {
-            ranks: read_ranks(table, hosts)?,
-            placement: table.word("placement")?,
-            server: read_server(table)?,
-            reaction: table.value("reaction")?,
-        },
+        deployment: deployment::read(table, read_ranks(table, hosts)?, hosts, files)?,
     };
     inference.check().map_err(|error| table.error(error, "see docs/concepts/inference.md"))?;
     let used = [

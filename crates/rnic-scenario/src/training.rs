@@ -1,11 +1,12 @@
 //! Reads the traffic of the pattern `training`.
 
-use super::deployment::{read_ranks, read_server};
+use super::deployment::{self, read_ranks};
+use super::extends::Files;
 use super::reader::{Result, Table};
-use rnic_spec::{Algorithm, Deployment, Model, Training};
+use rnic_spec::{Algorithm, Model, Training};
 
 /// Reads the traffic of training steps on a fabric with `hosts` hosts.
-pub(super) fn read(table: &Table<'_>, hosts: u32) -> Result<Training> {
+pub(super) fn read(table: &Table<'_>, hosts: u32, files: Files<'_>) -> Result<Training> {
     let training = Training {
         model: read_model(table, true)?,
         tensor: table.value("tensor")?,
@@ -26,12 +27,7 @@ pub(super) fn read(table: &Table<'_>, hosts: u32) -> Result<Training> {
         channels: table.value("channels")?,
         chunk: table.value("chunk")?,
         outstanding: table.value("outstanding")?,
-        deployment: Deployment {
-            ranks: read_ranks(table, hosts)?,
-            placement: table.word("placement")?,
-            server: read_server(table)?,
-            reaction: table.value("reaction")?,
-        },
+        deployment: deployment::read(table, read_ranks(table, hosts)?, hosts, files)?,
     };
     training.check().map_err(|error| table.error(error, "see docs/concepts/training.md"))?;
     refuse_idle_keys(table, &training)?;

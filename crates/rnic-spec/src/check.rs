@@ -8,6 +8,7 @@ use crate::settings::{self, MAX_HOSTS, MAX_MESH_PAIRS, MAX_UPLINKS, document};
 use crate::spec::{Arrivals, Incast, QueueingSetup, Receiver, RunSpec, Traffic, TrafficPattern};
 use crate::transport::TransportSpec;
 use rnic_fabric::config::TopologySpec;
+use crate::collective::Deployment;
 use rnic_transport::settings::{Kind, MAX_BYTES, MAX_TIME, Value};
 
 /// Checks that the values of the run `run` on which the simulator relies are in range, and fit each other.
@@ -128,6 +129,7 @@ fn traffic(at: &str, source: &Traffic, hosts: u32) -> Result<(), String> {
         TrafficPattern::IncastLoop { incast: own, .. } => return incast(&format!("{at}.incast"), own, hosts),
         TrafficPattern::Collective(collective) => {
             range(&format!("{at}.ranks"), collective.ranks.into(), 2, hosts.into())?;
+            places(at, &collective.deployment(), hosts)?;
             return collective.check().map_err(|error| format!("{at}: {error}"));
         }
         TrafficPattern::Outside { largest, reaction } => {
@@ -137,14 +139,17 @@ fn traffic(at: &str, source: &Traffic, hosts: u32) -> Result<(), String> {
         }
         TrafficPattern::Trace(trace) => {
             range(&format!("{at}.content.ranks"), trace.content.ranks.into(), 1, hosts.into())?;
+            places(at, &trace.deployment, hosts)?;
             return trace.check().map_err(|error| format!("{at}: {error}"));
         }
         TrafficPattern::Training(training) => {
             range(&format!("{at}.deployment.ranks"), training.deployment.ranks.into(), 2, hosts.into())?;
+            places(at, &training.deployment, hosts)?;
             return training.check().map_err(|error| format!("{at}: {error}"));
         }
         TrafficPattern::Inference(inference) => {
             range(&format!("{at}.deployment.ranks"), inference.deployment.ranks.into(), 2, hosts.into())?;
+            places(at, &inference.deployment, hosts)?;
             return inference.check().map_err(|error| format!("{at}: {error}"));
         }
         TrafficPattern::List { flows } => {
@@ -160,6 +165,11 @@ fn traffic(at: &str, source: &Traffic, hosts: u32) -> Result<(), String> {
         }
     };
     sizes.validate().map_err(|error| format!("{at}: {error}"))
+}
+
+/// Checks that each rank of a program has a host.
+fn places(at: &str, deployment: &Deployment, hosts: u32) -> Result<(), String> {
+    deployment.check_places(hosts).map_err(|error| format!("{at}: {error}"))
 }
 
 /// Rounding error that the sum of two fractions may have.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// Rank r has the tensor rank r mod `tensor` of the instance r / `tensor`. The first `prefill` instances process the
 /// prompts of requests, all others generate tokens; without `prefill`, every instance does both.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Inference {
     /// The model.

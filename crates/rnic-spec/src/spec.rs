@@ -3,7 +3,7 @@
 //! A setting that is `None` is not given in the scenario: the simulator then derives its value, as the scenario
 //! reference documents.
 
-use crate::collective::Collective;
+use crate::collective::{Collective, Deployment};
 use crate::faults::{Faults, Watchdogs};
 use crate::flow::FlowSpec;
 use crate::inference::Inference;
@@ -481,6 +481,17 @@ impl TrafficPattern {
                 | TrafficPattern::Inference(_)
                 | TrafficPattern::Trace(_)
         )
+    }
+
+    /// Where the ranks of the pattern run; `None` for a pattern without ranks.
+    pub fn deployment(&self) -> Option<Deployment> {
+        match self {
+            TrafficPattern::Collective(collective) => Some(collective.deployment()),
+            TrafficPattern::Training(training) => Some(training.deployment.clone()),
+            TrafficPattern::Inference(inference) => Some(inference.deployment.clone()),
+            TrafficPattern::Trace(trace) => Some(trace.deployment.clone()),
+            _ => None,
+        }
     }
 
     /// Whether the pattern starts flows without end, so that only the run's `duration` ends it.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Rank r has the tensor rank r mod `tensor`, the context rank (r / `tensor`) mod `context`, the data rank
 /// (r / (`tensor` `context`)) mod [`data`](Training::data), and the stage r / (`tensor` `context` `data`) of the
 /// pipeline.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Training {
     /// The model.

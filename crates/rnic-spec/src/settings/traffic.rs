@@ -47,7 +47,7 @@ const PATTERNS: [Variant; 11] = [
 const OPERATIONS: [&str; 5] = names_of!(CollectiveOperation);
 const ALGORITHMS: [&str; 5] = names_of!(Algorithm);
 const GROUPINGS: [&str; 2] = names_of!(Grouping);
-const PLACEMENTS: [&str; 3] = names_of!(Placement);
+const PLACEMENTS: [&str; 4] = names_of!(Placement);
 const SCHEDULES: [&str; 2] = names_of!(PipelineSchedule);
 const MODELS: [&str; Model::BUILT_IN.len()] = {
     let mut names = [""; Model::BUILT_IN.len()];
@@ -263,7 +263,7 @@ pub(super) const TRAFFIC: Section = Section {
             "bytes of the operation as nccl-tests counts them: the buffer of one rank, or the gathered buffer of an \
              all-gather; at least 1 B for each rank of a group",
         )
-        .required()
+        .derived("required without `matrix`")
         .only(&["collective"])
         .fields(&["pattern.size"]),
         Setting::new(
@@ -293,11 +293,40 @@ pub(super) const TRAFFIC: Section = Section {
             Kind::Choice(&PLACEMENTS),
             "\"random\"",
             "host of each rank: rank n on host n (`\"linear\"`), servers at random places (`\"random\"`), or the ranks with \
-             the same number in all servers on neighbouring hosts (`\"rail\"`)",
+             the same number in all servers on neighbouring hosts (`\"rail\"`), or as `placement_file` says (`\"file\"`)",
         )
         .default("linear")
         .only(&["collective", "training", "inference", "trace"])
         .fields(&["pattern.placement", "pattern.deployment.placement"]),
+        Setting::new(
+            "placement_file",
+            Kind::Text,
+            "\"ranks.csv\"",
+            "with `placement = \"file\"`: path of a CSV file with the columns `rank` and `host`, a row for each rank",
+        )
+        .derived("required with `placement = \"file\"`")
+        .only(&["collective", "training", "inference", "trace"])
+        .fields(&["pattern.placed", "pattern.deployment.placed"]),
+        Setting::new(
+            "matrix",
+            Kind::Text,
+            "\"matrix.csv\"",
+            "for `all-to-all`: path of a CSV file with the bytes from each rank of a group to each rank, a row for each \
+             sender; replaces `size`",
+        )
+        .derived("all messages have the same size")
+        .only(&["collective"])
+        .fields(&["pattern.matrix"]),
+        Setting::new(
+            "skew",
+            Kind::NumberAbove { min: 0.0, max: 10.0 },
+            "1.0",
+            "for `all-to-all`: exponent of a Zipf distribution over the ranks of a group, in a random order, by which some \
+             ranks receive more bytes than others, as popular experts of a model do",
+        )
+        .derived("all ranks receive the same number of bytes")
+        .only(&["collective"])
+        .fields(&["pattern.skew"]),
         Setting::new(
             "channels",
             Kind::Count { min: 1, max: 64 },

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// One sentence: the pattern has no tasks, tasks that depend on the time (`inference`), or a trace that cannot be read.
 pub(super) fn graph(traffic: &Traffic) -> Result<(Graph, Collective), String> {
     match &traffic.pattern {
-        TrafficPattern::Collective(collective) => Ok((of_collective(collective), *collective)),
+        TrafficPattern::Collective(collective) => Ok((of_collective(collective), collective.clone())),
         TrafficPattern::Training(training) => Ok((training::graph(training), training.plan())),
         TrafficPattern::Trace(trace) => Ok((trace::graph(trace)?, trace.plan())),
         TrafficPattern::Inference(_) => {
@@ -77,7 +77,7 @@ pub(super) fn expand(graph: Graph, plan: &Collective) -> Graph {
     let tasks = (0..).zip(graph.tasks).map(|(rank, tasks)| -> Box<dyn Tasks> {
         Box::new(Expanded {
             rank,
-            plan: *plan,
+            plan: plan.clone(),
             communicators: communicators.clone(),
             tasks,
             queue: VecDeque::new(),

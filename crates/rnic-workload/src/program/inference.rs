@@ -96,7 +96,7 @@ impl Answers {
 pub(super) fn graph(inference: &Inference, traffic: u16, start: Time, seed: u64) -> (Graph, Answers) {
     let answers = Answers::new(inference, traffic, start, seed);
     let tensor = inference.tensor;
-    let shared = Arc::new(*inference);
+    let shared = Arc::new(inference.clone());
     let mut communicators: Vec<Arc<[u32]>> = Vec::new();
     let mut tasks: Vec<Box<dyn Tasks>> = Vec::new();
     for instance in 0..inference.instances() {

@@ -43,12 +43,12 @@ fn inference(ranks: u32, tensor: u32) -> Inference {
         algorithm: Algorithm::Ring,
         channels: 1,
         chunk: Bytes(1_000_000),
-        deployment: Deployment { ranks, placement: Placement::Linear, server: None, reaction: REACTION },
+        deployment: Deployment { ranks, placement: Placement::Linear, placed: [].into(), server: None, reaction: REACTION },
     }
 }
 
 fn program_of(inference: Inference, seed: u64) -> Program {
-    let pattern = TrafficPattern::Inference(Box::new(inference));
+    let pattern = TrafficPattern::Inference(Box::new(inference.clone()));
     let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
     let network = network(inference.deployment.ranks);
     Program::check(&traffic, &network).unwrap();
@@ -56,7 +56,7 @@ fn program_of(inference: Inference, seed: u64) -> Program {
 }
 
 fn simulate(inference: Inference) -> (Vec<FlowSpec>, Vec<AnsweredRequest>, Vec<OperationRecord>) {
-    let mut program = program_of(inference, 1);
+    let mut program = program_of(inference.clone(), 1);
     let flows = run(&mut program, DELIVERY, BACK, 0);
     assert_eq!(program.waiting(), Vec::<String>::new());
     assert!(flows.iter().all(|flow| flow.bytes <= Program::largest_of_inference(&inference)));
@@ -130,7 +130,7 @@ fn keys_and_values_move_to_another_instance() {
     // layer, and the other instance begins when it has received them.
     for kv_parts in [1, 4] {
         let own = Inference { prefill: 1, requests: 1, output: 2, kv_parts, ..inference(2, 1) };
-        let (flows, answered, operations) = simulate(own);
+        let (flows, answered, operations) = simulate(own.clone());
         assert_eq!(flows.len(), kv_parts as usize);
         assert!(flows.iter().all(|flow| (flow.src, flow.dst, flow.bytes * u64::from(kv_parts)) == (0, 1, 4 * 32 * 256)));
         let arrival = LAYERS + (DELIVERY + REACTION).as_ps();
@@ -147,7 +147,7 @@ fn tensor_ranks_work_together_by_hand() {
     for server in [None, server] {
         let deployment = Deployment { server, ..inference(2, 2).deployment };
         let own = Inference { requests: 3, output: 4, batch: 2, deployment, ..inference(2, 2) };
-        let (flows, answered, operations) = simulate(own);
+        let (flows, answered, operations) = simulate(own.clone());
         assert!(answered.iter().all(|request| request.end.is_some()));
         let counts: Vec<_> =
             operations.iter().map(|record| (record.label.as_str(), record.count, record.bytes)).collect();
@@ -163,7 +163,7 @@ fn separate_instances_of_several_ranks() {
     // Two instances for prompts and one for tokens, of two ranks each; each rank sends half of the keys and values, and
     // the second rank of the last instance reports each request to the first.
     let own = Inference { prefill: 2, requests: 5, output: 3, batch: 2, kv_parts: 2, ..inference(6, 2) };
-    let (flows, answered, operations) = simulate(own);
+    let (flows, answered, operations) = simulate(own.clone());
     assert!(answered.iter().all(|request| request.end > request.first_token));
     let kv = operations.iter().find(|record| record.label == "keys and values").unwrap();
     assert_eq!((kv.count, kv.bytes), (5 * 2 * 2, 5 * 4 * 32 * 256));
@@ -175,13 +175,13 @@ fn separate_instances_of_several_ranks() {
 #[test]
 fn requests_arrive_as_a_poisson_process() {
     let own = Inference { requests: 2_000, rate: Some(50_000.0), ..inference(2, 1) };
-    let (_, answered, _) = simulate(own);
+    let (_, answered, _) = simulate(own.clone());
     assert!(answered.iter().all(|request| request.begin >= Some(request.arrival)));
     let mean = answered.last().unwrap().arrival.as_us() / 1_999.0;
     assert!((mean - 20.0).abs() < 1.5, "{mean}");
     // The instances are busy for three fourths of the time, so requests wait.
     assert!(answered.iter().any(|request| request.begin > Some(request.arrival)));
-    let mut other = program_of(own, 2);
+    let mut other = program_of(own.clone(), 2);
     run(&mut other, DELIVERY, BACK, 0);
     assert_ne!(other.take_records().answered, answered);
 }
@@ -189,7 +189,7 @@ fn requests_arrive_as_a_poisson_process() {
 #[test]
 fn the_order_of_reports_changes_nothing() {
     let own = Inference { prefill: 1, requests: 20, rate: Some(20_000.0), kv_parts: 4, batch: 4, ..inference(8, 2) };
-    let (mut one, mut other) = (program_of(own, 3), program_of(own, 3));
+    let (mut one, mut other) = (program_of(own.clone(), 3), program_of(own.clone(), 3));
     assert_eq!(run(&mut one, DELIVERY, BACK, 0), run(&mut other, DELIVERY, BACK, 5));
     let records = one.take_records();
     assert!(records.answered.iter().all(|request| request.end.is_some()));

@@ -172,7 +172,7 @@ pub(super) fn of_communicator(
     let ranks = ranks.len() as u32;
     let size = Bytes(bytes.max(u64::from(ranks) * u64::from(channels)));
     let (group, grouping) = (ranks, Grouping::Consecutive);
-    Collective { operation, algorithm, channels, size, ranks, group, grouping, server, repeats: 1, ..*plan }
+    Collective { operation, algorithm, channels, size, ranks, group, grouping, server, repeats: 1, ..plan.clone() }
 }
 
 /// Number of ranks that a communicator has in each of its servers, of `accelerators` ranks each; `None` unless it has

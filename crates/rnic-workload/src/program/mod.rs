@@ -32,7 +32,7 @@ pub use rnic_trace::{Graph, Offer, Task, Tasks, Work};
 use super::FlowSpec;
 use super::loops::{Loops, Origin};
 use super::network::Network;
-use super::rng::Stream;
+use super::rng::{self, Stream};
 use super::source::{Completion, Source};
 use job::{Job, Kind, TaskJob};
 use rank::{Event, Place, Rank};
@@ -43,6 +43,7 @@ use rnic_spec::{
 use rnic_transport::Time;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
 use todo::Todo;
 
 /// Maximum number of collective operations of one traffic source, summed over its groups.
@@ -128,6 +129,9 @@ impl Program {
         }
         if let TrafficPattern::Collective(collective) = &traffic.pattern {
             collective.check()?;
+        }
+        if let Some(deployment) = traffic.pattern.deployment() {
+            deployment.check_places(network.hosts)?;
         }
         if ranks > network.hosts {
             return Err(format!("ranks is {ranks}; accepted: 2 to {}, the number of hosts", network.hosts));
@@ -237,9 +241,10 @@ impl Program {
         let first_rank = self.ranks.len() as u32;
         let job = self.agenda.sources.len() as u32;
         let hosts = hosts(&collective.deployment(), traffic, network.hosts, seed);
+        let weights = collective.skew.map(|skew| zipf(skew, collective.group, traffic, seed));
         for (rank, host) in (0..collective.ranks).zip(hosts) {
             let (group, position) = position(collective, rank);
-            let operations = collectives::operations(*collective, group, position, first_rank);
+            let operations = collectives::operations(collective, group, position, (first_rank, &weights));
             self.agenda.events.push(Reverse((source.start, first_rank + rank, Event::Begin)));
             self.ranks.push(Rank::new(job, operations));
             self.agenda.hosts.push(host);
@@ -261,7 +266,7 @@ impl Program {
             })
         });
         let total = Some(u64::try_from(Program::flows(collective)).unwrap_or(u64::MAX));
-        let kind = Kind::Collective { collective: *collective, first_request, records: records.collect() };
+        let kind = Kind::Collective { collective: collective.clone(), first_request, records: records.collect() };
         self.agenda.sources.push(Job::new(traffic, source, (first_rank, total), collective.deployment(), kind));
     }
 
@@ -325,6 +330,9 @@ impl Program {
 fn hosts(deployment: &Deployment, traffic: u16, hosts: u32, seed: u64) -> Vec<u32> {
     let accelerators = deployment.accelerators();
     let servers = deployment.ranks / accelerators;
+    if deployment.placement == Placement::File {
+        return deployment.placed.to_vec();
+    }
     if deployment.placement == Placement::Rail {
         return (0..deployment.ranks).map(|rank| rank % accelerators * servers + rank / accelerators).collect();
     }
@@ -338,6 +346,19 @@ fn hosts(deployment: &Deployment, traffic: u16, hosts: u32, seed: u64) -> Vec<u3
         }
     }
     places.iter().flat_map(|place| (0..accelerators).map(move |rank| place * accelerators + rank)).collect()
+}
+
+/// The fraction of the bytes that each of `ranks` ranks receives: a Zipf distribution over the ranks in a random order.
+fn zipf(exponent: f64, ranks: u32, traffic: u16, seed: u64) -> Arc<[f64]> {
+    let mut stream = Stream::new(seed, traffic, u64::MAX - 1);
+    let mut weights: Vec<f64> = (1..=ranks).map(|place| rng::exp(-exponent * rng::ln(f64::from(place)))).collect();
+    let sum: f64 = weights.iter().sum();
+    weights.iter_mut().for_each(|weight| *weight /= sum);
+    for place in 0..ranks as usize {
+        let other = place + stream.below(ranks - place as u32) as usize;
+        weights.swap(place, other);
+    }
+    weights.into()
 }
 
 /// The group of a rank, and its position in the group.

@@ -12,7 +12,7 @@ const DELIVERY: Time = Time::from_us(10);
 const BACK: Time = Time::from_us(1);
 
 fn deployment(ranks: u32) -> Deployment {
-    Deployment { ranks, placement: Placement::Linear, server: None, reaction: REACTION }
+    Deployment { ranks, placement: Placement::Linear, placed: [].into(), server: None, reaction: REACTION }
 }
 
 /// A model of 4 layers that is so small that tests are fast; a layer has 12 x 64 x 64 parameters.
@@ -58,7 +58,7 @@ fn training(ranks: u32, tensor: u32, pipeline: u32) -> Training {
 
 fn program_of(training: Training) -> Program {
     training.check().unwrap();
-    let pattern = TrafficPattern::Training(Box::new(training));
+    let pattern = TrafficPattern::Training(Box::new(training.clone()));
     let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
     let network = network(training.deployment.ranks);
     Program::check(&traffic, &network).unwrap();
@@ -67,7 +67,7 @@ fn program_of(training: Training) -> Program {
 
 /// The flows and records of a training.
 fn simulate(training: Training) -> (Vec<FlowSpec>, Vec<StepRecord>, Vec<OperationRecord>) {
-    let mut program = program_of(training);
+    let mut program = program_of(training.clone());
     let flows = run(&mut program, DELIVERY, BACK, 0);
     assert_eq!(program.waiting(), Vec::<String>::new());
     assert_eq!(Some(flows.len() as u64), program.total());
@@ -192,7 +192,7 @@ fn a_ring_of_context_ranks_takes_its_time() {
     // arrives during the attention to the own block, if this is longer than a message.
     let model = Model { layers: 1, hidden: 1_024, feed_forward: 1, sequence: 4_096, vocabulary: 1, ..SMALL };
     let own = Training { model, context: 2, micro_batches: 1, overlap: false, ..training(2, 1, 1) };
-    let (_, steps, operations) = simulate(own);
+    let (_, steps, operations) = simulate(own.clone());
     let known = DELIVERY + BACK + REACTION;
     let of_context = operations.iter().find(|record| record.label == "context").unwrap();
     assert_eq!((of_context.count, of_context.total_time, of_context.longest), (6, known * 6, known));
@@ -280,7 +280,7 @@ fn steps_follow_each_other() {
 fn the_order_of_reports_changes_nothing() {
     let model = Model { experts: 4, active_experts: 2, ..SMALL };
     let training = Training { model, expert: 2, steps: 2, ..training(16, 2, 2) };
-    let (mut one, mut other) = (program_of(training), program_of(training));
+    let (mut one, mut other) = (program_of(training.clone()), program_of(training.clone()));
     assert_eq!(run(&mut one, DELIVERY, BACK, 0), run(&mut other, DELIVERY, BACK, 5));
     assert_eq!(one.take_records(), other.take_records());
 }
@@ -350,7 +350,7 @@ fn simulate_graph(graph: Graph, plan: Collective) -> (Vec<FlowSpec>, Time) {
     let pattern = TrafficPattern::List { flows: [].into() };
     let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
     let mut program = Program::empty();
-    program.add_graph((0, &traffic, None), graph, (plan, 0), &network(plan.ranks), 1);
+    program.add_graph((0, &traffic, None), graph, (plan.clone(), 0), &network(plan.ranks), 1);
     let flows = run(&mut program, DELIVERY, BACK, 0);
     assert_eq!(program.waiting(), Vec::<String>::new());
     (flows, program.take_records().steps[0].end.unwrap())
@@ -373,7 +373,7 @@ fn expanded_operations_send_the_same_messages_at_the_same_time() {
             compute: Time::from_us(3),
             ..Training { deployment, ..training(8, 1, 1) }.plan()
         };
-        let pattern = TrafficPattern::Collective(collective);
+        let pattern = TrafficPattern::Collective(collective.clone());
         let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
         let graph = || Program::graph(&traffic).unwrap();
         let (as_operations, end) = simulate_graph(graph().0, graph().1);
@@ -392,8 +392,8 @@ fn expanded_operations_send_the_same_messages_at_the_same_time() {
 #[test]
 fn an_expanded_training_has_no_operations() {
     let own = Training { chunk: Bytes(100_000), sharded: true, ..training(8, 2, 2) };
-    let (flows, steps, _) = simulate(own);
-    let pattern = TrafficPattern::Training(Box::new(own));
+    let (flows, steps, _) = simulate(own.clone());
+    let pattern = TrafficPattern::Training(Box::new(own.clone()));
     let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
     let (graph, plan) = Program::graph(&traffic).unwrap();
     let (expanded, end) = simulate_graph(Program::expand(graph, &plan), plan);

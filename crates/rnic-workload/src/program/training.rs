@@ -109,7 +109,7 @@ fn communicators(training: &Training) -> (Vec<Arc<[u32]>>, Vec<Communicators>) {
 /// The tasks of all ranks.
 pub(super) fn graph(training: &Training) -> Graph {
     let (communicators, of_rank) = communicators(training);
-    let training = Arc::new(*training);
+    let training = Arc::new(training.clone());
     let tasks = (0..).zip(of_rank).map(|(rank, own)| -> Box<dyn Tasks> {
         Box::new(Steps { step: 0, index: 0, passes: Passes::new(training.clone(), rank, own) })
     });
@@ -120,7 +120,7 @@ pub(super) fn graph(training: &Training) -> Graph {
 pub(super) fn flows(training: &Training) -> u128 {
     let (lists, of_rank) = communicators(training);
     let plan = training.plan();
-    let shared = Arc::new(*training);
+    let shared = Arc::new(training.clone());
     let accelerators = training.deployment.accelerators();
     let mut known = BTreeMap::new();
     let (last, steps) = (training.micro_batches - 1, u128::from(training.steps));
