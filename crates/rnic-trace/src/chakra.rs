@@ -143,8 +143,9 @@ pub(super) fn open(prefix: &str) -> Result<Graph, String> {
         communicators.push(members.into());
     }
     let of_name = Arc::new(of_name);
+    let sizes: Arc<[u32]> = communicators.iter().map(|ranks| ranks.len() as u32).collect();
     let nodes = |(rank, name): (u32, String)| {
-        let nodes = Nodes { name, reader: None, groups: of_name.clone(), ranks };
+        let nodes = Nodes { name, reader: None, groups: of_name.clone(), sizes: sizes.clone() };
         Box::new(Ordered::new(rank, nodes)) as Box<dyn Tasks>
     };
     let tasks = (0..).zip(names).map(nodes).collect();
@@ -179,7 +180,8 @@ struct Nodes {
     /// `None` until the first node is read.
     reader: Option<Bytes>,
     groups: Arc<BTreeMap<String, u32>>,
-    ranks: u32,
+    /// Number of ranks of each group.
+    sizes: Arc<[u32]>,
 }
 
 fn open_file(name: &str) -> Result<Bytes, String> {
@@ -251,14 +253,14 @@ impl Nodes {
             }
             4 => {
                 let ps = node.duration_micros.checked_mul(1_000_000).ok_or("the duration is too long")?;
-                Work::Compute { time: Time::from_ps(ps) }
+                Work::Compute { time: Time::from_ps(ps), processor: 0 }
             }
             5 => Work::Send { to: rank("comm_dst")?, bytes: node.bytes()?, tag: node.number("comm_tag").unwrap_or(0) },
             6 => Work::Receive { from: Some(rank("comm_src")?), tag: node.number("comm_tag").unwrap_or(0) },
             7 => {
                 let (operation, factor) = match node.required("comm_type")? {
                     0 => (CollectiveOperation::AllReduce, 1),
-                    2 => (CollectiveOperation::AllGather, u64::from(self.ranks)),
+                    2 => (CollectiveOperation::AllGather, u64::from(self.ranks_of_group(node)?)),
                     5 => (CollectiveOperation::Broadcast, 1),
                     6 => (CollectiveOperation::AllToAll, 1),
                     7 | 8 => (CollectiveOperation::ReduceScatter, 1),
@@ -282,7 +284,7 @@ impl Nodes {
         })
     }
 
-    fn collective(&self, node: &Node, operation: CollectiveOperation, bytes: u64) -> Result<Work, String> {
+    fn group(&self, node: &Node) -> Result<u32, String> {
         let name = node.group_name();
         let unknown = || {
             format!(
@@ -290,8 +292,16 @@ impl Nodes {
                 name.escape_debug()
             )
         };
-        let group = self.groups.get(&name).copied().ok_or_else(unknown)?;
-        Ok(Work::Collective { communicator: group, operation, bytes })
+        self.groups.get(&name).copied().ok_or_else(unknown)
+    }
+
+    /// Number of ranks of the group of a collective.
+    fn ranks_of_group(&self, node: &Node) -> Result<u32, String> {
+        Ok(self.sizes[self.group(node)? as usize])
+    }
+
+    fn collective(&self, node: &Node, operation: CollectiveOperation, bytes: u64) -> Result<Work, String> {
+        Ok(Work::Collective { communicator: self.group(node)?, operation, bytes })
     }
 }
 

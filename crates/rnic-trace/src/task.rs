@@ -13,10 +13,13 @@ use std::sync::Arc;
 /// What a task does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
-    /// Computes for `time`. A rank carries out one computation at a time, in the order in which they can begin.
+    /// Computes for `time`. Each processor of a rank carries out one computation at a time, in the order in which they
+    /// can begin.
     Compute {
         /// Length of the computation.
         time: Time,
+        /// Number of the processor, such as a stream of an accelerator; 0 in programs with one processor.
+        processor: u8,
     },
     /// Sends a message. The task completes when the sender knows that all bytes have arrived.
     Send {

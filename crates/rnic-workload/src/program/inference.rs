@@ -274,9 +274,9 @@ impl Rank {
         for part in 0..kv_parts {
             let layers = own.layers_of_part(part);
             for _ in 0..layers {
-                self.then(0, Work::Compute { time: attention });
+                self.then(0, Work::Compute { time: attention, processor: 0 });
                 reduce(self);
-                self.then(0, Work::Compute { time: feed_forward });
+                self.then(0, Work::Compute { time: feed_forward, processor: 0 });
                 reduce(self);
             }
             layer += layers;
@@ -289,7 +289,7 @@ impl Rank {
             }
         }
         debug_assert_eq!(layer, model.layers);
-        self.then(0, Work::Compute { time: output });
+        self.then(0, Work::Compute { time: output, processor: 0 });
     }
 }
 

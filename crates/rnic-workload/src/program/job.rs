@@ -249,7 +249,7 @@ impl Agenda {
         let step = tasks.step(task.step, now);
         step.start = step.start.min(now);
         match task.work {
-            Work::Compute { time } => step.compute = step.compute.saturating_add(time),
+            Work::Compute { time, .. } => step.compute = step.compute.saturating_add(time),
             Work::Collective { communicator, .. } => {
                 let at = (communicator, task.sequence);
                 tasks.open.entry(at).or_insert(OpenCollective { start: now, ended: 0 });

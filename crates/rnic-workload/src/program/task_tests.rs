@@ -409,7 +409,7 @@ const ALL_REDUCE: CollectiveOperation = CollectiveOperation::AllReduce;
 #[test]
 fn communicators_work_at_the_same_time_and_beside_computations() {
     let sum = |communicator| Work::Collective { communicator, operation: ALL_REDUCE, bytes: 200 };
-    let compute = Work::Compute { time: Time::from_us(5) };
+    let compute = Work::Compute { time: Time::from_us(5), processor: 0 };
     // Two operations on different communicators and a computation take as long as one operation; a second one on the
     // same communicator takes twice as long.
     let time = |tasks: &[(u64, &[u64], Work)]| {
@@ -423,6 +423,20 @@ fn communicators_work_at_the_same_time_and_beside_computations() {
     assert_eq!(time(&[(1, &[], sum(0)), (2, &[], sum(1)), (3, &[], compute)]), one);
     assert_eq!(time(&[(1, &[], sum(0)), (2, &[], sum(0))]), one * 2);
     assert_eq!(time(&[(1, &[], compute), (2, &[1], sum(0)), (3, &[], compute)]), one + Time::from_us(5));
+}
+
+#[test]
+fn processors_compute_at_the_same_time() {
+    let compute = |processor| Work::Compute { time: Time::from_us(5), processor };
+    let end = |tasks: &[(u64, &[u64], Work)]| {
+        let mut program = listed(&[tasks], &[]);
+        run(&mut program, DELIVERY, BACK, 0);
+        program.take_records().steps[0].end.unwrap()
+    };
+    assert_eq!(end(&[(1, &[], compute(0)), (2, &[], compute(0))]), Time::from_us(10));
+    assert_eq!(end(&[(1, &[], compute(0)), (2, &[], compute(7)), (3, &[], compute(7))]), Time::from_us(10));
+    assert_eq!(end(&[(1, &[], compute(0)), (2, &[], compute(7)), (3, &[1], compute(255))]), Time::from_us(10));
+    assert_eq!(end(&[(1, &[], compute(0)), (2, &[], compute(7))]), Time::from_us(5));
 }
 
 #[test]

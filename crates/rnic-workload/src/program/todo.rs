@@ -168,7 +168,7 @@ impl Todo {
             Work::Receive { from: Some(from), tag } => format!("a message from rank {from} with the tag {tag}"),
             Work::Receive { from: None, tag } => format!("a message from any rank with the tag {tag}"),
             Work::Send { to, bytes, .. } => format!("the arrival of {bytes} B at rank {to}"),
-            Work::Compute { time } => format!("the end of a computation of {time}"),
+            Work::Compute { time, .. } => format!("the end of a computation of {time}"),
             Work::Collective { operation, .. } => {
                 let detail = of_collective(*id).map_or(String::new(), |what| format!(": {what}"));
                 format!("an operation \"{}\"{detail}", operation.name())

@@ -285,7 +285,7 @@ impl Passes {
 
     fn compute(&mut self, step: u32, operations: f64) {
         let time = self.training.time_of(operations);
-        self.then(step, 0, Work::Compute { time });
+        self.then(step, 0, Work::Compute { time, processor: 0 });
     }
 
     /// The all-reduce of the tensor ranks, which ends each half of a layer.
@@ -337,7 +337,7 @@ impl Passes {
                 }
                 let after = self.last.into_iter().chain(has_block);
                 let time = self.training.time_of(self.scores);
-                self.last = Some(self.add(step, 0, Work::Compute { time }, after));
+                self.last = Some(self.add(step, 0, Work::Compute { time, processor: 0 }, after));
                 has_block = received;
             }
         } else {
