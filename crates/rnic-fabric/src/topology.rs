@@ -342,9 +342,8 @@ impl Plan {
             for other in group + 1..groups {
                 let (there, back) = (other - group - 1, groups - 1 - (other - group));
                 for copy in 0..copies {
-                    let router = |group: u32, distance: u32| {
-                        first + group * routers + (distance + copy * (groups - 1)) / global
-                    };
+                    let router =
+                        |group: u32, distance: u32| first + group * routers + (distance + copy * (groups - 1)) / global;
                     self.link(router(group, there), router(other, back), links[2]);
                 }
             }
@@ -454,7 +453,15 @@ impl Plan {
             next[link.a as usize].0 += 1;
             next[link.b as usize].0 += 1;
         }
-        Ok(Topology { hosts: self.hosts, names: self.names, links: self.links, ports, first_port, tree: self.tree, group: self.group })
+        Ok(Topology {
+            hosts: self.hosts,
+            names: self.names,
+            links: self.links,
+            ports,
+            first_port,
+            tree: self.tree,
+            group: self.group,
+        })
     }
 }
 

@@ -3,11 +3,11 @@
 pub use super::groups::{Group, SizeClass, TrafficClass};
 pub use super::tiers::{Tier, Utilisation};
 
+use super::answered::{self, InferenceSummary};
 use super::collectives::{self, CollectiveSummary};
 use super::groups::Groups;
 use super::pauses::{self, PauseSummary};
 use super::stats::{self, Distribution, Goodput};
-use super::answered::{self, InferenceSummary};
 use super::steps::{self, StepSummary};
 use super::text::percent;
 use super::tiers::{is_host, link, port_utilisation, tiers};

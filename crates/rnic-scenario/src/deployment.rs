@@ -43,7 +43,8 @@ fn read_places(table: &Table<'_>, files: Files<'_>) -> Result<Vec<u32>> {
     let text = files.read(&item.folder().join(name)).map_err(|why| {
         item.wrong(format!("cannot read `{name}`: {why}"), "accepted: a CSV file with the columns rank and host")
     })?;
-    places(&text).map_err(|error| item.wrong(format!("{name}: {error}"), "accepted: rank,host in the first line, then numbers"))
+    places(&text)
+        .map_err(|error| item.wrong(format!("{name}: {error}"), "accepted: rank,host in the first line, then numbers"))
 }
 
 /// The host of each rank, of a text with the columns `rank` and `host`.
@@ -82,7 +83,8 @@ pub(super) fn read_matrix(table: &Table<'_>, group: u32, files: Files<'_>) -> Re
     let help = format!("accepted: {group} rows of {group} numbers of bytes, separated by commas");
     if group > Collective::MAX_MATRIX {
         let most = Collective::MAX_MATRIX;
-        return Err(item.wrong(format!("a matrix for groups of {group} ranks is too large"), format!("accepted: at most {most}")));
+        return Err(item
+            .wrong(format!("a matrix for groups of {group} ranks is too large"), format!("accepted: at most {most}")));
     }
     let text = files.read(&item.folder().join(name));
     let text = text.map_err(|why| item.wrong(format!("cannot read `{name}`: {why}"), help.clone()))?;

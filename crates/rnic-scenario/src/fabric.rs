@@ -96,8 +96,13 @@ fn read_dragonfly(table: &Table<'_>) -> Result<TopologySpec> {
     };
     let ports = u64::from(routers_per_group) * u64::from(global_links);
     if groups <= global_links || u64::from(groups) > ports + 1 {
-        let message = format!("{groups} groups of {routers_per_group} routers with {global_links} global links each do not fit");
-        return Err(table.error_at("groups", message, &format!("accepted: {} to {} groups", global_links + 1, ports + 1)));
+        let message =
+            format!("{groups} groups of {routers_per_group} routers with {global_links} global links each do not fit");
+        return Err(table.error_at(
+            "groups",
+            message,
+            &format!("accepted: {} to {} groups", global_links + 1, ports + 1),
+        ));
     }
     check_links(table, &topology, || format!("{groups} groups of {routers_per_group} routers"))?;
     Ok(topology)

@@ -136,8 +136,12 @@ fn read_pattern(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPatte
             context.lists.files,
             &context.lists.surveyed,
         )?)),
-        "inference" => TrafficPattern::Inference(Box::new(super::inference::read(table, context.hosts, context.lists.files)?)),
-        "training" => TrafficPattern::Training(Box::new(super::training::read(table, context.hosts, context.lists.files)?)),
+        "inference" => {
+            TrafficPattern::Inference(Box::new(super::inference::read(table, context.hosts, context.lists.files)?))
+        }
+        "training" => {
+            TrafficPattern::Training(Box::new(super::training::read(table, context.hosts, context.lists.files)?))
+        }
         _ => TrafficPattern::List { flows: read_list(table, context)? },
     })
 }
@@ -261,11 +265,14 @@ fn read_collective(table: &Table<'_>, hosts: u32, files: Files<'_>) -> Result<Co
         }
     }
     let matrix = deployment::read_matrix(table, group, files)?;
-    let size = match (table.get("size"), matrix.chunks(group as usize).zip(0..).map(|(row, own)| row_sum(row, own)).max()) {
-        (None, Some(largest)) => Bytes(largest),
-        (Some(item), Some(_)) => return Err(item.error("`size` has no effect with a `matrix`", "remove one of them")),
-        _ => table.require("size")?.typed()?,
-    };
+    let size =
+        match (table.get("size"), matrix.chunks(group as usize).zip(0..).map(|(row, own)| row_sum(row, own)).max()) {
+            (None, Some(largest)) => Bytes(largest),
+            (Some(item), Some(_)) => {
+                return Err(item.error("`size` has no effect with a `matrix`", "remove one of them"));
+            }
+            _ => table.require("size")?.typed()?,
+        };
     let collective = Collective {
         operation,
         algorithm: table.given_word("algorithm")?.unwrap_or(operation.algorithms()[0]),
@@ -429,9 +436,13 @@ fn check_flows(table: &Table<'_>, traffic: &Traffic, hosts: u32) -> Result<()> {
     if let TrafficPattern::Trace(_) | TrafficPattern::Inference(_) = traffic.pattern {
         return match ["warmup", "cooldown"].iter().find_map(|key| Some((key, table.get(key)?))) {
             None => Ok(()),
-            Some((key, item)) => {
-                Err(item.error(format!("`{key}` has no meaning for {}", if matches!(traffic.pattern, TrafficPattern::Trace(_)) { "a trace" } else { "an inference" }), format!("remove `{key}`")))
-            }
+            Some((key, item)) => Err(item.error(
+                format!(
+                    "`{key}` has no meaning for {}",
+                    if matches!(traffic.pattern, TrafficPattern::Trace(_)) { "a trace" } else { "an inference" }
+                ),
+                format!("remove `{key}`"),
+            )),
         };
     }
     if flows > u128::from(MAX_FLOWS) {

@@ -2,13 +2,13 @@
 //! The ranges of single values are in [`settings`](crate::settings). For runs of scenario files, the crate
 //! `rnic-scenario` checks these rules, because its errors point at the text.
 
+use crate::collective::Deployment;
 use crate::faults::Faults;
 use crate::mesh::MeshPairs;
 use crate::settings::{self, MAX_HOSTS, MAX_MESH_PAIRS, MAX_UPLINKS, document};
 use crate::spec::{Arrivals, Incast, QueueingSetup, Receiver, RunSpec, Traffic, TrafficPattern};
 use crate::transport::TransportSpec;
 use rnic_fabric::config::TopologySpec;
-use crate::collective::Deployment;
 use rnic_transport::settings::{Kind, MAX_BYTES, MAX_TIME, Value};
 
 /// Checks that the values of the run `run` on which the simulator relies are in range, and fit each other.

@@ -122,7 +122,9 @@ impl Deployment {
                 return Err(format!("rank {rank} is on host {host}; accepted: 0 to {}", hosts.saturating_sub(1)));
             }
             if let Some(other) = ranks_of.insert(host, rank) {
-                return Err(format!("ranks {other} and {rank} are both on host {host}; accepted: a host for each rank"));
+                return Err(format!(
+                    "ranks {other} and {rank} are both on host {host}; accepted: a host for each rank"
+                ));
             }
         }
         Ok(())

@@ -152,9 +152,11 @@ impl Inference {
         }
         let rates = [self.accelerator_tflops * self.efficiency, self.memory_gb_per_s];
         if !rates.iter().all(|rate| *rate > 0.0 && rate.is_finite()) || self.efficiency > 1.0 {
-            return Err("the rate of an accelerator or of its memory is out of range; accepted: above 0, an efficiency of \
+            return Err(
+                "the rate of an accelerator or of its memory is out of range; accepted: above 0, an efficiency of \
                         at most 1"
-                .into());
+                    .into(),
+            );
         }
         if self.deployment.reaction == Time::ZERO {
             return Err("the reaction takes no time; accepted: a time above 0".to_string());

@@ -676,9 +676,9 @@ pub fn hosts(topology: &TopologySpec) -> u32 {
         }
         TopologySpec::SingleSwitch { hosts } => u64::from(*hosts),
         TopologySpec::Dumbbell { left, right, .. } => u64::from(*left) + u64::from(*right),
-        TopologySpec::Dragonfly { groups, routers_per_group, hosts_per_router, .. } => {
-            u64::from(*groups).saturating_mul(u64::from(*routers_per_group)).saturating_mul(u64::from(*hosts_per_router))
-        }
+        TopologySpec::Dragonfly { groups, routers_per_group, hosts_per_router, .. } => u64::from(*groups)
+            .saturating_mul(u64::from(*routers_per_group))
+            .saturating_mul(u64::from(*hosts_per_router)),
         TopologySpec::Graph { hosts, .. } => hosts.len() as u64,
     };
     u32::try_from(hosts).unwrap_or(u32::MAX)

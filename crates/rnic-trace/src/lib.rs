@@ -81,7 +81,7 @@ pub fn guess(path: &str) -> Result<TraceFormat, String> {
         Some("goal") => Ok(TraceFormat::Goal),
         _ if chakra::first_file(path).is_some() => Ok(TraceFormat::Chakra),
         _ => Err(format!(
-            "the format of \"{path}\" is unknown: its name does not end in .csv or .goal, and there is no file {path}.0.et; \
+            "the format of \"{path}\" is unknown: its name does not end in .csv or .goal, and there is no file {path}.0.et or {path}.0.json; \
              accepted: `format` = \"csv\", \"goal\" or \"chakra\""
         )),
     }

@@ -177,6 +177,41 @@ fn an_all_gather_of_chakra_counts_the_part_of_a_rank_of_its_group() {
 }
 
 #[test]
+fn chakra_is_read_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let messages = r#"{"version": "1.0.0"}
+        {"id": "1", "name": "forward", "type": "COMP_NODE", "durationMicros": "3"}
+        {"id": "2", "name": "sum", "type": "COMM_COLL_NODE", "ctrlDeps": ["1"],
+         "attr": [{"name": "comm_type", "int64Val": "0"}, {"name": "comm_size", "uint64Val": "100"}]}"#;
+    let list = r#"{"workload_graph": [
+        {"Id": 1, "Name": "forward", "NodeType": 4, "data_deps": [], "runtime": 3, "is_cpu_op": true},
+        {"Id": 2, "Name": "sum", "NodeType": 7, "data_deps": [1], "comm_type": 0, "comm_size": 100}]}"#;
+    write(folder.path(), "t.0.json", messages.as_bytes());
+    write(folder.path(), "t.1.json", list.as_bytes());
+    let prefix = folder.path().join("t").to_str().unwrap().to_string();
+    assert_eq!(super::guess(&prefix), Ok(TraceFormat::Chakra));
+    let content = survey(&prefix, TraceFormat::Chakra).unwrap();
+    assert_eq!((content.ranks, content.tasks, content.largest), (2, 4, 100));
+    let compute = Work::Compute { time: rnic_transport::Time::from_us(3), processor: 0 };
+    let operation = CollectiveOperation::AllReduce;
+    let expected = [compute, Work::Collective { communicator: 0, operation, bytes: 100 }];
+    for rank in 0..2 {
+        assert_eq!(works(open(&prefix, TraceFormat::Chakra).unwrap(), rank), expected);
+    }
+    let wrong = |text: &str| {
+        write(folder.path(), "t.1.json", text.as_bytes());
+        let error = survey(&prefix, TraceFormat::Chakra).unwrap_err();
+        error.split_once("t.1.json: ").unwrap().1.to_string()
+    };
+    assert_eq!(wrong(""), "the file is empty");
+    assert!(wrong("{\"version\": \"1\"} {\"id\": \"x\"}").starts_with("`id` is not a whole number"));
+    assert!(wrong(r#"{"workload_graph": [{"Id": 1, "NodeType": 7}]}"#).contains("`comm_type` is missing"));
+    assert!(wrong(r#"{"workload_graph": [{"Id": 1, "NodeType": "COMM"}]}"#).contains("the type is unknown"));
+    assert!(wrong(r#"{"workload_graph": [{"Id": 1, "ctrlDeps": 1}]}"#).contains("`ctrlDeps` is not a list"));
+    assert!(wrong(&messages[..messages.len() - 3]).contains("EOF while parsing"));
+}
+
+#[test]
 fn chakra_is_read_plain_and_compressed() {
     use std::io::Write;
     let folder = tempfile::tempdir().unwrap();

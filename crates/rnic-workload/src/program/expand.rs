@@ -65,7 +65,8 @@ impl Tasks for Repeated {
         }
         let before = self.id;
         self.id += if self.compute == Time::ZERO { 2 } else { 1 };
-        let work = if self.id.is_multiple_of(2) { self.work } else { Work::Compute { time: self.compute, processor: 0 } };
+        let work =
+            if self.id.is_multiple_of(2) { self.work } else { Work::Compute { time: self.compute, processor: 0 } };
         let after = (before > 0).then_some(before).into_iter().collect();
         Ok(Some(Task { id: self.id, after, work, step: 0, label: 0 }))
     }

@@ -215,8 +215,7 @@ impl Rank {
             self.received += 1;
             let tag = u64::from(request);
             let from = Some(self.peer(request % prefill));
-            let mut parts: Vec<u64> =
-                (0..kv_parts).map(|_| self.add(KV, Work::Receive { from, tag }, None)).collect();
+            let mut parts: Vec<u64> = (0..kv_parts).map(|_| self.add(KV, Work::Receive { from, tag }, None)).collect();
             if self.number == 0 {
                 let first = self.first();
                 for other in 1..tensor {
@@ -252,10 +251,8 @@ impl Rank {
         let operations_of = |parameters: u64, tokens: u64| 2.0 * parameters as f64 * tokens as f64 * share;
         let scores = 4.0 * f64::from(model.hidden) * pairs as f64 * share;
         let cache = model.kv_bytes() as f64 * cached as f64 * share;
-        let attention = own.time_of(
-            operations_of(model.attention(), tokens) + scores,
-            bytes_of(model.attention()) + cache,
-        );
+        let attention =
+            own.time_of(operations_of(model.attention(), tokens) + scores, bytes_of(model.attention()) + cache);
         // Each token goes to other experts, as long as there are any.
         let experts = (tokens * u64::from(model.active_experts)).min(model.experts.into());
         let feed_forward = own.time_of(

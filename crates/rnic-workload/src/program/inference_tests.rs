@@ -43,7 +43,13 @@ fn inference(ranks: u32, tensor: u32) -> Inference {
         algorithm: Algorithm::Ring,
         channels: 1,
         chunk: Bytes(1_000_000),
-        deployment: Deployment { ranks, placement: Placement::Linear, placed: [].into(), server: None, reaction: REACTION },
+        deployment: Deployment {
+            ranks,
+            placement: Placement::Linear,
+            placed: [].into(),
+            server: None,
+            reaction: REACTION,
+        },
     }
 }
 
@@ -132,7 +138,9 @@ fn keys_and_values_move_to_another_instance() {
         let own = Inference { prefill: 1, requests: 1, output: 2, kv_parts, ..inference(2, 1) };
         let (flows, answered, operations) = simulate(own.clone());
         assert_eq!(flows.len(), kv_parts as usize);
-        assert!(flows.iter().all(|flow| (flow.src, flow.dst, flow.bytes * u64::from(kv_parts)) == (0, 1, 4 * 32 * 256)));
+        assert!(
+            flows.iter().all(|flow| (flow.src, flow.dst, flow.bytes * u64::from(kv_parts)) == (0, 1, 4 * 32 * 256))
+        );
         let arrival = LAYERS + (DELIVERY + REACTION).as_ps();
         assert_eq!(times(&answered[0]), [0, LAYERS + OUTPUT, arrival + token(33)]);
         assert_eq!((operations[0].label.as_str(), operations[0].bytes), ("keys and values", 4 * 32 * 256));
@@ -205,8 +213,5 @@ fn impossible_inferences_are_refused() {
     );
     assert_eq!(error(Inference { output: 1, ..inference(2, 1) }), "output is 1; accepted: 2 to 16777216");
     assert_eq!(error(Inference { kv_parts: 5, ..inference(2, 1) }), "kv_parts is 5; accepted: 1 to 4");
-    assert_eq!(
-        error(inference(8, 3)),
-        "tensor = 3 does not divide the number of heads (8); accepted: a divisor of 8"
-    );
+    assert_eq!(error(inference(8, 3)), "tensor = 3 does not divide the number of heads (8); accepted: a divisor of 8");
 }

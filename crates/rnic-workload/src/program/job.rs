@@ -181,7 +181,8 @@ fn of_each_server(ranks: &[u32], accelerators: u32) -> Option<u32> {
     let mut parts = ranks.chunk_by(|one, other| one / accelerators == other / accelerators);
     let servers: std::collections::BTreeSet<u32> = parts.clone().map(|part| part[0] / accelerators).collect();
     let own = parts.next()?.len();
-    let fits = own > 1 && own < ranks.len() && servers.len() * own == ranks.len() && parts.all(|part| part.len() == own);
+    let fits =
+        own > 1 && own < ranks.len() && servers.len() * own == ranks.len() && parts.all(|part| part.len() == own);
     fits.then_some(own as u32)
 }
 

@@ -359,9 +359,10 @@ fn simulate_graph(graph: Graph, plan: Collective) -> (Vec<FlowSpec>, Time) {
 #[test]
 fn expanded_operations_send_the_same_messages_at_the_same_time() {
     let server = Some(Server { accelerators: 2, rate: BitRate::from_gbps(3_200), latency: Time::from_ns(900) });
-    for (operation, algorithm) in CollectiveOperation::ALL.iter().flat_map(|operation| {
-        operation.algorithms().iter().map(move |algorithm| (*operation, *algorithm))
-    }) {
+    for (operation, algorithm) in CollectiveOperation::ALL
+        .iter()
+        .flat_map(|operation| operation.algorithms().iter().map(move |algorithm| (*operation, *algorithm)))
+    {
         // Few messages, so that the limited number of open operations does not matter.
         let deployment = Deployment { server, ..deployment(8) };
         let collective = Collective {

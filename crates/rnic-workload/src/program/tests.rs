@@ -406,10 +406,15 @@ fn ranks_run_where_a_file_says() {
     let mut all = program(own.clone(), 8, 1);
     let flows = run(&mut all, DELIVERY, Time::from_us(1), 0);
     assert_eq!(flows.iter().map(|flow| (flow.src, flow.dst)).collect::<Vec<_>>(), [(7, 2), (2, 5)]);
-    let error = |placed: &[u32]| own.deployment().check_places(8).and_then(|()| {
-        Deployment { placed: placed.into(), ..own.deployment() }.check_places(8)
-    });
-    assert_eq!(error(&[7, 2]), Err("the placement has 2 ranks, and the traffic 3; accepted: a host for each rank".into()));
+    let error = |placed: &[u32]| {
+        own.deployment()
+            .check_places(8)
+            .and_then(|()| Deployment { placed: placed.into(), ..own.deployment() }.check_places(8))
+    };
+    assert_eq!(
+        error(&[7, 2]),
+        Err("the placement has 2 ranks, and the traffic 3; accepted: a host for each rank".into())
+    );
     assert_eq!(error(&[7, 2, 8]), Err("rank 2 is on host 8; accepted: 0 to 7".into()));
     assert_eq!(error(&[7, 2, 7]), Err("ranks 0 and 2 are both on host 7; accepted: a host for each rank".into()));
 }

@@ -63,7 +63,15 @@ pub(super) enum Next {
 
 impl Todo {
     pub(super) fn new(tasks: Box<dyn Tasks>) -> Todo {
-        Todo { tasks, exhausted: false, ahead: AHEAD, later: Time::ZERO, step: 0, open: BTreeMap::new(), latest: BTreeMap::new() }
+        Todo {
+            tasks,
+            exhausted: false,
+            ahead: AHEAD,
+            later: Time::ZERO,
+            step: 0,
+            open: BTreeMap::new(),
+            latest: BTreeMap::new(),
+        }
     }
 
     /// Notes that the open task with this id begins.
