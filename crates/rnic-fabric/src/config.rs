@@ -27,8 +27,8 @@ pub struct LinkSpec {
 /// The nodes and links of a fabric.
 ///
 /// Node names: hosts `h0`, `h1`, ...; fat-tree switches `edge0..`, `agg0..`, `core0..`; leaf-spine `leaf0..`,
-/// `spine0..`; leaf-spine-core `leaf0..`, `spine0..`, `core0..`; single switch `s0`; dragonfly `router0..`; dumbbell `left` and `right`; a
-/// graph names its own nodes.
+/// `spine0..`; leaf-spine-core `leaf0..`, `spine0..`, `core0..`; single switch `s0`; dragonfly `router0..`; dumbbell
+/// `left` and `right`; a graph names its own nodes.
 #[derive(Clone, PartialEq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(tag = "topology", rename_all = "kebab-case", deny_unknown_fields))]

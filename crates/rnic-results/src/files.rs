@@ -134,8 +134,8 @@ pub const NAMES: [&str; 18] = [
 /// `summary.json`, `ports.csv` and `report.html` always; `queues.csv`, `links.csv`, `goodput.csv`, `pauses.csv` and
 /// `victims.csv` if a run sampled queues, links, flows or pauses; `mesh.csv` if a run has probes; `watchdog.csv` if a
 /// watchdog found a storm; `collectives.csv` and `matrix.csv` if a run has collective operations; `steps.csv` if a run
-/// has training steps; `requests.csv` if a run has inferences; `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each of the formats
-/// `flows`.
+/// has training steps; `requests.csv` if a run has inferences; `sweep.csv` and `sweep.parquet` for a sweep; and the
+/// records of flows in each of the formats `flows`.
 ///
 /// # Errors
 /// Another process is writing into the folder, a file cannot be written, or flow records cannot be read.

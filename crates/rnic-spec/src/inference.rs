@@ -66,8 +66,8 @@ impl Inference {
         end(part + 1) - end(part)
     }
 
-    /// Number of bytes of the keys and values of `layers` layers of a prompt, on each tensor rank. If the ranks are more
-    /// than the heads of keys and values, several have the same head.
+    /// Number of bytes of the keys and values of `layers` layers of a prompt, on each tensor rank. If the ranks are
+    /// more than the heads of keys and values, several have the same head.
     pub fn kv_bytes(&self, layers: u32) -> u64 {
         let heads = self.model.kv_heads.div_ceil(self.tensor.max(1));
         let of_token = self.model.kv_bytes() / u64::from(self.model.kv_heads.max(1)) * u64::from(heads);

@@ -3,8 +3,8 @@
 //! An instance works in iterations: the prompt of one request, or one token for each request of its batch. Between two
 //! iterations requests join the batch and leave it (continuous batching; Yu et al.: Orca: A Distributed Serving System
 //! for Transformer-Based Generative Models, 2022). A prompt goes before tokens. The first rank of an instance decides
-//! what the next iteration is when an iteration has ended, and sends a message to each other rank of the instance, which
-//! begins the iteration when it has this message.
+//! what the next iteration is when an iteration has ended, and sends a message to each other rank of the instance,
+//! which begins the iteration when it has this message.
 //!
 //! With separate instances for prompts (Patel et al.: Splitwise: Efficient generative LLM inference using phase
 //! splitting, 2024), each rank sends the keys and values of its heads to the rank with the same number of another
@@ -240,7 +240,8 @@ impl Rank {
     fn iterate(&mut self, iteration: Iteration) {
         let own = self.inference.clone();
         let Inference { model, tensor, prefill, kv_parts, .. } = *own;
-        // Tokens that go through the layers, pairs of tokens in the attention, and tokens whose keys and values are read.
+        // Tokens that go through the layers, pairs of tokens in the attention, tokens whose keys and values are read,
+        // and tokens that go through the output layer.
         let (tokens, pairs, cached, outputs) = match iteration {
             Iteration::Prompt(_) => (u64::from(own.prompt), u64::from(own.prompt) * u64::from(own.prompt), 0, 1),
             Iteration::Tokens { requests, context } => (requests.into(), context, context, requests),
