@@ -116,6 +116,7 @@ fn bases(section: &Section, setting: &Setting) -> Vec<toml::Table> {
             let training = bases.iter_mut().filter(|base| base["traffic"]["pattern"].as_str() == Some("training"));
             training.for_each(|base| put(base, "traffic", "expert", 8.into()));
         }
+        ("traffic", "skew") => bases.iter_mut().for_each(|base| put(base, "traffic", "operation", "all-to-all".into())),
         ("traffic", "domain_rate" | "domain_latency") => {
             bases.iter_mut().for_each(|base| put(base, "traffic", "accelerators", 8.into()));
         }
@@ -139,7 +140,7 @@ fn all_settings() -> impl Iterator<Item = (&'static Section, &'static Setting)> 
     let sections = SECTIONS.into_iter().filter(|section| !["transport", "sweep"].contains(&section.table));
     let all = sections.flat_map(|section| section.settings.iter().map(move |setting| (section, setting)));
     // The keys of a sweep and of `set` are paths, and other files are not at hand.
-    all.filter(|(_, setting)| !["extends", "sweep", "set"].contains(&setting.key))
+    all.filter(|(_, setting)| !["extends", "sweep", "set", "placement_file", "matrix"].contains(&setting.key))
 }
 
 /// Changes one key of one table of a scenario; the table gets the other keys that it needs.
