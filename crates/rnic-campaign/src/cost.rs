@@ -67,6 +67,7 @@ fn packets(pattern: &TrafficPattern, topology: &TopologySpec, mtu: f64) -> f64 {
         TrafficPattern::Outside { .. } => 0.0,
         // The bytes of each task are not known: assume a tenth of the largest.
         TrafficPattern::Trace(trace) => (trace.content.largest as f64 * 0.1 / mtu).ceil() * trace.content.tasks as f64,
+        TrafficPattern::Inference(inference) => inference.fabric_bytes() / mtu,
         TrafficPattern::Training(training) => training.fabric_bytes() / mtu,
         TrafficPattern::List { flows } => flows.iter().map(|flow| (flow.bytes as f64 / mtu).ceil()).sum(),
     }

@@ -61,7 +61,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::Pingpong(arguments) => pingpong::pingpong(&arguments),
         Command::Verbs(arguments) => verbs::verbs(&arguments),
         Command::Decode(arguments) => decode::decode(&arguments),
-        Command::Trace(arguments) => trace::trace(&arguments),
+        Command::Trace(arguments) => trace::trace(&arguments, catalogue),
         Command::Model(arguments) => model::model(&arguments, catalogue),
         Command::Lint(arguments) => lint::lint(&arguments),
         Command::Counters(arguments) => counters::counters(&arguments),

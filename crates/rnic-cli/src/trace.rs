@@ -3,24 +3,28 @@
 
 use clap::{Args, ValueEnum};
 use rnic_simulator::error::CliError;
-use rnic_simulator::output;
+use rnic_simulator::selection::{Selection, parse_set};
+use rnic_simulator::{Catalogue, builtin, load_selected, output, select};
 use rnic_spec::TraceFormat as Read;
 use rnic_trace::{
     Counts, Graph, Other, WriteError, count, guess, guess_other, open, open_other, write_csv, write_goal,
 };
 use rnic_transport::Bytes;
+use rnic_workload::Program;
 use serde_json::{Value, json};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     rnic trace traces/allreduce                       # traces/allreduce.0.et, traces/allreduce.1.et, ... of Chakra\n  \
     rnic trace workload.txt --ranks 32\n  \
-    rnic trace perm64.bin --format csv > perm64.csv\n\n\
+    rnic trace perm64.bin --format csv > perm64.csv\n  \
+    rnic trace training/dense --expand --format goal > dense.goal\n\n\
     Exit codes: 0 success; 1 the output cannot be written; 2 the trace is wrong, or its ranks do not fit together.")]
 pub(crate) struct TraceArgs {
-    /// The trace; for Chakra the part of the file names before `.RANK.et`, or one of the files
+    /// The trace; for Chakra the part of the file names before `.RANK.et`, or one of the files. Or a scenario (a file
+    /// that ends in .toml, or a built-in scenario) with the pattern `collective`, `training` or `trace`
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
 
@@ -31,6 +35,22 @@ pub(crate) struct TraceArgs {
     /// Number of ranks, for workload files of SimAI and ASTRA-sim without `all_gpus`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     ranks: Option<u32>,
+
+    /// Run of the scenario [default: the first]
+    #[arg(long, value_name = "NAME")]
+    run: Option<String>,
+
+    /// Traffic source of the run [default: the first with tasks]
+    #[arg(long, value_name = "NAME")]
+    traffic: Option<String>,
+
+    /// Change one setting of the scenario; may be repeated
+    #[arg(long, value_name = "PATH=VALUE", value_parser = parse_set)]
+    set: Vec<(String, String)>,
+
+    /// Replace the collective operations of a scenario by their messages, with its algorithm and `chunk`
+    #[arg(long)]
+    expand: bool,
 
     /// Format of the standard output
     #[arg(long, value_enum, default_value_t = TraceFormat::Text)]
@@ -67,8 +87,11 @@ enum TraceFormat {
 }
 
 /// Prints what a trace contains, or the trace in another format.
-pub(crate) fn trace(arguments: &TraceArgs) -> Result<(), CliError> {
-    let graph = graph(arguments).map_err(CliError::Input)?;
+pub(crate) fn trace(arguments: &TraceArgs, catalogue: &Catalogue) -> Result<(), CliError> {
+    let graph = match is_scenario(&arguments.trace) {
+        true => of_scenario(arguments, catalogue)?,
+        false => graph(arguments).map_err(CliError::Input)?,
+    };
     let write: fn(&mut dyn Write, Graph) -> Result<(), WriteError> = match arguments.format {
         TraceFormat::Csv => write_csv,
         TraceFormat::Goal => write_goal,
@@ -86,8 +109,48 @@ pub(crate) fn trace(arguments: &TraceArgs) -> Result<(), CliError> {
     failed.map_or(Ok(()), |error| Err(CliError::Input(error)))
 }
 
+/// Whether a name is that of a scenario: it ends in `.toml`, or it is a built-in scenario and no file.
+fn is_scenario(path: &Path) -> bool {
+    let is_file = path.extension().is_some_and(|ending| ending == "toml");
+    is_file || (!path.exists() && path.to_str().and_then(builtin::path).is_some())
+}
+
+/// The tasks of a traffic source of a scenario.
+fn of_scenario(arguments: &TraceArgs, catalogue: &Catalogue) -> Result<Graph, CliError> {
+    for (option, is_given) in [("--input", arguments.input.is_some()), ("--ranks", arguments.ranks.is_some())] {
+        if is_given {
+            return Err(CliError::Input(format!("`{option}` has no effect on a scenario; accepted: a trace")));
+        }
+    }
+    let (scenario, set) = (arguments.trace.clone(), arguments.set.clone());
+    let scenario = load_selected(catalogue, &Selection { scenario, set, seed: None })?;
+    let run = select(&scenario, arguments.run.as_deref())?;
+    let source = match &arguments.traffic {
+        None => run.traffic.iter().find(|source| source.pattern.is_program()).or(run.traffic.first()),
+        Some(name) => run.traffic.iter().find(|source| source.name == *name),
+    };
+    let source = source.ok_or_else(|| {
+        let names: Vec<String> = run.traffic.iter().map(|source| format!("\"{}\"", source.name)).collect();
+        let name = arguments.traffic.as_deref().unwrap_or_default();
+        CliError::Input(format!("no traffic is called \"{name}\"; accepted: {}", names.join(", ")))
+    })?;
+    let (graph, plan) = Program::graph(source).map_err(CliError::Input)?;
+    Ok(if arguments.expand { Program::expand(graph, &plan) } else { graph })
+}
+
 /// Opens the trace.
 fn graph(arguments: &TraceArgs) -> Result<Graph, String> {
+    let scenario_only = [
+        ("--expand", arguments.expand),
+        ("--run", arguments.run.is_some()),
+        ("--traffic", arguments.traffic.is_some()),
+        ("--set", !arguments.set.is_empty()),
+    ];
+    if let Some((option, _)) = scenario_only.iter().find(|(_, is_given)| *is_given) {
+        return Err(format!(
+            "`{option}` needs a scenario; accepted: a file that ends in .toml, also one whose traffic is a trace"
+        ));
+    }
     let path = arguments.trace.to_str().ok_or("the path of the trace is not text in UTF-8")?;
     let format = match arguments.input {
         Some(Input::Chakra) => Ok(Read::Chakra),

@@ -19,6 +19,8 @@ const GUIDES: &[&str] = &[
     "mesh",
     "alerts",
     "own-topology-and-traffic",
+    "from-a-trace",
+    "from-other-ai-simulators",
     "compare-with-other-simulators",
     "reproduce-irn",
     "python",
@@ -183,6 +185,16 @@ fn mesh() {
 #[test]
 fn operate() {
     follow("operate", Kind::Fast);
+}
+
+#[test]
+fn from_a_trace() {
+    follow("from-a-trace", Kind::Fast);
+}
+
+#[test]
+fn from_other_ai_simulators() {
+    follow("from-other-ai-simulators", Kind::Fast);
 }
 
 #[test]

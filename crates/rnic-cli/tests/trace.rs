@@ -53,3 +53,44 @@ fn problems_and_mistakes() {
     let output = rnic(folder.path(), &["trace", "missing"]);
     assert_eq!(output.status.code(), Some(2));
 }
+
+const SCENARIO: &str = "[fabric]\ntopology = \"single-switch\"\nhosts = 4\nrate = \"100 Gbps\"\ndelay = \"1 us\"\n\n\
+    [traffic]\npattern = \"collective\"\noperation = \"all-reduce\"\nsize = \"4 MB\"\nrepeats = 2\ncompute = \"3 us\"\n\n\
+    [[run]]\nname = \"IRN\"\ntransport = \"irn\"\n";
+
+#[test]
+fn tasks_of_a_scenario() {
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("ring.toml"), SCENARIO).unwrap();
+    let output = rnic(folder.path(), &["trace", "ring.toml", "--format", "json"]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["collectives"]["all-reduce"]["tasks"], 8);
+    assert_eq!((&document["computations"], &document["sends"]), (&8.into(), &0.into()));
+    // A ring of 4 ranks: 6 steps with messages of at most 512 KiB, two for each part of 1 MB.
+    let output = rnic(folder.path(), &["trace", "ring.toml", "--expand", "--format", "goal"]);
+    std::fs::write(folder.path().join("ring.goal"), &output.stdout).unwrap();
+    let output = rnic(folder.path(), &["trace", "ring.goal", "--format", "json"]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&document["ranks"], &document["sends"]), (&4.into(), &(2 * 4 * 6 * 2).into()));
+    assert_eq!(document["sent_bytes"], 2 * 6 * 4_000_000);
+    let set = ["trace", "ring.toml", "--set", "traffic.chunk=2MB", "--expand", "--format", "json"];
+    let document: Value = serde_json::from_slice(&rnic(folder.path(), &set).stdout).unwrap();
+    assert_eq!(document["sends"], 2 * 4 * 6);
+    let error = |arguments: &[&str]| {
+        let output = rnic(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    assert_eq!(
+        error(&["trace", "ring.goal", "--expand"]),
+        "error: `--expand` needs a scenario; accepted: a file that ends in .toml, also one whose traffic is a trace\n"
+    );
+    assert_eq!(
+        error(&["trace", "ring.toml", "--traffic", "no"]),
+        "error: no traffic is called \"no\"; accepted: \"collective\"\n"
+    );
+    assert_eq!(
+        error(&["trace", "pfc/deadlock"]),
+        "error: traffic `list` has no tasks; accepted: the patterns collective, training and trace\n"
+    );
+}

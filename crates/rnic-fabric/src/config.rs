@@ -27,8 +27,8 @@ pub struct LinkSpec {
 /// The nodes and links of a fabric.
 ///
 /// Node names: hosts `h0`, `h1`, ...; fat-tree switches `edge0..`, `agg0..`, `core0..`; leaf-spine `leaf0..`,
-/// `spine0..`; leaf-spine-core `leaf0..`, `spine0..`, `core0..`; single switch `s0`; dumbbell `left` and `right`; a
-/// graph names its own nodes.
+/// `spine0..`; leaf-spine-core `leaf0..`, `spine0..`, `core0..`; single switch `s0`; dragonfly `router0..`; dumbbell
+/// `left` and `right`; a graph names its own nodes.
 #[derive(Clone, PartialEq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(tag = "topology", rename_all = "kebab-case", deny_unknown_fields))]
@@ -95,6 +95,29 @@ pub enum TopologySpec {
         bottleneck_rate: Option<BitRate>,
         /// Delay of the link between the two switches; `None`: the delay of the host links.
         bottleneck_delay: Option<Time>,
+    },
+    /// A dragonfly (Kim et al.: Technology-Driven, Highly-Scalable Dragonfly Topology, 2008): groups of routers.
+    ///
+    /// In a group every router connects to every other. Each router has `global_links` links to other groups: with g
+    /// groups, global port p of a group (ports are numbered router by router) leads to the group that is
+    /// p mod (g - 1) + 1 groups further on, in a circle of groups. Ports beyond a multiple of g - 1 are not used.
+    Dragonfly {
+        /// Number of groups: more than `global_links`, at most `routers_per_group` x `global_links` + 1.
+        groups: u32,
+        /// Number of routers (switches) of each group.
+        routers_per_group: u32,
+        /// Number of links from each router to other groups.
+        global_links: u32,
+        /// Number of hosts on each router.
+        hosts_per_router: u32,
+        /// Rate of each link inside a group; `None`: the rate of the host links.
+        local_rate: Option<BitRate>,
+        /// Delay of each link inside a group; `None`: the delay of the host links.
+        local_delay: Option<Time>,
+        /// Rate of each link between groups; `None`: the rate of the links inside a group.
+        global_rate: Option<BitRate>,
+        /// Delay of each link between groups; `None`: the delay of the links inside a group.
+        global_delay: Option<Time>,
     },
     /// An arbitrary graph, whose links are listed in [`FabricSpec::links`].
     Graph {

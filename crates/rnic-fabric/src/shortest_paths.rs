@@ -4,6 +4,7 @@ use crate::config::LinkSpec;
 use crate::ids::{HostId, PortId};
 use crate::topology::{Link, NodeId, Topology, Tree};
 use rnic_transport::{BitRate, Time};
+use std::collections::BTreeSet;
 
 /// Facts about a path between two hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,9 +32,10 @@ impl PathFacts {
     }
 }
 
-/// Number of links from every switch to one target switch, on paths that never lead through a host.
+/// Distance from every switch to one target switch, on paths that never lead through a host: the number of links, of
+/// which those between groups of a dragonfly are longer ([`Topology::length`]).
 pub(crate) struct Distances {
-    /// Per node: number of links to the target; `u32::MAX` for hosts, and for switches without a path.
+    /// Per node: distance to the target; `u32::MAX` for hosts, and for switches without a path.
     links: Vec<u32>,
     /// The switches with a path to the target, nearest first.
     order: Vec<NodeId>,
@@ -53,6 +55,9 @@ impl DownPorts<'_> {
 
 impl Distances {
     pub(crate) fn to(topology: &Topology, target: NodeId, down: DownPorts<'_>) -> Distances {
+        if topology.group.is_some() {
+            return Distances::by_length(topology, target, down);
+        }
         let mut links = vec![u32::MAX; topology.nodes() as usize];
         let mut order = vec![target];
         links[target as usize] = 0;
@@ -70,14 +75,40 @@ impl Distances {
         Distances { links, order }
     }
 
-    /// Number of links from a switch to the target.
+    /// As [`Distances::to`], for links of different lengths (Dijkstra's algorithm).
+    fn by_length(topology: &Topology, target: NodeId, down: DownPorts<'_>) -> Distances {
+        let mut links = vec![u32::MAX; topology.nodes() as usize];
+        let mut order = Vec::new();
+        let mut open = BTreeSet::from([(0, target)]);
+        links[target as usize] = 0;
+        while let Some((distance, node)) = open.pop_first() {
+            order.push(node);
+            let up = topology.ports_of(node).filter(|port| !down.is_down(*port));
+            for peer in up.map(|port| topology.peer_node(port)).filter(|peer| !topology.is_host(*peer)) {
+                let (old, new) = (links[peer as usize], distance + topology.length(node, peer));
+                if new < old {
+                    open.remove(&(old, peer));
+                    open.insert((new, peer));
+                    links[peer as usize] = new;
+                }
+            }
+        }
+        Distances { links, order }
+    }
+
+    /// Distance from a switch to the target.
     pub(crate) fn of(&self, switch: NodeId) -> u32 {
         self.links[switch as usize]
     }
 
-    /// Whether a port of `node` leads to a switch that is closer to the target.
+    /// Whether a shortest path from `node` to the target begins with this port.
     fn is_closer(&self, topology: &Topology, node: NodeId, port: PortId) -> bool {
-        self.of(topology.peer_node(port)) < self.of(node)
+        let peer = topology.peer_node(port);
+        match topology.group {
+            Some(_) if topology.is_host(peer) => false,
+            Some(_) => self.of(peer).checked_add(topology.length(node, peer)) == Some(self.of(node)),
+            None => self.of(peer) < self.of(node),
+        }
     }
 }
 

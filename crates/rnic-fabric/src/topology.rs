@@ -102,6 +102,8 @@ pub struct Topology {
     pub first_port: Vec<PortId>,
     /// Shape of the topology if it is a tree of pods: a fat-tree, leaf-spine or leaf-spine-core.
     pub(crate) tree: Option<Tree>,
+    /// Number of switches of each group of a dragonfly; `None` for other topologies.
+    pub(crate) group: Option<u32>,
 }
 
 impl Topology {
@@ -157,6 +159,21 @@ impl Topology {
             TopologySpec::Dumbbell { left, right, bottleneck_rate, bottleneck_delay } => {
                 plan.dumbbell(*left, *right, link, or_else(link, *bottleneck_rate, *bottleneck_delay));
             }
+            TopologySpec::Dragonfly {
+                groups,
+                routers_per_group,
+                global_links,
+                hosts_per_router,
+                local_rate,
+                local_delay,
+                global_rate,
+                global_delay,
+            } => {
+                let local = or_else(link, *local_rate, *local_delay);
+                let global = or_else(local, *global_rate, *global_delay);
+                let shape = [*groups, *routers_per_group, *global_links, *hosts_per_router];
+                plan.dragonfly(shape, [link, local, global])?;
+            }
             TopologySpec::Graph { hosts, switches } => {
                 plan.hosts = hosts.len() as u32;
                 plan.names = hosts.iter().chain(switches).cloned().collect();
@@ -210,6 +227,16 @@ impl Topology {
         let tree = self.tree.filter(|tree| tree.cores > 0)?;
         Some(host.0 / (tree.leaves * tree.hosts))
     }
+    /// Length of the link between two switches, by which shortest paths are found: 1, but 3 between two groups of a
+    /// dragonfly, so that a shortest path has at most one such link (minimal routing).
+    pub(crate) fn length(&self, a: NodeId, b: NodeId) -> u32 {
+        let of = |node: NodeId, routers: u32| (node - self.hosts) / routers;
+        match self.group {
+            Some(routers) if of(a, routers) != of(b, routers) => 3,
+            _ => 1,
+        }
+    }
+
     /// The name of a port in files and messages. For example, `edge0:3->agg1` is port 3 of `edge0`, and its link leads
     /// to `agg1`.
     pub fn port_name(&self, port: PortId) -> String {
@@ -225,6 +252,7 @@ struct Plan {
     names: Vec<String>,
     links: Vec<Link>,
     tree: Option<Tree>,
+    group: Option<u32>,
 }
 
 impl Plan {
@@ -277,6 +305,50 @@ impl Plan {
                 self.link(spines + spine, cores + plane * shape.cores + core, links[2]);
             }
         }
+    }
+
+    /// Adds a dragonfly. `shape` has the numbers of groups, of routers in each, and of global links and hosts of each
+    /// router; `links` the properties of host links, links inside groups and links between groups.
+    fn dragonfly(&mut self, shape: [u32; 4], links: [LinkSpec; 3]) -> Result<(), TopologyError> {
+        let [groups, routers, global, hosts] = shape;
+        let ports = routers.saturating_mul(global);
+        if routers == 0 || global == 0 || groups <= global || groups > ports.saturating_add(1) {
+            return invalid(format!(
+                "a dragonfly of {groups} groups with {routers} routers of {global} global links is impossible; accepted: {} \
+                 to {} groups",
+                global.saturating_add(1),
+                ports.saturating_add(1)
+            ));
+        }
+        let all = groups.saturating_mul(routers);
+        self.group = Some(routers);
+        self.hosts = all.saturating_mul(hosts);
+        let first_host = self.nodes("h", self.hosts);
+        let first = self.nodes("router", all);
+        for host in 0..self.hosts {
+            self.link(first_host + host, first + host / hosts, links[0]);
+        }
+        for group in 0..groups {
+            for a in 0..routers {
+                (a + 1..routers).for_each(|b| {
+                    self.link(first + group * routers + a, first + group * routers + b, links[1]);
+                });
+            }
+        }
+        // Number of links between two groups. Two of them never join the same routers, because their ports differ by at
+        // least as many ports as a router has.
+        let copies = ports / (groups - 1);
+        for group in 0..groups {
+            for other in group + 1..groups {
+                let (there, back) = (other - group - 1, groups - 1 - (other - group));
+                for copy in 0..copies {
+                    let router =
+                        |group: u32, distance: u32| first + group * routers + (distance + copy * (groups - 1)) / global;
+                    self.link(router(group, there), router(other, back), links[2]);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn single_switch(&mut self, hosts: u32, link: LinkSpec) {
@@ -381,7 +453,15 @@ impl Plan {
             next[link.a as usize].0 += 1;
             next[link.b as usize].0 += 1;
         }
-        Ok(Topology { hosts: self.hosts, names: self.names, links: self.links, ports, first_port, tree: self.tree })
+        Ok(Topology {
+            hosts: self.hosts,
+            names: self.names,
+            links: self.links,
+            ports,
+            first_port,
+            tree: self.tree,
+            group: self.group,
+        })
     }
 }
 

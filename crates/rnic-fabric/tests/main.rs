@@ -5,6 +5,7 @@ mod common;
 mod composition;
 mod computed_routes;
 mod diagnose;
+mod dragonfly;
 mod ecmp;
 mod input;
 mod link_faults;

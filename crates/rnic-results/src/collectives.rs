@@ -65,12 +65,12 @@ fn time(record: &CollectiveRecord) -> Option<Time> {
 /// The collective operations of a run, by traffic source.
 pub(super) fn summarise(spec: &RunSpec, output: &RunOutput) -> Vec<CollectiveSummary> {
     let summary = |(index, source): (usize, &rnic_spec::Traffic)| {
-        let TrafficPattern::Collective(collective) = source.pattern else { return None };
+        let TrafficPattern::Collective(collective) = &source.pattern else { return None };
         let own = output.collectives.iter().filter(|record| usize::from(record.traffic) == index);
         let times: Vec<f64> = own.filter_map(time).map(|time| time.as_us()).collect();
         Some(CollectiveSummary {
             traffic: source.name.clone(),
-            collective,
+            collective: collective.clone(),
             completed: times.len() as u64,
             operations: u64::from(collective.groups()) * u64::from(collective.repeats),
             time_us: Distribution::of(times),

@@ -109,6 +109,7 @@ fn output(faster: u64) -> RunOutput {
         collectives: Vec::new(),
         steps: Vec::new(),
         operations: Vec::new(),
+        answered: Vec::new(),
         fidelity: Default::default(),
         fast_forward: None,
         samples: None,

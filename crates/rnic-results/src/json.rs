@@ -7,7 +7,7 @@ use super::stats::{Distribution, Goodput};
 use super::summary::{Group, LinkSummary, QueueSummary, RunSummary, ScenarioSummary, SizeClass, Tier};
 use super::summary::{TrafficClass, Utilisation};
 use super::text::round6;
-use super::{collectives, fidelity, mesh, steps, watchdog};
+use super::{answered, collectives, fidelity, mesh, steps, watchdog};
 use rnic_transport::Time;
 use serde_json::{Map, Value, json};
 
@@ -142,6 +142,9 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
     }
     if !run.steps.is_empty() {
         put("steps", steps::to_json(&run.steps));
+    }
+    if !run.inference.is_empty() {
+        put("inference", answered::to_json(&run.inference));
     }
     if !run.watchdog.is_empty() {
         put("watchdog", watchdog::to_json(&run.watchdog));

@@ -20,6 +20,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod answered;
 mod collectives;
 mod compare;
 mod conclusion;

@@ -44,6 +44,7 @@ fn extent(pattern: &TrafficPattern) -> Option<(u32, Option<u64>)> {
         TrafficPattern::Training(training) => {
             Some((training.deployment.ranks, Some(u64::from(training.steps - training.warmup_steps))))
         }
+        TrafficPattern::Inference(inference) => Some((inference.deployment.ranks, None)),
         TrafficPattern::Trace(trace) => Some((trace.deployment.ranks, None)),
         _ => None,
     }

@@ -3,6 +3,7 @@
 pub use super::groups::{Group, SizeClass, TrafficClass};
 pub use super::tiers::{Tier, Utilisation};
 
+use super::answered::{self, InferenceSummary};
 use super::collectives::{self, CollectiveSummary};
 use super::groups::Groups;
 use super::pauses::{self, PauseSummary};
@@ -140,6 +141,8 @@ pub struct RunSummary {
     pub collectives: Vec<CollectiveSummary>,
     /// The steps of programs of tasks, by traffic source; empty without them.
     pub steps: Vec<StepSummary>,
+    /// The requests of inferences, by traffic source; empty without them.
+    pub inference: Vec<InferenceSummary>,
     /// What the run simulated: packets, or flows as fluids. Of fluids, drops, losses, marks, retransmissions, timeouts,
     /// pauses and queues are not modelled; their counts are 0 and mean nothing.
     pub fidelity: Fidelity,
@@ -267,6 +270,7 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
         meshes: output.meshes.clone(),
         collectives: collectives::summarise(spec, output),
         steps: steps::summarise(spec, output),
+        inference: answered::summarise(spec, output),
         fidelity: output.fidelity,
         fast_forward: output.fast_forward,
         failure,

@@ -9,7 +9,7 @@ use super::seeds::{self, Replicates, over_seeds};
 use super::stats::Goodput;
 use super::summary::{Group, LinkSummary, RunSummary, ScenarioSummary};
 use super::text::{count, duration, percent, rate, three_digits};
-use super::{collectives, fidelity, mesh, steps, watchdog};
+use super::{answered, collectives, fidelity, mesh, steps, watchdog};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
 use rnic_spec::short_keys;
 
@@ -394,6 +394,7 @@ fn notes(summary: &ScenarioSummary) -> Vec<String> {
     for run in summary.runs.iter().filter(|_| summary.runs.len() <= FEW) {
         let sentences = mesh::sentences(&run.meshes).into_iter().chain(watchdog::sentences(&run.watchdog));
         let sentences = collectives::sentences(&run.collectives).into_iter().chain(sentences);
+        let sentences = answered::sentences(&run.inference).into_iter().chain(sentences);
         let sentences = steps::sentences(&run.steps).into_iter().chain(sentences);
         notes.extend(sentences.map(|sentence| format!("{}: {sentence}", run.name)));
     }

@@ -77,6 +77,7 @@ fn read_topology(table: &Table<'_>, rate: BitRate) -> Result<TopologySpec> {
             bottleneck_rate: table.given("bottleneck_rate")?,
             bottleneck_delay: table.given("bottleneck_delay")?,
         },
+        "dragonfly" => read_dragonfly(table)?,
         _ => TopologySpec::Graph {
             hosts: read_names(&table.require("hosts")?, 'h')?,
             switches: read_names(&table.require("switches")?, 's')?,
@@ -91,6 +92,33 @@ fn read_k(table: &Table<'_>) -> Result<u32> {
         return Err(table.require("k")?.wrong(format!("`k` is odd: {k}"), help));
     }
     Ok(k)
+}
+
+fn read_dragonfly(table: &Table<'_>) -> Result<TopologySpec> {
+    let (groups, routers_per_group) = (table.value("groups")?, table.value("routers_per_group")?);
+    let global_links = table.value("global_links")?;
+    let topology = TopologySpec::Dragonfly {
+        groups,
+        routers_per_group,
+        global_links,
+        hosts_per_router: table.value("hosts_per_router")?,
+        local_rate: table.given("local_rate")?,
+        local_delay: table.given("local_delay")?,
+        global_rate: table.given("global_rate")?,
+        global_delay: table.given("global_delay")?,
+    };
+    let ports = u64::from(routers_per_group) * u64::from(global_links);
+    if groups <= global_links || u64::from(groups) > ports + 1 {
+        let message =
+            format!("{groups} groups of {routers_per_group} routers with {global_links} global links each do not fit");
+        return Err(table.error_at(
+            "groups",
+            message,
+            &format!("accepted: {} to {} groups", global_links + 1, ports + 1),
+        ));
+    }
+    check_links(table, &topology, || format!("{groups} groups of {routers_per_group} routers"))?;
+    Ok(topology)
 }
 
 /// Keys of `[fabric]` for the uplinks of a leaf: their rate, or the oversubscription from which the rate follows. The

@@ -180,6 +180,9 @@ fn tiers(topology: &TopologySpec) -> Vec<(&'static str, Option<u32>)> {
         }
         TopologySpec::SingleSwitch { .. } => vec![hosts, ("s0", None)],
         TopologySpec::Dumbbell { .. } => vec![hosts, ("left", None), ("right", None)],
+        TopologySpec::Dragonfly { groups, routers_per_group, .. } => {
+            vec![hosts, ("router", Some(groups.saturating_mul(*routers_per_group)))]
+        }
         TopologySpec::Graph { .. } => vec![],
     }
 }
@@ -250,6 +253,23 @@ fn joined(topology: &TopologySpec, lower: &str, upper: &str) -> bool {
             Some(host) => upper == if host < *left { "left" } else { "right" },
             None => lower == "left" && upper == "right",
         },
+        TopologySpec::Dragonfly { groups, routers_per_group, global_links, hosts_per_router, .. } => {
+            let (Some(other), routers) = (number(upper, "router"), *routers_per_group) else { return false };
+            let (host, router) = (host, number(lower, "router"));
+            if let Some(host) = host {
+                return other == host / hosts_per_router;
+            }
+            let Some(router) = router.filter(|router| *router < other) else { return false };
+            let (group, other_group) = (router / routers, other / routers);
+            let distance = other_group - group;
+            // The ports that lead there and back, for each of the links between the two groups.
+            let mut copies = (0..routers * global_links / (groups - 1)).map(|copy| copy * (groups - 1));
+            distance == 0
+                || copies.any(|ports| {
+                    let there = (distance - 1 + ports) / global_links == router % routers;
+                    there && (groups - 1 - distance + ports) / global_links == other % routers
+                })
+        }
         TopologySpec::Graph { .. } => false,
     }
 }

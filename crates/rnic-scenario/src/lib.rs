@@ -20,6 +20,7 @@ mod fabric;
 mod faults;
 pub mod format;
 mod graph;
+mod inference;
 mod mesh;
 mod output;
 mod overrides;

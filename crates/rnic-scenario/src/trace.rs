@@ -1,9 +1,9 @@
 //! Reads the traffic of the pattern `trace`.
 
-use super::deployment::{read_server, read_straggler};
+use super::deployment::{self, read_straggler};
 use super::extends::Files;
 use super::reader::{Result, Table};
-use rnic_spec::{Algorithm, Deployment, Trace, TraceContent, TraceFormat};
+use rnic_spec::{Algorithm, Trace, TraceContent, TraceFormat};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -48,12 +48,7 @@ pub(super) fn read(table: &Table<'_>, hosts: u32, files: Files<'_>, surveyed: &S
         outstanding: table.value("outstanding")?,
         compute_scale: table.value("compute_scale")?,
         straggler: read_straggler(table)?,
-        deployment: Deployment {
-            ranks: content.ranks,
-            placement: table.word("placement")?,
-            server: read_server(table)?,
-            reaction: table.value("reaction")?,
-        },
+        deployment: deployment::read(table, content.ranks, hosts, files)?,
     };
     trace.check().map_err(|error| table.error(error, "see docs/reference/traces.md"))?;
     Ok(trace)

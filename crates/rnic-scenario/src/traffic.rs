@@ -1,6 +1,6 @@
 //! Reads the traffic sources of a scenario: one `[traffic]` table, or several `[[traffic]]` tables.
 
-use super::deployment::{read_ranks, read_server, read_straggler};
+use super::deployment::{self, read_ranks, read_straggler};
 use super::extends::Files;
 use super::fabric::LONGEST_TRAFFIC;
 use super::reader::{Item, Result, Table};
@@ -10,8 +10,8 @@ use crate::format::Imported;
 use crate::format::list::{self, Hosts, LARGEST_FLOW, ListFormat};
 use rnic_spec::settings::{COMPLETION, MAX_FLOWS, ROTATIONS};
 use rnic_spec::{
-    Algorithm, Arrivals, Collective, CollectiveOperation, FlowSpec, Incast, Locality, Receiver, Rotation,
-    SizeDistribution, Traffic, TrafficPattern,
+    Algorithm, Arrivals, Collective, CollectiveOperation, Deployment, FlowSpec, Incast, Locality, Receiver, Rotation,
+    SizeDistribution, Traffic, TrafficPattern, row_sum,
 };
 use rnic_transport::settings::Kind;
 use rnic_transport::{Bytes, Time};
@@ -125,7 +125,7 @@ fn read_pattern(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPatte
                 }
             }
         },
-        "collective" => TrafficPattern::Collective(read_collective(table, context.hosts)?),
+        "collective" => TrafficPattern::Collective(read_collective(table, context.hosts, context.lists.files)?),
         "outside" => {
             refuse_keys(table, &["start", "cooldown"], "another program submits the flows", "let the program decide")?;
             TrafficPattern::Outside { largest: table.value("largest")?, reaction: table.given("reaction")? }
@@ -136,7 +136,12 @@ fn read_pattern(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPatte
             context.lists.files,
             &context.lists.surveyed,
         )?)),
-        "training" => TrafficPattern::Training(Box::new(super::training::read(table, context.hosts)?)),
+        "inference" => {
+            TrafficPattern::Inference(Box::new(super::inference::read(table, context.hosts, context.lists.files)?))
+        }
+        "training" => {
+            TrafficPattern::Training(Box::new(super::training::read(table, context.hosts, context.lists.files)?))
+        }
         _ => TrafficPattern::List { flows: read_list(table, context)? },
     })
 }
@@ -248,25 +253,45 @@ fn read_receiver(table: &Table<'_>, hosts: u32) -> Result<Receiver> {
     Ok(Receiver::Host(item.narrowed(one_of_them).typed()?))
 }
 
-fn read_collective(table: &Table<'_>, hosts: u32) -> Result<Collective> {
+fn read_collective(table: &Table<'_>, hosts: u32, files: Files<'_>) -> Result<Collective> {
     let operation: CollectiveOperation = table.word("operation")?;
     let ranks = read_ranks(table, hosts)?;
+    let Deployment { placement, placed, server, reaction, .. } = deployment::read(table, ranks, hosts, files)?;
+    let group = table.given("group")?.unwrap_or(ranks);
+    for key in ["matrix", "skew"] {
+        if let Some(item) = table.get(key).filter(|_| operation != CollectiveOperation::AllToAll) {
+            let message = format!("`{key}` has no effect on \"{}\"", operation.name());
+            return Err(item.error(message, format!("remove `{key}`")));
+        }
+    }
+    let matrix = deployment::read_matrix(table, group, files)?;
+    let size =
+        match (table.get("size"), matrix.chunks(group as usize).zip(0..).map(|(row, own)| row_sum(row, own)).max()) {
+            (None, Some(largest)) => Bytes(largest),
+            (Some(item), Some(_)) => {
+                return Err(item.error("`size` has no effect with a `matrix`", "remove one of them"));
+            }
+            _ => table.require("size")?.typed()?,
+        };
     let collective = Collective {
         operation,
         algorithm: table.given_word("algorithm")?.unwrap_or(operation.algorithms()[0]),
-        size: table.value("size")?,
+        size,
         ranks,
-        group: table.given("group")?.unwrap_or(ranks),
+        group,
         grouping: table.word("grouping")?,
-        placement: table.word("placement")?,
+        placement,
+        placed,
+        matrix: matrix.into(),
+        skew: table.given("skew")?,
         repeats: table.value("repeats")?,
         channels: table.value("channels")?,
         chunk: table.value("chunk")?,
         outstanding: table.value("outstanding")?,
         compute: table.value("compute")?,
         straggler: read_straggler(table)?,
-        server: read_server(table)?,
-        reaction: table.value("reaction")?,
+        server,
+        reaction,
     };
     refuse_idle_keys(table, &collective)?;
     collective.check().map_err(|error| table.error(error, "see docs/concepts/collectives.md"))?;
@@ -384,6 +409,7 @@ fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
         TrafficPattern::Outside { .. } => (u128::from(MAX_FLOWS), 0),
         // How many messages collective operations have is not known before.
         TrafficPattern::Trace(trace) => (trace.content.tasks.into(), 0),
+        TrafficPattern::Inference(inference) => (inference.requests.into(), 0),
         TrafficPattern::Training(training) => (Program::flows_of_training(training), 0),
         TrafficPattern::Pairs { pairs, messages, .. } => {
             (messages.map_or(u128::MAX, |messages| u128::from(*pairs) * u128::from(messages)), 0)
@@ -407,12 +433,16 @@ fn check_flows(table: &Table<'_>, traffic: &Traffic, hosts: u32) -> Result<()> {
             }
         };
     }
-    if let TrafficPattern::Trace(_) = traffic.pattern {
+    if let TrafficPattern::Trace(_) | TrafficPattern::Inference(_) = traffic.pattern {
         return match ["warmup", "cooldown"].iter().find_map(|key| Some((key, table.get(key)?))) {
             None => Ok(()),
-            Some((key, item)) => {
-                Err(item.error(format!("`{key}` has no meaning for a trace"), format!("remove `{key}`")))
-            }
+            Some((key, item)) => Err(item.error(
+                format!(
+                    "`{key}` has no meaning for {}",
+                    if matches!(traffic.pattern, TrafficPattern::Trace(_)) { "a trace" } else { "an inference" }
+                ),
+                format!("remove `{key}`"),
+            )),
         };
     }
     if flows > u128::from(MAX_FLOWS) {

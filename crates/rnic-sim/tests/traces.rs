@@ -33,6 +33,7 @@ fn trace(path: &Path, format: TraceFormat) -> Trace {
         deployment: Deployment {
             ranks: content.ranks,
             placement: Placement::Linear,
+            placed: [].into(),
             server: None,
             reaction: Time::from_ps(REACTION),
         },
@@ -110,6 +111,9 @@ fn collective_operations_of_a_trace_are_those_of_the_pattern() {
             group: 4,
             grouping: Grouping::Consecutive,
             placement: Placement::Linear,
+            placed: [].into(),
+            matrix: [].into(),
+            skew: None,
             repeats: 1,
             channels: 1,
             chunk: own.chunk,

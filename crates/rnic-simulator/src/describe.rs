@@ -55,6 +55,7 @@ fn describe_fabric(run: &RunSpec) -> String {
         }
         TopologySpec::SingleSwitch { .. } => "single switch".to_string(),
         TopologySpec::Dumbbell { left, right, .. } => format!("dumbbell {left}+{right}"),
+        TopologySpec::Dragonfly { groups, routers_per_group, .. } => format!("dragonfly {groups}x{routers_per_group}"),
         TopologySpec::Graph { switches, .. } => format!("graph of {} switches", switches.len()),
     };
     let hosts = hosts(&run.fabric.topology);
@@ -132,6 +133,15 @@ fn describe_traffic(traffic: &Traffic) -> String {
             trace.format.name(),
             trace.content.tasks,
             trace.content.ranks
+        ),
+        TrafficPattern::Inference(inference) => format!(
+            "inference of {:.3} billion parameters on {} ranks ({} instances of {}{}), {} requests",
+            inference.model.parameters() as f64 / 1e9,
+            inference.deployment.ranks,
+            inference.instances(),
+            inference.tensor,
+            if inference.prefill > 0 { format!(", {} for prompts", inference.prefill) } else { String::new() },
+            inference.requests
         ),
         TrafficPattern::Training(training) => format!(
             "training of {:.3} billion parameters on {} ranks (tensor {}, pipeline {}, data {}), {} steps",

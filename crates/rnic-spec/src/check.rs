@@ -2,6 +2,7 @@
 //! The ranges of single values are in [`settings`](crate::settings). For runs of scenario files, the crate
 //! `rnic-scenario` checks these rules, because its errors point at the text.
 
+use crate::collective::Deployment;
 use crate::faults::Faults;
 use crate::mesh::MeshPairs;
 use crate::settings::{self, MAX_HOSTS, MAX_MESH_PAIRS, MAX_UPLINKS, document};
@@ -130,6 +131,7 @@ fn traffic(at: &str, source: &Traffic, hosts: u32) -> Result<(), String> {
         TrafficPattern::IncastLoop { incast: own, .. } => return incast(&format!("{at}.incast"), own, hosts),
         TrafficPattern::Collective(collective) => {
             range(&format!("{at}.ranks"), collective.ranks.into(), 2, hosts.into())?;
+            places(at, &collective.deployment(), hosts)?;
             return collective.check().map_err(|error| format!("{at}: {error}"));
         }
         TrafficPattern::Outside { largest, reaction } => {
@@ -139,11 +141,18 @@ fn traffic(at: &str, source: &Traffic, hosts: u32) -> Result<(), String> {
         }
         TrafficPattern::Trace(trace) => {
             range(&format!("{at}.content.ranks"), trace.content.ranks.into(), 1, hosts.into())?;
+            places(at, &trace.deployment, hosts)?;
             return trace.check().map_err(|error| format!("{at}: {error}"));
         }
         TrafficPattern::Training(training) => {
             range(&format!("{at}.deployment.ranks"), training.deployment.ranks.into(), 2, hosts.into())?;
+            places(at, &training.deployment, hosts)?;
             return training.check().map_err(|error| format!("{at}: {error}"));
+        }
+        TrafficPattern::Inference(inference) => {
+            range(&format!("{at}.deployment.ranks"), inference.deployment.ranks.into(), 2, hosts.into())?;
+            places(at, &inference.deployment, hosts)?;
+            return inference.check().map_err(|error| format!("{at}: {error}"));
         }
         TrafficPattern::List { flows } => {
             let sorted = flows.is_sorted_by_key(|flow| flow.start);
@@ -158,6 +167,11 @@ fn traffic(at: &str, source: &Traffic, hosts: u32) -> Result<(), String> {
         }
     };
     sizes.validate().map_err(|error| format!("{at}: {error}"))
+}
+
+/// Checks that each rank of a program has a host.
+fn places(at: &str, deployment: &Deployment, hosts: u32) -> Result<(), String> {
+    deployment.check_places(hosts).map_err(|error| format!("{at}: {error}"))
 }
 
 /// Rounding error that the sum of two fractions may have.

@@ -3,11 +3,13 @@
 use rnic_transport::{BitRate, Bytes, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The pattern `collective`: groups of ranks that repeat a collective operation.
 ///
 /// A rank is one accelerator of a distributed program. Rank r runs on the host to which [`Placement`] maps it.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Collective {
     /// The operation.
@@ -25,6 +27,17 @@ pub struct Collective {
     pub grouping: Grouping,
     /// The host of each rank.
     pub placement: Placement,
+    /// For [`Placement::File`], the host of each rank.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub placed: Arc<[u32]>,
+    /// For an all-to-all in which ranks send different numbers of bytes: bytes from each position of a group to each
+    /// position, one row for each sender.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub matrix: Arc<[u64]>,
+    /// For an all-to-all in which some ranks receive more than others: the exponent of a Zipf distribution. The rank
+    /// that is n-th in a random order receives a number of bytes proportional to n to the power of minus the exponent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skew: Option<f64>,
     /// Number of operations of each group, one after the other.
     pub repeats: u32,
     /// Number of parts into which an operation is divided. The parts are independent and use different connections.
@@ -61,14 +74,21 @@ pub struct Server {
     pub latency: Time,
 }
 
+fn is_empty<T>(list: &Arc<[T]>) -> bool {
+    list.is_empty()
+}
+
 /// Where the ranks of a program run, and how they react.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Deployment {
     /// Number of ranks.
     pub ranks: u32,
     /// The host of each rank.
     pub placement: Placement,
+    /// For [`Placement::File`], the host of each rank.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub placed: Arc<[u32]>,
     /// The servers, each with several ranks; `None` if each rank has a server of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
@@ -78,15 +98,68 @@ pub struct Deployment {
 }
 
 impl Deployment {
+    /// Checks that each rank has a host of its own, of `hosts` hosts.
+    ///
+    /// # Errors
+    /// One sentence that says which rank has none, and what is accepted.
+    pub fn check_places(&self, hosts: u32) -> Result<(), String> {
+        let Deployment { ranks, placement, .. } = *self;
+        if placement != Placement::File {
+            return match self.placed.is_empty() {
+                true => Ok(()),
+                false => Err("`placed` has no effect without the placement \"file\"".to_string()),
+            };
+        }
+        if self.placed.len() != ranks as usize {
+            return Err(format!(
+                "the placement has {} ranks, and the traffic {ranks}; accepted: a host for each rank",
+                self.placed.len()
+            ));
+        }
+        let mut ranks_of: BTreeMap<u32, u32> = BTreeMap::new();
+        for (rank, host) in (0u32..).zip(self.placed.iter().copied()) {
+            if host >= hosts {
+                return Err(format!("rank {rank} is on host {host}; accepted: 0 to {}", hosts.saturating_sub(1)));
+            }
+            if let Some(other) = ranks_of.insert(host, rank) {
+                return Err(format!(
+                    "ranks {other} and {rank} are both on host {host}; accepted: a host for each rank"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Number of ranks of each server.
     pub fn accelerators(&self) -> u32 {
         self.server.map_or(1, |server| server.accelerators.max(1))
     }
 
+    /// Checks that the ranks of a program of tasks can carry out all-reduces with this algorithm.
+    ///
+    /// # Errors
+    /// One sentence that says why not, and which algorithms are accepted.
+    pub(crate) fn check_algorithm(&self, algorithm: Algorithm, channels: u32) -> Result<(), String> {
+        match algorithm {
+            Algorithm::Ring => Ok(()),
+            Algorithm::Hierarchical if self.accelerators() < 2 => {
+                Err("the algorithm \"hierarchical\" needs servers of several accelerators; set `accelerators`".into())
+            }
+            Algorithm::Tree | Algorithm::Hierarchical if channels > 1 => {
+                Err("only the algorithm \"ring\" has several channels; accepted: 1".into())
+            }
+            Algorithm::Tree | Algorithm::Hierarchical => Ok(()),
+            Algorithm::HalvingDoubling | Algorithm::Direct => Err(format!(
+                "the algorithm \"{}\" does not exist for programs of tasks; accepted: \"ring\", \"tree\", \"hierarchical\"",
+                algorithm.name()
+            )),
+        }
+    }
+
     /// How the ranks of a program of tasks carry out collective operations. The operation, its size and its ranks are
     /// those of all ranks; each operation replaces them by its own.
     pub(crate) fn plan(&self, algorithm: Algorithm, channels: u32, chunk: Bytes, outstanding: u32) -> Collective {
-        let Deployment { ranks, placement, server, reaction } = *self;
+        let Deployment { ranks, placement, server, reaction, .. } = *self;
         Collective {
             operation: CollectiveOperation::AllReduce,
             algorithm,
@@ -95,6 +168,9 @@ impl Deployment {
             group: ranks,
             grouping: Grouping::Consecutive,
             placement,
+            placed: self.placed.clone(),
+            matrix: Arc::default(),
+            skew: None,
             repeats: 1,
             channels,
             chunk,
@@ -117,7 +193,18 @@ pub struct Straggler {
     pub delay: Time,
 }
 
+/// The bytes that position `own` sends to others, of its row of a matrix.
+pub fn row_sum(row: &[u64], own: usize) -> u64 {
+    let others = row.iter().enumerate().filter(|(to, _)| *to != own);
+    others.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+}
+
 impl Collective {
+    /// Maximum number of ranks of a group with a matrix.
+    pub const MAX_MATRIX: u32 = 2_048;
+    /// Maximum exponent of a skewed all-to-all.
+    pub const MAX_SKEW: f64 = 10.0;
+
     /// Number of ranks of each server.
     pub fn accelerators(&self) -> u32 {
         self.server.map_or(1, |server| server.accelerators.max(1))
@@ -126,7 +213,7 @@ impl Collective {
     /// Where the ranks run.
     pub fn deployment(&self) -> Deployment {
         let Collective { ranks, placement, server, reaction, .. } = *self;
-        Deployment { ranks, placement, server, reaction }
+        Deployment { ranks, placement, placed: self.placed.clone(), server, reaction }
     }
 
     /// Number of groups.
@@ -144,6 +231,42 @@ impl Collective {
             CollectiveOperation::ReduceScatter | CollectiveOperation::AllGather | CollectiveOperation::AllToAll => {
                 (ranks - 1.0) / ranks
             }
+        }
+    }
+
+    /// Checks the sizes of an all-to-all in which not all messages are alike.
+    fn check_sizes(&self) -> Result<(), String> {
+        if self.matrix.is_empty() && self.skew.is_none() {
+            return Ok(());
+        }
+        if self.operation != CollectiveOperation::AllToAll {
+            return Err(format!("\"{}\" has no different sizes; accepted: \"all-to-all\"", self.operation.name()));
+        }
+        if !self.matrix.is_empty() && self.skew.is_some() {
+            return Err("a matrix and `skew` are both given; accepted: one of them".to_string());
+        }
+        if let Some(skew) = self.skew
+            && !(skew > 0.0 && skew <= Collective::MAX_SKEW)
+        {
+            return Err(format!("skew is {skew}; accepted: above 0, at most {}", Collective::MAX_SKEW));
+        }
+        let group = u64::from(self.group);
+        if self.matrix.is_empty() {
+            return Ok(());
+        }
+        if self.matrix.len() as u64 != group * group {
+            return Err(format!(
+                "the matrix has {} numbers; accepted: {}, a row for each of {group} ranks of a group",
+                self.matrix.len(),
+                group * group
+            ));
+        }
+        let rows = self.matrix.chunks(self.group as usize);
+        let sums: Vec<u64> = (0..).zip(rows).map(|(own, row)| row_sum(row, own)).collect();
+        let largest = sums.iter().copied().max().unwrap_or(0);
+        match largest == self.size.0 {
+            true => Ok(()),
+            false => Err(format!("size is {} B; accepted: {largest} B, the largest sum of a row", self.size.0)),
         }
     }
 
@@ -174,7 +297,7 @@ impl Collective {
                 self.group
             ));
         }
-        let least = u64::from(self.group) * u64::from(self.channels);
+        let least = if self.matrix.is_empty() { u64::from(self.group) * u64::from(self.channels) } else { 1 };
         if self.size.0 < least {
             return Err(format!(
                 "a size of {} is too small: each of {} ranks needs at least 1 B in each of {} channels; accepted: at least {}",
@@ -202,6 +325,7 @@ impl Collective {
                 self.group
             ));
         }
+        self.check_sizes()?;
         if let Some(Straggler { rank, .. }) = self.straggler
             && rank >= self.ranks
         {
@@ -337,11 +461,13 @@ pub enum Placement {
     /// `rail`: with n servers, rank a of server s is on host a n + s. If a switch has n hosts, the ranks with the same
     /// number in all servers are on one switch (a rail).
     Rail,
+    /// `file`: a file has the host of each rank.
+    File,
 }
 
 impl Placement {
     /// All placements.
-    pub const ALL: [Placement; 3] = [Placement::Linear, Placement::Random, Placement::Rail];
+    pub const ALL: [Placement; 4] = [Placement::Linear, Placement::Random, Placement::Rail, Placement::File];
 
     /// The name in scenarios and results.
     pub const fn name(self) -> &'static str {
@@ -349,6 +475,7 @@ impl Placement {
             Placement::Linear => "linear",
             Placement::Random => "random",
             Placement::Rail => "rail",
+            Placement::File => "file",
         }
     }
 }
@@ -415,6 +542,29 @@ pub struct OperationRecord {
     pub longest: Time,
 }
 
+/// A request that instances of a model answered, as the simulation measured it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AnsweredRequest {
+    /// Index of the traffic source.
+    pub traffic: u16,
+    /// Number of the request, in order of arrival.
+    pub request: u32,
+    /// Simulated time at which the request arrived.
+    #[serde(with = "crate::stored::time")]
+    pub arrival: Time,
+    /// Simulated time at which an instance began with the prompt; `None` if none did.
+    #[serde(with = "crate::stored::optional_time")]
+    pub begin: Option<Time>,
+    /// Simulated time of the first token; `None` if the run ended before.
+    #[serde(with = "crate::stored::optional_time")]
+    pub first_token: Option<Time>,
+    /// Simulated time of the last token; `None` if the run ended before.
+    #[serde(with = "crate::stored::optional_time")]
+    pub end: Option<Time>,
+    /// Number of tokens that the request generates.
+    pub output: u32,
+}
+
 /// What the programs of a run recorded.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProgramRecords {
@@ -424,6 +574,8 @@ pub struct ProgramRecords {
     pub steps: Vec<StepRecord>,
     /// The operations of programs of tasks, in order of traffic source, label and operation.
     pub operations: Vec<OperationRecord>,
+    /// The requests of inferences, in order of traffic source and arrival.
+    pub answered: Vec<AnsweredRequest>,
 }
 
 #[cfg(test)]
@@ -439,6 +591,9 @@ mod tests {
             group,
             grouping: Grouping::Consecutive,
             placement: Placement::Linear,
+            placed: Arc::default(),
+            matrix: Arc::default(),
+            skew: None,
             repeats: 1,
             channels: 1,
             chunk: Bytes(100_000),

@@ -3,9 +3,10 @@
 //! A setting that is `None` is not given in the scenario: the simulator then derives its value, as the scenario
 //! reference documents.
 
-use crate::collective::Collective;
+use crate::collective::{Collective, Deployment};
 use crate::faults::{Faults, Watchdogs};
 use crate::flow::FlowSpec;
+use crate::inference::Inference;
 use crate::mesh::Mesh;
 use crate::sizes::SizeDistribution;
 use crate::trace::Trace;
@@ -455,6 +456,8 @@ pub enum TrafficPattern {
     Collective(Collective),
     /// `training`: ranks carry out training steps of a large language model.
     Training(Box<Training>),
+    /// `inference`: instances of a large language model answer requests.
+    Inference(Box<Inference>),
     /// `trace`: ranks carry out the tasks of a file.
     Trace(Box<Trace>),
     /// `outside`: another program submits the flows while the simulation runs.
@@ -483,7 +486,24 @@ impl TrafficPattern {
 
     /// Whether ranks carry out operations that depend on each other.
     pub fn is_program(&self) -> bool {
-        matches!(self, TrafficPattern::Collective(_) | TrafficPattern::Training(_) | TrafficPattern::Trace(_))
+        matches!(
+            self,
+            TrafficPattern::Collective(_)
+                | TrafficPattern::Training(_)
+                | TrafficPattern::Inference(_)
+                | TrafficPattern::Trace(_)
+        )
+    }
+
+    /// Where the ranks of the pattern run; `None` for a pattern without ranks.
+    pub fn deployment(&self) -> Option<Deployment> {
+        match self {
+            TrafficPattern::Collective(collective) => Some(collective.deployment()),
+            TrafficPattern::Training(training) => Some(training.deployment.clone()),
+            TrafficPattern::Inference(inference) => Some(inference.deployment.clone()),
+            TrafficPattern::Trace(trace) => Some(trace.deployment.clone()),
+            _ => None,
+        }
     }
 
     /// Whether the pattern starts flows without end, so that only the run's `duration` ends it.
@@ -668,6 +688,9 @@ pub fn hosts(topology: &TopologySpec) -> u32 {
         }
         TopologySpec::SingleSwitch { hosts } => u64::from(*hosts),
         TopologySpec::Dumbbell { left, right, .. } => u64::from(*left) + u64::from(*right),
+        TopologySpec::Dragonfly { groups, routers_per_group, hosts_per_router, .. } => u64::from(*groups)
+            .saturating_mul(u64::from(*routers_per_group))
+            .saturating_mul(u64::from(*hosts_per_router)),
         TopologySpec::Graph { hosts, .. } => hosts.len() as u64,
     };
     u32::try_from(hosts).unwrap_or(u32::MAX)
@@ -684,5 +707,10 @@ pub fn uplinks(topology: &TopologySpec) -> u64 {
         }
         TopologySpec::SingleSwitch { .. } | TopologySpec::Graph { .. } => 0,
         TopologySpec::Dumbbell { .. } => 1,
+        TopologySpec::Dragonfly { groups, routers_per_group, global_links, .. } => {
+            let (groups, routers) = (u64::from(*groups), u64::from(*routers_per_group));
+            let of_router = routers.saturating_add(u64::from(*global_links));
+            groups.saturating_mul(routers).saturating_mul(of_router) / 2
+        }
     }
 }

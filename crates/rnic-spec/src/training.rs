@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 
 /// The pattern `training`: ranks carry out training steps of a transformer.
 ///
-/// Rank r has the tensor rank r mod `tensor`, the data rank (r / `tensor`) mod [`data`](Training::data), and the stage
-/// r / (`tensor` `data`) of the pipeline.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+/// Rank r has the tensor rank r mod `tensor`, the context rank (r / `tensor`) mod `context`, the data rank
+/// (r / (`tensor` `context`)) mod [`data`](Training::data), and the stage r / (`tensor` `context` `data`) of the
+/// pipeline.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Training {
     /// The model.
@@ -18,6 +19,9 @@ pub struct Training {
     pub tensor: u32,
     /// Number of stages of the pipeline; a divisor of the number of layers.
     pub pipeline: u32,
+    /// Number of ranks among which the tokens of each sequence are divided; a divisor of the sequence.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub context: u32,
     /// Number of data ranks among which the experts of a layer are divided; 1 for a model without experts.
     pub expert: u32,
     /// Number of sequences of a micro-batch.
@@ -41,6 +45,9 @@ pub struct Training {
     pub steps: u32,
     /// Number of first steps whose flows do not count in the statistics.
     pub warmup_steps: u32,
+    /// The algorithm of all-reduces: `ring`, `tree` or `hierarchical`.
+    #[serde(default = "ring", skip_serializing_if = "is_ring")]
+    pub algorithm: Algorithm,
     /// Number of independent parts of a collective operation along a ring.
     pub channels: u32,
     /// Maximum number of bytes of a message of a collective operation along a ring.
@@ -49,6 +56,22 @@ pub struct Training {
     pub outstanding: u32,
     /// Where the ranks run.
     pub deployment: Deployment,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(count: &u32) -> bool {
+    *count == 1
+}
+
+fn ring() -> Algorithm {
+    Algorithm::Ring
+}
+
+fn is_ring(algorithm: &Algorithm) -> bool {
+    *algorithm == Algorithm::Ring
 }
 
 /// A transformer with a decoder only.
@@ -162,6 +185,11 @@ impl Model {
         2 * hidden * hidden + 2 * hidden * kv
     }
 
+    /// Number of bytes of the keys and values of a token in one layer.
+    pub fn kv_bytes(&self) -> u64 {
+        2 * u64::from(self.hidden / self.heads.max(1)) * u64::from(self.kv_heads) * u64::from(self.parameter_bytes)
+    }
+
     /// Number of parameters of the feed-forward network of one layer, of one expert.
     pub fn expert(&self) -> u64 {
         let matrices = if self.gated { 3 } else { 2 };
@@ -177,6 +205,48 @@ impl Model {
     pub fn parameters(&self) -> u64 {
         let layer = self.attention() + u64::from(self.experts) * self.expert();
         u64::from(self.layers) * layer + 2 * self.embedding()
+    }
+
+    /// Checks the numbers of the model.
+    ///
+    /// # Errors
+    /// One sentence that says which number is out of range, and what is accepted.
+    pub fn check(&self) -> Result<(), String> {
+        let counts = [
+            ("layers", self.layers, Training::MAX_COUNT),
+            ("hidden", self.hidden, 1 << 20),
+            ("heads", self.heads, 1 << 20),
+            ("kv_heads", self.kv_heads, 1 << 20),
+            ("feed_forward", self.feed_forward, 1 << 24),
+            ("sequence", self.sequence, 1 << 24),
+            ("vocabulary", self.vocabulary, 1 << 24),
+            ("experts", self.experts, 1 << 16),
+            ("active_experts", self.active_experts, self.experts),
+            ("parameter_bytes", self.parameter_bytes, 16),
+            ("gradient_bytes", self.gradient_bytes, 16),
+        ];
+        for (name, count, max) in counts {
+            if !(1..=max).contains(&count) {
+                return Err(format!("{name} is {count}; accepted: 1 to {max}"));
+            }
+        }
+        let layer = u128::from(self.attention()) + u128::from(self.experts) * u128::from(self.expert());
+        let parameters = layer * u128::from(self.layers) + 2 * u128::from(self.embedding());
+        if parameters > Training::MAX_PARAMETERS {
+            return Err(format!(
+                "the model has {parameters} parameters; accepted: at most {}",
+                Training::MAX_PARAMETERS
+            ));
+        }
+        for (what, parts, of, whole) in [
+            ("heads", self.heads, "the number of values `hidden`", self.hidden),
+            ("kv_heads", self.kv_heads, "the number of heads", self.heads),
+        ] {
+            if !whole.is_multiple_of(parts) {
+                return Err(format!("{what} = {parts} does not divide {of} ({whole}); accepted: a divisor of {whole}"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -216,9 +286,14 @@ impl Training {
     /// Maximum number of bytes of the activations of a micro-batch, for each active expert.
     pub const MAX_ACTIVATIONS: u128 = 100_000_000_000_000;
 
-    /// Number of data ranks: ranks with the same parameters, but for experts.
+    /// Number of data ranks: they work on different sequences with the same parameters, but for experts.
     pub fn data(&self) -> u32 {
-        self.deployment.ranks / (self.tensor * self.pipeline).max(1)
+        self.deployment.ranks / (self.tensor * self.context * self.pipeline).max(1)
+    }
+
+    /// Number of ranks with the same parameters, but for experts, which reduce their gradients together.
+    pub fn replicas(&self) -> u32 {
+        self.data() * self.context
     }
 
     /// Number of layers of a stage of the pipeline.
@@ -231,6 +306,11 @@ impl Training {
         u64::from(self.micro_batch) * u64::from(self.model.sequence)
     }
 
+    /// Number of tokens of a micro-batch on a rank.
+    pub fn own_tokens(&self) -> u64 {
+        self.tokens() / u64::from(self.context.max(1))
+    }
+
     /// The time in which an accelerator carries out `operations` floating-point operations.
     pub fn time_of(&self, operations: f64) -> Time {
         let seconds = operations / (self.accelerator_tflops * 1e12 * self.efficiency);
@@ -241,6 +321,7 @@ impl Training {
     /// common.
     pub fn fabric_bytes(&self) -> f64 {
         let [tensor, pipeline, data, expert] = [self.tensor, self.pipeline, self.data(), self.expert].map(f64::from);
+        let [context, replicas] = [self.context, self.replicas()].map(f64::from);
         let model = &self.model;
         let batches = f64::from(self.micro_batches) * data;
         let activations = self.tokens() as f64 * f64::from(model.hidden) * f64::from(model.parameter_bytes);
@@ -249,13 +330,16 @@ impl Training {
         let of_tensor = if outside { halves * 2.0 * (tensor - 1.0) } else { 0.0 };
         let of_experts = halves * f64::from(model.active_experts) * (expert - 1.0) / expert;
         let of_pipeline = 2.0 * (pipeline - 1.0) * batches * activations;
-        let gradients = model.parameters() as f64 * f64::from(model.gradient_bytes) * 2.0 * (data - 1.0);
-        f64::from(self.steps) * (of_tensor + of_experts + of_pipeline + gradients)
+        let gradients = model.parameters() as f64 * f64::from(model.gradient_bytes) * 2.0 * (replicas - 1.0);
+        // Keys and values go around the ring once in a forward pass; with their gradients, in a backward pass.
+        let blocks = batches * f64::from(model.layers) * self.tokens() as f64 * model.kv_bytes() as f64;
+        let of_context = blocks * (3.0 * (context - 1.0) + if self.context > 1 { 1.0 } else { 0.0 });
+        f64::from(self.steps) * (of_context + of_tensor + of_experts + of_pipeline + gradients)
     }
 
     /// How the ranks carry out collective operations; operation, algorithm, size and group are to be replaced.
     pub fn plan(&self) -> Collective {
-        self.deployment.plan(Algorithm::Ring, self.channels, self.chunk, self.outstanding)
+        self.deployment.plan(self.algorithm, self.channels, self.chunk, self.outstanding)
     }
 
     /// Checks that the model can be divided in this way.
@@ -269,36 +353,13 @@ impl Training {
             true => Ok(()),
             false => Err(format!("{what} = {parts} does not divide {of} ({whole}); accepted: a divisor of {whole}")),
         };
-        let counts = [
-            ("layers", model.layers, Training::MAX_COUNT),
-            ("micro_batches", self.micro_batches, Training::MAX_COUNT),
-            ("micro_batch", self.micro_batch, Training::MAX_COUNT),
-            ("hidden", model.hidden, 1 << 20),
-            ("heads", model.heads, 1 << 20),
-            ("kv_heads", model.kv_heads, 1 << 20),
-            ("feed_forward", model.feed_forward, 1 << 24),
-            ("sequence", model.sequence, 1 << 24),
-            ("vocabulary", model.vocabulary, 1 << 24),
-            ("experts", model.experts, 1 << 16),
-            ("active_experts", model.active_experts, model.experts),
-            ("parameter_bytes", model.parameter_bytes, 16),
-            ("gradient_bytes", model.gradient_bytes, 16),
-        ];
-        for (name, count, max) in counts {
-            if !(1..=max).contains(&count) {
-                return Err(format!("{name} is {count}; accepted: 1 to {max}"));
-            }
+        let counts = [("micro_batches", self.micro_batches), ("micro_batch", self.micro_batch)];
+        if let Some((name, count)) = counts.iter().find(|(_, count)| !(1..=Training::MAX_COUNT).contains(count)) {
+            return Err(format!("{name} is {count}; accepted: 1 to {}", Training::MAX_COUNT));
         }
+        model.check()?;
         if ranks < 2 {
             return Err(format!("ranks is {ranks}; accepted: at least 2"));
-        }
-        let layer = u128::from(model.attention()) + u128::from(model.experts) * u128::from(model.expert());
-        let parameters = layer * u128::from(model.layers) + 2 * u128::from(model.embedding());
-        if parameters > Training::MAX_PARAMETERS {
-            return Err(format!(
-                "the model has {parameters} parameters; accepted: at most {}",
-                Training::MAX_PARAMETERS
-            ));
         }
         let values = u128::from(self.tokens()) * u128::from(model.hidden) * u128::from(model.active_experts);
         let bytes = values * u128::from(model.parameter_bytes);
@@ -308,21 +369,22 @@ impl Training {
                 Training::MAX_ACTIVATIONS
             ));
         }
-        divides("heads", model.heads, "the number of values `hidden`", model.hidden)?;
-        divides("kv_heads", model.kv_heads, "the number of heads", model.heads)?;
         divides("tensor", tensor, "the number of heads", model.heads)?;
         divides("tensor", tensor, "the number of values `feed_forward`", model.feed_forward)?;
         divides("pipeline", pipeline, "the number of layers", model.layers)?;
-        let parts = u64::from(tensor) * u64::from(pipeline);
+        divides("context", self.context, "the number of tokens of a sequence", model.sequence)?;
+        let parts = u64::from(tensor) * u64::from(self.context) * u64::from(pipeline);
         if !u64::from(ranks).is_multiple_of(parts) {
             return Err(format!(
-                "tensor x pipeline = {parts} does not divide {ranks} ranks; accepted: a product that divides {ranks}"
+                "{} = {parts} does not divide {ranks} ranks; accepted: a product that divides {ranks}",
+                if self.context > 1 { "tensor x context x pipeline" } else { "tensor x pipeline" }
             ));
         }
         divides("expert", expert, "the number of experts", model.experts)?;
         divides("expert", expert, "the number of data ranks", self.data())?;
         let accelerators = self.deployment.accelerators();
         divides("accelerators", accelerators, "the number of ranks", ranks)?;
+        self.deployment.check_algorithm(self.algorithm, self.channels)?;
         let rate = self.accelerator_tflops * self.efficiency;
         if !(rate > 0.0 && rate.is_finite() && self.efficiency <= 1.0) {
             return Err(

@@ -1,9 +1,11 @@
 //! Execution traces of MLCommons Chakra, schema 1.0.0: one file `PREFIX.RANK.et` for each rank, with protobuf messages
-//! behind their lengths, plain or compressed by gzip.
+//! behind their lengths, plain or compressed by gzip; or one file `PREFIX.RANK.json` for each rank.
 //!
 //! A computation takes `duration_micros`. The bytes of a collective are `comm_size`, which an all-gather counts as the
 //! part of one rank, as ASTRA-sim does. The group of a collective is named by `pg_name`; `PREFIX.groups.json` has the
 //! ranks of each name, as `{"0": [0, 1]}`. Without a name, all ranks form the group.
+
+mod json;
 
 use super::order::{Ordered, Unordered};
 use super::task::{Graph, Named, Task, Tasks, Work};
@@ -92,18 +94,25 @@ impl Node {
     }
 }
 
+/// The endings of files, behind the rank.
+const ENDINGS: [&str; 2] = ["et", "json"];
+
 /// The first file of a trace, if it exists.
 pub(super) fn first_file(prefix: &str) -> Option<String> {
-    let name = format!("{prefix}.0.et");
-    std::path::Path::new(&name).exists().then_some(name)
+    let names = ENDINGS.iter().map(|ending| format!("{prefix}.0.{ending}"));
+    names.into_iter().find(|name| std::path::Path::new(name).exists())
 }
 
 /// The files of a trace, by rank.
 pub(super) fn files(prefix: &str) -> Result<Vec<String>, String> {
-    let names = (0..=MAX_RANKS).map(|rank| format!("{prefix}.{rank}.et"));
+    let is_json = first_file(prefix).is_some_and(|name| name.ends_with(".json"));
+    let ending = ENDINGS[usize::from(is_json)];
+    let names = (0..=MAX_RANKS).map(|rank| format!("{prefix}.{rank}.{ending}"));
     let names: Vec<String> = names.take_while(|name| std::path::Path::new(name).exists()).collect();
     match names.len() {
-        0 => Err(format!("there is no file {prefix}.0.et; accepted: the path of the files without .RANK.et")),
+        0 => Err(format!(
+            "there is no file {prefix}.0.et; accepted: the path of the files without .RANK.et or .RANK.json"
+        )),
         count if count > MAX_RANKS as usize => Err(format!("there are more than {MAX_RANKS} files")),
         _ => Ok(names),
     }
@@ -143,8 +152,9 @@ pub(super) fn open(prefix: &str) -> Result<Graph, String> {
         communicators.push(members.into());
     }
     let of_name = Arc::new(of_name);
+    let sizes: Arc<[u32]> = communicators.iter().map(|ranks| ranks.len() as u32).collect();
     let nodes = |(rank, name): (u32, String)| {
-        let nodes = Nodes { name, reader: None, groups: of_name.clone(), ranks };
+        let nodes = Nodes { name, reader: None, groups: of_name.clone(), sizes: sizes.clone() };
         Box::new(Ordered::new(rank, nodes)) as Box<dyn Tasks>
     };
     let tasks = (0..).zip(names).map(nodes).collect();
@@ -172,14 +182,22 @@ impl Read for Bytes {
     }
 }
 
+/// The messages of a file.
+#[derive(Debug)]
+enum Messages {
+    Protobuf(Bytes),
+    Json(Box<json::Nodes>),
+}
+
 /// The nodes of one rank.
 #[derive(Debug)]
 struct Nodes {
     name: String,
     /// `None` until the first node is read.
-    reader: Option<Bytes>,
+    reader: Option<Messages>,
     groups: Arc<BTreeMap<String, u32>>,
-    ranks: u32,
+    /// Number of ranks of each group.
+    sizes: Arc<[u32]>,
 }
 
 fn open_file(name: &str) -> Result<Bytes, String> {
@@ -226,13 +244,24 @@ impl Nodes {
     fn read_node(&mut self) -> Result<Option<Named>, String> {
         if self.reader.is_none() {
             let mut reader = open_file(&self.name)?;
-            let metadata = read_message(&mut reader)?.ok_or("the file is empty")?;
-            GlobalMetadata::decode(&*metadata).map_err(|error| format!("the first message: {error}"))?;
-            self.reader = Some(reader);
+            self.reader = Some(if self.name.ends_with(".json") {
+                let length = std::fs::metadata(&self.name).map_err(|error| error.to_string())?.len();
+                Messages::Json(Box::new(json::Nodes::new(Box::new(reader), length)?))
+            } else {
+                let metadata = read_message(&mut reader)?.ok_or("the file is empty")?;
+                GlobalMetadata::decode(&*metadata).map_err(|error| format!("the first message: {error}"))?;
+                Messages::Protobuf(reader)
+            });
         }
-        let Some(reader) = &mut self.reader else { return Ok(None) };
-        let Some(message) = read_message(reader)? else { return Ok(None) };
-        let node = Node::decode(&*message).map_err(|error| format!("a node is no protobuf message: {error}"))?;
+        let node = match &mut self.reader {
+            None => None,
+            Some(Messages::Json(nodes)) => nodes.next()?,
+            Some(Messages::Protobuf(reader)) => {
+                let node = read_message(reader)?.map(|message| Node::decode(&*message)).transpose();
+                node.map_err(|error| format!("a node is no protobuf message: {error}"))?
+            }
+        };
+        let Some(node) = node else { return Ok(None) };
         let after = node.ctrl_deps.iter().chain(&node.data_deps).copied().collect();
         let work = self
             .work(&node)
@@ -251,14 +280,14 @@ impl Nodes {
             }
             4 => {
                 let ps = node.duration_micros.checked_mul(1_000_000).ok_or("the duration is too long")?;
-                Work::Compute { time: Time::from_ps(ps) }
+                Work::Compute { time: Time::from_ps(ps), processor: 0 }
             }
             5 => Work::Send { to: rank("comm_dst")?, bytes: node.bytes()?, tag: node.number("comm_tag").unwrap_or(0) },
             6 => Work::Receive { from: Some(rank("comm_src")?), tag: node.number("comm_tag").unwrap_or(0) },
             7 => {
                 let (operation, factor) = match node.required("comm_type")? {
                     0 => (CollectiveOperation::AllReduce, 1),
-                    2 => (CollectiveOperation::AllGather, u64::from(self.ranks)),
+                    2 => (CollectiveOperation::AllGather, u64::from(self.ranks_of_group(node)?)),
                     5 => (CollectiveOperation::Broadcast, 1),
                     6 => (CollectiveOperation::AllToAll, 1),
                     7 | 8 => (CollectiveOperation::ReduceScatter, 1),
@@ -282,7 +311,7 @@ impl Nodes {
         })
     }
 
-    fn collective(&self, node: &Node, operation: CollectiveOperation, bytes: u64) -> Result<Work, String> {
+    fn group(&self, node: &Node) -> Result<u32, String> {
         let name = node.group_name();
         let unknown = || {
             format!(
@@ -290,8 +319,16 @@ impl Nodes {
                 name.escape_debug()
             )
         };
-        let group = self.groups.get(&name).copied().ok_or_else(unknown)?;
-        Ok(Work::Collective { communicator: group, operation, bytes })
+        self.groups.get(&name).copied().ok_or_else(unknown)
+    }
+
+    /// Number of ranks of the group of a collective.
+    fn ranks_of_group(&self, node: &Node) -> Result<u32, String> {
+        Ok(self.sizes[self.group(node)? as usize])
+    }
+
+    fn collective(&self, node: &Node, operation: CollectiveOperation, bytes: u64) -> Result<Work, String> {
+        Ok(Work::Collective { communicator: self.group(node)?, operation, bytes })
     }
 }
 

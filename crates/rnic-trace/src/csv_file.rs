@@ -14,8 +14,8 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 
 /// The columns; `rank`, `id` and `kind` are required.
-pub(super) const COLUMNS: [&str; 11] =
-    ["rank", "id", "kind", "peer", "bytes", "tag", "group", "time_ns", "after", "step", "label"];
+pub(super) const COLUMNS: [&str; 12] =
+    ["rank", "id", "kind", "peer", "bytes", "tag", "group", "time_ns", "processor", "after", "step", "label"];
 
 /// Maximum number of groups and of labels.
 const MAX_GROUPS: usize = 1_000_000;
@@ -184,7 +184,10 @@ fn task(header: &Header, row: &ByteRecord, id: u64, names: &Names) -> Result<Nam
             if !(0.0..=1e15).contains(&ns) {
                 return Err(format!("`time_ns` is {ns}; accepted: 0 to 1e15"));
             }
-            Work::Compute { time: Time::from_ps((ns * 1e3).round() as u64) }
+            let processor = number(header, row, "processor")?.unwrap_or(0_u32);
+            let wrong = |_| format!("`processor` is {processor}; accepted: 0 to 255");
+            let processor = u8::try_from(processor).map_err(wrong)?;
+            Work::Compute { time: Time::from_ps((ns * 1e3).round() as u64), processor }
         }
         "send" => Work::Send {
             to: required(header, row, "peer")?,

@@ -1,7 +1,7 @@
 //! GOAL (Group Operation Assembly Language) as text: the schedules that Schedgen and ATLAHS write and LogGOPSim reads.
 //!
-//! `calc` counts nanoseconds. A rank has one processor and one NIC: computations on several processors (`cpu`) are
-//! refused, and `nic` has no effect. An operation that `irequires` another begins when the other may begin, so it
+//! `calc` counts nanoseconds. Computations on different processors (`cpu`) are carried out at the same time; a rank has
+//! one NIC, and `nic` has no effect. An operation that `irequires` another begins when the other may begin, so it
 //! depends on what the other depends on.
 
 use super::order::{Ordered, Unordered};
@@ -15,8 +15,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::sync::{Arc, Mutex};
 
-/// A send operation of 0 bytes to this rank does nothing: htsim marks the end of a collective operation with it.
-pub(super) const MARKER: u32 = 9_999_999;
+/// A send operation of 0 bytes to one of these ranks does nothing: versions of htsim mark the end of a collective
+/// operation with it.
+pub(super) const MARKERS: [u32; 2] = [9_999_999, 999_999_999];
 /// Maximum length of a line in bytes.
 const MAX_LINE: u64 = 64 << 10;
 /// Maximum number of operations of a rank, which are in memory together.
@@ -137,8 +138,6 @@ fn read_rank(reader: &mut impl BufRead) -> Result<Vec<Named>, String> {
     let mut labels: BTreeMap<Box<str>, u64> = BTreeMap::new();
     // Operations that begin with others, as (operation, other).
     let mut together: Vec<(u64, u64)> = Vec::new();
-    // The processor of the computations.
-    let mut processor: Option<u64> = None;
     while read_line(reader, &mut line)?.is_some() {
         let text = line.trim().trim_end_matches(';');
         if text.is_empty() {
@@ -159,15 +158,7 @@ fn read_rank(reader: &mut impl BufRead) -> Result<Vec<Named>, String> {
             if labels.insert(label.clone(), id).is_some() {
                 return Err(format!("two operations are called \"{}\"", label.escape_debug()));
             }
-            let (work, cpu) = work(what).ok_or_else(wrong)?;
-            let work = work?;
-            if matches!(work, Work::Compute { .. }) && *processor.get_or_insert(cpu) != cpu {
-                return Err(format!(
-                    "\"{}\" computes on the processor {cpu}, and an operation before it on another one; accepted: one `cpu` \
-                     for all computations of a rank",
-                    label.escape_debug()
-                ));
-            }
+            let work = work(what).ok_or_else(wrong)??;
             tasks.push(Named { task: Task { id, after: SmallVec::new(), work, step: 0, label: 0 }, name: label });
             continue;
         }
@@ -194,31 +185,32 @@ fn read_rank(reader: &mut impl BufRead) -> Result<Vec<Named>, String> {
     Ok(tasks)
 }
 
-/// The operation that the words behind a label describe, and its processor; `None` if they are wrong.
-fn work(text: &str) -> Option<(Result<Work, String>, u64)> {
+/// The operation that the words behind a label describe; `None` if they are wrong.
+fn work(text: &str) -> Option<Result<Work, String>> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let bytes = |word: &str| word.strip_suffix('b').unwrap_or(word).parse::<u64>().ok();
     Some(match words[..] {
         ["send", size, "to", to, ref rest @ ..] => {
-            let (bytes, [tag, cpu]) = (bytes(size)?, options(rest)?);
-            let work = match bytes {
-                0 if to.parse() == Ok(MARKER) => Ok(Work::Nothing),
+            let (bytes, [tag, _]) = (bytes(size)?, options(rest)?);
+            match bytes {
+                0 if to.parse().is_ok_and(|to| MARKERS.contains(&to)) => Ok(Work::Nothing),
                 // An empty message is one with headers only; the simulator's smallest message has a byte.
                 0..=MAX_BYTES => Ok(Work::Send { to: to.parse().ok()?, bytes: bytes.max(1), tag }),
                 _ => Err(format!("a message of {bytes} B is too long; accepted: at most {MAX_BYTES} B")),
-            };
-            (work, cpu)
+            }
         }
         ["recv", size, "from", from, ref rest @ ..] => {
-            let (_, [tag, cpu]) = (bytes(size)?, options(rest)?);
+            let (_, [tag, _]) = (bytes(size)?, options(rest)?);
             let from = if from == "-1" { None } else { Some(from.parse().ok()?) };
-            (Ok(Work::Receive { from, tag }), cpu)
+            Ok(Work::Receive { from, tag })
         }
         ["calc", ns, ref rest @ ..] => {
             let ([_, cpu], ns) = (options(rest)?, ns.parse::<u64>().ok()?);
-            let time = ns.checked_mul(1_000).map(Time::from_ps);
-            let work = time.map(|time| Work::Compute { time });
-            (work.ok_or_else(|| format!("a computation of {ns} ns is too long")), cpu)
+            match (ns.checked_mul(1_000).map(Time::from_ps), u8::try_from(cpu)) {
+                (Some(time), Ok(processor)) => Ok(Work::Compute { time, processor }),
+                (None, _) => Err(format!("a computation of {ns} ns is too long")),
+                (_, Err(_)) => Err(format!("a computation is on the processor {cpu}; accepted: `cpu` 0 to 255")),
+            }
         }
         _ => return None,
     })

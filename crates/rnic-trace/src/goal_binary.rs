@@ -7,7 +7,7 @@
 //! An operation of 39 bytes has the number of its dependencies (4), kind (1), peer (4), size (8), tag (4), processor
 //! (1), NIC (1), and the number and first index of the dependents of its end (4 each), and of its start (4 each).
 
-use super::goal::MARKER;
+use super::goal::MARKERS;
 use super::order::{Ordered, Unordered};
 use super::section::Section;
 use super::task::{Graph, Named, Task, Tasks, Work};
@@ -134,9 +134,9 @@ impl Schedule {
         for _ in 0..roots {
             u32(part)?;
         }
-        let (mut tasks, mut dependents, mut processor) = (Vec::new(), Vec::new(), None);
+        let (mut tasks, mut dependents) = (Vec::new(), Vec::new());
         for id in 0..count {
-            let (work, lists) = self.operation(part, id, &mut processor)?;
+            let (work, lists) = self.operation(part, id)?;
             let task = Task { id: u64::from(id), after: SmallVec::new(), work, step: 0, label: 0 };
             tasks.push(Named { task, name: Box::default() });
             dependents.push(lists);
@@ -149,9 +149,7 @@ impl Schedule {
         Ok(tasks)
     }
 
-    fn operation(
-        &self, part: &mut impl Read, id: u32, processor: &mut Option<u8>,
-    ) -> Result<(Work, [List; 2]), String> {
+    fn operation(&self, part: &mut impl Read, id: u32) -> Result<(Work, [List; 2]), String> {
         let (_, kind, peer, bytes, tag) = (u32(part)?, u8(part)?, u32(part)?, u64(part)?, u32(part)?);
         let [cpu, _] = take(part)?;
         let mut list = || Ok::<List, String>(List { count: u32(part)?, first: u32(part)? });
@@ -165,19 +163,14 @@ impl Schedule {
         };
         let tag = u64::from(tag);
         let work = match kind {
-            1 if peer == MARKER && bytes == 0 => Work::Nothing,
+            1 if MARKERS.contains(&peer) && bytes == 0 => Work::Nothing,
             1 => Work::Send { to: is_rank(peer)?, bytes: bytes.max(1), tag },
             2 if peer == ANY => Work::Receive { from: None, tag },
             2 => Work::Receive { from: Some(is_rank(peer)?), tag },
-            3 if *processor.get_or_insert(cpu) != cpu => {
-                return Err(format!(
-                    "operation {id} computes on cpu {cpu}; accepted: one cpu for all computations of a rank"
-                ));
-            }
             3 => {
                 let time = bytes.checked_mul(1_000).map(Time::from_ps);
                 let time = time.ok_or_else(|| format!("operation {id}, a computation of {bytes} ns, is too long"))?;
-                Work::Compute { time }
+                Work::Compute { time, processor: cpu }
             }
             _ => {
                 return Err(format!(

@@ -37,7 +37,7 @@ mod tests;
 mod write;
 
 pub use survey::{Counts, count, survey};
-pub use task::{Graph, Task, Tasks, Work};
+pub use task::{Graph, Offer, Task, Tasks, Work};
 pub use write::{WriteError, write_csv, write_goal};
 
 use rnic_spec::{TraceContent, TraceFormat};
@@ -81,7 +81,7 @@ pub fn guess(path: &str) -> Result<TraceFormat, String> {
         Some("goal") => Ok(TraceFormat::Goal),
         _ if chakra::first_file(path).is_some() => Ok(TraceFormat::Chakra),
         _ => Err(format!(
-            "the format of \"{path}\" is unknown: its name does not end in .csv or .goal, and there is no file {path}.0.et; \
+            "the format of \"{path}\" is unknown: its name does not end in .csv or .goal, and there is no file {path}.0.et or {path}.0.json; \
              accepted: `format` = \"csv\", \"goal\" or \"chakra\""
         )),
     }

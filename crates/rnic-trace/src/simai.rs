@@ -213,7 +213,7 @@ fn nanoseconds(text: &str) -> Result<Work, String> {
     let time = text.parse().ok().and_then(|ns: u64| ns.checked_mul(1_000)).map(Time::from_ps);
     let time = time.filter(|time| *time <= MAX_TIME);
     let time = time.ok_or_else(|| format!("`{text}` is not a time; accepted: whole nanoseconds, at most 30 days"))?;
-    Ok(Work::Compute { time })
+    Ok(Work::Compute { time, processor: 0 })
 }
 
 fn collective(

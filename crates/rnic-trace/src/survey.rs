@@ -73,7 +73,7 @@ impl Counts {
     fn add(&mut self, task: &Task, computing: &mut Time) {
         self.tasks += 1;
         match task.work {
-            Work::Compute { time } => {
+            Work::Compute { time, .. } => {
                 self.computations += 1;
                 *computing = computing.saturating_add(time);
             }

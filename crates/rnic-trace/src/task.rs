@@ -13,10 +13,13 @@ use std::sync::Arc;
 /// What a task does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
-    /// Computes for `time`. A rank carries out one computation at a time, in the order in which they can begin.
+    /// Computes for `time`. Each processor of a rank carries out one computation at a time, in the order in which they
+    /// can begin.
     Compute {
         /// Length of the computation.
         time: Time,
+        /// Number of the processor, such as a stream of an accelerator; 0 in programs with one processor.
+        processor: u8,
     },
     /// Sends a message. The task completes when the sender knows that all bytes have arrived.
     Send {
@@ -64,6 +67,19 @@ pub struct Task {
     pub label: u32,
 }
 
+/// What a rank does next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Offer {
+    /// It has another task.
+    Task(Task),
+    /// It may have a task at this time, or when one of its tasks has completed.
+    Later(Time),
+    /// It may have a task when one of its tasks has completed.
+    Waits,
+    /// It has no other task.
+    End,
+}
+
 /// The tasks of one rank, one after the other. A task comes after those on which it depends.
 pub trait Tasks: Debug + Send {
     /// The next task; `None` after the last one.
@@ -71,6 +87,16 @@ pub trait Tasks: Debug + Send {
     /// # Errors
     /// One sentence that says why the tasks cannot be read.
     fn next(&mut self) -> Result<Option<Task>, String>;
+
+    /// The next task of a rank whose tasks depend on what has happened before the time `now`. `is_open` returns whether
+    /// an earlier task has not completed. By default tasks depend on nothing.
+    ///
+    /// # Errors
+    /// As [`next`](Tasks::next).
+    fn offer(&mut self, now: Time, is_open: &dyn Fn(u64) -> bool) -> Result<Offer, String> {
+        let _ = (now, is_open);
+        Ok(self.next()?.map_or(Offer::End, Offer::Task))
+    }
 }
 
 /// The tasks of all ranks of a program.

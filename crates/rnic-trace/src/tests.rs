@@ -30,7 +30,26 @@ fn goal_is_read() {
     assert_eq!((content.ranks, content.tasks, content.largest, content.bytes), (2, 4, 10, GOAL.len() as u64));
     let receive = Work::Receive { from: None, tag: 5 };
     let time = rnic_transport::Time::from_ns(7);
-    assert_eq!(works(open(&path, TraceFormat::Goal).unwrap(), 1), [receive, Work::Compute { time }]);
+    assert_eq!(works(open(&path, TraceFormat::Goal).unwrap(), 1), [receive, Work::Compute { time, processor: 0 }]);
+}
+
+#[test]
+fn processors_are_read_and_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let goal = "num_ranks 1\n\nrank 0 {\nt0: calc 5\nt1: calc 6 cpu 3\nt1 requires t0\n}\n";
+    let path = write(folder.path(), "a.goal", goal.as_bytes());
+    let graph = || open(&path, TraceFormat::Goal).unwrap();
+    let [mut csv, mut again] = [Vec::new(), Vec::new()];
+    super::write_csv(&mut csv, graph()).unwrap();
+    let rows = "rank,id,kind,peer,bytes,tag,group,time_ns,processor,after,step,label\n0,0,compute,,,,,5,,,,\n\
+                0,1,compute,,,,,6,3,0,,\n";
+    assert_eq!(String::from_utf8(csv.clone()).unwrap(), rows);
+    let csv = write(folder.path(), "a.csv", &csv);
+    super::write_goal(&mut again, open(&csv, TraceFormat::Csv).unwrap()).unwrap();
+    assert_eq!(String::from_utf8(again).unwrap(), goal);
+    let text = "rank,id,kind,time_ns,processor\n0,1,compute,5,256\n";
+    let wrong = error(TraceFormat::Csv, text);
+    assert!(wrong.contains("`processor` is 256; accepted: 0 to 255"), "{wrong}");
 }
 
 #[test]
@@ -84,7 +103,7 @@ fn what_is_wrong_is_named() {
         (
             error(TraceFormat::Csv, "rank,id,colour\n"),
             "the column \"colour\" is unknown; accepted: rank, id, kind, peer, bytes, tag, \
-                                                       group, time_ns, after, step, label",
+                                                       group, time_ns, processor, after, step, label",
         ),
         (error(TraceFormat::Goal, "num_ranks 1\nrank 0 {\nl1: calc 5\n"), "the part of rank 0 has no end (`}`)"),
         (
@@ -96,8 +115,8 @@ fn what_is_wrong_is_named() {
             "rank 0: \"l2\" is no operation before this line",
         ),
     ];
-    let two = error(TraceFormat::Goal, "num_ranks 1\nrank 0 {\na: calc 5 cpu 0\nb: calc 5 cpu 1\n}\n");
-    assert!(two.contains("\"b\" computes on the processor 1") && two.contains("accepted: one `cpu`"), "{two}");
+    let many = error(TraceFormat::Goal, "num_ranks 1\nrank 0 {\na: calc 5 cpu 256\n}\n");
+    assert!(many.ends_with("a computation is on the processor 256; accepted: `cpu` 0 to 255"), "{many}");
     let open = error(TraceFormat::Goal, "num_ranks 1\nrank 0 { /* begin\n}\n");
     assert!(open.starts_with("line 2: a comment has no end in its line"), "{open}");
     for (found, expected) in cases {
@@ -133,6 +152,66 @@ fn chakra() -> Vec<u8> {
 }
 
 #[test]
+fn an_all_gather_of_chakra_counts_the_part_of_a_rank_of_its_group() {
+    // Ranks 0 and 1 of 4 gather 100 B from each: 200 B.
+    let folder = tempfile::tempdir().unwrap();
+    let mut file = vec![7, 0x0a, 5, b'1', b'.', b'0', b'.', b'0'];
+    let attribute = |name: &str, value: &[u8]| {
+        let mut bytes = vec![0x0a, name.len() as u8];
+        bytes.extend(name.bytes().chain(value.iter().copied()));
+        [vec![0x52, bytes.len() as u8], bytes].concat()
+    };
+    let name = attribute("pg_name", &[0xea, 1, 1, b'g']);
+    let all = [attribute("comm_type", &[9 << 3, 2]), attribute("comm_size", &[13 << 3, 100]), name].concat();
+    let node = [vec![0x08, 1, 0x18, 7], all].concat();
+    file.push(node.len() as u8);
+    file.extend(node);
+    for rank in 0..4 {
+        write(folder.path(), &format!("t.{rank}.et"), if rank < 2 { &file } else { &file[..8] });
+    }
+    write(folder.path(), "t.groups.json", br#"{"g": [0, 1]}"#);
+    let prefix = folder.path().join("t").to_str().unwrap().to_string();
+    let operation = CollectiveOperation::AllGather;
+    let work = Work::Collective { communicator: 1, operation, bytes: 200 };
+    assert_eq!(works(open(&prefix, TraceFormat::Chakra).unwrap(), 1), [work]);
+}
+
+#[test]
+fn chakra_is_read_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let messages = r#"{"version": "1.0.0"}
+        {"id": "1", "name": "forward", "type": "COMP_NODE", "durationMicros": "3"}
+        {"id": "2", "name": "sum", "type": "COMM_COLL_NODE", "ctrlDeps": ["1"],
+         "attr": [{"name": "comm_type", "int64Val": "0"}, {"name": "comm_size", "uint64Val": "100"}]}"#;
+    let list = r#"{"workload_graph": [
+        {"Id": 1, "Name": "forward", "NodeType": 4, "data_deps": [], "runtime": 3, "is_cpu_op": true},
+        {"Id": 2, "Name": "sum", "NodeType": 7, "data_deps": [1], "comm_type": 0, "comm_size": 100}]}"#;
+    write(folder.path(), "t.0.json", messages.as_bytes());
+    write(folder.path(), "t.1.json", list.as_bytes());
+    let prefix = folder.path().join("t").to_str().unwrap().to_string();
+    assert_eq!(super::guess(&prefix), Ok(TraceFormat::Chakra));
+    let content = survey(&prefix, TraceFormat::Chakra).unwrap();
+    assert_eq!((content.ranks, content.tasks, content.largest), (2, 4, 100));
+    let compute = Work::Compute { time: rnic_transport::Time::from_us(3), processor: 0 };
+    let operation = CollectiveOperation::AllReduce;
+    let expected = [compute, Work::Collective { communicator: 0, operation, bytes: 100 }];
+    for rank in 0..2 {
+        assert_eq!(works(open(&prefix, TraceFormat::Chakra).unwrap(), rank), expected);
+    }
+    let wrong = |text: &str| {
+        write(folder.path(), "t.1.json", text.as_bytes());
+        let error = survey(&prefix, TraceFormat::Chakra).unwrap_err();
+        error.split_once("t.1.json: ").unwrap().1.to_string()
+    };
+    assert_eq!(wrong(""), "the file is empty");
+    assert!(wrong("{\"version\": \"1\"} {\"id\": \"x\"}").starts_with("`id` is not a whole number"));
+    assert!(wrong(r#"{"workload_graph": [{"Id": 1, "NodeType": 7}]}"#).contains("`comm_type` is missing"));
+    assert!(wrong(r#"{"workload_graph": [{"Id": 1, "NodeType": "COMM"}]}"#).contains("the type is unknown"));
+    assert!(wrong(r#"{"workload_graph": [{"Id": 1, "ctrlDeps": 1}]}"#).contains("`ctrlDeps` is not a list"));
+    assert!(wrong(&messages[..messages.len() - 3]).contains("EOF while parsing"));
+}
+
+#[test]
 fn chakra_is_read_plain_and_compressed() {
     use std::io::Write;
     let folder = tempfile::tempdir().unwrap();
@@ -145,7 +224,7 @@ fn chakra_is_read_plain_and_compressed() {
     let content = survey(&prefix, TraceFormat::Chakra).unwrap();
     assert_eq!((content.ranks, content.tasks, content.largest), (2, 4, 100));
     let operation = CollectiveOperation::AllReduce;
-    let compute = Work::Compute { time: rnic_transport::Time::from_us(3) };
+    let compute = Work::Compute { time: rnic_transport::Time::from_us(3), processor: 0 };
     let expected = [compute, Work::Collective { communicator: 0, operation, bytes: 100 }];
     assert_eq!(works(open(&prefix, TraceFormat::Chakra).unwrap(), 1), expected);
 }
@@ -237,7 +316,7 @@ fn goal_in_binary_form() {
     let path = write(folder.path(), "a.bin", &binary());
     assert_eq!(guess_other(&path), Some(Other::GoalBinary));
     let rows = as_csv(open_other(&path, Other::GoalBinary, None).unwrap());
-    let expected = "0,0,compute,,,,,20,,,\n0,1,send,1,64,9,,,0,,\n0,2,nothing,,,,,,0,,\n1,0,receive,any,,9,,,,,\n";
+    let expected = "0,0,compute,,,,,20,,,,\n0,1,send,1,64,9,,,,0,,\n0,2,nothing,,,,,,,0,,\n1,0,receive,any,,9,,,,,,\n";
     assert!(rows.ends_with(expected), "{rows}");
     damage(&binary(), |path| open_other(path, Other::GoalBinary, None));
 }

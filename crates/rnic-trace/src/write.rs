@@ -71,7 +71,7 @@ pub fn write_csv(out: &mut dyn Write, graph: Graph) -> Result<(), WriteError> {
 /// The fields of a task, in the order of [`COLUMNS`].
 fn row(rank: u32, task: &Task, groups: &[String], label: &str) -> [String; COLUMNS.len()] {
     let (kind, peer, bytes, tag, group, time) = match task.work {
-        Work::Compute { time } => ("compute", None, None, None, "", Some(time.as_ps())),
+        Work::Compute { time, .. } => ("compute", None, None, None, "", Some(time.as_ps())),
         Work::Send { to, bytes, tag } => ("send", Some(to.to_string()), Some(bytes.max(1)), Some(tag), "", None),
         Work::Receive { from, tag } => {
             let from = from.map_or("any".to_string(), |from| from.to_string());
@@ -88,10 +88,15 @@ fn row(rank: u32, task: &Task, groups: &[String], label: &str) -> [String; COLUM
         0 => (ps / 1_000).to_string(),
         rest => format!("{}.{rest:03}", ps / 1_000),
     });
+    let processor = match task.work {
+        Work::Compute { processor, .. } if processor > 0 => processor.to_string(),
+        _ => String::new(),
+    };
     let after: Vec<String> = task.after.iter().map(u64::to_string).collect();
     let (peer, step) = (peer.unwrap_or_default(), if task.step == 0 { String::new() } else { task.step.to_string() });
     let (rank, id) = (rank.to_string(), task.id.to_string());
-    [rank, id, kind.into(), peer, text(bytes), text(tag), group.into(), time, after.join(" "), step, label.into()]
+    let (group, after, label) = (group.into(), after.join(" "), label.into());
+    [rank, id, kind.into(), peer, text(bytes), text(tag), group, time, processor, after, step, label]
 }
 
 /// The ranks of a group as text, such as `0-3 8`.
@@ -118,7 +123,10 @@ pub fn write_goal(out: &mut dyn Write, graph: Graph) -> Result<(), WriteError> {
         write!(out, "\nrank {rank} {{\n")?;
         while let Some(Task { id, after, work, .. }) = tasks.next()? {
             let text = match work {
-                Work::Compute { time } => format!("calc {}", time.as_ps().div_ceil(1_000)),
+                Work::Compute { time, processor } => {
+                    let cpu = if processor > 0 { format!(" cpu {processor}") } else { String::new() };
+                    format!("calc {}{cpu}", time.as_ps().div_ceil(1_000))
+                }
                 Work::Send { to, bytes, tag } => format!("send {bytes}b to {to} tag {tag}"),
                 Work::Receive { from: Some(from), tag } => format!("recv 0b from {from} tag {tag}"),
                 Work::Receive { from: None, tag } => format!("recv 0b from -1 tag {tag}"),

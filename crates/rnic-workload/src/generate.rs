@@ -96,6 +96,7 @@ pub fn largest(traffic: &[Traffic]) -> u64 {
         TrafficPattern::Collective(collective) => Program::largest(collective),
         TrafficPattern::Outside { largest, .. } => largest.0,
         TrafficPattern::Trace(trace) => trace.content.largest,
+        TrafficPattern::Inference(inference) => Program::largest_of_inference(inference),
         TrafficPattern::Training(training) => Program::largest_of_training(training),
     };
     traffic.iter().map(|source| of_pattern(&source.pattern)).max().unwrap_or(1)

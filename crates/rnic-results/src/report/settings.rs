@@ -114,10 +114,22 @@ fn of_run(spec: &RunSpec, run: &RunSummary) -> Vec<(String, String)> {
                 put("chunk", trace.chunk.to_string());
                 put("compute_scale", trace.compute_scale.to_string());
             }
+            TrafficPattern::Inference(inference) => {
+                put("ranks", inference.deployment.ranks.to_string());
+                put("tensor", inference.tensor.to_string());
+                put("prefill", inference.prefill.to_string());
+                put("requests", inference.requests.to_string());
+                put("request_rate", inference.rate.map_or("all at the start".to_string(), |rate| rate.to_string()));
+                put("prompt", inference.prompt.to_string());
+                put("output", inference.output.to_string());
+                put("batch", inference.batch.to_string());
+            }
             TrafficPattern::Training(training) => {
                 put("ranks", training.deployment.ranks.to_string());
                 put("tensor", training.tensor.to_string());
                 put("pipeline", training.pipeline.to_string());
+                put("context", training.context.to_string());
+                put("algorithm", training.algorithm.name().to_string());
                 put("data", training.data().to_string());
                 put("expert", training.expert.to_string());
                 put("micro_batches", training.micro_batches.to_string());

@@ -55,6 +55,7 @@ fn base(topology: &str, pattern: &str, queueing: &str) -> toml::Table {
         }
         "single-switch" => "hosts = 64",
         "dumbbell" => "left = 2\nright = 2",
+        "dragonfly" => "groups = 3\nrouters_per_group = 2\nglobal_links = 1\nhosts_per_router = 1",
         "file" => "file = \"topology.txt\"",
         _ => "hosts = 2\nswitches = 1\nlink = [{ from = \"h0\", to = \"s0\" }, { from = \"h1\", to = \"s0\" }]",
     };
@@ -64,6 +65,7 @@ fn base(topology: &str, pattern: &str, queueing: &str) -> toml::Table {
         "pairs" => "pairs = 1\nsizes = \"fixed 1 KB\"\nmessages = 1",
         "collective" => "operation = \"all-reduce\"\nsize = \"1 MB\"",
         "training" => "model = \"mixtral-8x7b\"\nlayers = 1",
+        "inference" => "model = \"mixtral-8x7b\"\ntensor = 8\nprefill = 1\nrequests = 1\nprompt = 1\noutput = 2",
         "list" => "file = \"flows.csv\"",
         "trace" => "file = \"trace.csv\"",
         "outside" => "",
@@ -114,6 +116,7 @@ fn bases(section: &Section, setting: &Setting) -> Vec<toml::Table> {
             let training = bases.iter_mut().filter(|base| base["traffic"]["pattern"].as_str() == Some("training"));
             training.for_each(|base| put(base, "traffic", "expert", 8.into()));
         }
+        ("traffic", "skew") => bases.iter_mut().for_each(|base| put(base, "traffic", "operation", "all-to-all".into())),
         ("traffic", "domain_rate" | "domain_latency") => {
             bases.iter_mut().for_each(|base| put(base, "traffic", "accelerators", 8.into()));
         }
@@ -138,7 +141,7 @@ fn all_settings() -> impl Iterator<Item = (&'static Section, &'static Setting)> 
     let sections = SECTIONS.into_iter().filter(|section| !["transport", "sweep"].contains(&section.table));
     let all = sections.flat_map(|section| section.settings.iter().map(move |setting| (section, setting)));
     // The keys of a sweep and of `set` are paths, and other files are not at hand.
-    all.filter(|(_, setting)| !["extends", "sweep", "set"].contains(&setting.key))
+    all.filter(|(_, setting)| !["extends", "sweep", "set", "placement_file", "matrix"].contains(&setting.key))
 }
 
 /// Changes one key of one table of a scenario; the table gets the other keys that it needs.

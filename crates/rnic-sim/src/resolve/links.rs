@@ -153,10 +153,11 @@ impl Links {
     }
 }
 
-/// Warns if PFC pauses can deadlock. A deadlock needs a graph topology or changed routes (`[[fabric.route]]`). In every
-/// other topology the default routes go up the tiers of switches and then down, so no deadlock is possible.
+/// Warns if PFC pauses can deadlock. A deadlock needs a graph, a dragonfly or changed routes (`[[fabric.route]]`). In
+/// every other topology the default routes go up the tiers of switches and then down, so no deadlock is possible.
 pub(super) fn warn_of_cycle(fabric: &FabricSpec, topology: &Topology, routes: &Routes, warnings: &mut Vec<String>) {
-    let regular = !matches!(fabric.topology, TopologySpec::Graph { .. }) && fabric.routes.is_empty();
+    let up_and_down = !matches!(fabric.topology, TopologySpec::Graph { .. } | TopologySpec::Dragonfly { .. });
+    let regular = up_and_down && fabric.routes.is_empty();
     if !fabric.switch.buffer.has_pfc() || regular {
         return;
     }

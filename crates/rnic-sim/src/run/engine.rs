@@ -127,7 +127,7 @@ impl<'r> Observers<'r> {
             RunStatus::Failed,
         );
         let Outcome { flows, programs, ending, forward, .. } = outcome;
-        let ProgramRecords { collectives, steps, operations } = programs;
+        let ProgramRecords { collectives, steps, operations, answered } = programs;
         let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
         let mut warnings = resolved.warnings.clone();
         let dropped = dropped_despite_pfc(resolved.fabric.switch.buffer.lossless_priorities(), &ports);
@@ -163,6 +163,7 @@ impl<'r> Observers<'r> {
             collectives,
             steps,
             operations,
+            answered,
             fidelity: Fidelity::Packet,
             fast_forward: forward,
             meshes: crate::mesh::records(

@@ -15,12 +15,13 @@ const LOSS: Kind = Kind::NumberBelow { min: 0.0, max: 1.0 };
 const RATIO: Kind = Kind::NumberAbove { min: 0.0, max: f64::INFINITY };
 const NAMES: Kind = Kind::List(&Kind::Text);
 
-const TOPOLOGIES: [Variant; 7] = [
+const TOPOLOGIES: [Variant; 8] = [
     Variant { name: "fat-tree", about: "three tiers of k-port switches, k^3/4 hosts" },
     Variant { name: "leaf-spine", about: "every leaf connects to every spine" },
     Variant { name: "leaf-spine-core", about: "pods of leaves and spines, and cores above them in planes" },
     Variant { name: "single-switch", about: "all hosts on one switch" },
     Variant { name: "dumbbell", about: "two switches joined by one link" },
+    Variant { name: "dragonfly", about: "groups of routers, with links between all groups" },
     Variant { name: "graph", about: "any graph, with one `[[fabric.link]]` per link" },
     Variant { name: "file", about: "the topology in a file of HPCC, ConWeave, SimAI or htsim" },
 ];
@@ -39,7 +40,9 @@ const PATH_NAMES: [&str; PATHS.len()] = {
 const CLOS: &[&str] = &["leaf-spine", "leaf-spine-core"];
 const PODS: &[&str] = &["leaf-spine-core"];
 /// The topologies whose links have the rate and the delay of `[fabric]`.
-const DESCRIBED: &[&str] = &["fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "graph"];
+const DESCRIBED: &[&str] =
+    &["fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "dragonfly", "graph"];
+const DRAGONFLY: &[&str] = &["dragonfly"];
 const FILE: &[&str] = &["file"];
 
 pub(super) const FABRIC: Section = Section {
@@ -255,6 +258,38 @@ pub(super) const FABRIC: Section = Section {
             .only(&["single-switch"])
             .fields(&["topology.hosts"])
             .well_known(),
+        Setting::new("groups", COUNT, "9", "number of groups: more than `global_links`, at most `routers_per_group` x `global_links` + 1")
+            .required()
+            .only(DRAGONFLY)
+            .fields(&["topology.groups"]),
+        Setting::new("routers_per_group", COUNT, "4", "number of routers of each group; all are joined with each other")
+            .required()
+            .only(DRAGONFLY)
+            .fields(&["topology.routers_per_group"]),
+        Setting::new("global_links", COUNT, "2", "number of links from each router to other groups")
+            .required()
+            .only(DRAGONFLY)
+            .fields(&["topology.global_links"]),
+        Setting::new("hosts_per_router", COUNT, "2", "number of hosts on each router")
+            .required()
+            .only(DRAGONFLY)
+            .fields(&["topology.hosts_per_router"]),
+        Setting::new("local_rate", Kind::Rate, "\"40 Gbps\"", "rate of the links inside a group")
+            .derived("the rate of the hosts' links")
+            .only(DRAGONFLY)
+            .fields(&["topology.local_rate"]),
+        Setting::new("local_delay", Kind::Time, "\"200 ns\"", "propagation delay of the links inside a group")
+            .derived("the delay of the hosts' links")
+            .only(DRAGONFLY)
+            .fields(&["topology.local_delay"]),
+        Setting::new("global_rate", Kind::Rate, "\"40 Gbps\"", "rate of the links between groups")
+            .derived("the rate of the links inside a group")
+            .only(DRAGONFLY)
+            .fields(&["topology.global_rate"]),
+        Setting::new("global_delay", Kind::Time, "\"2 us\"", "propagation delay of the links between groups")
+            .derived("the delay of the links inside a group")
+            .only(DRAGONFLY)
+            .fields(&["topology.global_delay"]),
         Setting::new("left", COUNT, "4", "number of hosts on the left side")
             .required()
             .only(&["dumbbell"])

@@ -31,7 +31,7 @@ const COUNT: Kind = Kind::Count { min: 1, max: u32::MAX as u64 };
 const FRACTION: Kind = Kind::Number { min: 0.0, max: 1.0 };
 const FLOWS_OR_NONE: Kind = Kind::Count { min: 0, max: MAX_FLOWS };
 
-const PATTERNS: [Variant; 10] = [
+const PATTERNS: [Variant; 11] = [
     Variant { name: "poisson", about: "every host starts flows at random times towards random hosts" },
     Variant { name: "incast", about: "one request striped over many senders" },
     Variant { name: "permutation", about: "every host sends to one other and receives from one other" },
@@ -40,13 +40,14 @@ const PATTERNS: [Variant; 10] = [
     Variant { name: "list", about: "the flows of a file" },
     Variant { name: "collective", about: "ranks of a distributed program repeat an operation such as an all-reduce" },
     Variant { name: "training", about: "ranks carry out training steps of a large language model" },
+    Variant { name: "inference", about: "instances of a large language model answer requests" },
     Variant { name: "trace", about: "ranks of a distributed program carry out the tasks of a file" },
     Variant { name: "outside", about: "another program submits the flows while the simulation runs" },
 ];
 const OPERATIONS: [&str; 5] = names_of!(CollectiveOperation);
 const ALGORITHMS: [&str; 5] = names_of!(Algorithm);
 const GROUPINGS: [&str; 2] = names_of!(Grouping);
-const PLACEMENTS: [&str; 3] = names_of!(Placement);
+const PLACEMENTS: [&str; 4] = names_of!(Placement);
 const SCHEDULES: [&str; 2] = names_of!(PipelineSchedule);
 const MODELS: [&str; Model::BUILT_IN.len()] = {
     let mut names = [""; Model::BUILT_IN.len()];
@@ -253,7 +254,7 @@ pub(super) const TRAFFIC: Section = Section {
             .fields(&["pattern.operation"]),
         Setting::new("algorithm", Kind::Choice(&ALGORITHMS), "\"ring\"", "how the ranks carry out the operation")
             .derived("`\"direct\"` for `all-to-all`, else `\"ring\"`")
-            .only(&["collective", "trace"])
+            .only(&["collective", "training", "inference", "trace"])
             .fields(&["pattern.algorithm"]),
         Setting::new(
             "size",
@@ -262,7 +263,7 @@ pub(super) const TRAFFIC: Section = Section {
             "bytes of the operation as nccl-tests counts them: the buffer of one rank, or the gathered buffer of an \
              all-gather; at least 1 B for each rank of a group",
         )
-        .required()
+        .derived("required without `matrix`")
         .only(&["collective"])
         .fields(&["pattern.size"]),
         Setting::new(
@@ -272,7 +273,7 @@ pub(super) const TRAFFIC: Section = Section {
             "number of ranks (in all groups), at most the number of hosts; each rank has a host of its own",
         )
         .derived("number of hosts")
-        .only(&["collective", "training"])
+        .only(&["collective", "training", "inference"])
         .fields(&["pattern.ranks", "pattern.deployment.ranks"]),
         Setting::new("group", Kind::Count { min: 2, max: u32::MAX as u64 }, "8", "number of ranks of a group; divides `ranks`")
             .derived("`ranks`: one group")
@@ -292,11 +293,40 @@ pub(super) const TRAFFIC: Section = Section {
             Kind::Choice(&PLACEMENTS),
             "\"random\"",
             "host of each rank: rank n on host n (`\"linear\"`), servers at random places (`\"random\"`), or the ranks with \
-             the same number in all servers on neighbouring hosts (`\"rail\"`)",
+             the same number in all servers on neighbouring hosts (`\"rail\"`), or as `placement_file` says (`\"file\"`)",
         )
         .default("linear")
-        .only(&["collective", "training", "trace"])
+        .only(&["collective", "training", "inference", "trace"])
         .fields(&["pattern.placement", "pattern.deployment.placement"]),
+        Setting::new(
+            "placement_file",
+            Kind::Text,
+            "\"ranks.csv\"",
+            "with `placement = \"file\"`: path of a CSV file with the columns `rank` and `host`, a row for each rank",
+        )
+        .derived("required with `placement = \"file\"`")
+        .only(&["collective", "training", "inference", "trace"])
+        .fields(&["pattern.placed", "pattern.deployment.placed"]),
+        Setting::new(
+            "matrix",
+            Kind::Text,
+            "\"matrix.csv\"",
+            "for `all-to-all`: path of a CSV file with the bytes from each rank of a group to each rank, a row for each \
+             sender; replaces `size`",
+        )
+        .derived("all messages have the same size")
+        .only(&["collective"])
+        .fields(&["pattern.matrix"]),
+        Setting::new(
+            "skew",
+            Kind::NumberAbove { min: 0.0, max: 10.0 },
+            "1.0",
+            "for `all-to-all`: exponent of a Zipf distribution over the ranks of a group, in a random order, by which some \
+             ranks receive more bytes than others, as popular experts of a model do",
+        )
+        .derived("all ranks receive the same number of bytes")
+        .only(&["collective"])
+        .fields(&["pattern.skew"]),
         Setting::new(
             "channels",
             Kind::Count { min: 1, max: 64 },
@@ -304,7 +334,7 @@ pub(super) const TRAFFIC: Section = Section {
             "number of independent parts of an operation along a ring, each with its own connections",
         )
         .default("1")
-        .only(&["collective", "training", "trace"])
+        .only(&["collective", "training", "inference", "trace"])
         .fields(&["pattern.channels"]),
         Setting::new(
             "chunk",
@@ -314,7 +344,7 @@ pub(super) const TRAFFIC: Section = Section {
              default is NCCL's (4 MiB of buffer in 8 slots)",
         )
         .default("512 KiB")
-        .only(&["collective", "training", "trace"])
+        .only(&["collective", "training", "inference", "trace"])
         .fields(&["pattern.chunk"]),
         Setting::new(
             "outstanding",
@@ -332,11 +362,11 @@ pub(super) const TRAFFIC: Section = Section {
             "number of ranks of a server, which communicate in a domain of the server and not over the fabric; divides `ranks`",
         )
         .default("1")
-        .only(&["collective", "training", "trace"])
+        .only(&["collective", "training", "inference", "trace"])
         .fields(&["pattern.server.accelerators", "pattern.deployment.server.accelerators"]),
         Setting::new("domain_rate", Kind::Rate, "\"3.6 Tbps\"", "rate of each rank's port in the domain of its server")
             .default("3.2 Tbps")
-            .only(&["collective", "training", "trace"])
+            .only(&["collective", "training", "inference", "trace"])
             .fields(&["pattern.server.rate", "pattern.deployment.server.rate"]),
         Setting::new(
             "domain_latency",
@@ -346,7 +376,7 @@ pub(super) const TRAFFIC: Section = Section {
              models a server with 8 H100",
         )
         .default("936.25 ns")
-        .only(&["collective", "training", "trace"])
+        .only(&["collective", "training", "inference", "trace"])
         .fields(&["pattern.server.latency", "pattern.deployment.server.latency"]),
         Setting::new("straggler", Kind::Count { min: 0, max: u32::MAX as u64 }, "3", "number of a rank that computes longer than the others")
             .derived("none")
@@ -369,7 +399,7 @@ pub(super) const TRAFFIC: Section = Section {
              on the shortest link makes the simulation slower",
         )
         .default("200 ns")
-        .only(&["collective", "training", "trace"])
+        .only(&["collective", "training", "inference", "trace"])
         .fields(&["pattern.reaction", "pattern.deployment.reaction"]),
         Setting::new(
             "model",
@@ -377,28 +407,28 @@ pub(super) const TRAFFIC: Section = Section {
             "\"llama2-7b\"",
             "a [built-in model](../concepts/training.md#models), of which the following keys replace numbers",
         )
-        .derived("none: `layers`, `hidden`, `heads`, `feed_forward`, `sequence` and `vocabulary` are required")
-        .only(&["training"])
+        .derived("none: `layers`, `hidden`, `heads`, `feed_forward`, `vocabulary`, and for `training` `sequence` are required")
+        .only(&["training", "inference"])
         .nowhere(),
         Setting::new("layers", SMALL, "40", "number of layers")
             .derived("the number of the `model`; required without one")
-            .only(&["training"])
+            .only(&["training", "inference"])
             .fields(&["pattern.model.layers"]),
         Setting::new("hidden", WIDE, "5120", "number of values that represent a token")
             .derived("the number of the `model`; required without one")
-            .only(&["training"])
+            .only(&["training", "inference"])
             .fields(&["pattern.model.hidden"]),
         Setting::new("heads", WIDE, "40", "number of attention heads, a divisor of `hidden`")
             .derived("the number of the `model`; required without one")
-            .only(&["training"])
+            .only(&["training", "inference"])
             .fields(&["pattern.model.heads"]),
         Setting::new("kv_heads", WIDE, "8", "number of heads of keys and values, a divisor of `heads`")
             .derived("the number of the `model`; `heads` without one")
-            .only(&["training"])
+            .only(&["training", "inference"])
             .fields(&["pattern.model.kv_heads"]),
         Setting::new("feed_forward", WIDE, "20480", "number of values in the inner layer of the feed-forward network")
             .derived("the number of the `model`; required without one")
-            .only(&["training"])
+            .only(&["training", "inference"])
             .fields(&["pattern.model.feed_forward"]),
         Setting::new("sequence", WIDE, "2048", "number of tokens of a sequence")
             .derived("the number of the `model`; required without one")
@@ -406,23 +436,23 @@ pub(super) const TRAFFIC: Section = Section {
             .fields(&["pattern.model.sequence"]),
         Setting::new("vocabulary", WIDE, "50257", "number of different tokens")
             .derived("the number of the `model`; required without one")
-            .only(&["training"])
+            .only(&["training", "inference"])
             .fields(&["pattern.model.vocabulary"]),
         Setting::new("gated", Kind::Flag, "true", "whether the feed-forward network has three matrices instead of two")
             .derived("the number of the `model`; `false` without one")
-            .only(&["training"])
+            .only(&["training", "inference"])
             .fields(&["pattern.model.gated"]),
         Setting::new("experts", WIDE, "8", "number of experts of each layer")
             .derived("the number of the `model`; 1 without one")
-            .only(&["training"])
+            .only(&["training", "inference"])
             .fields(&["pattern.model.experts"]),
         Setting::new("active_experts", WIDE, "2", "number of experts to which each token goes, at most `experts`")
             .derived("the number of the `model`; 1 without one")
-            .only(&["training"])
+            .only(&["training", "inference"])
             .fields(&["pattern.model.active_experts"]),
         Setting::new("parameter_bytes", Kind::Count { min: 1, max: 16 }, "2", "bytes of a parameter and of an activation")
             .default("2")
-            .only(&["training"])
+            .only(&["training", "inference"])
             .fields(&["pattern.model.parameter_bytes"]),
         Setting::new("gradient_bytes", Kind::Count { min: 1, max: 16 }, "2", "bytes of a gradient when it is reduced")
             .default("4")
@@ -430,12 +460,16 @@ pub(super) const TRAFFIC: Section = Section {
             .fields(&["pattern.model.gradient_bytes"]),
         Setting::new("tensor", COUNT, "8", "number of ranks among which each layer is divided")
             .default("1")
-            .only(&["training"])
+            .only(&["training", "inference"])
             .fields(&["pattern.tensor"]),
-        Setting::new("pipeline", COUNT, "4", "number of stages among which the layers are divided; there are `ranks` / (`tensor` x `pipeline`) data ranks")
+        Setting::new("pipeline", COUNT, "4", "number of stages among which the layers are divided; there are `ranks` / (`tensor` x `context` x `pipeline`) data ranks")
             .default("1")
             .only(&["training"])
             .fields(&["pattern.pipeline"]),
+        Setting::new("context", COUNT, "2", "number of ranks among which the tokens of a sequence are divided, in a ring")
+            .default("1")
+            .only(&["training"])
+            .fields(&["pattern.context"]),
         Setting::new("expert", COUNT, "8", "number of data ranks among which the experts of a layer are divided")
             .default("1")
             .only(&["training"])
@@ -466,11 +500,11 @@ pub(super) const TRAFFIC: Section = Section {
             .fields(&["pattern.sharded"]),
         Setting::new("accelerator_tflops", Kind::NumberAbove { min: 0.0, max: 1_000_000.0 }, "312.0", "peak rate of an accelerator in 10^12 operations per second; the default is that of an H100 with 16-bit numbers")
             .default("989.4")
-            .only(&["training"])
+            .only(&["training", "inference"])
             .fields(&["pattern.accelerator_tflops"]),
         Setting::new("efficiency", Kind::NumberAbove { min: 0.0, max: 1.0 }, "0.5", "fraction of the peak rate that computations reach; the default is that of the training of Llama 3")
             .default("0.4")
-            .only(&["training"])
+            .only(&["training", "inference"])
             .fields(&["pattern.efficiency"]),
         Setting::new("steps", COUNT, "3", "number of steps")
             .default("1")
@@ -480,6 +514,65 @@ pub(super) const TRAFFIC: Section = Section {
             .default("0")
             .only(&["training"])
             .fields(&["pattern.warmup_steps"]),
+        Setting::new(
+            "prefill",
+            Kind::Count { min: 0, max: u32::MAX as u64 },
+            "1",
+            "number of instances (of `tensor` ranks) that only process prompts; all others only generate tokens, and \
+             receive keys and values over the fabric. With 0, every instance does both",
+        )
+        .default("0")
+        .only(&["inference"])
+        .fields(&["pattern.prefill"]),
+        Setting::new("requests", Kind::Count { min: 1, max: 10_000_000 }, "100", "number of requests")
+            .required()
+            .only(&["inference"])
+            .fields(&["pattern.requests"]),
+        Setting::new(
+            "request_rate",
+            Kind::NumberAbove { min: 0.0, max: 1e9 },
+            "20.0",
+            "mean number of requests per second, which arrive as a Poisson process",
+        )
+        .derived("all requests arrive at the start")
+        .only(&["inference"])
+        .fields(&["pattern.rate"]),
+        Setting::new("prompt", WIDE, "1024", "number of tokens of the prompt of a request")
+            .required()
+            .only(&["inference"])
+            .fields(&["pattern.prompt"]),
+        Setting::new("output", Kind::Count { min: 2, max: 1 << 24 }, "128", "number of tokens that a request generates")
+            .required()
+            .only(&["inference"])
+            .fields(&["pattern.output"]),
+        Setting::new(
+            "batch",
+            Kind::Count { min: 1, max: 1 << 20 },
+            "64",
+            "maximum number of requests for which an instance generates tokens at the same time; the default is vLLM's \
+             (`max_num_seqs`)",
+        )
+        .default("256")
+        .only(&["inference"])
+        .fields(&["pattern.batch"]),
+        Setting::new(
+            "kv_parts",
+            Kind::Count { min: 1, max: 256 },
+            "8",
+            "number of messages in which a rank sends the keys and values of a prompt, each as soon as its layers are done",
+        )
+        .default("1")
+        .only(&["inference"])
+        .fields(&["pattern.kv_parts"]),
+        Setting::new(
+            "memory_gb_per_s",
+            Kind::NumberAbove { min: 0.0, max: 1e9 },
+            "2039.0",
+            "rate at which an accelerator reads its memory, in 10^9 bytes per second; the default is that of an H100",
+        )
+        .default("3350")
+        .only(&["inference"])
+        .fields(&["pattern.memory_gb_per_s"]),
         Setting::new(
             "largest",
             Kind::Size { min: 1, max: 1_000_000_000_000_000 },

@@ -69,13 +69,18 @@ fn pieces(bytes: u64, chunk: u64) -> u64 {
 }
 
 /// The operations of the rank at the position `position` of a group. `first_rank` is the first rank of the traffic
-/// source.
-pub(super) fn operations(collective: Collective, group: u32, position: u32, first_rank: u32) -> Box<dyn Operations> {
-    let ranks = Ranks { members: Members::Group(Box::new(collective), group), first: first_rank };
+/// source; `weights` has the fraction of the bytes that each position receives in a skewed all-to-all.
+pub(super) fn operations(
+    collective: &Collective, group: u32, position: u32, (first_rank, weights): (u32, &Option<Arc<[f64]>>),
+) -> Box<dyn Operations> {
+    let ranks = Ranks { members: Members::Group(Box::new(collective.clone()), group), first: first_rank };
     let own = ranks.at(position) - first_rank;
     let straggler = collective.straggler.filter(|straggler| straggler.rank == own);
     let delay = straggler.map_or(Time::ZERO, |straggler| straggler.delay);
-    let schedule = schedule(&collective, position);
+    let schedule: Box<dyn Schedule> = match weights {
+        None => schedule(collective, position),
+        Some(weights) => Box::new(Direct::skewed(collective, position, weights.clone())),
+    };
     let (compute, repeats) = (collective.compute.saturating_add(delay), collective.repeats);
     Box::new(Repeated { ranks, schedule, compute, repeats, repeat: 0, stage: Stage::Compute })
 }
@@ -122,6 +127,12 @@ pub(super) fn flows_of_group(collective: &Collective, rank: impl Fn(u32) -> u32)
         Algorithm::Tree => Tree::flows(collective, crosses),
         Algorithm::HalvingDoubling => Halving::flows(collective, crosses),
         Algorithm::Hierarchical => Hierarchical::flows(collective),
+        Algorithm::Direct if !collective.matrix.is_empty() => {
+            let messages = |from: u32| (0..collective.group).map(move |to| (from, to));
+            let all = (0..collective.group).flat_map(messages);
+            let sent = all.filter(|(from, to)| from != to && direct::entry(collective, *from, *to) > 0);
+            sent.map(|(from, to)| crosses(from, to)).sum()
+        }
         Algorithm::Direct => {
             let mut members = std::collections::BTreeMap::<u32, u128>::new();
             for position in 0..collective.group {
@@ -139,6 +150,9 @@ pub(super) fn largest(collective: &Collective) -> u64 {
     match collective.algorithm {
         Algorithm::Ring | Algorithm::Tree | Algorithm::Hierarchical => collective.chunk.0.min(size) + 1,
         Algorithm::HalvingDoubling => size.div_ceil(2) + 1,
+        Algorithm::Direct if !collective.matrix.is_empty() => size,
+        // The first weight of a Zipf distribution is the largest, and less than 1.
+        Algorithm::Direct if collective.skew.is_some() => size,
         Algorithm::Direct => size.div_ceil(ranks),
     }
 }

@@ -1,10 +1,12 @@
 //! The program of one traffic source, and how far it is.
 
+use super::inference::Answers;
 use super::operation::Operations;
 use super::todo::OpenTask;
 use super::{Agenda, FlowSpec, Message, Progress, collectives, position};
 use rnic_spec::{
-    Collective, CollectiveOperation, Deployment, Grouping, OperationRecord, ProgramRecords, StepRecord, Traffic,
+    Algorithm, Collective, CollectiveOperation, Deployment, Grouping, OperationRecord, ProgramRecords, Server,
+    StepRecord, Traffic,
 };
 use rnic_trace::Work;
 use rnic_transport::{Bytes, Time};
@@ -26,6 +28,8 @@ pub(super) struct Job {
     pub total: Option<u64>,
     pub warmup: u64,
     pub cooldown: u64,
+    /// The requests that the ranks answer, if they do.
+    pub answers: Option<Answers>,
 }
 
 /// What the ranks of a traffic source carry out.
@@ -70,7 +74,7 @@ impl Job {
     ) -> Job {
         let Traffic { name, warmup, cooldown, .. } = source;
         let (name, warmup, cooldown) = (name.clone(), *warmup, *cooldown);
-        Job { traffic, name, first_rank, deployment, kind, made: 0, total, warmup, cooldown }
+        Job { traffic, name, first_rank, deployment, kind, made: 0, total, warmup, cooldown, answers: None }
     }
 
     /// The request id of a message, and whether its step counts in the statistics.
@@ -92,6 +96,7 @@ impl Job {
 
     /// Moves the records of the source to `all`. Steps from `unfinished` on have not ended.
     pub(super) fn take_records(&mut self, all: &mut ProgramRecords, unfinished: u32) {
+        all.answered.extend(self.answers.take().into_iter().flat_map(|answers| answers.take()));
         match &mut self.kind {
             Kind::Collective { records, .. } => {
                 let begun = records.iter().filter(|progress| progress.begun);
@@ -149,15 +154,36 @@ impl TaskJob {
     }
 }
 
-/// One operation of a communicator with `ranks` ranks, carried out as `plan` says. Operations of fewer bytes than ranks
-/// and channels count as one byte for each.
-pub(super) fn of_communicator(plan: &Collective, ranks: u32, operation: CollectiveOperation, bytes: u64) -> Collective {
+/// One operation of a communicator, carried out as `plan` says. Operations of fewer bytes than ranks and channels count
+/// as one byte for each. Operations that the algorithm of the plan cannot carry out use their own first algorithm.
+pub(super) fn of_communicator(
+    plan: &Collective, ranks: &[u32], operation: CollectiveOperation, bytes: u64,
+) -> Collective {
     let algorithms = operation.algorithms();
-    let algorithm = if algorithms.contains(&plan.algorithm) { plan.algorithm } else { algorithms[0] };
-    let channels = if algorithm == rnic_spec::Algorithm::Ring { plan.channels } else { 1 };
+    let mut algorithm = if algorithms.contains(&plan.algorithm) { plan.algorithm } else { algorithms[0] };
+    let mut server = plan.server;
+    if algorithm == Algorithm::Hierarchical {
+        match (server, of_each_server(ranks, plan.accelerators())) {
+            (Some(own), Some(accelerators)) => server = Some(Server { accelerators, ..own }),
+            _ => algorithm = Algorithm::Ring,
+        }
+    }
+    let channels = if algorithm == Algorithm::Ring { plan.channels } else { 1 };
+    let ranks = ranks.len() as u32;
     let size = Bytes(bytes.max(u64::from(ranks) * u64::from(channels)));
     let (group, grouping) = (ranks, Grouping::Consecutive);
-    Collective { operation, algorithm, channels, size, ranks, group, grouping, repeats: 1, ..*plan }
+    Collective { operation, algorithm, channels, size, ranks, group, grouping, server, repeats: 1, ..plan.clone() }
+}
+
+/// Number of ranks that a communicator has in each of its servers, of `accelerators` ranks each; `None` unless it has
+/// several servers, the same number of ranks (at least two) in each, and the ranks of a server one after the other.
+fn of_each_server(ranks: &[u32], accelerators: u32) -> Option<u32> {
+    let mut parts = ranks.chunk_by(|one, other| one / accelerators == other / accelerators);
+    let servers: std::collections::BTreeSet<u32> = parts.clone().map(|part| part[0] / accelerators).collect();
+    let own = parts.next()?.len();
+    let fits =
+        own > 1 && own < ranks.len() && servers.len() * own == ranks.len() && parts.all(|part| part.len() == own);
+    fits.then_some(own as u32)
 }
 
 impl Agenda {
@@ -214,7 +240,7 @@ impl Agenda {
         if ranks.len() < 2 {
             return Ok(None);
         }
-        let collective = of_communicator(&tasks.plan, ranks.len() as u32, operation, bytes);
+        let collective = of_communicator(&tasks.plan, ranks, operation, bytes);
         Ok(Some(collectives::once(&collective, ranks.clone(), position as u32, (first, sequence))))
     }
 
@@ -224,7 +250,7 @@ impl Agenda {
         let step = tasks.step(task.step, now);
         step.start = step.start.min(now);
         match task.work {
-            Work::Compute { time } => step.compute = step.compute.saturating_add(time),
+            Work::Compute { time, .. } => step.compute = step.compute.saturating_add(time),
             Work::Collective { communicator, .. } => {
                 let at = (communicator, task.sequence);
                 tasks.open.entry(at).or_insert(OpenCollective { start: now, ended: 0 });

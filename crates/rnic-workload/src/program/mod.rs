@@ -10,6 +10,10 @@
 //! reports completions.
 
 mod collectives;
+mod expand;
+mod inference;
+#[cfg(test)]
+mod inference_tests;
 mod job;
 mod lane;
 mod operation;
@@ -23,22 +27,23 @@ mod trace;
 mod training;
 
 pub use operation::{Action, After, Distances, Mark, Operation, Operations, Tag};
-pub use rnic_trace::{Graph, Task, Tasks, Work};
+pub use rnic_trace::{Graph, Offer, Task, Tasks, Work};
 
 use super::FlowSpec;
 use super::loops::{Loops, Origin};
 use super::network::Network;
-use super::rng::Stream;
+use super::rng::{self, Stream};
 use super::source::{Completion, Source};
 use job::{Job, Kind, TaskJob};
 use rank::{Event, Place, Rank};
 use rnic_spec::{
-    Collective, CollectiveRecord, Deployment, Grouping, Placement, ProgramRecords, Server, Trace, Traffic,
+    Collective, CollectiveRecord, Deployment, Grouping, Inference, Placement, ProgramRecords, Server, Trace, Traffic,
     TrafficPattern, Training,
 };
 use rnic_transport::Time;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
 use todo::Todo;
 
 /// Maximum number of collective operations of one traffic source, summed over its groups.
@@ -109,6 +114,10 @@ impl Program {
         let ranks = match &traffic.pattern {
             TrafficPattern::Collective(collective) => collective.ranks,
             TrafficPattern::Training(training) => training.deployment.ranks,
+            TrafficPattern::Inference(inference) => {
+                inference.check()?;
+                inference.deployment.ranks
+            }
             TrafficPattern::Trace(trace) => {
                 trace.check()?;
                 trace.deployment.ranks
@@ -120,6 +129,9 @@ impl Program {
         }
         if let TrafficPattern::Collective(collective) = &traffic.pattern {
             collective.check()?;
+        }
+        if let Some(deployment) = traffic.pattern.deployment() {
+            deployment.check_places(network.hosts)?;
         }
         if ranks > network.hosts {
             return Err(format!("ranks is {ranks}; accepted: 2 to {}, the number of hosts", network.hosts));
@@ -147,6 +159,28 @@ impl Program {
         training::largest(training)
     }
 
+    /// The tasks of a traffic source, as a trace has them, and how its ranks carry out collective operations.
+    ///
+    /// # Errors
+    /// One sentence: the traffic has no tasks, or tasks that depend on the time; a trace cannot be read.
+    pub fn graph(traffic: &Traffic) -> Result<(Graph, Collective), String> {
+        expand::graph(traffic)
+    }
+
+    /// The same tasks with messages instead of collective operations, which the ranks carry out as `plan` says.
+    ///
+    /// Ranks that send these messages look further ahead than in a simulation of the collective operations: all receive
+    /// operations of an operation are open from its beginning. Ring, tree and hierarchical algorithms forward a message
+    /// when it has arrived in both cases.
+    pub fn expand(graph: Graph, plan: &Collective) -> Graph {
+        expand::expand(graph, plan)
+    }
+
+    /// At least the number of bytes of the largest message of an inference.
+    pub fn largest_of_inference(inference: &Inference) -> u64 {
+        inference::largest(inference)
+    }
+
     /// Number of bytes of the largest message of a collective traffic source.
     pub fn largest(collective: &Collective) -> u64 {
         collectives::largest(collective)
@@ -172,6 +206,7 @@ impl Program {
                     program.add(index, source, collective, network, seed, first_request(index));
                 }
                 TrafficPattern::Training(training) => program.add_training(index, source, training, network, seed),
+                TrafficPattern::Inference(inference) => program.add_inference(index, source, inference, network, seed),
                 TrafficPattern::Trace(trace) => program.add_trace(index, source, trace, network, seed),
                 _ => {}
             }
@@ -206,9 +241,10 @@ impl Program {
         let first_rank = self.ranks.len() as u32;
         let job = self.agenda.sources.len() as u32;
         let hosts = hosts(&collective.deployment(), traffic, network.hosts, seed);
+        let weights = collective.skew.map(|skew| zipf(skew, collective.group, traffic, seed));
         for (rank, host) in (0..collective.ranks).zip(hosts) {
             let (group, position) = position(collective, rank);
-            let operations = collectives::operations(*collective, group, position, first_rank);
+            let operations = collectives::operations(collective, group, position, (first_rank, &weights));
             self.agenda.events.push(Reverse((source.start, first_rank + rank, Event::Begin)));
             self.ranks.push(Rank::new(job, operations));
             self.agenda.hosts.push(host);
@@ -230,7 +266,7 @@ impl Program {
             })
         });
         let total = Some(u64::try_from(Program::flows(collective)).unwrap_or(u64::MAX));
-        let kind = Kind::Collective { collective: *collective, first_request, records: records.collect() };
+        let kind = Kind::Collective { collective: collective.clone(), first_request, records: records.collect() };
         self.agenda.sources.push(Job::new(traffic, source, (first_rank, total), collective.deployment(), kind));
     }
 
@@ -238,6 +274,14 @@ impl Program {
         let total = Some(u64::try_from(Program::flows_of_training(training)).unwrap_or(u64::MAX));
         let graph = training::graph(training);
         self.add_graph((traffic, source, total), graph, (training.plan(), training.warmup_steps), network, seed);
+    }
+
+    fn add_inference(&mut self, traffic: u16, source: &Traffic, inference: &Inference, network: &Network, seed: u64) {
+        let (graph, answers) = inference::graph(inference, traffic, source.start, seed);
+        self.add_graph((traffic, source, None), graph, (inference.plan(), 0), network, seed);
+        if let Some(job) = self.agenda.sources.last_mut() {
+            job.answers = Some(answers);
+        }
     }
 
     fn add_trace(&mut self, traffic: u16, source: &Traffic, trace: &Trace, network: &Network, seed: u64) {
@@ -286,6 +330,9 @@ impl Program {
 fn hosts(deployment: &Deployment, traffic: u16, hosts: u32, seed: u64) -> Vec<u32> {
     let accelerators = deployment.accelerators();
     let servers = deployment.ranks / accelerators;
+    if deployment.placement == Placement::File {
+        return deployment.placed.to_vec();
+    }
     if deployment.placement == Placement::Rail {
         return (0..deployment.ranks).map(|rank| rank % accelerators * servers + rank / accelerators).collect();
     }
@@ -299,6 +346,19 @@ fn hosts(deployment: &Deployment, traffic: u16, hosts: u32, seed: u64) -> Vec<u3
         }
     }
     places.iter().flat_map(|place| (0..accelerators).map(move |rank| place * accelerators + rank)).collect()
+}
+
+/// The fraction of the bytes that each of `ranks` ranks receives: a Zipf distribution over the ranks in a random order.
+fn zipf(exponent: f64, ranks: u32, traffic: u16, seed: u64) -> Arc<[f64]> {
+    let mut stream = Stream::new(seed, traffic, u64::MAX - 1);
+    let mut weights: Vec<f64> = (1..=ranks).map(|place| rng::exp(-exponent * rng::ln(f64::from(place)))).collect();
+    let sum: f64 = weights.iter().sum();
+    weights.iter_mut().for_each(|weight| *weight /= sum);
+    for place in 0..ranks as usize {
+        let other = place + stream.below(ranks - place as u32) as usize;
+        weights.swap(place, other);
+    }
+    weights.into()
 }
 
 /// The group of a rank, and its position in the group.

@@ -6,6 +6,7 @@ use super::todo::{Next, OpenTask, Todo};
 use super::{Agenda, Message};
 use rnic_trace::Work;
 use rnic_transport::Time;
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Where a rank keeps messages that wait for their receive operation, and receive operations that wait for messages:
@@ -29,6 +30,9 @@ impl Tag {
         let (Tag::From(tag) | Tag::Any(tag)) = self;
         (tag >> REPEAT) as u32
     }
+
+    /// Number of bits that number the messages of a repetition; see [`Tag::number`].
+    pub(super) const MESSAGE_BITS: u32 = REPEAT;
 
     /// The number of a tag: the repetition, and which message of the operation.
     pub(super) fn number(repeat: u32, message: u64) -> u64 {
@@ -83,8 +87,8 @@ pub(super) struct Rank {
     free: Vec<u32>,
     tasks: Option<Todo>,
     mail: BTreeMap<Mailbox, Mail>,
-    /// End of the latest computation.
-    computes_until: Time,
+    /// For each processor, the end of its latest computation.
+    computes_until: SmallVec<[Time; 1]>,
     /// Operations that complete now and have not been processed; empty between two events.
     completing: Vec<Place>,
     /// Lanes that may take another operation; empty between two events.
@@ -109,7 +113,7 @@ impl Rank {
             free: Vec::new(),
             tasks: None,
             mail: BTreeMap::new(),
-            computes_until: Time::ZERO,
+            computes_until: SmallVec::new(),
             completing: Vec::new(),
             active: Vec::new(),
         }
@@ -203,7 +207,7 @@ impl Rank {
         let (action, space, step) = (sequence.action(place.number), sequence.space, sequence.step);
         match action {
             Action::Join => self.completing.push(place),
-            Action::Compute { time } => self.compute(own, place, time, now, agenda),
+            Action::Compute { time } => self.compute(own, place, (time, 0), now, agenda),
             Action::Send { to, bytes, tag, connection } => {
                 let message = Message { from: own, to, operation: place, tag, space, connection, step };
                 agenda.send(self.job, now, bytes, message);
@@ -213,10 +217,15 @@ impl Rank {
         }
     }
 
-    /// Computes for `time`, after the computations that have begun.
-    fn compute(&mut self, own: u32, place: Place, time: Time, now: Time, agenda: &mut Agenda) {
-        self.computes_until = self.computes_until.max(now).saturating_add(time);
-        agenda.events.push(std::cmp::Reverse((self.computes_until, own, Event::Complete(place))));
+    /// Computes for a time on a processor, after the computations that have begun there.
+    fn compute(&mut self, own: u32, place: Place, (time, processor): (Time, u8), now: Time, agenda: &mut Agenda) {
+        let processor = usize::from(processor);
+        if self.computes_until.len() <= processor {
+            self.computes_until.resize(processor + 1, Time::ZERO);
+        }
+        let until = &mut self.computes_until[processor];
+        *until = (*until).max(now).saturating_add(time);
+        agenda.events.push(std::cmp::Reverse((*until, own, Event::Complete(place))));
     }
 
     /// Begins an operation that waits for `messages` messages in a mailbox.
@@ -251,8 +260,12 @@ impl Rank {
     /// Takes the next task, unless enough are open; returns whether it took one.
     fn take_task(&mut self, own: u32, now: Time, agenda: &mut Agenda) -> bool {
         let Some(tasks) = &mut self.tasks else { return false };
-        match tasks.take_next() {
+        match tasks.take_next(now) {
             Ok(Next::Nothing) => return false,
+            Ok(Next::Later(time)) => {
+                agenda.events.push(std::cmp::Reverse((time, own, Event::Begin)));
+                return false;
+            }
             Ok(Next::Waits) => {}
             Ok(Next::Begins(id)) => self.begin_task(own, id, now, agenda),
             Err(error) => agenda.fail(self.job, own, error),
@@ -281,7 +294,7 @@ impl Rank {
         let place = Place { lane: TASKS, number: id };
         match task.work {
             Work::Nothing => self.completing.push(place),
-            Work::Compute { time } => self.compute(own, place, time, now, agenda),
+            Work::Compute { time, processor } => self.compute(own, place, (time, processor), now, agenda),
             Work::Send { to, bytes, tag } => {
                 let (to, tag, step) = (agenda.rank_of(self.job, to)?, Tag::From(tag), task.step);
                 if to == own {

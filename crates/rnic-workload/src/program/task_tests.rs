@@ -2,7 +2,7 @@
 
 use super::tests::{network, run};
 use super::*;
-use rnic_spec::{CollectiveOperation, Model, OperationRecord, PipelineSchedule, StepRecord};
+use rnic_spec::{Algorithm, CollectiveOperation, Model, OperationRecord, PipelineSchedule, StepRecord};
 use rnic_transport::{BitRate, Bytes};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ const DELIVERY: Time = Time::from_us(10);
 const BACK: Time = Time::from_us(1);
 
 fn deployment(ranks: u32) -> Deployment {
-    Deployment { ranks, placement: Placement::Linear, server: None, reaction: REACTION }
+    Deployment { ranks, placement: Placement::Linear, placed: [].into(), server: None, reaction: REACTION }
 }
 
 /// A model of 4 layers that is so small that tests are fast; a layer has 12 x 64 x 64 parameters.
@@ -36,6 +36,7 @@ fn training(ranks: u32, tensor: u32, pipeline: u32) -> Training {
         model: SMALL,
         tensor,
         pipeline,
+        context: 1,
         expert: 1,
         micro_batch: 1,
         micro_batches: 4,
@@ -47,6 +48,7 @@ fn training(ranks: u32, tensor: u32, pipeline: u32) -> Training {
         efficiency: 0.5,
         steps: 1,
         warmup_steps: 0,
+        algorithm: Algorithm::Ring,
         channels: 1,
         chunk: Bytes(1_000_000),
         outstanding: 8,
@@ -56,7 +58,7 @@ fn training(ranks: u32, tensor: u32, pipeline: u32) -> Training {
 
 fn program_of(training: Training) -> Program {
     training.check().unwrap();
-    let pattern = TrafficPattern::Training(Box::new(training));
+    let pattern = TrafficPattern::Training(Box::new(training.clone()));
     let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
     let network = network(training.deployment.ranks);
     Program::check(&traffic, &network).unwrap();
@@ -65,7 +67,7 @@ fn program_of(training: Training) -> Program {
 
 /// The flows and records of a training.
 fn simulate(training: Training) -> (Vec<FlowSpec>, Vec<StepRecord>, Vec<OperationRecord>) {
-    let mut program = program_of(training);
+    let mut program = program_of(training.clone());
     let flows = run(&mut program, DELIVERY, BACK, 0);
     assert_eq!(program.waiting(), Vec::<String>::new());
     assert_eq!(Some(flows.len() as u64), program.total());
@@ -166,6 +168,65 @@ fn a_sharded_optimiser_by_hand() {
 }
 
 #[test]
+fn context_parallelism_by_hand() {
+    // 4 context ranks with 8 of 32 tokens each: keys and values of a block have 2 x 64 values of 2 B for each token.
+    let block = 2 * 64 * 2 * 8;
+    let (flows, steps, operations) = simulate(Training { context: 4, ..training(4, 1, 1) });
+    // In each of 4 layers and 4 micro-batches each rank sends 3 blocks forward, and backward 3 with their gradients
+    // and a gradient alone.
+    let layers = 4 * 4 * 4;
+    let found = counts(&operations);
+    assert_eq!((found[0].0, found[0].2), ("gradients", SMALL.parameters() * 4), "as data ranks");
+    assert_eq!(found[1], ("context", layers * 7, layers * (3 + 3 * 2 + 1) * block));
+    assert_eq!(bytes(&flows), layers * 10 * block + 2 * 3 * SMALL.parameters() * 4);
+    // The four ranks compute together what one would.
+    let layer = 2 * 12 * 64 * 64 + 4 * 32 * 64;
+    let operations = 3 * 4 * 32 * (4 * layer + 2 * 128 * 64);
+    let expected = f64::from(operations) / 0.5e12 * 1e6;
+    assert!((steps[0].compute.as_us() - expected).abs() < 1e-2, "{} {expected}", steps[0].compute.as_us());
+}
+
+#[test]
+fn a_ring_of_context_ranks_takes_its_time() {
+    // Two ranks, one layer, one micro-batch, forward and backward. A block leaves when the matrices are done and
+    // arrives during the attention to the own block, if this is longer than a message.
+    let model = Model { layers: 1, hidden: 1_024, feed_forward: 1, sequence: 4_096, vocabulary: 1, ..SMALL };
+    let own = Training { model, context: 2, micro_batches: 1, overlap: false, ..training(2, 1, 1) };
+    let (_, steps, operations) = simulate(own.clone());
+    let known = DELIVERY + BACK + REACTION;
+    let of_context = operations.iter().find(|record| record.label == "context").unwrap();
+    assert_eq!((of_context.count, of_context.total_time, of_context.longest), (6, known * 6, known));
+    let gradients = operations.iter().find(|record| record.label == "gradients").unwrap();
+    // Backward, the ranks wait for two messages, one after the other; then for the gradients.
+    let waits = (DELIVERY + REACTION) * 2 + gradients.total_time;
+    let time = steps[0].end.unwrap().saturating_sub(steps[0].start);
+    assert_eq!(time.saturating_sub(Time::from_ps(steps[0].compute.as_ps() / 2)), waits);
+}
+
+#[test]
+fn algorithms_of_all_reduces_by_hand() {
+    // 8 ranks in servers of 4, all with the same parameters.
+    let server = Some(Server { accelerators: 4, rate: BitRate::from_gbps(3_200), latency: Time::from_ns(900) });
+    let gradients = SMALL.parameters() * 4;
+    let all = |algorithm, tensor| {
+        let deployment = Deployment { server, ..deployment(8) };
+        bytes(&simulate(Training { algorithm, deployment, ..training(8, tensor, 1) }).0)
+    };
+    // The ring crosses between servers twice; of two trees each has at least one link between the servers.
+    assert_eq!(all(Algorithm::Ring, 1), 2 * (2 * 7) * gradients / 8);
+    // Each rank exchanges a quarter with the rank of the same number in the other server: 2 (2 - 1) / 2 of it.
+    assert_eq!(all(Algorithm::Hierarchical, 1), 8 * gradients / 4);
+    // Data ranks with two in each server: two pieces of half the parameters of a rank each.
+    assert_eq!(all(Algorithm::Hierarchical, 2), 2 * 4 * gradients / 2 / 2);
+    // Data ranks that are alone in their servers form a ring: 2 (2 - 1) / 2 of the parameters of each rank.
+    assert_eq!(all(Algorithm::Hierarchical, 4), 8 * gradients / 4);
+    let alone = Training { algorithm: Algorithm::Hierarchical, ..training(8, 1, 1) };
+    assert!(alone.check().unwrap_err().contains("set `accelerators`"));
+    let direct = Training { algorithm: Algorithm::Direct, ..training(8, 1, 1) };
+    assert!(direct.check().unwrap_err().ends_with("accepted: \"ring\", \"tree\", \"hierarchical\""));
+}
+
+#[test]
 fn the_bubble_of_a_pipeline() {
     // p stages and m micro-batches: (p - 1) / (m + p - 1) of the time is idle if the network takes no time. Layers
     // compute for milliseconds, messages take microseconds; the output layer has one token.
@@ -219,7 +280,7 @@ fn steps_follow_each_other() {
 fn the_order_of_reports_changes_nothing() {
     let model = Model { experts: 4, active_experts: 2, ..SMALL };
     let training = Training { model, expert: 2, steps: 2, ..training(16, 2, 2) };
-    let (mut one, mut other) = (program_of(training), program_of(training));
+    let (mut one, mut other) = (program_of(training.clone()), program_of(training.clone()));
     assert_eq!(run(&mut one, DELIVERY, BACK, 0), run(&mut other, DELIVERY, BACK, 5));
     assert_eq!(one.take_records(), other.take_records());
 }
@@ -284,12 +345,72 @@ fn listed(ranks: &[&[(u64, &[u64], Work)]], communicators: &[&[u32]]) -> Program
     program
 }
 
+/// A run of the tasks of a graph: the flows, and the end.
+fn simulate_graph(graph: Graph, plan: Collective) -> (Vec<FlowSpec>, Time) {
+    let pattern = TrafficPattern::List { flows: [].into() };
+    let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
+    let mut program = Program::empty();
+    program.add_graph((0, &traffic, None), graph, (plan.clone(), 0), &network(plan.ranks), 1);
+    let flows = run(&mut program, DELIVERY, BACK, 0);
+    assert_eq!(program.waiting(), Vec::<String>::new());
+    (flows, program.take_records().steps[0].end.unwrap())
+}
+
+#[test]
+fn expanded_operations_send_the_same_messages_at_the_same_time() {
+    let server = Some(Server { accelerators: 2, rate: BitRate::from_gbps(3_200), latency: Time::from_ns(900) });
+    for (operation, algorithm) in CollectiveOperation::ALL
+        .iter()
+        .flat_map(|operation| operation.algorithms().iter().map(move |algorithm| (*operation, *algorithm)))
+    {
+        // Few messages, so that the limited number of open operations does not matter.
+        let deployment = Deployment { server, ..deployment(8) };
+        let collective = Collective {
+            operation,
+            algorithm,
+            size: Bytes(8_000),
+            chunk: Bytes(400),
+            repeats: 2,
+            compute: Time::from_us(3),
+            ..Training { deployment, ..training(8, 1, 1) }.plan()
+        };
+        let pattern = TrafficPattern::Collective(collective.clone());
+        let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
+        let graph = || Program::graph(&traffic).unwrap();
+        let (as_operations, end) = simulate_graph(graph().0, graph().1);
+        let (graph, plan) = graph();
+        let (as_messages, other_end) = simulate_graph(Program::expand(graph, &plan), plan);
+        let of = |flows: &[FlowSpec]| {
+            let mut all: Vec<_> = flows.iter().map(|flow| (flow.start, flow.src, flow.dst, flow.bytes)).collect();
+            all.sort_unstable();
+            all
+        };
+        assert!(of(&as_operations) == of(&as_messages), "{operation:?} {algorithm:?}");
+        assert_eq!(end, other_end, "{operation:?} {algorithm:?}");
+    }
+}
+
+#[test]
+fn an_expanded_training_has_no_operations() {
+    let own = Training { chunk: Bytes(100_000), sharded: true, ..training(8, 2, 2) };
+    let (flows, steps, _) = simulate(own.clone());
+    let pattern = TrafficPattern::Training(Box::new(own.clone()));
+    let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
+    let (graph, plan) = Program::graph(&traffic).unwrap();
+    let (expanded, end) = simulate_graph(Program::expand(graph, &plan), plan);
+    assert_eq!((expanded.len(), bytes(&expanded)), (flows.len(), bytes(&flows)));
+    assert_eq!(end, steps[0].end.unwrap());
+    let list = TrafficPattern::List { flows: [].into() };
+    let error = Program::graph(&Traffic { pattern: list, ..traffic }).unwrap_err();
+    assert_eq!(error, "traffic `t` has no tasks; accepted: the patterns collective, training and trace");
+}
+
 const ALL_REDUCE: CollectiveOperation = CollectiveOperation::AllReduce;
 
 #[test]
 fn communicators_work_at_the_same_time_and_beside_computations() {
     let sum = |communicator| Work::Collective { communicator, operation: ALL_REDUCE, bytes: 200 };
-    let compute = Work::Compute { time: Time::from_us(5) };
+    let compute = Work::Compute { time: Time::from_us(5), processor: 0 };
     // Two operations on different communicators and a computation take as long as one operation; a second one on the
     // same communicator takes twice as long.
     let time = |tasks: &[(u64, &[u64], Work)]| {
@@ -303,6 +424,20 @@ fn communicators_work_at_the_same_time_and_beside_computations() {
     assert_eq!(time(&[(1, &[], sum(0)), (2, &[], sum(1)), (3, &[], compute)]), one);
     assert_eq!(time(&[(1, &[], sum(0)), (2, &[], sum(0))]), one * 2);
     assert_eq!(time(&[(1, &[], compute), (2, &[1], sum(0)), (3, &[], compute)]), one + Time::from_us(5));
+}
+
+#[test]
+fn processors_compute_at_the_same_time() {
+    let compute = |processor| Work::Compute { time: Time::from_us(5), processor };
+    let end = |tasks: &[(u64, &[u64], Work)]| {
+        let mut program = listed(&[tasks], &[]);
+        run(&mut program, DELIVERY, BACK, 0);
+        program.take_records().steps[0].end.unwrap()
+    };
+    assert_eq!(end(&[(1, &[], compute(0)), (2, &[], compute(0))]), Time::from_us(10));
+    assert_eq!(end(&[(1, &[], compute(0)), (2, &[], compute(7)), (3, &[], compute(7))]), Time::from_us(10));
+    assert_eq!(end(&[(1, &[], compute(0)), (2, &[], compute(7)), (3, &[1], compute(255))]), Time::from_us(10));
+    assert_eq!(end(&[(1, &[], compute(0)), (2, &[], compute(7))]), Time::from_us(5));
 }
 
 #[test]

@@ -22,6 +22,9 @@ fn collective(operation: CollectiveOperation, algorithm: Algorithm, ranks: u32, 
         group: ranks,
         grouping: Grouping::Consecutive,
         placement: Placement::Linear,
+        placed: [].into(),
+        matrix: [].into(),
+        skew: None,
         repeats: 1,
         channels: 1,
         chunk: Bytes(1_000_000_000),
@@ -76,7 +79,7 @@ pub(super) fn run(program: &mut Program, delivery: Time, back: Time, scramble: u
 
 /// The flows and the time of one operation.
 fn simulate(collective: Collective) -> (Vec<FlowSpec>, Time) {
-    let mut program = program(collective, collective.ranks, 1);
+    let mut program = program(collective.clone(), collective.ranks, 1);
     let flows = run(&mut program, DELIVERY, Time::from_us(1), 0);
     assert_eq!(Some(flows.len() as u64), program.total());
     assert_eq!(program.waiting(), Vec::<String>::new());
@@ -184,13 +187,13 @@ fn groups_and_placements() {
         pairs.dedup();
         pairs
     };
-    assert_eq!(pairs(two, 6, 1), [(0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3)]);
+    assert_eq!(pairs(two.clone(), 6, 1), [(0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3)]);
     two.grouping = Grouping::Strided;
-    assert_eq!(pairs(two, 6, 1), [(0, 2), (1, 3), (2, 4), (3, 5), (4, 0), (5, 1)]);
+    assert_eq!(pairs(two.clone(), 6, 1), [(0, 2), (1, 3), (2, 4), (3, 5), (4, 0), (5, 1)]);
     two.placement = Placement::Random;
-    let random = pairs(two, 40, 1);
+    let random = pairs(two.clone(), 40, 1);
     assert_eq!((random.len(), random.iter().all(|(src, dst)| src != dst && *src < 40)), (6, true));
-    assert!(random != pairs(two, 40, 2) && random == pairs(two, 40, 1));
+    assert!(random != pairs(two.clone(), 40, 2) && random == pairs(two.clone(), 40, 1));
 }
 
 #[test]
@@ -256,7 +259,7 @@ proptest! {
     /// are reported changes nothing.
     #[test]
     fn operations_complete_and_move_the_right_bytes(collective in any_collective(), scramble in 0usize..7) {
-        let mut one = program(collective, collective.ranks, 1);
+        let mut one = program(collective.clone(), collective.ranks, 1);
         let flows = run(&mut one, DELIVERY, Time::from_us(1), 0);
         prop_assert_eq!(Some(flows.len() as u64), one.total());
         prop_assert_eq!(one.waiting(), Vec::<String>::new());
@@ -274,7 +277,7 @@ proptest! {
             CollectiveOperation::AllToAll => group * collective.size.0 - collective.size.0,
         };
         prop_assert_eq!(total, expected * repeats);
-        let mut other = program(collective, collective.ranks, 1);
+        let mut other = program(collective.clone(), collective.ranks, 1);
         prop_assert_eq!(&flows, &run(&mut other, DELIVERY, Time::from_us(1), scramble));
         let records = one.take_records().collectives;
         prop_assert_eq!(&records, &other.take_records().collectives);
@@ -341,10 +344,77 @@ fn rails_and_random_servers() {
 fn a_straggler_delays_the_others_through_its_messages() {
     let all = collective(CollectiveOperation::AllReduce, Algorithm::Ring, 4, 400);
     let straggler = Some(rnic_spec::Straggler { rank: 2, delay: Time::from_us(70) });
-    let ((_, without), (_, with)) = (simulate(all), simulate(Collective { straggler, ..all }));
+    let ((_, without), (_, with)) = (simulate(all.clone()), simulate(Collective { straggler, ..all.clone() }));
     assert_eq!(with, without + Time::from_us(70));
-    let mut late = program(Collective { straggler, ..all }, 4, 1);
+    let mut late = program(Collective { straggler, ..all.clone() }, 4, 1);
     run(&mut late, DELIVERY, Time::from_us(1), 0);
     let record = late.take_records().collectives[0];
     assert_eq!((record.start, record.last_start), (Time::ZERO, Time::from_us(70)));
+}
+
+#[test]
+fn an_all_to_all_of_a_matrix_by_hand() {
+    // Rank 0 sends 100 B to rank 1 and 50 B to rank 2, rank 1 nothing, rank 2 7 B to rank 0; what a rank sends to
+    // itself does not count.
+    let matrix: Arc<[u64]> = [9, 100, 50, 0, 9, 0, 7, 0, 9].into();
+    let own = |size| Collective {
+        matrix: matrix.clone(),
+        repeats: 2,
+        ..collective(CollectiveOperation::AllToAll, Algorithm::Direct, 3, size)
+    };
+    assert_eq!(own(151).check(), Err("size is 151 B; accepted: 150 B, the largest sum of a row".to_string()));
+    let (flows, end) = simulate(own(150));
+    let of = |flow: &FlowSpec| (flow.start, flow.src, flow.dst, flow.bytes);
+    let first: Vec<_> = flows.iter().take(3).map(of).collect();
+    assert_eq!(first, [(Time::ZERO, 0, 1, 100), (Time::ZERO, 0, 2, 50), (Time::ZERO, 2, 0, 7)]);
+    // Rank 1 has received its message before the others know that theirs have arrived.
+    assert_eq!(end, (DELIVERY + Time::from_us(1) + REACTION) * 2);
+    assert_eq!(flows.len(), 6);
+    // A rank that neither sends nor receives ends at once.
+    let alone = Collective { matrix: [0, 5, 0, 0, 0, 0, 0, 0, 0].into(), ..own(5) };
+    let (flows, _) = simulate(alone);
+    assert_eq!(flows.len(), 2);
+    let wrong = Collective { matrix: [0, 5].into(), ..own(5) };
+    assert!(wrong.check().unwrap_err().starts_with("the matrix has 2 numbers; accepted: 9"));
+    let other = Collective { matrix, ..collective(CollectiveOperation::AllReduce, Algorithm::Ring, 3, 150) };
+    assert!(other.check().unwrap_err().contains("accepted: \"all-to-all\""));
+}
+
+#[test]
+fn popular_ranks_receive_more() {
+    // Zipf with exponent 1 over 4 ranks: 1, 1/2, 1/3 and 1/4 of 25/12, that is 48, 24, 16 and 12 % of the bytes.
+    let own = Collective { skew: Some(1.0), ..collective(CollectiveOperation::AllToAll, Algorithm::Direct, 4, 10_000) };
+    let received = |seed| {
+        let mut program = program(own.clone(), 4, seed);
+        let flows = run(&mut program, DELIVERY, Time::from_us(1), 0);
+        assert_eq!(Some(flows.len() as u64), program.total());
+        assert!(flows.iter().all(|flow| flow.bytes <= Program::largest(&own)));
+        (0..4).map(|rank| flows.iter().find(|flow| flow.dst == rank).unwrap().bytes).collect::<Vec<u64>>()
+    };
+    let mut sorted = received(1);
+    sorted.sort_unstable();
+    assert_eq!(sorted, [1_200, 1_600, 2_400, 4_800]);
+    assert_eq!(received(1), received(1));
+    assert!((2..20).any(|seed| received(seed) != received(1)), "the order depends on the seed");
+}
+
+#[test]
+fn ranks_run_where_a_file_says() {
+    let mut own = collective(CollectiveOperation::Broadcast, Algorithm::Ring, 3, 300);
+    own.placement = Placement::File;
+    own.placed = [7, 2, 5].into();
+    let mut all = program(own.clone(), 8, 1);
+    let flows = run(&mut all, DELIVERY, Time::from_us(1), 0);
+    assert_eq!(flows.iter().map(|flow| (flow.src, flow.dst)).collect::<Vec<_>>(), [(7, 2), (2, 5)]);
+    let error = |placed: &[u32]| {
+        own.deployment()
+            .check_places(8)
+            .and_then(|()| Deployment { placed: placed.into(), ..own.deployment() }.check_places(8))
+    };
+    assert_eq!(
+        error(&[7, 2]),
+        Err("the placement has 2 ranks, and the traffic 3; accepted: a host for each rank".into())
+    );
+    assert_eq!(error(&[7, 2, 8]), Err("rank 2 is on host 8; accepted: 0 to 7".into()));
+    assert_eq!(error(&[7, 2, 7]), Err("ranks 0 and 2 are both on host 7; accepted: a host for each rank".into()));
 }

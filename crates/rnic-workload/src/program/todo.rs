@@ -1,7 +1,7 @@
 //! The tasks of a rank: those that are open, and which of them can begin.
 
 use super::Agenda;
-use rnic_trace::{Task, Tasks, Work};
+use rnic_trace::{Offer, Task, Tasks, Work};
 use rnic_transport::Time;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -40,6 +40,8 @@ pub(super) struct Todo {
     exhausted: bool,
     /// Maximum number of open tasks.
     ahead: usize,
+    /// The latest time at which the rank asked to be asked again.
+    later: Time,
     /// Step of the latest task that has been taken.
     step: u32,
     open: BTreeMap<u64, Open>,
@@ -53,13 +55,23 @@ pub(super) enum Next {
     Begins(u64),
     /// The task waits for others.
     Waits,
-    /// Enough tasks are open, or there is no other.
+    /// The rank may have a task at this time.
+    Later(Time),
+    /// Enough tasks are open, or the rank has no task now.
     Nothing,
 }
 
 impl Todo {
     pub(super) fn new(tasks: Box<dyn Tasks>) -> Todo {
-        Todo { tasks, exhausted: false, ahead: AHEAD, step: 0, open: BTreeMap::new(), latest: BTreeMap::new() }
+        Todo {
+            tasks,
+            exhausted: false,
+            ahead: AHEAD,
+            later: Time::ZERO,
+            step: 0,
+            open: BTreeMap::new(),
+            latest: BTreeMap::new(),
+        }
     }
 
     /// Notes that the open task with this id begins.
@@ -80,15 +92,22 @@ impl Todo {
     ///
     /// # Errors
     /// One sentence that says why the tasks cannot be read. There are no further tasks.
-    pub(super) fn take_next(&mut self) -> Result<Next, String> {
+    pub(super) fn take_next(&mut self, now: Time) -> Result<Next, String> {
         if self.exhausted || self.open.len() >= self.ahead {
             return Ok(Next::Nothing);
         }
-        let Some(Task { id, mut after, work, step, label }) =
-            self.tasks.next().inspect_err(|_| self.exhausted = true)?
-        else {
-            self.exhausted = true;
-            return Ok(Next::Nothing);
+        let offer = self.tasks.offer(now, &|id| self.open.contains_key(&id));
+        let Task { id, mut after, work, step, label } = match offer.inspect_err(|_| self.exhausted = true)? {
+            Offer::Task(task) => task,
+            Offer::Later(time) if time > self.later => {
+                self.later = time;
+                return Ok(Next::Later(time));
+            }
+            Offer::Later(_) | Offer::Waits => return Ok(Next::Nothing),
+            Offer::End => {
+                self.exhausted = true;
+                return Ok(Next::Nothing);
+            }
         };
         if self.open.contains_key(&id) {
             self.exhausted = true;
@@ -157,7 +176,7 @@ impl Todo {
             Work::Receive { from: Some(from), tag } => format!("a message from rank {from} with the tag {tag}"),
             Work::Receive { from: None, tag } => format!("a message from any rank with the tag {tag}"),
             Work::Send { to, bytes, .. } => format!("the arrival of {bytes} B at rank {to}"),
-            Work::Compute { time } => format!("the end of a computation of {time}"),
+            Work::Compute { time, .. } => format!("the end of a computation of {time}"),
             Work::Collective { operation, .. } => {
                 let detail = of_collective(*id).map_or(String::new(), |what| format!(": {what}"));
                 format!("an operation \"{}\"{detail}", operation.name())

@@ -30,7 +30,7 @@ struct Scaled {
 impl Tasks for Scaled {
     fn next(&mut self) -> Result<Option<Task>, String> {
         let mut task = self.tasks.next()?;
-        if let Some(Task { work: Work::Compute { time }, .. }) = &mut task {
+        if let Some(Task { work: Work::Compute { time, .. }, .. }) = &mut task {
             let scaled = (time.as_ps() as f64 * self.scale).round();
             *time = Time::from_ps(scaled as u64).saturating_add(self.delay);
         }

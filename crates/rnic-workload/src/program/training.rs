@@ -18,30 +18,39 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// The kinds of tasks; index 0 stands for computations and the ends of steps.
-const LABELS: [&str; 7] = ["", "tensor", "expert", "pipeline", "gradients", "expert gradients", "parameters"];
+const LABELS: [&str; 8] =
+    ["", "tensor", "expert", "pipeline", "gradients", "expert gradients", "parameters", "context"];
 const TENSOR: u32 = 1;
 const EXPERT: u32 = 2;
 const PIPELINE: u32 = 3;
 const GRADIENTS: u32 = 4;
 const EXPERT_GRADIENTS: u32 = 5;
 const PARAMETERS: u32 = 6;
+const CONTEXT: u32 = 7;
+
+/// Tag of the messages between context ranks. Context ranks and stages of the pipeline are different ranks.
+const BLOCK_TAG: u64 = 0;
 
 /// A rank's place in the division of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Coordinates {
     tensor: u32,
+    context: u32,
     data: u32,
     stage: u32,
 }
 
 impl Coordinates {
     fn of(training: &Training, rank: u32) -> Coordinates {
-        let (tensor, data) = (training.tensor, training.data());
-        Coordinates { tensor: rank % tensor, data: rank / tensor % data, stage: rank / (tensor * data) }
+        let (tensor, context, data) = (training.tensor, training.context, training.data());
+        let (inner, replicas) = (rank / tensor, context * data);
+        let (context, data) = (inner % context, inner / context % data);
+        Coordinates { tensor: rank % tensor, context, data, stage: inner / replicas }
     }
 
     fn rank(self, training: &Training) -> u32 {
-        self.tensor + training.tensor * (self.data + training.data() * self.stage)
+        let replica = self.context + training.context * self.data;
+        self.tensor + training.tensor * (replica + training.replicas() * self.stage)
     }
 }
 
@@ -55,9 +64,14 @@ struct Communicators {
     expert_data: Option<u32>,
 }
 
+/// Every `step`-th data rank from `first` on, with each of its context ranks.
+fn replicas(first: u32, data: u32, step: u32, context: u32) -> impl Iterator<Item = (u32, u32)> {
+    (first..data).step_by(step as usize).flat_map(move |data| (0..context).map(move |context| (data, context)))
+}
+
 /// The communicators of all ranks, and those of each rank.
 fn communicators(training: &Training) -> (Vec<Arc<[u32]>>, Vec<Communicators>) {
-    let Training { tensor, pipeline, expert, .. } = *training;
+    let Training { tensor, pipeline, context, expert, .. } = *training;
     let data = training.data();
     let mut of_rank = vec![Communicators::default(); training.deployment.ranks as usize];
     let mut lists: Vec<Arc<[u32]>> = Vec::new();
@@ -69,22 +83,22 @@ fn communicators(training: &Training) -> (Vec<Arc<[u32]>>, Vec<Communicators>) {
         }
     };
     for stage in 0..pipeline {
-        for data in 0..data {
-            let ranks = (0..tensor).map(|tensor| Coordinates { tensor, data, stage });
+        for (data, context) in replicas(0, data, 1, context) {
+            let ranks = (0..tensor).map(|tensor| Coordinates { tensor, context, data, stage });
             add(ranks.collect(), |own, number| own.tensor = Some(number));
         }
         for tensor in 0..tensor {
-            let at = |data| Coordinates { tensor, data, stage };
-            add((0..data).map(at).collect(), |own, number| own.data = Some(number));
+            let at = |(data, context)| Coordinates { tensor, context, data, stage };
+            add(replicas(0, data, 1, context).map(at).collect(), |own, number| own.data = Some(number));
             if expert == 1 {
                 continue;
             }
-            for first in (0..data).step_by(expert as usize) {
-                let ranks = (first..first + expert).map(at);
+            for (first, context) in replicas(0, data, expert, context) {
+                let ranks = (first..first + expert).map(|data| at((data, context)));
                 add(ranks.collect(), |own, number| own.expert = Some(number));
             }
             for first in 0..expert {
-                let ranks = (first..data).step_by(expert as usize).map(at);
+                let ranks = replicas(first, data, expert, context).map(at);
                 add(ranks.collect(), |own, number| own.expert_data = Some(number));
             }
         }
@@ -95,7 +109,7 @@ fn communicators(training: &Training) -> (Vec<Arc<[u32]>>, Vec<Communicators>) {
 /// The tasks of all ranks.
 pub(super) fn graph(training: &Training) -> Graph {
     let (communicators, of_rank) = communicators(training);
-    let training = Arc::new(*training);
+    let training = Arc::new(training.clone());
     let tasks = (0..).zip(of_rank).map(|(rank, own)| -> Box<dyn Tasks> {
         Box::new(Steps { step: 0, index: 0, passes: Passes::new(training.clone(), rank, own) })
     });
@@ -106,7 +120,7 @@ pub(super) fn graph(training: &Training) -> Graph {
 pub(super) fn flows(training: &Training) -> u128 {
     let (lists, of_rank) = communicators(training);
     let plan = training.plan();
-    let shared = Arc::new(*training);
+    let shared = Arc::new(training.clone());
     let accelerators = training.deployment.accelerators();
     let mut known = BTreeMap::new();
     let (last, steps) = (training.micro_batches - 1, u128::from(training.steps));
@@ -119,7 +133,7 @@ pub(super) fn flows(training: &Training) -> u128 {
                 // The first rank of a communicator counts for all.
                 let counts = ranks[0] == rank;
                 let flows = || {
-                    let collective = of_communicator(&plan, ranks.len() as u32, operation, bytes);
+                    let collective = of_communicator(&plan, ranks, operation, bytes);
                     flows_of_group(&collective, |position| ranks[position as usize])
                 };
                 if counts { *known.entry((communicator, operation, bytes)).or_insert_with(flows) } else { 0 }
@@ -144,12 +158,19 @@ pub(super) fn flows(training: &Training) -> u128 {
 /// At least the number of bytes of the largest message.
 pub(super) fn largest(training: &Training) -> u64 {
     let exchange = exchanged(training).div_ceil(u64::from(training.expert.max(1)));
-    activations(training).max(training.chunk.0 + 1).max(exchange)
+    // A block of keys and values goes around the ring with its gradient.
+    let blocks = if training.context > 1 { 2 * block(training) } else { 0 };
+    activations(training).max(training.chunk.0 + 1).max(exchange).max(blocks)
 }
 
-/// Bytes of the activations of a micro-batch between two layers, of all tensor ranks.
+/// Bytes of the keys and values of a rank's tokens in one layer.
+fn block(training: &Training) -> u64 {
+    (training.own_tokens() * training.model.kv_bytes()).div_ceil(u64::from(training.tensor))
+}
+
+/// Bytes of the activations of a micro-batch between two layers, of all tensor ranks with the same tokens.
 fn whole_activations(training: &Training) -> u64 {
-    training.tokens() * u64::from(training.model.hidden) * u64::from(training.model.parameter_bytes)
+    training.own_tokens() * u64::from(training.model.hidden) * u64::from(training.model.parameter_bytes)
 }
 
 /// Bytes of activations that a rank sends to the next stage: its part of the sequence.
@@ -211,8 +232,10 @@ struct Passes {
     training: Arc<Training>,
     own: Coordinates,
     communicators: Communicators,
-    /// Times of the forward pass through the attention of a layer, its feed-forward network, and the output layer.
+    /// Operations of the forward pass through the matrices of the attention of a layer, the attention to a block of
+    /// tokens, the feed-forward network, and the output layer.
     attention: f64,
+    scores: f64,
     feed_forward: f64,
     output: f64,
     queue: VecDeque<Task>,
@@ -228,12 +251,13 @@ struct Passes {
 impl Passes {
     fn new(training: Arc<Training>, rank: u32, communicators: Communicators) -> Passes {
         let model = &training.model;
-        let per_rank = |operations: f64| operations * training.tokens() as f64 / f64::from(training.tensor);
-        let scores = 4.0 * f64::from(model.sequence) * f64::from(model.hidden);
+        let per_rank = |operations: f64| operations * training.own_tokens() as f64 / f64::from(training.tensor);
+        let scores = 4.0 * f64::from(model.sequence / training.context) * f64::from(model.hidden);
         Passes {
             own: Coordinates::of(&training, rank),
             communicators,
-            attention: per_rank(2.0 * model.attention() as f64 + scores),
+            attention: per_rank(2.0 * model.attention() as f64),
+            scores: per_rank(scores),
             feed_forward: per_rank(2.0 * model.expert() as f64 * f64::from(model.active_experts)),
             output: per_rank(2.0 * model.embedding() as f64),
             training,
@@ -261,7 +285,7 @@ impl Passes {
 
     fn compute(&mut self, step: u32, operations: f64) {
         let time = self.training.time_of(operations);
-        self.then(step, 0, Work::Compute { time });
+        self.then(step, 0, Work::Compute { time, processor: 0 });
     }
 
     /// The all-reduce of the tensor ranks, which ends each half of a layer.
@@ -284,6 +308,50 @@ impl Passes {
         self.compute(step, times * self.feed_forward);
         exchange(self);
         self.reduce(step);
+    }
+
+    /// The attention of a layer. The blocks of keys and values go around the ring of context ranks: in a forward pass a
+    /// rank forwards a block while it computes with it; in a backward pass the block follows the computation, together
+    /// with its gradient, and the gradient returns to the rank of the block.
+    fn attend(&mut self, step: u32, is_forward: bool) {
+        let context = self.training.context;
+        if context == 1 {
+            let times = if is_forward { 1.0 } else { 2.0 };
+            return self.compute(step, times * (self.attention + self.scores));
+        }
+        let neighbour = |distance: u32| {
+            let context = (self.own.context + distance) % context;
+            Coordinates { context, ..self.own }.rank(&self.training)
+        };
+        let (next, previous) = (neighbour(1), neighbour(context - 1));
+        let (bytes, tag) = (block(&self.training), BLOCK_TAG);
+        let receive = Work::Receive { from: Some(previous), tag };
+        if is_forward {
+            self.compute(step, self.attention);
+            let mut has_block = self.last;
+            for index in 0..context {
+                let mut received = None;
+                if index + 1 < context {
+                    self.add(step, CONTEXT, Work::Send { to: next, bytes, tag }, has_block);
+                    received = Some(self.add(step, CONTEXT, receive, None));
+                }
+                let after = self.last.into_iter().chain(has_block);
+                let time = self.training.time_of(self.scores);
+                self.last = Some(self.add(step, 0, Work::Compute { time, processor: 0 }, after));
+                has_block = received;
+            }
+        } else {
+            for index in 0..context {
+                self.compute(step, 2.0 * self.scores);
+                // The last gradient goes home alone.
+                let bytes = if index + 1 < context { 2 * bytes } else { bytes };
+                self.add(step, CONTEXT, Work::Send { to: next, bytes, tag }, self.last);
+                let received = self.add(step, CONTEXT, receive, None);
+                let both = self.last.into_iter().chain([received]);
+                self.last = Some(self.add(step, 0, Work::Nothing, both));
+            }
+            self.compute(step, 2.0 * self.attention);
+        }
     }
 
     /// Adds the forward or backward pass of a micro-batch.
@@ -313,7 +381,7 @@ impl Passes {
 
     fn forward(&mut self, step: u32, is_last_stage: bool) {
         for _ in 0..self.training.layers_of_stage() {
-            self.compute(step, self.attention);
+            self.attend(step, true);
             self.reduce(step);
             self.feed_forward(step, 1.0);
         }
@@ -336,7 +404,7 @@ impl Passes {
         };
         for _ in 0..self.training.layers_of_stage() {
             self.feed_forward(step, 2.0);
-            self.compute(step, 2.0 * self.attention);
+            self.attend(step, false);
             self.wait_for_reduction(step, is_last, layer);
             self.reduce(step);
         }

@@ -434,7 +434,7 @@ impl<'r, 'e: 'r> Run<'r, 'e> {
         let mut warnings = self.resolved.warnings.clone();
         let interrupted = status == RunStatus::Interrupted || stop == Some(Stop::Cancelled);
         let samples = self.recorder.take().map(|recorder| recorder.finish(&flows, &mut warnings));
-        let ProgramRecords { collectives, steps, operations } = self.table.take_programs();
+        let ProgramRecords { collectives, steps, operations, answered } = self.table.take_programs();
         RunOutput {
             status,
             offered: flows.len() as u64,
@@ -452,6 +452,7 @@ impl<'r, 'e: 'r> Run<'r, 'e> {
             collectives,
             steps,
             operations,
+            answered,
             fidelity: Fidelity::Flow,
             fast_forward: None,
         }

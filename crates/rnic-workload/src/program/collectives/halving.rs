@@ -16,7 +16,7 @@ pub(super) struct Halving {
 
 impl Halving {
     pub(super) fn new(collective: &Collective, position: u32) -> Halving {
-        Halving { collective: *collective, position }
+        Halving { collective: collective.clone(), position }
     }
 
     /// Number of flows of a group in one repetition. `crosses` returns 1 if a message from one position to another is a

@@ -36,7 +36,7 @@ impl Hierarchical {
     pub(super) fn new(collective: &Collective, position: u32) -> Hierarchical {
         let accelerators = collective.accelerators();
         Hierarchical {
-            collective: *collective,
+            collective: collective.clone(),
             local: position % accelerators,
             server: position / accelerators,
             pieces: pieces_of(collective),

@@ -33,7 +33,7 @@ fn pieces_of(collective: &Collective) -> u64 {
 
 impl Ring {
     pub(super) fn new(collective: &Collective, position: u32) -> Ring {
-        Ring { collective: *collective, position, pieces: pieces_of(collective) }
+        Ring { collective: collective.clone(), position, pieces: pieces_of(collective) }
     }
 
     /// Number of flows of a group in one repetition. `crosses` returns 1 if a message from one position to another is a

@@ -124,7 +124,7 @@ impl Tree {
     pub(super) fn new(collective: &Collective, position: u32) -> Tree {
         let steps = |tree| steps_of(collective.operation, position, tree, collective.group);
         let steps = (0..2).flat_map(steps).collect();
-        Tree { collective: *collective, steps, pieces: pieces_of(collective) }
+        Tree { collective: collective.clone(), steps, pieces: pieces_of(collective) }
     }
 
     /// Number of flows of a group in one repetition. `crosses` returns 1 if a message from one position to another is a
