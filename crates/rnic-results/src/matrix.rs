@@ -165,6 +165,7 @@ mod tests {
                 start,
                 last_start: start,
                 end: None,
+                path: rnic_spec::PathRecord::default(),
             }],
             ..reports[0].output.clone()
         };

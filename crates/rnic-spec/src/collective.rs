@@ -371,6 +371,28 @@ pub struct CollectiveRecord {
     /// Simulated time at which the last rank of the group completed the operation; `None` if a rank did not.
     #[serde(with = "crate::stored::optional_time")]
     pub end: Option<Time>,
+    /// The parts of the time from `start` to `end` on the critical path; all 0 if the operation did not complete.
+    #[serde(default)]
+    pub path: PathRecord,
+}
+
+/// The parts of a time on the critical path: the chain of computations and messages of which each begins when the one
+/// before it ends, and whose last one ends last. The sum of the parts is exactly the time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PathRecord {
+    /// Time from the start of the first rank to the start of the rank at which the chain begins.
+    #[serde(with = "crate::stored::time")]
+    pub late: Time,
+    /// Time for which ranks compute.
+    #[serde(with = "crate::stored::time")]
+    pub compute: Time,
+    /// Time that the messages would take on an empty fabric, behind earlier messages of the same sender, and inside
+    /// servers, with the reactions of the ranks.
+    #[serde(with = "crate::stored::time")]
+    pub network: Time,
+    /// Time by which the messages are slower: queueing, pauses, retransmissions, and congestion control.
+    #[serde(with = "crate::stored::time")]
+    pub excess: Time,
 }
 
 /// One step of a program of tasks, such as a training step, as the simulation measured it.
@@ -391,6 +413,12 @@ pub struct StepRecord {
     /// Time for which the ranks computed, summed over all ranks.
     #[serde(with = "crate::stored::time")]
     pub compute: Time,
+    /// Time for which the rank computed that computed longest.
+    #[serde(with = "crate::stored::time", default)]
+    pub longest_compute: Time,
+    /// The parts of the time from `start` to `end` on the critical path; all 0 if no task of the step ended.
+    #[serde(default)]
+    pub path: PathRecord,
 }
 
 /// Operations of one kind of a program of tasks: messages, or collective operations of communicators. Only operations

@@ -1,6 +1,7 @@
 //! The program of one traffic source, and how far it is.
 
 use super::operation::Operations;
+use super::path::Path;
 use super::todo::OpenTask;
 use super::{Agenda, FlowSpec, Message, Progress, collectives, position};
 use rnic_spec::{
@@ -50,11 +51,17 @@ pub(super) struct TaskJob {
     failed: Option<(u32, String)>,
     /// For each step, its record; `end` is the latest end of a task so far.
     steps: BTreeMap<u32, StepRecord>,
+    /// For the latest steps, the time for which each rank has computed.
+    computed: BTreeMap<u32, Vec<Time>>,
+    ranks: u32,
     /// Collective operations that a rank has begun and not all have ended, by communicator and number.
     open: BTreeMap<(u32, u32), OpenCollective>,
     /// Operations that have ended, by label and operation (a message without one).
     operations: BTreeMap<(u32, Option<CollectiveOperation>), OperationRecord>,
 }
+
+/// Number of steps for which the computations of each rank are known. Ranks are rarely more than one step apart.
+const OPEN_STEPS: usize = 16;
 
 /// A collective operation that a rank has begun.
 #[derive(Clone, Copy, Debug)]
@@ -121,8 +128,25 @@ impl TaskJob {
             plan,
             failed: None,
             steps: BTreeMap::new(),
+            computed: BTreeMap::new(),
+            ranks: plan.ranks,
             open: BTreeMap::new(),
             operations: BTreeMap::new(),
+        }
+    }
+
+    /// Notes that a rank computes for `time` in a step.
+    fn compute(&mut self, step: u32, rank: u32, time: Time) {
+        let ranks = self.ranks as usize;
+        let computed = &mut self.computed.entry(step).or_insert_with(|| vec![Time::ZERO; ranks])[rank as usize];
+        *computed = computed.saturating_add(time);
+        let longest = *computed;
+        if let Some(record) = self.steps.get_mut(&step) {
+            record.compute = record.compute.saturating_add(time);
+            record.longest_compute = record.longest_compute.max(longest);
+        }
+        if self.computed.len() > OPEN_STEPS {
+            self.computed.pop_first();
         }
     }
 
@@ -219,12 +243,13 @@ impl Agenda {
     }
 
     /// Notes that a rank begins a task.
-    pub(super) fn begin_task(&mut self, job: u32, task: &OpenTask, now: Time) {
+    pub(super) fn begin_task(&mut self, job: u32, own: u32, task: &OpenTask, now: Time) {
+        let rank = own - self.first_rank(job);
         let Some(tasks) = self.tasks(job) else { return };
         let step = tasks.step(task.step, now);
         step.start = step.start.min(now);
         match task.work {
-            Work::Compute { time } => step.compute = step.compute.saturating_add(time),
+            Work::Compute { time } => tasks.compute(task.step, rank, time),
             Work::Collective { communicator, .. } => {
                 let at = (communicator, task.sequence);
                 tasks.open.entry(at).or_insert(OpenCollective { start: now, ended: 0 });
@@ -233,11 +258,14 @@ impl Agenda {
         }
     }
 
-    /// Notes that a rank has completed a task, which it began at `task.begun`.
-    pub(super) fn end_task(&mut self, job: u32, task: &OpenTask, now: Time) {
+    /// Notes that a rank has completed a task, which it began at `task.begun`, at the end of `path`.
+    pub(super) fn end_task(&mut self, job: u32, task: &OpenTask, path: Path, now: Time) {
         let Some(tasks) = self.tasks(job) else { return };
         let step = tasks.step(task.step, now);
-        step.end = step.end.max(Some(now));
+        if step.end.is_none_or(|end| end <= now) {
+            step.end = Some(now);
+            step.path = path.in_step(task.step, now).record(step.start, now);
+        }
         match task.work {
             Work::Send { bytes, .. } => tasks.ended(task, None, bytes, now.saturating_sub(task.begun)),
             Work::Collective { communicator, operation, bytes } => {
