@@ -45,6 +45,7 @@ pub mod summary;
 mod sweep_files;
 pub mod table;
 pub mod text;
+mod timeline;
 mod tiers;
 mod watchdog;
 

@@ -53,6 +53,7 @@ pub(super) fn read(table: &Table<'_>, hosts: u32, files: Files<'_>, surveyed: &S
             placement: table.word("placement")?,
             server: read_server(table)?,
             reaction: table.value("reaction")?,
+            timeline: table.given("timeline")?,
         },
     };
     trace.check().map_err(|error| table.error(error, "see docs/reference/traces.md"))?;

@@ -29,6 +29,7 @@ pub(super) fn read(table: &Table<'_>, hosts: u32) -> Result<Training> {
             placement: table.word("placement")?,
             server: read_server(table)?,
             reaction: table.value("reaction")?,
+            timeline: table.given("timeline")?,
         },
     };
     training.check().map_err(|error| table.error(error, "see docs/concepts/training.md"))?;

@@ -35,6 +35,7 @@ fn trace(path: &Path, format: TraceFormat) -> Trace {
             placement: Placement::Linear,
             server: None,
             reaction: Time::from_ps(REACTION),
+            timeline: None,
         },
     }
 }

@@ -75,6 +75,9 @@ pub struct Deployment {
     /// Time between an event (the arrival of a message, or the instant at which a sender knows that its message has
     /// arrived) and the reaction of the rank.
     pub reaction: Time,
+    /// Number of the step of a program of tasks for which the time of each task is recorded; `None` for no step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<u32>,
 }
 
 impl Deployment {
@@ -86,7 +89,7 @@ impl Deployment {
     /// How the ranks of a program of tasks carry out collective operations. The operation, its size and its ranks are
     /// those of all ranks; each operation replaces them by its own.
     pub(crate) fn plan(&self, algorithm: Algorithm, channels: u32, chunk: Bytes, outstanding: u32) -> Collective {
-        let Deployment { ranks, placement, server, reaction } = *self;
+        let Deployment { ranks, placement, server, reaction, .. } = *self;
         Collective {
             operation: CollectiveOperation::AllReduce,
             algorithm,
@@ -126,7 +129,7 @@ impl Collective {
     /// Where the ranks run.
     pub fn deployment(&self) -> Deployment {
         let Collective { ranks, placement, server, reaction, .. } = *self;
-        Deployment { ranks, placement, server, reaction }
+        Deployment { ranks, placement, server, reaction, timeline: None }
     }
 
     /// Number of groups.
@@ -443,6 +446,74 @@ pub struct OperationRecord {
     pub longest: Time,
 }
 
+/// The tasks of the ranks in the steps that the run records (`timeline`).
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Timeline {
+    /// The kinds of tasks, such as `tensor`, to which [`TaskSpan::label`] refers.
+    pub labels: Vec<String>,
+    /// The tasks that ended, in order of traffic source, rank and start; at most [`MAX_TIMELINE`] of each source.
+    pub spans: Vec<TaskSpan>,
+    /// Number of tasks that are missing in `spans` because of its limit.
+    pub left_out: u64,
+}
+
+impl Timeline {
+    /// Adds the tasks of another traffic source.
+    pub fn extend(&mut self, other: Timeline) {
+        let first = self.labels.len() as u32;
+        self.labels.extend(other.labels);
+        self.spans.extend(other.spans.into_iter().map(|span| TaskSpan { label: span.label + first, ..span }));
+        self.left_out += other.left_out;
+    }
+}
+
+/// Maximum number of recorded tasks of a traffic source in [`Timeline::spans`].
+pub const MAX_TIMELINE: usize = 200_000;
+
+/// What a rank does in a task.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum TaskKind {
+    /// It computes.
+    Compute,
+    /// It sends a message.
+    Send,
+    /// It waits for a message.
+    Receive,
+    /// It carries out its part of a collective operation.
+    Collective(CollectiveOperation),
+}
+
+impl TaskKind {
+    /// The name in result files.
+    pub fn name(self) -> &'static str {
+        match self {
+            TaskKind::Compute => "compute",
+            TaskKind::Send => "send",
+            TaskKind::Receive => "receive",
+            TaskKind::Collective(operation) => operation.name(),
+        }
+    }
+}
+
+/// A task of a rank, from its start to its end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct TaskSpan {
+    /// Index of the traffic source.
+    pub traffic: u16,
+    /// The rank, as the traffic source counts them.
+    pub rank: u32,
+    /// Simulated time at which the rank began the task. A computation begins when the ones before it have ended.
+    #[serde(with = "crate::stored::time")]
+    pub start: Time,
+    /// Simulated time at which the task ended.
+    #[serde(with = "crate::stored::time")]
+    pub end: Time,
+    /// What the rank does.
+    pub kind: TaskKind,
+    /// Index in [`Timeline::labels`].
+    pub label: u32,
+}
+
 /// What the programs of a run recorded.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProgramRecords {
@@ -452,6 +523,8 @@ pub struct ProgramRecords {
     pub steps: Vec<StepRecord>,
     /// The operations of programs of tasks, in order of traffic source, label and operation.
     pub operations: Vec<OperationRecord>,
+    /// The tasks of the steps that the run records.
+    pub timeline: Timeline,
 }
 
 #[cfg(test)]

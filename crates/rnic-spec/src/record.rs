@@ -1,6 +1,6 @@
 //! The raw records of a run, as the simulator writes them: flows, ports, totals, pauses and samples.
 
-use crate::collective::{CollectiveRecord, OperationRecord, StepRecord};
+use crate::collective::{CollectiveRecord, OperationRecord, StepRecord, Timeline};
 use crate::faults::WatchdogAction;
 use crate::flow_log::FlowLog;
 use crate::mesh::MeshRecord;
@@ -48,6 +48,9 @@ pub struct RunOutput {
     pub steps: Vec<StepRecord>,
     /// The operations of programs of tasks, in order of traffic source and kind.
     pub operations: Vec<OperationRecord>,
+    /// The tasks of ranks in the steps that programs record.
+    #[serde(default)]
+    pub timeline: Timeline,
     /// What the run simulated. With [`Fidelity::Flow`], counters of drops, losses, marks, pauses, queues,
     /// retransmissions and timeouts are 0 because they are not modelled.
     pub fidelity: Fidelity,
@@ -165,6 +168,7 @@ impl RunOutput {
             collectives: Vec::new(),
             steps: Vec::new(),
             operations: Vec::new(),
+            timeline: Timeline::default(),
             fidelity: Fidelity::Packet,
         }
     }

@@ -118,7 +118,7 @@ impl<'r> Observers<'r> {
             RunStatus::Failed,
         );
         let Outcome { flows, programs, ending, .. } = outcome;
-        let ProgramRecords { collectives, steps, operations } = programs;
+        let ProgramRecords { collectives, steps, operations, timeline } = programs;
         let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
         let mut warnings = resolved.warnings.clone();
         let dropped = dropped_despite_pfc(resolved.fabric.switch.buffer.lossless_priorities(), &ports);
@@ -153,6 +153,7 @@ impl<'r> Observers<'r> {
             collectives,
             steps,
             operations,
+            timeline,
             fidelity: Fidelity::Packet,
             meshes: crate::mesh::records(
                 &meshes.meshes,

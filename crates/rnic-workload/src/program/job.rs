@@ -5,7 +5,8 @@ use super::path::Path;
 use super::todo::OpenTask;
 use super::{Agenda, FlowSpec, Message, Progress, collectives, position};
 use rnic_spec::{
-    Collective, CollectiveOperation, Deployment, Grouping, OperationRecord, ProgramRecords, StepRecord, Traffic,
+    Collective, CollectiveOperation, Deployment, Grouping, MAX_TIMELINE, OperationRecord, ProgramRecords, StepRecord,
+    TaskKind, TaskSpan, Timeline, Traffic,
 };
 use rnic_trace::Work;
 use rnic_transport::{Bytes, Time};
@@ -54,6 +55,9 @@ pub(super) struct TaskJob {
     /// For the latest steps, the time for which each rank has computed.
     computed: BTreeMap<u32, Vec<Time>>,
     ranks: u32,
+    /// The step whose tasks are recorded, and the recorded tasks.
+    recorded: Option<u32>,
+    timeline: Timeline,
     /// Collective operations that a rank has begun and not all have ended, by communicator and number.
     open: BTreeMap<(u32, u32), OpenCollective>,
     /// Operations that have ended, by label and operation (a message without one).
@@ -112,6 +116,13 @@ impl Job {
                     traffic: self.traffic,
                     ..record
                 }));
+                let mut timeline = std::mem::take(&mut tasks.timeline);
+                if tasks.recorded.is_some() {
+                    timeline.labels = tasks.labels.clone();
+                    timeline.spans.iter_mut().for_each(|span| span.traffic = self.traffic);
+                    timeline.spans.sort_unstable();
+                    all.timeline.extend(timeline);
+                }
                 let operations = std::mem::take(&mut tasks.operations).into_values();
                 all.operations.extend(operations.map(|record| OperationRecord { traffic: self.traffic, ..record }));
             }
@@ -120,7 +131,9 @@ impl Job {
 }
 
 impl TaskJob {
-    pub(super) fn new(communicators: Vec<Arc<[u32]>>, labels: Vec<String>, warmup: u32, plan: Collective) -> TaskJob {
+    pub(super) fn new(
+        communicators: Vec<Arc<[u32]>>, labels: Vec<String>, warmup: u32, plan: Collective, recorded: Option<u32>,
+    ) -> TaskJob {
         TaskJob {
             communicators,
             labels,
@@ -130,6 +143,8 @@ impl TaskJob {
             steps: BTreeMap::new(),
             computed: BTreeMap::new(),
             ranks: plan.ranks,
+            recorded,
+            timeline: Timeline::default(),
             open: BTreeMap::new(),
             operations: BTreeMap::new(),
         }
@@ -147,6 +162,24 @@ impl TaskJob {
         }
         if self.computed.len() > OPEN_STEPS {
             self.computed.pop_first();
+        }
+    }
+
+    /// Records a task that the rank `rank` has completed.
+    #[cold]
+    fn record(&mut self, rank: u32, task: &OpenTask, now: Time) {
+        let (start, kind) = match task.work {
+            // The rank may have begun the computation after others.
+            Work::Compute { time } => (now.saturating_sub(time), TaskKind::Compute),
+            Work::Send { .. } => (task.begun, TaskKind::Send),
+            Work::Receive { .. } => (task.begun, TaskKind::Receive),
+            Work::Collective { operation, .. } => (task.begun, TaskKind::Collective(operation)),
+            Work::Nothing => return,
+        };
+        if self.timeline.spans.len() < MAX_TIMELINE {
+            self.timeline.spans.push(TaskSpan { traffic: 0, rank, start, end: now, kind, label: task.label });
+        } else {
+            self.timeline.left_out += 1;
         }
     }
 
@@ -259,8 +292,12 @@ impl Agenda {
     }
 
     /// Notes that a rank has completed a task, which it began at `task.begun`, at the end of `path`.
-    pub(super) fn end_task(&mut self, job: u32, task: &OpenTask, path: Path, now: Time) {
+    pub(super) fn end_task(&mut self, job: u32, own: u32, task: &OpenTask, path: Path, now: Time) {
+        let rank = own - self.first_rank(job);
         let Some(tasks) = self.tasks(job) else { return };
+        if tasks.recorded == Some(task.step) {
+            tasks.record(rank, task, now);
+        }
         let step = tasks.step(task.step, now);
         if step.end.is_none_or(|end| end <= now) {
             step.end = Some(now);

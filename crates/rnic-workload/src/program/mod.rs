@@ -257,12 +257,16 @@ impl Program {
     fn add_training(&mut self, traffic: u16, source: &Traffic, training: &Training, network: &Network, seed: u64) {
         let total = Some(u64::try_from(Program::flows_of_training(training)).unwrap_or(u64::MAX));
         let graph = training::graph(training);
-        self.add_graph((traffic, source, total), graph, (training.plan(), training.warmup_steps), network, seed);
+        let options = (training.plan(), training.warmup_steps, training.deployment.timeline);
+        self.add_graph((traffic, source, total), graph, options, network, seed);
     }
 
     fn add_trace(&mut self, traffic: u16, source: &Traffic, trace: &Trace, network: &Network, seed: u64) {
         match trace::graph(trace) {
-            Ok(graph) => self.add_graph((traffic, source, None), graph, (trace.plan(), 0), network, seed),
+            Ok(graph) => {
+                let options = (trace.plan(), 0, trace.deployment.timeline);
+                self.add_graph((traffic, source, None), graph, options, network, seed);
+            }
             Err(error) => self.failures.push(format!("traffic `{}` has no tasks: {error}", source.name)),
         }
     }
@@ -284,7 +288,7 @@ impl Program {
     /// Adds ranks that carry out the tasks of a graph. `total` is the number of flows, if it is known.
     fn add_graph(
         &mut self, (traffic, source, total): (u16, &Traffic, Option<u64>), graph: Graph,
-        (plan, warmup): (Collective, u32), network: &Network, seed: u64,
+        (plan, warmup, timeline): (Collective, u32, Option<u32>), network: &Network, seed: u64,
     ) {
         let deployment = plan.deployment();
         let first_rank = self.ranks.len() as u32;
@@ -298,7 +302,7 @@ impl Program {
             self.agenda.ports.push([Time::ZERO; 2]);
             self.agenda.leaves.push(Time::ZERO);
         }
-        let kind = Kind::Tasks(TaskJob::new(communicators, labels, warmup, plan));
+        let kind = Kind::Tasks(TaskJob::new(communicators, labels, warmup, plan, timeline));
         self.agenda.sources.push(Job::new(traffic, source, (first_rank, total), deployment, kind));
     }
 }

@@ -282,7 +282,7 @@ impl Rank {
 
     fn complete_task(&mut self, own: u32, id: u64, now: Time, agenda: &mut Agenda) {
         let Some((done, begun)) = self.tasks.as_mut().and_then(|tasks| tasks.complete(id)) else { return };
-        agenda.end_task(self.job, &done, self.path, now);
+        agenda.end_task(self.job, own, &done, self.path, now);
         for id in begun {
             self.begin_task(own, id, now, agenda);
         }

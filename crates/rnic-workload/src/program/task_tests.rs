@@ -12,7 +12,7 @@ const DELIVERY: Time = Time::from_us(10);
 const BACK: Time = Time::from_us(1);
 
 fn deployment(ranks: u32) -> Deployment {
-    Deployment { ranks, placement: Placement::Linear, server: None, reaction: REACTION }
+    Deployment { ranks, placement: Placement::Linear, server: None, reaction: REACTION, timeline: None }
 }
 
 /// A model of 4 layers that is so small that tests are fast; a layer has 12 x 64 x 64 parameters.
@@ -281,7 +281,7 @@ fn listed(ranks: &[&[(u64, &[u64], Work)]], communicators: &[&[u32]]) -> Program
     let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
     let network = network(count);
     let mut program = Program::empty(&network);
-    program.add_graph((0, &traffic, Some(0)), graph, (plan, 0), &network, 1);
+    program.add_graph((0, &traffic, Some(0)), graph, (plan, 0, Some(0)), &network, 1);
     program
 }
 

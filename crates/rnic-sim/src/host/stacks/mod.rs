@@ -292,10 +292,12 @@ impl RunHosts for SharedHosts<'_> {
             all.collectives.extend(own.collectives);
             all.steps.extend(own.steps);
             all.operations.extend(own.operations);
+            all.timeline.extend(own.timeline);
         }
         all.collectives.sort_by_key(|record| (record.traffic, record.group, record.repeat));
         all.steps.sort_by_key(|record| (record.traffic, record.step));
         all.operations.sort_by_key(|record| record.traffic);
+        all.timeline.spans.sort_unstable();
         all
     }
     fn take_records(&mut self) -> FlowLog {

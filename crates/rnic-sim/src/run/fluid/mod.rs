@@ -432,7 +432,7 @@ impl<'r, 'e: 'r> Run<'r, 'e> {
         let mut warnings = self.resolved.warnings.clone();
         let interrupted = status == RunStatus::Interrupted || stop == Some(Stop::Cancelled);
         let samples = self.recorder.take().map(|recorder| recorder.finish(&flows, &mut warnings));
-        let ProgramRecords { collectives, steps, operations } = self.table.take_programs();
+        let ProgramRecords { collectives, steps, operations, timeline } = self.table.take_programs();
         RunOutput {
             status,
             offered: flows.len() as u64,
@@ -450,6 +450,7 @@ impl<'r, 'e: 'r> Run<'r, 'e> {
             collectives,
             steps,
             operations,
+            timeline,
             fidelity: Fidelity::Flow,
         }
     }
