@@ -439,6 +439,19 @@ class OperationResult(Metrics):
     _parts = {"time_us": CollectiveTimes}
 
 
+class StepParts(Metrics):
+    """Where the time of a step goes: the mean parts of its critical path, in microseconds; their sum is the mean time."""
+
+    __slots__ = ()
+
+    late: float
+    compute: float
+    imbalance: float
+    bubble: float
+    network: float
+    excess: float
+
+
 class StepResult(Metrics):
     """The training steps of a traffic source; `computing` is the fraction of the time for which a rank computes."""
 
@@ -450,9 +463,10 @@ class StepResult(Metrics):
     completed: int
     time_us: CollectiveTimes
     computing: float | None
+    path_us: StepParts | None
     operations: list[OperationResult]
 
-    _parts = {"time_us": CollectiveTimes, "operations": OperationResult}
+    _parts = {"time_us": CollectiveTimes, "path_us": StepParts, "operations": OperationResult}
 
 
 class ProbeTimes(Metrics):

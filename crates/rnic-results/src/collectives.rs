@@ -77,7 +77,8 @@ pub(super) fn summarise(spec: &RunSpec, output: &RunOutput) -> Vec<CollectiveSum
         let mean = |of: fn(&CollectiveRecord) -> Time| {
             done.iter().map(|record| of(record).as_us()).sum::<f64>() / done.len() as f64
         };
-        let path_us = [mean(|record| record.path.late), mean(|record| record.path.network), mean(|record| record.path.excess)];
+        let path_us =
+            [mean(|record| record.path.late), mean(|record| record.path.network), mean(|record| record.path.excess)];
         let times: Vec<f64> = own.filter_map(time).map(|time| time.as_us()).collect();
         Some(CollectiveSummary {
             traffic: source.name.clone(),

@@ -45,8 +45,8 @@ pub mod summary;
 mod sweep_files;
 pub mod table;
 pub mod text;
-mod timeline;
 mod tiers;
+mod timeline;
 mod watchdog;
 
 #[cfg(any(test, feature = "testing"))]

@@ -45,7 +45,8 @@ mod tests {
         let (scenario, mut reports) = fixture::two_runs();
         assert!(!any(&reports));
         let us = Time::from_us;
-        let span = |rank, kind, label, start, end| TaskSpan { traffic: 0, rank, start: us(start), end: us(end), kind, label };
+        let span =
+            |rank, kind, label, start, end| TaskSpan { traffic: 0, rank, start: us(start), end: us(end), kind, label };
         reports[0].output.timeline = Timeline {
             labels: vec![String::new(), "tensor".into()],
             spans: vec![

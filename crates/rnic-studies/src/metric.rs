@@ -125,10 +125,9 @@ impl Metric {
 /// Collective operations and training steps of a run with one traffic source.
 impl Metric {
     /// Mean time of an operation or step.
-    pub const STEP_TIME: Metric = Metric::of_run("mean time of an operation or step", |result| {
-        Some(result.programs.values().next()?.time_us)
-    })
-    .unit(Unit::Time);
+    pub const STEP_TIME: Metric =
+        Metric::of_run("mean time of an operation or step", |result| Some(result.programs.values().next()?.time_us))
+            .unit(Unit::Time);
     /// Bus bandwidth as nccl-tests defines it, in 10^9 bytes per second.
     pub const BUS_BANDWIDTH: Metric =
         Metric::of_run("bus bandwidth, GB/s", |result| result.programs.values().next()?.busbw);

@@ -9,8 +9,8 @@ use super::figure::{Axis, Bar, BarGroup, Bars, Board, Figure, Line, Lines, Point
 use super::over_time;
 use super::overview::title;
 use super::settings::Settings;
-use super::timeline;
 use super::sweep::{self, Categories, Sweep, SweepPoint};
+use super::timeline;
 use rnic_spec::FlowLog;
 use rnic_spec::RunRecord;
 use rnic_spec::{RunSpec, Scenario};

@@ -381,11 +381,12 @@ fn a_computation_that_waits_for_another_one_is_on_its_path() {
 fn a_straggler_is_on_the_critical_path() {
     // Three ranks compute for 20 us, the straggler for 50 us; then 4 ranks reduce in a ring of 6 messages.
     let us = Time::from_us;
-    let work = |time| [(1, Work::Compute { time: us(time) }), (2, Work::Collective {
-        communicator: 0,
-        operation: ALL_REDUCE,
-        bytes: 400,
-    })];
+    let work = |time| {
+        [
+            (1, Work::Compute { time: us(time) }),
+            (2, Work::Collective { communicator: 0, operation: ALL_REDUCE, bytes: 400 }),
+        ]
+    };
     let tasks = |time| work(time).map(|(id, work)| (id, if id == 2 { &[1u64][..] } else { &[][..] }, work));
     let (usual, slow) = (tasks(20), tasks(50));
     let step = only_step(listed(&[&usual, &slow, &usual, &usual], &[&[0, 1, 2, 3]]), DELIVERY);
