@@ -55,8 +55,8 @@ const BASE: (&str, &str) = TRANSPORTS[0];
 /// Conditions: (name, what the name of a workload's file ends with, point of the sweep).
 const CONDITIONS: [(&str, &str, &str); 6] = [
     ("no loss", ".toml", "0.0"),
-    ("0.01 % loss", ".toml", "0.0001"),
-    ("0.1 % loss", ".toml", "0.001"),
+    ("0.01 % loss", ".toml", "1e-4"),
+    ("0.1 % loss", ".toml", "1e-3"),
     ("failed link", "-failed.toml", ""),
     ("slow link", "-slow.toml", ""),
     ("straggler", "-straggler.toml", ""),
@@ -87,7 +87,7 @@ const BARS: &[(&str, Metric)] = &[("time", Metric::STEP_TIME), ("beyond an empty
 
 /// Settings of `--quick` for collective operations: 16 ranks and 4 MB.
 const QUICK_COLLECTIVE: &[(&str, &str)] =
-    &[("fabric.hosts_per_leaf", "4"), ("fabric.spines", "4"), ("traffic.size", "4 MB"), ("traffic.repeats", "1")];
+    &[("fabric.hosts_per_leaf", "4"), ("fabric.spines", "4"), ("traffic.size", "4 MB")];
 /// Settings of `--quick` for training: short sequences and few layers.
 const QUICK_DENSE: &[(&str, &str)] =
     &[("traffic.layers", "2"), ("traffic.sequence", "64"), ("traffic.vocabulary", "100"), ("traffic.hidden", "512")];
@@ -194,8 +194,8 @@ fn rows(m: &Measured<'_>, workload: &str) -> Vec<Row> {
     rows
 }
 
-/// SimAI's published bus bandwidths of an all-reduce among 32 H100 with NICs of 400 Gbps, rail-optimised, in a ring with
-/// PXN (aliyun/SimAI, `docs/Tutorial.md`), in 10^9 bytes per second.
+/// SimAI's published bus bandwidths of an all-reduce among 32 H100 with NICs of 400 Gbps, rail-optimised, in a ring
+/// with PXN (aliyun/SimAI, `docs/Tutorial.md`), in 10^9 bytes per second.
 const SIMAI: [(&str, f64); 3] = [("16 MB", 141.8), ("64 MB", 160.6), ("256 MB", 165.7)];
 
 fn anchors(m: &Measured<'_>) -> Vec<Row> {
