@@ -406,6 +406,16 @@ class CollectiveTimes(Metrics):
     max: float | None
 
 
+class CollectiveParts(Metrics):
+    """The mean parts of the critical path of collective operations, in microseconds; their sum is the mean time."""
+
+    __slots__ = ()
+
+    late: float
+    network: float
+    excess: float
+
+
 class CollectiveResult(Metrics):
     """The collective operations of a traffic source; bandwidths are in 10^9 bytes per second, as in nccl-tests."""
 
@@ -419,10 +429,11 @@ class CollectiveResult(Metrics):
     operations: int
     completed: int
     time_us: CollectiveTimes
+    path_us: CollectiveParts | None
     algbw_GBps: float | None
     busbw_GBps: float | None
 
-    _parts = {"time_us": CollectiveTimes}
+    _parts = {"time_us": CollectiveTimes, "path_us": CollectiveParts}
 
 
 class OperationResult(Metrics):

@@ -310,7 +310,10 @@ class CollectiveTable(Table):
 
         @overload
         def __getitem__(
-            self, column: Literal["end_us", "time_us", "algbw_GBps", "busbw_GBps"]
+            self,
+            column: Literal[
+                "end_us", "time_us", "algbw_GBps", "busbw_GBps", "late_us", "network_us", "excess_us"
+            ],
         ) -> list[float | None]: ...
 
         def __getitem__(self, column: Any) -> Any: ...

@@ -321,3 +321,53 @@ pub(super) fn write(out: impl Write, scenario: &Scenario, reports: &[RunRecord])
     }
     csv.flush()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rnic_spec::PathRecord;
+
+    /// A step of four ranks that computed for 80 us together, the longest for 30 us.
+    fn step(path: PathRecord) -> StepRecord {
+        let us = Time::from_us;
+        let end = Some(us(100) + path.late + path.compute + path.network + path.excess);
+        let (compute, longest_compute) = (us(80), us(30));
+        StepRecord { start: us(100), end, compute, longest_compute, path, ..StepRecord::default() }
+    }
+
+    fn path(compute: u64) -> PathRecord {
+        let us = Time::from_us;
+        PathRecord { late: us(1), compute: us(compute), network: us(7), excess: us(9) }
+    }
+
+    #[test]
+    fn computation_on_the_path_is_that_of_a_rank_a_straggler_and_a_bubble() {
+        let parts = |compute| Parts::of(&step(path(compute)), 4).unwrap();
+        let computing = |compute| {
+            let Parts { compute, imbalance, bubble, .. } = parts(compute);
+            [compute, imbalance, bubble]
+        };
+        assert_eq!(computing(35), [20.0, 10.0, 5.0]);
+        assert_eq!(computing(30), [20.0, 10.0, 0.0]);
+        assert_eq!(computing(22), [20.0, 2.0, 0.0]);
+        assert_eq!(computing(15), [15.0, 0.0, 0.0]);
+        for compute in [15, 22, 30, 35] {
+            let parts = parts(compute);
+            assert_eq!((parts.late, parts.network, parts.excess), (1.0, 7.0, 9.0));
+            assert_eq!(parts.sum(), compute as f64 + 17.0, "the time of the step");
+        }
+        assert_eq!(Parts::of(&StepRecord { end: None, ..step(path(35)) }, 4), None);
+    }
+
+    #[test]
+    fn a_sentence_names_the_parts_that_are_not_zero() {
+        let parts = Parts { late: 0.0, compute: 60.0, imbalance: 0.0, bubble: 0.0, network: 30.0, excess: 10.0 };
+        assert_eq!(
+            path_sentence("t", &parts),
+            "critical path of a step (`t`): computation 60.0 us (60.0 %), messages on an empty fabric 30.0 us (30.0 %), \
+             messages beyond this 10.0 us (10.0 %)"
+        );
+        assert_eq!(Parts::mean(&[parts, Parts { compute: 20.0, ..parts }]).unwrap().compute, 40.0);
+        assert_eq!(Parts::mean(&[]), None);
+    }
+}

@@ -424,3 +424,33 @@ fn a_pipelines_bubble_is_computation_of_other_ranks() {
     assert!((ratio - 11.0 / 8.0).abs() < 0.001, "{ratio}");
     assert!((steps[0].compute.as_us() / 4.0 / of_rank - 1.0).abs() < 0.001);
 }
+
+#[test]
+fn the_timeline_has_every_task_of_the_step() {
+    use rnic_spec::TaskKind;
+    let us = Time::from_us;
+    let compute = |time| Work::Compute { time: us(time) };
+    let first: &[_] =
+        &[(1, &[][..], compute(30)), (2, &[], compute(5)), (3, &[1], Work::Send { to: 1, bytes: 50, tag: 4 })];
+    let second: &[_] = &[(1, &[][..], Work::Receive { from: Some(0), tag: 4 }), (2, &[1], Work::Nothing)];
+    let mut program = listed(&[first, second], &[]);
+    run(&mut program, DELIVERY, BACK, 0);
+    let timeline = program.take_records().timeline;
+    let spans: Vec<_> = timeline.spans.iter().map(|span| (span.rank, span.start, span.end, span.kind)).collect();
+    let arrival = us(30) + DELIVERY + REACTION;
+    let expected = [
+        (0, Time::ZERO, us(30), TaskKind::Compute),
+        (0, us(30), us(35), TaskKind::Compute),
+        (0, us(30), arrival + BACK, TaskKind::Send),
+        (1, Time::ZERO, arrival, TaskKind::Receive),
+    ];
+    assert_eq!(spans, expected);
+    assert_eq!((timeline.labels, timeline.left_out), (vec![String::new(), "part".to_string()], 0));
+    // Without the key, nothing is recorded.
+    let mut program = program_of(training(2, 1, 1));
+    run(&mut program, DELIVERY, BACK, 0);
+    assert_eq!(program.take_records().timeline, rnic_spec::Timeline::default());
+    let timeline = Deployment { timeline: Some(1), ..deployment(2) };
+    let late = Training { deployment: timeline, ..training(2, 1, 1) };
+    assert_eq!(late.check().unwrap_err(), "timeline is step 1; accepted: 0 to 0, the last step");
+}
