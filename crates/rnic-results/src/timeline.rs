@@ -1,7 +1,7 @@
 //! The timeline of a step: what each rank of a program of tasks does when, in `timeline.csv`.
 
 use super::text::exact_us;
-use rnic_spec::{RunRecord, Scenario};
+use rnic_spec::{RunOutput, RunRecord, RunSpec, Scenario, TrafficPattern};
 use std::io::{self, Write};
 
 /// Columns of `timeline.csv`, one row per run and task.
@@ -10,6 +10,26 @@ const COLUMNS: [&str; 7] = ["run", "traffic", "rank", "task", "kind", "start_us"
 /// Whether a run recorded a timeline.
 pub(super) fn any(reports: &[RunRecord]) -> bool {
     reports.iter().any(|report| !report.output.timeline.spans.is_empty())
+}
+
+/// A warning for each traffic source whose `timeline` is a step without tasks, and for each of which tasks are missing.
+pub(super) fn missing(spec: &RunSpec, output: &RunOutput) -> Vec<String> {
+    let timeline = &output.timeline;
+    let warning = |(index, source): (usize, &rnic_spec::Traffic)| {
+        let deployment = match &source.pattern {
+            TrafficPattern::Training(training) => training.deployment,
+            TrafficPattern::Trace(trace) => trace.deployment,
+            _ => return None,
+        };
+        let step = deployment.timeline?;
+        let found = timeline.spans.iter().any(|span| usize::from(span.traffic) == index);
+        (!found).then(|| format!("the timeline of `{}` is empty: no task of step {step} completed", source.name))
+    };
+    let empty = spec.traffic.iter().enumerate().filter_map(warning);
+    let left_out = (timeline.left_out > 0).then(|| {
+        format!("{} tasks are missing in the timeline, which has the first {}", timeline.left_out, timeline.spans.len())
+    });
+    empty.chain(left_out).collect()
 }
 
 /// Writes `timeline.csv`: the tasks in order of traffic source, rank and start.

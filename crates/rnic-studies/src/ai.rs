@@ -62,25 +62,29 @@ const CONDITIONS: [(&str, &str, &str); 6] = [
     ("straggler", "-straggler.toml", ""),
 ];
 
-const fn pick(file: &'static str, (name, cc): (&'static str, &'static str)) -> Pick {
-    Pick { name, case: Case { file, run: name, cc, point: "0.0" } }
+const fn pick(file: &'static str, (name, cc): (&'static str, &'static str), point: &'static str) -> Pick {
+    Pick { name, case: Case { file, run: name, cc, point } }
 }
 
-/// The runs of a file without loss.
-const fn picks(file: &'static str) -> [Pick; TRANSPORTS.len()] {
-    let mut picks = [pick(file, BASE); TRANSPORTS.len()];
+/// The runs of a file at a point of the sweep over losses; at an empty `point`, at all points.
+const fn picks(file: &'static str, point: &'static str) -> [Pick; TRANSPORTS.len()] {
+    let mut picks = [pick(file, BASE, point); TRANSPORTS.len()];
     let mut index = 0;
     while index < TRANSPORTS.len() {
-        picks[index] = pick(file, TRANSPORTS[index]);
+        picks[index] = pick(file, TRANSPORTS[index], point);
         index += 1;
     }
     picks
 }
 
-const ALL_REDUCE: [Pick; TRANSPORTS.len()] = picks("study-all-reduce.toml");
-const ALL_TO_ALL: [Pick; TRANSPORTS.len()] = picks("study-all-to-all.toml");
-const DENSE: [Pick; TRANSPORTS.len()] = picks("study-dense.toml");
-const EXPERTS: [Pick; TRANSPORTS.len()] = picks("study-experts.toml");
+const ALL_REDUCE: [Pick; TRANSPORTS.len()] = picks("study-all-reduce.toml", "0.0");
+const ALL_REDUCE_LOSS: [Pick; TRANSPORTS.len()] = picks("study-all-reduce.toml", "");
+const ALL_TO_ALL: [Pick; TRANSPORTS.len()] = picks("study-all-to-all.toml", "0.0");
+const ALL_TO_ALL_LOSS: [Pick; TRANSPORTS.len()] = picks("study-all-to-all.toml", "");
+const DENSE: [Pick; TRANSPORTS.len()] = picks("study-dense.toml", "0.0");
+const DENSE_LOSS: [Pick; TRANSPORTS.len()] = picks("study-dense.toml", "");
+const EXPERTS: [Pick; TRANSPORTS.len()] = picks("study-experts.toml", "0.0");
+const EXPERTS_LOSS: [Pick; TRANSPORTS.len()] = picks("study-experts.toml", "");
 
 /// Bars of the time, and of the part that a better network could remove.
 const BARS: &[(&str, Metric)] = &[("time", Metric::STEP_TIME), ("beyond an empty fabric", Metric::EXCESS)];
@@ -107,7 +111,7 @@ const EXPERIMENTS: &[Experiment] = &[
         ],
         charts: &[
             Chart::Spread { title: "Time of an all-reduce, us", groups: &ALL_REDUCE, bars: BARS, traffic: "" },
-            Chart::Curves { axis: "loss on a link", picks: &ALL_REDUCE, metric: Metric::STEP_TIME, traffic: "" },
+            Chart::Curves { axis: "loss on a link", picks: &ALL_REDUCE_LOSS, metric: Metric::STEP_TIME, traffic: "" },
         ],
         rows: |m| rows(m, "study-all-reduce"),
     },
@@ -123,7 +127,7 @@ const EXPERIMENTS: &[Experiment] = &[
         ],
         charts: &[
             Chart::Spread { title: "Time of an all-to-all, us", groups: &ALL_TO_ALL, bars: BARS, traffic: "" },
-            Chart::Curves { axis: "loss on a link", picks: &ALL_TO_ALL, metric: Metric::STEP_TIME, traffic: "" },
+            Chart::Curves { axis: "loss on a link", picks: &ALL_TO_ALL_LOSS, metric: Metric::STEP_TIME, traffic: "" },
         ],
         rows: |m| rows(m, "study-all-to-all"),
     },
@@ -138,7 +142,7 @@ const EXPERIMENTS: &[Experiment] = &[
         ],
         charts: &[
             Chart::Spread { title: "Time of a step, us", groups: &DENSE, bars: BARS, traffic: "" },
-            Chart::Curves { axis: "loss on a link", picks: &DENSE, metric: Metric::STEP_TIME, traffic: "" },
+            Chart::Curves { axis: "loss on a link", picks: &DENSE_LOSS, metric: Metric::STEP_TIME, traffic: "" },
         ],
         rows: |m| rows(m, "study-dense"),
     },
@@ -153,7 +157,7 @@ const EXPERIMENTS: &[Experiment] = &[
         ],
         charts: &[
             Chart::Spread { title: "Time of a step, us", groups: &EXPERTS, bars: BARS, traffic: "" },
-            Chart::Curves { axis: "loss on a link", picks: &EXPERTS, metric: Metric::STEP_TIME, traffic: "" },
+            Chart::Curves { axis: "loss on a link", picks: &EXPERTS_LOSS, metric: Metric::STEP_TIME, traffic: "" },
         ],
         rows: |m| rows(m, "study-experts"),
     },

@@ -213,6 +213,14 @@ fn steps_follow_each_other() {
     let times: Vec<Time> = steps.iter().map(|step| step.end.unwrap().saturating_sub(step.start)).collect();
     assert!(times[1] == times[2], "{times:?}");
     assert!(steps.windows(2).all(|two| two[1].start <= two[0].end.unwrap()));
+    // Also in a pipeline, whose later stages wait for messages: a step starts when the first stage begins it.
+    let (_, steps, _) = simulate(Training { steps: 3, ..training(4, 1, 2) });
+    for step in &steps {
+        let PathRecord { late, compute, network, excess } = step.path;
+        assert_eq!(late + compute + network + excess, step.end.unwrap().saturating_sub(step.start));
+    }
+    let times: Vec<Time> = steps.iter().map(|step| step.end.unwrap().saturating_sub(step.start)).collect();
+    assert!(times[1] == times[2] && times[1] < times[0] * 2, "{times:?}");
 }
 
 #[test]
