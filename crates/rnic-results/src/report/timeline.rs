@@ -13,6 +13,9 @@ const RANKS: usize = 16;
 /// number.
 const FINEST: f64 = 1_200.0;
 
+/// What a row shows: traffic source, rank, and whether the row has operations instead of computations.
+type RowKey = (u16, u32, bool);
+
 /// The board about where the time of steps goes; `None` if no run has completed a step.
 pub(super) fn parts(summary: &ScenarioSummary) -> Option<Board> {
     let of_run = |run: &RunSummary| {
@@ -67,7 +70,7 @@ fn board(spec: &RunSpec, timeline: &Timeline) -> Board {
         }
     };
     let mut series: Vec<String> = Vec::new();
-    let mut rows: BTreeMap<(u16, u32, bool), Vec<(usize, &TaskSpan)>> = BTreeMap::new();
+    let mut rows: BTreeMap<RowKey, Vec<(usize, &TaskSpan)>> = BTreeMap::new();
     for span in &timeline.spans {
         let name = name_of(span);
         let index = series.iter().position(|known| *known == name).unwrap_or_else(|| {
@@ -83,7 +86,7 @@ fn board(spec: &RunSpec, timeline: &Timeline) -> Board {
     // Evenly among all ranks, so that all stages of a pipeline are visible.
     let step = ranks.len().div_ceil(RANKS).max(1);
     let shown: Vec<(u16, u32)> = ranks.iter().copied().step_by(step).collect();
-    let row = |((traffic, rank, is_operation), spans): (&(u16, u32, bool), &Vec<(usize, &TaskSpan)>)| {
+    let row = |((traffic, rank, is_operation), spans): (&RowKey, &Vec<(usize, &TaskSpan)>)| {
         let what = if *is_operation { "operations" } else { "compute" };
         let of = if several { format!("{}, ", spec.traffic[usize::from(*traffic)].name) } else { String::new() };
         let name = format!("{of}rank {rank}, {what}");

@@ -36,7 +36,7 @@ pub(super) enum Kind {
     /// They repeat a collective operation.
     Collective { collective: Collective, first_request: u32, records: Vec<Progress> },
     /// They carry out tasks.
-    Tasks(TaskJob),
+    Tasks(Box<TaskJob>),
 }
 
 /// The tasks of a traffic source: what all ranks share.
@@ -97,7 +97,8 @@ impl Job {
 
     /// Why the rank with this number in the source cannot carry out its tasks.
     pub(super) fn failed(&self, rank: u32) -> Option<String> {
-        let Kind::Tasks(TaskJob { failed: Some((failed, why)), .. }) = &self.kind else { return None };
+        let Kind::Tasks(tasks) = &self.kind else { return None };
+        let (failed, why) = tasks.failed.as_ref()?;
         (*failed == rank).then(|| format!("a task that cannot be carried out: {why}"))
     }
 
@@ -220,7 +221,7 @@ pub(super) fn of_communicator(plan: &Collective, ranks: u32, operation: Collecti
 impl Agenda {
     fn tasks(&mut self, job: u32) -> Option<&mut TaskJob> {
         match &mut self.sources[job as usize].kind {
-            Kind::Tasks(tasks) => Some(tasks),
+            Kind::Tasks(tasks) => Some(tasks.as_mut()),
             Kind::Collective { .. } => None,
         }
     }

@@ -302,7 +302,7 @@ impl Program {
             self.agenda.ports.push([Time::ZERO; 2]);
             self.agenda.leaves.push(Time::ZERO);
         }
-        let kind = Kind::Tasks(TaskJob::new(communicators, labels, warmup, plan, timeline));
+        let kind = Kind::Tasks(Box::new(TaskJob::new(communicators, labels, warmup, plan, timeline)));
         self.agenda.sources.push(Job::new(traffic, source, (first_rank, total), deployment, kind));
     }
 }
