@@ -34,6 +34,7 @@ from .table import (
     QueueTable,
     StepTable,
     Table,
+    TimelineTable,
     VictimTable,
     WatchdogTable,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "StepTable",
     "Stream",
     "Table",
+    "TimelineTable",
     "VictimTable",
     "WatchdogTable",
     "__version__",

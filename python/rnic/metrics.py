@@ -406,6 +406,16 @@ class CollectiveTimes(Metrics):
     max: float | None
 
 
+class CollectiveParts(Metrics):
+    """The mean parts of the critical path of collective operations, in microseconds; their sum is the mean time."""
+
+    __slots__ = ()
+
+    late: float
+    network: float
+    excess: float
+
+
 class CollectiveResult(Metrics):
     """The collective operations of a traffic source; bandwidths are in 10^9 bytes per second, as in nccl-tests."""
 
@@ -419,10 +429,11 @@ class CollectiveResult(Metrics):
     operations: int
     completed: int
     time_us: CollectiveTimes
+    path_us: CollectiveParts | None
     algbw_GBps: float | None
     busbw_GBps: float | None
 
-    _parts = {"time_us": CollectiveTimes}
+    _parts = {"time_us": CollectiveTimes, "path_us": CollectiveParts}
 
 
 class OperationResult(Metrics):
@@ -439,6 +450,19 @@ class OperationResult(Metrics):
     _parts = {"time_us": CollectiveTimes}
 
 
+class StepParts(Metrics):
+    """Where the time of a step goes: the mean parts of its critical path, in microseconds; their sum is the mean time."""
+
+    __slots__ = ()
+
+    late: float
+    compute: float
+    imbalance: float
+    bubble: float
+    network: float
+    excess: float
+
+
 class StepResult(Metrics):
     """The training steps of a traffic source; `computing` is the fraction of the time for which a rank computes."""
 
@@ -450,9 +474,10 @@ class StepResult(Metrics):
     completed: int
     time_us: CollectiveTimes
     computing: float | None
+    path_us: StepParts | None
     operations: list[OperationResult]
 
-    _parts = {"time_us": CollectiveTimes, "operations": OperationResult}
+    _parts = {"time_us": CollectiveTimes, "path_us": StepParts, "operations": OperationResult}
 
 
 class ProbeTimes(Metrics):

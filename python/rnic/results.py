@@ -23,6 +23,7 @@ from .table import (
     QueueTable,
     StepTable,
     Table,
+    TimelineTable,
     VictimTable,
     WatchdogTable,
 )
@@ -168,6 +169,10 @@ class Results(Mapping[str, RunResult]):
     def steps(self) -> StepTable:
         """Times of training steps, as in `steps.csv`."""
         return StepTable(self._results.file("steps"))
+
+    def timeline(self) -> TimelineTable:
+        """Tasks of ranks in the step that the traffic's `timeline` names, as in `timeline.csv`."""
+        return TimelineTable(self._results.file("timeline"))
 
     def matrix(self) -> MatrixTable:
         """Payload between groups of hosts over time, as in `matrix.csv`; no rows without collective operations."""

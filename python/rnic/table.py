@@ -310,7 +310,10 @@ class CollectiveTable(Table):
 
         @overload
         def __getitem__(
-            self, column: Literal["end_us", "time_us", "algbw_GBps", "busbw_GBps"]
+            self,
+            column: Literal[
+                "end_us", "time_us", "algbw_GBps", "busbw_GBps", "late_us", "network_us", "excess_us"
+            ],
         ) -> list[float | None]: ...
 
         def __getitem__(self, column: Any) -> Any: ...
@@ -353,7 +356,37 @@ class StepTable(Table):
         def __getitem__(self, column: Literal["start_us"]) -> list[float]: ...
 
         @overload
-        def __getitem__(self, column: Literal["end_us", "time_us", "computing"]) -> list[float | None]: ...
+        def __getitem__(
+            self,
+            column: Literal[
+                "end_us",
+                "time_us",
+                "computing",
+                "late_us",
+                "compute_us",
+                "imbalance_us",
+                "bubble_us",
+                "network_us",
+                "excess_us",
+            ],
+        ) -> list[float | None]: ...
+
+        def __getitem__(self, column: Any) -> Any: ...
+
+
+class TimelineTable(Table):
+    """Tasks of ranks in a training step: a row for each task that completed."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, column: Literal["run", "traffic", "task", "kind"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["rank"]) -> list[int]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["start_us", "end_us"]) -> list[float]: ...
 
         def __getitem__(self, column: Any) -> Any: ...
 

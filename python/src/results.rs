@@ -144,6 +144,7 @@ impl Results {
             "watchdog" => CsvFile::Watchdog,
             "collectives" => CsvFile::Collectives,
             "steps" => CsvFile::Steps,
+            "timeline" => CsvFile::Timeline,
             "matrix" => CsvFile::Matrix,
             "sweep" => CsvFile::Sweep,
             _ => return Err(PyValueError::new_err(format!("there is no table \"{name}\""))),

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 
 /// Columns of `collectives.csv`, one row per run and collective operation of a group. The columns from `end_us` on are
-/// empty if the operation did not complete.
-const COLUMNS: [&str; 13] = [
+/// empty if the operation did not complete. The last three, the parts of the critical path, add up to `time_us`.
+const COLUMNS: [&str; 16] = [
     "run",
     "traffic",
     "operation",
@@ -28,6 +28,9 @@ const COLUMNS: [&str; 13] = [
     "time_us",
     "algbw_GBps",
     "busbw_GBps",
+    "late_us",
+    "network_us",
+    "excess_us",
 ];
 
 /// The collective operations of one traffic source.
@@ -43,6 +46,9 @@ pub struct CollectiveSummary {
     pub operations: u64,
     /// Distribution of the completion times in microseconds, from the first rank's start to the last rank's end.
     pub time_us: Option<Distribution>,
+    /// The parts of the critical path in microseconds, on average over the completed operations: late start of a rank,
+    /// messages on an empty fabric, and the time by which messages are slower. They add up to the mean of `time_us`.
+    pub path_us: Option<[f64; 3]>,
 }
 
 impl CollectiveSummary {
@@ -67,12 +73,19 @@ pub(super) fn summarise(spec: &RunSpec, output: &RunOutput) -> Vec<CollectiveSum
     let summary = |(index, source): (usize, &rnic_spec::Traffic)| {
         let TrafficPattern::Collective(collective) = &source.pattern else { return None };
         let own = output.collectives.iter().filter(|record| usize::from(record.traffic) == index);
+        let done: Vec<&CollectiveRecord> = own.clone().filter(|record| record.end.is_some()).collect();
+        let mean = |of: fn(&CollectiveRecord) -> Time| {
+            done.iter().map(|record| of(record).as_us()).sum::<f64>() / done.len() as f64
+        };
+        let path_us =
+            [mean(|record| record.path.late), mean(|record| record.path.network), mean(|record| record.path.excess)];
         let times: Vec<f64> = own.filter_map(time).map(|time| time.as_us()).collect();
         Some(CollectiveSummary {
             traffic: source.name.clone(),
             collective: collective.clone(),
             completed: times.len() as u64,
             operations: u64::from(collective.groups()) * u64::from(collective.repeats),
+            path_us: (!done.is_empty()).then_some(path_us),
             time_us: Distribution::of(times),
         })
     };
@@ -98,6 +111,11 @@ pub(super) fn to_json(collectives: &[CollectiveSummary]) -> Value {
                 "p99": us(|time| time.p99),
                 "max": us(|time| time.max),
             },
+            "path_us": summary.path_us.map(|[late, network, excess]| json!({
+                "late": round6(late),
+                "network": round6(network),
+                "excess": round6(excess),
+            })),
             "algbw_GBps": summary.algbw().map(round6),
             "busbw_GBps": summary.busbw().map(round6),
         })
@@ -142,6 +160,7 @@ pub(super) fn write(out: impl Write, scenario: &Scenario, reports: &[RunRecord])
             let time = time(record);
             let algbw = time.map(|time| collective.size.0 as f64 / time.as_us() / 1e3);
             let optional = |value: Option<f64>| value.map_or(String::new(), |value| round6(value).to_string());
+            let part = |part: Time| record.end.map_or(String::new(), |_| exact_us(part));
             csv.write_record([
                 run.name.as_str(),
                 &source.name,
@@ -156,6 +175,9 @@ pub(super) fn write(out: impl Write, scenario: &Scenario, reports: &[RunRecord])
                 &time.map_or(String::new(), exact_us),
                 &optional(algbw),
                 &optional(algbw.map(|bandwidth| bandwidth * collective.bus_factor())),
+                &part(record.path.late),
+                &part(record.path.network),
+                &part(record.path.excess),
             ])?;
         }
     }

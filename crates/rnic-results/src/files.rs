@@ -9,7 +9,7 @@ use super::summary::ScenarioSummary;
 use super::sweep_files;
 use super::text::{exact_gbps, exact_us, round6};
 use super::tiers::port_utilisation;
-use super::{answered, collectives, matrix, mesh, steps, watchdog};
+use super::{answered, collectives, matrix, mesh, steps, timeline, watchdog};
 use rnic_spec::RunRecord;
 use rnic_spec::Scenario;
 use std::fs::{self, File};
@@ -73,6 +73,8 @@ pub enum CsvFile {
     Steps,
     /// `requests.csv`: times of the requests of inferences.
     Requests,
+    /// `timeline.csv`: tasks of ranks in a step.
+    Timeline,
     /// `matrix.csv`: payload between groups of hosts over time, in runs with collective operations.
     Matrix,
     /// `sweep.csv`: a row for each run of a sweep.
@@ -99,6 +101,7 @@ impl CsvFile {
             CsvFile::Collectives => collectives::write(out, scenario, reports),
             CsvFile::Steps => steps::write(out, scenario, reports),
             CsvFile::Requests => answered::write(out, scenario, reports),
+            CsvFile::Timeline => timeline::write(out, scenario, reports),
             CsvFile::Matrix => matrix::write(out, scenario, reports),
             CsvFile::Sweep => sweep_files::write_csv(out, summary),
         }
@@ -106,7 +109,7 @@ impl CsvFile {
 }
 
 /// Names of all files that [`add_all`] can write.
-pub const NAMES: [&str; 18] = [
+pub const NAMES: [&str; 19] = [
     "summary.json",
     "ports.csv",
     "report.html",
@@ -120,6 +123,7 @@ pub const NAMES: [&str; 18] = [
     "collectives.csv",
     "steps.csv",
     "requests.csv",
+    "timeline.csv",
     "matrix.csv",
     "sweep.csv",
     "sweep.parquet",
@@ -134,8 +138,8 @@ pub const NAMES: [&str; 18] = [
 /// `summary.json`, `ports.csv` and `report.html` always; `queues.csv`, `links.csv`, `goodput.csv`, `pauses.csv` and
 /// `victims.csv` if a run sampled queues, links, flows or pauses; `mesh.csv` if a run has probes; `watchdog.csv` if a
 /// watchdog found a storm; `collectives.csv` and `matrix.csv` if a run has collective operations; `steps.csv` if a run
-/// has training steps; `requests.csv` if a run has inferences; `sweep.csv` and `sweep.parquet` for a sweep; and the
-/// records of flows in each of the formats `flows`.
+/// has training steps; `timeline.csv` if a run records the tasks of a step; `requests.csv` if a run has inferences;
+/// `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each of the formats `flows`.
 ///
 /// # Errors
 /// Another process is writing into the folder, a file cannot be written, or flow records cannot be read.
@@ -175,6 +179,7 @@ pub fn add_all(
     csv("collectives.csv", CsvFile::Collectives, collectives::any(reports))?;
     csv("steps.csv", CsvFile::Steps, steps::any(reports))?;
     csv("requests.csv", CsvFile::Requests, answered::any(reports))?;
+    csv("timeline.csv", CsvFile::Timeline, timeline::any(reports))?;
     csv("matrix.csv", CsvFile::Matrix, collectives::any(reports))?;
     csv("sweep.csv", CsvFile::Sweep, !summary.swept().is_empty())?;
     if !summary.swept().is_empty() {

@@ -108,6 +108,7 @@ fn output(faster: u64) -> RunOutput {
         meshes: Vec::new(),
         collectives: Vec::new(),
         steps: Vec::new(),
+        timeline: Default::default(),
         operations: Vec::new(),
         answered: Vec::new(),
         fidelity: Default::default(),

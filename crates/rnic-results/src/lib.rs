@@ -47,6 +47,7 @@ mod sweep_files;
 pub mod table;
 pub mod text;
 mod tiers;
+mod timeline;
 mod watchdog;
 
 #[cfg(any(test, feature = "testing"))]

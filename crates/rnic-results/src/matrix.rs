@@ -168,6 +168,7 @@ mod tests {
                 start,
                 last_start: start,
                 end: None,
+                path: rnic_spec::PathRecord::default(),
             }],
             ..reports[0].output.clone()
         };

@@ -22,6 +22,7 @@ mod settings;
 mod study;
 pub mod svg;
 mod sweep;
+mod timeline;
 mod verdict;
 
 pub use runs::{boards, tails};

@@ -4,12 +4,99 @@
 use super::stats::Distribution;
 use super::text::{duration, exact_us, percent, round6, three_digits};
 use rnic_spec::{OperationRecord, RunOutput, RunRecord, RunSpec, Scenario, StepRecord, TrafficPattern};
+use rnic_transport::Time;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Columns of `steps.csv`, one row per run and step. `end_us`, `time_us` and `computing` are empty if the step did not
-/// complete.
-const COLUMNS: [&str; 8] = ["run", "traffic", "step", "measured", "start_us", "end_us", "time_us", "computing"];
+/// Columns of `steps.csv`, one row per run and step. The columns from `end_us` on are empty if the step did not
+/// complete. The last six, the parts of the critical path, add up to `time_us`.
+const COLUMNS: [&str; 14] = [
+    "run",
+    "traffic",
+    "step",
+    "measured",
+    "start_us",
+    "end_us",
+    "time_us",
+    "computing",
+    "late_us",
+    "compute_us",
+    "imbalance_us",
+    "bubble_us",
+    "network_us",
+    "excess_us",
+];
+
+/// Where the time of a step goes: the parts of its critical path in microseconds, whose sum is the time of the step. The
+/// critical path is the chain of computations and messages of which each begins when the one before it ends, and whose
+/// last one ends the step.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Parts {
+    /// Time from the start of the first rank to the start of the rank at which the path begins.
+    pub late: f64,
+    /// Time for which ranks compute on the path, at most as long as a rank computes on average.
+    pub compute: f64,
+    /// Further time for which ranks compute on the path, up to the time of the rank that computes longest: ranks wait
+    /// for a straggler, or for a rank with more work.
+    pub imbalance: f64,
+    /// Time for which ranks compute on the path beyond the time of any rank: computations of several ranks follow each
+    /// other, as in the bubble of a pipeline.
+    pub bubble: f64,
+    /// Time that the messages on the path would take on an empty fabric.
+    pub network: f64,
+    /// Time by which these messages are slower.
+    pub excess: f64,
+}
+
+impl Parts {
+    /// The parts with their names in result files, in the order of the columns.
+    pub fn named(&self) -> [(&'static str, f64); 6] {
+        let Parts { late, compute, imbalance, bubble, network, excess } = *self;
+        [
+            ("late", late),
+            ("compute", compute),
+            ("imbalance", imbalance),
+            ("bubble", bubble),
+            ("network", network),
+            ("excess", excess),
+        ]
+    }
+
+    /// The sum of the parts.
+    pub fn sum(&self) -> f64 {
+        self.named().iter().map(|(_, time)| time).sum()
+    }
+
+    fn of(step: &StepRecord, ranks: u32) -> Option<Parts> {
+        step.end?;
+        let path = &step.path;
+        // Whole picoseconds, so that the parts add up exactly.
+        let (on_path, longest) = (path.compute.as_ps(), step.longest_compute.as_ps());
+        let compute = on_path.min(step.compute.as_ps() / u64::from(ranks.max(1)));
+        let balanced = on_path.min(longest).max(compute);
+        let us = |ps: u64| Time::from_ps(ps).as_us();
+        Some(Parts {
+            late: path.late.as_us(),
+            compute: us(compute),
+            imbalance: us(balanced - compute),
+            bubble: us(on_path - balanced),
+            network: path.network.as_us(),
+            excess: path.excess.as_us(),
+        })
+    }
+
+    fn mean(all: &[Parts]) -> Option<Parts> {
+        let mean = |of: fn(&Parts) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
+        (!all.is_empty()).then(|| Parts {
+            late: mean(|parts| parts.late),
+            compute: mean(|parts| parts.compute),
+            imbalance: mean(|parts| parts.imbalance),
+            bubble: mean(|parts| parts.bubble),
+            network: mean(|parts| parts.network),
+            excess: mean(|parts| parts.excess),
+        })
+    }
+}
 
 /// The steps of one traffic source.
 #[derive(Clone, PartialEq, Debug)]
@@ -27,6 +114,8 @@ pub struct StepSummary {
     /// Fraction of the time of the steps for which a rank computes on average; the rest is time in which it waits for
     /// messages and other ranks.
     pub computing: Option<f64>,
+    /// Where the time of the steps goes, on average.
+    pub parts: Option<Parts>,
     /// The operations of each kind, of all steps.
     pub operations: Vec<OperationRecord>,
 }
@@ -58,6 +147,7 @@ pub(super) fn summarise(spec: &RunSpec, output: &RunOutput) -> Vec<StepSummary> 
         let measured: Vec<_> = output.steps.iter().filter(|step| own(step.traffic) && step.is_measured).collect();
         let times = measured.iter().filter_map(|step| Some(step.end?.saturating_sub(step.start).as_us()));
         let times: Vec<f64> = times.collect();
+        let parts: Vec<Parts> = measured.iter().filter_map(|step| Parts::of(step, ranks)).collect();
         let shares: Vec<f64> = measured.iter().filter_map(|step| computing(step, ranks)).collect();
         Some(StepSummary {
             traffic: source.name.clone(),
@@ -66,6 +156,7 @@ pub(super) fn summarise(spec: &RunSpec, output: &RunOutput) -> Vec<StepSummary> 
             completed: times.len() as u64,
             time_us: Distribution::of(times),
             computing: Distribution::of(shares).map(|shares| shares.mean),
+            parts: Parts::mean(&parts),
             operations: output.operations.iter().filter(|record| own(record.traffic)).cloned().collect(),
         })
     };
@@ -106,6 +197,10 @@ pub(super) fn to_json(summaries: &[StepSummary]) -> Value {
                 "max": us(|time| time.max),
             },
             "computing": summary.computing.map(round6),
+            "path_us": summary.parts.map(|parts| {
+                let parts = parts.named().map(|(name, time)| (name.to_string(), json!(round6(time))));
+                parts.into_iter().collect::<serde_json::Map<_, _>>()
+            }),
             "operations": summary.operations.iter().map(operation).collect::<Vec<_>>(),
         })
     };
@@ -137,7 +232,27 @@ fn sentence(traffic: &str, record: &OperationRecord) -> String {
     }
 }
 
-/// Sentences for each traffic source with steps: one about the steps, and one for each kind of operations.
+/// A sentence about where the time of the steps goes: the parts of the critical path that are not 0.
+fn path_sentence(traffic: &str, parts: &Parts) -> String {
+    let what = |name| match name {
+        "late" => "late start",
+        "compute" => "computation",
+        "imbalance" => "computation of the slowest rank beyond the mean",
+        "bubble" => "computation of other ranks (bubble)",
+        "network" => "messages on an empty fabric",
+        _ => "messages beyond this",
+    };
+    let parts: Vec<String> = parts
+        .named()
+        .iter()
+        .filter(|(_, time)| *time > 0.0)
+        .map(|(name, time)| format!("{} {} ({})", what(name), duration(*time), percent(time / parts.sum())))
+        .collect();
+    format!("critical path of a step (`{traffic}`): {}", parts.join(", "))
+}
+
+/// Sentences for each traffic source with steps: one about the steps, one about their critical path, and one for each
+/// kind of operations.
 pub(super) fn sentences(summaries: &[StepSummary]) -> Vec<String> {
     let of_source = |summary: &StepSummary| {
         let StepSummary { traffic, ranks, steps, completed, .. } = summary;
@@ -158,6 +273,7 @@ pub(super) fn sentences(summaries: &[StepSummary]) -> Vec<String> {
         let others = (others > 0).then(|| format!("`{traffic}`: {others} other kinds of operations; see summary.json"));
         [steps]
             .into_iter()
+            .chain(summary.parts.as_ref().map(|parts| path_sentence(traffic, parts)))
             .chain(kinds.into_iter().map(|record| sentence(traffic, record)))
             .chain(others)
             .collect::<Vec<_>>()
@@ -170,6 +286,11 @@ pub(super) fn any(reports: &[RunRecord]) -> bool {
     reports.iter().any(|report| !report.output.steps.is_empty())
 }
 
+/// A time of whole picoseconds, given in microseconds.
+fn us(time: f64) -> Time {
+    Time::from_ps((time * 1e6).round() as u64)
+}
+
 /// Writes `steps.csv`.
 pub(super) fn write(out: impl Write, scenario: &Scenario, reports: &[RunRecord]) -> io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
@@ -179,6 +300,8 @@ pub(super) fn write(out: impl Write, scenario: &Scenario, reports: &[RunRecord])
             let source = &run.traffic[usize::from(record.traffic)];
             let Some((ranks, _)) = extent(&source.pattern) else { continue };
             let time = record.end.map(|end| end.saturating_sub(record.start));
+            let parts = Parts::of(record, ranks);
+            let part = |index: usize| parts.map_or(String::new(), |parts| exact_us(us(parts.named()[index].1)));
             csv.write_record([
                 run.name.as_str(),
                 &source.name,
@@ -188,8 +311,64 @@ pub(super) fn write(out: impl Write, scenario: &Scenario, reports: &[RunRecord])
                 &record.end.map_or(String::new(), exact_us),
                 &time.map_or(String::new(), exact_us),
                 &computing(record, ranks).map_or(String::new(), |share| round6(share).to_string()),
+                &part(0),
+                &part(1),
+                &part(2),
+                &part(3),
+                &part(4),
+                &part(5),
             ])?;
         }
     }
     csv.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rnic_spec::PathRecord;
+
+    /// A step of four ranks that computed for 80 us together, the longest for 30 us.
+    fn step(path: PathRecord) -> StepRecord {
+        let us = Time::from_us;
+        let end = Some(us(100) + path.late + path.compute + path.network + path.excess);
+        let (compute, longest_compute) = (us(80), us(30));
+        StepRecord { start: us(100), end, compute, longest_compute, path, ..StepRecord::default() }
+    }
+
+    fn path(compute: u64) -> PathRecord {
+        let us = Time::from_us;
+        PathRecord { late: us(1), compute: us(compute), network: us(7), excess: us(9) }
+    }
+
+    #[test]
+    fn computation_on_the_path_is_that_of_a_rank_a_straggler_and_a_bubble() {
+        let parts = |compute| Parts::of(&step(path(compute)), 4).unwrap();
+        let computing = |compute| {
+            let Parts { compute, imbalance, bubble, .. } = parts(compute);
+            [compute, imbalance, bubble]
+        };
+        assert_eq!(computing(35), [20.0, 10.0, 5.0]);
+        assert_eq!(computing(30), [20.0, 10.0, 0.0]);
+        assert_eq!(computing(22), [20.0, 2.0, 0.0]);
+        assert_eq!(computing(15), [15.0, 0.0, 0.0]);
+        for compute in [15, 22, 30, 35] {
+            let parts = parts(compute);
+            assert_eq!((parts.late, parts.network, parts.excess), (1.0, 7.0, 9.0));
+            assert_eq!(parts.sum(), compute as f64 + 17.0, "the time of the step");
+        }
+        assert_eq!(Parts::of(&StepRecord { end: None, ..step(path(35)) }, 4), None);
+    }
+
+    #[test]
+    fn a_sentence_names_the_parts_that_are_not_zero() {
+        let parts = Parts { late: 0.0, compute: 60.0, imbalance: 0.0, bubble: 0.0, network: 30.0, excess: 10.0 };
+        assert_eq!(
+            path_sentence("t", &parts),
+            "critical path of a step (`t`): computation 60.0 us (60.0 %), messages on an empty fabric 30.0 us (30.0 %), \
+             messages beyond this 10.0 us (10.0 %)"
+        );
+        assert_eq!(Parts::mean(&[parts, Parts { compute: 20.0, ..parts }]).unwrap().compute, 40.0);
+        assert_eq!(Parts::mean(&[]), None);
+    }
 }

@@ -11,6 +11,7 @@ use super::stats::{self, Distribution, Goodput};
 use super::steps::{self, StepSummary};
 use super::text::percent;
 use super::tiers::{is_host, link, port_utilisation, tiers};
+use super::timeline;
 use super::watchdog::{self, WatchdogSummary};
 use rnic_spec::RunRecord;
 use rnic_spec::{FastForwardRecord, Fidelity, MeshRecord};
@@ -351,12 +352,13 @@ fn overload(spec: &RunSpec, output: &RunOutput) -> Option<String> {
     ))
 }
 
-/// The warnings that the run reported, plus warnings if a link was overloaded and if too few flows were measured for
-/// percentiles.
+/// The warnings that the run reported, plus warnings if a link was overloaded, if the step of a timeline does not exist, and if
+/// too few flows were measured for percentiles.
 fn warnings(spec: &RunSpec, output: &RunOutput, measured: u64, ok: bool) -> Vec<String> {
     let mut warnings = output.warnings.clone();
     if ok {
         warnings.extend(overload(spec, output));
+        warnings.extend(timeline::missing(spec, output));
     }
     if ok && measured == 0 {
         warnings.push("no flow was measured, so the run has no statistics".to_string());

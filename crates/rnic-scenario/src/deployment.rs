@@ -29,6 +29,7 @@ pub(super) fn read(table: &Table<'_>, ranks: u32, hosts: u32, files: Files<'_>) 
         },
         server: read_server(table)?,
         reaction: table.value("reaction")?,
+        timeline: None,
     };
     match (deployment.check_places(hosts), table.get("placement_file")) {
         (Err(error), Some(item)) => Err(item.wrong(error, "see docs/concepts/collectives.md")),

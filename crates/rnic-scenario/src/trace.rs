@@ -3,7 +3,7 @@
 use super::deployment::{self, read_straggler};
 use super::extends::Files;
 use super::reader::{Result, Table};
-use rnic_spec::{Algorithm, Trace, TraceContent, TraceFormat};
+use rnic_spec::{Algorithm, Deployment, Trace, TraceContent, TraceFormat};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -48,7 +48,10 @@ pub(super) fn read(table: &Table<'_>, hosts: u32, files: Files<'_>, surveyed: &S
         outstanding: table.value("outstanding")?,
         compute_scale: table.value("compute_scale")?,
         straggler: read_straggler(table)?,
-        deployment: deployment::read(table, content.ranks, hosts, files)?,
+        deployment: Deployment {
+            timeline: table.given("timeline")?,
+            ..deployment::read(table, content.ranks, hosts, files)?
+        },
     };
     trace.check().map_err(|error| table.error(error, "see docs/reference/traces.md"))?;
     Ok(trace)

@@ -3,7 +3,7 @@
 use super::deployment::{self, read_ranks};
 use super::extends::Files;
 use super::reader::{Result, Table};
-use rnic_spec::{Algorithm, Model, Training};
+use rnic_spec::{Algorithm, Deployment, Model, Training};
 
 /// Reads the traffic of training steps on a fabric with `hosts` hosts.
 pub(super) fn read(table: &Table<'_>, hosts: u32, files: Files<'_>) -> Result<Training> {
@@ -27,7 +27,10 @@ pub(super) fn read(table: &Table<'_>, hosts: u32, files: Files<'_>) -> Result<Tr
         channels: table.value("channels")?,
         chunk: table.value("chunk")?,
         outstanding: table.value("outstanding")?,
-        deployment: deployment::read(table, read_ranks(table, hosts)?, hosts, files)?,
+        deployment: Deployment {
+            timeline: table.given("timeline")?,
+            ..deployment::read(table, read_ranks(table, hosts)?, hosts, files)?
+        },
     };
     training.check().map_err(|error| table.error(error, "see docs/concepts/training.md"))?;
     refuse_idle_keys(table, &training)?;

@@ -36,6 +36,7 @@ fn trace(path: &Path, format: TraceFormat) -> Trace {
             placed: [].into(),
             server: None,
             reaction: Time::from_ps(REACTION),
+            timeline: None,
         },
     }
 }

@@ -95,6 +95,9 @@ pub struct Deployment {
     /// Time between an event (the arrival of a message, or the instant at which a sender knows that its message has
     /// arrived) and the reaction of the rank.
     pub reaction: Time,
+    /// Number of the step of a program of tasks for which the time of each task is recorded; `None` for no step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<u32>,
 }
 
 impl Deployment {
@@ -213,7 +216,7 @@ impl Collective {
     /// Where the ranks run.
     pub fn deployment(&self) -> Deployment {
         let Collective { ranks, placement, server, reaction, .. } = *self;
-        Deployment { ranks, placement, placed: self.placed.clone(), server, reaction }
+        Deployment { ranks, placement, placed: self.placed.clone(), server, reaction, timeline: None }
     }
 
     /// Number of groups.
@@ -498,6 +501,28 @@ pub struct CollectiveRecord {
     /// Simulated time at which the last rank of the group completed the operation; `None` if a rank did not.
     #[serde(with = "crate::stored::optional_time")]
     pub end: Option<Time>,
+    /// The parts of the time from `start` to `end` on the critical path; all 0 if the operation did not complete.
+    #[serde(default)]
+    pub path: PathRecord,
+}
+
+/// The parts of a time on the critical path: the chain of computations and messages of which each begins when the one
+/// before it ends, and whose last one ends last. The sum of the parts is exactly the time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PathRecord {
+    /// Time from the start of the first rank to the start of the rank at which the chain begins.
+    #[serde(with = "crate::stored::time")]
+    pub late: Time,
+    /// Time for which ranks compute.
+    #[serde(with = "crate::stored::time")]
+    pub compute: Time,
+    /// Time that the messages would take on an empty fabric, behind earlier messages of the same sender, and inside
+    /// servers, with the reactions of the ranks.
+    #[serde(with = "crate::stored::time")]
+    pub network: Time,
+    /// Time by which the messages are slower: queueing, pauses, retransmissions, and congestion control.
+    #[serde(with = "crate::stored::time")]
+    pub excess: Time,
 }
 
 /// One step of a program of tasks, such as a training step, as the simulation measured it.
@@ -518,6 +543,12 @@ pub struct StepRecord {
     /// Time for which the ranks computed, summed over all ranks.
     #[serde(with = "crate::stored::time")]
     pub compute: Time,
+    /// Time for which the rank computed that computed longest.
+    #[serde(with = "crate::stored::time", default)]
+    pub longest_compute: Time,
+    /// The parts of the time from `start` to `end` on the critical path; all 0 if no task of the step ended.
+    #[serde(default)]
+    pub path: PathRecord,
 }
 
 /// Operations of one kind of a program of tasks: messages, or collective operations of communicators. Only operations
@@ -565,6 +596,74 @@ pub struct AnsweredRequest {
     pub output: u32,
 }
 
+/// The tasks of the ranks in the steps that the run records (`timeline`).
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Timeline {
+    /// The kinds of tasks, such as `tensor`, to which [`TaskSpan::label`] refers.
+    pub labels: Vec<String>,
+    /// The tasks that ended, in order of traffic source, rank and start; at most [`MAX_TIMELINE`] of each source.
+    pub spans: Vec<TaskSpan>,
+    /// Number of tasks that are missing in `spans` because of its limit.
+    pub left_out: u64,
+}
+
+impl Timeline {
+    /// Adds the tasks of another traffic source.
+    pub fn extend(&mut self, other: Timeline) {
+        let first = self.labels.len() as u32;
+        self.labels.extend(other.labels);
+        self.spans.extend(other.spans.into_iter().map(|span| TaskSpan { label: span.label + first, ..span }));
+        self.left_out += other.left_out;
+    }
+}
+
+/// Maximum number of recorded tasks of a traffic source in [`Timeline::spans`].
+pub const MAX_TIMELINE: usize = 200_000;
+
+/// What a rank does in a task.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum TaskKind {
+    /// It computes.
+    Compute,
+    /// It sends a message.
+    Send,
+    /// It waits for a message.
+    Receive,
+    /// It carries out its part of a collective operation.
+    Collective(CollectiveOperation),
+}
+
+impl TaskKind {
+    /// The name in result files.
+    pub fn name(self) -> &'static str {
+        match self {
+            TaskKind::Compute => "compute",
+            TaskKind::Send => "send",
+            TaskKind::Receive => "receive",
+            TaskKind::Collective(operation) => operation.name(),
+        }
+    }
+}
+
+/// A task of a rank, from its start to its end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct TaskSpan {
+    /// Index of the traffic source.
+    pub traffic: u16,
+    /// The rank, as the traffic source counts them.
+    pub rank: u32,
+    /// Simulated time at which the rank began the task. A computation begins when the ones before it have ended.
+    #[serde(with = "crate::stored::time")]
+    pub start: Time,
+    /// Simulated time at which the task ended.
+    #[serde(with = "crate::stored::time")]
+    pub end: Time,
+    /// What the rank does.
+    pub kind: TaskKind,
+    /// Index in [`Timeline::labels`].
+    pub label: u32,
+}
+
 /// What the programs of a run recorded.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProgramRecords {
@@ -576,6 +675,8 @@ pub struct ProgramRecords {
     pub operations: Vec<OperationRecord>,
     /// The requests of inferences, in order of traffic source and arrival.
     pub answered: Vec<AnsweredRequest>,
+    /// The tasks of the steps that the run records.
+    pub timeline: Timeline,
 }
 
 #[cfg(test)]

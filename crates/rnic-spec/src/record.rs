@@ -1,6 +1,6 @@
 //! The raw records of a run, as the simulator writes them: flows, ports, totals, pauses and samples.
 
-use crate::collective::{AnsweredRequest, CollectiveRecord, OperationRecord, StepRecord};
+use crate::collective::{AnsweredRequest, CollectiveRecord, OperationRecord, StepRecord, Timeline};
 use crate::faults::WatchdogAction;
 use crate::flow_log::FlowLog;
 use crate::mesh::MeshRecord;
@@ -50,6 +50,9 @@ pub struct RunOutput {
     pub operations: Vec<OperationRecord>,
     /// The requests of inferences, in order of traffic source and arrival.
     pub answered: Vec<AnsweredRequest>,
+    /// The tasks of ranks in the steps that programs record.
+    #[serde(default)]
+    pub timeline: Timeline,
     /// What the run simulated. With [`Fidelity::Flow`], counters of drops, losses, marks, pauses, queues,
     /// retransmissions and timeouts are 0 because they are not modelled.
     pub fidelity: Fidelity,
@@ -187,6 +190,7 @@ impl RunOutput {
             steps: Vec::new(),
             operations: Vec::new(),
             answered: Vec::new(),
+            timeline: Timeline::default(),
             fidelity: Fidelity::Packet,
             fast_forward: None,
         }

@@ -394,6 +394,9 @@ impl Training {
         if self.deployment.reaction == Time::ZERO {
             return Err("the reaction takes no time; accepted: a time above 0".to_string());
         }
+        if let Some(step) = self.deployment.timeline.filter(|step| *step >= self.steps) {
+            return Err(format!("timeline is step {step}; accepted: 0 to {}, the last step", self.steps - 1));
+        }
         if self.warmup_steps >= self.steps {
             return Err(format!(
                 "warmup_steps = {} leaves none of {} steps to measure; accepted: fewer than the steps",

@@ -15,6 +15,7 @@
 //! # Ok::<(), String>(())
 //! ```
 
+pub mod ai;
 pub mod arbitration;
 pub mod at_scale;
 pub mod dcqcn;
@@ -55,7 +56,7 @@ use rnic_spec::RunSpec;
 use std::collections::BTreeMap;
 
 /// All studies that `rnic reproduce` can execute.
-pub const STUDIES: [&Study; 8] = [
+pub const STUDIES: [&Study; 9] = [
     &irn::STUDY,
     &arbitration::STUDY,
     &irn_unstated::STUDY,
@@ -64,6 +65,7 @@ pub const STUDIES: [&Study; 8] = [
     &rogue::STUDY,
     &hostcc::STUDY,
     &at_scale::STUDY,
+    &ai::STUDY,
 ];
 
 /// Embeds files of a folder of `scenarios/`, as a list of (name, text).

@@ -2,9 +2,11 @@
 
 pub mod fluid;
 pub mod operations;
+pub mod program;
 
 use fluid::compare_with_fluid;
 use operations::Operations;
+use program::Program;
 use rnic_campaign::Outcome;
 use rnic_results::ranks::ranked;
 use rnic_results::stats::{Distribution, Goodput, fct_us, nearest_rank};
@@ -104,6 +106,9 @@ pub struct Measurement {
     pub cpu_us: [f64; 2],
     /// Metrics about running a network: watchdogs, probes, blocked hosts, useful traffic.
     pub operations: Operations,
+    /// Times of collective operations or of training steps, by name of the traffic source.
+    #[serde(default)]
+    pub programs: BTreeMap<String, Program>,
 }
 
 /// Distribution of the goodput of a set of flows, in Gbps.
@@ -322,6 +327,7 @@ impl Measurement {
             sim_time_us: round6(summary.sim_time.as_us()),
             cpu_us: [totals.cpu_send_ps, totals.cpu_receive_ps].map(|ps| round6(Time::from_ps(ps).as_us())),
             operations: Operations::of(run, &report.output),
+            programs: if ok { program::all(summary) } else { BTreeMap::new() },
         };
         match report.output.flows.error() {
             Some(error) if ok => Measurement::failed(error.to_string()),

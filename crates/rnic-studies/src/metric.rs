@@ -122,6 +122,22 @@ impl Metric {
     }
 }
 
+/// Collective operations and training steps of a run with one traffic source.
+impl Metric {
+    /// Mean time of an operation or step.
+    pub const STEP_TIME: Metric =
+        Metric::of_run("mean time of an operation or step", |result| Some(result.programs.values().next()?.time_us))
+            .unit(Unit::Time);
+    /// Bus bandwidth as nccl-tests defines it, in 10^9 bytes per second.
+    pub const BUS_BANDWIDTH: Metric =
+        Metric::of_run("bus bandwidth, GB/s", |result| result.programs.values().next()?.busbw);
+    /// Time on the critical path by which messages are slower than on an empty fabric.
+    pub const EXCESS: Metric = Metric::of_run("time of messages beyond an empty fabric", |result| {
+        result.programs.values().next()?.parts.get("excess").copied()
+    })
+    .unit(Unit::Time);
+}
+
 /// Completion times of flows, in microseconds.
 impl Metric {
     /// Average slowdown of the measured flows.

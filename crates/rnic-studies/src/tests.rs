@@ -60,6 +60,15 @@ fn anything() -> Measurement {
             gbps: vec![vec![3.0; 450]; 5],
         }),
         operations: operations(),
+        programs: [(
+            "collective".to_string(),
+            measurement::program::Program {
+                time_us: 100.0,
+                busbw: Some(40.0),
+                parts: [("excess".to_string(), 20.0)].into(),
+            },
+        )]
+        .into(),
         cpu_us: [40.0, 60.0],
         sim_time_us: 1_000.0,
         ..Measurement::default()

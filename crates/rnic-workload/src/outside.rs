@@ -270,7 +270,7 @@ impl Source for Outside {
         self.slots.get(flow as usize).is_some_and(|number| *number != Outside::OTHER)
     }
 
-    fn complete(&mut self, flow: u32, Completion { delivered, known }: Completion) {
+    fn complete(&mut self, flow: u32, Completion { delivered, known, .. }: Completion) {
         let number = std::mem::replace(&mut self.slots[flow as usize], Outside::OTHER);
         let mut state = self.feed.lock();
         let visible = delivered.saturating_add(state.reaction);

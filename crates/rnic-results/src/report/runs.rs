@@ -10,6 +10,7 @@ use super::over_time;
 use super::overview::title;
 use super::settings::Settings;
 use super::sweep::{self, Categories, Sweep, SweepPoint};
+use super::timeline;
 use rnic_spec::FlowLog;
 use rnic_spec::RunRecord;
 use rnic_spec::{RunSpec, Scenario};
@@ -39,12 +40,15 @@ pub(super) struct Boards {
 
 impl Boards {
     pub(super) fn of(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> Boards {
-        let over_time = over_time::boards(summary, reports);
+        let mut over_time = over_time::boards(summary, reports);
+        over_time.extend(timeline::boards(scenario, reports));
+        let parts = timeline::parts(summary).map(|board| ("Where the time of a step goes".to_string(), board));
         if summary.runs.iter().all(|run| run.fct_us.is_none()) {
             // Samples are worth seeing even if no flow finished.
-            return Boards { main: Vec::new(), details: Vec::new(), over_time };
+            return Boards { main: parts.into_iter().collect(), details: Vec::new(), over_time };
         }
-        let main = comparison(summary, &Settings::of(scenario, summary));
+        let mut main = comparison(summary, &Settings::of(scenario, summary));
+        main.extend(parts);
         let curves: Vec<Vec<Figure>> =
             curves(scenario, summary, reports).into_iter().map(|figure| vec![figure]).collect();
         let names: Vec<String> = summary.runs.iter().map(|run| run.name.clone()).collect();

@@ -363,7 +363,8 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         let frame = u64::from(MIN_FRAME) + u64::from(self.config.frame_gap);
         let back = completion_time(&self.topology, &path, 1, frame, frame);
         if let Some(source) = &mut self.source {
-            source.complete(flow.0, Completion { delivered: now, known: now.saturating_add(back) });
+            source
+                .complete(flow.0, Completion { delivered: now, known: now.saturating_add(back), ideal: record.ideal });
         }
     }
 

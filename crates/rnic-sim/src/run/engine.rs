@@ -127,7 +127,7 @@ impl<'r> Observers<'r> {
             RunStatus::Failed,
         );
         let Outcome { flows, programs, ending, forward, .. } = outcome;
-        let ProgramRecords { collectives, steps, operations, answered } = programs;
+        let ProgramRecords { collectives, steps, operations, answered, timeline } = programs;
         let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
         let mut warnings = resolved.warnings.clone();
         let dropped = dropped_despite_pfc(resolved.fabric.switch.buffer.lossless_priorities(), &ports);
@@ -164,6 +164,7 @@ impl<'r> Observers<'r> {
             steps,
             operations,
             answered,
+            timeline,
             fidelity: Fidelity::Packet,
             fast_forward: forward,
             meshes: crate::mesh::records(

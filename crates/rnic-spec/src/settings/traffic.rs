@@ -386,6 +386,15 @@ pub(super) const TRAFFIC: Section = Section {
             .derived("required with `straggler`")
             .only(&["collective", "trace"])
             .fields(&["pattern.straggler.delay"]),
+        Setting::new(
+            "timeline",
+            Kind::Count { min: 0, max: u32::MAX as u64 },
+            "0",
+            "number of a step: `timeline.csv` and the report have its tasks of each rank, at most 200,000",
+        )
+        .derived("none")
+        .only(&["training", "trace"])
+        .fields(&["pattern.deployment.timeline"]),
         Setting::new("compute", Kind::Delay, "\"100 us\"", "time for which each rank computes before each operation")
             .default("0 us")
             .only(&["collective"])

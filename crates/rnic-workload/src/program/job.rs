@@ -2,11 +2,12 @@
 
 use super::inference::Answers;
 use super::operation::Operations;
+use super::path::Path;
 use super::todo::OpenTask;
 use super::{Agenda, FlowSpec, Message, Progress, collectives, position};
 use rnic_spec::{
-    Algorithm, Collective, CollectiveOperation, Deployment, Grouping, OperationRecord, ProgramRecords, Server,
-    StepRecord, Traffic,
+    Algorithm, Collective, CollectiveOperation, Deployment, Grouping, MAX_TIMELINE, OperationRecord, ProgramRecords,
+    Server, StepRecord, TaskKind, TaskSpan, Timeline, Traffic,
 };
 use rnic_trace::Work;
 use rnic_transport::{Bytes, Time};
@@ -38,7 +39,7 @@ pub(super) enum Kind {
     /// They repeat a collective operation.
     Collective { collective: Collective, first_request: u32, records: Vec<Progress> },
     /// They carry out tasks.
-    Tasks(TaskJob),
+    Tasks(Box<TaskJob>),
 }
 
 /// The tasks of a traffic source: what all ranks share.
@@ -54,11 +55,20 @@ pub(super) struct TaskJob {
     failed: Option<(u32, String)>,
     /// For each step, its record; `end` is the latest end of a task so far.
     steps: BTreeMap<u32, StepRecord>,
+    /// For the latest steps, the time for which each rank has computed.
+    computed: BTreeMap<u32, Vec<Time>>,
+    ranks: u32,
+    /// The step whose tasks are recorded, and the recorded tasks.
+    recorded: Option<u32>,
+    timeline: Timeline,
     /// Collective operations that a rank has begun and not all have ended, by communicator and number.
     open: BTreeMap<(u32, u32), OpenCollective>,
     /// Operations that have ended, by label and operation (a message without one).
     operations: BTreeMap<(u32, Option<CollectiveOperation>), OperationRecord>,
 }
+
+/// Number of steps for which the computations of each rank are known. Ranks are rarely more than one step apart.
+const OPEN_STEPS: usize = 16;
 
 /// A collective operation that a rank has begun.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +100,8 @@ impl Job {
 
     /// Why the rank with this number in the source cannot carry out its tasks.
     pub(super) fn failed(&self, rank: u32) -> Option<String> {
-        let Kind::Tasks(TaskJob { failed: Some((failed, why)), .. }) = &self.kind else { return None };
+        let Kind::Tasks(tasks) = &self.kind else { return None };
+        let (failed, why) = tasks.failed.as_ref()?;
         (*failed == rank).then(|| format!("a task that cannot be carried out: {why}"))
     }
 
@@ -110,6 +121,13 @@ impl Job {
                     traffic: self.traffic,
                     ..record
                 }));
+                let mut timeline = std::mem::take(&mut tasks.timeline);
+                if tasks.recorded.is_some() {
+                    timeline.labels = tasks.labels.clone();
+                    timeline.spans.iter_mut().for_each(|span| span.traffic = self.traffic);
+                    timeline.spans.sort_unstable();
+                    all.timeline.extend(timeline);
+                }
                 let operations = std::mem::take(&mut tasks.operations).into_values();
                 all.operations.extend(operations.map(|record| OperationRecord { traffic: self.traffic, ..record }));
             }
@@ -118,7 +136,9 @@ impl Job {
 }
 
 impl TaskJob {
-    pub(super) fn new(communicators: Vec<Arc<[u32]>>, labels: Vec<String>, warmup: u32, plan: Collective) -> TaskJob {
+    pub(super) fn new(
+        communicators: Vec<Arc<[u32]>>, labels: Vec<String>, warmup: u32, plan: Collective, recorded: Option<u32>,
+    ) -> TaskJob {
         TaskJob {
             communicators,
             labels,
@@ -126,8 +146,45 @@ impl TaskJob {
             plan,
             failed: None,
             steps: BTreeMap::new(),
+            computed: BTreeMap::new(),
+            ranks: plan.ranks,
+            recorded,
+            timeline: Timeline::default(),
             open: BTreeMap::new(),
             operations: BTreeMap::new(),
+        }
+    }
+
+    /// Notes that a rank computes for `time` in a step.
+    fn compute(&mut self, step: u32, rank: u32, time: Time) {
+        let ranks = self.ranks as usize;
+        let computed = &mut self.computed.entry(step).or_insert_with(|| vec![Time::ZERO; ranks])[rank as usize];
+        *computed = computed.saturating_add(time);
+        let longest = *computed;
+        if let Some(record) = self.steps.get_mut(&step) {
+            record.compute = record.compute.saturating_add(time);
+            record.longest_compute = record.longest_compute.max(longest);
+        }
+        if self.computed.len() > OPEN_STEPS {
+            self.computed.pop_first();
+        }
+    }
+
+    /// Records a task that the rank `rank` has completed.
+    #[cold]
+    fn record(&mut self, rank: u32, task: &OpenTask, now: Time) {
+        let (start, kind) = match task.work {
+            // The rank may have begun the computation after others.
+            Work::Compute { time } => (now.saturating_sub(time), TaskKind::Compute),
+            Work::Send { .. } => (task.begun, TaskKind::Send),
+            Work::Receive { .. } => (task.begun, TaskKind::Receive),
+            Work::Collective { operation, .. } => (task.begun, TaskKind::Collective(operation)),
+            Work::Nothing => return,
+        };
+        if self.timeline.spans.len() < MAX_TIMELINE {
+            self.timeline.spans.push(TaskSpan { traffic: 0, rank, start, end: now, kind, label: task.label });
+        } else {
+            self.timeline.left_out += 1;
         }
     }
 
@@ -189,7 +246,7 @@ fn of_each_server(ranks: &[u32], accelerators: u32) -> Option<u32> {
 impl Agenda {
     fn tasks(&mut self, job: u32) -> Option<&mut TaskJob> {
         match &mut self.sources[job as usize].kind {
-            Kind::Tasks(tasks) => Some(tasks),
+            Kind::Tasks(tasks) => Some(tasks.as_mut()),
             Kind::Collective { .. } => None,
         }
     }
@@ -245,12 +302,13 @@ impl Agenda {
     }
 
     /// Notes that a rank begins a task.
-    pub(super) fn begin_task(&mut self, job: u32, task: &OpenTask, now: Time) {
+    pub(super) fn begin_task(&mut self, job: u32, own: u32, task: &OpenTask, now: Time) {
+        let rank = own - self.first_rank(job);
         let Some(tasks) = self.tasks(job) else { return };
         let step = tasks.step(task.step, now);
         step.start = step.start.min(now);
         match task.work {
-            Work::Compute { time, .. } => step.compute = step.compute.saturating_add(time),
+            Work::Compute { time, .. } => tasks.compute(task.step, rank, time),
             Work::Collective { communicator, .. } => {
                 let at = (communicator, task.sequence);
                 tasks.open.entry(at).or_insert(OpenCollective { start: now, ended: 0 });
@@ -259,11 +317,18 @@ impl Agenda {
         }
     }
 
-    /// Notes that a rank has completed a task, which it began at `task.begun`.
-    pub(super) fn end_task(&mut self, job: u32, task: &OpenTask, now: Time) {
+    /// Notes that a rank has completed a task, which it began at `task.begun`, at the end of `path`.
+    pub(super) fn end_task(&mut self, job: u32, own: u32, task: &OpenTask, path: Path, now: Time) {
+        let rank = own - self.first_rank(job);
         let Some(tasks) = self.tasks(job) else { return };
+        if tasks.recorded == Some(task.step) {
+            tasks.record(rank, task, now);
+        }
         let step = tasks.step(task.step, now);
-        step.end = step.end.max(Some(now));
+        if step.end.is_none_or(|end| end <= now) {
+            step.end = Some(now);
+            step.path = path.in_step(task.step, now).record(step.start, now);
+        }
         match task.work {
             Work::Send { bytes, .. } => tasks.ended(task, None, bytes, now.saturating_sub(task.begun)),
             Work::Collective { communicator, operation, bytes } => {

@@ -17,6 +17,7 @@ mod inference_tests;
 mod job;
 mod lane;
 mod operation;
+mod path;
 mod rank;
 #[cfg(test)]
 mod task_tests;
@@ -35,9 +36,11 @@ use super::network::Network;
 use super::rng::{self, Stream};
 use super::source::{Completion, Source};
 use job::{Job, Kind, TaskJob};
+use path::Path;
 use rank::{Event, Place, Rank};
 use rnic_spec::{
-    Collective, CollectiveRecord, Deployment, Grouping, Inference, Placement, ProgramRecords, Server, Trace, Traffic,
+    Collective, CollectiveRecord, Deployment, Grouping, Inference, PathRecord, Placement, ProgramRecords, Server, Trace,
+    Traffic,
     TrafficPattern, Training,
 };
 use rnic_transport::Time;
@@ -55,7 +58,7 @@ pub struct Program {
     ranks: Vec<Rank>,
     agenda: Agenda,
     /// Messages that have been taken and have not completed; the index is [`Origin::member`].
-    messages: Vec<Message>,
+    messages: Vec<Sent>,
     free: Vec<u32>,
     /// For each flow in the simulator's flow table, the index in `messages`.
     flows: Vec<u32>,
@@ -76,6 +79,17 @@ struct Message {
     connection: u32,
     /// Step of the task that sends the message.
     step: u32,
+    /// The path to the send operation.
+    path: Path,
+}
+
+/// A message that is a flow of the fabric.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    message: Message,
+    start: Time,
+    /// Time for which the message waits at least for earlier messages of its rank to leave.
+    behind: Time,
 }
 
 /// What the ranks have caused: the events to come, the flows to start, and the records.
@@ -86,7 +100,7 @@ struct Agenda {
     /// Events by time, then rank.
     events: BinaryHeap<Reverse<(Time, u32, Event)>>,
     /// Messages whose flow has not been taken, by (start, traffic source, sending host, order).
-    flows: BTreeMap<(Time, u16, u32, u64), (FlowSpec, Message)>,
+    flows: BTreeMap<(Time, u16, u32, u64), (FlowSpec, Sent)>,
     /// Number of messages so far.
     made: u64,
     sources: Vec<Job>,
@@ -94,6 +108,9 @@ struct Agenda {
     connections: BTreeMap<(u32, u32, u32, u32), u32>,
     /// For each rank, the time at which its port in the server's domain is free, for sending and for receiving.
     ports: Vec<[Time; 2]>,
+    /// For each rank, the earliest time at which all its flows so far can have left its NIC.
+    leaves: Vec<Time>,
+    network: Network,
 }
 
 /// How far the ranks of a group are with a collective operation.
@@ -196,7 +213,7 @@ impl Program {
     pub(crate) fn new(
         traffic: &[Traffic], network: &Network, seed: u64, first_request: impl Fn(u16) -> u32,
     ) -> Option<Program> {
-        let mut program = Program::empty();
+        let mut program = Program::empty(network);
         for (index, source) in (0..u16::MAX).zip(traffic) {
             if !source.pattern.is_program() || Program::check(source, network).is_err() {
                 continue;
@@ -214,7 +231,7 @@ impl Program {
         (!program.ranks.is_empty() || !program.failures.is_empty()).then_some(program)
     }
 
-    fn empty() -> Program {
+    fn empty(network: &Network) -> Program {
         let agenda = Agenda {
             hosts: Vec::new(),
             events: BinaryHeap::new(),
@@ -223,6 +240,8 @@ impl Program {
             sources: Vec::new(),
             connections: BTreeMap::new(),
             ports: Vec::new(),
+            leaves: Vec::new(),
+            network: Network { leaf: Vec::new(), pod: Vec::new(), ..network.clone() },
         };
         Program {
             ranks: Vec::new(),
@@ -249,6 +268,7 @@ impl Program {
             self.ranks.push(Rank::new(job, operations));
             self.agenda.hosts.push(host);
             self.agenda.ports.push([Time::ZERO; 2]);
+            self.agenda.leaves.push(Time::ZERO);
         }
         let record = |group, repeat| CollectiveRecord {
             traffic,
@@ -257,6 +277,7 @@ impl Program {
             start: Time::ZERO,
             last_start: Time::ZERO,
             end: None,
+            path: PathRecord::default(),
         };
         let records = (0..collective.groups()).flat_map(|group| {
             (0..collective.repeats).map(move |repeat| Progress {
@@ -273,12 +294,13 @@ impl Program {
     fn add_training(&mut self, traffic: u16, source: &Traffic, training: &Training, network: &Network, seed: u64) {
         let total = Some(u64::try_from(Program::flows_of_training(training)).unwrap_or(u64::MAX));
         let graph = training::graph(training);
-        self.add_graph((traffic, source, total), graph, (training.plan(), training.warmup_steps), network, seed);
+        let options = (training.plan(), training.warmup_steps, training.deployment.timeline);
+        self.add_graph((traffic, source, total), graph, options, network, seed);
     }
 
     fn add_inference(&mut self, traffic: u16, source: &Traffic, inference: &Inference, network: &Network, seed: u64) {
         let (graph, answers) = inference::graph(inference, traffic, source.start, seed);
-        self.add_graph((traffic, source, None), graph, (inference.plan(), 0), network, seed);
+        self.add_graph((traffic, source, None), graph, (inference.plan(), 0, None), network, seed);
         if let Some(job) = self.agenda.sources.last_mut() {
             job.answers = Some(answers);
         }
@@ -286,7 +308,10 @@ impl Program {
 
     fn add_trace(&mut self, traffic: u16, source: &Traffic, trace: &Trace, network: &Network, seed: u64) {
         match trace::graph(trace) {
-            Ok(graph) => self.add_graph((traffic, source, None), graph, (trace.plan(), 0), network, seed),
+            Ok(graph) => {
+                let options = (trace.plan(), 0, trace.deployment.timeline);
+                self.add_graph((traffic, source, None), graph, options, network, seed);
+            }
             Err(error) => self.failures.push(format!("traffic `{}` has no tasks: {error}", source.name)),
         }
     }
@@ -308,7 +333,7 @@ impl Program {
     /// Adds ranks that carry out the tasks of a graph. `total` is the number of flows, if it is known.
     fn add_graph(
         &mut self, (traffic, source, total): (u16, &Traffic, Option<u64>), graph: Graph,
-        (plan, warmup): (Collective, u32), network: &Network, seed: u64,
+        (plan, warmup, timeline): (Collective, u32, Option<u32>), network: &Network, seed: u64,
     ) {
         let deployment = plan.deployment();
         let first_rank = self.ranks.len() as u32;
@@ -320,8 +345,9 @@ impl Program {
             self.ranks.push(Rank::of_tasks(job, Todo::new(tasks)));
             self.agenda.hosts.push(host);
             self.agenda.ports.push([Time::ZERO; 2]);
+            self.agenda.leaves.push(Time::ZERO);
         }
-        let kind = Kind::Tasks(TaskJob::new(communicators, labels, warmup, plan));
+        let kind = Kind::Tasks(Box::new(TaskJob::new(communicators, labels, warmup, plan, timeline)));
         self.agenda.sources.push(Job::new(traffic, source, (first_rank, total), deployment, kind));
     }
 }
@@ -400,8 +426,8 @@ impl Agenda {
         self.ports[from][0] = end;
         self.ports[to][1] = end;
         let arrival = end.saturating_add(server.latency).saturating_add(reaction);
-        self.events.push(Reverse((arrival, message.to, Event::Arrive(message.mailbox()))));
-        self.events.push(Reverse((arrival, message.from, Event::Complete(message.operation))));
+        self.events.push(Reverse((arrival, message.to, Event::Arrive(message.mailbox(), message.path))));
+        self.events.push(Reverse((arrival, message.from, Event::Complete(message.operation, message.path))));
     }
 
     /// Starts the flow of a message at `now`.
@@ -413,12 +439,16 @@ impl Agenda {
         let measured = is_warm && (source.warmup..last).contains(&source.made);
         source.made += 1;
         let flow = FlowSpec { start: now, src, dst, bytes, request, traffic: source.traffic, measured, hash: None };
-        self.flows.insert((now, source.traffic, src, self.made), (flow, message));
+        let free = self.leaves[message.from as usize].max(now);
+        let wire = u64::try_from(self.network.wire_bytes(bytes)).unwrap_or(u64::MAX);
+        self.leaves[message.from as usize] = free.saturating_add(self.network.host_rate[src as usize].time_for(wire));
+        let sent = Sent { message, start: now, behind: free.saturating_sub(now) };
+        self.flows.insert((now, source.traffic, src, self.made), (flow, sent));
         self.made += 1;
     }
 
     /// Notes that a rank begins or ends its part of a collective operation.
-    fn mark(&mut self, job: u32, rank: u32, mark: Mark, now: Time) {
+    fn mark(&mut self, job: u32, rank: u32, mark: Mark, path: Path, now: Time) {
         let source = &mut self.sources[job as usize];
         let rank = rank - source.first_rank;
         let Kind::Collective { collective, records, .. } = &mut source.kind else { return };
@@ -439,6 +469,7 @@ impl Agenda {
                 // Events are in order of time, so the last rank that ends is the latest.
                 if progress.ended == collective.group {
                     progress.record.end = Some(now);
+                    progress.record.path = path.in_step(repeat, now).record(progress.record.start, now);
                 }
             }
         }
@@ -484,17 +515,18 @@ impl Source for Program {
     }
 
     fn take(&mut self) -> Option<(FlowSpec, Origin)> {
-        let (_, (flow, message)) = self.agenda.flows.pop_first()?;
+        let (_, (flow, sent)) = self.agenda.flows.pop_first()?;
+        let message = sent.message;
         let next = self.agenda.connections.len() as u32;
         let ends = (message.from, message.to, message.space, message.connection);
         let connection = *self.agenda.connections.entry(ends).or_insert(next);
         let member = match self.free.pop() {
             Some(member) => {
-                self.messages[member as usize] = message;
+                self.messages[member as usize] = sent;
                 member
             }
             None => {
-                self.messages.push(message);
+                self.messages.push(sent);
                 self.messages.len() as u32 - 1
             }
         };
@@ -512,15 +544,16 @@ impl Source for Program {
         self.flows.get(flow as usize).is_some_and(|member| *member != Loops::NONE)
     }
 
-    fn complete(&mut self, flow: u32, Completion { delivered, known }: Completion) {
+    fn complete(&mut self, flow: u32, Completion { delivered, known, ideal }: Completion) {
         let member = std::mem::replace(&mut self.flows[flow as usize], Loops::NONE);
-        let Some(message) = self.messages.get(member as usize).copied() else { return };
+        let Some(Sent { message, start, behind }) = self.messages.get(member as usize).copied() else { return };
         self.free.push(member);
         let reaction = self.agenda.sources[self.ranks[message.from as usize].job() as usize].deployment.reaction;
-        let arrival = Event::Arrive(message.mailbox());
+        let path = message.path.delayed(delivered.saturating_sub(start).saturating_sub(behind.saturating_add(ideal)));
+        let arrival = Event::Arrive(message.mailbox(), path);
         let events = &mut self.agenda.events;
         events.push(Reverse((delivered.saturating_add(reaction), message.to, arrival)));
-        events.push(Reverse((known.saturating_add(reaction), message.from, Event::Complete(message.operation))));
+        events.push(Reverse((known.saturating_add(reaction), message.from, Event::Complete(message.operation, path))));
     }
 
     fn total(&self) -> Option<u64> {

@@ -1,7 +1,8 @@
 //! One rank of a program: its open operations, and the messages for it.
 
 use super::lane::{Lane, Taken};
-use super::operation::{Action, Operations, Tag};
+use super::operation::{Action, Mark, Operations, Tag};
+use super::path::Path;
 use super::todo::{Next, OpenTask, Todo};
 use super::{Agenda, Message};
 use rnic_trace::Work;
@@ -49,10 +50,10 @@ const REPEAT: u32 = 40;
 pub(super) enum Event {
     /// The rank begins its program.
     Begin,
-    /// The rank notices that a message has arrived.
-    Arrive(Mailbox),
-    /// The operation completes.
-    Complete(Place),
+    /// The rank notices that a message has arrived, at the end of this path.
+    Arrive(Mailbox, Path),
+    /// The operation completes, at the end of this path.
+    Complete(Place, Path),
 }
 
 /// An operation of a rank.
@@ -87,10 +88,12 @@ pub(super) struct Rank {
     free: Vec<u32>,
     tasks: Option<Todo>,
     mail: BTreeMap<Mailbox, Mail>,
-    /// For each processor, the end of its latest computation.
-    computes_until: SmallVec<[Time; 1]>,
-    /// Operations that complete now and have not been processed; empty between two events.
-    completing: Vec<Place>,
+    /// For each processor, the end of its latest computation, and the path to this end.
+    computes: SmallVec<[(Time, Path); 1]>,
+    /// The path to what happens now.
+    path: Path,
+    /// Operations that complete now and have not been processed, with their paths; empty between two events.
+    completing: Vec<(Place, Path)>,
     /// Lanes that may take another operation; empty between two events.
     active: Vec<u32>,
 }
@@ -113,7 +116,8 @@ impl Rank {
             free: Vec::new(),
             tasks: None,
             mail: BTreeMap::new(),
-            computes_until: SmallVec::new(),
+            computes: SmallVec::new(),
+            path: Path::new(0, Time::ZERO),
             completing: Vec::new(),
             active: Vec::new(),
         }
@@ -127,16 +131,20 @@ impl Rank {
     /// Processes an event of this rank, whose number is `own`.
     pub(super) fn handle(&mut self, own: u32, event: Event, now: Time, agenda: &mut Agenda) {
         match event {
-            Event::Begin if self.tasks.is_none() => self.active.push(0),
-            Event::Begin => {}
-            Event::Complete(place) => self.completing.push(place),
-            Event::Arrive(mailbox) => self.deliver(mailbox),
+            Event::Begin => {
+                self.path = Path::new(0, now);
+                if self.tasks.is_none() {
+                    self.active.push(0);
+                }
+            }
+            Event::Complete(place, path) => self.completing.push((place, path)),
+            Event::Arrive(mailbox, path) => self.deliver(mailbox, path),
         }
         self.settle(own, now, agenda);
     }
 
     /// Hands a message to the receive operation that waits for it, or keeps it.
-    fn deliver(&mut self, (from, space, tag): Mailbox) {
+    fn deliver(&mut self, (from, space, tag): Mailbox, path: Path) {
         let waits = |mailbox: &Mailbox| self.mail.get(mailbox).is_some_and(|mail| !mail.waiting.is_empty());
         let (own, any) = ((from, space, tag), (ANY, space, tag));
         // Only tasks have receive operations for messages of any rank that name their sender.
@@ -146,7 +154,7 @@ impl Rank {
             None => mail.arrived += 1,
             Some((_, left)) if *left > 1 => *left -= 1,
             Some((operation, _)) => {
-                self.completing.push(*operation);
+                self.completing.push((*operation, path));
                 mail.waiting.pop_front();
                 self.forget_empty(mailbox);
             }
@@ -156,7 +164,8 @@ impl Rank {
     /// Completes operations and begins those that can begin, until nothing is left to do at `now`.
     fn settle(&mut self, own: u32, now: Time, agenda: &mut Agenda) {
         loop {
-            if let Some(place) = self.completing.pop() {
+            if let Some((place, path)) = self.completing.pop() {
+                self.path = path;
                 match place.lane {
                     TASKS => self.complete_task(own, place.number, now, agenda),
                     lane => self.complete(own, lane, place.number, now, agenda),
@@ -174,7 +183,10 @@ impl Rank {
     fn complete(&mut self, own: u32, lane: u32, number: u64, now: Time, agenda: &mut Agenda) {
         let Some(sequence) = &mut self.lanes[lane as usize] else { return };
         let (mark, begun) = sequence.complete(number);
-        agenda.mark(self.job, own, mark, now);
+        if let Mark::Begin(repeat) = mark {
+            self.path = Path::new(repeat, now);
+        }
+        agenda.mark(self.job, own, mark, self.path, now);
         for number in begun {
             self.begin(own, Place { lane, number }, now, agenda);
         }
@@ -193,7 +205,7 @@ impl Rank {
                 if let Some(task) = sequence.task.filter(|_| sequence.is_over()) {
                     self.lanes[lane as usize] = None;
                     self.free.push(lane);
-                    self.completing.push(Place { lane: TASKS, number: task });
+                    self.completing.push((Place { lane: TASKS, number: task }, self.path));
                 }
                 return false;
             }
@@ -206,10 +218,11 @@ impl Rank {
         let Some(sequence) = &self.lanes[place.lane as usize] else { return };
         let (action, space, step) = (sequence.action(place.number), sequence.space, sequence.step);
         match action {
-            Action::Join => self.completing.push(place),
+            Action::Join => self.completing.push((place, self.path)),
             Action::Compute { time } => self.compute(own, place, (time, 0), now, agenda),
             Action::Send { to, bytes, tag, connection } => {
-                let message = Message { from: own, to, operation: place, tag, space, connection, step };
+                let path = self.path;
+                let message = Message { from: own, to, operation: place, tag, space, connection, step, path };
                 agenda.send(self.job, now, bytes, message);
             }
             Action::Receive { from, tag } => self.receive(place, tag.mailbox(from, space), 1),
@@ -220,12 +233,16 @@ impl Rank {
     /// Computes for a time on a processor, after the computations that have begun there.
     fn compute(&mut self, own: u32, place: Place, (time, processor): (Time, u8), now: Time, agenda: &mut Agenda) {
         let processor = usize::from(processor);
-        if self.computes_until.len() <= processor {
-            self.computes_until.resize(processor + 1, Time::ZERO);
+        if self.computes.len() <= processor {
+            self.computes.resize(processor + 1, (Time::ZERO, Path::new(0, Time::ZERO)));
         }
-        let until = &mut self.computes_until[processor];
-        *until = (*until).max(now).saturating_add(time);
-        agenda.events.push(std::cmp::Reverse((*until, own, Event::Complete(place))));
+        // The computation begins when the ones before it have ended.
+        let (until, path) = self.computes[processor];
+        let begin = until.max(now);
+        let path = if begin > now { path.in_step(self.path.step, begin) } else { self.path };
+        let (end, path) = (begin.saturating_add(time), path.computed(time));
+        self.computes[processor] = (end, path);
+        agenda.events.push(std::cmp::Reverse((end, own, Event::Complete(place, path))));
     }
 
     /// Begins an operation that waits for `messages` messages in a mailbox.
@@ -234,7 +251,7 @@ impl Rank {
         let here = mail.arrived.min(messages);
         mail.arrived -= here;
         if here == messages {
-            self.completing.push(place);
+            self.completing.push((place, self.path));
             self.forget_empty(mailbox);
         } else {
             mail.waiting.push_back((place, messages - here));
@@ -275,7 +292,7 @@ impl Rank {
 
     fn complete_task(&mut self, own: u32, id: u64, now: Time, agenda: &mut Agenda) {
         let Some((done, begun)) = self.tasks.as_mut().and_then(|tasks| tasks.complete(id)) else { return };
-        agenda.end_task(self.job, &done, now);
+        agenda.end_task(self.job, own, &done, self.path, now);
         for id in begun {
             self.begin_task(own, id, now, agenda);
         }
@@ -283,7 +300,8 @@ impl Rank {
 
     fn begin_task(&mut self, own: u32, id: u64, now: Time, agenda: &mut Agenda) {
         let Some(task) = self.tasks.as_mut().and_then(|tasks| tasks.begin(id, now)) else { return };
-        agenda.begin_task(self.job, &task, now);
+        self.path = self.path.in_step(task.step, now);
+        agenda.begin_task(self.job, own, &task, now);
         if let Err(error) = self.work(own, id, &task, now, agenda) {
             agenda.fail(self.job, own, format!("task {id}: {error}"));
         }
@@ -293,14 +311,15 @@ impl Rank {
     fn work(&mut self, own: u32, id: u64, task: &OpenTask, now: Time, agenda: &mut Agenda) -> Result<(), String> {
         let place = Place { lane: TASKS, number: id };
         match task.work {
-            Work::Nothing => self.completing.push(place),
+            Work::Nothing => self.completing.push((place, self.path)),
             Work::Compute { time, processor } => self.compute(own, place, (time, processor), now, agenda),
             Work::Send { to, bytes, tag } => {
                 let (to, tag, step) = (agenda.rank_of(self.job, to)?, Tag::From(tag), task.step);
                 if to == own {
                     return Err("the rank sends to itself".to_string());
                 }
-                let message = Message { from: own, to, operation: place, tag, space: 0, connection: 0, step };
+                let (space, connection, path) = (0, 0, self.path);
+                let message = Message { from: own, to, operation: place, tag, space, connection, step, path };
                 agenda.send(self.job, now, bytes.max(1), message);
             }
             Work::Receive { from: Some(from), tag } => {
@@ -314,7 +333,7 @@ impl Rank {
             }
             Work::Collective { communicator, operation, bytes } => {
                 match agenda.schedule(self.job, own, (communicator, operation, bytes), task.sequence)? {
-                    None => self.completing.push(place),
+                    None => self.completing.push((place, self.path)),
                     Some(operations) => {
                         let lane = Lane::new(operations, communicator.saturating_add(1));
                         self.open_lane(lane.of_task(id, task.step));
@@ -329,6 +348,7 @@ impl Rank {
     pub(super) fn look_further(&mut self, own: u32, now: Time, agenda: &mut Agenda) -> bool {
         let helps = self.tasks.as_mut().is_some_and(Todo::look_further);
         if helps {
+            self.path = Path::new(self.path.step, now);
             self.settle(own, now, agenda);
         }
         helps

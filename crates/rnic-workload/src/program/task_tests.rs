@@ -1,8 +1,10 @@
 //! Tasks and training steps on an ideal network, on which every message takes the same time.
 
-use super::tests::{network, run};
+use super::tests::{network, run, run_slower};
 use super::*;
-use rnic_spec::{Algorithm, CollectiveOperation, Model, OperationRecord, PipelineSchedule, StepRecord};
+use rnic_spec::{
+    Algorithm, CollectiveOperation, Model, OperationRecord, PathRecord, PipelineSchedule, StepRecord,
+};
 use rnic_transport::{BitRate, Bytes};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -12,7 +14,14 @@ const DELIVERY: Time = Time::from_us(10);
 const BACK: Time = Time::from_us(1);
 
 fn deployment(ranks: u32) -> Deployment {
-    Deployment { ranks, placement: Placement::Linear, placed: [].into(), server: None, reaction: REACTION }
+    Deployment {
+        ranks,
+        placement: Placement::Linear,
+        placed: [].into(),
+        server: None,
+        reaction: REACTION,
+        timeline: None,
+    }
 }
 
 /// A model of 4 layers that is so small that tests are fast; a layer has 12 x 64 x 64 parameters.
@@ -274,6 +283,14 @@ fn steps_follow_each_other() {
     let times: Vec<Time> = steps.iter().map(|step| step.end.unwrap().saturating_sub(step.start)).collect();
     assert!(times[1] == times[2], "{times:?}");
     assert!(steps.windows(2).all(|two| two[1].start <= two[0].end.unwrap()));
+    // Also in a pipeline, whose later stages wait for messages: a step starts when the first stage begins it.
+    let (_, steps, _) = simulate(Training { steps: 3, ..training(4, 1, 2) });
+    for step in &steps {
+        let PathRecord { late, compute, network, excess } = step.path;
+        assert_eq!(late + compute + network + excess, step.end.unwrap().saturating_sub(step.start));
+    }
+    let times: Vec<Time> = steps.iter().map(|step| step.end.unwrap().saturating_sub(step.start)).collect();
+    assert!(times[1] == times[2] && times[1] < times[0] * 2, "{times:?}");
 }
 
 #[test]
@@ -340,8 +357,9 @@ fn listed(ranks: &[&[(u64, &[u64], Work)]], communicators: &[&[u32]]) -> Program
     let plan = training(count, 1, 1).plan();
     let pattern = TrafficPattern::List { flows: [].into() };
     let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
-    let mut program = Program::empty();
-    program.add_graph((0, &traffic, Some(0)), graph, (plan, 0), &network(count), 1);
+    let network = network(count);
+    let mut program = Program::empty(&network);
+    program.add_graph((0, &traffic, Some(0)), graph, (plan, 0, Some(0)), &network, 1);
     program
 }
 
@@ -469,4 +487,122 @@ fn ranks_that_wait_for_ever_are_named() {
         ]
     );
     assert!(program.take_records().steps.iter().all(|step| step.end.is_none()));
+}
+
+/// The record of the only step of these tasks, if a message takes [`DELIVERY`] and `ideal` on an empty fabric.
+fn only_step(mut program: Program, ideal: Time) -> StepRecord {
+    run_slower(&mut program, ideal, (DELIVERY, BACK), 0);
+    assert_eq!(program.waiting(), Vec::<String>::new());
+    let steps = program.take_records().steps;
+    assert_eq!(steps.len(), 1);
+    let PathRecord { late, compute, network, excess } = steps[0].path;
+    assert_eq!(late + compute + network + excess, steps[0].end.unwrap().saturating_sub(steps[0].start));
+    steps[0]
+}
+
+#[test]
+fn the_critical_path_of_two_ranks_by_hand() {
+    // Rank 0 computes for 30 us and sends; rank 1 computes for 20 us, receives, and computes for 5 us. A message takes
+    // 10 us, of which 6 us are ideal.
+    let us = Time::from_us;
+    let compute = |time| Work::Compute { time: us(time) };
+    let first: &[_] = &[(1, &[][..], compute(30)), (2, &[1], Work::Send { to: 1, bytes: 50, tag: 4 })];
+    let second: &[_] =
+        &[(1, &[][..], compute(20)), (2, &[1], Work::Receive { from: Some(0), tag: 4 }), (3, &[2], compute(5))];
+    let step = only_step(listed(&[first, second], &[]), us(6));
+    assert_eq!(step.end, Some(us(45) + REACTION));
+    let path = PathRecord { late: Time::ZERO, compute: us(35), network: us(6) + REACTION, excess: us(4) };
+    assert_eq!((step.path, step.compute, step.longest_compute), (path, us(55), us(30)));
+    // A receiver that computes until the message is there is on the path itself.
+    let second: &[_] = &[(1, &[][..], compute(50)), (2, &[1], Work::Receive { from: Some(0), tag: 4 })];
+    let step = only_step(listed(&[first, second], &[]), us(6));
+    let path = PathRecord { compute: us(50), ..PathRecord::default() };
+    assert_eq!((step.path, step.longest_compute), (path, us(50)));
+}
+
+#[test]
+fn a_computation_that_waits_for_another_one_is_on_its_path() {
+    // Both computations can begin at 0; the second one begins when the first one has ended.
+    let compute = |time| Work::Compute { time: Time::from_us(time) };
+    let tasks: &[_] = &[(1, &[][..], compute(30)), (2, &[], compute(20))];
+    let step = only_step(listed(&[tasks, &[(1, &[], compute(1))]], &[]), DELIVERY);
+    assert_eq!(step.path, PathRecord { compute: Time::from_us(50), ..PathRecord::default() });
+}
+
+#[test]
+fn a_straggler_is_on_the_critical_path() {
+    // Three ranks compute for 20 us, the straggler for 50 us; then 4 ranks reduce in a ring of 6 messages.
+    let us = Time::from_us;
+    let work = |time| {
+        [
+            (1, Work::Compute { time: us(time) }),
+            (2, Work::Collective { communicator: 0, operation: ALL_REDUCE, bytes: 400 }),
+        ]
+    };
+    let tasks = |time| work(time).map(|(id, work)| (id, if id == 2 { &[1u64][..] } else { &[][..] }, work));
+    let (usual, slow) = (tasks(20), tasks(50));
+    let step = only_step(listed(&[&usual, &slow, &usual, &usual], &[&[0, 1, 2, 3]]), DELIVERY);
+    assert_eq!(step.start, Time::ZERO);
+    let PathRecord { late, compute, network, excess } = step.path;
+    assert_eq!((late, compute, excess, step.longest_compute), (Time::ZERO, us(50), Time::ZERO, us(50)));
+    assert_eq!(network, (DELIVERY + REACTION) * 6 + BACK);
+}
+
+#[test]
+fn messages_behind_others_of_their_sender_are_not_slower_than_ideal() {
+    // Two messages of 100,000 B leave one NIC of 40 Gbps one after the other; each is ideally there after 21 us, the
+    // second one 21 us after the first one has left, at (98 x 82 + 100,000) B x 0.2 ns. The second send ends the step.
+    let us = Time::from_us;
+    let leaves = Time::from_ps((98 * 82 + 100_000) * 200);
+    let send = |tag| Work::Send { to: 1, bytes: 100_000, tag };
+    let both = |last: Time| {
+        let receive = |tag| Work::Receive { from: Some(0), tag };
+        let first: &[_] = &[(1, &[][..], send(1)), (2, &[], send(2))];
+        let mut program = listed(&[first, &[(1, &[], receive(1)), (2, &[1], receive(2))]], &[]);
+        run_slower(&mut program, us(21), (last, BACK), 0);
+        program.take_records().steps[0].path.excess
+    };
+    assert_eq!([us(0), us(3)].map(|more| both(us(21) + leaves + more)), [us(0), us(3)]);
+    assert_eq!(both(us(21)), Time::ZERO);
+}
+
+#[test]
+fn a_pipelines_bubble_is_computation_of_other_ranks() {
+    // 4 stages and 8 micro-batches, all stages alike: the path computes 11 / 8 of the time of a rank.
+    let model = Model { hidden: 1_024, feed_forward: 4_096, sequence: 512, vocabulary: 1, ..SMALL };
+    let (_, steps, _) = simulate(Training { model, micro_batches: 8, ..training(4, 1, 4) });
+    let of_rank = steps[0].longest_compute.as_us();
+    let ratio = steps[0].path.compute.as_us() / of_rank;
+    assert!((ratio - 11.0 / 8.0).abs() < 0.001, "{ratio}");
+    assert!((steps[0].compute.as_us() / 4.0 / of_rank - 1.0).abs() < 0.001);
+}
+
+#[test]
+fn the_timeline_has_every_task_of_the_step() {
+    use rnic_spec::TaskKind;
+    let us = Time::from_us;
+    let compute = |time| Work::Compute { time: us(time) };
+    let first: &[_] =
+        &[(1, &[][..], compute(30)), (2, &[], compute(5)), (3, &[1], Work::Send { to: 1, bytes: 50, tag: 4 })];
+    let second: &[_] = &[(1, &[][..], Work::Receive { from: Some(0), tag: 4 }), (2, &[1], Work::Nothing)];
+    let mut program = listed(&[first, second], &[]);
+    run(&mut program, DELIVERY, BACK, 0);
+    let timeline = program.take_records().timeline;
+    let spans: Vec<_> = timeline.spans.iter().map(|span| (span.rank, span.start, span.end, span.kind)).collect();
+    let arrival = us(30) + DELIVERY + REACTION;
+    let expected = [
+        (0, Time::ZERO, us(30), TaskKind::Compute),
+        (0, us(30), us(35), TaskKind::Compute),
+        (0, us(30), arrival + BACK, TaskKind::Send),
+        (1, Time::ZERO, arrival, TaskKind::Receive),
+    ];
+    assert_eq!(spans, expected);
+    assert_eq!((timeline.labels, timeline.left_out), (vec![String::new(), "part".to_string()], 0));
+    // Without the key, nothing is recorded.
+    let mut program = program_of(training(2, 1, 1));
+    run(&mut program, DELIVERY, BACK, 0);
+    assert_eq!(program.take_records().timeline, rnic_spec::Timeline::default());
+    let timeline = Deployment { timeline: Some(1), ..deployment(2) };
+    let late = Training { deployment: timeline, ..training(2, 1, 1) };
+    assert_eq!(late.check().unwrap_err(), "timeline is step 1; accepted: 0 to 0, the last step");
 }

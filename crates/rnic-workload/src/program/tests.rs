@@ -46,6 +46,13 @@ fn program(collective: Collective, hosts: u32, seed: u64) -> Program {
 /// Runs a program on a network on which a message arrives `delivery` after its start, and its sender learns this
 /// `back` later. Completions are reported in a scrambled order, window by window of simulated time.
 pub(super) fn run(program: &mut Program, delivery: Time, back: Time, scramble: usize) -> Vec<FlowSpec> {
+    run_slower(program, delivery, (delivery, back), scramble)
+}
+
+/// As [`run`], on a network on which the ideal time of a message is `ideal`.
+pub(super) fn run_slower(
+    program: &mut Program, ideal: Time, (delivery, back): (Time, Time), scramble: usize,
+) -> Vec<FlowSpec> {
     let (mut all, mut open) = (Vec::new(), Vec::new());
     let mut slot = 0;
     loop {
@@ -70,7 +77,7 @@ pub(super) fn run(program: &mut Program, delivery: Time, back: Time, scramble: u
         while !done.is_empty() {
             let (slot, at) = done.remove(scramble % done.len());
             assert!(program.holds(slot));
-            program.complete(slot, Completion { delivered: at, known: at + back });
+            program.complete(slot, Completion { delivered: at, known: at + back, ideal });
             assert!(!program.holds(slot));
         }
         assert!(program.next_event() >= end, "no event within the window of its cause");
@@ -417,4 +424,22 @@ fn ranks_run_where_a_file_says() {
     );
     assert_eq!(error(&[7, 2, 8]), Err("rank 2 is on host 8; accepted: 0 to 7".into()));
     assert_eq!(error(&[7, 2, 7]), Err("ranks 0 and 2 are both on host 7; accepted: a host for each rank".into()));
+}
+
+#[test]
+fn the_critical_path_of_a_collective_operation() {
+    // A ring of 4 ranks on a network that delivers in 10 us instead of 7: each of 6 steps is 3 us too slow. One rank
+    // begins 40 us later than the others.
+    let us = Time::from_us;
+    let mut ring = collective(CollectiveOperation::AllReduce, Algorithm::Ring, 4, 400);
+    ring.straggler = Some(rnic_spec::Straggler { rank: 2, delay: us(40) });
+    ring.repeats = 2;
+    let mut program = program(ring, 4, 1);
+    run_slower(&mut program, us(7), (DELIVERY, us(1)), 0);
+    for record in program.take_records().collectives {
+        let path = record.path;
+        assert_eq!(path.late + path.network + path.excess, record.end.unwrap().saturating_sub(record.start));
+        assert_eq!((path.compute, path.excess), (Time::ZERO, us(18)));
+        assert_eq!(path.late, record.last_start.saturating_sub(record.start));
+    }
 }

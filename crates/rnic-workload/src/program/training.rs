@@ -242,6 +242,8 @@ struct Passes {
     /// Id of the latest task, and of the task after which the rank goes on.
     id: u64,
     last: Option<u64>,
+    /// Id of the task that ends the previous step; `None` in the first step.
+    before: Option<u64>,
     /// Bytes of gradients, per byte of a parameter, that wait for their reduction: of the data ranks, and of experts.
     waiting: [u64; 2],
     /// Operations on gradients of the step, with the number of parameters.
@@ -264,6 +266,7 @@ impl Passes {
             queue: VecDeque::new(),
             id: 0,
             last: None,
+            before: None,
             waiting: [0; 2],
             reductions: Vec::new(),
         }
@@ -365,7 +368,8 @@ impl Passes {
         let number = u64::from(step) * u64::from(training.micro_batches) + u64::from(micro);
         let tag = number * 2 + u64::from(!is_forward);
         if let Some(from) = from {
-            let receive = self.add(step, PIPELINE, Work::Receive { from: Some(from), tag }, None);
+            // The rank waits for the message from the beginning of the step on, not while it carries out the step before.
+            let receive = self.add(step, PIPELINE, Work::Receive { from: Some(from), tag }, self.before);
             let both = self.last.into_iter().chain([receive]);
             self.last = Some(self.add(step, 0, Work::Nothing, both));
         }
@@ -468,5 +472,6 @@ impl Passes {
             }
         }
         self.last = Some(self.add(step, 0, Work::Nothing, all));
+        self.before = self.last;
     }
 }

@@ -293,11 +293,13 @@ impl RunHosts for SharedHosts<'_> {
             all.steps.extend(own.steps);
             all.operations.extend(own.operations);
             all.answered.extend(own.answered);
+            all.timeline.extend(own.timeline);
         }
         all.collectives.sort_by_key(|record| (record.traffic, record.group, record.repeat));
         all.steps.sort_by_key(|record| (record.traffic, record.step));
         all.operations.sort_by_key(|record| record.traffic);
         all.answered.sort_by_key(|record| (record.traffic, record.request));
+        all.timeline.spans.sort_unstable();
         all
     }
     fn take_records(&mut self) -> FlowLog {

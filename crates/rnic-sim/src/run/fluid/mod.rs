@@ -434,7 +434,7 @@ impl<'r, 'e: 'r> Run<'r, 'e> {
         let mut warnings = self.resolved.warnings.clone();
         let interrupted = status == RunStatus::Interrupted || stop == Some(Stop::Cancelled);
         let samples = self.recorder.take().map(|recorder| recorder.finish(&flows, &mut warnings));
-        let ProgramRecords { collectives, steps, operations, answered } = self.table.take_programs();
+        let ProgramRecords { collectives, steps, operations, answered, timeline } = self.table.take_programs();
         RunOutput {
             status,
             offered: flows.len() as u64,
@@ -453,6 +453,7 @@ impl<'r, 'e: 'r> Run<'r, 'e> {
             steps,
             operations,
             answered,
+            timeline,
             fidelity: Fidelity::Flow,
             fast_forward: None,
         }
