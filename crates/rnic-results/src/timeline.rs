@@ -17,8 +17,8 @@ pub(super) fn missing(spec: &RunSpec, output: &RunOutput) -> Vec<String> {
     let timeline = &output.timeline;
     let warning = |(index, source): (usize, &rnic_spec::Traffic)| {
         let deployment = match &source.pattern {
-            TrafficPattern::Training(training) => training.deployment,
-            TrafficPattern::Trace(trace) => trace.deployment,
+            TrafficPattern::Training(training) => &training.deployment,
+            TrafficPattern::Trace(trace) => &trace.deployment,
             _ => return None,
         };
         let step = deployment.timeline?;

@@ -273,7 +273,7 @@ impl<'w, 'o, H: RunHosts> FastForward<'w, 'o, H> {
     fn search(&mut self, fabric: &Fabric<BodyOf<H>>, hosts: &H) {
         for (number, level) in LEVELS.enumerate() {
             let window = 1 << level;
-            if self.ticks % window != 0 {
+            if !self.ticks.is_multiple_of(window) {
                 break;
             }
             self.ends[number].push_back(self.sums.clone());
@@ -315,7 +315,9 @@ impl<'w, 'o, H: RunHosts> FastForward<'w, 'o, H> {
 
     /// At the end of a window of the steady state: compares it with those before, and skips what follows.
     fn go_on(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
-        let Some(mut steady) = self.steady.take_if(|steady| self.ticks == steady.begin.tick + steady.window) else { return };
+        let Some(mut steady) = self.steady.take_if(|steady| self.ticks == steady.begin.tick + steady.window) else {
+            return;
+        };
         let last = self.sums.since(&steady.begin.sums);
         if !self.repeats(steady.window, (&steady.packets, &steady.queued), &last) {
             return;
@@ -340,9 +342,7 @@ impl<'w, 'o, H: RunHosts> FastForward<'w, 'o, H> {
         self.steady = Some(Steady { begin: self.begin(fabric, hosts), ..steady });
     }
 
-    fn skip(
-        &mut self, now: Time, windows: u64, steady: &Steady, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H,
-    ) {
+    fn skip(&mut self, now: Time, windows: u64, steady: &Steady, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
         let span = self.tick() * steady.window * windows;
         let mut flows = Vec::with_capacity(self.flows.len());
         for (index, flow) in self.flows.iter().enumerate() {
@@ -401,7 +401,7 @@ impl<H: RunHosts> Watcher<H> for FastForward<'_, '_, H> {
         }
         // While flows begin and end all the time, the state is observed less often.
         let pause = if self.ticks == 0 { 1 << self.changes.saturating_sub(1) } else { 1 };
-        self.next = self.next + self.tick() * pause;
+        self.next += self.tick() * pause;
     }
 
     fn acts(&self) -> bool {

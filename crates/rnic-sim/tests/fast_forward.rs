@@ -29,7 +29,10 @@ fn assert_close(a: f64, b: f64, share: f64) {
 fn compare(exact: &RunOutput, fast: &RunOutput, share: f64) {
     assert_eq!(exact.flows.len(), fast.flows.len());
     for (exact, fast) in exact.flows.iter().zip(fast.flows.iter()) {
-        assert_eq!((exact.id, exact.start, exact.bytes, fast.delivered), (fast.id, fast.start, fast.bytes, exact.bytes));
+        assert_eq!(
+            (exact.id, exact.start, exact.bytes, fast.delivered),
+            (fast.id, fast.start, fast.bytes, exact.bytes)
+        );
         let time = |record: &rnic_spec::FlowRecord| (record.finish.unwrap() - record.start).as_ps() as f64;
         assert_close(time(&exact), time(&fast), share);
     }
@@ -104,12 +107,8 @@ fn faults_of_links_and_the_end_of_the_run_happen_when_they_are_due() {
     assert!(skipped(&fast).skips >= 1);
 }
 
-const CASES: [(&str, &str); 4] = [
-    ("irn", ""),
-    ("roce", "pfc = true\ncc = \"dcqcn\""),
-    ("irn", "cc = \"swift\""),
-    ("irn", "cc = \"hpcc\""),
-];
+const CASES: [(&str, &str); 4] =
+    [("irn", ""), ("roce", "pfc = true\ncc = \"dcqcn\""), ("irn", "cc = \"swift\""), ("irn", "cc = \"hpcc\"")];
 
 #[test]
 fn threads_do_not_matter_and_the_errors_are_within_the_bound() {
@@ -218,13 +217,26 @@ fn what_cannot_be_skipped_is_refused() {
     for (text, transport, keys, why) in [
         (base.to_string(), "ndp", "", "transport \"ndp\" sends messages"),
         (base.to_string(), "tcp", "", "has costs of the host"),
-        (base.replace("fast_forward", "fidelity = \"flow\"\nfast_forward"), "irn", "", "fidelity = \"flow\" has no packets"),
-        (base.replace("delay", "loss = 0.001\ndelay"), "irn", "", "links lose packets at random"),
-        (format!("{base}\n[watch]\ninterval = \"10 us\"\npauses = true"), "roce", "pfc = true", "`pauses` records every pause"),
         (
-            base.replace("pattern = \"permutation\"", "pattern = \"collective\"\noperation = \"all-reduce\"\nsize = \"1 MB\"")
-                .replace("sizes = \"fixed 1 MB\"", "")
-                .replace("interval = \"1 ms\"", ""),
+            base.replace("fast_forward", "fidelity = \"flow\"\nfast_forward"),
+            "irn",
+            "",
+            "fidelity = \"flow\" has no packets",
+        ),
+        (base.replace("delay", "loss = 0.001\ndelay"), "irn", "", "links lose packets at random"),
+        (
+            format!("{base}\n[watch]\ninterval = \"10 us\"\npauses = true"),
+            "roce",
+            "pfc = true",
+            "`pauses` records every pause",
+        ),
+        (
+            base.replace(
+                "pattern = \"permutation\"",
+                "pattern = \"collective\"\noperation = \"all-reduce\"\nsize = \"1 MB\"",
+            )
+            .replace("sizes = \"fixed 1 MB\"", "")
+            .replace("interval = \"1 ms\"", ""),
             "irn",
             "",
             "a program starts the flows of traffic",

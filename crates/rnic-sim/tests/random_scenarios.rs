@@ -26,7 +26,7 @@ fn topology() -> impl Strategy<Value = TopologySpec> {
         (2u32..4, 1u32..4, 1u32..3, rate.clone(), delay.clone()).prop_map(|(leaves, spines, hosts, rate, delay)| {
             TopologySpec::LeafSpine { leaves, spines, hosts_per_leaf: hosts, uplink_rate: rate, uplink_delay: delay }
         }),
-        (1u32..4, 2u32..4, 1u32..3, 1u32..3, 1u32..3, rate, delay).prop_map(
+        (1u32..4, 2u32..4, 1u32..3, 1u32..3, 1u32..3, rate.clone(), delay.clone()).prop_map(
             |(pods, leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf, rate, delay)| {
                 TopologySpec::LeafSpineCore {
                     pods,
@@ -41,6 +41,16 @@ fn topology() -> impl Strategy<Value = TopologySpec> {
                 }
             }
         ),
+        (2u32..4, 1u32..3, rate, delay).prop_map(|(routers, hosts, rate, delay)| TopologySpec::Dragonfly {
+            groups: routers,
+            routers_per_group: routers,
+            global_links: 1,
+            hosts_per_router: hosts,
+            local_rate: rate,
+            local_delay: delay,
+            global_rate: None,
+            global_delay: None,
+        }),
     ]
 }
 
@@ -53,6 +63,9 @@ fn hosts(topology: &TopologySpec) -> u32 {
         TopologySpec::LeafSpineCore { pods, leaves_per_pod, hosts_per_leaf, .. } => {
             pods * leaves_per_pod * hosts_per_leaf
         }
+        TopologySpec::Dragonfly { groups, routers_per_group, hosts_per_router, .. } => {
+            groups * routers_per_group * hosts_per_router
+        }
         TopologySpec::Graph { hosts, .. } => hosts.len() as u32,
     }
 }
@@ -64,7 +77,7 @@ fn congestion_controls() -> Vec<rnic_spec::CongestionDeclaration> {
 prop_compose! {
     fn setup()(
         topology in topology(),
-        transport in prop::sample::select(vec!["roce", "irn", "iwarp"]),
+        transport in prop::sample::select(vec!["roce", "irn", "iwarp", "uet"]),
         recovery in 0usize..6,
         cc in prop::sample::select(congestion_controls()),
         (pfc, acks, control_priority, uncapped, dynamic_rto) in any::<(bool, bool, bool, bool, bool)>(),

@@ -1,7 +1,8 @@
 //! The registry of all transports and congestion controls. The simulator and the `rnic` command find them here by name.
 
 use crate::congestion::{
-    Aimd, CongestionControl, Cubic, Dcqcn, Dctcp, Hpcc, NoCongestionControl, Nscc, PatchedTimely, RogueDelay, Swift, Timely,
+    Aimd, CongestionControl, Cubic, Dcqcn, Dctcp, Hpcc, NoCongestionControl, Nscc, PatchedTimely, RogueDelay, Swift,
+    Timely,
 };
 pub use crate::transports::{transports, visit_transports};
 

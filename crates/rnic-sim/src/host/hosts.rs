@@ -186,7 +186,16 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
             NicPartition::new(hosts.collect(), shared())
         };
         let partitions = (0..plan.partitions()).map(partition).collect();
-        Hosts { partitions, plan, table, flows: Slab::new(), kind, notices: Vec::new(), ranks: None, skipped: Time::ZERO }
+        Hosts {
+            partitions,
+            plan,
+            table,
+            flows: Slab::new(),
+            kind,
+            notices: Vec::new(),
+            ranks: None,
+            skipped: Time::ZERO,
+        }
     }
 
     /// The simulated time at the engine's time `at`.

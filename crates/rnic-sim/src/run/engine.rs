@@ -13,7 +13,8 @@ use crate::watch::Recorder;
 use crate::watchdog::Watchdog;
 use rnic_fabric::{Body, BodyOf, Cause, Ending, Fabric, PortId, ProbeResult, Watcher, pause_tree};
 use rnic_spec::{
-    FastForwardRecord, Fidelity, FlowLog, PortRecord, ProgramRecords, RunOutput, RunStatus, Totals, Truncation, WatchdogRecord,
+    FastForwardRecord, Fidelity, FlowLog, PortRecord, ProgramRecords, RunOutput, RunStatus, Totals, Truncation,
+    WatchdogRecord,
 };
 use rnic_transport::Time;
 

@@ -152,7 +152,13 @@ impl CongestionControl for Nscc {
         Parameter::number("gamma", 0.8, 0.0, 1.0, "weight of the excess delay in a decrease; 0.8 (uet-htsim)"),
         Parameter::number("max_decrease", 0.5, 0.0, 1.0, "maximum decrease of the window at once; 0.5 (uet-htsim)"),
         Parameter::number("delay_gain", 0.0125, 1e-6, 1.0, "weight of a new delay in the average; 0.0125 (uet-htsim)"),
-        Parameter::number("max_window", 1.5, 0.01, 100.0, "maximum window in bandwidth-delay products; 1.5 (uet-htsim)"),
+        Parameter::number(
+            "max_window",
+            1.5,
+            0.01,
+            100.0,
+            "maximum window in bandwidth-delay products; 1.5 (uet-htsim)",
+        ),
     ];
 
     fn params(settings: &Settings, flow: &FlowConfig) -> Result<NsccParams, String> {
@@ -295,13 +301,7 @@ mod tests {
     }
 
     fn ack(at_us: u64, delay_us: u64, marked: bool) -> AckSample {
-        AckSample {
-            now: Time::from_us(at_us),
-            rtt: Time::from_us(12 + delay_us),
-            acked: 1,
-            in_flight: 30,
-            marked,
-        }
+        AckSample { now: Time::from_us(at_us), rtt: Time::from_us(12 + delay_us), acked: 1, in_flight: 30, marked }
     }
 
     fn near(a: f64, b: f64) {
@@ -322,7 +322,8 @@ mod tests {
     /// The window after one acknowledgement, before and after the collected increase is added.
     fn step(sample: AckSample) -> (Nscc, NsccParams) {
         let params = params();
-        let mut flow = Nscc { window: 100_000.0, adjusted: sample.now, ..Nscc::new(&params, &FlowConfig::default(), Time::ZERO) };
+        let mut flow =
+            Nscc { window: 100_000.0, adjusted: sample.now, ..Nscc::new(&params, &FlowConfig::default(), Time::ZERO) };
         flow.period_ends = Time::MAX;
         flow.on_ack(&params, &sample);
         (flow, params)

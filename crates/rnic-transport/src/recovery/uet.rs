@@ -289,8 +289,8 @@ mod tests {
         let data = send(&mut sender, &cfg, 10);
         sender.window = 4;
         let mut losses = Vec::new();
-        for at in 1..8 {
-            let reply = receiver.on_data(&cfg, Time::from_us(20), data[at]).reply.unwrap();
+        for packet in &data[1..8] {
+            let reply = receiver.on_data(&cfg, Time::from_us(20), *packet).reply.unwrap();
             losses.push(sender.on_reply(&cfg, Time::from_us(21), reply).loss);
         }
         let nack = Some(LossSignal::Nack);

@@ -68,10 +68,7 @@ impl Transport for Uet {
     fn configure(&self, settings: &Settings, fabric: &FabricFacts) -> Result<FlowConfig, String> {
         // The window begins at 1.5 bandwidth-delay products and never exceeds them (uet-htsim).
         let cap = fabric.fill.saturating_mul(3).div_ceil(2);
-        let cfg = FlowConfig {
-            bdp_cap: flow::bdp_cap(settings, cap, true),
-            ..flow::config(settings, fabric, false)
-        };
+        let cfg = FlowConfig { bdp_cap: flow::bdp_cap(settings, cap, true), ..flow::config(settings, fabric, false) };
         Ok(FlowConfig { reorder: None, ..spray::with_paths(settings, fabric, cfg) })
     }
 

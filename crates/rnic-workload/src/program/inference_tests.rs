@@ -48,6 +48,7 @@ fn inference(ranks: u32, tensor: u32) -> Inference {
             placement: Placement::Linear,
             placed: [].into(),
             server: None,
+            timeline: None,
             reaction: REACTION,
         },
     }

@@ -143,11 +143,11 @@ impl TaskJob {
             communicators,
             labels,
             warmup_steps: warmup,
+            ranks: plan.ranks,
             plan,
             failed: None,
             steps: BTreeMap::new(),
             computed: BTreeMap::new(),
-            ranks: plan.ranks,
             recorded,
             timeline: Timeline::default(),
             open: BTreeMap::new(),
@@ -175,7 +175,7 @@ impl TaskJob {
     fn record(&mut self, rank: u32, task: &OpenTask, now: Time) {
         let (start, kind) = match task.work {
             // The rank may have begun the computation after others.
-            Work::Compute { time } => (now.saturating_sub(time), TaskKind::Compute),
+            Work::Compute { time, .. } => (now.saturating_sub(time), TaskKind::Compute),
             Work::Send { .. } => (task.begun, TaskKind::Send),
             Work::Receive { .. } => (task.begun, TaskKind::Receive),
             Work::Collective { operation, .. } => (task.begun, TaskKind::Collective(operation)),

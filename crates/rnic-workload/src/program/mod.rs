@@ -39,9 +39,8 @@ use job::{Job, Kind, TaskJob};
 use path::Path;
 use rank::{Event, Place, Rank};
 use rnic_spec::{
-    Collective, CollectiveRecord, Deployment, Grouping, Inference, PathRecord, Placement, ProgramRecords, Server, Trace,
-    Traffic,
-    TrafficPattern, Training,
+    Collective, CollectiveRecord, Deployment, Grouping, Inference, PathRecord, Placement, ProgramRecords, Server,
+    Trace, Traffic, TrafficPattern, Training,
 };
 use rnic_transport::Time;
 use std::cmp::Reverse;

@@ -2,9 +2,7 @@
 
 use super::tests::{network, run, run_slower};
 use super::*;
-use rnic_spec::{
-    Algorithm, CollectiveOperation, Model, OperationRecord, PathRecord, PipelineSchedule, StepRecord,
-};
+use rnic_spec::{Algorithm, CollectiveOperation, Model, OperationRecord, PathRecord, PipelineSchedule, StepRecord};
 use rnic_transport::{BitRate, Bytes};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -367,8 +365,8 @@ fn listed(ranks: &[&[(u64, &[u64], Work)]], communicators: &[&[u32]]) -> Program
 fn simulate_graph(graph: Graph, plan: Collective) -> (Vec<FlowSpec>, Time) {
     let pattern = TrafficPattern::List { flows: [].into() };
     let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
-    let mut program = Program::empty();
-    program.add_graph((0, &traffic, None), graph, (plan.clone(), 0), &network(plan.ranks), 1);
+    let mut program = Program::empty(&network(plan.ranks));
+    program.add_graph((0, &traffic, None), graph, (plan.clone(), 0, None), &network(plan.ranks), 1);
     let flows = run(&mut program, DELIVERY, BACK, 0);
     assert_eq!(program.waiting(), Vec::<String>::new());
     (flows, program.take_records().steps[0].end.unwrap())
@@ -505,7 +503,7 @@ fn the_critical_path_of_two_ranks_by_hand() {
     // Rank 0 computes for 30 us and sends; rank 1 computes for 20 us, receives, and computes for 5 us. A message takes
     // 10 us, of which 6 us are ideal.
     let us = Time::from_us;
-    let compute = |time| Work::Compute { time: us(time) };
+    let compute = |time| Work::Compute { time: us(time), processor: 0 };
     let first: &[_] = &[(1, &[][..], compute(30)), (2, &[1], Work::Send { to: 1, bytes: 50, tag: 4 })];
     let second: &[_] =
         &[(1, &[][..], compute(20)), (2, &[1], Work::Receive { from: Some(0), tag: 4 }), (3, &[2], compute(5))];
@@ -523,7 +521,7 @@ fn the_critical_path_of_two_ranks_by_hand() {
 #[test]
 fn a_computation_that_waits_for_another_one_is_on_its_path() {
     // Both computations can begin at 0; the second one begins when the first one has ended.
-    let compute = |time| Work::Compute { time: Time::from_us(time) };
+    let compute = |time| Work::Compute { time: Time::from_us(time), processor: 0 };
     let tasks: &[_] = &[(1, &[][..], compute(30)), (2, &[], compute(20))];
     let step = only_step(listed(&[tasks, &[(1, &[], compute(1))]], &[]), DELIVERY);
     assert_eq!(step.path, PathRecord { compute: Time::from_us(50), ..PathRecord::default() });
@@ -535,7 +533,7 @@ fn a_straggler_is_on_the_critical_path() {
     let us = Time::from_us;
     let work = |time| {
         [
-            (1, Work::Compute { time: us(time) }),
+            (1, Work::Compute { time: us(time), processor: 0 }),
             (2, Work::Collective { communicator: 0, operation: ALL_REDUCE, bytes: 400 }),
         ]
     };
@@ -581,7 +579,7 @@ fn a_pipelines_bubble_is_computation_of_other_ranks() {
 fn the_timeline_has_every_task_of_the_step() {
     use rnic_spec::TaskKind;
     let us = Time::from_us;
-    let compute = |time| Work::Compute { time: us(time) };
+    let compute = |time| Work::Compute { time: us(time), processor: 0 };
     let first: &[_] =
         &[(1, &[][..], compute(30)), (2, &[], compute(5)), (3, &[1], Work::Send { to: 1, bytes: 50, tag: 4 })];
     let second: &[_] = &[(1, &[][..], Work::Receive { from: Some(0), tag: 4 }), (2, &[1], Work::Nothing)];

@@ -145,9 +145,7 @@ impl Algorithm {
     }
 
     /// Handles the telemetry of an ACK or NACK; returns the message's new credit.
-    fn on_reply<const N: usize>(
-        &self, flow: &mut Flow<N>, tx_msg_id: u32, ack_no: u32, echo: &Records<N>,
-    ) -> u32 {
+    fn on_reply<const N: usize>(&self, flow: &mut Flow<N>, tx_msg_id: u32, ack_no: u32, echo: &Records<N>) -> u32 {
         let mut window = self.max_window();
         if !flow.started || flow.tx_msg_id != tx_msg_id {
             *flow = Flow {
