@@ -105,7 +105,7 @@ fn each_kind_of_bad_input_is_one_line_with_its_position() {
         (
             "\"irn\"",
             "\"inr\"",
-            "error: a.toml:19:13: unknown transport \"inr\"; did you mean `irn`? available: \"roce\", \"irn\", \"iwarp\", \"tcp\", \"ndp\", \"homa\", \"homa-tr\", \"hpcc\", \"rogue\", \"multipath\", \"p4:FILE\"",
+            "error: a.toml:19:13: unknown transport \"inr\"; did you mean `irn`? available: \"roce\", \"irn\", \"iwarp\", \"tcp\", \"uet\", \"ndp\", \"homa\", \"homa-tr\", \"hpcc\", \"rogue\", \"multipath\", \"p4:FILE\"",
         ),
         (
             "pfc = true",
@@ -136,7 +136,7 @@ fn bad_overrides_name_the_argument() {
         ),
         (
             "run.IRN.bpd_cap=3",
-            "error: --set run.IRN.bpd_cap=3: unknown key `bpd_cap` in run \"IRN\"; did you mean `bdp_cap`? accepted here: name, transport, set, beside, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap, bdp_delay, nic_pipeline, nic_cycle, path_selection, paths, reorder_tolerance, reps_freeze",
+            "error: --set run.IRN.bpd_cap=3: unknown key `bpd_cap` in run \"IRN\"; did you mean `bdp_cap`? accepted here: name, transport, set, beside, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, nscc, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap, bdp_delay, nic_pipeline, nic_cycle, path_selection, paths, reorder_tolerance, reps_freeze",
         ),
         (
             "run.RCE.pfc=true",
@@ -264,7 +264,7 @@ fn lists_have_a_line_for_each_thing() {
     };
     assert_eq!(
         names("topologies"),
-        ["fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "graph", "file"]
+        ["fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "dragonfly", "graph", "file"]
     );
     assert!(["roce", "irn"].iter().all(|name| names("transports").contains(&name.to_string())));
     assert!(names("congestion").contains(&"none".to_string()));

@@ -40,8 +40,8 @@ use memmap2::{MmapOptions, MmapRaw};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Bytes of the records that a ring holds. A connection has at most 1 MiB in flight by default; if the ring is full, the
-/// sender waits. A larger ring would not stay in the caches of a processor.
+/// Bytes of the records that a ring holds. A connection has at most 1 MiB in flight by default; if the ring is full,
+/// the sender waits. A larger ring would not stay in the caches of a processor.
 pub(crate) const CAPACITY: usize = 1 << 19;
 /// Records begin at multiples of this number of bytes, the length of a cache line on most processors.
 pub(crate) const ALIGNMENT: usize = 64;
@@ -216,8 +216,8 @@ impl RingSender {
         Ok(head)
     }
 
-    /// Asks the receiver for a message when it takes a record out. Returns the receiver's position: if it changes before
-    /// the sender has begun to wait, there is room already.
+    /// Asks the receiver for a message when it takes a record out. Returns the receiver's position: if it changes
+    /// before the sender has begun to wait, there is room already.
     pub(crate) fn ask_for_room(&mut self) -> Result<u64, Broken> {
         self.map.flag(WANTS_ROOM).store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -232,7 +232,8 @@ pub(crate) struct RingReceiver {
 }
 
 impl RingReceiver {
-    /// Opens the ring in the memory of a descriptor that the sender has passed on; `None` if the memory is not a ring's.
+    /// Opens the ring in the memory of a descriptor that the sender has passed on; `None` if the memory is not a
+    /// ring's.
     ///
     /// # Errors
     /// The memory can shrink, or cannot be mapped.
@@ -254,8 +255,8 @@ impl RingReceiver {
         Ok(self.waiting()? == 0)
     }
 
-    /// Copies the packets of the oldest record to the beginning of `data`, which grows if it is too short; `None` if the
-    /// ring is empty.
+    /// Copies the packets of the oldest record to the beginning of `data`, which grows if it is too short; `None` if
+    /// the ring is empty.
     pub(crate) fn pop(&mut self, data: &mut Vec<u8>) -> Result<Option<Record>, Broken> {
         let waiting = self.waiting()?;
         if waiting == 0 {

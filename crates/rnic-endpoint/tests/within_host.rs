@@ -99,8 +99,8 @@ fn devices_of_an_address_conform() {
     }
 }
 
-/// A Write of 100,000 bytes at 1,024 bytes for each packet has 98 packets; 40 Writes have 3,920. After the first packets
-/// none of them, and none of the ACKs, is a datagram, and all bytes are right.
+/// A Write of 100,000 bytes at 1,024 bytes for each packet has 98 packets; 40 Writes have 3,920. After the first
+/// packets none of them, and none of the ACKs, is a datagram, and all bytes are right.
 #[test]
 fn packets_within_a_host_go_through_memory() {
     let devices = [open("127.47.92.3", Mode::Thread), open("127.47.92.3", Mode::Thread)];
@@ -183,8 +183,8 @@ fn two_ports(address: &str) -> [SharedAddressPort; 2] {
     [first, second.join().unwrap()]
 }
 
-/// When packets begin to go through memory, datagrams that the same sender has sent before may still wait in the socket.
-/// They are received first. Later packets arrive by memory.
+/// When packets begin to go through memory, datagrams that the same sender has sent before may still wait in the
+/// socket. They are received first. Later packets arrive by memory.
 #[test]
 fn no_packet_is_overtaken_when_the_path_changes() {
     let [mut sender, mut receiver] = two_ports("127.47.92.6");

@@ -65,8 +65,8 @@ fn a_process_that_exits_has_acknowledged_what_it_received() {
 }
 
 /// If a peer is killed, the program gets an error within the timeout, whether its packets are datagrams or go through
-/// memory. The client always has requests without an ACK; the client of a ping-pong may only wait for a message, and then
-/// no NIC reports an error.
+/// memory. The client always has requests without an ACK; the client of a ping-pong may only wait for a message, and
+/// then no NIC reports an error.
 #[test]
 fn the_death_of_a_peer_is_an_error() {
     if !has("ib_write_bw") || !has("ibv_rc_pingpong") {

@@ -27,9 +27,9 @@ const COLUMNS: [&str; 14] = [
     "excess_us",
 ];
 
-/// Where the time of a step goes: the parts of its critical path in microseconds, whose sum is the time of the step. The
-/// critical path is the chain of computations and messages of which each begins when the one before it ends, and whose
-/// last one ends the step.
+/// Where the time of a step goes: the parts of its critical path in microseconds, whose sum is the time of the step.
+/// The critical path is the chain of computations and messages of which each begins when the one before it ends, and
+/// whose last one ends the step.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Parts {
     /// Time from the start of the first rank to the start of the rank at which the path begins.

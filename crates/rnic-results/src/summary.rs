@@ -352,8 +352,8 @@ fn overload(spec: &RunSpec, output: &RunOutput) -> Option<String> {
     ))
 }
 
-/// The warnings that the run reported, plus warnings if a link was overloaded, if the step of a timeline does not exist, and if
-/// too few flows were measured for percentiles.
+/// The warnings that the run reported, plus warnings if a link was overloaded, if the step of a timeline does not
+/// exist, and if too few flows were measured for percentiles.
 fn warnings(spec: &RunSpec, output: &RunOutput, measured: u64, ok: bool) -> Vec<String> {
     let mut warnings = output.warnings.clone();
     if ok {

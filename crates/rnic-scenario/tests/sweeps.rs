@@ -163,7 +163,7 @@ fn mistakes_in_a_sweep() {
         ("[sweep]\nfabric.k = [4, 6, 4]\n",
             "a.toml:24:19: the sweep has k=4 twice; give each value once"),
         ("[sweep]\nfabric.kk = [4, 6]\n",
-            "a.toml:24:8: unknown key `kk` in [fabric]; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, convergence, local_repair, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, k"),
+            "a.toml:24:8: unknown key `kk` in [fabric]; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, flowlet_gap, switch, link, convergence, local_repair, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, k"),
         ("[sweep]\nfabric.k.more = [4, 6]\n",
             "a.toml:24:10: `fabric.k` is an integer, so it has no `more`; set `fabric.k` itself"),
         ("pfc = true\n[sweep]\nrun.pfc = [true, false]\n",

@@ -2,15 +2,15 @@
 //!
 //! The state of the run is observed every few round-trip times. A window of 4, 8, 16 ... observations is steady if, in
 //! three windows of this length one after the other, every flow has received as many packets, and every queue has had
-//! the same mean length, up to the bound. If the next window repeats them too, whole windows are skipped: each flow loses
-//! the packets that it would have received, at both ends, the counters advance, and the simulated time does. What is
-//! under way stays where it is. After the skip, a window is simulated and compared again; every further window that
+//! the same mean length, up to the bound. If the next window repeats them too, whole windows are skipped: each flow
+//! loses the packets that it would have received, at both ends, the counters advance, and the simulated time does. What
+//! is under way stays where it is. After the skip, a window is simulated and compared again; every further window that
 //! repeats allows a longer skip. A straight line through the rates of a flow in all windows limits how far they are
 //! extrapolated, so a slow drift is not taken for a steady state.
 //!
 //! No skip passes the start of a flow, the last windows of a flow, an observation or change by another watcher, or the
-//! end of the run. One of four skips is simulated instead, at least in part, and the difference between what was expected
-//! and what happened is recorded.
+//! end of the run. One of four skips is simulated instead, at least in part, and the difference between what was
+//! expected and what happened is recorded.
 
 use crate::host::{FlowId, HostTotals, Remaining, RunHosts, Skipped};
 use rnic_fabric::{BodyOf, Counted, Fabric, PortId, Watcher};
@@ -125,7 +125,8 @@ struct Begin {
     counted: Counted,
 }
 
-/// A skip that is simulated instead: the observation at which it ends, the state at its begin, and its number of windows.
+/// A skip that is simulated instead: the observation at which it ends, the state at its begin, and its number of
+/// windows.
 struct Check {
     ends: u64,
     sums: Sums,
@@ -295,8 +296,8 @@ impl<'w, 'o, H: RunHosts> FastForward<'w, 'o, H> {
         }
     }
 
-    /// The largest number of windows that can be skipped at `now`: nothing that is known happens in them, every flow has
-    /// two windows left, and no rate drifts by more than the bound.
+    /// The largest number of windows that can be skipped at `now`: nothing that is known happens in them, every flow
+    /// has two windows left, and no rate drifts by more than the bound.
     fn room(&self, now: Time, steady: &Steady, next_start: Time) -> u64 {
         let window = self.tick().as_ps().saturating_mul(steady.window);
         let before = |at: Time, reserve: u64| (at.saturating_sub(now).as_ps() / window).saturating_sub(reserve);
@@ -306,8 +307,8 @@ impl<'w, 'o, H: RunHosts> FastForward<'w, 'o, H> {
             let left = flow.left.min(flow.unsent) as f64 / packets - 2.0;
             room = room.min(left.max(0.0) as u64);
         }
-        // A line through the windows changes by at most the bound, on average, in the time that is skipped. Of noise the
-        // slope becomes smaller as more windows are simulated.
+        // A line through the windows changes by at most the bound, on average, in the time that is skipped. Of noise
+        // the slope becomes smaller as more windows are simulated.
         let steepest = steady.lines.iter().map(Line::slope).fold(0.0, f64::max);
         let straight = if steepest > 0.0 { (2.0 * self.plan.bound / steepest) as u64 } else { u64::MAX };
         room.min(steady.longest).min(straight).min(LONGEST_SKIP)

@@ -136,6 +136,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("aimd", &["{ decrease = 0.3 }"]),
     ("cubic", &["{ beta = 0.3 }"]),
     ("swift", &["{ max_mdf = 0.3 }"]),
+    ("nscc", &["{ gamma = 0.3 }"]),
     ("rogue", &["{ decrease = 0.3 }"]),
     ("hpcc", &["{ eta = 0.9 }"]),
 ];

@@ -218,7 +218,7 @@ fn mistakes_are_named() {
     };
     for (transport, keys, expected) in [
         ("ndp", "cc = \"dcqcn\"", "transport \"ndp\" controls congestion itself"),
-        ("homa", "bdp_cap = 3", "`bdp_cap` belongs to transport \"roce\" or \"irn\", not to \"homa\""),
+        ("homa", "bdp_cap = 3", "`bdp_cap` belongs to transport \"roce\" or \"irn\" or \"uet\", not to \"homa\""),
         ("ndp", "overcommitment = 2", "`overcommitment` belongs to transport \"homa\" or \"homa-tr\", not to \"ndp\""),
         ("irn", "probe = true", "`probe` belongs to transport \"ndp\" or \"homa\""),
         ("ndp", "rtt_packets = 0", "`rtt_packets` is out of range: 0"),

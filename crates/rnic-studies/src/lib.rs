@@ -33,6 +33,7 @@ mod record;
 pub mod rogue;
 mod state;
 mod table;
+pub mod uet;
 pub mod verdict;
 
 #[cfg(test)]
@@ -56,7 +57,7 @@ use rnic_spec::RunSpec;
 use std::collections::BTreeMap;
 
 /// All studies that `rnic reproduce` can execute.
-pub const STUDIES: [&Study; 9] = [
+pub const STUDIES: [&Study; 10] = [
     &irn::STUDY,
     &arbitration::STUDY,
     &irn_unstated::STUDY,
@@ -66,6 +67,7 @@ pub const STUDIES: [&Study; 9] = [
     &hostcc::STUDY,
     &at_scale::STUDY,
     &ai::STUDY,
+    &uet::STUDY,
 ];
 
 /// Embeds files of a folder of `scenarios/`, as a list of (name, text).

@@ -42,8 +42,9 @@ pub const IWARP_DATA: u32 = IWARP_ACK + 2 + 4 + 14;
 pub const IWARP_ACK: u32 = 14 + 20 + 20 + 12 + 4;
 /// Size of a TCP segment without data, with one SACK block.
 pub const IWARP_SACK: u32 = IWARP_ACK + 12;
-/// Size of headers and trailers around the payload of a packet of Ultra Ethernet Transport over UDP: the 12-byte header of
-/// the packet delivery sublayer, and the 44-byte standard header of the semantic sublayer (public reference provider).
+/// Size of headers and trailers around the payload of a packet of Ultra Ethernet Transport over UDP: the 12-byte header
+/// of the packet delivery sublayer, and the 44-byte standard header of the semantic sublayer (public reference
+/// provider).
 pub const UET_DATA: u32 = 14 + 20 + 8 + 12 + 44 + 4;
 /// Size of an ACK of Ultra Ethernet Transport with congestion control state: 12 bytes, and 20 bytes with selective
 /// acknowledgement and state.

@@ -22,7 +22,10 @@ fn all_conform() {
     }
     let mut check = Check(Vec::new());
     visit_congestion_controls(&mut check);
-    assert_eq!(check.0, ["none", "dcqcn", "timely", "patched-timely", "dctcp", "aimd", "cubic", "swift", "hpcc"]);
+    assert_eq!(
+        check.0,
+        ["none", "dcqcn", "timely", "patched-timely", "dctcp", "aimd", "cubic", "swift", "nscc", "hpcc"]
+    );
 }
 
 #[derive(Clone, Debug)]

@@ -15,7 +15,8 @@ pub struct Completion {
     /// Time from which the sender knows that all bytes have arrived. The simulator assumes that the receiver sends a
     /// frame of minimum size when the last byte arrives, and that this frame crosses an empty fabric.
     pub known: Time,
-    /// The time that the flow would have taken alone on an empty fabric, from its start to the arrival of the last byte.
+    /// The time that the flow would have taken alone on an empty fabric, from its start to the arrival of the last
+    /// byte.
     pub ideal: Time,
 }
 

@@ -1,5 +1,5 @@
-# The package `ibverbs` of PyPI, which looks for libibverbs.so.1 with dlopen: two processes connect RC queue pairs, write,
-# read, send and count atomically, and compare all bytes. Argument: the index of the GID.
+# The package `ibverbs` of PyPI, which looks for libibverbs.so.1 with dlopen: two processes connect RC queue pairs,
+# write, read, send and count atomically, and compare all bytes. Argument: the index of the GID.
 import ctypes
 import os
 import socket

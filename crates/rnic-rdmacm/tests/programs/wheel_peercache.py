@@ -1,5 +1,5 @@
-# The package `peercache` of PyPI, a cache of keys and values for language models: its C++ engine of two processes, which
-# connects queue pairs by itself, reads and writes batches of pages, and this script compares all bytes.
+# The package `peercache` of PyPI, a cache of keys and values for language models: its C++ engine of two processes,
+# which connects queue pairs by itself, reads and writes batches of pages, and this script compares all bytes.
 import ctypes
 import os
 import socket

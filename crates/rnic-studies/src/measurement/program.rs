@@ -16,8 +16,8 @@ pub struct Program {
     pub parts: BTreeMap<String, f64>,
 }
 
-/// The programs of a run, by name of the traffic source. A source of which an operation or step did not complete is left
-/// out.
+/// The programs of a run, by name of the traffic source. A source of which an operation or step did not complete is
+/// left out.
 pub(super) fn all(summary: &RunSummary) -> BTreeMap<String, Program> {
     let collectives = summary.collectives.iter().filter(|one| one.completed == one.operations).filter_map(|one| {
         let [late, network, excess] = one.path_us?;

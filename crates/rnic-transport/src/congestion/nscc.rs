@@ -1,5 +1,5 @@
-//! NSCC, the network-signalled congestion control of Ultra Ethernet Transport: a window controlled by ECN marks, delay and
-//! trimmed packets.
+//! NSCC, the network-signalled congestion control of Ultra Ethernet Transport: a window controlled by ECN marks, delay
+//! and trimmed packets.
 //!
 //! Each acknowledgement falls into one of four quadrants:
 //!
@@ -11,8 +11,8 @@
 //! | yes | above the target | shrinks in proportion to the excess of the average delay, at most once per base round trip |
 //!
 //! The delay is the round-trip time minus the base round-trip time. Increases are collected and added after each 8
-//! packets. *Quick adapt*: if packets were trimmed, and less than an eighth of the maximum window has arrived in a round
-//! trip, the window becomes what has arrived.
+//! packets. *Quick adapt*: if packets were trimmed, and less than an eighth of the maximum window has arrived in a
+//! round trip, the window becomes what has arrived.
 //!
 //! Source: the public reference simulator (uet-htsim, 2025), from which the constants are. UET 1.0 prevails; it was not
 //! read. Constants are scaled by the bandwidth-delay product, and by the target, relative to a network of 100 Gbps and

@@ -4,7 +4,7 @@
 //! without room for a packet trims it: the receiver learns of the loss at once and sends a NACK for this packet, which
 //! the sender retransmits before new packets. Without trimming, a packet counts as lost as soon as so many packets that
 //! departed later have arrived that reordering no longer explains its absence: 1.5 windows, at least 5 packets. A
-//! timeout is the last resort.
+//! timeout is the last resort. In a lossless fabric nothing is lost.
 //!
 //! Source: the public reference simulator of the Ultra Ethernet Consortium (uet-htsim, 2025). Its receivers acknowledge
 //! several packets at once (every 16 KB, and at once for marks), with a bitmap of 64 packets. Here every packet has its
@@ -45,8 +45,6 @@ pub struct UetSender {
     sprayed: SprayedSender,
     /// The congestion control's window when a packet was last sent, in packets.
     window: u32,
-    /// Number of acknowledged packets that departed after the packet in flight that departed first.
-    later: u32,
 }
 
 impl UetSender {
@@ -61,17 +59,21 @@ impl UetSender {
             if waits {
                 return;
             }
-            let arrived = slot.is_none_or(|slot| self.sprayed.sent[slot].state == State::Acknowledged);
-            self.later = self.later.saturating_sub(u32::from(arrived));
             self.sprayed.departures.pop_front();
         }
+    }
+
+    /// Number of packets that departed after the first one in flight, and are not in flight: they have arrived, apart from
+    /// those that a timeout declared lost.
+    fn later(&self) -> u32 {
+        (self.sprayed.departures.len() as u32).saturating_sub(self.sprayed.in_flight)
     }
 
     /// Counts the packets as lost that too many later packets have overtaken.
     fn infer(&mut self, now: Time) -> bool {
         let enough = (self.window.saturating_mul(3) / 2).max(MIN_LATER);
         let mut found = false;
-        while self.later >= enough {
+        while self.later() >= enough {
             let Some((_, psn)) = self.sprayed.departures.front().copied() else { break };
             let Some(slot) = self.sprayed.slot(psn) else { break };
             self.sprayed.lose(now, slot, Signal::Lost);
@@ -103,11 +105,11 @@ impl UetSender {
 
 impl SendRecovery for UetSender {
     fn new(cfg: &FlowConfig, packets: u64) -> UetSender {
-        UetSender { sprayed: SprayedSender::new(cfg, packets), window: cfg.bdp_cap, later: 0 }
+        UetSender { sprayed: SprayedSender::new(cfg, packets), window: cfg.bdp_cap }
     }
 
     fn following(&self, cfg: &FlowConfig, packets: u64, now: Time) -> UetSender {
-        UetSender { sprayed: self.sprayed.following(cfg, packets, now), window: self.window, later: 0 }
+        UetSender { sprayed: self.sprayed.following(cfg, packets, now), window: self.window }
     }
 
     fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress {
@@ -115,9 +117,9 @@ impl SendRecovery for UetSender {
             return self.on_trimmed(now, pdu);
         }
         let Progress { acked, .. } = self.sprayed.on_reply(cfg, now, pdu);
-        self.later += acked;
         self.pass();
-        let lost = !cfg.trims && self.infer(now);
+        // Without timeouts the fabric is lossless, and a missing packet is only late.
+        let lost = !cfg.trims && cfg.timeouts.is_some() && self.infer(now);
         Progress { acked, loss: lost.then_some(LossSignal::Nack) }
     }
 
@@ -283,7 +285,7 @@ mod tests {
 
     #[test]
     fn without_trimming_many_later_packets_show_a_loss() {
-        let cfg = cfg(false);
+        let cfg = FlowConfig { timeouts: FlowConfig::default().timeouts, ..cfg(false) };
         let (mut sender, mut receiver) = (UetSender::new(&cfg, 40), UetReceiver::new(&cfg, 40, Time::ZERO));
         // The window is 4 packets, so 1.5 windows are 6.
         let data = send(&mut sender, &cfg, 10);

@@ -368,7 +368,8 @@ impl Passes {
         let number = u64::from(step) * u64::from(training.micro_batches) + u64::from(micro);
         let tag = number * 2 + u64::from(!is_forward);
         if let Some(from) = from {
-            // The rank waits for the message from the beginning of the step on, not while it carries out the step before.
+            // The rank waits for the message from the beginning of the step on, not while it carries out the step
+            // before.
             let receive = self.add(step, PIPELINE, Work::Receive { from: Some(from), tag }, self.before);
             let both = self.last.into_iter().chain([receive]);
             self.last = Some(self.add(step, 0, Work::Nothing, both));

@@ -1,5 +1,5 @@
-//! The path within the host: rings of packets in memory ([`crate::ring`]) between the devices of an address, in place of
-//! datagrams.
+//! The path within the host: rings of packets in memory ([`crate::ring`]) between the devices of an address, in place
+//! of datagrams.
 //!
 //! A device that listens at the name of its slot has this path. The first packet for such a device makes the sender
 //! connect to that name. A *link* carries packets in one direction, from the process that has connected:
@@ -39,8 +39,8 @@ use std::time::{Duration, Instant};
 const MAX_OUTGOING: usize = 64;
 /// Maximum number of connections that have not made their offer yet. Another one replaces the oldest.
 const MAX_UNKNOWN: usize = 64;
-/// How long a sender waits for room in a ring whose receiver takes nothing out. Then it drops packets, as a full receive
-/// buffer does, until the receiver takes some: a stopped process must not stop those that send to others too.
+/// How long a sender waits for room in a ring whose receiver takes nothing out. Then it drops packets, as a full
+/// receive buffer does, until the receiver takes some: a stopped process must not stop those that send to others too.
 const MAX_STALL: Duration = Duration::from_millis(20);
 /// Number of batches that go as datagrams after a failed attempt to make a link, before the next attempt. The number
 /// doubles with each failure.

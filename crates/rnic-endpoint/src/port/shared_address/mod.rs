@@ -212,8 +212,8 @@ const SINGLE_SOURCE_POLLS: u32 = 7;
 /// counts as [`RING_ARRIVAL`] calls. Looking at a ring takes a few nanoseconds, and a system call a few hundred.
 const RING_POLLS: u32 = 256;
 const RING_ARRIVAL: u32 = 8;
-/// How long a thread that waits for room in a ring sleeps at most. The receiver wakes it earlier, unless it has ended or
-/// is stopped.
+/// How long a thread that waits for room in a ring sleeps at most. The receiver wakes it earlier, unless it has ended
+/// or is stopped.
 const MAX_WAIT_FOR_ROOM: Time = Time::from_ms(1);
 
 /// Number of UDP source ports of a device, each of which needs a socket.

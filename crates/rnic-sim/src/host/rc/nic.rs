@@ -464,8 +464,8 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartitio
             if P::TRIMS {
                 self.receive_trimmed(host, now, packet);
             }
-            // Other RC-like transports have no packets without payload, so they treat a trimmed packet as lost. A flooded
-            // copy is for another host.
+            // Other RC-like transports have no packets without payload, so they treat a trimmed packet as lost. A
+            // flooded copy is for another host.
         } else if self.hosts[host.index()].nic.processing.is_some() {
             self.arrive(host, now, packet);
         } else {
