@@ -470,7 +470,7 @@ fn reproduce_lists_papers_and_experiments() {
     assert_eq!((papers.status.code(), stdout(&papers).starts_with("irn  Revisiting Network Support")), (Some(0), true));
     assert_bad_input(
         &rnic(folder.path(), &["reproduce", "inr"]),
-        "error: unknown paper `inr`; accepted: irn, irn-arbitration, irn-unstated, dcqcn, nanotransport, rogue, hostcc, at-scale, ai, hardware",
+        "error: unknown paper `inr`; accepted: irn, irn-arbitration, irn-unstated, dcqcn, nanotransport, rogue, hostcc, at-scale, ai, uet, hardware",
     );
     let unknown = rnic(folder.path(), &["reproduce", "irn", "fig99"]);
     assert_eq!(unknown.status.code(), Some(2));

@@ -187,7 +187,7 @@ mod tests {
         let error = find("inr").unwrap_err().to_string();
         assert_eq!(
             error,
-            "unknown paper `inr`; accepted: irn, irn-arbitration, irn-unstated, dcqcn, nanotransport, rogue, hostcc, at-scale, ai, hardware"
+            "unknown paper `inr`; accepted: irn, irn-arbitration, irn-unstated, dcqcn, nanotransport, rogue, hostcc, at-scale, ai, uet, hardware"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! Ultra Ethernet Transport beside the recorded outputs of the public reference simulator of the Ultra Ethernet Consortium
-//! (uet-htsim, folder `validate_outputs`, August 2025).
+//! Ultra Ethernet Transport beside the recorded outputs of the public reference simulator of the Ultra Ethernet
+//! Consortium (uet-htsim, folder `validate_outputs`, August 2025).
 
 use super::measured::{Case, Measured, each};
 use super::metric::Metric;

@@ -182,8 +182,8 @@ pub(crate) fn assert_accounts(output: &RunOutput) {
     }
 }
 
-/// As [`assert_accounts`], for sprayed flows: on paths of its own a short last packet overtakes a long one, so such a flow
-/// can be faster than alone on one path.
+/// As [`assert_accounts`], for sprayed flows: on paths of its own a short last packet overtakes a long one, so such a
+/// flow can be faster than alone on one path.
 pub(crate) fn assert_counts(output: &RunOutput) {
     let t = &output.totals;
     assert_eq!(t.data + t.control + t.probes + t.flooded, t.delivered + t.dropped + t.lost + t.in_flight);

@@ -63,8 +63,8 @@ impl UetSender {
         }
     }
 
-    /// Number of packets that departed after the first one in flight, and are not in flight: they have arrived, apart from
-    /// those that a timeout declared lost.
+    /// Number of packets that departed after the first one in flight, and are not in flight: they have arrived, apart
+    /// from those that a timeout declared lost.
     fn later(&self) -> u32 {
         (self.sprayed.departures.len() as u32).saturating_sub(self.sprayed.in_flight)
     }
