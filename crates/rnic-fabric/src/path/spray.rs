@@ -13,7 +13,7 @@ impl Spray {
     }
 
     /// The index of one of the equal-cost ports, drawn at random with equal probabilities.
-    pub(super) fn select(&mut self, candidates: Candidates<'_>) -> u32 {
+    pub(crate) fn select(&mut self, candidates: Candidates<'_>) -> u32 {
         below(self.0.next_u64(), candidates.len.into()) as u32
     }
 }

@@ -198,6 +198,16 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
     /// Like [`Switch::route`], for path selections other than ECMP. A separate function keeps the code for ECMP small.
     #[inline(never)]
     fn select_path(&mut self, routes: &Routes, packet: &Packet<B>, now: u64) -> usize {
+        if let PathSelector::Spray(spray) = &mut self.path {
+            return routes.pick(self.node, packet.dst, |candidates| spray.select(candidates)) as usize;
+        }
+        self.select_path_by_state(routes, packet, now)
+    }
+
+    /// Like [`Switch::select_path`], for path selections that depend on queues, on earlier packets, or on a guard. A
+    /// separate function keeps the code for spraying small.
+    #[inline(never)]
+    fn select_path_by_state(&mut self, routes: &Routes, packet: &Packet<B>, now: u64) -> usize {
         let (path, buffer) = (&mut self.path, &self.buffer);
         let queued = |port: u32| buffer.queued_bytes(port as usize, packet.priority as usize);
         routes.pick(self.node, packet.dst, |candidates| path.select(packet, candidates, now, queued)) as usize
