@@ -45,7 +45,7 @@
 //! |---|---|
 //! | *device* | an open [`SharedAddressPort`], with the RDMA device above it |
 //! | *slot* | number of a device on its address, 0 to 1023; its queue pair numbers (QPNs) are congruent to the slot modulo [`SLOTS`] |
-//! | *link* | a ring of packets in memory from one device of the address to another one ([`links`]) |
+//! | *link* | a ring of packets in memory from one device of the address to another one (module `links`) |
 //! | *broker* | the device that has UDP port 4791 of the address |
 //! | *member* | a device or a connection manager that is connected to the broker by a Unix socket |
 //! | *directory* | the UDP ports of all devices of the address, by slot |
