@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use rnic_sim::resolve::{Resolved, SetupError, resolve, resolve_all};
 use rnic_sim::run::run;
-use rnic_sim::{Catalogue, Events, Sharing};
+use rnic_sim::{Catalogue, Events, FrameListener, FramePlan, Sharing};
 use rnic_spec::{RunEvent, RunRecord, RunSpec, Scenario};
 use std::any::Any;
 use std::ops::ControlFlow;
@@ -26,6 +26,12 @@ pub trait Sink: Sync {
     /// [`RunStatus::Interrupted`](rnic_spec::RunStatus::Interrupted).
     fn event(&self, _run: usize, _event: RunEvent) -> ControlFlow<()> {
         ControlFlow::Continue(())
+    }
+
+    /// The instants of the frames that the run must take, and their listener; `None` for no frames. Called once, before
+    /// the run starts.
+    fn frames(&self, _run: usize) -> Option<(FramePlan, &dyn FrameListener)> {
+        None
     }
 
     /// Called when a run has ended. If it returns `Break`, the executor starts no further runs.
@@ -140,7 +146,11 @@ impl Executor for Threads {
                 let simulate = || {
                     self.resolved(index, spec).map(|resolved| {
                         let mut report = |event| sink.event(index, event);
-                        run(&self.catalogue, spec, &resolved, None, &Sharing::among(share), &Events::to(&mut report))
+                        let mut events = Events::to(&mut report);
+                        if let Some((plan, listener)) = sink.frames(index) {
+                            events = events.with_frames(plan, listener);
+                        }
+                        run(&self.catalogue, spec, &resolved, None, &Sharing::among(share), &events)
                     })
                 };
                 // The sink decides what a panic means. The state of a run that has panicked is dropped with it.
@@ -197,6 +207,10 @@ pub trait RunListener: Sync {
     fn event(&self, _run: usize, _event: &RunEvent) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
+    /// The instants of the frames that the run must take, and their listener, as [`Sink::frames`].
+    fn frames(&self, _run: usize) -> Option<(FramePlan, &dyn FrameListener)> {
+        None
+    }
     /// Called with the record (the measured results) of a run that has ended. After `Break`, no further run starts.
     fn finished(&self, _run: usize, _record: &RunRecord) -> ControlFlow<()> {
         ControlFlow::Continue(())
@@ -212,6 +226,10 @@ impl RunListener for Ignore {}
 impl Sink for RecordSink<'_> {
     fn event(&self, run: usize, event: RunEvent) -> ControlFlow<()> {
         self.listener.event(self.indices[run], &event)
+    }
+
+    fn frames(&self, run: usize) -> Option<(FramePlan, &dyn FrameListener)> {
+        self.listener.frames(self.indices[run])
     }
 
     fn done(&self, run: usize, outcome: Outcome) -> ControlFlow<()> {

@@ -1,5 +1,6 @@
 //! Delivery of a run's events (start, progress, samples, pauses, end) to a listener, which is a function of the caller.
 
+use crate::frames::{FrameListener, FramePlan};
 use rnic_spec::{RunEvent, RunProgress};
 use rnic_transport::Time;
 use std::cell::{Cell, RefCell};
@@ -49,6 +50,7 @@ pub struct Events<'e> {
     /// Whether the listener (`sink`) also receives samples and pauses.
     detailed: bool,
     probes: RefCell<Option<ProbeSink<'e>>>,
+    frames: Option<(FramePlan, &'e dyn FrameListener)>,
     cancelled: Cell<bool>,
     flows_total: RefCell<FlowEstimate<'e>>,
     /// The run's `duration`.
@@ -62,6 +64,7 @@ impl<'e> Events<'e> {
             sink: RefCell::new(sink),
             detailed,
             probes: RefCell::new(None),
+            frames: None,
             cancelled: Cell::new(false),
             flows_total: RefCell::new(Box::new(unknown)),
             duration: Cell::new(None),
@@ -89,6 +92,12 @@ impl<'e> Events<'e> {
         Events { probes: RefCell::new(Some(sink)), ..self }
     }
 
+    /// Also passes frames of the run, the states of its fabric at successive instants, to `listener`. A run on several
+    /// ranks, and one with `fidelity = "flow"`, has none.
+    pub fn with_frames(self, plan: FramePlan, listener: &'e dyn FrameListener) -> Events<'e> {
+        Events { frames: Some((plan, listener)), ..self }
+    }
+
     /// Sets the run's `duration` for the following progress events, and the function that estimates the number of flows
     /// of the whole run.
     pub(crate) fn estimate_flows(&self, duration: Option<Time>, total: impl Fn(&RunProgress) -> Option<u64> + 'e) {
@@ -101,6 +110,8 @@ impl<'e> Events<'e> {
 pub(crate) trait Listener {
     /// Whether the listener receives samples and pauses.
     fn wants_details(&self) -> bool;
+    /// The instants of the frames that the run must take, and their listener; `None` if nobody wants frames.
+    fn frames(&self) -> Option<(FramePlan, &dyn FrameListener)>;
     /// Passes the result of a probe to the listener.
     fn probe(&self, probe: MeshProbe);
     /// Passes an event to the listener. Returns `Break` if the listener has cancelled the run.
@@ -112,6 +123,10 @@ pub(crate) trait Listener {
 impl Listener for Events<'_> {
     fn wants_details(&self) -> bool {
         self.detailed
+    }
+
+    fn frames(&self) -> Option<(FramePlan, &dyn FrameListener)> {
+        self.frames
     }
 
     fn probe(&self, probe: MeshProbe) {

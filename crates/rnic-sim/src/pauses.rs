@@ -148,6 +148,9 @@ impl<'e> PauseWatch<'e> {
     }
 
     fn row(&mut self, row: PauseRow) {
+        if let Some((_, listener)) = self.events.frames() {
+            listener.pause(row);
+        }
         if self.events.wants_details() {
             // The run stops at the next progress event if the listener cancels it here.
             let _ = self.events.tell(RunEvent::Pause(row));

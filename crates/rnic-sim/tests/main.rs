@@ -16,6 +16,7 @@ mod explicit_settings;
 mod fast_forward;
 mod flow_state;
 mod fluid;
+mod frames;
 mod host_stack;
 mod host_transports;
 mod hpcc;

@@ -4,6 +4,7 @@ use super::records::{port_records, totals};
 use crate::dead::Deaths;
 use crate::events::{Listener, MeshProbe};
 use crate::fast_forward::FastForward;
+use crate::frames::FrameRecorder;
 use crate::host::{HostTotals, RunHosts, Stop};
 use crate::link_faults::LinkFaults;
 use crate::pauses::{MAX_PAUSES, PauseWatch};
@@ -33,12 +34,13 @@ pub(super) fn run_hosts<H: RunHosts>(
         fabric.limit_window(reaction);
     }
     let mut observers = Observers::prepare(fabric, resolved, events);
-    let Observers { storms, deaths, links, watchdog, pauses, recorder } = &mut observers;
+    let Observers { storms, deaths, links, watchdog, pauses, recorder, frames } = &mut observers;
     let mut watchers: Vec<&mut dyn Watcher<_>> = vec![storms, deaths];
     watchers.extend(links.as_mut().map(|links| links as &mut dyn Watcher<_>));
     watchers.extend(watchdog.as_mut().map(|watchdog| watchdog as &mut dyn Watcher<_>));
     watchers.extend(pauses.as_mut().map(|watch| watch as &mut dyn Watcher<_>));
     watchers.extend(recorder.as_mut().map(|recorder| recorder as &mut dyn Watcher<_>));
+    watchers.extend(frames.as_mut().map(|frames| frames as &mut dyn Watcher<_>));
     let (ending, forward) = match resolved.fast_forward {
         None => (fabric.run_watched(hosts, &mut watchers, until), None),
         Some(plan) => {
@@ -81,6 +83,7 @@ struct Observers<'r> {
     watchdog: Option<Watchdog<'r>>,
     pauses: Option<PauseWatch<'r>>,
     recorder: Option<Recorder<'r>>,
+    frames: Option<FrameRecorder<'r>>,
 }
 
 impl<'r> Observers<'r> {
@@ -91,6 +94,7 @@ impl<'r> Observers<'r> {
         if pauses.is_some() {
             fabric.log_pauses(MAX_PAUSES);
         }
+        let frames = FrameRecorder::new(fabric, events, pauses.is_some());
         let (faults, meshes) = (&resolved.faults, &resolved.meshes);
         if faults.guards_switches() {
             fabric.guard_switches();
@@ -105,18 +109,21 @@ impl<'r> Observers<'r> {
         let (storms, deaths) = (Storms::new(&resolved.storms), Deaths::new(&faults.dead));
         let links = (!faults.links.is_empty())
             .then(|| LinkFaults::new(&faults.links, &resolved.topology, fabric.routes().clone()));
-        Observers { storms, deaths, links, watchdog, pauses, recorder }
+        Observers { storms, deaths, links, watchdog, pauses, recorder, frames }
     }
 
     /// The output of the run: counters, records, the status and warnings.
     fn conclude<B: Body>(
         self, fabric: &mut Fabric<B>, resolved: &Resolved, outcome: Outcome, events: &dyn Listener,
     ) -> RunOutput {
-        let Observers { watchdog, pauses, mut recorder, .. } = self;
+        let Observers { watchdog, pauses, mut recorder, frames, .. } = self;
         let end = fabric.now();
         let (faults, meshes) = (&resolved.faults, &resolved.meshes);
         if let Some(recorder) = &mut recorder {
             recorder.tell_drops(end, fabric);
+        }
+        if let Some(frames) = frames {
+            frames.finish(fabric);
         }
         let ports = port_records(fabric);
         let totals = totals(fabric, &ports, outcome.totals);

@@ -1,0 +1,185 @@
+//! Frames of a run: the state of all ports, pauses and flows at successive instants of simulated time.
+
+use crate::events::Listener;
+use crate::host::RunHosts;
+use rnic_fabric::{Body, BodyOf, Cause, Fabric, PortId, Routes, Topology, Wait, Watcher, pause_tree};
+use rnic_spec::{Frame, FrameFlow, FramePause, FramePort, PauseRow, RootKind};
+use rnic_transport::Time;
+use std::sync::Arc;
+
+/// The instants of the frames of a run. The end of a run is not known before, so the interval between frames grows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FramePlan {
+    /// Interval between the first frames.
+    pub interval: Time,
+    /// After this number of frames the interval doubles, and again whenever half as many have followed. A listener
+    /// that then drops every second of the earlier frames has equally distant frames, at most this number.
+    pub frames: u32,
+}
+
+/// Receives the frames of a run. All methods are called on the thread that executes the run.
+pub trait FrameListener: Sync {
+    /// Called before the first frame.
+    fn begin(&self, topology: &Arc<Topology>, routes: &Arc<Routes>);
+    /// Called for each frame, in order of time.
+    fn frame(&self, frame: Frame);
+    /// Called for each PFC pause after it has ended, or at the end of the run; with its root cause if the run samples
+    /// pauses (`[watch]`), in order of the ends of pauses.
+    fn pause(&self, pause: PauseRow);
+}
+
+/// Maximum number of pauses between two frames; further ones are in no frame and not reported.
+const MAX_PAUSES: usize = 200_000;
+
+/// Takes the frames of a run at their times.
+pub(crate) struct FrameRecorder<'e> {
+    listener: &'e dyn FrameListener,
+    next: Time,
+    interval: Time,
+    /// Number of frames until the interval doubles.
+    left: u32,
+    /// Number of frames after the first doubling until the next.
+    half: u32,
+    /// The state of each port in the latest frame.
+    ports: Vec<FramePort>,
+    /// One more than the largest id of a flow in an earlier frame: ids are in the order in which flows start.
+    known: u32,
+    /// Whether this recorder reports pauses, because nothing else samples them.
+    takes_pauses: bool,
+    has_begun: bool,
+}
+
+impl<'e> FrameRecorder<'e> {
+    /// A recorder for the frames that `events` asks for; `None` if it asks for none, or if the run has several ranks,
+    /// of which each knows its own ports only. `has_pauses` says that pauses are sampled apart from frames.
+    pub(crate) fn new<B: Body>(
+        fabric: &mut Fabric<B>, events: &'e dyn Listener, has_pauses: bool,
+    ) -> Option<FrameRecorder<'e>> {
+        let (plan, listener) = events.frames()?;
+        if fabric.ranks().is_some() {
+            return None;
+        }
+        if !has_pauses {
+            fabric.log_pauses(MAX_PAUSES);
+        }
+        let ports = fabric.topology().port_ids().map(|port| FramePort { port: port.0, ..FramePort::default() });
+        Some(FrameRecorder {
+            listener,
+            next: Time::ZERO,
+            interval: plan.interval.max(Time::from_ns(1)),
+            left: plan.frames.max(2),
+            half: plan.frames.max(2) / 2,
+            ports: ports.collect(),
+            known: 0,
+            takes_pauses: !has_pauses,
+            has_begun: false,
+        })
+    }
+
+    /// Takes the last frame, at the end of the run.
+    pub(crate) fn finish<B: Body>(mut self, fabric: &mut Fabric<B>) {
+        self.take(fabric.now(), fabric, Vec::new(), Vec::new());
+        if !self.takes_pauses {
+            return;
+        }
+        for port in fabric.topology().clone().port_ids() {
+            let mask = fabric.paused(port);
+            for priority in (0..8u8).filter(|priority| mask & (1 << priority) != 0) {
+                let from = fabric.paused_since(port, usize::from(priority));
+                self.listener.pause(PauseRow { port: port.0, priority, from, to: None, root: None });
+            }
+        }
+    }
+
+    fn take<B: Body>(
+        &mut self, now: Time, fabric: &mut Fabric<B>, started: Vec<FrameFlow>, delivered: Vec<(u32, u64)>,
+    ) {
+        if !self.has_begun {
+            self.has_begun = true;
+            self.listener.begin(fabric.topology(), fabric.routes());
+        }
+        if self.takes_pauses {
+            for pause in fabric.take_pauses().0 {
+                let (port, priority) = (pause.port.0, pause.priority);
+                self.listener.pause(PauseRow { port, priority, from: pause.from, to: Some(pause.to), root: None });
+            }
+        }
+        let mut changed = Vec::new();
+        for before in &mut self.ports {
+            let state = state(fabric, PortId(before.port));
+            if *before != state {
+                *before = state;
+                changed.push(state);
+            }
+        }
+        let tree = pause_tree(fabric);
+        let pauses = tree.paused().map(|paused| FramePause {
+            port: paused.port.0,
+            priority: paused.priority,
+            since: paused.since,
+            waits_for: match paused.waits_for {
+                Wait::Port(index) => Some(tree.ports[index].port.0),
+                Wait::Root(_) => None,
+            },
+            root: match paused.cause {
+                Cause::Congestion { port } => Some((RootKind::Congestion, port.0)),
+                Cause::Nic { port } => Some((RootKind::Nic, port.0)),
+                Cause::Cycle { port } => Some((RootKind::Cycle, port.0)),
+                Cause::Released => None,
+            },
+        });
+        let pauses = pauses.collect();
+        let cycle = tree.cycle.iter().map(|port| port.0).collect();
+        self.listener.frame(Frame { time: now, ports: changed, pauses, cycle, started, delivered });
+    }
+}
+
+/// The state of a port now.
+fn state<B: Body>(fabric: &Fabric<B>, port: PortId) -> FramePort {
+    let priorities = usize::from(fabric.priorities());
+    let mut state = FramePort {
+        port: port.0,
+        queued: (0..priorities).map(|priority| fabric.egress(port, priority)).sum(),
+        busy_ps: fabric.sending_time(port).as_ps(),
+        ..FramePort::default()
+    };
+    for counters in fabric.counters(port) {
+        state.dropped += counters.drops;
+        state.lost += counters.lost;
+        state.trimmed += counters.trimmed + counters.returned;
+        state.marked += counters.marked;
+    }
+    state
+}
+
+impl<H: RunHosts> Watcher<H> for FrameRecorder<'_> {
+    fn next(&self) -> Time {
+        self.next
+    }
+
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
+        let known = self.known;
+        let mut started: Vec<FrameFlow> = hosts
+            .under_way(now)
+            .filter(|flow| flow.id >= known)
+            .map(|flow| FrameFlow {
+                flow: flow.id,
+                src: flow.src.0,
+                dst: flow.dst.0,
+                priority: flow.priority,
+                data_hash: flow.data_hash,
+            })
+            .collect();
+        started.sort_unstable_by_key(|flow| flow.flow);
+        self.known = started.last().map_or(known, |flow| flow.flow + 1);
+        let mut delivered: Vec<(u32, u64)> = hosts.delivered(now).collect();
+        delivered.sort_unstable();
+        self.take(now, fabric, started, delivered);
+        self.left -= 1;
+        if self.left == 0 {
+            self.left = self.half;
+            self.interval = self.interval * 2;
+        }
+        self.next = now.saturating_add(self.interval);
+    }
+}
