@@ -13,6 +13,9 @@ use crate::topology::MAX_PORTS;
 const NEVER: u64 = u64::MAX;
 /// Number of low bits of a key that hold the source; the bits above them hold the time.
 const SOURCE_BITS: u32 = MAX_PORTS.ilog2() + 1;
+/// Number of keys of a tree for as many sources as a node can have. The array of keys always has this size, of which a
+/// node uses the beginning, so that the compiler knows that masked indices are inside.
+const KEYS: usize = 2 << SOURCE_BITS;
 
 /// The events of a node, at most one per source. Sources are numbered from 0; among events at the same instant the
 /// source with the lowest number comes first. Times are in picoseconds.
@@ -39,7 +42,7 @@ pub(crate) trait EventList {
 pub(crate) struct EventTree {
     /// A binary tree in an array: `keys[1]` is the smallest key, and the leaves `keys[leaves..]` are the keys of the
     /// sources.
-    keys: Vec<u64>,
+    keys: Box<[u64; KEYS]>,
     leaves: usize,
     /// Time, in picoseconds, from which the times in keys are counted.
     origin: u64,
@@ -54,7 +57,10 @@ impl EventTree {
 
 impl EventList for EventTree {
     fn new(max_sources: usize) -> EventTree {
-        EventTree { keys: vec![NEVER; 2 * max_sources.next_power_of_two().max(2)], leaves: 0, origin: 0 }
+        debug_assert!(2 * max_sources.next_power_of_two() <= KEYS, "a topology has at most {MAX_PORTS} ports per node");
+        // Zeros take no memory until they are overwritten.
+        let keys = vec![0; KEYS].into_boxed_slice().try_into();
+        EventTree { keys: keys.unwrap_or_else(|_| Box::new([0; KEYS])), leaves: 0, origin: 0 }
     }
 
     #[inline]
@@ -66,32 +72,31 @@ impl EventList for EventTree {
 
     #[inline]
     fn load(&mut self, source: usize, time: u64) {
-        self.keys[self.leaves + source] = self.key(source, time);
+        self.keys[(self.leaves + source) % KEYS] = self.key(source, time);
     }
 
     #[inline]
     fn build(&mut self) {
-        for node in (1..self.leaves).rev() {
+        for node in (1..self.leaves.min(KEYS / 2)).rev() {
             self.keys[node] = self.keys[2 * node].min(self.keys[2 * node + 1]);
         }
     }
 
     #[inline]
     fn set(&mut self, source: usize, time: u64) {
-        let mut node = self.leaves + source;
+        let mut node = (self.leaves + source) % KEYS;
         let mut smallest = self.key(source, time);
-        let keys = &mut self.keys[..2 * self.leaves];
-        keys[node] = smallest;
+        self.keys[node] = smallest;
         while node > 1 {
-            smallest = smallest.min(keys[node ^ 1]);
+            smallest = smallest.min(self.keys[(node ^ 1) % KEYS]);
             node >>= 1;
-            keys[node] = smallest;
+            self.keys[node % KEYS] = smallest;
         }
     }
 
     #[inline]
     fn is_set(&self, source: usize) -> bool {
-        self.keys[self.leaves + source] != NEVER
+        self.keys[(self.leaves + source) % KEYS] != NEVER
     }
 
     #[inline]

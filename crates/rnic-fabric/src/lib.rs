@@ -86,6 +86,7 @@ mod headroom;
 mod hosts;
 mod ideal;
 mod ids;
+mod link_queue;
 mod load;
 mod mailbox;
 mod observed;

@@ -186,7 +186,7 @@ impl<B: Body, L: EventList> Partition<B, L> {
             armed = hosts.wants_to_transmit(slot);
             if armed && self.links.ports[number].busy_until <= now {
                 match hosts.transmit(slot, time, self.links.ports[number].paused) {
-                    Some(packet) => self.links.transmit(number, now, packet),
+                    Some(packet) => self.links.transmit(number, now, &packet),
                     None => armed = false,
                 }
             }

@@ -3,10 +3,10 @@
 use crate::clocks::{ClockSpec, Jitter};
 use crate::config::FabricSpec;
 use crate::ids::{PortId, SlotId};
+use crate::link_queue::LinkQueue;
 use crate::mailbox::{Crossing, Mailbox};
 use crate::packet::{Body, PAUSE_FRAME, Packet};
 use crate::partition_plan::{Location, PartitionPlan};
-use crate::prefetch::prefetch;
 use crate::rng::{Purpose, Stream};
 use crate::topology::{PortInfo, Topology};
 use rnic_transport::telemetry::HopRecord;
@@ -42,105 +42,6 @@ pub struct PriorityCounters {
     /// Data packets of this priority whose header the switch returned to the sender, because this output had no room
     /// even for the header.
     pub returned: u64,
-}
-
-/// A packet on a link and the instant at which its last bit arrives.
-#[derive(Clone, Copy, Default)]
-struct InFlight<B> {
-    at: u64,
-    packet: Packet<B>,
-}
-
-/// Prefetch distance: a slot in the ring buffer of a link's packets is prefetched this many packets before it is read
-/// or written.
-const PREFETCH_DISTANCE: u32 = 4;
-
-/// The packets in flight in one direction of a link. Propagation is first in, first out, so only the first packet is an
-/// event.
-///
-/// The structure takes half a cache line (32 bytes), because a switch reads the queues of all its ports at the start of
-/// each window of simulated time.
-#[repr(align(32))]
-pub(crate) struct LinkQueue<B> {
-    /// Arrival time of the first packet, `u64::MAX` if the link is empty.
-    first_at: u64,
-    head: u32,
-    len: u32,
-    /// Ring of the packets; its size is 0 or a power of two.
-    slots: Box<[InFlight<B>]>,
-}
-
-impl<B: Copy + Default> LinkQueue<B> {
-    fn new() -> LinkQueue<B> {
-        LinkQueue { first_at: u64::MAX, head: 0, len: 0, slots: Box::default() }
-    }
-
-    /// Arrival time of the first packet, `u64::MAX` if the link is empty.
-    #[inline(always)]
-    pub(crate) fn first_at(&self) -> u64 {
-        self.first_at
-    }
-
-    /// Prefetches the slots of the first packets in the ring buffer.
-    #[inline(always)]
-    pub(crate) fn prefetch(&self) {
-        if self.len > 0 {
-            prefetch(&self.slots[self.slot(0)]);
-            prefetch(&self.slots[self.slot(2)]);
-        }
-    }
-
-    /// Number of packets on the link, pause frames not included.
-    fn packets(&self) -> usize {
-        (0..self.len).filter(|i| !self.slots[self.slot(*i)].packet.is_pause()).count()
-    }
-
-    /// Index of the ring slot that has `before` packets ahead of it; the size of the ring must not be 0.
-    #[inline(always)]
-    fn slot(&self, before: u32) -> usize {
-        (self.head.wrapping_add(before) as usize) & (self.slots.len() - 1)
-    }
-
-    /// Appends a packet that arrives after all others; returns whether the link was empty.
-    #[inline]
-    fn push(&mut self, at: u64, packet: Packet<B>) -> bool {
-        if self.len as usize == self.slots.len() {
-            self.grow();
-        }
-        debug_assert!(self.len == 0 || self.slots[self.slot(self.len - 1)].at <= at);
-        let slot = self.slot(self.len);
-        self.slots[slot] = InFlight { at, packet };
-        prefetch(&self.slots[self.slot(self.len + PREFETCH_DISTANCE)]);
-        self.len += 1;
-        let was_empty = self.len == 1;
-        if was_empty {
-            self.first_at = at;
-        }
-        was_empty
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn grow(&mut self) {
-        let size = (self.slots.len() * 2).max(8);
-        let mut slots = Vec::with_capacity(size);
-        slots.extend((0..self.len).map(|i| self.slots[self.slot(i)]));
-        slots.resize(size, InFlight::default());
-        self.slots = slots.into_boxed_slice();
-        self.head = 0;
-    }
-
-    /// Removes the first packet; the link must not be empty.
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Packet<B> {
-        debug_assert!(self.len > 0);
-        let packet = self.slots[self.slot(0)].packet;
-        prefetch(&self.slots[self.slot(PREFETCH_DISTANCE)]);
-        self.head = self.head.wrapping_add(1);
-        self.len -= 1;
-        self.first_at = if self.len == 0 { u64::MAX } else { self.slots[self.slot(0)].at };
-        packet
-    }
 }
 
 /// Loss of frames on one direction of a link: random loss, and loss of frames that are chosen by number.
@@ -390,7 +291,7 @@ impl<B: Body> Ports<B> {
         for mailbox in inbox.iter_mut().filter(|mailbox| mailbox.first_at < u64::MAX) {
             mailbox.first_at = u64::MAX;
             for Crossing { port, at, packet } in mailbox.frames.drain(..) {
-                if inbound[port as usize].push(at, packet) {
+                if inbound[port as usize].push(at, &packet) {
                     let next = &mut next_event[ports[port as usize].node as usize];
                     *next = (*next).min(at);
                 }
@@ -425,7 +326,7 @@ impl<B: Body> Ports<B> {
 
     /// Sends a frame on port `number` at `now`, and counts it; the transmitter must be free.
     #[inline]
-    pub(crate) fn transmit(&mut self, number: usize, now: u64, packet: Packet<B>) {
+    pub(crate) fn transmit(&mut self, number: usize, now: u64, packet: &Packet<B>) {
         let counters = &mut self.counters[number * self.priorities + packet.priority as usize];
         counters.tx_packets += 1;
         counters.tx_bytes += u64::from(packet.bytes);
@@ -457,7 +358,7 @@ impl<B: Body> Ports<B> {
             special.record(now, &packet);
             at = special.arrival(at);
         }
-        self.put(number, at, packet);
+        self.put(number, at, &packet);
     }
 
     /// Makes the host's port `number` pause exactly the priorities in `mask` at the switch. The pause frame follows the
@@ -474,7 +375,7 @@ impl<B: Body> Ports<B> {
 
     /// Sends a frame; returns false if the link loses the frame.
     #[inline]
-    fn send(&mut self, number: usize, now: u64, packet: Packet<B>) -> bool {
+    fn send(&mut self, number: usize, now: u64, packet: &Packet<B>) -> bool {
         let port = &mut self.ports[number];
         debug_assert!(port.busy_until <= now);
         let end = now + port.serialise(u64::from(packet.bytes) + self.gap);
@@ -491,12 +392,12 @@ impl<B: Body> Ports<B> {
     /// other ports small.
     #[cold]
     #[inline(never)]
-    fn send_special(&mut self, number: usize, now: u64, mut at: u64, packet: Packet<B>) -> bool {
+    fn send_special(&mut self, number: usize, now: u64, mut at: u64, packet: &Packet<B>) -> bool {
         if let Some(special) = &mut self.ports[number].special {
             if special.is_down {
                 return false;
             }
-            special.record(now, &packet);
+            special.record(now, packet);
             if special.loss.as_mut().is_some_and(Loss::takes_next) {
                 return false;
             }
@@ -513,7 +414,7 @@ impl<B: Body> Ports<B> {
 
     /// Puts a frame on the link of a port; it arrives at `at`.
     #[inline(always)]
-    fn put(&mut self, number: usize, at: u64, packet: Packet<B>) {
+    fn put(&mut self, number: usize, at: u64, packet: &Packet<B>) {
         let port = &self.ports[number];
         if port.to & REMOTE != 0 {
             self.put_across(port.to & !REMOTE, at, packet);
@@ -526,11 +427,11 @@ impl<B: Body> Ports<B> {
     /// Puts a frame whose receiving port is in another partition into the outbox for that partition. `index` is the
     /// index of the receiving port in [`Ports::remote`].
     #[inline(never)]
-    fn put_across(&mut self, index: u32, at: u64, packet: Packet<B>) {
+    fn put_across(&mut self, index: u32, at: u64, packet: &Packet<B>) {
         let Location { partition, slot: SlotId(port) } = self.remote[index as usize];
         let mailbox = &mut self.outbox[partition as usize];
         mailbox.first_at = mailbox.first_at.min(at);
-        mailbox.frames.push(Crossing { port, at, packet });
+        mailbox.frames.push(Crossing { port, at, packet: *packet });
     }
 
     /// Applies a pause frame that arrived at port `number`: pauses exactly the priorities in `mask`, and resumes the

@@ -97,10 +97,10 @@ impl<B: Body> Stage<B> {
             }
             let paused = links.ports[number].paused;
             if let Some(packet) = self.prober.as_mut().and_then(|prober| prober.transmit(paused)) {
-                links.transmit(number, now, packet);
+                links.transmit(number, now, &packet);
             } else if *armed {
                 match hosts.transmit(slot, time, paused) {
-                    Some(packet) => links.transmit(number, now, packet),
+                    Some(packet) => links.transmit(number, now, &packet),
                     None => *armed = false,
                 }
             }

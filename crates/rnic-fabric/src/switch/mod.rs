@@ -103,9 +103,17 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
 
     /// Schedules the event that serves an output (sends its next frame), for the time when its transmitter is free, if
     /// the output has a frame to send and no such event is scheduled.
-    #[inline]
+    #[inline(always)]
     fn wake<L: EventList>(&self, links: &Ports<B>, tree: &mut L, output: usize, now: u64) {
-        if !tree.is_set(self.ports + output) && self.needs_service(links, output) {
+        if !tree.is_set(self.ports + output) {
+            self.wake_idle(links, tree, output, now);
+        }
+    }
+
+    /// [`Switch::wake`] for an output without an event.
+    #[inline(never)]
+    fn wake_idle<L: EventList>(&self, links: &Ports<B>, tree: &mut L, output: usize, now: u64) {
+        if self.needs_service(links, output) {
             tree.set(self.ports + output, links.ports[self.first_port + output].busy_until.max(now));
         }
     }
@@ -221,7 +229,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
             let behind = (0..self.priorities).map(|priority| self.buffer.egress(output, priority)).sum();
             packet.body.stamp(links.hop(number, now, behind));
         }
-        links.transmit(number, now, *packet);
+        links.transmit(number, now, packet);
     }
 
     #[inline(always)]
