@@ -68,28 +68,33 @@ impl<B: Copy + Default> LinkQueue<B> {
         unsafe { self.slots.get_unchecked(self.index(before)) }
     }
 
-    /// Appends a packet that arrives after all others; returns whether the link was empty.
-    #[inline]
+    /// Whether the ring has no room for another packet.
+    #[inline(always)]
+    pub(crate) fn is_full(&self) -> bool {
+        self.len as usize == self.slots.len()
+    }
+
+    /// Appends a packet that arrives after all others; returns whether the link was empty. The ring must have room:
+    /// in a full one the first packet would be lost.
+    #[inline(always)]
     pub(crate) fn push(&mut self, at: u64, packet: &Packet<B>) -> bool {
-        if self.len as usize == self.slots.len() {
-            self.grow();
-        }
-        debug_assert!(self.len == 0 || self.slot(self.len - 1).at <= at);
-        let index = self.index(self.len);
-        // SAFETY: as in `slot`.
-        *unsafe { self.slots.get_unchecked_mut(index) } = InFlight { at, packet: *packet };
+        debug_assert!(!self.is_full() && (self.len == 0 || self.slot(self.len - 1).at <= at));
         prefetch(self.slot(self.len + PREFETCH_DISTANCE));
+        let index = self.index(self.len);
+        let was_empty = self.len == 0;
         self.len += 1;
-        let was_empty = self.len == 1;
         if was_empty {
             self.first_at = at;
         }
+        // SAFETY: as in `slot`.
+        *unsafe { self.slots.get_unchecked_mut(index) } = InFlight { at, packet: *packet };
         was_empty
     }
 
+    /// Makes room for more packets.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self) {
+    pub(crate) fn grow(&mut self) {
         let size = (self.slots.len() * 2).max(8);
         let mut slots = Vec::with_capacity(size);
         slots.extend((0..self.len).map(|i| *self.slot(i)));

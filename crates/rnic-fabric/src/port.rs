@@ -291,7 +291,11 @@ impl<B: Body> Ports<B> {
         for mailbox in inbox.iter_mut().filter(|mailbox| mailbox.first_at < u64::MAX) {
             mailbox.first_at = u64::MAX;
             for Crossing { port, at, packet } in mailbox.frames.drain(..) {
-                if inbound[port as usize].push(at, &packet) {
+                let queue = &mut inbound[port as usize];
+                if queue.is_full() {
+                    queue.grow();
+                }
+                if queue.push(at, &packet) {
                     let next = &mut next_event[ports[port as usize].node as usize];
                     *next = (*next).min(at);
                 }
@@ -325,14 +329,45 @@ impl<B: Body> Ports<B> {
     }
 
     /// Sends a frame on port `number` at `now`, and counts it; the transmitter must be free.
+    ///
+    /// What few frames need is in functions that this one ends with, so that it has no registers to save.
     #[inline]
     pub(crate) fn transmit(&mut self, number: usize, now: u64, packet: &Packet<B>) {
         let counters = &mut self.counters[number * self.priorities + packet.priority as usize];
         counters.tx_packets += 1;
         counters.tx_bytes += u64::from(packet.bytes);
         self.hops += 1;
-        if !self.send(number, now, packet) {
+        let port = &mut self.ports[number];
+        debug_assert!(port.busy_until <= now);
+        let end = now + port.serialise(u64::from(packet.bytes) + self.gap);
+        port.busy_until = end;
+        let at = end + port.delay;
+        if port.special.is_some() {
+            self.transmit_special(number, now, at, packet);
+        } else {
+            self.put(number, at, packet);
+        }
+    }
+
+    /// The end of [`Ports::transmit`] for a port with frame loss, jitter or a tap.
+    #[cold]
+    #[inline(never)]
+    fn transmit_special(&mut self, number: usize, now: u64, mut at: u64, packet: &Packet<B>) {
+        let mut is_lost = false;
+        if let Some(special) = &mut self.ports[number].special {
+            is_lost = special.is_down;
+            if !is_lost {
+                special.record(now, packet);
+                is_lost = special.loss.as_mut().is_some_and(Loss::takes_next);
+            }
+            if !is_lost {
+                at = special.arrival(at);
+            }
+        }
+        if is_lost {
             self.counters[number * self.priorities + packet.priority as usize].lost += 1;
+        } else {
+            self.put(number, at, packet);
         }
     }
 
@@ -373,40 +408,6 @@ impl<B: Body> Ports<B> {
         }
     }
 
-    /// Sends a frame; returns false if the link loses the frame.
-    #[inline]
-    fn send(&mut self, number: usize, now: u64, packet: &Packet<B>) -> bool {
-        let port = &mut self.ports[number];
-        debug_assert!(port.busy_until <= now);
-        let end = now + port.serialise(u64::from(packet.bytes) + self.gap);
-        port.busy_until = end;
-        let at = end + port.delay;
-        if port.special.is_some() {
-            return self.send_special(number, now, at, packet);
-        }
-        self.put(number, at, packet);
-        true
-    }
-
-    /// Like [`Ports::send`], for a port with frame loss, jitter or a tap. A separate function keeps the code for all
-    /// other ports small.
-    #[cold]
-    #[inline(never)]
-    fn send_special(&mut self, number: usize, now: u64, mut at: u64, packet: &Packet<B>) -> bool {
-        if let Some(special) = &mut self.ports[number].special {
-            if special.is_down {
-                return false;
-            }
-            special.record(now, packet);
-            if special.loss.as_mut().is_some_and(Loss::takes_next) {
-                return false;
-            }
-            at = special.arrival(at);
-        }
-        self.put(number, at, packet);
-        true
-    }
-
     /// Time, in picoseconds, that a frame of `bytes` bytes and its gap take on the link of port `number`.
     pub(crate) fn transmission(&self, number: usize, bytes: u16) -> u64 {
         self.ports[number].serialise(u64::from(bytes) + self.gap)
@@ -417,9 +418,26 @@ impl<B: Body> Ports<B> {
     fn put(&mut self, number: usize, at: u64, packet: &Packet<B>) {
         let port = &self.ports[number];
         if port.to & REMOTE != 0 {
-            self.put_across(port.to & !REMOTE, at, packet);
-        } else if self.inbound[port.to as usize].push(at, packet) {
-            let next = &mut self.next_event[port.to_node as usize];
+            return self.put_across(port.to & !REMOTE, at, packet);
+        }
+        let (to, to_node) = (port.to as usize, port.to_node as usize);
+        let queue = &mut self.inbound[to];
+        if queue.is_full() {
+            return self.put_growing((to, to_node), at, packet);
+        }
+        if queue.push(at, packet) {
+            let next = &mut self.next_event[to_node];
+            *next = (*next).min(at);
+        }
+    }
+
+    /// Puts a frame on a link whose ring of packets is full.
+    #[cold]
+    #[inline(never)]
+    fn put_growing(&mut self, (to, to_node): (usize, usize), at: u64, packet: &Packet<B>) {
+        self.inbound[to].grow();
+        if self.inbound[to].push(at, packet) {
+            let next = &mut self.next_event[to_node];
             *next = (*next).min(at);
         }
     }

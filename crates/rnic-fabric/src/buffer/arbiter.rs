@@ -77,9 +77,10 @@ pub(crate) trait Arbiter {
 
 /// Round robin over inputs with a quantum. This is the arbiter of most runs, so it is compiled on its own.
 pub(crate) struct RoundRobin {
-    waiting: Waiting,
-    /// Per lane: whose turn it is.
-    turn: Vec<Turn>,
+    lanes: Vec<Lane>,
+    /// Per lane: bitmap of the inputs from number 64 on that have packets in the lane, `more_words` words long.
+    more: Vec<u64>,
+    more_words: usize,
     inputs: u32,
     /// Number of packets or bytes in a turn.
     quantum: u32,
@@ -89,27 +90,64 @@ pub(crate) struct RoundRobin {
     length_mask: u32,
 }
 
-/// A turn of an input in a lane.
+/// The state of a lane.
 #[derive(Clone, Copy)]
-struct Turn {
+struct Lane {
     /// The input whose turn it is, or at which the search for the next sender starts.
     input: u32,
     /// Number of packets, or of bytes, that are left of the turn.
     left: u32,
+    /// Bitmap of the first 64 inputs that have packets in the lane.
+    waiting: u64,
 }
 
 impl RoundRobin {
     /// Records that `input` has sent a packet in the lane. The turn of the input ends once it has sent the quantum.
     #[inline(always)]
     fn sent(&mut self, lane: usize, input: usize, bytes: u16) {
-        let (turn, input) = (&mut self.turn[lane], input as u32);
-        let left = if turn.input == input { turn.left } else { self.quantum };
+        let (lane, input) = (&mut self.lanes[lane], input as u32);
+        let left = if lane.input == input { lane.left } else { self.quantum };
         let taken = self.per_packet + (u32::from(bytes) & self.length_mask);
-        *turn = if taken < left {
-            Turn { input, left: left - taken }
+        (lane.input, lane.left) = if taken < left {
+            (input, left - taken)
         } else {
-            Turn { input: if input + 1 == self.inputs { 0 } else { input + 1 }, left: self.quantum }
+            (if input + 1 == self.inputs { 0 } else { input + 1 }, self.quantum)
         };
+    }
+
+    /// The words of a lane's bitmap after the first.
+    fn more(&self, lane: usize) -> &[u64] {
+        &self.more[lane * self.more_words..(lane + 1) * self.more_words]
+    }
+
+    /// The word of a lane's bitmap that has `input`, one of the inputs from number 64 on.
+    fn more_of(&mut self, lane: usize, input: usize) -> &mut u64 {
+        &mut self.more[lane * self.more_words + input / 64 - 1]
+    }
+
+    /// The input that sends next in the lane: the first input with a packet in the lane, searched cyclically from the
+    /// input whose turn it is.
+    #[cold]
+    #[inline(never)]
+    fn search(&self, lane: usize) -> usize {
+        let turn = self.lanes[lane].input as usize;
+        let word = |index: usize| match index {
+            0 => self.lanes[lane].waiting,
+            _ => self.more(lane)[index - 1],
+        };
+        let (first, words) = (turn / 64, 1 + self.more_words);
+        let later = word(first) & (u64::MAX << (turn % 64));
+        if later != 0 {
+            return first * 64 + later.trailing_zeros() as usize;
+        }
+        for step in 1..=words {
+            let index = (first + step) % words;
+            if word(index) != 0 {
+                return index * 64 + word(index).trailing_zeros() as usize;
+            }
+        }
+        debug_assert!(false, "a lane with a backlog has a waiting input");
+        0
     }
 }
 
@@ -122,8 +160,9 @@ impl Arbiter for RoundRobin {
             ArbiterSpec::OldestFirst => (1, 1, 0),
         };
         RoundRobin {
-            waiting: Waiting::new(lanes, inputs),
-            turn: vec![Turn { input: 0, left: quantum }; lanes],
+            lanes: vec![Lane { input: 0, left: quantum, waiting: 0 }; lanes],
+            more: vec![0; lanes * (inputs.div_ceil(64).max(1) - 1)],
+            more_words: inputs.div_ceil(64).max(1) - 1,
             inputs: inputs as u32,
             quantum,
             per_packet,
@@ -133,20 +172,36 @@ impl Arbiter for RoundRobin {
 
     #[inline(always)]
     fn pushed(&mut self, lane: usize, input: usize, is_first: bool) {
-        if is_first {
-            self.waiting.join(lane, input);
+        if !is_first {
+            return;
+        }
+        if input < 64 {
+            self.lanes[lane].waiting |= 1 << input;
+        } else {
+            *self.more_of(lane, input) |= 1 << (input % 64);
         }
     }
 
     #[inline(always)]
     fn next(&self, lane: usize) -> usize {
-        self.waiting.next(lane, self.turn[lane].input as usize)
+        let Lane { input, waiting, .. } = self.lanes[lane];
+        // With up to 64 inputs the one whose turn it is, or a later one.
+        let later = if input < 64 { waiting & (u64::MAX << input) } else { 0 };
+        if later != 0 { later.trailing_zeros() as usize } else { self.search(lane) }
     }
 
     #[inline(always)]
     fn popped(&mut self, lane: usize, input: usize, bytes: u16, is_last: bool) -> bool {
         self.sent(lane, input, bytes);
-        is_last && self.waiting.leave(lane, input)
+        if !is_last {
+            return false;
+        }
+        if input < 64 {
+            self.lanes[lane].waiting &= !(1 << input);
+        } else {
+            *self.more_of(lane, input) &= !(1 << (input % 64));
+        }
+        self.lanes[lane].waiting == 0 && (self.more_words == 0 || self.more(lane).iter().all(|word| *word == 0))
     }
 
     #[inline(always)]
@@ -155,7 +210,8 @@ impl Arbiter for RoundRobin {
     }
 
     fn is_single(&self, lane: usize) -> bool {
-        self.waiting.is_single(lane)
+        let more: u32 = self.more(lane).iter().map(|word| word.count_ones()).sum();
+        self.lanes[lane].waiting.count_ones() + more == 1
     }
 }
 
@@ -213,61 +269,6 @@ impl Arbiter for OtherArbiter {
             OtherArbiter::RoundRobin(arbiter) => arbiter.is_single(lane),
             OtherArbiter::OldestFirst(lanes) => lanes[lane].len() == 1,
         }
-    }
-}
-
-/// The inputs with packets in each lane.
-struct Waiting {
-    /// Per lane: bitmap of the inputs that have packets in the lane, `words` words long.
-    bits: Vec<u64>,
-    words: usize,
-}
-
-impl Waiting {
-    fn new(lanes: usize, inputs: usize) -> Waiting {
-        let words = inputs.div_ceil(64);
-        Waiting { bits: vec![0; lanes * words], words }
-    }
-
-    /// Records that `input`, which had no packet in the lane, now has one.
-    #[inline(always)]
-    fn join(&mut self, lane: usize, input: usize) {
-        self.bits[lane * self.words + input / 64] |= 1 << (input % 64);
-    }
-
-    /// Records that `input` has no packet left in the lane. Returns whether the lane is empty, because no other input
-    /// has a packet in it either.
-    #[inline(always)]
-    fn leave(&mut self, lane: usize, input: usize) -> bool {
-        let words = &mut self.bits[lane * self.words..(lane + 1) * self.words];
-        words[input / 64] &= !(1 << (input % 64));
-        words.iter().all(|word| *word == 0)
-    }
-
-    /// The input that sends next in the lane: the first input with a packet in the lane, searched cyclically from
-    /// `turn`, the input whose turn it is.
-    #[inline(always)]
-    fn next(&self, lane: usize, turn: usize) -> usize {
-        let words = &self.bits[lane * self.words..(lane + 1) * self.words];
-        let first = turn / 64;
-        let later = words[first] & (u64::MAX << (turn % 64));
-        if later != 0 {
-            return first * 64 + later.trailing_zeros() as usize;
-        }
-        for step in 1..=words.len() {
-            let word = (first + step) % words.len();
-            if words[word] != 0 {
-                return word * 64 + words[word].trailing_zeros() as usize;
-            }
-        }
-        debug_assert!(false, "a lane with a backlog has a waiting input");
-        0
-    }
-
-    /// Whether exactly one input has packets in the lane.
-    fn is_single(&self, lane: usize) -> bool {
-        let words = &self.bits[lane * self.words..(lane + 1) * self.words];
-        words.iter().map(|word| word.count_ones()).sum::<u32>() == 1
     }
 }
 
