@@ -35,6 +35,10 @@ pub(crate) trait EventList {
     fn is_set(&self, source: usize) -> bool;
     /// Time and source of the first event; the time is `u64::MAX` if the list has no event.
     fn first(&mut self) -> (u64, usize);
+    /// Time and source of the first event if it is before `end`, which must not be before the list's origin.
+    fn first_before(&mut self, end: u64) -> Option<(u64, usize)> {
+        Some(self.first()).filter(|(time, _)| *time < end)
+    }
 }
 
 /// A tournament tree over event sources `0..sources`.
@@ -106,6 +110,14 @@ impl EventList for EventTree {
             return (u64::MAX, 0);
         }
         (self.origin + (key >> SOURCE_BITS), (key & ((1 << SOURCE_BITS) - 1)) as usize)
+    }
+
+    #[inline]
+    fn first_before(&mut self, end: u64) -> Option<(u64, usize)> {
+        let key = self.keys[1];
+        let event = (self.origin + (key >> SOURCE_BITS), (key & ((1 << SOURCE_BITS) - 1)) as usize);
+        // The key of a source without event is larger than that of any time in a window.
+        (key < (end - self.origin) << SOURCE_BITS).then_some(event)
     }
 }
 

@@ -81,17 +81,14 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
             tree.load(self.ports + port, if needs_service { busy_until } else { u64::MAX });
         }
         tree.build();
-        loop {
-            let (now, source) = tree.first();
-            if now >= end {
-                return now;
-            }
+        while let Some((now, source)) = tree.first_before(end) {
             if source < self.ports {
                 self.arrival(links, routes, tree, source, now);
             } else {
                 self.service(links, tree, source - self.ports, now);
             }
         }
+        tree.first().0
     }
 
     /// Whether the output has a pause frame or a packet that it may send.
