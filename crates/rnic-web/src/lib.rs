@@ -28,7 +28,7 @@ macro_rules! modules {
 /// All modules. Each module imports only from modules before it in this list.
 const MODULES: &[Module] = modules![
     "numbers", "scale", "dom", "svg", "theme", "tip", "keyboard", "hover", "frame", "bars", "lines", "spans", "csv",
-    "files", "layout", "table", "board",
+    "files", "layout", "table", "board", "recording", "columns", "fabric", "traffic", "player",
 ];
 
 const STYLES: [&str; 3] = [
