@@ -221,8 +221,9 @@ const drawPauses = (context, recording, places, colours, time) => {
     }
     context.lineWidth = cycle.has(port) ? 4 : 2.2;
     const [ox, oy] = [-link.uy * 3, link.ux * 3];
-    const [tail, head] = [[link.x2 - link.ux * 11, link.y2 - link.uy * 11], [link.x1 + link.ux * 12, link.y1 + link.uy * 12]];
-    arrow(context, tail[0] + ox, tail[1] + oy, head[0] + ox, head[1] + oy);
+    const tail = [link.x2 - link.ux * 11 + ox, link.y2 - link.uy * 11 + oy];
+    const head = [link.x1 + link.ux * 12 + ox, link.y1 + link.uy * 12 + oy];
+    arrow(context, ...tail, ...head);
     const [mx, my] = [(link.x1 + link.x2) / 2, (link.y1 + link.y2) / 2];
     context.lineWidth = 2.4;
     for (const shift of [-3, 3]) {

@@ -35,8 +35,8 @@ export const speedsFor = (end) => {
 
 // Adds the player to `parent`. `marks` yields the intervals to mark above the slider, each `{ from, to, kind }` with a
 // kind "pause", "loss" or "event". `frames` yields the instants to which the arrow keys step. `show` is called with each
-// new time. Returns `{ seek, time, extend, stop, redraw }`: `extend` sets the end of a run that continues; a player at
-// the end follows it.
+// new time. Returns `{ seek, time, window, extend, stop, redraw }`: `extend` sets the end of a run that continues; a
+// player at the end follows it.
 export const makePlayer = (parent, { end, marks = () => [], frames = () => [], show }) => {
   const state = { time: 0, end, window: [0, end], speed: 0, playing: false, last: 0, request: 0 };
   const speeds = speedsFor(end);
@@ -154,7 +154,7 @@ export const makePlayer = (parent, { end, marks = () => [], frames = () => [], s
     else redraw();
   };
   redraw();
-  return { seek, time: () => state.time, extend, stop, redraw };
+  return { seek, time: () => state.time, window: () => state.window, extend, stop, redraw };
 };
 
 // The marks of the window above the slider: pauses as bars at the bottom, losses in the middle, events as lines.

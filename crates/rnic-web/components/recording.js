@@ -15,7 +15,7 @@
 // `appendFrame` takes one frame, in order of time, as an object. All parts except `time` may be absent:
 //
 //   time     the instant
-//   ports    ports that changed since the previous frame, each `[port, used, queued, dropped, lost, trimmed, marked]`:
+//   ports    ports that changed since the previous frame, `[port, used, queued, dropped, lost, trimmed, marked]` each:
 //            fraction of the time since the previous frame for which it was sending, bytes in its queue, and packets
 //            since the start of the run
 //   pauses   all pauses at the instant, each `[port, priority, since, waits, kind, root]`: the next port in the chain to
