@@ -14,7 +14,7 @@ pub mod figure;
 mod html;
 mod over_time;
 mod overview;
-mod page;
+pub(crate) mod page;
 mod pauses;
 mod runs;
 mod scale;
@@ -31,7 +31,7 @@ pub use verdict::{Verdict, Within};
 
 use super::summary::ScenarioSummary;
 use figure::Board;
-use html::escape;
+pub(crate) use html::escape;
 use rnic_spec::RunRecord;
 use rnic_spec::Scenario;
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ pub(crate) fn render_with(
         "summary": summary.to_json(false),
         "boards": groups.iter().flatten().map(|(_, board)| board.to_json()).collect::<Vec<Value>>(),
     });
-    page::page(&summary.title, &sections.concat(), &data)
+    page::report(&summary.title, &sections.concat(), &data)
 }
 
 #[cfg(test)]

@@ -23,6 +23,11 @@ pub trait FrameListener: Sync {
     fn begin(&self, topology: &Arc<Topology>, routes: &Arc<Routes>);
     /// Called for each frame, in order of time.
     fn frame(&self, frame: Frame);
+    /// Called after each frame: the interval to the next frame, if it should be shorter than that of the plan, for
+    /// example after an event. Frames at shorter intervals do not count towards [`FramePlan::frames`].
+    fn shorter_interval(&self) -> Option<Time> {
+        None
+    }
     /// Called for each PFC pause after it has ended, or at the end of the run; with its root cause if the run samples
     /// pauses (`[watch]`), in order of the ends of pauses.
     fn pause(&self, pause: PauseRow);
@@ -36,6 +41,8 @@ pub(crate) struct FrameRecorder<'e> {
     listener: &'e dyn FrameListener,
     next: Time,
     interval: Time,
+    /// The next frame of the plan.
+    regular: Time,
     /// Number of frames until the interval doubles.
     left: u32,
     /// Number of frames after the first doubling until the next.
@@ -67,6 +74,7 @@ impl<'e> FrameRecorder<'e> {
             listener,
             next: Time::ZERO,
             interval: plan.interval.max(Time::from_ns(1)),
+            regular: Time::ZERO,
             left: plan.frames.max(2),
             half: plan.frames.max(2) / 2,
             ports: ports.collect(),
@@ -89,6 +97,21 @@ impl<'e> FrameRecorder<'e> {
                 self.listener.pause(PauseRow { port: port.0, priority, from, to: None, root: None });
             }
         }
+    }
+
+    /// The instant of the frame after that of `now`.
+    fn next_after(&mut self, now: Time) -> Time {
+        if now >= self.regular {
+            self.left -= 1;
+            if self.left == 0 {
+                self.left = self.half;
+                self.interval = self.interval * 2;
+            }
+            self.regular = now.saturating_add(self.interval);
+        }
+        let shorter =
+            self.listener.shorter_interval().map(|interval| now.saturating_add(interval.max(Time::from_ns(1))));
+        shorter.map_or(self.regular, |shorter| shorter.min(self.regular))
     }
 
     fn take<B: Body>(
@@ -175,11 +198,6 @@ impl<H: RunHosts> Watcher<H> for FrameRecorder<'_> {
         let mut delivered: Vec<(u32, u64)> = hosts.delivered(now).collect();
         delivered.sort_unstable();
         self.take(now, fabric, started, delivered);
-        self.left -= 1;
-        if self.left == 0 {
-            self.left = self.half;
-            self.interval = self.interval * 2;
-        }
-        self.next = now.saturating_add(self.interval);
+        self.next = self.next_after(now);
     }
 }

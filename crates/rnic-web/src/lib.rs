@@ -27,9 +27,30 @@ macro_rules! modules {
 
 /// All modules. Each module imports only from modules before it in this list.
 const MODULES: &[Module] = modules![
-    "numbers", "scale", "dom", "svg", "theme", "tip", "keyboard", "hover", "frame", "bars", "lines", "spans", "csv",
-    "files", "layout", "table", "board", "recording", "columns", "fabric", "traffic", "player",
-    "details", "view",
+    "numbers",
+    "scale",
+    "dom",
+    "svg",
+    "theme",
+    "tip",
+    "keyboard",
+    "hover",
+    "frame",
+    "bars",
+    "lines",
+    "spans",
+    "csv",
+    "files",
+    "layout",
+    "table",
+    "board",
+    "recording",
+    "columns",
+    "fabric",
+    "traffic",
+    "player",
+    "details",
+    "view",
 ];
 
 const STYLES: [&str; 3] = [
