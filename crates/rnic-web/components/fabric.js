@@ -60,12 +60,13 @@ export const placesOf = (recording, width, height) => {
     const ends = { x1: x[node] + ox, y1: y[node] + oy, x2: x[other] + ox, y2: y[other] + oy };
     return { ...ends, ux: dx / length, uy: dy / length, length };
   });
-  const hostRoom = recording.cells ? cellSize(nodes, x, y) : 0;
-  return { x, y, links, hostRoom, width, height };
+  const room = distance(nodes, x, y);
+  const hostSize = Math.max(1.5, Math.min(5, room * 0.36));
+  return { x, y, links, hostRoom: recording.cells ? room : 0, hostSize, width, height };
 };
 
-// The distance of neighbouring cells of hosts, in pixels.
-const cellSize = (nodes, x, y) => {
+// The distance of neighbouring hosts, in pixels.
+const distance = (nodes, x, y) => {
   const hosts = nodes.kind.map((_, node) => node).filter((node) => nodes.kind[node] === "host");
   let least = 24;
   for (let i = 1; i < hosts.length; i++) {
@@ -145,10 +146,9 @@ const drawQueues = (context, recording, places, colours, at) => {
   }
 };
 
-const nodeSize = (recording, node) => {
-  const kind = recording.nodes.kind[node];
+const nodeSize = (recording, places, node) => {
   const crowd = recording.nodes.name.length;
-  if (kind === "host") return crowd > 300 ? 2.5 : crowd > 100 ? 3.5 : 5;
+  if (recording.nodes.kind[node] === "host") return places.hostSize;
   return crowd > 600 ? 4 : crowd > 100 ? 5.5 : 8;
 };
 
@@ -159,7 +159,7 @@ const drawNodes = (context, recording, places, colours) => {
   context.fillStyle = colours.ground;
   kind.forEach((what, node) => {
     if (what === "host" && recording.cells) return;
-    const size = nodeSize(recording, node);
+    const size = nodeSize(recording, places, node);
     context.beginPath();
     if (what === "host") context.arc(places.x[node], places.y[node], size, 0, 7);
     else context.rect(places.x[node] - size, places.y[node] - size * 0.7, size * 2, size * 1.4);
@@ -180,7 +180,7 @@ const drawNames = (context, recording, places, colours, name) => {
     const short = text.length > 14 ? `${text.slice(0, 13)}\u2026` : text;
     const half = short.length * 3.2;
     const below = places.y[node] > places.height * 0.6;
-    const away = nodeSize(recording, node);
+    const away = nodeSize(recording, places, node);
     const [x, y] = [places.x[node], places.y[node] + (below ? away + 12 : -away - 4)];
     if (taken.some((other) => Math.abs(other.x - x) < other.half + half + 4 && Math.abs(other.y - y) < 11)) return;
     taken.push({ x, y, half });
@@ -296,7 +296,7 @@ const drawChosen = (context, recording, places, colours, chosen) => {
   context.strokeStyle = colours.chosen;
   context.lineWidth = 3;
   context.beginPath();
-  context.arc(places.x[chosen.id], places.y[chosen.id], nodeSize(recording, chosen.id) + 6, 0, 7);
+  context.arc(places.x[chosen.id], places.y[chosen.id], nodeSize(recording, places, chosen.id) + 6, 0, 7);
   context.stroke();
 };
 

@@ -9,11 +9,19 @@ import { enableLayout } from "./layout.js";
 const start = async () => {
   const main = document.querySelector("main");
   try {
-    const { runs, shown } = JSON.parse(document.getElementById("data").textContent);
+    const { runs, shown: [first, second] } = JSON.parse(document.getElementById("data").textContent);
+    if (!runs.length) throw new Error("no run was recorded");
     const recordings = [];
     for (const { data, ...head } of runs) recordings.push(readRun(head, await inflated(data)));
-    const [first, second] = shown;
     const view = makeView(main, recordings, { first, second });
+    // The address of an instant is that of the page and `#` with the time in microseconds.
+    const asked = Number.parseFloat(location.hash.slice(1));
+    const [event] = recordings.flatMap(({ events }) => events.map(({ time }) => time)).sort((a, b) => a - b);
+    view.player.seek(Number.isFinite(asked) ? asked : event ?? recordings[0].end / 2);
+    addEventListener("hashchange", () => {
+      const time = Number.parseFloat(location.hash.slice(1));
+      if (Number.isFinite(time)) view.player.seek(time);
+    });
     enableTips();
     enableLayout();
     globalThis.replay = view;
