@@ -32,6 +32,8 @@ mod perftest;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod ping;
 #[cfg(unix)]
+mod replay_in_browser;
+#[cfg(unix)]
 mod report_in_browser;
 mod result_folder;
 #[cfg(feature = "p4")]

@@ -26,7 +26,7 @@ use std::io;
 
 const SCRIPT: &str = include_str!("replay/replay.js");
 /// Name of the file of a replay.
-pub const FILE: &str = "replay.html";
+pub const FILE: &str = crate::report::REPLAY_FILE;
 
 /// A recorded run as JSON for the page.
 #[derive(Clone, PartialEq, Debug)]

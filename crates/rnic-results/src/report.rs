@@ -36,6 +36,9 @@ use rnic_spec::RunRecord;
 use rnic_spec::Scenario;
 use serde_json::{Value, json};
 
+/// Name of the file with the runs over time, next to the report.
+pub(crate) const REPLAY_FILE: &str = "replay.html";
+
 /// The report of a scenario's runs as one HTML file. `summary` must be the summary of `scenario` and `reports`.
 pub fn render(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> String {
     render_with(scenario, summary, reports, &[])

@@ -174,6 +174,8 @@ const drawNames = (context, recording, places, colours, name) => {
   context.font = "11px system-ui, sans-serif";
   context.textAlign = "center";
   context.fillStyle = colours.muted;
+  context.strokeStyle = colours.ground;
+  context.lineWidth = 3;
   const taken = [];
   name.forEach((text, node) => {
     if (recording.cells && recording.nodes.kind[node] === "host") return;
@@ -184,7 +186,9 @@ const drawNames = (context, recording, places, colours, name) => {
     const [x, y] = [places.x[node], places.y[node] + (below ? away + 12 : -away - 4)];
     if (taken.some((other) => Math.abs(other.x - x) < other.half + half + 4 && Math.abs(other.y - y) < 11)) return;
     taken.push({ x, y, half });
-    context.fillText(short, Math.max(half, Math.min(places.width - half, x)), y);
+    const inside = Math.max(half, Math.min(places.width - half, x));
+    context.strokeText(short, inside, y);
+    context.fillText(short, inside, y);
   });
 };
 

@@ -21,7 +21,7 @@ const RECENT = 0.04;
 
 // The key of the picture: what its signs mean. Each has the shape that `fabric.js` draws.
 const KEY = [
-  ["use", "link: wide and dark if busy; cells of hosts: left sends, right receives"],
+  ["use", "link, wider if busier; in cells of hosts, left sends and right receives"],
   ["queue", "queue at a port"],
   ["pause", "paused link: arrow from the cause to the paused port"],
   ["root", "root cause of pauses"],

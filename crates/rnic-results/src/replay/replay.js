@@ -16,8 +16,8 @@ const start = async () => {
     const view = makeView(main, recordings, { first, second });
     // The address of an instant is that of the page and `#` with the time in microseconds.
     const asked = Number.parseFloat(location.hash.slice(1));
-    const [event] = recordings.flatMap(({ events }) => events.map(({ time }) => time)).sort((a, b) => a - b);
-    view.player.seek(Number.isFinite(asked) ? asked : event ?? recordings[0].end / 2);
+    const [event] = view.shown().flatMap(({ events }) => events.map(({ time }) => time)).sort((a, b) => a - b);
+    view.player.seek(Number.isFinite(asked) ? asked : event ?? view.shown()[0].end / 2);
     addEventListener("hashchange", () => {
       const time = Number.parseFloat(location.hash.slice(1));
       if (Number.isFinite(time)) view.player.seek(time);

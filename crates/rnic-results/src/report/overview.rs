@@ -17,7 +17,7 @@ pub(super) fn header(summary: &ScenarioSummary) -> String {
         n => format!("{n} runs"),
     };
     let replay = if summary.replay {
-        format!(" &middot; <a href=\"{}\">the runs over time</a>", crate::replay::FILE)
+        format!(" &middot; <a href=\"{}\">the runs over time</a>", super::REPLAY_FILE)
     } else {
         String::new()
     };
