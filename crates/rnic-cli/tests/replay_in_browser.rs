@@ -26,8 +26,8 @@ name = "RoCE + PFC"
 transport = "roce"
 pfc = true
 [[run]]
-name = "IRN"
-transport = "irn"
+name = "RoCE without PFC"
+transport = "roce"
 "#;
 
 const RING: &str = r#"title = "A ring"
@@ -168,13 +168,17 @@ fn the_first_pause_is_shown_at_its_instant() {
     // The cause is the port to the receiver.
     assert!(state_at(from + 0.5).contains("cause: congestion at s0 \u{2192} h"), "{}", state_at(from + 0.5));
     // The list of events leads to the same instant.
-    browser.js("[...document.querySelectorAll('.events button')].find((b) => b.textContent.includes('first pause')).click();");
+    browser.js(
+        "[...document.querySelectorAll('.events button')].find((b) => b.textContent.includes('first pause')).click();",
+    );
     assert_eq!(browser.js("return replay.player.time();").as_f64().unwrap(), from);
     // Two runs are side by side; the other one drops packets instead, and says so.
     assert_eq!(browser.js("return document.querySelectorAll('.panel:not([hidden])').length;"), 2);
-    let drops = browser.js("return replay.shown()[1].counters.map((changes) => changes.at(-1)?.[1] ?? 0).reduce((a, b) => a + b);");
+    let drops = browser
+        .js("return replay.shown()[1].counters.map((changes) => changes.at(-1)?.[1] ?? 0).reduce((a, b) => a + b);");
     let summary: Value = serde_json::from_slice(&fs::read(out.join("summary.json")).unwrap()).unwrap();
-    assert_eq!(summary["runs"][1]["counts"]["dropped"], drops, "{}", summary["runs"][1]);
+    assert!(drops.as_u64() > Some(0));
+    assert_eq!(summary["runs"][1]["packets"]["dropped"], drops);
     assert_clean(&browser, &file);
 }
 
@@ -196,14 +200,12 @@ fn the_matrix_of_a_ring_is_a_ring() {
         assert!(if is_neighbour { *bytes > 0.95 * most } else { *bytes == 0.0 }, "{} to {}", cell / 16, cell % 16);
     }
     // The same in the pixels: the neighbour is dark, the diagonal is empty.
-    let shades = browser.js(
-        "const canvas = document.querySelector('.panel .matrix');
+    let shades = browser.js("const canvas = document.querySelector('.panel .matrix');
          const { side } = canvas.matrix;
          const ratio = devicePixelRatio || 1;
          const shade = (row, column) => canvas.getContext('2d')
            .getImageData((26 + (column + 0.5) * side) * ratio, (26 + (row + 0.5) * side) * ratio, 1, 1).data[0];
-         return [shade(3, 4), shade(15, 0), shade(3, 3), shade(3, 5)];",
-    );
+         return [shade(3, 4), shade(15, 0), shade(3, 3), shade(3, 5)];");
     let shades: Vec<u64> = shades.as_array().unwrap().iter().map(|shade| shade.as_u64().unwrap()).collect();
     assert!(shades[0] < 60 && shades[1] < 60 && shades[2] > 240 && shades[3] > 240, "{shades:?}");
     assert_clean(&browser, &file);
@@ -215,14 +217,15 @@ fn hostile_names_stay_text() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _) = replay(folder.path(), "hostile", HOSTILE, &[]);
     open(&browser, &file, 1200);
-    assert_eq!(browser.js("return document.querySelector('h1').textContent;"), HOSTILE.lines().next().unwrap()[9..].trim_matches('"'));
-    browser.js(
-        "const input = document.querySelector('input[type=search]');
+    assert_eq!(
+        browser.js("return document.querySelector('h1').textContent;"),
+        HOSTILE.lines().next().unwrap()[9..].trim_matches('"')
+    );
+    browser.js("const input = document.querySelector('input[type=search]');
          input.value = 'script';
          input.dispatchEvent(new Event('input'));
          document.querySelectorAll('.results button').forEach((found) => found.click());
-         document.querySelectorAll('.events button').forEach((found) => found.click());",
-    );
+         document.querySelectorAll('.events button').forEach((found) => found.click());");
     let shown = text(&browser, ".details h2");
     assert!(!shown.is_empty());
     assert_eq!(browser.js("return window.attacked ?? null;"), Value::Null);
@@ -279,13 +282,14 @@ fn a_replay_is_refused_with_one_sentence() {
         assert!(!folder.path().join("out").exists());
         String::from_utf8(output.stderr).unwrap()
     };
-    assert!(refused(&["--fidelity", "flow"]).contains(
-        "--replay needs the packets of all runs, but run \"RoCE + PFC\" simulates flows as fluids"
-    ));
+    assert!(
+        refused(&["--fidelity", "flow"])
+            .contains("--replay needs the packets of all runs, but run \"RoCE + PFC\" simulates flows as fluids")
+    );
     let small = refused(&["--replay-size", "30 KB"]);
     assert!(small.contains("is too small for a replay of 2 runs: at least "), "{small}");
     assert!(refused(&["--resume"]).contains("cannot be used with"));
-    assert!(refused(&["--replay-size", "much"]).contains("B, KB, MB, GB"), "{}", refused(&["--replay-size", "much"]));
+    assert!(refused(&["--replay-size", "much"]).contains("write for example"));
 }
 
 #[test]
@@ -295,8 +299,8 @@ fn a_replay_has_the_same_bytes_again_and_is_linked() {
     let first = fs::read(&file).unwrap();
     replay(folder.path(), "again", INCAST, &["--threads", "2"]);
     assert!(fs::read(&file).unwrap() == first, "the same scenario gives the same bytes");
-    let small = replay(folder.path(), "small", INCAST, &["--replay-size", "110 KB"]).0;
+    let small = replay(folder.path(), "small", INCAST, &["--replay-size", "125 KB"]).0;
     let size = fs::metadata(small).unwrap().len();
-    assert!(size <= 110_000 && size < first.len() as u64, "{size}, {}", first.len());
+    assert!(size <= 125_000 && size < first.len() as u64, "{size}, {}", first.len());
     assert!(fs::read_to_string(out.join("report.html")).unwrap().contains("<a href=\"replay.html\">"));
 }

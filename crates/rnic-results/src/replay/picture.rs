@@ -1,5 +1,5 @@
-//! The picture of a fabric: which nodes and links are drawn, and where. Trees are drawn by tiers, other fabrics in which
-//! all switches have hosts as a ring. A large fabric is drawn by groups of nodes.
+//! The picture of a fabric: which nodes and links are drawn, and where. Trees are drawn by tiers, other fabrics in
+//! which all switches have hosts as a ring. A large fabric is drawn by groups of nodes.
 
 use rnic_fabric::topology::NodeId;
 use rnic_fabric::{HostId, PortId, Topology};

@@ -19,7 +19,7 @@ const PORTS_PER_HOST: u64 = 6;
 /// Ports that are drawn of a large fabric, about.
 const MAX_PORTS: u64 = 12_000;
 /// The smallest size of a run in the file.
-const MIN_RUN: u64 = 20_000;
+const MIN_RUN: u64 = 10_000;
 
 /// Records the runs of a scenario.
 pub(crate) struct Replaying<'s> {
