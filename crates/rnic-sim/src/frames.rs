@@ -1,37 +1,11 @@
 //! Frames of a run: the state of all ports, pauses and flows at successive instants of simulated time.
 
 use crate::events::Listener;
+use crate::frame_listener::FrameListener;
 use crate::host::RunHosts;
-use rnic_fabric::{Body, BodyOf, Cause, Fabric, PortId, Routes, Topology, Wait, Watcher, pause_tree};
+use rnic_fabric::{Body, BodyOf, Cause, Fabric, PortId, Wait, Watcher, pause_tree};
 use rnic_spec::{Frame, FrameFlow, FramePause, FramePort, PauseRow, RootKind};
 use rnic_transport::Time;
-use std::sync::Arc;
-
-/// The instants of the frames of a run. The end of a run is not known before, so the interval between frames grows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FramePlan {
-    /// Interval between the first frames.
-    pub interval: Time,
-    /// After this number of frames the interval doubles, and again whenever half as many have followed. A listener
-    /// that then drops every second of the earlier frames has equally distant frames, at most this number.
-    pub frames: u32,
-}
-
-/// Receives the frames of a run. All methods are called on the thread that executes the run.
-pub trait FrameListener: Sync {
-    /// Called before the first frame.
-    fn begin(&self, topology: &Arc<Topology>, routes: &Arc<Routes>);
-    /// Called for each frame, in order of time.
-    fn frame(&self, frame: Frame);
-    /// Called after each frame: the interval to the next frame, if it should be shorter than that of the plan, for
-    /// example after an event. Frames at shorter intervals do not count towards [`FramePlan::frames`].
-    fn shorter_interval(&self) -> Option<Time> {
-        None
-    }
-    /// Called for each PFC pause after it has ended, or at the end of the run; with its root cause if the run samples
-    /// pauses (`[watch]`), in order of the ends of pauses.
-    fn pause(&self, pause: PauseRow);
-}
 
 /// Maximum number of pauses between two frames; further ones are in no frame and not reported.
 const MAX_PAUSES: usize = 200_000;
