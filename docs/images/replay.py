@@ -132,7 +132,7 @@ def main() -> None:
         # The dash is the visible part of the bar.
         dashes = [round(46 * row[f] / longest) for f in frame]
         animation = animated("stroke-dashoffset", [46 - dash for dash in dashes])
-        line(port, "q", animation, bar + 8 / length, 8 / length, f' stroke-dasharray="46" stroke-dashoffset="{46 - dashes[STEPS // 3]}"')
+        line(port, "q", animation, bar + 8 / length, 8 / length, f' stroke-dasharray="46 60" stroke-dashoffset="{46 - dashes[STEPS // 3]}"')
     for port in sorted({port for port, _, _ in pauses}):
         own = [(start, end) for p, start, end in pauses if p == port]
         step = until / (STEPS - 1)

@@ -11,6 +11,7 @@ mod counters;
 mod decode;
 mod documents;
 mod exec;
+mod gallery;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod guides;
 mod imports;

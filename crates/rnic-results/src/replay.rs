@@ -25,6 +25,8 @@ use serde_json::{Value, json};
 use std::io;
 
 const SCRIPT: &str = include_str!("replay/replay.js");
+/// The file has at most one pause for this number of bytes of its allowed size, so that frames have room too.
+const PAUSE_BYTES: u64 = 16;
 /// Name of the file of a replay.
 pub const FILE: &str = crate::report::REPLAY_FILE;
 
@@ -41,6 +43,7 @@ impl Recorder {
         let max_bytes = self.max_bytes();
         let named = std::mem::take(&mut self.named);
         let Some(mut seen) = self.seen.take().filter(|seen| !seen.frames.is_empty()) else { return Ok(None) };
+        seen.merge_pauses((max_bytes / PAUSE_BYTES) as usize, report.output.end);
         let chosen = flows::choose(report, &named);
         let ids: Vec<u32> = chosen.iter().map(|chosen| chosen.flow.id).collect();
         let matrix = Matrix::of(seen.topology.hosts, report);
@@ -52,7 +55,7 @@ impl Recorder {
         loop {
             let columns = columns::deflated(&seen, &matrix, &ids, report.output.end)?;
             // Base64 has four characters for three bytes.
-            let size = fixed + columns.len() as u64 / 3 * 4;
+            let size = fixed + columns.len().div_ceil(3) as u64 * 4;
             if size <= max_bytes || !(seen.thin() || seen.thin_all()) {
                 head["frames"] = json!(seen.frames.len());
                 head["data"] = json!(STANDARD.encode(columns));

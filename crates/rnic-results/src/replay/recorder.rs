@@ -293,9 +293,124 @@ impl Seen {
         self.frames.len() < before
     }
 
+    /// Sorts the pauses by their starts. If they are more than `most`, pauses of a port that follow each other closely
+    /// become one, for growing times between them.
+    pub(super) fn merge_pauses(&mut self, most: usize, end: Time) {
+        let mut gap = Time::from_us(1);
+        while self.pauses.len() > most && gap < end {
+            self.pauses.sort_by_key(|(port, priority, from, _)| (*port, *priority, *from));
+            self.pauses.dedup_by(|next, kept| {
+                let until = kept.3.unwrap_or(Time::MAX);
+                let joins = (next.0, next.1) == (kept.0, kept.1) && next.2 <= until.saturating_add(gap);
+                if joins {
+                    kept.3 = kept.3.zip(next.3).map(|(a, b)| a.max(b));
+                }
+                joins
+            });
+            gap = gap.saturating_add(gap);
+        }
+        self.pauses.sort_by_key(|(port, priority, from, _)| (*from, *port, *priority));
+    }
+
     /// Also drops frames that would have stayed, if the file would be too large otherwise.
     pub(super) fn thin_all(&mut self) -> bool {
         self.frames.iter_mut().for_each(|frame| frame.stays = false);
         self.thin()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rnic_fabric::config::{FabricSpec, LinkSpec, SwitchSpec, TopologySpec};
+    use rnic_spec::FramePause;
+    use rnic_transport::{BitRate, Bytes};
+
+    /// A recorder of two hosts at a switch: ports 0 and 1 of the hosts, 2 and 3 of the switch.
+    fn recorder(frames: u32) -> Recorder {
+        let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(1), loss: 0.0 };
+        let spec =
+            FabricSpec::new(TopologySpec::SingleSwitch { hosts: 2 }, link, SwitchSpec::input_queued(Bytes(240_000)));
+        let topology = Arc::new(Topology::build(&spec).unwrap());
+        let routes = Arc::new(Routes::new(&topology, 1).unwrap());
+        let mut recorder = Recorder::new(1_000_000, &[]);
+        recorder.begin(&topology, &routes, frames);
+        recorder
+    }
+
+    fn frame(us: u64) -> Frame {
+        Frame { time: Time::from_us(us), ..Frame::default() }
+    }
+
+    fn times(recorder: &Recorder) -> Vec<u64> {
+        recorder.seen.as_ref().unwrap().frames.iter().map(|frame| frame.time.as_ps() / 1_000_000).collect()
+    }
+
+    #[test]
+    fn every_second_frame_is_dropped_with_its_counts_kept() {
+        let mut recorder = recorder(8);
+        let dropped =
+            |us: u64| FramePort { port: 3, dropped: us, queued: 100 * us, busy_ps: 7_000, ..FramePort::default() };
+        // Drops in the first frame are an event, so this frame stays in any case, as do those of the burst after it.
+        recorder.frame(&Frame { ports: vec![dropped(1)], ..frame(1) });
+        for us in 2..=25 {
+            recorder.frame(&frame(us));
+        }
+        assert_eq!(times(&recorder).len(), 25);
+        for us in 26..=32 {
+            recorder.frame(&Frame { ports: vec![dropped(us)], ..frame(us) });
+        }
+        assert_eq!(times(&recorder).len(), 32, "seven regular frames");
+        recorder.frame(&Frame { ports: vec![dropped(33)], ..frame(33) });
+        // Of the eight regular frames 26 to 33, the first, third, ... and the last remain.
+        assert_eq!(times(&recorder)[25..], [26, 28, 30, 32, 33]);
+        let seen = recorder.seen.unwrap();
+        let totals: Vec<Option<u64>> =
+            seen.frames.iter().map(|frame| frame.totals.get(&3).map(|totals| totals[0])).collect();
+        assert_eq!((totals[0], totals[1]), (Some(1), None));
+        assert_eq!(totals[25..], [26, 28, 30, 32, 33].map(Some));
+        assert_eq!(seen.frames[26].queued[..], [0, 0, 0, 2800]);
+        assert_eq!(seen.frames[26].busy_ns[..], [0, 0, 0, 7]);
+        assert_eq!(seen.first_drop, Some((Time::from_us(1), 3)));
+    }
+
+    #[test]
+    fn a_pause_begins_a_burst() {
+        let mut recorder = recorder(100);
+        let pause = FramePause { port: 0, priority: 3, since: Time::from_us(2), waits_for: None, root: None };
+        recorder.frame(&frame(1));
+        assert_eq!(recorder.shorter_interval(), None);
+        recorder.frame(&Frame { pauses: vec![pause], ..frame(2) });
+        assert_eq!(recorder.shorter_interval(), Some(Time::from_ps(62_500)), "a sixteenth of 1 us");
+        for us in 3..3 + u64::from(BURST) {
+            recorder.frame(&Frame { pauses: vec![pause], ..frame(us) });
+        }
+        assert_eq!(recorder.shorter_interval(), None, "the burst is over, and the port has been paused all the time");
+        assert_eq!(recorder.seen.unwrap().first_pause, Some((Time::from_us(2), 0)));
+    }
+
+    #[test]
+    fn pauses_that_are_close_are_merged_if_they_are_too_many() {
+        let mut recorder = recorder(100);
+        let us = Time::from_us;
+        for (port, from, to) in [(1, 50, Some(51)), (0, 10, Some(12)), (0, 13, Some(14)), (0, 20, None)] {
+            recorder.pause(PauseRow { port, priority: 0, from: us(from), to: to.map(us), root: None });
+        }
+        let mut seen = recorder.seen.unwrap();
+        seen.merge_pauses(4, us(100));
+        assert_eq!(seen.pauses.len(), 4);
+        seen.merge_pauses(3, us(100));
+        assert_eq!(seen.pauses, [(0, 0, us(10), Some(us(14))), (0, 0, us(20), None), (1, 0, us(50), Some(us(51)))]);
+        seen.merge_pauses(1, us(100));
+        assert_eq!(seen.pauses, [(0, 0, us(10), None), (1, 0, us(50), Some(us(51)))], "pauses of two ports stay apart");
+        assert_eq!(seen.first_pause, Some((us(10), 0)));
+    }
+
+    #[test]
+    fn the_number_of_frames_follows_the_size() {
+        assert_eq!(Recorder::frames_for(20_000_000, 100), 1_000);
+        assert_eq!(Recorder::frames_for(1_000_000, 1_000), 500);
+        assert_eq!(Recorder::frames_for(1_000, 1_000), 128);
+        assert_eq!(Recorder::frames_for(1_000, 0), 500);
     }
 }
