@@ -1,4 +1,5 @@
-//! The gallery of replays in `docs/guides/replay.md`: its scenarios run, and its files are small and of these scenarios.
+//! The gallery of replays in `docs/guides/replay.md`: its scenarios run, and its files are small and of these
+//! scenarios.
 
 use serde_json::Value;
 use std::fs;
@@ -36,7 +37,7 @@ fn the_replays_of_the_gallery_are_those_of_their_scenarios() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rnic"));
         command.current_dir(root()).args(["run", scenario, "--quiet", "--replay", "--replay-size", "150 KB", "--out"]);
         command.arg(folder.path());
-        runs.iter().for_each(|run| drop(command.args(["--run", run])));
+        command.args(runs.iter().flat_map(|run| ["--run", run]));
         let output = command.stdin(Stdio::null()).output().unwrap();
         // A run in a deadlock counts as failed.
         let code = output.status.code();

@@ -26,7 +26,7 @@ use std::io;
 
 const SCRIPT: &str = include_str!("replay/replay.js");
 /// The file has at most one pause for this number of bytes of its allowed size, so that frames have room too.
-const PAUSE_BYTES: u64 = 16;
+const PAUSE_BYTES: u64 = 48;
 /// Name of the file of a replay.
 pub const FILE: &str = crate::report::REPLAY_FILE;
 
@@ -56,7 +56,7 @@ impl Recorder {
             let columns = columns::deflated(&seen, &matrix, &ids, report.output.end)?;
             // Base64 has four characters for three bytes.
             let size = fixed + columns.len().div_ceil(3) as u64 * 4;
-            if size <= max_bytes || !(seen.thin() || seen.thin_all()) {
+            if size <= max_bytes || !seen.shrink(report.output.end) {
                 head["frames"] = json!(seen.frames.len());
                 head["data"] = json!(STANDARD.encode(columns));
                 return Ok(Some(RecordedRun(head)));

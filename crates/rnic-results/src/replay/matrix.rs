@@ -8,7 +8,7 @@ const GROUPS: u32 = 64;
 /// Number of instants at which the matrix has its bytes.
 pub(super) const INSTANTS: usize = 128;
 /// Largest number of units in a cell at the end of the run.
-const UNITS: u64 = 65_535;
+const UNITS: u64 = 1_023;
 
 /// The bytes of the cells at [`INSTANTS`] equally distant instants, of which the last is the end of the run.
 pub(super) struct Matrix {
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn units_bound_large_cells() {
         let matrix = Matrix::of(2, &report(&[(1, 0, 10_000_000_000, 0, Some(128))], 128));
-        assert_eq!(matrix.unit, 152_591); // 10 GB / 65,535, rounded up
+        assert_eq!(matrix.unit, 9_775_172); // 10 GB / 1,023, rounded up
         assert!(matrix.bytes(2).iter().sum::<u64>().abs_diff(10_000_000_000) <= matrix.unit);
     }
 }

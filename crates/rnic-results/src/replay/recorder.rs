@@ -312,10 +312,19 @@ impl Seen {
         self.pauses.sort_by_key(|(port, priority, from, _)| (*from, *port, *priority));
     }
 
-    /// Also drops frames that would have stayed, if the file would be too large otherwise.
-    pub(super) fn thin_all(&mut self) -> bool {
+    /// Makes the data smaller: drops frames, at last also those that would stay, and then merges pauses. Returns whether
+    /// the data have become smaller.
+    pub(super) fn shrink(&mut self, end: Time) -> bool {
+        if self.thin() {
+            return true;
+        }
         self.frames.iter_mut().for_each(|frame| frame.stays = false);
-        self.thin()
+        if self.thin() {
+            return true;
+        }
+        let before = self.pauses.len();
+        self.merge_pauses(before / 2, end);
+        self.pauses.len() < before
     }
 }
 
