@@ -14,14 +14,16 @@ const colourOf = (name) => getComputedStyle(document.documentElement).getPropert
 
 const parsed = (text) => [1, 3, 5].map((at) => Number.parseInt(text.slice(at, at + 2), 16));
 
-// Colours between two of the page, as a list of `count`.
-export const ramp = (from, to, count) => {
+// Colours between two of the page, as a list of `count` of red, green and blue.
+export const levels = (from, to, count) => {
   const [low, high] = [parsed(from), parsed(to)];
-  return Array.from({ length: count }, (_, i) => {
-    const part = low.map((value, c) => Math.round(value + (high[c] - value) * (i / (count - 1))));
-    return `rgb(${part.join(",")})`;
-  });
+  return Array.from({ length: count }, (_, i) => (
+    low.map((value, c) => Math.round(value + (high[c] - value) * (i / (count - 1))))
+  ));
 };
+
+// The same as colours of CSS.
+export const ramp = (from, to, count) => levels(from, to, count).map((parts) => `rgb(${parts.join(",")})`);
 
 // The colours of the page now, light or dark.
 export const inks = () => {
@@ -78,28 +80,47 @@ const distance = (nodes, x, y) => {
 };
 
 const isCell = (recording, port) => {
+  if (!recording.cells) return false;
   const { nodes, ports } = recording;
-  return recording.cells && [port, ports.peer[port]].some((end) => nodes.kind[ports.node[end]] === "host");
+  return nodes.kind[ports.node[port]] === "host" || nodes.kind[ports.node[ports.peer[port]]] === "host";
+};
+
+const stroked = (context, links) => {
+  context.beginPath();
+  for (const link of links) {
+    context.moveTo(link.x1, link.y1);
+    context.lineTo(link.x2, link.y2);
+  }
+  context.stroke();
+};
+
+// All links without traffic, as a picture: it is drawn once, because it takes most of the time in a large fabric.
+const idleLinks = (recording, places, colours) => {
+  const idle = colours.use[0];
+  if (places.idle && places.idle.colour === idle) return places.idle.canvas;
+  const canvas = document.createElement("canvas");
+  const context = fitted(canvas, places.width, places.height);
+  context.strokeStyle = idle;
+  context.lineWidth = 0.6;
+  stroked(context, places.links.filter((_, port) => !isCell(recording, port)));
+  places.idle = { colour: idle, canvas };
+  return canvas;
 };
 
 const drawLinks = (context, recording, places, colours, at) => {
-  const levels = Array.from({ length: LEVELS }, () => []);
+  context.drawImage(idleLinks(recording, places, colours), 0, 0, places.width, places.height);
+  const found = Array.from({ length: LEVELS }, () => []);
   for (let port = 0; port < recording.count; port++) {
     if (isCell(recording, port)) continue;
     const used = recording.used[at + port];
-    levels[used === 0 ? 0 : 1 + Math.floor((used * (LEVELS - 2)) / 255)].push(places.links[port]);
+    found[used === 0 ? 0 : 1 + Math.floor((used * (LEVELS - 2)) / 255)].push(places.links[port]);
   }
   const most = Math.max(1.6, Math.min(5, 1500 / recording.count));
-  levels.forEach((links, level) => {
-    if (!links.length) return;
+  found.forEach((links, level) => {
+    if (!links.length || level === 0) return;
     context.strokeStyle = colours.use[level];
     context.lineWidth = 0.6 + (most - 0.6) * (level / (LEVELS - 1));
-    context.beginPath();
-    for (const link of links) {
-      context.moveTo(link.x1, link.y1);
-      context.lineTo(link.x2, link.y2);
-    }
-    context.stroke();
+    stroked(context, links);
   });
 };
 
@@ -107,16 +128,16 @@ const drawLinks = (context, recording, places, colours, at) => {
 const drawCells = (context, recording, places, colours, at) => {
   const { ports, nodes } = recording;
   const size = places.hostRoom * 0.86;
-  const levels = Array.from({ length: LEVELS }, () => []);
+  const found = Array.from({ length: LEVELS }, () => []);
   for (let port = 0; port < recording.count; port++) {
     if (!isCell(recording, port)) continue;
     const sends = nodes.kind[ports.node[port]] === "host";
     const host = sends ? ports.node[port] : ports.node[ports.peer[port]];
     const used = recording.used[at + port];
     const level = used === 0 ? 0 : 1 + Math.floor((used * (LEVELS - 2)) / 255);
-    levels[level].push(places.x[host] - (sends ? size / 2 : 0), places.y[host] - size / 2);
+    found[level].push(places.x[host] - (sends ? size / 2 : 0), places.y[host] - size / 2);
   }
-  levels.forEach((spots, level) => {
+  found.forEach((spots, level) => {
     context.fillStyle = colours.use[level];
     for (let i = 0; i < spots.length; i += 2) context.fillRect(spots[i], spots[i + 1], size / 2 - 0.4, size);
   });

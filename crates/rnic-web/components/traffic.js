@@ -3,7 +3,7 @@
 
 import { brief } from "./numbers.js";
 import { hideTipOf, showTip } from "./tip.js";
-import { fitted, inks, ramp } from "./fabric.js";
+import { fitted, inks, levels } from "./fabric.js";
 import { groupName, matrixBetween } from "./recording.js";
 
 const LEFT = 26;
@@ -16,17 +16,32 @@ export const drawMatrix = (canvas, recording, from, to, width, colours = inks())
   const cells = matrixBetween(recording, from, to);
   const most = cells.reduce((a, b) => Math.max(a, b), 0);
   const side = (width - LEFT - 4) / groups;
-  const shades = ramp(colours.ground, colours.text, STEPS);
-  const gap = side > 6 ? 1 : 0;
-  context.fillStyle = colours.line;
-  context.fillRect(LEFT - 1, LEFT - 1, groups * side + 2, groups * side + 2);
+  const shades = levels(colours.ground, colours.text, STEPS);
+  const pixels = new ImageData(groups, groups);
   for (let cell = 0; cell < groups * groups; cell++) {
     // The square root keeps groups with little traffic visible.
     const shade = cells[cell] > 0 ? Math.max(3, Math.round((STEPS - 1) * Math.sqrt(cells[cell] / most))) : 0;
-    context.fillStyle = shades[shade];
-    const [row, column] = [Math.floor(cell / groups), cell % groups];
-    context.fillRect(LEFT + column * side, LEFT + row * side, side - gap + 0.3 * !gap, side - gap + 0.3 * !gap);
+    pixels.data.set(shades[shade], cell * 4);
+    pixels.data[cell * 4 + 3] = 255;
   }
+  // A pixel for each cell, which the context enlarges.
+  const small = (canvas.small ??= document.createElement("canvas"));
+  [small.width, small.height] = [groups, groups];
+  small.getContext("2d").putImageData(pixels, 0, 0);
+  context.imageSmoothingEnabled = false;
+  context.drawImage(small, LEFT, LEFT, groups * side, groups * side);
+  context.strokeStyle = colours.line;
+  context.lineWidth = 1;
+  context.beginPath();
+  const lines = side > 6 ? groups : 1;
+  for (let line = 0; line <= lines; line++) {
+    const at = LEFT + (line * groups * side) / lines;
+    context.moveTo(LEFT, at);
+    context.lineTo(LEFT + groups * side, at);
+    context.moveTo(at, LEFT);
+    context.lineTo(at, LEFT + groups * side);
+  }
+  context.stroke();
   context.fillStyle = colours.muted;
   context.font = "11px system-ui, sans-serif";
   context.textAlign = "left";

@@ -312,7 +312,7 @@ impl Seen {
         self.pauses.sort_by_key(|(port, priority, from, _)| (*from, *port, *priority));
     }
 
-    /// Makes the data smaller: drops frames, at last also those that would stay, and then merges pauses. Returns whether
+    /// Makes the data smaller: drops frames, at last also those that would stay, then merges pauses. Returns whether
     /// the data have become smaller.
     pub(super) fn shrink(&mut self, end: Time) -> bool {
         if self.thin() {
