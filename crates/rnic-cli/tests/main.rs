@@ -11,6 +11,7 @@ mod counters;
 mod decode;
 mod documents;
 mod exec;
+mod gallery;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod guides;
 mod imports;
@@ -31,6 +32,8 @@ mod perf_channels;
 mod perftest;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod ping;
+#[cfg(unix)]
+mod replay_in_browser;
 #[cfg(unix)]
 mod report_in_browser;
 mod result_folder;

@@ -37,6 +37,7 @@ mod mesh;
 mod notes;
 mod pauses;
 pub mod ranks;
+pub mod replay;
 pub mod report;
 pub mod samples;
 mod seeds;

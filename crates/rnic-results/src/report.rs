@@ -14,7 +14,7 @@ pub mod figure;
 mod html;
 mod over_time;
 mod overview;
-mod page;
+pub(crate) mod page;
 mod pauses;
 mod runs;
 mod scale;
@@ -31,10 +31,13 @@ pub use verdict::{Verdict, Within};
 
 use super::summary::ScenarioSummary;
 use figure::Board;
-use html::escape;
+pub(crate) use html::escape;
 use rnic_spec::RunRecord;
 use rnic_spec::Scenario;
 use serde_json::{Value, json};
+
+/// Name of the file with the runs over time, next to the report.
+pub(crate) const REPLAY_FILE: &str = "replay.html";
 
 /// The report of a scenario's runs as one HTML file. `summary` must be the summary of `scenario` and `reports`.
 pub fn render(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> String {
@@ -90,7 +93,7 @@ pub(crate) fn render_with(
         "summary": summary.to_json(false),
         "boards": groups.iter().flatten().map(|(_, board)| board.to_json()).collect::<Vec<Value>>(),
     });
-    page::page(&summary.title, &sections.concat(), &data)
+    page::report(&summary.title, &sections.concat(), &data)
 }
 
 #[cfg(test)]

@@ -34,6 +34,8 @@ pub struct ScenarioSummary {
     pub runs: Vec<RunSummary>,
     /// Names of the runs that did not start because the scenario was interrupted; these runs are not in `runs`.
     pub not_started: Vec<String>,
+    /// Whether `replay.html`, which shows the runs over time, is next to the report.
+    pub replay: bool,
 }
 
 impl ScenarioSummary {
@@ -218,6 +220,7 @@ pub fn summarise(scenario: &Scenario, reports: &[RunRecord]) -> ScenarioSummary 
         version: env!("CARGO_PKG_VERSION"),
         runs: scenario.runs.iter().zip(reports).map(|(spec, report)| summarise_run(spec, report)).collect(),
         not_started: Vec::new(),
+        replay: false,
     }
 }
 

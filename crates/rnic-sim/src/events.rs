@@ -1,6 +1,6 @@
 //! Delivery of a run's events (start, progress, samples, pauses, end) to a listener, which is a function of the caller.
 
-use crate::frames::{FrameListener, FramePlan};
+use crate::frame_listener::{FrameListener, FramePlan};
 use rnic_spec::{RunEvent, RunProgress};
 use rnic_transport::Time;
 use std::cell::{Cell, RefCell};

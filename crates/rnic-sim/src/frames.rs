@@ -1,32 +1,11 @@
 //! Frames of a run: the state of all ports, pauses and flows at successive instants of simulated time.
 
 use crate::events::Listener;
+use crate::frame_listener::FrameListener;
 use crate::host::RunHosts;
-use rnic_fabric::{Body, BodyOf, Cause, Fabric, PortId, Routes, Topology, Wait, Watcher, pause_tree};
+use rnic_fabric::{Body, BodyOf, Cause, Fabric, PortId, Wait, Watcher, pause_tree};
 use rnic_spec::{Frame, FrameFlow, FramePause, FramePort, PauseRow, RootKind};
 use rnic_transport::Time;
-use std::sync::Arc;
-
-/// The instants of the frames of a run. The end of a run is not known before, so the interval between frames grows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FramePlan {
-    /// Interval between the first frames.
-    pub interval: Time,
-    /// After this number of frames the interval doubles, and again whenever half as many have followed. A listener
-    /// that then drops every second of the earlier frames has equally distant frames, at most this number.
-    pub frames: u32,
-}
-
-/// Receives the frames of a run. All methods are called on the thread that executes the run.
-pub trait FrameListener: Sync {
-    /// Called before the first frame.
-    fn begin(&self, topology: &Arc<Topology>, routes: &Arc<Routes>);
-    /// Called for each frame, in order of time.
-    fn frame(&self, frame: Frame);
-    /// Called for each PFC pause after it has ended, or at the end of the run; with its root cause if the run samples
-    /// pauses (`[watch]`), in order of the ends of pauses.
-    fn pause(&self, pause: PauseRow);
-}
 
 /// Maximum number of pauses between two frames; further ones are in no frame and not reported.
 const MAX_PAUSES: usize = 200_000;
@@ -36,6 +15,8 @@ pub(crate) struct FrameRecorder<'e> {
     listener: &'e dyn FrameListener,
     next: Time,
     interval: Time,
+    /// The next frame of the plan.
+    regular: Time,
     /// Number of frames until the interval doubles.
     left: u32,
     /// Number of frames after the first doubling until the next.
@@ -67,6 +48,7 @@ impl<'e> FrameRecorder<'e> {
             listener,
             next: Time::ZERO,
             interval: plan.interval.max(Time::from_ns(1)),
+            regular: Time::ZERO,
             left: plan.frames.max(2),
             half: plan.frames.max(2) / 2,
             ports: ports.collect(),
@@ -89,6 +71,21 @@ impl<'e> FrameRecorder<'e> {
                 self.listener.pause(PauseRow { port: port.0, priority, from, to: None, root: None });
             }
         }
+    }
+
+    /// The instant of the frame after that of `now`.
+    fn next_after(&mut self, now: Time) -> Time {
+        if now >= self.regular {
+            self.left -= 1;
+            if self.left == 0 {
+                self.left = self.half;
+                self.interval = self.interval * 2;
+            }
+            self.regular = now.saturating_add(self.interval);
+        }
+        let shorter =
+            self.listener.shorter_interval().map(|interval| now.saturating_add(interval.max(Time::from_ns(1))));
+        shorter.map_or(self.regular, |shorter| shorter.min(self.regular))
     }
 
     fn take<B: Body>(
@@ -175,11 +172,6 @@ impl<H: RunHosts> Watcher<H> for FrameRecorder<'_> {
         let mut delivered: Vec<(u32, u64)> = hosts.delivered(now).collect();
         delivered.sort_unstable();
         self.take(now, fabric, started, delivered);
-        self.left -= 1;
-        if self.left == 0 {
-            self.left = self.half;
-            self.interval = self.interval * 2;
-        }
-        self.next = now.saturating_add(self.interval);
+        self.next = self.next_after(now);
     }
 }

@@ -31,6 +31,7 @@ mod catalogue;
 mod dead;
 mod events;
 mod fast_forward;
+mod frame_listener;
 mod frames;
 mod host;
 mod in_band;
@@ -52,7 +53,7 @@ mod watchdog;
 
 pub use catalogue::{Catalogue, CongestionEntry};
 pub use events::{Events, MeshProbe};
-pub use frames::{FrameListener, FramePlan};
+pub use frame_listener::{FrameListener, FramePlan};
 pub use host::{FlowHashes, Segment, flow_hashes};
 pub use rnic_workload::FlowCompletion;
 pub use run::Sharing;

@@ -20,7 +20,7 @@ struct Heard {
 }
 
 #[derive(Default)]
-struct Listener(Mutex<Heard>);
+struct Listener(Mutex<Heard>, Option<Time>);
 
 impl FrameListener for Listener {
     fn begin(&self, topology: &Arc<Topology>, _routes: &Arc<Routes>) {
@@ -29,6 +29,10 @@ impl FrameListener for Listener {
     fn frame(&self, frame: Frame) {
         self.0.lock().unwrap().frames.push(frame);
     }
+    /// After frame 10, frames at shorter intervals until frame 16.
+    fn shorter_interval(&self) -> Option<Time> {
+        self.1.filter(|_| (11..17).contains(&self.0.lock().unwrap().frames.len()))
+    }
     fn pause(&self, pause: PauseRow) {
         self.0.lock().unwrap().pauses.push(pause);
     }
@@ -36,6 +40,10 @@ impl FrameListener for Listener {
 
 /// Four hosts start at the same time to send 1 MB each to a fifth host.
 fn incast(keys: &str, plan: FramePlan, threads: usize) -> (RunOutput, RunOutput, Heard) {
+    incast_with(keys, plan, threads, Listener::default())
+}
+
+fn incast_with(keys: &str, plan: FramePlan, threads: usize, listener: Listener) -> (RunOutput, RunOutput, Heard) {
     let text = format!(
         r#"
 fabric = {{ topology = "single-switch", hosts = 5, rate = "40 Gbps", delay = "1 us" }}
@@ -49,7 +57,6 @@ name = "it"
     let spec = &scenario.runs[0];
     let catalogue = Catalogue::standard();
     let resolved = resolve(&catalogue, spec).unwrap();
-    let listener = Listener::default();
     let mut ignore = |_| std::ops::ControlFlow::Continue(());
     let events = Events::to(&mut ignore).with_frames(plan, &listener);
     let watched = run(&catalogue, spec, &resolved, None, &Sharing::among(threads), &events).output;
@@ -82,6 +89,18 @@ fn frames_tell_queues_drops_and_arrivals() {
         let started: Vec<u32> = heard.frames.iter().flat_map(|frame| &frame.started).map(|flow| flow.flow).collect();
         assert_eq!(started, [0, 1, 2, 3]);
     }
+}
+
+#[test]
+fn a_listener_shortens_intervals() {
+    let plan = FramePlan { interval: Time::from_us(1), frames: 100 };
+    let shorter = Listener(Mutex::default(), Some(Time::from_ns(400)));
+    let (_, _, heard) = incast_with("transport = 'irn'", plan, 1, shorter);
+    let times: Vec<u64> = heard.frames.iter().map(|frame| frame.time.as_ps() / 1_000).collect();
+    // Regular frames each 1 us, and two more in each interval after frame 10.
+    assert_eq!(times[9..18], [9_000, 10_000, 10_400, 10_800, 11_000, 11_400, 11_800, 12_000, 13_000]);
+    // The interval doubles after 100 regular frames: 99 us, then 101 us.
+    assert!(times.contains(&99_000) && !times.contains(&100_000) && times.contains(&101_000));
 }
 
 #[test]

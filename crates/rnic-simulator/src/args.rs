@@ -11,6 +11,7 @@ pub(crate) use crate::selection::Selection;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rnic_metrics::simulated;
+use rnic_transport::Bytes;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -71,7 +72,8 @@ pub(crate) enum Command {
     rnic run scenarios/irn/default.toml --format json --quiet | jq '.runs[].slowdown.mean'\n  \
     rnic run scenarios/irn/default.toml --run IRN --pcap h0:edge0=h0.pcapng\n  \
     rnic run scenarios/irn/default.toml --run IRN --fidelity both\n  \
-    rnic run scenarios/irn/default.toml --resume\n\n\
+    rnic run scenarios/irn/default.toml --resume\n  \
+    rnic run scenarios/irn/default.toml --replay --replay-size 5MB\n\n\
     The result files summary.json, ports.csv and report.html are in a folder with the scenario's name below --out.\n\
     The same scenario and seed give the same bytes in every result file, for any number of threads.")]
 pub(crate) struct RunArgs {
@@ -135,6 +137,23 @@ pub(crate) struct RunArgs {
     /// Multiply times in metrics.txt by this number; Prometheus cannot tell times within a millisecond apart
     #[arg(long, value_name = "N", default_value_t = 1, requires = "metrics", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) metrics_stretch: u32,
+
+    /// Also write replay.html: the runs over time, with queues, pauses, drops and flows in a picture of the fabric
+    ///
+    /// The page is one file that works offline. Needs the packets of all runs: not with fidelity = "flow" or
+    /// fast_forward, and not with --resume, whose stored runs have results only. The guide is docs/guides/replay.md.
+    #[arg(long, conflicts_with_all = ["resume", "print_spec"])]
+    pub(crate) replay: bool,
+
+    /// Size of replay.html, at most; a larger file has more instants of long runs
+    ///
+    /// The runs share the size. The fabric, and two instants of each run, are in the file in any case.
+    #[arg(long, value_name = "SIZE", default_value = "20 MB", requires = "replay")]
+    pub(crate) replay_size: Bytes,
+
+    /// Id of a flow (flows.csv) that replay.html must show, with its path; may be repeated
+    #[arg(long = "replay-flow", value_name = "ID", requires = "replay")]
+    pub(crate) replay_flows: Vec<u32>,
 
     /// Also write the frames of one link to a capture file (pcapng); requires --run if there are several runs
     ///

@@ -2,6 +2,7 @@
 
 mod mpi;
 mod ranks;
+mod replay;
 
 use crate::args::{FidelityOption, FlowFile, RunArgs};
 use crate::error::CliError;
@@ -12,6 +13,7 @@ use crate::progress::Bars;
 use crate::provenance::{self, Provenance};
 use crate::resume::{Resumable, Storing};
 use crate::{cannot_be_set_up_all, load_runs, output, set_up};
+use replay::{Recorded, Replaying};
 use rnic_campaign::{Ignore, RunListener, execute_remaining};
 use rnic_metrics::exposition::Metrics;
 use rnic_metrics::simulated;
@@ -38,26 +40,31 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     if arguments.print_spec {
         return exec::print_specs(&scenario.runs);
     }
+    let replaying = Replaying::of(arguments, &scenario)?;
     let interruption = Interruption::listen()?;
     let _lock = make_folder(arguments, &scenario)?;
     let resumable = Resumable::open(arguments, &scenario, catalogue)?;
     let (records, pcap, stored) = match &arguments.pcap {
         Some((link, file)) => {
-            let (record, file) = simulate_with_capture(&scenario, arguments, catalogue, &interruption, link, file)?;
+            let listeners = (&interruption, replaying.as_ref());
+            let (record, file) = simulate_with_capture(&scenario, arguments, catalogue, listeners, link, file)?;
             (vec![Some(record)], Some(file), None)
         }
         None => {
-            let (records, stored) = simulate(&scenario, arguments, catalogue, &interruption, resumable.as_ref())?;
+            let listeners = (&interruption, replaying.as_ref());
+            let (records, stored) = simulate(&scenario, arguments, catalogue, listeners, resumable.as_ref())?;
             (records, None, stored)
         }
     };
+    let replay = replaying.as_ref().map(Replaying::page).transpose()?;
+    drop(replaying);
     let folder = arguments.out.join(&scenario.name);
     let is_complete = |record: &Option<RunRecord>| {
         record.as_ref().is_some_and(|record| record.output.status != RunStatus::Interrupted)
     };
     if let Some(code) = interruption.exit_code().filter(|_| !records.iter().all(is_complete)) {
         // The stored runs remain for `--resume`.
-        let files = conclude_partial(arguments, scenario, records, &folder)?;
+        let files = conclude_partial(arguments, scenario, records, replay, &folder)?;
         if !arguments.quiet {
             print_files(&[files, pcap.into_iter().collect()].concat());
         }
@@ -67,7 +74,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     // All runs have ended. From here on, a signal ends the program as usual.
     drop(interruption);
     let reports: Vec<RunRecord> = records.into_iter().flatten().collect();
-    conclude(arguments, &scenario, &reports, || {
+    conclude(arguments, &scenario, &reports, replay, || {
         resumable.iter().for_each(Resumable::close);
         pcap.into_iter().collect()
     })
@@ -101,14 +108,15 @@ fn with_fidelity(runs: Vec<RunSpec>, option: FidelityOption) -> Vec<RunSpec> {
 }
 
 /// Prints the results of all runs of the scenario and writes the result files. Then it calls `written`, which writes
-/// further files and returns their paths.
+/// further files and returns their paths. `replay` is the page of a replay.
 pub(crate) fn conclude(
-    arguments: &RunArgs, scenario: &Scenario, reports: &[RunRecord], written: impl FnOnce() -> Vec<PathBuf>,
+    arguments: &RunArgs, scenario: &Scenario, reports: &[RunRecord], replay: Option<String>,
+    written: impl FnOnce() -> Vec<PathBuf>,
 ) -> Result<(), CliError> {
-    let summary = summarise(scenario, reports);
+    let summary = ScenarioSummary { replay: replay.is_some(), ..summarise(scenario, reports) };
     print(arguments.format, &summary)?;
     let folder = arguments.out.join(&scenario.name);
-    let mut files = write_files(arguments, &folder, scenario, reports, &summary)?;
+    let mut files = write_files(arguments, &folder, scenario, reports, &summary, replay)?;
     files.extend(written());
     if !arguments.quiet {
         print_files(&files);
@@ -126,7 +134,7 @@ pub(crate) fn conclude(
 /// Prints the results of an interrupted scenario, with its complete and partial runs, and writes the files. Returns the
 /// paths of the files.
 pub(crate) fn conclude_partial(
-    arguments: &RunArgs, mut scenario: Scenario, records: Vec<Option<RunRecord>>, folder: &Path,
+    arguments: &RunArgs, mut scenario: Scenario, records: Vec<Option<RunRecord>>, replay: Option<String>, folder: &Path,
 ) -> Result<Vec<PathBuf>, CliError> {
     let (started, not_started): (Vec<_>, Vec<_>) =
         std::mem::take(&mut scenario.runs).into_iter().zip(records).partition(|(_, record)| record.is_some());
@@ -134,16 +142,16 @@ pub(crate) fn conclude_partial(
     let (runs, reports): (Vec<_>, Vec<_>) = started.into_iter().unzip();
     let reports: Vec<RunRecord> = reports.into_iter().flatten().collect();
     scenario.runs = runs;
-    let summary = ScenarioSummary { not_started, ..summarise(&scenario, &reports) };
+    let summary = ScenarioSummary { not_started, replay: replay.is_some(), ..summarise(&scenario, &reports) };
     print(arguments.format, &summary)?;
-    write_files(arguments, folder, &scenario, &reports, &summary)
+    write_files(arguments, folder, &scenario, &reports, &summary, replay)
 }
 
 /// Simulates the runs. After an interruption, the second result says how many runs are stored for `--resume`; it is
 /// `None` if runs are not stored.
 fn simulate(
-    scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue, interruption: &Interruption,
-    resumable: Option<&Resumable<'_>>,
+    scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue,
+    (interruption, replaying): (&Interruption, Option<&Replaying<'_>>), resumable: Option<&Resumable<'_>>,
 ) -> Result<(Vec<Option<RunRecord>>, Option<String>), CliError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments.threads.map_or(processors, usize::from);
@@ -160,7 +168,8 @@ fn simulate(
         (None, Some(bars)) => bars,
         (None, None) => &Ignore,
     };
-    let listener = interruption.around(listener);
+    let interruptible = interruption.around(listener);
+    let listener = Recorded { replaying, inner: &interruptible };
     let records = execute_remaining(catalogue, scenario, found, threads, &listener)
         .map_err(|first| cannot_be_set_up_all(catalogue, &scenario.runs, first))?;
     Ok((records, storing.as_ref().map(Storing::interrupted)))
@@ -169,8 +178,8 @@ fn simulate(
 /// Simulates the run of a scenario with a single selected run, and writes the frames of one link to the capture file
 /// `path`.
 fn simulate_with_capture(
-    scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue, interruption: &Interruption, link: &str,
-    path: &Path,
+    scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue,
+    (interruption, replaying): (&Interruption, Option<&Replaying<'_>>), link: &str, path: &Path,
 ) -> Result<(RunRecord, PathBuf), CliError> {
     let [run] = scenario.runs.as_slice() else {
         let names: Vec<String> = scenario.runs.iter().map(|run| format!("\"{}\"", run.name)).collect();
@@ -192,14 +201,15 @@ fn simulate_with_capture(
     };
     // The file is opened before the simulation, so that a wrong path fails early.
     let file = File::create(path).map_err(cannot_write)?;
-    let report = rnic_sim::run::run(
-        catalogue,
-        run,
-        &resolved,
-        Some(&mut capture),
-        &Sharing::among(1),
-        &Events::to(&mut report_event),
-    );
+    let mut events = Events::to(&mut report_event);
+    if let Some((plan, listener)) = replaying.and_then(|replaying| replaying.frames(0)) {
+        events = events.with_frames(plan, listener);
+    }
+    let report = rnic_sim::run::run(catalogue, run, &resolved, Some(&mut capture), &Sharing::among(1), &events);
+    drop(events);
+    if let Some(replaying) = replaying {
+        replaying.finished(0, &report);
+    }
     drop(bars);
     capture.write(BufWriter::new(file), &report.output.flows).map_err(cannot_write)?;
     Ok((report, path.to_path_buf()))
@@ -225,6 +235,7 @@ fn cannot_write(folder: &Path, error: std::io::Error) -> CliError {
 
 fn write_files(
     arguments: &RunArgs, folder: &Path, scenario: &Scenario, reports: &[RunRecord], summary: &ScenarioSummary,
+    replay: Option<String>,
 ) -> Result<Vec<PathBuf>, CliError> {
     let format = |flows: &FlowFile| match flows {
         FlowFile::Csv => FlowFormat::Csv,
@@ -239,6 +250,9 @@ fn write_files(
     add_all(&mut set, scenario, reports, summary, &flows).map_err(writing)?;
     if arguments.metrics {
         add_metrics(&mut set, scenario, reports, arguments).map_err(writing)?;
+    }
+    if let Some(page) = replay {
+        set.add(rnic_results::replay::FILE, |out| out.write_all(page.as_bytes())).map_err(writing)?;
     }
     provenance.add(&mut set).map_err(writing)?;
     let mut written = set.commit().map_err(writing)?;
@@ -255,7 +269,7 @@ const METRICS: &str = "metrics.txt";
 /// Removes the result files of an earlier, different command that this command has not replaced, so that all files in
 /// the folder belong to one command.
 fn remove_others(folder: &Path, written: &[PathBuf]) {
-    for name in files::NAMES.iter().chain(&[METRICS]) {
+    for name in files::NAMES.iter().chain(&[METRICS, rnic_results::replay::FILE]) {
         let file = folder.join(name);
         if !written.contains(&file) {
             // Usually there is no such file.

@@ -25,11 +25,12 @@ const scalesOf = (figure, hidden) => {
 };
 
 // Draws a figure of the kind "lines". `board` has the names of the series, the hidden series, and the index of the
-// selected view. A point is `[x, y]` or `[x, y, [low, high] or null, note]`.
+// selected view. A point is `[x, y]` or `[x, y, [low, high] or null, note]`. Returns the axes
+// (see `drawFrame`), or null without a point.
 export const drawLines = (box, figure, board, width) => {
   if (!pointsOf(figure.views.flatMap((view) => view.lines)).length) {
     box.append(element("p", {}, figure.empty || "Nothing to show: no run has enough measured flows."));
-    return;
+    return null;
   }
   const view = figure.views[board.view ?? figure.first] || figure.views[0];
   const axes = drawFrame(box, {
@@ -84,4 +85,5 @@ export const drawLines = (box, figure, board, width) => {
     const away = Math.hypot(spot.x - x, spot.y - y);
     return away < 70 ? away : Infinity;
   });
+  return axes;
 };

@@ -27,8 +27,30 @@ macro_rules! modules {
 
 /// All modules. Each module imports only from modules before it in this list.
 const MODULES: &[Module] = modules![
-    "numbers", "scale", "dom", "svg", "theme", "tip", "keyboard", "hover", "frame", "bars", "lines", "spans", "csv",
-    "files", "layout", "table", "board",
+    "numbers",
+    "scale",
+    "dom",
+    "svg",
+    "theme",
+    "tip",
+    "keyboard",
+    "hover",
+    "frame",
+    "bars",
+    "lines",
+    "spans",
+    "csv",
+    "files",
+    "layout",
+    "table",
+    "board",
+    "recording",
+    "columns",
+    "fabric",
+    "traffic",
+    "player",
+    "details",
+    "view",
 ];
 
 const STYLES: [&str; 3] = [
@@ -36,6 +58,9 @@ const STYLES: [&str; 3] = [
     include_str!("../components/chart.css"),
     include_str!("../components/table.css"),
 ];
+
+/// The style sheet of pages with recordings of runs (`view.js`), to be part of the style sheet of such a page.
+pub const RECORDING_STYLE: &str = include_str!("../components/replay.css");
 
 /// The script of a page as one text, without comments: the modules that it imports, directly or through other modules,
 /// and the script itself.
@@ -162,7 +187,7 @@ mod tests {
     /// the page.
     #[test]
     fn components_fit_into_a_page() {
-        for source in MODULES.iter().map(|module| module.source).chain(STYLES) {
+        for source in MODULES.iter().map(|module| module.source).chain(STYLES).chain([RECORDING_STYLE]) {
             let source = source.replace("http://www.w3.org/2000/svg", "");
             for outside in
                 ["</", "<!--", "innerHTML", "outerHTML", "insertAdjacent", "eval(", "http:", "https:", "url("]

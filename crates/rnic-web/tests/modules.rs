@@ -72,5 +72,5 @@ fn modules_work_in_chromium() {
     command.arg("--dump-dom").arg(format!("file://{}", file.display()));
     let output = command.envs(["HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"].map(|name| (name, folder.path())));
     let output = output.stdin(Stdio::null()).output().unwrap();
-    assert_passed(&String::from_utf8_lossy(&output.stdout), 60);
+    assert_passed(&String::from_utf8_lossy(&output.stdout), 75);
 }

@@ -5,7 +5,7 @@ use super::super::text;
 use serde_json::Value;
 
 /// Escapes `text` for use as the content of an HTML element, or as an attribute value in double quotes.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

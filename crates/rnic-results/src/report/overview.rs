@@ -16,9 +16,14 @@ pub(super) fn header(summary: &ScenarioSummary) -> String {
         1 => "1 run".to_string(),
         n => format!("{n} runs"),
     };
+    let replay = if summary.replay {
+        format!(" &middot; <a href=\"{}\">the runs over time</a>", super::REPLAY_FILE)
+    } else {
+        String::new()
+    };
     format!(
         "<header><h1>{}</h1><p class=\"meta\">scenario <code>{}</code> &middot; seed {} &middot; {runs} &middot; \
-         rnic {}</p></header>\n{NO_SCRIPT}",
+         rnic {}{replay}</p></header>\n{NO_SCRIPT}",
         escape(&summary.title),
         escape(&summary.name),
         summary.seed,

@@ -103,7 +103,7 @@ pub fn render_study(study: &Study) -> String {
         body += "</section>\n";
     }
     body += "</main>";
-    page::page(&study.title, &body, &json!({ "boards": boards }))
+    page::report(&study.title, &body, &json!({ "boards": boards }))
 }
 
 fn paragraph(text: &str) -> String {

@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, group: &RankGroup)
     };
     if !records.iter().all(is_complete) {
         let folder = arguments.out.join(&scenario.name);
-        let files = conclude_partial(arguments, scenario, records, &folder)?;
+        let files = conclude_partial(arguments, scenario, records, None, &folder)?;
         if !arguments.quiet {
             print_files(&files);
         }
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, group: &RankGroup)
     }
     drop(interruption);
     let reports: Vec<RunRecord> = records.into_iter().flatten().collect();
-    conclude(arguments, &scenario, &reports, Vec::new)
+    conclude(arguments, &scenario, &reports, None, Vec::new)
 }
 
 /// Returns the error of ranks that cannot simulate. Rank 0 reports the reason: its own error, or the reason that the
@@ -102,7 +102,9 @@ fn refused(own: Option<CliError>, found: String, group: &RankGroup) -> CliError 
 
 /// Reads the scenario and derives all settings of its runs. Refuses options that several ranks do not support.
 fn prepare(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(Scenario, Vec<Resolved>), CliError> {
-    for (option, given) in [("--pcap", arguments.pcap.is_some()), ("--resume", arguments.resume)] {
+    let options =
+        [("--pcap", arguments.pcap.is_some()), ("--resume", arguments.resume), ("--replay", arguments.replay)];
+    for (option, given) in options {
         if given {
             return Err(CliError::Input(format!("{option} needs one process, without mpirun")));
         }

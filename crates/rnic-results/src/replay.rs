@@ -1,0 +1,128 @@
+//! Replays: a run over time as one HTML file that works offline.
+//!
+//! A [`Recorder`] receives the frames of a run ([`rnic_spec::Frame`]) while it is simulated. [`Recorder::finish`] adds
+//! what the record of the run tells (flows, the traffic matrix, faults), and thins the frames until the data have the
+//! allowed size. [`render`] makes the page of all runs of a scenario. The same frames and records give the same bytes.
+
+mod columns;
+mod events;
+mod flows;
+mod matrix;
+mod picture;
+mod recorder;
+
+pub use recorder::Recorder;
+
+use crate::report::page::{Page, page};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use matrix::Matrix;
+use picture::Picture;
+use recorder::Seen;
+use rnic_fabric::{HostId, PortId};
+use rnic_spec::{RunRecord, RunSpec};
+use serde_json::{Value, json};
+use std::io;
+
+const SCRIPT: &str = include_str!("replay/replay.js");
+/// The file has at most one pause for this number of bytes of its allowed size, so that frames have room too.
+const PAUSE_BYTES: u64 = 48;
+/// Name of the file of a replay.
+pub const FILE: &str = crate::report::REPLAY_FILE;
+
+/// A recorded run as JSON for the page.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RecordedRun(Value);
+
+impl Recorder {
+    /// Ends the recording. `spec` and `report` are the run's specification and record. `None` if the run had no frames.
+    ///
+    /// # Errors
+    /// The data cannot be deflated.
+    pub fn finish(mut self, spec: &RunSpec, report: &RunRecord) -> io::Result<Option<RecordedRun>> {
+        let max_bytes = self.max_bytes();
+        let named = std::mem::take(&mut self.named);
+        let Some(mut seen) = self.seen.take().filter(|seen| !seen.frames.is_empty()) else { return Ok(None) };
+        seen.merge_pauses((max_bytes / PAUSE_BYTES) as usize, report.output.end);
+        let chosen = flows::choose(report, &named);
+        let ids: Vec<u32> = chosen.iter().map(|chosen| chosen.flow.id).collect();
+        let matrix = Matrix::of(seen.topology.hosts, report);
+        let mut head = head(&seen, &matrix, spec, report);
+        let is_per_flow = is_per_flow(report);
+        head["flows"] = chosen.iter().map(|chosen| flows::to_json(&seen, chosen, is_per_flow)).collect();
+        head["events"] = Value::Array(events::of(&seen, spec, report));
+        let fixed = head.to_string().len() as u64;
+        loop {
+            let columns = columns::deflated(&seen, &matrix, &ids, report.output.end)?;
+            // Base64 has four characters for three bytes.
+            let size = fixed + columns.len().div_ceil(3) as u64 * 4;
+            if size <= max_bytes || !seen.shrink(report.output.end) {
+                head["frames"] = json!(seen.frames.len());
+                head["data"] = json!(STANDARD.encode(columns));
+                return Ok(Some(RecordedRun(head)));
+            }
+        }
+    }
+}
+
+impl Seen {
+    /// The port of a host; 0 for a host that the topology does not have.
+    fn host_port(&self, host: u32) -> u32 {
+        if host < self.topology.hosts { self.topology.host_port(HostId(host)).0 } else { PortId(0).0 }
+    }
+}
+
+/// Whether all packets of a flow take the same path, unless routes change.
+fn is_per_flow(report: &RunRecord) -> bool {
+    let selects = |key: &str| key == "paths" || key == "path_selection";
+    report.output.parameters.iter().all(|(key, value)| !selects(key) || value == "ecmp")
+}
+
+/// The parts of a run that do not change over time, as `columns.js` reads them.
+fn head(seen: &Seen, matrix: &Matrix, spec: &RunSpec, report: &RunRecord) -> Value {
+    let Picture { nodes, ports, cells, .. } = &seen.picture;
+    let four_digits = |part: f64| (part * 1e4).round() / 1e4;
+    json!({
+        "name": spec.name,
+        "nodes": {
+            "name": nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(),
+            "kind": nodes.iter().map(|node| node.kind.name()).collect::<Vec<_>>(),
+            "hosts": nodes.iter().map(|node| node.hosts).collect::<Vec<_>>(),
+            "x": nodes.iter().map(|node| four_digits(node.x)).collect::<Vec<_>>(),
+            "y": nodes.iter().map(|node| four_digits(node.y)).collect::<Vec<_>>(),
+        },
+        "cells": cells,
+        "ports": {
+            "node": ports.iter().map(|port| port.node).collect::<Vec<_>>(),
+            "peer": ports.iter().map(|port| port.peer).collect::<Vec<_>>(),
+            "gbps": ports.iter().map(|port| port.gbps).collect::<Vec<_>>(),
+            "links": ports.iter().map(|port| port.links).collect::<Vec<_>>(),
+        },
+        "matrix": { "groups": matrix.groups, "size": matrix.size, "hosts": seen.topology.hosts },
+        "queueUnit": columns::QUEUE_UNIT,
+        "matrixInstants": matrix::INSTANTS,
+        "end": report.output.end.as_ps() as f64 / 1e6,
+        "pausesLeftOut": seen.pauses_left_out,
+    })
+}
+
+/// The page of the recorded runs. `title` is the scenario's title. With `side_by_side`, the page first shows the first
+/// two runs side by side.
+pub fn render(title: &str, runs: &[RecordedRun], side_by_side: bool) -> String {
+    let second = if side_by_side && runs.len() > 1 { 1 } else { -1 };
+    let data = json!({
+        "runs": runs.iter().map(|run| &run.0).collect::<Vec<_>>(),
+        "shown": [0, second],
+    });
+    page(&Page {
+        title,
+        body: &format!(
+            "<header><h1>{}</h1></header>\n<main><p>Reading the replay \u{2026}</p>\
+             <noscript><p class=\"notice\">A replay needs JavaScript.</p></noscript></main>\n",
+            crate::report::escape(title)
+        ),
+        data: &data,
+        style: rnic_web::RECORDING_STYLE,
+        script: SCRIPT,
+    })
+}
