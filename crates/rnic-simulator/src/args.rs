@@ -11,6 +11,7 @@ pub(crate) use crate::selection::Selection;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rnic_metrics::simulated;
+use rnic_results::perfetto;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -70,6 +71,7 @@ pub(crate) enum Command {
     rnic run scenarios/irn/default.toml --set run.IRN.bdp_cap=50 --out results\n  \
     rnic run scenarios/irn/default.toml --format json --quiet | jq '.runs[].slowdown.mean'\n  \
     rnic run scenarios/irn/default.toml --run IRN --pcap h0:edge0=h0.pcapng\n  \
+    rnic run scenarios/irn/default.toml --run IRN --trace irn.pftrace\n  \
     rnic run scenarios/irn/default.toml --run IRN --fidelity both\n  \
     rnic run scenarios/irn/default.toml --resume\n\n\
     The result files summary.json, ports.csv and report.html are in a folder with the scenario's name below --out.\n\
@@ -89,7 +91,7 @@ pub(crate) struct RunArgs {
     /// Print the specification of each run as a JSON document, one per line, without simulating
     ///
     /// `rnic exec` executes such a document, on this machine or another; its format is in docs/reference/run-spec.md.
-    #[arg(long, conflicts_with_all = ["pcap", "resume", "flows", "metrics"])]
+    #[arg(long, conflicts_with_all = ["pcap", "resume", "flows", "metrics", "trace"])]
     pub(crate) print_spec: bool,
 
     /// What to simulate, instead of the scenario's `fidelity`
@@ -141,6 +143,20 @@ pub(crate) struct RunArgs {
     /// LINK is two node names of ports.csv, separated by a colon: --pcap h0:edge0=h0.pcapng. Payloads are zeros.
     #[arg(long, value_name = "LINK=FILE", value_parser = parse_pcap)]
     pub(crate) pcap: Option<(String, PathBuf)>,
+
+    /// Also write a trace of each run for Perfetto (ui.perfetto.dev): queues, pauses and their causes, flows, operations
+    ///
+    /// With several runs, the name of each run is added to the name of its file: run.pftrace becomes run-IRN.pftrace.
+    #[arg(long, value_name = "FILE.pftrace", conflicts_with = "resume")]
+    pub(crate) trace: Option<PathBuf>,
+
+    /// Maximum size of each trace, in MB; a message says what is missing in a trace that is full
+    #[arg(long, value_name = "MB", default_value_t = perfetto::DEFAULT_SIZE / 1_000_000, requires = "trace", value_parser = clap::value_parser!(u64).range(1..=100_000), allow_negative_numbers = true)]
+    pub(crate) trace_size: u64,
+
+    /// Simulated time between two values of a queue in the trace, at first; it doubles as the run becomes longer
+    #[arg(long, value_name = "NS", default_value_t = 1_000, requires = "trace", value_parser = clap::value_parser!(u64).range(100..=1_000_000_000), allow_negative_numbers = true)]
+    pub(crate) trace_interval_ns: u64,
 }
 
 /// What `rnic run --fidelity` simulates.

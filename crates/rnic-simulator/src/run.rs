@@ -2,6 +2,7 @@
 
 mod mpi;
 mod ranks;
+mod traces;
 
 use crate::args::{FidelityOption, FlowFile, RunArgs};
 use crate::error::CliError;
@@ -28,6 +29,7 @@ use rnic_transport::Time;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use traces::Traces;
 
 /// Simulates the selected runs of a scenario, prints the results and writes the result files.
 pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliError> {
@@ -41,16 +43,20 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     let interruption = Interruption::listen()?;
     let _lock = make_folder(arguments, &scenario)?;
     let resumable = Resumable::open(arguments, &scenario, catalogue)?;
+    let traces = Traces::create(arguments, &scenario)?;
     let (records, pcap, stored) = match &arguments.pcap {
         Some((link, file)) => {
-            let (record, file) = simulate_with_capture(&scenario, arguments, catalogue, &interruption, link, file)?;
+            let (record, file) =
+                simulate_with_capture(&scenario, arguments, catalogue, (&interruption, &traces), link, file)?;
             (vec![Some(record)], Some(file), None)
         }
         None => {
-            let (records, stored) = simulate(&scenario, arguments, catalogue, &interruption, resumable.as_ref())?;
+            let watching = (&interruption, &traces);
+            let (records, stored) = simulate(&scenario, arguments, catalogue, watching, resumable.as_ref())?;
             (records, None, stored)
         }
     };
+    let further: Vec<PathBuf> = pcap.into_iter().chain(traces.conclude(arguments.quiet)?).collect();
     let folder = arguments.out.join(&scenario.name);
     let is_complete = |record: &Option<RunRecord>| {
         record.as_ref().is_some_and(|record| record.output.status != RunStatus::Interrupted)
@@ -59,7 +65,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
         // The stored runs remain for `--resume`.
         let files = conclude_partial(arguments, scenario, records, &folder)?;
         if !arguments.quiet {
-            print_files(&[files, pcap.into_iter().collect()].concat());
+            print_files(&[files, further].concat());
         }
         let message = stored.unwrap_or_else(|| "the results are partial".to_string());
         return Err(CliError::Interrupted { code, message });
@@ -69,7 +75,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     let reports: Vec<RunRecord> = records.into_iter().flatten().collect();
     conclude(arguments, &scenario, &reports, || {
         resumable.iter().for_each(Resumable::close);
-        pcap.into_iter().collect()
+        further
     })
 }
 
@@ -142,7 +148,7 @@ pub(crate) fn conclude_partial(
 /// Simulates the runs. After an interruption, the second result says how many runs are stored for `--resume`; it is
 /// `None` if runs are not stored.
 fn simulate(
-    scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue, interruption: &Interruption,
+    scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue, (interruption, traces): (&Interruption, &Traces),
     resumable: Option<&Resumable<'_>>,
 ) -> Result<(Vec<Option<RunRecord>>, Option<String>), CliError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -160,7 +166,8 @@ fn simulate(
         (None, Some(bars)) => bars,
         (None, None) => &Ignore,
     };
-    let listener = interruption.around(listener);
+    let listener = traces.around(listener);
+    let listener = interruption.around(&listener);
     let records = execute_remaining(catalogue, scenario, found, threads, &listener)
         .map_err(|first| cannot_be_set_up_all(catalogue, &scenario.runs, first))?;
     Ok((records, storing.as_ref().map(Storing::interrupted)))
@@ -169,8 +176,8 @@ fn simulate(
 /// Simulates the run of a scenario with a single selected run, and writes the frames of one link to the capture file
 /// `path`.
 fn simulate_with_capture(
-    scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue, interruption: &Interruption, link: &str,
-    path: &Path,
+    scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue, (interruption, traces): (&Interruption, &Traces),
+    link: &str, path: &Path,
 ) -> Result<(RunRecord, PathBuf), CliError> {
     let [run] = scenario.runs.as_slice() else {
         let names: Vec<String> = scenario.runs.iter().map(|run| format!("\"{}\"", run.name)).collect();
@@ -192,14 +199,13 @@ fn simulate_with_capture(
     };
     // The file is opened before the simulation, so that a wrong path fails early.
     let file = File::create(path).map_err(cannot_write)?;
-    let report = rnic_sim::run::run(
-        catalogue,
-        run,
-        &resolved,
-        Some(&mut capture),
-        &Sharing::among(1),
-        &Events::to(&mut report_event),
-    );
+    let mut events = Events::to(&mut report_event);
+    if let Some((plan, listener)) = traces.frames(0) {
+        events = events.with_frames(plan, listener);
+    }
+    let report = rnic_sim::run::run(catalogue, run, &resolved, Some(&mut capture), &Sharing::among(1), &events);
+    drop(events);
+    traces.finish(0, &report);
     drop(bars);
     capture.write(BufWriter::new(file), &report.output.flows).map_err(cannot_write)?;
     Ok((report, path.to_path_buf()))
