@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use rnic_metrics::simulated;
 use rnic_results::perfetto;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 
 #[cfg(feature = "hardware")]
@@ -72,6 +73,7 @@ pub(crate) enum Command {
     rnic run scenarios/irn/default.toml --format json --quiet | jq '.runs[].slowdown.mean'\n  \
     rnic run scenarios/irn/default.toml --run IRN --pcap h0:edge0=h0.pcapng\n  \
     rnic run scenarios/irn/default.toml --run IRN --trace irn.pftrace\n  \
+    rnic run scenarios/irn/default.toml --run IRN --trace-packets flow=17\n  \
     rnic run scenarios/irn/default.toml --run IRN --fidelity both\n  \
     rnic run scenarios/irn/default.toml --resume\n\n\
     The result files summary.json, ports.csv and report.html are in a folder with the scenario's name below --out.\n\
@@ -91,7 +93,7 @@ pub(crate) struct RunArgs {
     /// Print the specification of each run as a JSON document, one per line, without simulating
     ///
     /// `rnic exec` executes such a document, on this machine or another; its format is in docs/reference/run-spec.md.
-    #[arg(long, conflicts_with_all = ["pcap", "resume", "flows", "metrics", "trace"])]
+    #[arg(long, conflicts_with_all = ["pcap", "resume", "flows", "metrics", "trace", "trace_packets"])]
     pub(crate) print_spec: bool,
 
     /// What to simulate, instead of the scenario's `fidelity`
@@ -157,6 +159,36 @@ pub(crate) struct RunArgs {
     /// Simulated time between two values of a queue in the trace, at first; it doubles as the run becomes longer
     #[arg(long, value_name = "NS", default_value_t = 1_000, requires = "trace", value_parser = clap::value_parser!(u64).range(100..=1_000_000_000), allow_negative_numbers = true)]
     pub(crate) trace_interval_ns: u64,
+
+    /// Also write the life of packets as packets.csv and packets.pcapng: flow=ID or link=A:B; requires --run if there are
+    /// several runs
+    ///
+    /// The run is simulated a second time, with a record of each packet of the flow on all links, or of each packet on the
+    /// link: when it was sent, arrived, waited, was marked, trimmed, dropped or lost. ID is the column flow of flows.csv.
+    #[arg(long, value_name = "flow=ID|link=A:B", value_parser = parse_packets, conflicts_with = "resume")]
+    pub(crate) trace_packets: Option<PacketsOf>,
+
+    /// Maximum number of packets that --trace-packets records, each counted on each link
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, requires = "trace_packets", value_parser = clap::value_parser!(u32).range(1..=100_000_000), allow_negative_numbers = true)]
+    pub(crate) trace_packets_limit: u32,
+}
+
+/// The packets that `rnic run --trace-packets` records.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum PacketsOf {
+    /// The packets of the flow with this id.
+    Flow(u32),
+    /// The packets on the link between two nodes, whose names have a colon between them.
+    Link(String),
+}
+
+impl fmt::Display for PacketsOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PacketsOf::Flow(id) => write!(f, "flow={id}"),
+            PacketsOf::Link(link) => write!(f, "link={link}"),
+        }
+    }
 }
 
 /// What `rnic run --fidelity` simulates.
@@ -426,6 +458,19 @@ fn parse_pcap(text: &str) -> Result<(String, PathBuf), String> {
             Err("the link or the file is missing; write two nodes and a file, for example h0:edge0=h0.pcapng"
                 .to_string())
         }
+    }
+}
+
+/// Reads `flow=ID` or `link=A:B`.
+fn parse_packets(text: &str) -> Result<PacketsOf, String> {
+    match text.split_once('=') {
+        Some(("flow", id)) => {
+            let id =
+                id.parse().map_err(|_| format!("\"{id}\" is no id of a flow; accepted: a whole number, such as 0"))?;
+            Ok(PacketsOf::Flow(id))
+        }
+        Some(("link", link)) if !link.is_empty() => Ok(PacketsOf::Link(link.to_string())),
+        _ => Err("accepted: flow=ID or link=A:B, for example flow=17 or link=h0:edge0".to_string()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command `rnic run`, which simulates a scenario.
 
 mod mpi;
+mod packets;
 mod ranks;
 mod traces;
 
@@ -43,6 +44,10 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     let interruption = Interruption::listen()?;
     let _lock = make_folder(arguments, &scenario)?;
     let resumable = Resumable::open(arguments, &scenario, catalogue)?;
+    let packets_max = arguments.trace_packets_limit as usize;
+    if let Some(of) = &arguments.trace_packets {
+        packets::check(&scenario, catalogue, of, packets_max)?;
+    }
     let traces = Traces::create(arguments, &scenario)?;
     let (records, pcap, stored) = match &arguments.pcap {
         Some((link, file)) => {
@@ -70,13 +75,30 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
         let message = stored.unwrap_or_else(|| "the results are partial".to_string());
         return Err(CliError::Interrupted { code, message });
     }
+    let reports: Vec<RunRecord> = records.into_iter().flatten().collect();
+    let packets = match (&arguments.trace_packets, scenario.runs.as_slice(), reports.as_slice()) {
+        (Some(of), [run], [record]) => {
+            let mut event = |_| interruption.flow();
+            Some(packets::record(catalogue, run, record, (of, packets_max), &mut event))
+        }
+        _ => None,
+    };
+    let interrupted = interruption.exit_code().filter(|_| packets.is_some());
     // All runs have ended. From here on, a signal ends the program as usual.
     drop(interruption);
-    let reports: Vec<RunRecord> = records.into_iter().flatten().collect();
     conclude(arguments, &scenario, &reports, || {
         resumable.iter().for_each(Resumable::close);
         further
-    })
+    })?;
+    if let Some(code) = interrupted {
+        return Err(CliError::Interrupted { code, message: "the packets are not written".to_string() });
+    }
+    let Some(packets) = packets.transpose()? else { return Ok(()) };
+    let files = packets.write(&folder, arguments.format != Format::Table)?;
+    if !arguments.quiet {
+        print_files(&files);
+    }
+    Ok(())
 }
 
 /// Reads the scenario of the command line, with the runs that it selects.
@@ -261,7 +283,7 @@ const METRICS: &str = "metrics.txt";
 /// Removes the result files of an earlier, different command that this command has not replaced, so that all files in
 /// the folder belong to one command.
 fn remove_others(folder: &Path, written: &[PathBuf]) {
-    for name in files::NAMES.iter().chain(&[METRICS]) {
+    for name in files::NAMES.iter().chain(&[METRICS]).chain(&packets::FILES) {
         let file = folder.join(name);
         if !written.contains(&file) {
             // Usually there is no such file.

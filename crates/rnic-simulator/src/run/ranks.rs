@@ -102,9 +102,13 @@ fn refused(own: Option<CliError>, found: String, group: &RankGroup) -> CliError 
 
 /// Reads the scenario and derives all settings of its runs. Refuses options that several ranks do not support.
 fn prepare(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(Scenario, Vec<Resolved>), CliError> {
-    for (option, given) in
-        [("--pcap", arguments.pcap.is_some()), ("--trace", arguments.trace.is_some()), ("--resume", arguments.resume)]
-    {
+    let refused = [
+        ("--pcap", arguments.pcap.is_some()),
+        ("--trace", arguments.trace.is_some()),
+        ("--trace-packets", arguments.trace_packets.is_some()),
+        ("--resume", arguments.resume),
+    ];
+    for (option, given) in refused {
         if given {
             return Err(CliError::Input(format!("{option} needs one process, without mpirun")));
         }
