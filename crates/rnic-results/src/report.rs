@@ -10,7 +10,9 @@
 
 mod board;
 mod counts;
+mod distributions;
 pub mod figure;
+mod happened;
 mod html;
 mod over_time;
 mod overview;
@@ -72,6 +74,7 @@ pub(crate) fn render_with(
         verdict::section(verdicts, false, |_| None),
         before,
         after,
+        happened::section(summary, reports),
         counts::traffic(summary),
         settings::section(summary, &settings::Settings::of(scenario, summary)),
         details,

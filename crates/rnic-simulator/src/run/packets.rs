@@ -11,7 +11,7 @@ use rnic_spec::{FlowLog, RunEvent, RunRecord, RunSpec, RunStatus, Scenario};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -147,13 +147,13 @@ impl Packets {
         table.load_style(TableStyle::new()).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
         table.set_header(["port", "sent", "waited", "mean wait", "max wait", "marked", "dropped", "lost"]);
         for (port, of) in ports.iter().take(SHOWN) {
-            let mean = of.wait_us / of.waited.max(1) as f64;
+            let wait = |us: f64| if of.waited > 0 { duration(us) } else { String::new() };
             let cells = [
                 self.capture.port_name(**port),
                 count(of.sent),
                 count(of.waited),
-                duration(mean),
-                duration(of.max_wait_us),
+                wait(of.wait_us / of.waited as f64),
+                wait(of.max_wait_us),
                 count(of.marked),
                 count(of.dropped),
                 count(of.lost),
