@@ -26,6 +26,7 @@ impl ScenarioSummary {
     ///     version: "0.2.0",
     ///     runs: Vec::new(),
     ///     not_started: Vec::new(),
+    ///     command: None,
     /// };
     /// let text = r#"{"scenario":"example","seed":1,"version":"0.2.0","runs":[]}"#;
     /// assert_eq!(summary.to_json(false).to_string(), text);

@@ -34,6 +34,8 @@ pub struct ScenarioSummary {
     pub runs: Vec<RunSummary>,
     /// Names of the runs that did not start because the scenario was interrupted; these runs are not in `runs`.
     pub not_started: Vec<String>,
+    /// The command that makes these results again; `None` if they are not those of a command.
+    pub command: Option<String>,
 }
 
 impl ScenarioSummary {
@@ -212,6 +214,7 @@ pub struct Timing {
 /// Summarises the runs of `scenario`. `reports` are the records of these runs, in the same order.
 pub fn summarise(scenario: &Scenario, reports: &[RunRecord]) -> ScenarioSummary {
     ScenarioSummary {
+        command: None,
         title: scenario.title.clone(),
         name: scenario.name.clone(),
         seed: scenario.seed,

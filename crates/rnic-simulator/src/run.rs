@@ -13,6 +13,7 @@ use crate::interrupt::Interruption;
 use crate::progress::Bars;
 use crate::provenance::{self, Provenance};
 use crate::resume::{Resumable, Storing};
+use crate::shell::quoted;
 use crate::{cannot_be_set_up_all, load_runs, output, set_up};
 use rnic_campaign::{Ignore, RunListener, execute_remaining};
 use rnic_metrics::exposition::Metrics;
@@ -133,7 +134,8 @@ fn with_fidelity(runs: Vec<RunSpec>, option: FidelityOption) -> Vec<RunSpec> {
 pub(crate) fn conclude(
     arguments: &RunArgs, scenario: &Scenario, reports: &[RunRecord], written: impl FnOnce() -> Vec<PathBuf>,
 ) -> Result<(), CliError> {
-    let summary = summarise(scenario, reports);
+    let command = Some(command(arguments));
+    let summary = ScenarioSummary { command, ..summarise(scenario, reports) };
     print(arguments.format, &summary)?;
     let folder = arguments.out.join(&scenario.name);
     let mut files = write_files(arguments, &folder, scenario, reports, &summary)?;
@@ -162,9 +164,16 @@ pub(crate) fn conclude_partial(
     let (runs, reports): (Vec<_>, Vec<_>) = started.into_iter().unzip();
     let reports: Vec<RunRecord> = reports.into_iter().flatten().collect();
     scenario.runs = runs;
-    let summary = ScenarioSummary { not_started, ..summarise(&scenario, &reports) };
+    let command = Some(command(arguments));
+    let summary = ScenarioSummary { not_started, command, ..summarise(&scenario, &reports) };
     print(arguments.format, &summary)?;
     write_files(arguments, folder, &scenario, &reports, &summary)
+}
+
+/// The command that makes the results again, as the user would type it into a shell.
+fn command(arguments: &RunArgs) -> String {
+    let runs = arguments.runs.iter().map(|run| format!(" --run {}", quoted(run)));
+    Provenance::of(arguments).command() + &runs.collect::<String>()
 }
 
 /// Simulates the runs. After an interruption, the second result says how many runs are stored for `--resume`; it is

@@ -19,6 +19,9 @@ const SLOWEST: [u32; 24] = [
     999,
 ];
 
+/// The figure of the slowest flows is drawn only if a curve reaches this percentile, which takes about 50 flows.
+const MIN_PERCENTILE: f64 = 98.0;
+
 /// Percentiles of the figures of queues, in thousandths.
 const QUEUES: [u32; 31] = [
     0, 50, 100, 150, 200, 250, 300, 350, 400, 450, 500, 550, 600, 650, 700, 750, 800, 850, 900, 920, 940, 950, 960,
@@ -70,7 +73,7 @@ fn distribution(flows: &FlowLog, per_mille: &[u32]) -> Vec<Point> {
 }
 
 /// Figure of the slowest flows, with a curve per run: the completion time within which 50 to 99.9 % of the measured flows
-/// finish. `None` if no flow was measured.
+/// finish. `None` if too few flows were measured.
 pub(super) fn slowest(summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Lines> {
     let line = |(series, report): (usize, &RunRecord)| Line {
         series,
@@ -80,7 +83,8 @@ pub(super) fn slowest(summary: &ScenarioSummary, reports: &[RunRecord]) -> Optio
         },
     };
     let lines: Vec<Line> = reports.iter().enumerate().take(summary.runs.len()).map(line).collect();
-    lines.iter().any(|line| line.points.len() > 1).then(|| Lines {
+    let is_long = |line: &Line| line.points.last().is_some_and(|last| last.y >= MIN_PERCENTILE);
+    lines.iter().any(is_long).then(|| Lines {
         title: "The slowest flows".into(),
         caption: "time within which 50 %, 90 %, 99 % and 99.9 % of the measured flows finished; further left is better"
             .into(),

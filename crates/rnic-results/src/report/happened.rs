@@ -5,7 +5,7 @@ use super::super::pauses::{PauseSummary, host_name, port_name};
 use super::super::stats::{fct_us, slowdown};
 use super::super::summary::{RunSummary, ScenarioSummary};
 use super::super::text::{count, duration, percent, three_digits};
-use super::html::escape;
+use super::html::{escape, inline};
 use rnic_spec::{FlowRecord, PortRecord, PriorityCounters, RunOutput, RunRecord};
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(super) fn section(summary: &ScenarioSummary, reports: &[RunRecord]) -> Strin
     };
     let paragraph = |(run, report): &(&RunSummary, &RunRecord)| {
         let sentences = sentences(run, &report.output);
-        let text = escape(&sentences.join(" "));
+        let text = inline(&sentences.join(" "));
         (!sentences.is_empty()).then(|| format!("<p><strong>{}.</strong> {text}</p>\n", escape(&run.name)))
     };
     let paragraphs: String = chosen.iter().filter_map(paragraph).collect();
@@ -130,9 +130,13 @@ fn of_causes(pauses: &PauseSummary) -> Vec<String> {
             duration(root.held.as_us())
         )
     });
-    let victims = (pauses.victims > 0).then(|| {
-        format!("{} flows were victims: they waited for a cause that was not on their path.", count(pauses.victims))
-    });
+    let victims = match pauses.victims {
+        0 => None,
+        1 => Some("1 flow was a victim: it waited for a cause that was not on its path.".to_string()),
+        victims => {
+            Some(format!("{} flows were victims: they waited for a cause that was not on their path.", count(victims)))
+        }
+    };
     let cycle = pauses.cycle.as_ref().map(|cycle| {
         let end = if cycle.at_end { "; it was closed at the end of the run" } else { "" };
         format!("The pauses formed a cycle at {}{end}.", duration(cycle.first.as_us()))
@@ -156,7 +160,7 @@ fn slowest(run: &RunSummary, output: &RunOutput) -> Option<String> {
         three_digits(of_run.p99),
         count(slow.flows)
     )];
-    sentences.extend(run.fidelity.is_packet().then(|| slow.why()));
+    sentences.extend(run.fidelity.is_packet().then(|| slow.why(run.totals.paused_ps > 0)));
     let receiver = slow.receivers.iter().max_by_key(|(host, flows)| (**flows, std::cmp::Reverse(**host)));
     sentences.extend(receiver.and_then(|(receiver, flows)| {
         let share = mostly(*flows, slow.flows).filter(|_| *flows > 1)?;
@@ -204,14 +208,18 @@ impl Slow {
         }
     }
 
-    /// Why these flows were slow, as far as their records say.
-    fn why(&self) -> String {
+    /// Why these flows were slow, as far as their records say. `has_pauses` says that the run had pauses.
+    fn why(&self, has_pauses: bool) -> String {
         let rest = self.flows - self.timeouts - self.retransmitted;
+        let waited = match has_pauses {
+            true => "retransmitted nothing, so they waited in queues, for pauses or for their share of a rate",
+            false => "retransmitted nothing, so they waited in queues or for their share of a rate",
+        };
         let part = |flows: u64, what: &str| (flows > 0).then(|| format!("{} {what}", count(flows)));
         let parts = [
             part(self.timeouts, "waited for a retransmission timeout"),
             part(self.retransmitted, "retransmitted packets without a timeout"),
-            part(rest, "retransmitted nothing, so they waited in queues, for pauses or for their share of a rate"),
+            part(rest, waited),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         format!("Of these, {}.", parts.join("; "))
