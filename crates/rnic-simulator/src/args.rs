@@ -146,7 +146,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "LINK=FILE", value_parser = parse_pcap)]
     pub(crate) pcap: Option<(String, PathBuf)>,
 
-    /// Also write a trace of each run for Perfetto (ui.perfetto.dev): queues, pauses and their causes, flows, operations
+    /// Also write a trace of each run for Perfetto (ui.perfetto.dev): queues, pauses with causes, flows, operations
     ///
     /// With several runs, the name of each run is added to the name of its file: run.pftrace becomes run-IRN.pftrace.
     #[arg(long, value_name = "FILE.pftrace", conflicts_with = "resume")]
@@ -160,11 +160,12 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NS", default_value_t = 1_000, requires = "trace", value_parser = clap::value_parser!(u64).range(100..=1_000_000_000), allow_negative_numbers = true)]
     pub(crate) trace_interval_ns: u64,
 
-    /// Also write the life of packets as packets.csv and packets.pcapng: flow=ID or link=A:B; requires --run if there are
-    /// several runs
+    /// Also write the life of packets as packets.csv and packets.pcapng: flow=ID or link=A:B; requires --run if there
+    /// are several runs
     ///
-    /// The run is simulated a second time, with a record of each packet of the flow on all links, or of each packet on the
-    /// link: when it was sent, arrived, waited, was marked, trimmed, dropped or lost. ID is the column flow of flows.csv.
+    /// The run is simulated a second time, with a record of each packet of the flow on all links, or of each packet on
+    /// the link: when it was sent, arrived, waited, was marked, trimmed, dropped or lost. The ids of flows are those in
+    /// flows.csv.
     #[arg(long, value_name = "flow=ID|link=A:B", value_parser = parse_packets, conflicts_with = "resume")]
     pub(crate) trace_packets: Option<PacketsOf>,
 

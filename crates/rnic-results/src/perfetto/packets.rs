@@ -19,7 +19,7 @@ pub(super) struct Slice {
     pub(super) from: Time,
     pub(super) to: Time,
     pub(super) annotations: Vec<DebugAnnotation>,
-    /// Ids of the arrows that begin at the slice, and of those that end at it.
+    /// Ids of the arrows that begin at the slice, and ids of the arrows that end at it.
     pub(super) arrows: (Vec<u64>, Vec<u64>),
 }
 

@@ -1,5 +1,5 @@
-//! The messages of Perfetto's trace format that a trace of a run consists of, with the field numbers of the public files
-//! `trace_packet.proto` and `track_event.proto` and of the files that these import.
+//! The messages of Perfetto's trace format that a trace of a run consists of. The field numbers are those of the public
+//! files `trace_packet.proto` and `track_event.proto`, and of the files that these import.
 
 use prost::Message;
 

@@ -17,7 +17,7 @@ const LANE: u64 = 17 << 56;
 /// The process ids of the groups of tracks, behind those of nodes.
 const FIRST_GROUP: i32 = 1 << 30;
 
-/// Adds the records of a run to its trace. Returns the number of those that do not fit.
+/// Adds the records of a run to its trace. Returns the number of records that do not fit.
 pub(super) fn add<W: Write>(
     packets: &mut Packets<W>, topology: Option<&Topology>, run: &RunSpec, output: &RunOutput,
 ) -> u64 {

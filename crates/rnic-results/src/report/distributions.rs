@@ -72,8 +72,8 @@ fn distribution(flows: &FlowLog, per_mille: &[u32]) -> Vec<Point> {
     points
 }
 
-/// Figure of the slowest flows, with a curve per run: the completion time within which 50 to 99.9 % of the measured flows
-/// finish. `None` if too few flows were measured.
+/// Figure of the slowest flows, with a curve per run: the completion time within which 50 to 99.9 % of the measured
+/// flows finish. `None` if too few flows were measured.
 pub(super) fn slowest(summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Lines> {
     let line = |(series, report): (usize, &RunRecord)| Line {
         series,

@@ -9,7 +9,8 @@ use super::html::{escape, inline};
 use rnic_spec::{FlowRecord, PortRecord, PriorityCounters, RunOutput, RunRecord};
 use std::collections::BTreeMap;
 
-/// Maximum number of runs that are described. Of more runs, the run with the highest 99th percentile of the slowdown is.
+/// Maximum number of runs that are described. Of more runs, only the run with the highest 99th percentile of the
+/// slowdown is described.
 const RUNS: usize = 6;
 /// The slowest flows are those with at least the 99th percentile of the slowdown; with fewer flows than this, there are
 /// too few of them.
