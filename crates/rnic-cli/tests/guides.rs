@@ -20,6 +20,7 @@ const GUIDES: &[&str] = &[
     "alerts",
     "own-topology-and-traffic",
     "from-a-trace",
+    "look-into-one-run",
     "from-other-ai-simulators",
     "compare-with-other-simulators",
     "reproduce-irn",
@@ -185,6 +186,11 @@ fn mesh() {
 #[test]
 fn operate() {
     follow("operate", Kind::Fast);
+}
+
+#[test]
+fn look_into_one_run() {
+    follow("look-into-one-run", Kind::Fast);
 }
 
 #[test]

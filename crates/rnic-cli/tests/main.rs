@@ -39,6 +39,7 @@ mod report_in_browser;
 mod result_folder;
 #[cfg(feature = "p4")]
 mod resume;
+mod run_traces;
 mod trace;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod untrusted;

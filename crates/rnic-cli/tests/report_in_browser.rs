@@ -232,10 +232,10 @@ fn a_report_answers() {
     let marks = |series: u32| count(&browser, &format!("svg .mark[data-series='{series}']"));
     let switch = "document.querySelector(\".legend button[data-series='1']\")";
     let before = (marks(0), marks(1), marks(2));
-    // Three figures of metrics and three of distributions, which have a legend of their own.
-    assert_eq!(before, (6, 6, 6));
+    // Three figures of metrics and five of distributions, which have a legend of their own.
+    assert_eq!(before, (8, 8, 8));
     browser.js(&format!("{switch}.click();"));
-    assert_eq!((marks(0), marks(1), marks(2)), (6, 3, 6));
+    assert_eq!((marks(0), marks(1), marks(2)), (8, 5, 8));
     assert_eq!(count(&browser, "[data-board='0'] svg [data-series='1']"), 0);
     assert_eq!(browser.js(&format!("return {switch}.getAttribute('aria-pressed');")), "false");
     browser.js(&format!("{switch}.click();"));
@@ -552,6 +552,31 @@ fn figures_are_saved_as_csv_and_svg() {
     }
     // A real click saves a file without a problem with the page's security policy.
     browser.js(&format!("document.querySelector({}).click();", json!(button(0, "SVG"))));
+    // The PNG is drawn from the same SVG, three pixels for each of its units.
+    let size = browser.js(&format!(
+        "window.pixels = null;
+         const toBlob = HTMLCanvasElement.prototype.toBlob;
+         HTMLCanvasElement.prototype.toBlob = function (...all) {{
+           window.pixels = [this.width, this.height, this.getContext('2d').getImageData(1, 1, 1, 1).data[3]];
+           return toBlob.apply(this, all);
+         }};
+         document.querySelector({}).click();
+         const svg = new DOMParser().parseFromString({}, 'image/svg+xml').documentElement;
+         return [svg.getAttribute('width'), svg.getAttribute('height')].map(Number);",
+        json!(button(0, "PNG")),
+        json!(svg)
+    ));
+    let mut pixels = Value::Null;
+    for _ in 0..100 {
+        pixels = browser.js("return window.pixels;");
+        if !pixels.is_null() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let tripled = |index: usize| (size[index].as_f64().unwrap() * 3.0) as u64;
+    // The pixel in the corner has the opaque colour of the page.
+    assert_eq!(pixels, json!([tripled(0), tripled(1), 255]));
     assert_eq!(browser.problems(), Vec::<String>::new());
 }
 
@@ -643,9 +668,10 @@ fn runs_over_time_have_common_axes_and_one_figure_together() {
     assert_ne!(labels(3), labels(4));
     // All flows have the same size, so there are bars of percentiles instead of a curve over the size.
     let titles = browser.js(
-        "return [...document.querySelectorAll('[data-board=\"1\"] figcaption strong')].slice(-2).map((t) => t.textContent);",
+        "return [...document.querySelectorAll('[data-board=\"1\"] figcaption strong')].slice(-3).map((t) => t.textContent);",
     );
-    assert_eq!(titles, json!(["Slowdown percentiles", "Distribution of the flow completion time"]));
+    let expected = ["Slowdown percentiles", "Distribution of the flow completion time", "Queues by tier"];
+    assert_eq!(titles, json!(expected));
     browser.open(&file, 360);
     assert_fits(&browser);
 }

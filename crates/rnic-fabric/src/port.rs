@@ -8,6 +8,7 @@ use crate::mailbox::{Crossing, Mailbox};
 use crate::packet::{Body, PAUSE_FRAME, Packet};
 use crate::partition_plan::{Location, PartitionPlan};
 use crate::rng::{Purpose, Stream};
+use crate::tap::{Fate, Tap, TapFilter, Tapped};
 use crate::topology::{PortInfo, Topology};
 use rnic_transport::telemetry::HopRecord;
 use rnic_transport::{BitRate, Time};
@@ -66,15 +67,6 @@ impl Loss {
     }
 }
 
-/// A frame that a tapped port (a port that records its frames) has transmitted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tapped<B> {
-    /// Time at which the first bit of the frame left the port.
-    pub at: Time,
-    /// The frame.
-    pub packet: Packet<B>,
-}
-
 /// A pause of a port's transmitter in one priority, from its start to its end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Pause {
@@ -97,8 +89,8 @@ struct Special<B> {
     before: (u64, u64),
     loss: Option<Loss>,
     jitter: Option<Jitter>,
-    /// Every frame that the port has transmitted, if it is tapped.
-    tap: Option<Vec<Tapped<B>>>,
+    /// The record of the port's frames, if it is tapped.
+    tap: Option<Tap<B>>,
 }
 
 impl<B> Default for Special<B> {
@@ -116,9 +108,9 @@ impl<B: Copy> Special<B> {
     /// Records a frame if the port is tapped.
     #[cold]
     #[inline(never)]
-    fn record(&mut self, now: u64, packet: &Packet<B>) {
+    fn record(&mut self, now: u64, packet: &Packet<B>, fate: Fate) {
         if let Some(tap) = &mut self.tap {
-            tap.push(Tapped { at: Time::from_ps(now), packet: *packet });
+            tap.record(now, packet, fate);
         }
     }
 }
@@ -355,14 +347,16 @@ impl<B: Body> Ports<B> {
     fn transmit_special(&mut self, number: usize, now: u64, mut at: u64, packet: &Packet<B>) {
         let mut is_lost = false;
         if let Some(special) = &mut self.ports[number].special {
-            is_lost = special.is_down;
-            if !is_lost {
-                special.record(now, packet);
-                is_lost = special.loss.as_mut().is_some_and(Loss::takes_next);
-            }
-            if !is_lost {
+            is_lost = special.is_down || special.loss.as_mut().is_some_and(Loss::takes_next);
+            let fate = if special.is_down {
+                Fate::LinkDown
+            } else if is_lost {
+                Fate::Lost
+            } else {
                 at = special.arrival(at);
-            }
+                Fate::Arrives(Time::from_ps(at))
+            };
+            special.record(now, packet, fate);
         }
         if is_lost {
             self.counters[number * self.priorities + packet.priority as usize].lost += 1;
@@ -390,10 +384,17 @@ impl<B: Body> Ports<B> {
         let mut at = end + port.delay;
         let packet = Packet::pause(mask);
         if let Some(special) = &mut port.special {
-            special.record(now, &packet);
             at = special.arrival(at);
+            special.record(now, &packet, Fate::Arrives(Time::from_ps(at)));
         }
         self.put(number, at, &packet);
+    }
+
+    /// Records a packet that arrived at port `number` and that the port's node drops, if the port is tapped.
+    pub(crate) fn note_drop(&mut self, number: usize, now: u64, packet: &Packet<B>) {
+        if let Some(special) = &mut self.ports[number].special {
+            special.record(now, packet, Fate::Dropped);
+        }
     }
 
     /// Makes the host's port `number` pause exactly the priorities in `mask` at the switch. The pause frame follows the
@@ -509,14 +510,15 @@ impl<B: Body> Ports<B> {
         }
     }
 
-    /// Records every frame that port `number` transmits from now on.
-    pub(crate) fn tap(&mut self, number: usize) {
-        self.special(number).tap.get_or_insert_default();
+    /// Records the frames of port `number` that `filter` wants, from now on.
+    pub(crate) fn tap(&mut self, number: usize, filter: TapFilter) {
+        self.special(number).tap.get_or_insert_with(|| Tap::new(filter));
     }
 
-    /// The frames that port `number` has transmitted since it was tapped.
+    /// The frames that the tap of port `number` has recorded.
     pub(crate) fn tapped(&self, number: usize) -> &[Tapped<B>] {
-        self.ports[number].special.as_ref().and_then(|special| special.tap.as_deref()).unwrap_or_default()
+        let tap = self.ports[number].special.as_ref().and_then(|special| special.tap.as_ref());
+        tap.map_or(&[], Tap::frames)
     }
 
     /// Changes the link of port `number`, in the direction from this port: whether it is down, and its rate. Both ends

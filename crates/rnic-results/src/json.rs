@@ -27,6 +27,7 @@ impl ScenarioSummary {
     ///     runs: Vec::new(),
     ///     not_started: Vec::new(),
     ///     replay: false,
+    ///     command: None,
     /// };
     /// let text = r#"{"scenario":"example","seed":1,"version":"0.2.0","runs":[]}"#;
     /// assert_eq!(summary.to_json(false).to_string(), text);

@@ -36,6 +36,7 @@ mod matrix;
 mod mesh;
 mod notes;
 mod pauses;
+pub mod perfetto;
 pub mod ranks;
 pub mod replay;
 pub mod report;

@@ -10,7 +10,9 @@
 
 mod board;
 mod counts;
+mod distributions;
 pub mod figure;
+mod happened;
 mod html;
 mod over_time;
 mod overview;
@@ -56,8 +58,9 @@ pub(crate) fn render_with(
         let section = |(heading, board): &(String, Board)| {
             number += 1;
             format!(
-                "<section class=\"figures\"><h2>{}</h2>\n{}</section>\n",
+                "<section class=\"figures\"><h2>{}</h2>\n{}{}</section>\n",
                 escape(heading),
+                overview::again(summary, heading),
                 board::frame(number - 1, board, false)
             )
         };
@@ -75,6 +78,7 @@ pub(crate) fn render_with(
         verdict::section(verdicts, false, |_| None),
         before,
         after,
+        happened::section(summary, reports),
         counts::traffic(summary),
         settings::section(summary, &settings::Settings::of(scenario, summary)),
         details,
@@ -186,6 +190,19 @@ mod tests {
         assert_eq!(html.matches("</script>").count(), 2);
         assert!(html.contains("&lt;b&gt;&quot;x&quot;&lt;/b&gt;"));
         assert_eq!(data(&html)["summary"]["scenario"], nasty);
+    }
+
+    #[test]
+    fn the_command_of_figures_is_on_the_page() {
+        let (scenario, mut reports) = fixture::two_runs();
+        reports[0].output.pauses = Some(paused());
+        let command = Some("rnic run 'a b.toml'".to_string());
+        let summary = ScenarioSummary { command, ..summarise(&scenario, &reports) };
+        let html = render(&scenario, &summary, &reports);
+        assert!(html.contains("All figures and tables again: <code>rnic run &#39;a b.toml&#39;</code>"));
+        let of_run = "These figures again: <code>rnic run &#39;a b.toml&#39; --run &#39;RoCE + PFC&#39;</code>";
+        assert_eq!(html.matches(of_run).count(), 1);
+        assert!(!rendered(&scenario, &reports).contains("figures again"));
     }
 
     #[test]

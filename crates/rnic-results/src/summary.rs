@@ -36,6 +36,8 @@ pub struct ScenarioSummary {
     pub not_started: Vec<String>,
     /// Whether `replay.html`, which shows the runs over time, is next to the report.
     pub replay: bool,
+    /// The command that makes these results again; `None` if they are not those of a command.
+    pub command: Option<String>,
 }
 
 impl ScenarioSummary {
@@ -214,6 +216,7 @@ pub struct Timing {
 /// Summarises the runs of `scenario`. `reports` are the records of these runs, in the same order.
 pub fn summarise(scenario: &Scenario, reports: &[RunRecord]) -> ScenarioSummary {
     ScenarioSummary {
+        command: None,
         title: scenario.title.clone(),
         name: scenario.name.clone(),
         seed: scenario.seed,

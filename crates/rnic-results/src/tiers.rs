@@ -80,7 +80,7 @@ pub(super) fn link(port: &PortRecord) -> String {
 }
 
 /// Kind of a node, by its name: `leaf3` is a `leaf`. A graph has hosts and switches only.
-fn kind<'n>(topology: &TopologySpec, node: &'n str) -> &'n str {
+pub(super) fn kind<'n>(topology: &TopologySpec, node: &'n str) -> &'n str {
     if is_host(topology, node) {
         return "host";
     }

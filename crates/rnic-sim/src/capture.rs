@@ -5,10 +5,14 @@
 //! the file have the length of real frames. The simulator computes with frames that are a little shorter: they have no
 //! padding, no RETH in the first packet of a RoCE Write, and not all headers of an IRN ACK.
 
+mod life;
+
+pub use life::{Event, PacketEvent};
+
 use crate::host::{EndAddress, FlowAddress, Segment};
 use crate::in_band::InBand;
 use crate::resolve::{Resolved, SetupError};
-use rnic_fabric::{Fabric, Packet as SimulatedPacket, PortId, Topology};
+use rnic_fabric::{Fabric, Fate, HostId, Packet as SimulatedPacket, PortId, TapFilter, Topology};
 use rnic_spec::RunSpec;
 use rnic_spec::{FlowLog, FlowRecord};
 use rnic_transport::paths::flow_hash;
@@ -22,6 +26,7 @@ use rnic_wire::{
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 /// Maximum length of an RDMA message in bytes. The capture shows a longer flow as several messages.
 const MAX_MESSAGE: u64 = 1 << 31;
@@ -80,7 +85,16 @@ pub struct Capture {
     interfaces: Vec<String>,
     /// Index of the node of each port in `ports`.
     nodes: Vec<u32>,
+    /// The frames that the taps record.
+    filter: TapFilter,
+    /// The flow whose packets alone are captured.
+    flow: Option<u32>,
+    /// Whether `ports` are all ports on which packets of the flow can be.
+    is_everywhere: bool,
+    topology: Arc<Topology>,
     frames: Vec<Frame>,
+    /// Whether frames are missing because of the filter's limit.
+    is_full: bool,
 }
 
 /// A captured frame, as the fabric recorded it.
@@ -90,6 +104,11 @@ struct Frame {
     /// Index in [`Capture::ports`] of the port that sent the frame.
     interface: u32,
     content: Content,
+    fate: Fate,
+    /// Length in bytes, as the simulator computes with it.
+    bytes: u16,
+    /// Bitmap of [`SimulatedPacket`]'s flags.
+    flags: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +126,36 @@ impl Capture {
     /// # Errors
     /// No such link exists, the run's transport does not send RoCE packets, or the MTU is not possible in RoCE.
     pub fn new(run: &RunSpec, resolved: &Resolved, link: &str) -> Result<Capture, SetupError> {
+        let ports = |topology: &Topology| find_ports(topology, link);
+        Capture::on(run, resolved, ports, TapFilter::ALL)
+    }
+
+    /// As [`Capture::new`], with the life of each frame: drops are recorded too. The capture ends after `max` records.
+    ///
+    /// # Errors
+    /// As [`Capture::new`].
+    pub fn of_link(run: &RunSpec, resolved: &Resolved, link: &str, max: usize) -> Result<Capture, SetupError> {
+        let ports = |topology: &Topology| find_ports(topology, link);
+        Capture::on(run, resolved, ports, TapFilter { hosts: None, max })
+    }
+
+    /// Creates a capture of the packets of one flow on all links of the fabric, with their drops. `flow` is the record
+    /// of the flow from another simulation of the same run, which has the same flows. The capture ends after `max`
+    /// records of packets to one of the flow's hosts.
+    ///
+    /// # Errors
+    /// As [`Capture::new`].
+    pub fn of_flow(run: &RunSpec, resolved: &Resolved, flow: &FlowRecord, max: usize) -> Result<Capture, SetupError> {
+        let hosts = Some([HostId(flow.src), HostId(flow.dst)]);
+        let ports = |topology: &Topology| Ok(topology.port_ids().collect());
+        let capture = Capture::on(run, resolved, ports, TapFilter { hosts, max })?;
+        Ok(Capture { flow: Some(flow.id), is_everywhere: true, ..capture })
+    }
+
+    fn on(
+        run: &RunSpec, resolved: &Resolved, ports: impl FnOnce(&Topology) -> Result<Vec<PortId>, String>,
+        filter: TapFilter,
+    ) -> Result<Capture, SetupError> {
         let impossible = |why: String| Err(SetupError::Capture(why));
         if !run.fidelity.is_packet() {
             return impossible("a capture has packets, and a run with fidelity = \"flow\" simulates none".to_string());
@@ -125,7 +174,7 @@ impl Capture {
             ));
         }
         let topology = &resolved.topology;
-        let ports = find_ports(topology, link).map_err(SetupError::Capture)?;
+        let ports = ports(topology).map_err(SetupError::Capture)?;
         let marking = resolved.fabric.switch.ecn.is_some();
         Ok(Capture {
             irn: run.transport.declaration.wire == WireFormat::Irn,
@@ -137,13 +186,18 @@ impl Capture {
             interfaces: ports.iter().map(|port| topology.port_name(*port)).collect(),
             nodes: ports.iter().map(|port| topology.port(*port).node).collect(),
             ports,
+            filter,
+            flow: None,
+            is_everywhere: false,
+            topology: topology.clone(),
             frames: Vec::new(),
+            is_full: false,
         })
     }
 
     /// Before the run: makes the fabric record the frames of the captured link.
     pub(crate) fn begin<T: InBand>(&self, fabric: &mut Fabric<Segment<T>>) {
-        self.ports.iter().for_each(|port| fabric.tap(*port));
+        self.ports.iter().for_each(|port| fabric.tap(*port, self.filter));
     }
 
     /// After the run: takes the recorded frames from the fabric and finds the flow of each packet. `addresses`
@@ -176,13 +230,21 @@ impl Capture {
             Some(Content::Packet { record: record?, hash, priority, marked, pdu })
         };
         for (interface, port) in (0..).zip(&self.ports) {
-            let noted = fabric.tapped(*port).iter();
-            self.frames.extend(noted.filter_map(|frame| {
+            let noted = fabric.tapped(*port);
+            self.frames.extend(noted.iter().filter_map(|frame| {
                 let content = content(&frame.packet, frame.at)?;
-                Some(Frame { at: frame.at, interface, content })
+                let is_wanted = match content {
+                    Content::Packet { record, .. } => self.flow.is_none_or(|flow| flow == record),
+                    Content::Pause(_) => self.flow.is_none(),
+                };
+                let (bytes, flags) = (frame.packet.bytes, frame.packet.flags);
+                is_wanted.then_some(Frame { at: frame.at, interface, content, fate: frame.fate, bytes, flags })
             }));
+            self.is_full |= noted.len() >= self.filter.max;
         }
         self.frames.sort_by_key(|frame| (frame.at, frame.interface));
+        self.is_full |= self.frames.len() > self.filter.max;
+        self.frames.truncate(self.filter.max);
         self.first_psn = addresses.iter().map(|flow| flow.first_psn).collect();
     }
 
@@ -201,7 +263,9 @@ impl Capture {
         let mut bytes = vec![0; self.mtu as usize + 256];
         let zeros = vec![0; self.mtu as usize];
         let mut progress = vec![0; flows.len()];
-        for frame in &self.frames {
+        // A frame that a node dropped is in the capture of the port that transmitted it.
+        let on_links = |frame: &&Frame| matches!(frame.fate, Fate::Arrives(_) | Fate::Lost);
+        for frame in self.frames.iter().filter(on_links) {
             let ns = frame.at.as_ps() / 1_000;
             match frame.content {
                 Content::Pause(mask) => {
@@ -358,9 +422,13 @@ fn envelope(flow: &FlowRecord, is_data: bool, hash: u32, tos: u8) -> Envelope {
 mod tests {
     use super::*;
     use crate::host::{EndSlot, FlowHashes};
-    use rnic_fabric::HostId;
+    use rnic_fabric::config::{FabricSpec, LinkSpec, SwitchSpec, TopologySpec};
+    use rnic_transport::{BitRate, Bytes};
 
     fn capture(irn: bool) -> Capture {
+        let link = LinkSpec { rate: BitRate::from_gbps(100), delay: Time::from_us(1), loss: 0.0 };
+        let switch = SwitchSpec::input_queued(Bytes(240_000));
+        let spec = FabricSpec::new(TopologySpec::SingleSwitch { hosts: 2 }, link, switch);
         Capture {
             irn,
             acks: false,
@@ -371,7 +439,12 @@ mod tests {
             ports: Vec::new(),
             interfaces: Vec::new(),
             nodes: Vec::new(),
+            filter: TapFilter::ALL,
+            flow: None,
+            is_everywhere: false,
+            topology: Arc::new(Topology::build(&spec).unwrap()),
             frames: Vec::new(),
+            is_full: false,
         }
     }
 

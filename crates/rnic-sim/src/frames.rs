@@ -103,7 +103,9 @@ impl<'e> FrameRecorder<'e> {
         }
         let mut changed = Vec::new();
         for before in &mut self.ports {
-            let state = state(fabric, PortId(before.port));
+            let mut state = state(fabric, PortId(before.port));
+            // A pause frame that is being sent reduces the sending time for a moment.
+            state.busy_ps = state.busy_ps.max(before.busy_ps);
             if *before != state {
                 *before = state;
                 changed.push(state);

@@ -31,6 +31,7 @@ mod outside;
 mod overload;
 #[cfg(feature = "p4")]
 mod p4_twins;
+mod packet_life;
 mod partitions;
 mod pathologies;
 mod paths;

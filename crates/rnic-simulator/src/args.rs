@@ -12,7 +12,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rnic_metrics::simulated;
 use rnic_transport::Bytes;
+use rnic_results::perfetto;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 
 #[cfg(feature = "hardware")]
@@ -71,6 +73,8 @@ pub(crate) enum Command {
     rnic run scenarios/irn/default.toml --set run.IRN.bdp_cap=50 --out results\n  \
     rnic run scenarios/irn/default.toml --format json --quiet | jq '.runs[].slowdown.mean'\n  \
     rnic run scenarios/irn/default.toml --run IRN --pcap h0:edge0=h0.pcapng\n  \
+    rnic run scenarios/irn/default.toml --run IRN --trace irn.pftrace\n  \
+    rnic run scenarios/irn/default.toml --run IRN --trace-packets flow=17\n  \
     rnic run scenarios/irn/default.toml --run IRN --fidelity both\n  \
     rnic run scenarios/irn/default.toml --resume\n  \
     rnic run scenarios/irn/default.toml --replay --replay-size 5MB\n\n\
@@ -91,7 +95,7 @@ pub(crate) struct RunArgs {
     /// Print the specification of each run as a JSON document, one per line, without simulating
     ///
     /// `rnic exec` executes such a document, on this machine or another; its format is in docs/reference/run-spec.md.
-    #[arg(long, conflicts_with_all = ["pcap", "resume", "flows", "metrics"])]
+    #[arg(long, conflicts_with_all = ["pcap", "resume", "flows", "metrics", "trace", "trace_packets"])]
     pub(crate) print_spec: bool,
 
     /// What to simulate, instead of the scenario's `fidelity`
@@ -160,6 +164,51 @@ pub(crate) struct RunArgs {
     /// LINK is two node names of ports.csv, separated by a colon: --pcap h0:edge0=h0.pcapng. Payloads are zeros.
     #[arg(long, value_name = "LINK=FILE", value_parser = parse_pcap)]
     pub(crate) pcap: Option<(String, PathBuf)>,
+
+    /// Also write a trace of each run for Perfetto (ui.perfetto.dev): queues, pauses with causes, flows, operations
+    ///
+    /// With several runs, the name of each run is added to the name of its file: run.pftrace becomes run-IRN.pftrace.
+    #[arg(long, value_name = "FILE.pftrace", conflicts_with = "resume")]
+    pub(crate) trace: Option<PathBuf>,
+
+    /// Maximum size of each trace, in MB; a message says what is missing in a trace that is full
+    #[arg(long, value_name = "MB", default_value_t = perfetto::DEFAULT_SIZE / 1_000_000, requires = "trace", value_parser = clap::value_parser!(u64).range(1..=100_000), allow_negative_numbers = true)]
+    pub(crate) trace_size: u64,
+
+    /// Simulated time between two values of a queue in the trace, at first; it doubles as the run becomes longer
+    #[arg(long, value_name = "NS", default_value_t = 1_000, requires = "trace", value_parser = clap::value_parser!(u64).range(100..=1_000_000_000), allow_negative_numbers = true)]
+    pub(crate) trace_interval_ns: u64,
+
+    /// Also write the life of packets as packets.csv and packets.pcapng: flow=ID or link=A:B; requires --run if there
+    /// are several runs
+    ///
+    /// The run is simulated a second time, with a record of each packet of the flow on all links, or of each packet on
+    /// the link: when it was sent, arrived, waited, was marked, trimmed, dropped or lost. The ids of flows are those in
+    /// flows.csv.
+    #[arg(long, value_name = "flow=ID|link=A:B", value_parser = parse_packets, conflicts_with = "resume")]
+    pub(crate) trace_packets: Option<PacketsOf>,
+
+    /// Maximum number of packets that --trace-packets records, each counted on each link
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, requires = "trace_packets", value_parser = clap::value_parser!(u32).range(1..=100_000_000), allow_negative_numbers = true)]
+    pub(crate) trace_packets_limit: u32,
+}
+
+/// The packets that `rnic run --trace-packets` records.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum PacketsOf {
+    /// The packets of the flow with this id.
+    Flow(u32),
+    /// The packets on the link between two nodes, whose names have a colon between them.
+    Link(String),
+}
+
+impl fmt::Display for PacketsOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PacketsOf::Flow(id) => write!(f, "flow={id}"),
+            PacketsOf::Link(link) => write!(f, "link={link}"),
+        }
+    }
 }
 
 /// What `rnic run --fidelity` simulates.
@@ -429,6 +478,19 @@ fn parse_pcap(text: &str) -> Result<(String, PathBuf), String> {
             Err("the link or the file is missing; write two nodes and a file, for example h0:edge0=h0.pcapng"
                 .to_string())
         }
+    }
+}
+
+/// Reads `flow=ID` or `link=A:B`.
+fn parse_packets(text: &str) -> Result<PacketsOf, String> {
+    match text.split_once('=') {
+        Some(("flow", id)) => {
+            let id =
+                id.parse().map_err(|_| format!("\"{id}\" is no id of a flow; accepted: a whole number, such as 0"))?;
+            Ok(PacketsOf::Flow(id))
+        }
+        Some(("link", link)) if !link.is_empty() => Ok(PacketsOf::Link(link.to_string())),
+        _ => Err("accepted: flow=ID or link=A:B, for example flow=17 or link=h0:edge0".to_string()),
     }
 }
 

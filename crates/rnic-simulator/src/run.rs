@@ -1,20 +1,24 @@
 //! The command `rnic run`, which simulates a scenario.
 
 mod mpi;
+mod packets;
 mod ranks;
 mod replay;
+mod traces;
+mod watching;
 
 use crate::args::{FidelityOption, FlowFile, RunArgs};
 use crate::error::CliError;
 use crate::exec;
 use crate::format::Format;
 use crate::interrupt::Interruption;
+use crate::live::{Results, Views};
 use crate::progress::Bars;
 use crate::provenance::{self, Provenance};
 use crate::resume::{Resumable, Storing};
+use crate::shell::quoted;
 use crate::{cannot_be_set_up_all, load_runs, output, set_up};
-use replay::{Recorded, Replaying};
-use rnic_campaign::{Ignore, RunListener, execute_remaining};
+use rnic_campaign::{RunListener, RunListeners, execute_remaining};
 use rnic_metrics::exposition::Metrics;
 use rnic_metrics::simulated;
 use rnic_results::fidelity::OF_FLOWS;
@@ -30,9 +34,10 @@ use rnic_transport::Time;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use watching::{Watched, Watching};
 
 /// Simulates the selected runs of a scenario, prints the results and writes the result files.
-pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliError> {
+pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, views: &dyn Views) -> Result<(), CliError> {
     if let Some(session) = mpi::start().map_err(|error| CliError::Input(error.to_string()))? {
         return ranks::run(arguments, catalogue, &session.group());
     }
@@ -40,24 +45,28 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     if arguments.print_spec {
         return exec::print_specs(&scenario.runs);
     }
-    let replaying = Replaying::of(arguments, &scenario)?;
     let interruption = Interruption::listen()?;
     let _lock = make_folder(arguments, &scenario)?;
     let resumable = Resumable::open(arguments, &scenario, catalogue)?;
+    let packets_max = arguments.trace_packets_limit as usize;
+    if let Some(of) = &arguments.trace_packets {
+        packets::check(&scenario, catalogue, of, packets_max)?;
+    }
+    let watching = Watching::open(arguments, &scenario, views)?;
     let (records, pcap, stored) = match &arguments.pcap {
         Some((link, file)) => {
-            let listeners = (&interruption, replaying.as_ref());
-            let (record, file) = simulate_with_capture(&scenario, arguments, catalogue, listeners, link, file)?;
+            let (record, file) =
+                simulate_with_capture(&scenario, arguments, catalogue, (&interruption, &watching), link, file)?;
             (vec![Some(record)], Some(file), None)
         }
         None => {
-            let listeners = (&interruption, replaying.as_ref());
-            let (records, stored) = simulate(&scenario, arguments, catalogue, listeners, resumable.as_ref())?;
+            let watching = (&interruption, &watching);
+            let (records, stored) = simulate(&scenario, arguments, catalogue, watching, resumable.as_ref())?;
             (records, None, stored)
         }
     };
-    let replay = replaying.as_ref().map(Replaying::page).transpose()?;
-    drop(replaying);
+    let Watched { replay, files: traces, view } = watching.conclude(arguments.quiet)?;
+    let further: Vec<PathBuf> = pcap.into_iter().chain(traces).collect();
     let folder = arguments.out.join(&scenario.name);
     let is_complete = |record: &Option<RunRecord>| {
         record.as_ref().is_some_and(|record| record.output.status != RunStatus::Interrupted)
@@ -66,18 +75,41 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
         // The stored runs remain for `--resume`.
         let files = conclude_partial(arguments, scenario, records, replay, &folder)?;
         if !arguments.quiet {
-            print_files(&[files, pcap.into_iter().collect()].concat());
+            print_files(&[files, further].concat());
         }
         let message = stored.unwrap_or_else(|| "the results are partial".to_string());
         return Err(CliError::Interrupted { code, message });
     }
-    // All runs have ended. From here on, a signal ends the program as usual.
-    drop(interruption);
     let reports: Vec<RunRecord> = records.into_iter().flatten().collect();
-    conclude(arguments, &scenario, &reports, replay, || {
+    let packets = match (&arguments.trace_packets, scenario.runs.as_slice(), reports.as_slice()) {
+        (Some(of), [run], [record]) => {
+            let mut event = |_| interruption.flow();
+            Some(packets::record(catalogue, run, record, (of, packets_max), &mut event))
+        }
+        _ => None,
+    };
+    let interrupted = interruption.exit_code().filter(|_| packets.is_some());
+    // All runs have ended. From here on, a signal ends the program as usual, unless a view shows the results.
+    let interruption = view.as_ref().map(|_| interruption);
+    let (summary, mut files) = conclude(arguments, &scenario, &reports, replay, || {
         resumable.iter().for_each(Resumable::close);
-        pcap.into_iter().collect()
-    })
+        further
+    })?;
+    if let Some(code) = interrupted {
+        return Err(CliError::Interrupted { code, message: "the packets are not written".to_string() });
+    }
+    if let Some(packets) = packets.transpose()? {
+        let written = packets.write(&folder, arguments.format != Format::Table)?;
+        if !arguments.quiet {
+            print_files(&written);
+        }
+        files.extend(written);
+    }
+    if let (Some(view), Some(interruption)) = (view, interruption) {
+        let table = table::render(&summary, VIEW_COLUMNS);
+        view.stay(&Results { table: &table, files: &files, folder: &folder }, &interruption);
+    }
+    outcome(arguments.format, &scenario, &reports)
 }
 
 /// Reads the scenario of the command line, with the runs that it selects.
@@ -108,12 +140,14 @@ fn with_fidelity(runs: Vec<RunSpec>, option: FidelityOption) -> Vec<RunSpec> {
 }
 
 /// Prints the results of all runs of the scenario and writes the result files. Then it calls `written`, which writes
-/// further files and returns their paths. `replay` is the page of a replay.
+/// further files and returns their paths. `replay` is the page of a replay. Returns the results and the paths of all
+/// files.
 pub(crate) fn conclude(
     arguments: &RunArgs, scenario: &Scenario, reports: &[RunRecord], replay: Option<String>,
     written: impl FnOnce() -> Vec<PathBuf>,
-) -> Result<(), CliError> {
-    let summary = ScenarioSummary { replay: replay.is_some(), ..summarise(scenario, reports) };
+) -> Result<(ScenarioSummary, Vec<PathBuf>), CliError> {
+    let command = Some(command(arguments));
+    let summary = ScenarioSummary { command, replay: replay.is_some(), ..summarise(scenario, reports) };
     print(arguments.format, &summary)?;
     let folder = arguments.out.join(&scenario.name);
     let mut files = write_files(arguments, &folder, scenario, reports, &summary, replay)?;
@@ -121,8 +155,13 @@ pub(crate) fn conclude(
     if !arguments.quiet {
         print_files(&files);
     }
+    Ok((summary, files))
+}
+
+/// The error of a command whose runs have these records, if some of them failed.
+pub(crate) fn outcome(format: Format, scenario: &Scenario, reports: &[RunRecord]) -> Result<(), CliError> {
     let failures = failures(scenario, reports);
-    match (failures.len(), arguments.format) {
+    match (failures.len(), format) {
         (0, _) => Ok(()),
         // The printed table already contains the reasons.
         (1, Format::Table) => Err(CliError::Failed(vec!["a run failed".to_string()])),
@@ -142,34 +181,43 @@ pub(crate) fn conclude_partial(
     let (runs, reports): (Vec<_>, Vec<_>) = started.into_iter().unzip();
     let reports: Vec<RunRecord> = reports.into_iter().flatten().collect();
     scenario.runs = runs;
-    let summary = ScenarioSummary { not_started, replay: replay.is_some(), ..summarise(&scenario, &reports) };
+    let (command, replays) = (Some(command(arguments)), replay.is_some());
+    let summary = ScenarioSummary { not_started, command, replay: replays, ..summarise(&scenario, &reports) };
     print(arguments.format, &summary)?;
     write_files(arguments, folder, &scenario, &reports, &summary, replay)
+}
+
+/// The command that makes the results again, as the user would type it into a shell.
+fn command(arguments: &RunArgs) -> String {
+    let runs = arguments.runs.iter().map(|run| format!(" --run {}", quoted(run)));
+    Provenance::of(arguments).command() + &runs.collect::<String>()
 }
 
 /// Simulates the runs. After an interruption, the second result says how many runs are stored for `--resume`; it is
 /// `None` if runs are not stored.
 fn simulate(
     scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue,
-    (interruption, replaying): (&Interruption, Option<&Replaying<'_>>), resumable: Option<&Resumable<'_>>,
+    (interruption, watching): (&Interruption, &Watching<'_>), resumable: Option<&Resumable<'_>>,
 ) -> Result<(Vec<Option<RunRecord>>, Option<String>), CliError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments.threads.map_or(processors, usize::from);
     let found = resumable.map_or(Vec::new(), Resumable::take);
     let done = found.iter().flatten().count();
     let names = scenario.runs.iter().map(|run| run.name.as_str());
-    let bars = if arguments.quiet { None } else { Bars::on_terminal(names) };
+    let has_bars = !arguments.quiet && !arguments.tui;
+    let bars = if has_bars { Bars::on_terminal(names) } else { None };
     if let Some(bars) = &bars {
         bars.skip(done);
     }
     let storing = resumable.and_then(|resumable| resumable.storing(bars.as_ref(), done));
-    let listener: &dyn RunListener = match (&storing, &bars) {
-        (Some(storing), _) => storing,
-        (None, Some(bars)) => bars,
-        (None, None) => &Ignore,
-    };
-    let interruptible = interruption.around(listener);
-    let listener = Recorded { replaying, inner: &interruptible };
+    let mut listeners = watching.listeners();
+    match (&storing, &bars) {
+        (Some(storing), _) => listeners.push(storing),
+        (None, Some(bars)) => listeners.push(bars),
+        (None, None) => {}
+    }
+    let listeners = RunListeners::new(listeners, scenario.runs.len());
+    let listener = interruption.around(&listeners);
     let records = execute_remaining(catalogue, scenario, found, threads, &listener)
         .map_err(|first| cannot_be_set_up_all(catalogue, &scenario.runs, first))?;
     Ok((records, storing.as_ref().map(Storing::interrupted)))
@@ -179,7 +227,7 @@ fn simulate(
 /// `path`.
 fn simulate_with_capture(
     scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue,
-    (interruption, replaying): (&Interruption, Option<&Replaying<'_>>), link: &str, path: &Path,
+    (interruption, watching): (&Interruption, &Watching<'_>), link: &str, path: &Path,
 ) -> Result<(RunRecord, PathBuf), CliError> {
     let [run] = scenario.runs.as_slice() else {
         let names: Vec<String> = scenario.runs.iter().map(|run| format!("\"{}\"", run.name)).collect();
@@ -201,15 +249,14 @@ fn simulate_with_capture(
     };
     // The file is opened before the simulation, so that a wrong path fails early.
     let file = File::create(path).map_err(cannot_write)?;
+    let listeners = RunListeners::new(watching.listeners(), 1);
     let mut events = Events::to(&mut report_event);
-    if let Some((plan, listener)) = replaying.and_then(|replaying| replaying.frames(0)) {
+    if let Some((plan, listener)) = listeners.frames(0) {
         events = events.with_frames(plan, listener);
     }
     let report = rnic_sim::run::run(catalogue, run, &resolved, Some(&mut capture), &Sharing::among(1), &events);
     drop(events);
-    if let Some(replaying) = replaying {
-        replaying.finished(0, &report);
-    }
+    let _ = listeners.finished(0, &report);
     drop(bars);
     capture.write(BufWriter::new(file), &report.output.flows).map_err(cannot_write)?;
     Ok((report, path.to_path_buf()))
@@ -269,7 +316,8 @@ const METRICS: &str = "metrics.txt";
 /// Removes the result files of an earlier, different command that this command has not replaced, so that all files in
 /// the folder belong to one command.
 fn remove_others(folder: &Path, written: &[PathBuf]) {
-    for name in files::NAMES.iter().chain(&[METRICS, rnic_results::replay::FILE]) {
+    let further = [METRICS, rnic_results::replay::FILE];
+    for name in files::NAMES.iter().chain(&further).chain(&packets::FILES) {
         let file = folder.join(name);
         if !written.contains(&file) {
             // Usually there is no such file.

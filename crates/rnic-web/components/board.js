@@ -10,7 +10,7 @@ import { drawBars, isFlat, isLog } from "./bars.js";
 import { drawLines } from "./lines.js";
 import { drawSpans } from "./spans.js";
 import { figureCsv } from "./csv.js";
-import { figureSvg, fileName, save } from "./files.js";
+import { figureSvg, fileName, save, savePng } from "./files.js";
 import { addDrawing, drawingWidth } from "./layout.js";
 
 const DRAW = { bars: drawBars, lines: drawLines, spans: drawSpans };
@@ -66,14 +66,16 @@ const addFigure = (frame, figure, board, redraw) => {
       redraw();
     });
   }
-  const saver = (format, type, text) => button(format, null, () => {
-    if (box.querySelector("svg")) save(fileName(title, format.toLowerCase()), type, text());
+  const saver = (format, write) => button(format, null, () => {
+    if (box.querySelector("svg")) write(fileName(title, format.toLowerCase()));
   }, { "aria-label": `${title}: save as ${format} file` });
+  const svg = () => figureSvg(box.querySelector("svg"), figure(), board());
   frame.prepend(element(
     "div",
     { class: "save" },
-    saver("SVG", "image/svg+xml", () => figureSvg(box.querySelector("svg"), figure(), board())),
-    saver("CSV", "text/csv", () => figureCsv(figure(), board().series)),
+    saver("SVG", (name) => save(name, "image/svg+xml", svg())),
+    saver("PNG", (name) => savePng(name, svg())),
+    saver("CSV", (name) => save(name, "text/csv", figureCsv(figure(), board().series))),
   ));
   return () => {
     const state = { ...board(), ...own };

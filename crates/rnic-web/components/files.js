@@ -4,12 +4,29 @@ import { node, textWidth } from "./svg.js";
 import { colourName } from "./theme.js";
 
 // Offers a text to the reader as a file.
-export const save = (name, type, text) => {
+export const save = (name, type, text) => saveBlob(name, new Blob([text], { type }));
+
+const saveBlob = (name, blob) => {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.href = URL.createObjectURL(blob);
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+};
+
+// Pixels of a PNG file per unit of the drawing, so that it is sharp on paper and on slides.
+const SHARPNESS = 3;
+
+// Offers a drawing, the text of an SVG file, to the reader as a PNG file.
+export const savePng = (name, svg) => {
+  const image = new Image();
+  image.addEventListener("load", () => {
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [image.width * SHARPNESS, image.height * SHARPNESS];
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    canvas.toBlob((blob) => saveBlob(name, blob), "image/png");
+  });
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
 };
 
 export const fileName = (title, ending) => {

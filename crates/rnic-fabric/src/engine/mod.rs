@@ -31,8 +31,9 @@ use crate::ids::{HostId, PortId};
 use crate::packet::{Body, MIN_FRAME};
 use crate::partition::Partition;
 use crate::partition_plan::{Location, PartitionPlan};
-use crate::port::{Pause, PriorityCounters, Tapped};
+use crate::port::{Pause, PriorityCounters};
 use crate::routing::Routes;
+use crate::tap::{TapFilter, Tapped};
 use crate::topology::{Topology, TopologyError};
 use crate::worker_pool::{Leader, WorkerPool};
 use ranks::RankState;
@@ -418,13 +419,14 @@ impl<B: Body> Fabric<B> {
         let (partition, port) = self.at_mut(port);
         partition.links.lose_frames(port, frames);
     }
-    /// Records every frame that a port transmits from now on, in memory, pause frames and frames that the link loses
-    /// included.
-    pub fn tap(&mut self, port: PortId) {
+    /// Records the frames that a port transmits from now on, in memory, pause frames and frames that the link loses
+    /// included, and the frames that arrive at the port and that its node drops; of these the frames that `filter`
+    /// wants.
+    pub fn tap(&mut self, port: PortId, filter: TapFilter) {
         let (partition, port) = self.at_mut(port);
-        partition.links.tap(port);
+        partition.links.tap(port, filter);
     }
-    /// The frames that a tapped port has transmitted, in order; empty for other ports.
+    /// The frames that a tap has recorded, in order; empty for other ports.
     pub fn tapped(&self, port: PortId) -> &[Tapped<B>] {
         let (partition, port) = self.at(port);
         partition.links.tapped(port)

@@ -117,6 +117,7 @@ impl<B: Body> Stage<B> {
         let transmission = links.transmission(host, packet.bytes);
         if !receiver.accept(now, packet, transmission) {
             links.counters[host * links.priorities + packet.priority as usize].drops += 1;
+            links.note_drop(host, now, &packet);
             return;
         }
         Stage::<B>::tell(receiver, links, host, now);

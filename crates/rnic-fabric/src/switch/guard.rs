@@ -149,17 +149,17 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         if let Some(guard) = &mut self.guard {
             let is_control = packet.flags & Packet::<B>::CONTROL != 0;
             if packet.flags & Packet::<B>::FLOODED != 0 || guard.drops_by_rule(input, is_control) {
-                return self.count_drop(links, input, &packet);
+                return self.count_drop(links, input, &packet, now);
             }
             match guard.missing.get(&packet.dst) {
                 Some(UnknownMac::Flood) => return self.flood(links, routes, tree, input, packet, now),
-                Some(UnknownMac::Drop) => return self.count_drop(links, input, &packet),
+                Some(UnknownMac::Drop) => return self.count_drop(links, input, &packet, now),
                 None => {}
             }
         }
         let output = self.route(routes, &packet, now);
         if self.guard.as_mut().is_some_and(|guard| guard.discards(input, output, packet.priority as usize)) {
-            self.count_drop(links, input, &packet);
+            self.count_drop(links, input, &packet, now);
         } else {
             self.pass_on_or_refuse(links, routes, tree, input, output, packet, now);
         }
@@ -192,7 +192,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
             self.pass_on_or_refuse(links, routes, tree, input, output, copy, now);
         }
         if copies < 0 {
-            self.count_drop(links, input, &packet);
+            self.count_drop(links, input, &packet, now);
             copies = 0;
         }
         if let Some(guard) = &mut self.guard {
@@ -224,7 +224,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         self.guard().discards[port] |= 1 << priority;
         while self.buffer.backlog(port) & (1 << priority) != 0 {
             let (packet, input) = self.buffer.pop(port, priority);
-            self.count_drop(links, input, &packet);
+            self.count_drop(links, input, &packet, now);
             let cell = port * self.priorities + priority;
             self.guard().discarded[cell] += 1;
             self.may_resume(links, input, priority);

@@ -180,12 +180,13 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         if let Some((mut header, output)) = self.trimmed(links, routes, input, output, packet, now) {
             self.pass_on(links, tree, input, output, &mut header, now);
         } else {
-            self.count_drop(links, input, &packet);
+            self.count_drop(links, input, &packet, now);
         }
     }
 
-    /// Counts a packet from `input` that the switch drops.
-    fn count_drop(&self, links: &mut Ports<B>, input: usize, packet: &Packet<B>) {
+    /// Counts a packet from `input` that the switch drops at `now`.
+    fn count_drop(&self, links: &mut Ports<B>, input: usize, packet: &Packet<B>, now: u64) {
+        links.note_drop(self.first_port + input, now, packet);
         let counters = &mut links.counters[(self.first_port + input) * self.priorities + packet.priority as usize];
         counters.drops += 1;
         counters.control_drops += u64::from(packet.flags & Packet::<B>::CONTROL != 0);

@@ -11,19 +11,32 @@ use super::html::{change, escape, exact, inline, row, table, time};
 use super::page::NO_SCRIPT;
 use super::settings::ROWS_FROM;
 
+/// The command that makes the figures with this heading again, if they are those of one run; else empty, because the
+/// header has the command of all figures.
+pub(super) fn again(summary: &ScenarioSummary, heading: &str) -> String {
+    let run = summary.runs.iter().find(|run| heading.ends_with(&format!(": {}", run.name)));
+    let (Some(command), Some(run)) = (&summary.command, run.filter(|_| summary.runs.len() > 1)) else {
+        return String::new();
+    };
+    // The name is quoted as shells need it.
+    let command = format!("{command} --run '{}'", run.name.replace('\'', "'\\''"));
+    format!("<p class=\"meta\">These figures again: <code>{}</code></p>\n", escape(&command))
+}
+
 pub(super) fn header(summary: &ScenarioSummary) -> String {
     let runs = match summary.runs.len() {
         1 => "1 run".to_string(),
         n => format!("{n} runs"),
     };
-    let replay = if summary.replay {
+    let command = summary.command.as_ref().map_or(String::new(), |command| {
+        let replay = if summary.replay {
         format!(" &middot; <a href=\"{}\">the runs over time</a>", super::REPLAY_FILE)
     } else {
         String::new()
     };
     format!(
         "<header><h1>{}</h1><p class=\"meta\">scenario <code>{}</code> &middot; seed {} &middot; {runs} &middot; \
-         rnic {}{replay}</p></header>\n{NO_SCRIPT}",
+         rnic {}{replay}</p>{command}</header>\n{NO_SCRIPT}",
         escape(&summary.title),
         escape(&summary.name),
         summary.seed,

@@ -5,6 +5,7 @@ use super::super::estimate::{CONFIDENCE, Estimate};
 use super::super::ranks::{Ranked, ranked};
 use super::super::stats;
 use super::super::summary::{Group, RunSummary, ScenarioSummary};
+use super::distributions;
 use super::figure::{Axis, Bar, BarGroup, Bars, Board, Figure, Line, Lines, Point, Reference, Scale, Unit, View};
 use super::over_time;
 use super::overview::title;
@@ -17,7 +18,7 @@ use rnic_spec::{RunSpec, Scenario};
 
 /// Maximum number of runs for which each bar has the colour of its run. With more runs, bars have the colour of the
 /// run's transport, and only the curves of the first [`FEW`] runs are visible when the page loads.
-const MANY: usize = 8;
+pub(super) const MANY: usize = 8;
 /// Number of runs whose curves are visible when the page loads, if there are more than [`MANY`] runs.
 const FEW: usize = 8;
 
@@ -102,8 +103,10 @@ fn curves(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord])
         false => Figure::Lines(lines),
     });
     let tails = tails(scenario, summary, reports).map(Figure::Lines);
-    let fcts = fct_distribution(summary, reports).map(Figure::Lines);
-    [tails, by_size, fcts].into_iter().flatten().collect()
+    let fcts = distributions::fct(summary, reports).map(Figure::Lines);
+    let slowest = distributions::slowest(summary, reports).map(Figure::Lines);
+    let queues = distributions::queues(scenario, summary, reports).map(Figure::Lines);
+    [tails, by_size, fcts, slowest, queues].into_iter().flatten().collect()
 }
 
 /// Bar charts of the average slowdown and of the 99th percentile FCT by traffic source, with a bar per run; empty if
@@ -485,49 +488,6 @@ fn slowdown_percentiles(summary: &ScenarioSummary) -> Bars {
     }
 }
 
-/// Figure of the distribution of the flow completion time, with a curve per run: the percentage of measured flows that
-/// finished within a time. `None` if no flow was measured.
-fn fct_distribution(summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Lines> {
-    let step = if summary.runs.len() > MANY { 20 } else { 5 };
-    let per_mille: Vec<u32> = (0..990).step_by(step).chain(990..=1000).collect();
-    let line = |(series, report): (usize, &RunRecord)| Line {
-        series,
-        points: match summary.runs[series].failure {
-            Some(_) => Vec::new(),
-            None => distribution(&report.output.flows, &per_mille),
-        },
-    };
-    let lines: Vec<Line> = reports.iter().enumerate().take(summary.runs.len()).map(line).collect();
-    lines.iter().any(|line| !line.points.is_empty()).then(|| Lines {
-        title: "Distribution of the flow completion time".into(),
-        caption: "percentage of the measured flows that finished within a time; further left is better".into(),
-        x: Axis { name: "Flow completion time".into(), unit: Unit::Time, scale: Scale::Auto },
-        y: Axis { name: "Percentage of flows".into(), unit: Unit::Percent, scale: Scale::Zero },
-        views: vec![View { name: String::new(), lines }],
-        ..Lines::default()
-    })
-}
-
-/// The flow completion times of the measured flows at these percentiles, in thousandths. Of percentiles with the same
-/// completion time, only the first and the last are points.
-fn distribution(flows: &FlowLog, per_mille: &[u32]) -> Vec<Point> {
-    let fct = ranked(flows, &[per_mille], |flow, add| {
-        if let Some(fct) = stats::fct_us(flow).filter(|_| flow.measured) {
-            add(0, fct);
-        }
-    });
-    let Some(Some(fct)) = fct.into_iter().next() else { return Vec::new() };
-    let mut points: Vec<Point> = Vec::new();
-    for (per_mille, fct) in per_mille.iter().zip(fct.at) {
-        let point = Point::at(fct, f64::from(*per_mille) / 10.0);
-        match points.as_mut_slice() {
-            [.., before, last] if before.x == fct && last.x == fct => *last = point,
-            _ => points.push(point),
-        }
-    }
-    points
-}
-
 /// Percentiles of the completion time of single-packet messages, from the 90th on in steps of 0.1 %. The curve ends at
 /// the last percentile above which there is at least one flow: with 500 flows, this is the 99.8th. Percentiles are
 /// computed as in the summary, so the curve passes through the summary's 99th and 99.9th percentiles.
@@ -616,18 +576,6 @@ mod tests {
         let points = tail(&fifty, 1_000);
         assert_eq!(points.last(), Some(&Point::at(49.0, 98.0)));
         assert_eq!(tail(&fifty, 999), []);
-    }
-
-    #[test]
-    fn a_distribution_begins_at_the_minimum_and_ends_at_the_maximum() {
-        let per_mille: Vec<u32> = (0..=1000).step_by(5).collect();
-        let points = distribution(&flows(1_000), &per_mille);
-        assert_eq!((points.first(), points.last()), (Some(&Point::at(1.0, 0.0)), Some(&Point::at(1_000.0, 100.0))));
-        assert_eq!(points[100], Point::at(500.0, 50.0));
-        // Two flows: the curve has two vertical steps.
-        let steps = [(1.0, 0.0), (1.0, 50.0), (2.0, 50.5), (2.0, 100.0)].map(|(x, y)| Point::at(x, y));
-        assert_eq!(distribution(&flows(2), &per_mille), steps);
-        assert_eq!(distribution(&FlowLog::new(), &per_mille), []);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `rnic run` as one of several processes that simulate each run together (`mpirun -n 4 rnic run ...`). Every rank
 //! reads the scenario; rank 0 prints the results and writes the files.
 
-use super::{conclude, conclude_partial, load, make_folder, print_files};
+use super::{conclude, conclude_partial, load, make_folder, outcome, print_files};
 use crate::args::RunArgs;
 use crate::error::CliError;
 use crate::interrupt::Interruption;
@@ -85,7 +85,8 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, group: &RankGroup)
     }
     drop(interruption);
     let reports: Vec<RunRecord> = records.into_iter().flatten().collect();
-    conclude(arguments, &scenario, &reports, None, Vec::new)
+    conclude(arguments, &scenario, &reports, None, Vec::new)?;
+    outcome(arguments.format, &scenario, &reports)
 }
 
 /// Returns the error of ranks that cannot simulate. Rank 0 reports the reason: its own error, or the reason that the
@@ -102,9 +103,14 @@ fn refused(own: Option<CliError>, found: String, group: &RankGroup) -> CliError 
 
 /// Reads the scenario and derives all settings of its runs. Refuses options that several ranks do not support.
 fn prepare(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(Scenario, Vec<Resolved>), CliError> {
-    let options =
-        [("--pcap", arguments.pcap.is_some()), ("--resume", arguments.resume), ("--replay", arguments.replay)];
-    for (option, given) in options {
+    let refused = [
+        ("--pcap", arguments.pcap.is_some()),
+        ("--trace", arguments.trace.is_some()),
+        ("--trace-packets", arguments.trace_packets.is_some()),
+        ("--replay", arguments.replay),
+        ("--resume", arguments.resume),
+    ];
+    for (option, given) in refused {
         if given {
             return Err(CliError::Input(format!("{option} needs one process, without mpirun")));
         }

@@ -7,7 +7,7 @@ use rnic_campaign::RunListener;
 use rnic_fabric::{Routes, Topology};
 use rnic_results::replay::{RecordedRun, Recorder, render};
 use rnic_sim::{FrameListener, FramePlan};
-use rnic_spec::{Frame, PauseRow, RunEvent, RunRecord, RunSpec, Scenario, hosts};
+use rnic_spec::{Frame, PauseRow, RunRecord, RunSpec, Scenario, hosts};
 use rnic_transport::Time;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -62,25 +62,29 @@ impl<'s> Replaying<'s> {
         Ok(Some(Replaying { scenario, runs: scenario.runs.iter().map(recording).collect() }))
     }
 
-    /// The instants of the frames of a run, and their listener.
-    pub(crate) fn frames(&self, run: usize) -> Option<(FramePlan, &dyn FrameListener)> {
-        self.runs.get(run).map(|recording| (recording.plan, recording as &dyn FrameListener))
-    }
-
-    /// Ends the recording of a run.
-    pub(crate) fn finished(&self, run: usize, record: &RunRecord) {
-        let (Some(recording), Some(spec)) = (self.runs.get(run), self.scenario.runs.get(run)) else { return };
-        let Some(recorder) = recording.recorder.lock().take() else { return };
-        let recorded = recorder.finish(spec, record).map_err(|error| error.to_string());
-        *recording.recorded.lock() = recorded.transpose();
-    }
-
     /// The page of the runs that have ended. Two runs are shown side by side.
     pub(crate) fn page(&self) -> Result<String, CliError> {
         let recorded = self.runs.iter().filter_map(|recording| recording.recorded.lock().clone());
         let runs: Result<Vec<RecordedRun>, String> = recorded.collect();
         let runs = runs.map_err(|why| CliError::Failed(vec![format!("the replay cannot be written: {why}")]))?;
         Ok(render(&self.scenario.title, &runs, runs.len() == 2))
+    }
+}
+
+impl RunListener for Replaying<'_> {
+    fn frames(&self, run: usize) -> Option<(FramePlan, &dyn FrameListener)> {
+        self.runs.get(run).map(|recording| (recording.plan, recording as &dyn FrameListener))
+    }
+
+    /// Ends the recording of the run.
+    fn finished(&self, run: usize, record: &RunRecord) -> ControlFlow<()> {
+        if let (Some(recording), Some(spec)) = (self.runs.get(run), self.scenario.runs.get(run))
+            && let Some(recorder) = recording.recorder.lock().take()
+        {
+            let recorded = recorder.finish(spec, record).map_err(|error| error.to_string());
+            *recording.recorded.lock() = recorded.transpose();
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -117,31 +121,5 @@ impl FrameListener for Recording {
         if let Some(recorder) = &mut *self.recorder.lock() {
             recorder.pause(pause);
         }
-    }
-}
-
-/// A [`RunListener`] that records the runs and forwards their events to another listener.
-pub(crate) struct Recorded<'l> {
-    pub(crate) replaying: Option<&'l Replaying<'l>>,
-    pub(crate) inner: &'l dyn RunListener,
-}
-
-impl RunListener for Recorded<'_> {
-    fn event(&self, run: usize, event: &RunEvent) -> ControlFlow<()> {
-        self.inner.event(run, event)
-    }
-
-    fn frames(&self, run: usize) -> Option<(FramePlan, &dyn FrameListener)> {
-        match self.replaying {
-            Some(replaying) => replaying.frames(run),
-            None => self.inner.frames(run),
-        }
-    }
-
-    fn finished(&self, run: usize, record: &RunRecord) -> ControlFlow<()> {
-        if let Some(replaying) = self.replaying {
-            replaying.finished(run, record);
-        }
-        self.inner.finished(run, record)
     }
 }

@@ -1,0 +1,61 @@
+//! What records or shows runs while they are simulated, beside the progress bars.
+
+use super::replay::Replaying;
+use super::traces::Traces;
+use crate::args::RunArgs;
+use crate::error::CliError;
+use crate::live::{Serving, View, Views};
+use rnic_campaign::RunListener;
+use rnic_spec::Scenario;
+use std::path::PathBuf;
+
+/// The traces, the replay and the view of the runs of a scenario.
+pub(super) struct Watching<'s> {
+    traces: Traces<'s>,
+    replaying: Option<Replaying<'s>>,
+    view: Option<Box<dyn View>>,
+}
+
+/// What is left of [`Watching`] after the last run.
+pub(super) struct Watched {
+    /// The page of the replay.
+    pub(super) replay: Option<String>,
+    /// The written traces.
+    pub(super) files: Vec<PathBuf>,
+    /// The view, which may show the results.
+    pub(super) view: Option<Box<dyn View>>,
+}
+
+impl<'s> Watching<'s> {
+    /// Creates the files of the traces and opens the view.
+    pub(super) fn open(
+        arguments: &RunArgs, scenario: &'s Scenario, views: &dyn Views,
+    ) -> Result<Watching<'s>, CliError> {
+        let replaying = Replaying::of(arguments, scenario)?;
+        let traces = Traces::create(arguments, scenario)?;
+        let view = match arguments.serve {
+            Some(address) => Some(views.serve(scenario, Serving { address, stays: arguments.serve_for })?),
+            None if arguments.tui => Some(views.terminal(scenario)?),
+            None => None,
+        };
+        Ok(Watching { traces, replaying, view })
+    }
+
+    /// All of them as listeners to the runs.
+    pub(super) fn listeners(&self) -> Vec<&dyn RunListener> {
+        let mut listeners: Vec<&dyn RunListener> = vec![&self.traces];
+        listeners.extend(self.replaying.as_ref().map(|replaying| replaying as &dyn RunListener));
+        listeners.extend(self.view.as_ref().map(|view| &**view as &dyn RunListener));
+        listeners
+    }
+
+    /// Ends what is for the time of the simulation.
+    pub(super) fn conclude(self, is_quiet: bool) -> Result<Watched, CliError> {
+        let Watching { traces, replaying, view } = self;
+        if let Some(view) = &view {
+            view.close();
+        }
+        let replay = replaying.as_ref().map(Replaying::page).transpose()?;
+        Ok(Watched { replay, files: traces.conclude(is_quiet)?, view })
+    }
+}
