@@ -3,6 +3,7 @@
 
 use crate::error::CliError;
 use rnic_campaign::RunListener;
+use rnic_sim::{FrameListener, FramePlan};
 use rnic_spec::{RunEvent, RunRecord};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -89,6 +90,10 @@ impl RunListener for Interruptible<'_> {
     fn event(&self, run: usize, event: &RunEvent) -> ControlFlow<()> {
         self.inner.event(run, event)?;
         self.interruption.flow()
+    }
+
+    fn frames(&self, run: usize) -> Option<(FramePlan, &dyn FrameListener)> {
+        self.inner.frames(run)
     }
 
     fn finished(&self, run: usize, record: &RunRecord) -> ControlFlow<()> {

@@ -9,6 +9,7 @@ use crate::error::CliError;
 use crate::exec;
 use crate::format::Format;
 use crate::interrupt::Interruption;
+use crate::live::{Results, Serving, View, Views, Watched};
 use crate::progress::Bars;
 use crate::provenance::{self, Provenance};
 use crate::resume::{Resumable, Storing};
@@ -32,7 +33,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Simulates the selected runs of a scenario, prints the results and writes the result files.
-pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliError> {
+pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, views: &dyn Views) -> Result<(), CliError> {
     if let Some(session) = mpi::start().map_err(|error| CliError::Input(error.to_string()))? {
         return ranks::run(arguments, catalogue, &session.group());
     }
@@ -44,6 +45,8 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     let interruption = Interruption::listen()?;
     let _lock = make_folder(arguments, &scenario)?;
     let resumable = Resumable::open(arguments, &scenario, catalogue)?;
+    let view = view(arguments, &scenario, views)?;
+    let view = view.as_deref();
     let (records, pcap, stored) = match &arguments.pcap {
         Some((link, file)) => {
             let listeners = (&interruption, replaying.as_ref());
@@ -51,8 +54,12 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
             (vec![Some(record)], Some(file), None)
         }
         None => {
-            let listeners = (&interruption, replaying.as_ref());
-            let (records, stored) = simulate(&scenario, arguments, catalogue, listeners, resumable.as_ref())?;
+            let listeners = Listeners { interruption: &interruption, replaying: replaying.as_ref(), view };
+            let simulated = simulate(&scenario, arguments, catalogue, &listeners, resumable.as_ref());
+            if let Some(view) = view {
+                view.close();
+            }
+            let (records, stored) = simulated?;
             (records, None, stored)
         }
     };
@@ -71,13 +78,36 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
         let message = stored.unwrap_or_else(|| "the results are partial".to_string());
         return Err(CliError::Interrupted { code, message });
     }
-    // All runs have ended. From here on, a signal ends the program as usual.
-    drop(interruption);
     let reports: Vec<RunRecord> = records.into_iter().flatten().collect();
-    conclude(arguments, &scenario, &reports, replay, || {
+    let written = || {
         resumable.iter().for_each(Resumable::close);
         pcap.into_iter().collect()
-    })
+    };
+    if let Some(view) = view {
+        let shown = |table: &str, files: &[PathBuf]| {
+            view.stay(&Results { table, files, folder: &folder }, &interruption);
+        };
+        return conclude(arguments, &scenario, &reports, replay, written, shown);
+    }
+    // All runs have ended. From here on, a signal ends the program as usual.
+    drop(interruption);
+    conclude(arguments, &scenario, &reports, replay, written, |_, _| ())
+}
+
+/// Opens the view that the user asks for.
+fn view(arguments: &RunArgs, scenario: &Scenario, views: &dyn Views) -> Result<Option<Box<dyn View>>, CliError> {
+    match arguments.serve {
+        Some(address) => views.serve(scenario, Serving { address, stays: arguments.serve_for }).map(Some),
+        None if arguments.tui => views.terminal(scenario).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Who listens to the runs besides the progress bars.
+struct Listeners<'l> {
+    interruption: &'l Interruption,
+    replaying: Option<&'l Replaying<'l>>,
+    view: Option<&'l dyn View>,
 }
 
 /// Reads the scenario of the command line, with the runs that it selects.
@@ -108,10 +138,11 @@ fn with_fidelity(runs: Vec<RunSpec>, option: FidelityOption) -> Vec<RunSpec> {
 }
 
 /// Prints the results of all runs of the scenario and writes the result files. Then it calls `written`, which writes
-/// further files and returns their paths. `replay` is the page of a replay.
+/// further files and returns their paths, and last `shown` with the table and the paths of all files. `replay` is the
+/// page of a replay.
 pub(crate) fn conclude(
     arguments: &RunArgs, scenario: &Scenario, reports: &[RunRecord], replay: Option<String>,
-    written: impl FnOnce() -> Vec<PathBuf>,
+    written: impl FnOnce() -> Vec<PathBuf>, shown: impl FnOnce(&str, &[PathBuf]),
 ) -> Result<(), CliError> {
     let summary = ScenarioSummary { replay: replay.is_some(), ..summarise(scenario, reports) };
     print(arguments.format, &summary)?;
@@ -121,6 +152,7 @@ pub(crate) fn conclude(
     if !arguments.quiet {
         print_files(&files);
     }
+    shown(&table::render(&summary, VIEW_COLUMNS), &files);
     let failures = failures(scenario, reports);
     match (failures.len(), arguments.format) {
         (0, _) => Ok(()),
@@ -150,15 +182,16 @@ pub(crate) fn conclude_partial(
 /// Simulates the runs. After an interruption, the second result says how many runs are stored for `--resume`; it is
 /// `None` if runs are not stored.
 fn simulate(
-    scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue,
-    (interruption, replaying): (&Interruption, Option<&Replaying<'_>>), resumable: Option<&Resumable<'_>>,
+    scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue, listeners: &Listeners<'_>,
+    resumable: Option<&Resumable<'_>>,
 ) -> Result<(Vec<Option<RunRecord>>, Option<String>), CliError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments.threads.map_or(processors, usize::from);
     let found = resumable.map_or(Vec::new(), Resumable::take);
     let done = found.iter().flatten().count();
     let names = scenario.runs.iter().map(|run| run.name.as_str());
-    let bars = if arguments.quiet { None } else { Bars::on_terminal(names) };
+    let has_bars = !arguments.quiet && !arguments.tui;
+    let bars = if has_bars { Bars::on_terminal(names) } else { None };
     if let Some(bars) = &bars {
         bars.skip(done);
     }
@@ -168,8 +201,9 @@ fn simulate(
         (None, Some(bars)) => bars,
         (None, None) => &Ignore,
     };
-    let interruptible = interruption.around(listener);
-    let listener = Recorded { replaying, inner: &interruptible };
+    let watched = Watched { view: listeners.view, inner: listener };
+    let interruptible = listeners.interruption.around(&watched);
+    let listener = Recorded { replaying: listeners.replaying, inner: &interruptible };
     let records = execute_remaining(catalogue, scenario, found, threads, &listener)
         .map_err(|first| cannot_be_set_up_all(catalogue, &scenario.runs, first))?;
     Ok((records, storing.as_ref().map(Storing::interrupted)))
@@ -262,6 +296,9 @@ fn write_files(
     written.retain(|file| !file.ends_with(provenance::FILE));
     Ok(written)
 }
+
+/// Columns of the table of results in a view.
+const VIEW_COLUMNS: usize = 120;
 
 /// Name of the file with the metrics of all runs.
 const METRICS: &str = "metrics.txt";

@@ -36,6 +36,7 @@ pub(super) type Totals = [u64; 4];
 pub(super) struct KeptPause {
     pub(super) port: u32,
     pub(super) priority: u8,
+    pub(super) since: Time,
     pub(super) waits_for: Option<u32>,
     pub(super) root: Option<(RootKind, u32)>,
 }
@@ -226,6 +227,7 @@ impl Seen {
         let pauses = frame.pauses.iter().map(|pause| KeptPause {
             port: self.drawn(pause.port),
             priority: pause.priority,
+            since: pause.since,
             waits_for: pause.waits_for.map(|port| self.drawn(port)).filter(|port| *port != INSIDE),
             root: root(pause.root).filter(|(_, port)| *port != INSIDE),
         });

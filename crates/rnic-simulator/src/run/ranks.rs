@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, group: &RankGroup)
     }
     drop(interruption);
     let reports: Vec<RunRecord> = records.into_iter().flatten().collect();
-    conclude(arguments, &scenario, &reports, None, Vec::new)
+    conclude(arguments, &scenario, &reports, None, Vec::new, |_, _| ())
 }
 
 /// Returns the error of ranks that cannot simulate. Rank 0 reports the reason: its own error, or the reason that the
@@ -103,7 +103,8 @@ fn refused(own: Option<CliError>, found: String, group: &RankGroup) -> CliError 
 /// Reads the scenario and derives all settings of its runs. Refuses options that several ranks do not support.
 fn prepare(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(Scenario, Vec<Resolved>), CliError> {
     let options =
-        [("--pcap", arguments.pcap.is_some()), ("--resume", arguments.resume), ("--replay", arguments.replay)];
+        [("--pcap", arguments.pcap.is_some()), ("--resume", arguments.resume), ("--replay", arguments.replay),
+         ("--serve", arguments.serve.is_some()), ("--tui", arguments.tui)];
     for (option, given) in options {
         if given {
             return Err(CliError::Input(format!("{option} needs one process, without mpirun")));
