@@ -38,6 +38,8 @@ mod report_in_browser;
 mod result_folder;
 #[cfg(feature = "p4")]
 mod resume;
+#[cfg(unix)]
+mod serve_in_browser;
 mod trace;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod untrusted;

@@ -20,12 +20,6 @@ use std::sync::Arc;
 pub(super) const RECORDED: usize = 8;
 /// Size of a recording, on which the number of its frames depends.
 const RECORDING_BYTES: u64 = 2_000_000;
-/// Interval between the first frames of a run.
-const INTERVAL: Time = Time::from_us(1);
-/// Ports per host in usual fabrics, at most.
-const PORTS_PER_HOST: u64 = 6;
-/// Ports that are drawn of a large fabric, about.
-const MAX_PORTS: u64 = 12_000;
 /// Maximum number of warnings on the page.
 const MAX_WARNINGS: usize = 100;
 
@@ -96,9 +90,9 @@ struct Film {
 impl Runs {
     pub(super) fn of(scenario: &Scenario) -> Runs {
         let run = |(index, run): (usize, &rnic_spec::RunSpec)| {
-            let ports = (u64::from(hosts(&run.fabric.topology)) * PORTS_PER_HOST).min(MAX_PORTS);
+            let frames = Recorder::frames_for(RECORDING_BYTES, hosts(&run.fabric.topology));
             let film = (index < RECORDED).then(|| Film {
-                plan: FramePlan { interval: INTERVAL, frames: Recorder::frames_for(RECORDING_BYTES, ports) },
+                plan: FramePlan { interval: Recorder::INTERVAL, frames },
                 recorder: Mutex::new(Recorder::new(RECORDING_BYTES, &[])),
             });
             Run { name: run.name.clone(), progress: Mutex::default(), film }
