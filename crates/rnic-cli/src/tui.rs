@@ -4,7 +4,7 @@ mod board;
 mod draw;
 
 use crate::service::Clock;
-use board::{Board, Stage};
+use board::{Board, Run, Stage};
 use parking_lot::Mutex;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -140,6 +140,12 @@ impl RunListener for Tui {
                 board.warn(run, reason);
                 if let Some(run) = board.runs.get_mut(run) {
                     run.stage = Stage::Failed;
+                }
+            }
+            RunEvent::Finished { time, flows_done, flows_total } => {
+                if let Some(Run { progress, .. }) = board.runs.get_mut(run) {
+                    (progress.time, progress.flows_done, progress.flows_total) =
+                        (*time, *flows_done, Some(*flows_total));
                 }
             }
             _ => {}

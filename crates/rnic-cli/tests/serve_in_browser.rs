@@ -65,7 +65,10 @@ fn the_page_moves_during_a_run_and_has_the_results_afterwards() {
     let picture = "document.querySelector('.panel .fabric').toDataURL()";
     browser.js(&format!("window.before = {picture};"));
     browser.js("window.frames0 = Number(document.documentElement.dataset.frames);");
-    wait_for(&browser, &format!("document.documentElement.dataset.frames > window.frames0 && {picture} !== window.before"));
+    wait_for(
+        &browser,
+        &format!("document.documentElement.dataset.frames > window.frames0 && {picture} !== window.before"),
+    );
     assert_eq!(browser.js("return document.querySelector('h1').textContent;"), "An incast");
     wait_for(&browser, "document.documentElement.dataset.ready === 'true'");
     wait_for(&browser, "[...document.querySelectorAll('#runs progress')].every((bar) => bar.value === 1)");
@@ -87,7 +90,10 @@ fn hostile_names_stay_text() {
     wait_for(&browser, "document.documentElement.dataset.ready === 'true' && document.documentElement.dataset.frames");
     let title = HOSTILE.lines().next().unwrap()[9..].trim_matches('"');
     assert_eq!(browser.js("return document.querySelector('h1').textContent;"), title);
-    assert_eq!(browser.js("return document.querySelector('#runs td').textContent;"), "<svg onload='window.attacked = 1'>");
+    assert_eq!(
+        browser.js("return document.querySelector('#runs td').textContent;"),
+        "<svg onload='window.attacked = 1'>"
+    );
     assert_eq!(browser.js("return window.attacked ?? null;"), Value::Null);
     assert_eq!(browser.js("return document.querySelectorAll('img, main script, b, svg[onload]').length;"), 0);
     assert_clean(&browser, &served.url);

@@ -94,7 +94,15 @@ mod tests {
         for host in ["127.0.0.1:8080", "localhost:8080", "[::1]:8080", "127.0.0.1", "127.1.2.3:1", "[::1]"] {
             assert!(!refused(None, "/events", "", &[("host", host)]), "{host}");
         }
-        for host in ["evil.example:8080", "127.evil.example", "127.0.0.1.evil.example:80", "", "localhost:x", "::1", "10.0.0.1:80"] {
+        for host in [
+            "evil.example:8080",
+            "127.evil.example",
+            "127.0.0.1.evil.example:80",
+            "",
+            "localhost:x",
+            "::1",
+            "10.0.0.1:80",
+        ] {
             assert!(refused(None, "/events", "", &[("host", host)]), "{host}");
         }
         assert!(refused(None, "/events", "", &[]));

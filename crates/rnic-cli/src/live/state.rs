@@ -180,6 +180,10 @@ impl RunListener for Runs {
                 found.progress.lock().stage = Stage::Failed;
                 self.warn(run, reason);
             }
+            RunEvent::Finished { time, flows_done, flows_total } => {
+                let latest = &mut found.progress.lock().latest;
+                (latest.time, latest.flows_done, latest.flows_total) = (*time, *flows_done, Some(*flows_total));
+            }
             _ => {}
         }
         ControlFlow::Continue(())

@@ -88,7 +88,8 @@ impl Client {
             }
         }
         // The results follow the last frames.
-        if !self.has_results && !self.more
+        if !self.has_results
+            && !self.more
             && let Some(shown) = self.runs.results()
         {
             let files: Vec<&String> = shown.files.keys().collect();

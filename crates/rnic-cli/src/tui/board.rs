@@ -203,7 +203,8 @@ impl Fabric {
     }
 
     fn hot(&self, (busy, queued, port): (u64, u64, u32), interval: u64, paused: &BTreeSet<u32>) -> Hot {
-        let name = self.topology.as_ref().map_or_else(|| format!("port {port}"), |topology| topology.port_name(PortId(port)));
+        let name =
+            self.topology.as_ref().map_or_else(|| format!("port {port}"), |topology| topology.port_name(PortId(port)));
         let used = (busy as f64 / interval as f64).min(1.0);
         Hot { name: escaped(&name).into_owned(), used, queued, is_paused: paused.contains(&port) }
     }
@@ -221,7 +222,11 @@ mod tests {
     #[test]
     fn ports_and_rates_are_those_of_the_latest_interval() {
         let mut fabric = Fabric { ports: vec![FramePort::default(); 4], ..Fabric::default() };
-        fabric.take(&Frame { time: Time::from_us(10), ports: vec![port(0, 0, 10, 0), port(1, 9_000, 5, 2)], ..Frame::default() });
+        fabric.take(&Frame {
+            time: Time::from_us(10),
+            ports: vec![port(0, 0, 10, 0), port(1, 9_000, 5, 2)],
+            ..Frame::default()
+        });
         fabric.pause();
         let pause = FramePause { port: 1, priority: 3, since: Time::from_us(12), waits_for: None, root: None };
         let ports = vec![port(2, 100, 5, 4)];

@@ -113,8 +113,12 @@ mod tests {
     fn board() -> Board {
         let mut board = Board::new("An incast\u{1b}[2J", ["RoCE + PFC", "IRN\n\u{1b}]0;x\u{7}"].into_iter());
         board.start(0, 0, &["the buffer is small".to_string()]);
-        let progress =
-            RunProgress { flows_done: 50, flows_total: Some(200), time: Time::from_us(1_230), ..RunProgress::default() };
+        let progress = RunProgress {
+            flows_done: 50,
+            flows_total: Some(200),
+            time: Time::from_us(1_230),
+            ..RunProgress::default()
+        };
         board.runs[0].take(progress, 0);
         let fabric = &mut board.runs[0].fabric;
         fabric.hottest = vec![

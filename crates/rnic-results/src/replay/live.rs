@@ -113,8 +113,13 @@ mod tests {
         let first = kept(10, &[0, 500, 0], &[0, 5_000, 2_000]);
         let mut second = kept(20, &[0, 500, 64], &[0, 5_000, 7_000]);
         second.totals = BTreeMap::from([(1, [3, 0, 0, 9])]);
-        second.pauses =
-            vec![KeptPause { port: 2, priority: 3, since: Time::from_us(12), waits_for: None, root: Some((RootKind::Congestion, 1)) }];
+        second.pauses = vec![KeptPause {
+            port: 2,
+            priority: 3,
+            since: Time::from_us(12),
+            waits_for: None,
+            root: Some((RootKind::Congestion, 1)),
+        }];
         let new = NewFrames { before: None, frames: vec![first, second], links: vec![1, 1, 2] };
         // Port 1 sends 5 us of 10 us; port 2 stands for two links, which send 2 us and then 5 us of 20 us.
         let expected = json!([

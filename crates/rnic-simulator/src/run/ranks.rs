@@ -102,9 +102,13 @@ fn refused(own: Option<CliError>, found: String, group: &RankGroup) -> CliError 
 
 /// Reads the scenario and derives all settings of its runs. Refuses options that several ranks do not support.
 fn prepare(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(Scenario, Vec<Resolved>), CliError> {
-    let options =
-        [("--pcap", arguments.pcap.is_some()), ("--resume", arguments.resume), ("--replay", arguments.replay),
-         ("--serve", arguments.serve.is_some()), ("--tui", arguments.tui)];
+    let options = [
+        ("--pcap", arguments.pcap.is_some()),
+        ("--resume", arguments.resume),
+        ("--replay", arguments.replay),
+        ("--serve", arguments.serve.is_some()),
+        ("--tui", arguments.tui),
+    ];
     for (option, given) in options {
         if given {
             return Err(CliError::Input(format!("{option} needs one process, without mpirun")));

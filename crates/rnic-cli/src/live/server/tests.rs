@@ -117,7 +117,9 @@ fn only_files_of_the_run_are_served() {
     let response = get(address, "/files/report.html", &own(address));
     assert!(response.contains("content-security-policy: sandbox allow-scripts"), "{response}");
     assert!(response.contains("<p>the report</p>"), "{response}");
-    for path in ["secret", "../secret", "..%2fsecret", "%2e%2e/secret", "./report.html/../secret", "%2fetc%2fpasswd", ""] {
+    for path in
+        ["secret", "../secret", "..%2fsecret", "%2e%2e/secret", "./report.html/../secret", "%2fetc%2fpasswd", ""]
+    {
         let response = get(address, &format!("/files/{path}"), &own(address));
         assert_eq!(status(&response), "404", "{path}: {response}");
     }
@@ -147,7 +149,10 @@ fn a_late_client_gets_the_fabric_and_the_frames_so_far() {
     assert_eq!(data("hello")[0]["runs"][0], "<script>alert(1)</script>");
     let fabric = &data("fabric")[0]["fabric"];
     // Four hosts and a switch; each of four links has two ports.
-    assert_eq!((fabric["nodes"]["name"].as_array().unwrap().len(), fabric["ports"]["node"].as_array().unwrap().len()), (5, 8));
+    assert_eq!(
+        (fabric["nodes"]["name"].as_array().unwrap().len(), fabric["ports"]["node"].as_array().unwrap().len()),
+        (5, 8)
+    );
     let frames: Vec<serde_json::Value> =
         data("frames").iter().flat_map(|event| event["frames"].as_array().unwrap().clone()).collect();
     let times: Vec<f64> = frames.iter().map(|frame| frame["time"].as_f64().unwrap()).collect();
