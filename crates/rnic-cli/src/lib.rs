@@ -9,6 +9,7 @@ mod counters;
 mod decode;
 mod documents;
 mod lint;
+mod live;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod mesh;
 mod model;
@@ -28,6 +29,7 @@ mod service;
 mod trace;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod trust;
+mod tui;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod verbs;
 
@@ -54,7 +56,7 @@ pub fn execute(catalogue: &Catalogue, arguments: impl IntoIterator<Item = OsStri
 
 fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
     match command {
-        Command::Simulator(command) => command.run(catalogue),
+        Command::Simulator(command) => command.run_with(catalogue, &live::CommandViews),
         Command::Perf(arguments) => perf::perf(&arguments),
         Command::Ping(arguments) => ping::ping(&arguments),
         Command::Mesh(arguments) => mesh::mesh(&arguments, catalogue),

@@ -40,6 +40,8 @@ mod result_folder;
 #[cfg(feature = "p4")]
 mod resume;
 mod run_traces;
+#[cfg(unix)]
+mod serve_in_browser;
 mod trace;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod untrusted;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-const INCAST: &str = r#"title = "An incast"
+pub(crate) const INCAST: &str = r#"title = "An incast"
 [fabric]
 topology = "single-switch"
 hosts = 5
@@ -51,7 +51,7 @@ transport = "irn"
 "#;
 
 /// The name is the same as the text that an attacker would want to run.
-const HOSTILE: &str = r#"title = "</script><script>window.attacked = 1</script><img src=x onerror='window.attacked = 1'>"
+pub(crate) const HOSTILE: &str = r#"title = "</script><script>window.attacked = 1</script><img src=x onerror='window.attacked = 1'>"
 [fabric]
 topology = "graph"
 hosts = ["<script>window.attacked = 1</script>", "<img src=x onerror='window.attacked = 1'>", "c"]

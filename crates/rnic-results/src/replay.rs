@@ -7,10 +7,12 @@
 mod columns;
 mod events;
 mod flows;
+mod live;
 mod matrix;
 mod picture;
 mod recorder;
 
+pub use live::{Cursor, NewFrames};
 pub use recorder::Recorder;
 
 use crate::report::page::{Page, page};
@@ -78,12 +80,12 @@ fn is_per_flow(report: &RunRecord) -> bool {
     report.output.parameters.iter().all(|(key, value)| !selects(key) || value == "ecmp")
 }
 
-/// The parts of a run that do not change over time, as `columns.js` reads them.
-fn head(seen: &Seen, matrix: &Matrix, spec: &RunSpec, report: &RunRecord) -> Value {
-    let Picture { nodes, ports, cells, .. } = &seen.picture;
+/// The nodes and ports of a fabric, as `recording.js` reads them.
+fn fabric_json(picture: &Picture) -> Value {
+    let Picture { nodes, ports, cells, .. } = picture;
     let four_digits = |part: f64| (part * 1e4).round() / 1e4;
     json!({
-        "name": spec.name,
+        "name": "",
         "nodes": {
             "name": nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(),
             "kind": nodes.iter().map(|node| node.kind.name()).collect::<Vec<_>>(),
@@ -98,12 +100,19 @@ fn head(seen: &Seen, matrix: &Matrix, spec: &RunSpec, report: &RunRecord) -> Val
             "gbps": ports.iter().map(|port| port.gbps).collect::<Vec<_>>(),
             "links": ports.iter().map(|port| port.links).collect::<Vec<_>>(),
         },
-        "matrix": { "groups": matrix.groups, "size": matrix.size, "hosts": seen.topology.hosts },
-        "queueUnit": columns::QUEUE_UNIT,
-        "matrixInstants": matrix::INSTANTS,
-        "end": report.output.end.as_ps() as f64 / 1e6,
-        "pausesLeftOut": seen.pauses_left_out,
     })
+}
+
+/// The parts of a run that do not change over time, as `columns.js` reads them.
+fn head(seen: &Seen, matrix: &Matrix, spec: &RunSpec, report: &RunRecord) -> Value {
+    let mut head = fabric_json(&seen.picture);
+    head["name"] = json!(spec.name);
+    head["matrix"] = json!({ "groups": matrix.groups, "size": matrix.size, "hosts": seen.topology.hosts });
+    head["queueUnit"] = json!(columns::QUEUE_UNIT);
+    head["matrixInstants"] = json!(matrix::INSTANTS);
+    head["end"] = json!(report.output.end.as_ps() as f64 / 1e6);
+    head["pausesLeftOut"] = json!(seen.pauses_left_out);
+    head
 }
 
 /// The page of the recorded runs. `title` is the scenario's title. With `side_by_side`, the page first shows the first

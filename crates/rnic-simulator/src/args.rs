@@ -11,11 +11,13 @@ pub(crate) use crate::selection::Selection;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rnic_metrics::simulated;
-use rnic_transport::Bytes;
 use rnic_results::perfetto;
+use rnic_transport::{Bytes, Time};
 use std::ffi::OsString;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[cfg(feature = "hardware")]
 pub(crate) use hw::{HwArgs, HwCommand, HwIrnArgs, HwNanoArgs, HwNicArgs, IrnLogic};
@@ -77,7 +79,9 @@ pub(crate) enum Command {
     rnic run scenarios/irn/default.toml --run IRN --trace-packets flow=17\n  \
     rnic run scenarios/irn/default.toml --run IRN --fidelity both\n  \
     rnic run scenarios/irn/default.toml --resume\n  \
-    rnic run scenarios/irn/default.toml --replay --replay-size 5MB\n\n\
+    rnic run scenarios/irn/default.toml --replay --replay-size 5MB\n  \
+    rnic run scenarios/irn/default.toml --serve\n  \
+    rnic run scenarios/irn/default.toml --tui\n\n\
     The result files summary.json, ports.csv and report.html are in a folder with the scenario's name below --out.\n\
     The same scenario and seed give the same bytes in every result file, for any number of threads.")]
 pub(crate) struct RunArgs {
@@ -159,6 +163,23 @@ pub(crate) struct RunArgs {
     #[arg(long = "replay-flow", value_name = "ID", requires = "replay")]
     pub(crate) replay_flows: Vec<u32>,
 
+    /// Serve a page that shows the runs while they go on, and their results afterwards
+    ///
+    /// Prints the address of the page. The default is a free port of this machine alone. At an address that other
+    /// machines reach, the page needs the token that the printed address has. After the end the page stays until
+    /// Ctrl-C, or for --serve-for. The guide is docs/guides/watch.md.
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:0", require_equals = true,
+          conflicts_with_all = ["print_spec", "pcap", "replay"])]
+    pub(crate) serve: Option<SocketAddr>,
+
+    /// How long the page stays after the end of the runs, for example `10 min`; `0 s` ends the command at once [default: until Ctrl-C]
+    #[arg(long, value_name = "TIME", requires = "serve", value_parser = parse_stay)]
+    pub(crate) serve_for: Option<Duration>,
+
+    /// Show the runs in the terminal: progress, hottest ports, drops, trims and pauses
+    #[arg(long, conflicts_with_all = ["print_spec", "pcap", "replay", "serve"])]
+    pub(crate) tui: bool,
+
     /// Also write the frames of one link to a capture file (pcapng); requires --run if there are several runs
     ///
     /// LINK is two node names of ports.csv, separated by a colon: --pcap h0:edge0=h0.pcapng. Payloads are zeros.
@@ -209,6 +230,12 @@ impl fmt::Display for PacketsOf {
             PacketsOf::Link(link) => write!(f, "link={link}"),
         }
     }
+}
+
+/// Reads `--serve-for`.
+fn parse_stay(text: &str) -> Result<Duration, String> {
+    let time: Time = text.parse().map_err(|error| format!("{error}"))?;
+    Ok(Duration::from_nanos(time.as_ps() / 1_000))
 }
 
 /// What `rnic run --fidelity` simulates.

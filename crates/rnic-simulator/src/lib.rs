@@ -22,6 +22,7 @@ mod hw;
 mod hw;
 pub mod interrupt;
 mod list;
+pub mod live;
 pub mod output;
 pub mod program;
 pub mod progress;
@@ -38,6 +39,7 @@ use args::Cli;
 use args::Command;
 use clap::{ArgMatches, FromArgMatches, Parser, Subcommand};
 use error::CliError;
+use live::Views;
 use rnic_scenario::{ScenarioError, read_with};
 pub use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, SetupError, resolve};
@@ -114,8 +116,16 @@ impl SimulatorCommand {
     /// # Errors
     /// The input is invalid, a run failed, or a file cannot be written.
     pub fn run(self, catalogue: &Catalogue) -> Result<(), CliError> {
+        self.run_with(catalogue, &live::NoViews)
+    }
+
+    /// As [`SimulatorCommand::run`], in a program that has views of runs.
+    ///
+    /// # Errors
+    /// As [`SimulatorCommand::run`]; or a view cannot be opened.
+    pub fn run_with(self, catalogue: &Catalogue, views: &dyn Views) -> Result<(), CliError> {
         match self.0 {
-            Command::Run(arguments) => run::run(&arguments, catalogue),
+            Command::Run(arguments) => run::run(&arguments, catalogue, views),
             Command::Exec(arguments) => exec::exec(&arguments, catalogue),
             Command::Flows(arguments) => export::flows(&arguments, catalogue),
             Command::Topology(arguments) => export::topology(&arguments, catalogue),

@@ -109,7 +109,7 @@ impl Bars {
 }
 
 /// The text behind the bar of a run: finished flows, simulated time, speed and remaining time.
-fn message(state: &RunProgress, elapsed_s: f64, estimate: &Estimate) -> String {
+pub fn message(state: &RunProgress, elapsed_s: f64, estimate: &Estimate) -> String {
     // With a `duration`, the number of flows is itself only an estimate.
     let flows = match (state.flows_total, state.duration) {
         (Some(total), None) => format!("{}/{} flows", count(state.flows_done), count(total)),
@@ -128,7 +128,7 @@ fn message(state: &RunProgress, elapsed_s: f64, estimate: &Estimate) -> String {
 /// known: at the start of a run, the fabric is empty and few flows have finished, so the first seconds say little about
 /// the rest.
 #[derive(Default)]
-struct Estimate {
+pub struct Estimate {
     /// The progress so far as (elapsed seconds, part that is done), at about equal distances of time; at most
     /// [`Estimate::POINTS`] points.
     points: Vec<(f64, f64)>,
@@ -145,8 +145,8 @@ impl Estimate {
     /// Maximum number of stored points.
     const POINTS: usize = 256;
 
-    /// Adds the progress at a time.
-    fn add(&mut self, elapsed_s: f64, fraction: f64) {
+    /// Adds the progress, a part from 0 to 1, after a number of seconds.
+    pub fn add(&mut self, elapsed_s: f64, fraction: f64) {
         self.latest = (elapsed_s, fraction);
         if self.points.last().is_some_and(|(last, _)| elapsed_s < last + self.distance_s) {
             return;

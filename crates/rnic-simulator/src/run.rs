@@ -344,6 +344,9 @@ fn add_metrics(
     files.add(METRICS, |out| metrics.write_open_metrics(out))
 }
 
+/// Columns of the table of results in a view.
+const VIEW_COLUMNS: usize = 120;
+
 fn print(format: Format, summary: &ScenarioSummary) -> Result<(), CliError> {
     let text = match format {
         Format::Table => table::render(summary, output::width()),

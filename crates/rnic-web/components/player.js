@@ -39,8 +39,6 @@ export const speedsFor = (end) => {
 // player at the end follows it.
 export const makePlayer = (parent, { end, marks = () => [], frames = () => [], show }) => {
   const state = { time: 0, end, window: [0, end], speed: 0, playing: false, last: 0, request: 0 };
-  const speeds = speedsFor(end);
-  state.speed = speeds[Math.min(speeds.length - 1, Math.floor(speeds.length / 3))];
   const strip = element("canvas", { class: "strip", "aria-hidden": "true" });
   const slider = element("input", { type: "range", class: "time", step: "any", "aria-label": "Time in the run" });
   const shown = element("output", { class: "clock" });
@@ -49,7 +47,15 @@ export const makePlayer = (parent, { end, marks = () => [], frames = () => [], s
     const selected = value === state.speed ? "" : null;
     return element("option", { value: String(value), selected }, `${brief("time", value)} per second`);
   };
-  const speed = element("select", { "aria-label": "Speed", class: "speed" }, speeds.map(option));
+  const speed = element("select", { "aria-label": "Speed", class: "speed" });
+  // Offers the speeds for the run as far as it is known.
+  const offer = () => {
+    const speeds = speedsFor(state.end);
+    state.offered = state.end;
+    state.speed = speeds[Math.min(speeds.length - 1, Math.floor(speeds.length / 3))];
+    speed.replaceChildren(...speeds.map(option));
+  };
+  offer();
   speed.addEventListener("change", () => { state.speed = Number(speed.value); });
   const range = element("span", { class: "range" });
   const zoom = (factor) => {
@@ -149,6 +155,7 @@ export const makePlayer = (parent, { end, marks = () => [], frames = () => [], s
     const wasWhole = state.window[0] === 0 && state.window[1] >= state.end;
     const follows = state.time >= state.end;
     state.end = later;
+    if (later > 2 * state.offered && !state.playing) offer();
     if (wasWhole) state.window = [0, later];
     if (follows && !state.playing) seek(later);
     else redraw();

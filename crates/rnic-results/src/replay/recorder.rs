@@ -11,6 +11,10 @@ use std::sync::Arc;
 const FRAMES: (u64, u64) = (128, 1_000);
 /// Bytes of a port in a frame in the file, about.
 const PORT_BYTES: u64 = 2;
+/// Ports per host in usual fabrics, at most; the number of frames depends on it.
+const PORTS_PER_HOST: u64 = 6;
+/// Ports that are drawn of a large fabric, about.
+const MAX_PORTS: u64 = 12_000;
 /// Number of frames of a burst: frames at short intervals after an event.
 const BURST: u32 = 24;
 /// The interval of a burst is the regular interval divided by this number.
@@ -36,6 +40,7 @@ pub(super) type Totals = [u64; 4];
 pub(super) struct KeptPause {
     pub(super) port: u32,
     pub(super) priority: u8,
+    pub(super) since: Time,
     pub(super) waits_for: Option<u32>,
     pub(super) root: Option<(RootKind, u32)>,
 }
@@ -121,9 +126,13 @@ impl Recorder {
         }
     }
 
+    /// Interval between the first frames of a run.
+    pub const INTERVAL: Time = Time::from_us(1);
+
     /// The number of frames after which the interval between frames should double; see `FramePlan` of `rnic-sim`.
-    /// `ports` is the number of ports of the fabric.
-    pub fn frames_for(max_bytes: u64, ports: u64) -> u32 {
+    /// `hosts` is the number of hosts of the fabric.
+    pub fn frames_for(max_bytes: u64, hosts: u32) -> u32 {
+        let ports = (u64::from(hosts) * PORTS_PER_HOST).min(MAX_PORTS);
         let frames = max_bytes / (ports.max(1) * PORT_BYTES);
         (frames.clamp(FRAMES.0, FRAMES.1) / 2 * 2) as u32
     }
@@ -226,6 +235,7 @@ impl Seen {
         let pauses = frame.pauses.iter().map(|pause| KeptPause {
             port: self.drawn(pause.port),
             priority: pause.priority,
+            since: pause.since,
             waits_for: pause.waits_for.map(|port| self.drawn(port)).filter(|port| *port != INSIDE),
             root: root(pause.root).filter(|(_, port)| *port != INSIDE),
         });

@@ -29,7 +29,9 @@ pub(super) fn header(summary: &ScenarioSummary) -> String {
         n => format!("{n} runs"),
     };
     let command = summary.command.as_ref().map_or(String::new(), |command| {
-        let replay = if summary.replay {
+        format!("<p class=\"meta\">All figures and tables again: <code>{}</code></p>", escape(command))
+    });
+    let replay = if summary.replay {
         format!(" &middot; <a href=\"{}\">the runs over time</a>", super::REPLAY_FILE)
     } else {
         String::new()

@@ -108,6 +108,8 @@ fn prepare(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(Scenario, Vec<
         ("--trace", arguments.trace.is_some()),
         ("--trace-packets", arguments.trace_packets.is_some()),
         ("--replay", arguments.replay),
+        ("--serve", arguments.serve.is_some()),
+        ("--tui", arguments.tui),
         ("--resume", arguments.resume),
     ];
     for (option, given) in refused {

@@ -12,12 +12,6 @@ use rnic_transport::Time;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Interval between the first frames of a run.
-const INTERVAL: Time = Time::from_us(1);
-/// Ports per host in usual fabrics, at most; the number of frames depends on it.
-const PORTS_PER_HOST: u64 = 6;
-/// Ports that are drawn of a large fabric, about.
-const MAX_PORTS: u64 = 12_000;
 /// The smallest size of a run in the file.
 const MIN_RUN: u64 = 10_000;
 
@@ -52,9 +46,9 @@ impl<'s> Replaying<'s> {
             )));
         }
         let recording = |run: &RunSpec| {
-            let ports = (u64::from(hosts(&run.fabric.topology)) * PORTS_PER_HOST).min(MAX_PORTS);
+            let frames = Recorder::frames_for(each, hosts(&run.fabric.topology));
             Recording {
-                plan: FramePlan { interval: INTERVAL, frames: Recorder::frames_for(each, ports) },
+                plan: FramePlan { interval: Recorder::INTERVAL, frames },
                 recorder: Mutex::new(Some(Recorder::new(each, &arguments.replay_flows))),
                 recorded: Mutex::new(None),
             }

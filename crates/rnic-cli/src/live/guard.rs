@@ -1,0 +1,135 @@
+//! Who may read the page of a run. A page of another site must not read it, neither from its own origin nor through a
+//! name that it resolves to this machine (DNS rebinding); and at an address that other machines reach, only who knows
+//! the token may.
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+use subtle::ConstantTimeEq;
+
+/// The policy of the page: only its own scripts, styles and events.
+const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+     img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+
+/// What a request must prove.
+#[derive(Clone, Debug)]
+pub(super) struct Guard {
+    /// The token of the address; `None` on a loopback address, where the `Host` header must name this machine.
+    pub(super) token: Option<Arc<str>>,
+}
+
+/// Paths that need no token: the page's script and style, which are the same for everyone.
+const PUBLIC: [&str; 2] = ["/page.js", "/page.css"];
+
+impl Guard {
+    /// Why a request is refused, if it is.
+    fn refusal(&self, path: &str, query: &str, headers: &HeaderMap) -> Option<&'static str> {
+        let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+        let host = text(header::HOST).unwrap_or_default();
+        if let Some(origin) = text(header::ORIGIN)
+            && origin.strip_prefix("http://") != Some(host)
+        {
+            return Some("requests of other sites are refused\n");
+        }
+        if text(header::HeaderName::from_static("sec-fetch-site")) == Some("cross-site") && path != "/" {
+            return Some("requests of other sites are refused\n");
+        }
+        match &self.token {
+            None if !is_loopback(host) => Some("the Host header must name this machine, for example 127.0.0.1\n"),
+            Some(token) if !PUBLIC.contains(&path) && !has_token(query, token) => {
+                Some("the address lacks the token; use the address that rnic has printed\n")
+            }
+            _ => None,
+        }
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, port),
+        _ => (host, "80"),
+    };
+    let is_ip = name.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.is_loopback());
+    port.parse::<u16>().is_ok() && (is_ip || matches!(name, "localhost" | "[::1]"))
+}
+
+/// Whether the query has the token. The time of the comparison does not depend on the token's characters.
+fn has_token(query: &str, token: &str) -> bool {
+    let given = query.split('&').filter_map(|pair| pair.strip_prefix("token="));
+    given.map(|given| given.as_bytes().ct_eq(token.as_bytes())).any(bool::from)
+}
+
+/// Refuses what the guard refuses, and adds the headers that keep the page closed to other sites.
+pub(super) async fn admit(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+    let mut response = match guard.refusal(path, query, request.headers()) {
+        Some(reason) => (StatusCode::FORBIDDEN, reason).into_response(),
+        None => next.run(request).await,
+    };
+    let headers = response.headers_mut();
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(PAGE_POLICY));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(token: Option<&str>, path: &str, query: &str, headers: &[(&'static str, &str)]) -> bool {
+        let guard = Guard { token: token.map(Arc::from) };
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.insert(*name, HeaderValue::from_str(value).unwrap());
+        }
+        guard.refusal(path, query, &map).is_some()
+    }
+
+    #[test]
+    fn only_this_machine_names_a_loopback_address() {
+        for host in ["127.0.0.1:8080", "localhost:8080", "[::1]:8080", "127.0.0.1", "127.1.2.3:1", "[::1]"] {
+            assert!(!refused(None, "/events", "", &[("host", host)]), "{host}");
+        }
+        for host in [
+            "evil.example:8080",
+            "127.evil.example",
+            "127.0.0.1.evil.example:80",
+            "",
+            "localhost:x",
+            "::1",
+            "10.0.0.1:80",
+        ] {
+            assert!(refused(None, "/events", "", &[("host", host)]), "{host}");
+        }
+        assert!(refused(None, "/events", "", &[]));
+    }
+
+    #[test]
+    fn other_origins_are_refused() {
+        let host = ("host", "127.0.0.1:80");
+        assert!(!refused(None, "/events", "", &[host, ("origin", "http://127.0.0.1:80")]));
+        for origin in ["http://evil.example", "null", "http://127.0.0.1:81", "https://127.0.0.1:80", ""] {
+            assert!(refused(None, "/events", "", &[host, ("origin", origin)]), "{origin}");
+        }
+        assert!(refused(None, "/events", "", &[host, ("sec-fetch-site", "cross-site")]));
+        assert!(!refused(None, "/", "", &[host, ("sec-fetch-site", "cross-site")]), "a link to the page");
+    }
+
+    #[test]
+    fn the_token_is_needed_where_others_reach_the_page() {
+        let host = [("host", "10.0.0.1:80")];
+        for query in ["token=abcd", "x=1&token=abcd"] {
+            assert!(!refused(Some("abcd"), "/events", query, &host), "{query}");
+        }
+        for query in ["", "token=", "token=abc", "token=abcde", "token=ABCD", "abcd", "nottoken=abcd"] {
+            assert!(refused(Some("abcd"), "/events", query, &host), "{query}");
+            assert!(refused(Some("abcd"), "/", query, &host), "{query}");
+            assert!(refused(Some("abcd"), "/files/report.html", query, &host), "{query}");
+        }
+        assert!(!refused(Some("abcd"), "/page.js", "", &host));
+    }
+}
