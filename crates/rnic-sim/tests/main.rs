@@ -4,6 +4,7 @@ mod common;
 
 mod behaviour;
 mod closed_loops;
+mod credit;
 mod collectives;
 mod completion_times;
 mod deadlock;

@@ -276,6 +276,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         let peer = &host.receivers[slot].peer;
         let bytes = match pdu.kind() {
             PduKind::Nack => config.nack_bytes,
+            PduKind::Cnp if C::CREDIT && pdu.is_credit() => config.ack_bytes,
             PduKind::Cnp => config.cnp_bytes,
             PduKind::Ack | PduKind::Data => config.ack_bytes,
         };
