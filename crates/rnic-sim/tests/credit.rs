@@ -88,7 +88,8 @@ fn what_cannot_grant_credit_is_refused() {
         Ok(scenario) => resolve(&Catalogue::standard(), &scenario.runs[0]).err().unwrap().to_string(),
     };
     let error = refusal(&incast(3), "irn");
-    let expected = "cc \"rccc\" needs credit of receivers, which transport \"irn\" does not grant; accepted: transport \"uet\"";
+    let expected =
+        "cc \"rccc\" needs credit of receivers, which transport \"irn\" does not grant; accepted: transport \"uet\"";
     assert!(error.contains(expected), "{error}");
     let graph = "title = \"t\"\n[fabric]\ntopology = \"graph\"\nhosts = 2\nswitches = 1\nrate = \"40 Gbps\"\n\
                  delay = \"1 us\"\nlink = [{ from = \"h0\", to = \"s0\" }, { from = \"h1\", to = \"s0\", rate = \"10 Gbps\" }]\n\

@@ -4,9 +4,9 @@ mod common;
 
 mod behaviour;
 mod closed_loops;
-mod credit;
 mod collectives;
 mod completion_times;
+mod credit;
 mod deadlock;
 mod determinism;
 #[cfg(feature = "p4")]
