@@ -55,7 +55,8 @@ fn an_incast_shares_the_rate_without_trimming() {
         let expected = 2.01024 + (quanta - 1.0) * 1.292_929 + 2.01024 + 3.0 * 0.32 + 2.64;
         assert!((last_us(&output) - expected).abs() < 1.5, "{senders}: {} is not {expected}", last_us(&output));
         let first = output.flows.iter().filter_map(|flow| flow.finish).min().unwrap().as_ps() as f64 / 1e6;
-        assert!(last_us(&output) - first <= f64::from(senders) * 1.3, "turns: all flows end in the last round");
+        let apart = last_us(&output) - first;
+        assert!(apart <= f64::from(senders) * 2.6, "{senders}: turns, so all end in the last two rounds: {apart}");
     }
 }
 
