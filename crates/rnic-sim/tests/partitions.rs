@@ -1,8 +1,8 @@
 //! The output of a run is the same on any number of threads and with any partition of the fabric. Random scenarios
 //! cover every transport, congestion control and switch, with samples, pause storms and random loss.
 
-use crate::common::transport_with;
 use crate::common::read_scenario;
+use crate::common::transport_with;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rnic_fabric::{PartitionPlan, RankGroup, Topology, local_ranks};
