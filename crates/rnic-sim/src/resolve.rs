@@ -211,6 +211,7 @@ fn resolve_own(
 
     let facts = transport::facts(run, &fabric.switch, &links, &network, lossless);
     let mut flow = transport::flow(run, &facts)?;
+    transport::check_credit(run, &network)?;
     check_streams(run, &flow)?;
     links::check_entropy(&fabric, &flow)?;
     switch::warn_of_headroom(&fabric.switch, links.headroom, flow.timeouts, &mut warnings);

@@ -105,7 +105,9 @@ fn runs() -> Vec<(String, String)> {
     ] {
         add(name, keys);
     }
-    for cc in rnic_spec::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only) {
+    for cc in
+        rnic_spec::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only && !cc.needs_credit)
+    {
         add(&format!("irn, {}", cc.name), &format!("transport = \"irn\"\ncc = \"{}\"", cc.name));
         add(&format!("roce + pfc, {}", cc.name), &format!("transport = \"roce\"\npfc = true\ncc = \"{}\"", cc.name));
     }

@@ -324,7 +324,7 @@ fn scenario() -> Scenario {
     for cc in rnic_spec::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only) {
         let ends = [("roce", None), ("irn", Some(Time::from_us(400)))];
         for ((transport, duration), last) in ends.into_iter().flat_map(|end| [(end, false), (end, true)]) {
-            let mut spec = run_on(TopologySpec::FatTree { k: 4 }, transport);
+            let mut spec = run_on(TopologySpec::FatTree { k: 4 }, transport_with(cc, transport));
             spec.name = format!("{transport} {} {last}", cc.name);
             spec.transport.cc = CongestionSpec::of(*cc);
             spec.transport.pfc = transport == "roce";

@@ -39,7 +39,7 @@ fn variants() -> Vec<RunSpec> {
     let mut runs = Vec::new();
     for cc in rnic_spec::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only) {
         for (transport, pfc) in [("roce", true), ("irn", false)] {
-            let mut run = run_on(TopologySpec::FatTree { k: 4 }, transport);
+            let mut run = run_on(TopologySpec::FatTree { k: 4 }, transport_with(cc, transport));
             run.transport.cc = CongestionSpec::of(*cc);
             run.transport.pfc = pfc;
             run.fabric.switch.buffer = Some(Bytes(60_000));

@@ -137,6 +137,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("cubic", &["{ beta = 0.3 }"]),
     ("swift", &["{ max_mdf = 0.3 }"]),
     ("nscc", &["{ gamma = 0.3 }"]),
+    ("rccc", &["{ share = 0.3 }"]),
     ("rogue", &["{ decrease = 0.3 }"]),
     ("hpcc", &["{ eta = 0.9 }"]),
 ];

@@ -6,6 +6,7 @@ mod behaviour;
 mod closed_loops;
 mod collectives;
 mod completion_times;
+mod credit;
 mod deadlock;
 mod determinism;
 #[cfg(feature = "p4")]

@@ -2,6 +2,7 @@
 //! cover every transport, congestion control and switch, with samples, pause storms and random loss.
 
 use crate::common::read_scenario;
+use crate::common::transport_with;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rnic_fabric::{PartitionPlan, RankGroup, Topology, local_ranks};
@@ -88,8 +89,9 @@ fn runs() -> Vec<String> {
     .into();
     runs.retain(|run: &String| cfg!(feature = "p4") || !run.contains("p4:"));
     for cc in rnic_spec::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only) {
-        runs.push(format!("transport = \"irn\"\ncc = \"{}\"", cc.name));
-        runs.push(format!("transport = \"roce\"\npfc = true\ncc = \"{}\"", cc.name));
+        let (irn, roce) = (transport_with(cc, "irn"), transport_with(cc, "roce"));
+        runs.push(format!("transport = \"{irn}\"\ncc = \"{}\"", cc.name));
+        runs.push(format!("transport = \"{roce}\"\npfc = true\ncc = \"{}\"", cc.name));
     }
     runs
 }

@@ -29,7 +29,7 @@ fn refusal(text: &str, transport: &str, keys: &str) -> String {
     }
 }
 
-const SPRAYS: [&str; 4] = ["oblivious", "bitmap", "reps", "mixed"];
+const SPRAYS: [&str; 5] = ["oblivious", "bitmap", "reps", "mixed", "plb"];
 
 #[test]
 fn one_path_is_ecmp() {

@@ -89,6 +89,7 @@ prop_compose! {
         cap in prop::option::of(1u32..60),
         output in prop::option::weighted(0.3, (any::<bool>(), any::<bool>())),
     ) -> RunSpec {
+        let transport = transport_with(&cc, transport);
         let mut run = run_on(topology, transport);
         run.transport.cc = CongestionSpec::of(cc);
         let mut set = |name: &str, value: Value| {

@@ -15,6 +15,8 @@ pub struct CongestionDeclaration {
     pub parameters: &'static [Parameter],
     /// Whether the algorithm needs acknowledgements of data packets.
     pub needs_acks: bool,
+    /// Whether the algorithm needs credit that receivers grant.
+    pub needs_credit: bool,
     /// Whether data packets must carry in-band telemetry (INT) for the algorithm.
     pub telemetry: bool,
     /// Whether the algorithm responds to chunks, so that only transports in host software can use it.
@@ -30,6 +32,7 @@ impl CongestionDeclaration {
             about: C::ABOUT,
             parameters: C::PARAMETERS,
             needs_acks: C::NEEDS_ACKS,
+            needs_credit: C::CREDIT,
             telemetry,
             host_only: false,
         }

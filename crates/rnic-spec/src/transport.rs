@@ -95,6 +95,12 @@ impl TransportSpec {
                 cc.name, self.name
             ));
         }
+        if cc.needs_credit && !self.declaration.grants_credit {
+            return Some(format!(
+                "cc \"{}\" needs credit of receivers, which transport \"{}\" does not grant; accepted: transport \"uet\"",
+                cc.name, self.name
+            ));
+        }
         (self.is_host() && cc.telemetry).then(|| {
             format!(
                 "cc \"{}\" needs in-band telemetry, which host software above transport \"{}\" cannot see",

@@ -17,6 +17,7 @@
 use crate::congestion::{
     AckSample, CongestionControl, Kind, LossSignal, Marking, Parameter, Profile, Settings, Value, ceiling,
 };
+use crate::credit::Pacer;
 use crate::recovery::{GoBackN, Irn, Protocol, Tcp};
 use crate::telemetry::{HopRecord, Telemetry};
 use crate::{
@@ -453,22 +454,25 @@ pub fn check_flow<P: Protocol, C: CongestionControl>(
     let params = C::params(settings, flow)?;
     let cfg = FlowConfig { cnp_interval: C::cnp_interval(&params), ..flow.clone() };
     let bytes = u64::from(packets) * u64::from(cfg.mtu);
+    let packet = cfg.line_rate.time_for(u64::from(cfg.mtu + cfg.header));
     let mut pipe = Pipe::<P, C> {
         sender: Sender::new(&cfg, &params, bytes, Time::ZERO),
         receiver: Receiver::new(&cfg, bytes, Time::ZERO),
         marking: C::marking(&params, &cfg).unwrap_or(Marking { kmin: Bytes(0), kmax: Bytes(0), pmax: 1.0 }),
-        packet: cfg.line_rate.time_for(u64::from(cfg.mtu + cfg.header)),
-        cfg,
-        params,
         path,
         random: Random(path.seed),
         now: Time::ZERO,
         wire_free: Time::ZERO,
         slow_free: Time::ZERO,
+        pacer: C::credit(&params).map(|credit| Pacer::new(&credit, packet * 2)),
         flying: BTreeMap::new(),
         order: 0,
+        packet,
+        cfg,
+        params,
     };
     let limit = Time::from_ms(1_000) + Time::from_ms(2) * u64::from(packets);
+    pipe.request();
     while !pipe.is_over() {
         let next = pipe.next_event();
         if next.is_none_or(|at| at > limit) {
@@ -504,6 +508,8 @@ struct Pipe<P: Protocol, C: CongestionControl> {
     /// CE-marked.
     flying: BTreeMap<(Time, u64), (Pdu, bool)>,
     order: u64,
+    /// What grants credit at the receiver, at the rate of the second link.
+    pacer: Option<Pacer>,
 }
 
 impl<P: Protocol, C: CongestionControl> Pipe<P, C> {
@@ -522,6 +528,7 @@ impl<P: Protocol, C: CongestionControl> Pipe<P, C> {
             self.sender.deadline(&self.cfg).map(|(at, _)| at),
             self.receiver.deadline(&self.cfg),
             self.transmit_at(),
+            self.pacer.as_ref().and_then(Pacer::next),
         ];
         Some(events.into_iter().flatten().min()?.max(self.now))
     }
@@ -531,6 +538,13 @@ impl<P: Protocol, C: CongestionControl> Pipe<P, C> {
         self.now = at;
         while let Some(next) = self.flying.first_entry().filter(|next| next.key().0 <= at) {
             let (pdu, marked) = next.remove();
+            if let Some(pacer) = self.pacer.as_mut().filter(|_| pdu.kind() == PduKind::Data) {
+                let total = pacer.ask(0, pdu.credit());
+                if pdu.is_credit() {
+                    self.reply(Pdu::credit_grant(total));
+                    continue;
+                }
+            }
             if pdu.kind() == PduKind::Data {
                 let outcome = self.receiver.handle(&self.cfg, at, pdu, RxMeta { marked, ..RxMeta::default() });
                 if outcome.notify {
@@ -547,6 +561,10 @@ impl<P: Protocol, C: CongestionControl> Pipe<P, C> {
         if let Some(nack) = self.receiver.on_deadline(&self.cfg, at) {
             self.reply(nack);
         }
+        if let Some(grant) = self.pacer.as_mut().and_then(|pacer| pacer.grant(at)) {
+            self.reply(Pdu::credit_grant(grant.total));
+        }
+        self.request();
         if self.transmit_at().is_some_and(|free| free <= at) {
             self.transmit();
         }
@@ -563,6 +581,15 @@ impl<P: Protocol, C: CongestionControl> Pipe<P, C> {
         let marked = self.marks(queued * u64::from(self.cfg.mtu + self.cfg.header));
         self.slow_free = self.slow_free.max(self.wire_free) + service;
         self.launch(self.slow_free + self.cfg.base_rtt.scale(0.5), tx.pdu, marked);
+    }
+
+    /// Lets the flow ask for credit if no data packet can.
+    fn request(&mut self) {
+        if let Some(request) = self.sender.credit_request(&self.cfg, &self.params, self.now)
+            && !self.random.chance(self.path.loss)
+        {
+            self.launch(self.now + self.cfg.base_rtt.scale(0.5), request, false);
+        }
     }
 
     fn marks(&mut self, queue: u64) -> bool {

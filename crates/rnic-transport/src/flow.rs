@@ -141,9 +141,11 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
     /// flow, so that the new flow ignores packets of the previous flow that are still in flight.
     pub fn following(&self, cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
         let packets = cfg.packets(bytes);
+        let mut regulator = self.regulator.clone();
+        regulator.congestion.forget_credit();
         Sender {
             recovery: self.recovery.following(cfg, packets, now),
-            regulator: self.regulator.clone(),
+            regulator,
             last_payload: (bytes - (packets - 1) * u64::from(cfg.mtu)) as u32,
         }
     }
@@ -161,6 +163,9 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
     pub fn handle_after(
         &mut self, follower: &mut Self, cfg: &FlowConfig, params: &C::Params, now: Time, pdu: Pdu,
     ) -> Progress {
+        if C::CREDIT && pdu.is_credit() {
+            return self.handle(cfg, params, now, pdu); // credit is a flow's own
+        }
         follower.catch_up(params, now);
         std::mem::swap(&mut self.regulator, &mut follower.regulator);
         let progress = self.handle(cfg, params, now, pdu);
@@ -187,7 +192,11 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         match pdu.kind() {
             PduKind::Ack | PduKind::Nack => {}
             PduKind::Cnp => {
-                self.regulator.congestion.on_cnp(params, now);
+                if C::CREDIT && pdu.is_credit() {
+                    self.regulator.congestion.on_credit(params, now, pdu.credit());
+                } else {
+                    self.regulator.congestion.on_cnp(params, now);
+                }
                 return Progress::default();
             }
             PduKind::Data => return Progress::default(), // for the receiver
@@ -211,6 +220,9 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
     /// flow has nothing to send until a packet arrives or a timer fires.
     #[inline]
     pub fn next_transmit(&self, cfg: &FlowConfig) -> Option<Time> {
+        if C::CREDIT && !self.regulator.congestion.has_credit() {
+            return None;
+        }
         self.recovery.has_work(cfg, self.regulator.congestion.window()).then_some(self.regulator.not_before)
     }
 
@@ -230,6 +242,7 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         let pdu = Pdu::data(pick.psn, pick.last, now);
         let pdu = if pick.syn { pdu.with_syn() } else { pdu };
         let pdu = if P::SPRAYS { pdu.with_path(self.recovery.path()) } else { pdu };
+        let pdu = if C::CREDIT { self.with_credit(params, now, pdu) } else { pdu };
         Some(TxDesc { pdu, payload, retransmission: pick.retransmission })
     }
 
@@ -241,6 +254,9 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         if paced && now < self.regulator.not_before {
             return None;
         }
+        if C::CREDIT && !self.regulator.congestion.has_credit() {
+            return None;
+        }
         self.recovery.poll(cfg, now, self.regulator.congestion.window())
     }
 
@@ -249,6 +265,22 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
     #[inline]
     pub fn sent(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time, bytes: u32) {
         self.regulator.sent(cfg, params, now, bytes);
+    }
+
+    /// Makes the data packet `pdu`, which leaves at `now`, ask for the credit that the flow needs after it. It is for
+    /// congestion controls that need credit of receivers ([`CongestionControl::CREDIT`]).
+    pub fn with_credit(&mut self, params: &C::Params, now: Time, pdu: Pdu) -> Pdu {
+        pdu.with_credit(self.regulator.congestion.ask(params, now, self.recovery.backlog()))
+    }
+
+    /// The packet without data that asks for credit, if the flow needs one now: it has packets to send, no credit, and
+    /// no data packet that could ask. It is for congestion controls that need credit of receivers.
+    pub fn credit_request(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time) -> Option<Pdu> {
+        let congestion = &mut self.regulator.congestion;
+        if !C::CREDIT || congestion.has_credit() || !self.recovery.has_work(cfg, congestion.window()) {
+            return None;
+        }
+        congestion.ask_alone(params, now, self.recovery.backlog().max(1)).map(Pdu::credit_request)
     }
 
     /// The pacing and congestion control of the flow.

@@ -34,6 +34,7 @@
 //! | [`rto`] | a retransmission timeout (RTO) that is computed from measured round-trip times |
 //! | [`paths`] | path selection of senders: which entropy each packet has |
 //! | [`congestion`] | the congestion control trait and its implementations |
+//! | [`credit`] | credit that the NIC of a receiver grants to its senders |
 //! | [`config`] | the settings that all flows of a simulation or endpoint share |
 //! | [`flow`] | a flow: its [`flow::Sender`] and [`flow::Receiver`], with loss recovery and congestion control |
 //! | [`message`] | transports of one-way messages (NDP, HPCC, Homa) on the NIC of the NanoTransport paper |
@@ -47,6 +48,7 @@ pub mod bitmap;
 pub mod config;
 pub mod conformance;
 pub mod congestion;
+pub mod credit;
 pub mod flow;
 pub mod headers;
 pub mod message;

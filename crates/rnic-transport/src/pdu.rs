@@ -74,6 +74,8 @@ impl Pdu {
     const MARK_ECHO: u32 = 1 << 27;
     const SYN: u32 = 1 << 28;
     const TRIMMED: u32 = 1 << 29;
+    const CREDIT: u32 = 1 << 30;
+    const CREDIT_SHIFT: u32 = 16;
     const BELOW_SHIFT: u32 = 24;
     /// Maximum number of packets that a NACK can selectively acknowledge in addition to the packet that triggered it,
     /// 255.
@@ -130,6 +132,24 @@ impl Pdu {
     pub const fn cnp() -> Pdu {
         Pdu { head: (PduKind::Cnp as u32) << Pdu::KIND_SHIFT, trigger: 0, stamp: Stamp(0) }
     }
+    /// A packet without data that asks the receiver for credit, as [`with_credit`](Pdu::with_credit) does. It has the
+    /// kind of data packets, because the receiving end of a flow gets it.
+    pub const fn credit_request(target: u16) -> Pdu {
+        let head = (PduKind::Data as u32) << Pdu::KIND_SHIFT | Pdu::CREDIT;
+        Pdu { head, trigger: 0, stamp: Stamp(0) }.with_credit(target)
+    }
+    /// A packet that grants credit: `total` packets since the flow began, modulo 2^16. It has the kind of CNPs, because
+    /// it is for the congestion control of the sender.
+    pub const fn credit_grant(total: u16) -> Pdu {
+        let head = (PduKind::Cnp as u32) << Pdu::KIND_SHIFT | Pdu::CREDIT;
+        Pdu { head, trigger: 0, stamp: Stamp(0) }.with_credit(total)
+    }
+    /// Makes this data packet ask for credit: `target` packets since the flow began, modulo 2^16. The field is beside
+    /// that of [`with_path`](Pdu::with_path), which must come first.
+    pub const fn with_credit(mut self, target: u16) -> Pdu {
+        self.trigger = self.trigger & 0xffff | (target as u32) << Pdu::CREDIT_SHIFT;
+        self
+    }
     /// Sets the ECN echo flag of this ACK or NACK if `marked` is true, that is, if the data packet that caused it was
     /// CE-marked.
     pub const fn with_mark_echo(mut self, marked: bool) -> Pdu {
@@ -175,6 +195,14 @@ impl Pdu {
     /// NACK: whether a switch has trimmed the packet [`trigger`](Pdu::trigger).
     pub const fn is_trimmed(self) -> bool {
         self.head & Pdu::TRIMMED != 0
+    }
+    /// Whether this packet only asks for credit, or grants it.
+    pub const fn is_credit(self) -> bool {
+        self.head & Pdu::CREDIT != 0
+    }
+    /// The credit that this data packet or request asks for, or that this grant grants.
+    pub const fn credit(self) -> u16 {
+        (self.trigger >> Pdu::CREDIT_SHIFT) as u16
     }
     /// Whether this is the flow's last data packet.
     pub const fn is_last(self) -> bool {
@@ -268,6 +296,21 @@ mod tests {
             let with = nack.with_path(77).with_path(path);
             assert_eq!((with.path(), with.trigger(), with.with_path(0)), (path & 255, psn.plus(1), nack));
         }
+    }
+
+    #[test]
+    fn credit_is_beside_the_entropy() {
+        let data = Pdu::data(Psn::new(7), true, Time::from_us(7)).with_path(0xabcd);
+        let asking = data.with_credit(9).with_credit(u16::MAX);
+        assert_eq!(
+            (asking.credit(), asking.path(), asking.psn(), asking.is_credit()),
+            (u16::MAX, 0xabcd, data.psn(), false)
+        );
+        assert_eq!(asking.with_credit(0), data);
+        let (request, grant) = (Pdu::credit_request(3), Pdu::credit_grant(4));
+        assert_eq!((request.kind(), request.credit(), request.is_credit()), (PduKind::Data, 3, true));
+        assert_eq!((grant.kind(), grant.credit(), grant.is_credit()), (PduKind::Cnp, 4, true));
+        assert!(!Pdu::cnp().is_credit());
     }
 
     #[test]

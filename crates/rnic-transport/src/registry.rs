@@ -1,8 +1,8 @@
 //! The registry of all transports and congestion controls. The simulator and the `rnic` command find them here by name.
 
 use crate::congestion::{
-    Aimd, CongestionControl, Cubic, Dcqcn, Dctcp, Hpcc, NoCongestionControl, Nscc, PatchedTimely, RogueDelay, Swift,
-    Timely,
+    Aimd, CongestionControl, Cubic, Dcqcn, Dctcp, Hpcc, NoCongestionControl, Nscc, PatchedTimely, Rccc, RogueDelay,
+    Swift, Timely,
 };
 pub use crate::transports::{transports, visit_transports};
 
@@ -48,6 +48,7 @@ pub fn visit_congestion_controls<V: Visitor>(visitor: &mut V) {
     visitor.visit::<Cubic>();
     visitor.visit::<Swift>();
     visitor.visit::<Nscc>();
+    visitor.visit::<Rccc>();
     visitor.visit_with_telemetry::<Hpcc>();
     visitor.visit_in_host::<RogueDelay>();
 }

@@ -24,7 +24,7 @@ fn all_conform() {
     visit_congestion_controls(&mut check);
     assert_eq!(
         check.0,
-        ["none", "dcqcn", "timely", "patched-timely", "dctcp", "aimd", "cubic", "swift", "nscc", "hpcc"]
+        ["none", "dcqcn", "timely", "patched-timely", "dctcp", "aimd", "cubic", "swift", "nscc", "rccc", "hpcc"]
     );
 }
 

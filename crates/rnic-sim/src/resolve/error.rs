@@ -3,7 +3,7 @@
 use crate::link_faults::LinkFaultError;
 use rnic_fabric::TopologyError;
 use rnic_spec::P4Error;
-use rnic_transport::Bytes;
+use rnic_transport::{BitRate, Bytes};
 
 /// Why a run cannot be set up.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -29,6 +29,18 @@ pub enum SetupError {
         sender: &'static str,
         /// Path selection of the switches.
         switch: &'static str,
+    },
+    /// Receivers grant credit at one rate, but hosts have links of different rates.
+    #[error(
+        "cc \"{cc}\" grants credit at one rate, but hosts have links of {slowest} to {fastest}; accepted: hosts with links of the same rate"
+    )]
+    CreditRates {
+        /// Name of the congestion control.
+        cc: String,
+        /// Rate of the slowest link of a host.
+        slowest: BitRate,
+        /// Rate of the fastest link of a host.
+        fastest: BitRate,
     },
     /// The traffic cannot be generated on this fabric, for this reason.
     #[error("{0}")]

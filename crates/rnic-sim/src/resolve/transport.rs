@@ -43,6 +43,18 @@ pub(super) fn flow(run: &RunSpec, facts: &FabricFacts) -> Result<FlowConfig, Tra
     run.transport.declaration.configure(&run.transport.settings, facts).map_err(TransportError::Settings)
 }
 
+/// Checks that receivers can grant credit, if the congestion control needs that: they have links of the same rate.
+pub(super) fn check_credit(run: &RunSpec, network: &Network) -> Result<(), SetupError> {
+    let (slowest, fastest) = (network.host_rate.iter().min(), network.host_rate.iter().max());
+    match slowest.zip(fastest) {
+        Some((slowest, fastest)) if run.transport.cc.declaration.needs_credit && slowest != fastest => {
+            let cc = run.transport.cc.name().to_string();
+            Err(SetupError::CreditRates { cc, slowest: *slowest, fastest: *fastest })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Configuration of the run's message transport; `None` with another transport.
 pub(super) fn messages(
     run: &RunSpec, flow: &FlowConfig, links: &Links, facts: &FabricFacts,

@@ -7,6 +7,7 @@ mod dctcp;
 mod hpcc;
 mod none;
 mod nscc;
+mod rccc;
 mod rogue;
 mod swift;
 mod timely;
@@ -19,6 +20,7 @@ pub use dctcp::{Dctcp, DctcpParams};
 pub use hpcc::{Hpcc, HpccParams};
 pub use none::NoCongestionControl;
 pub use nscc::{Nscc, NsccParams};
+pub use rccc::{Rccc, RcccParams};
 pub use rogue::{RogueDelay, RogueParams};
 pub use swift::{Swift, SwiftParams};
 pub use timely::{DelayGradient, PatchedTimely, Timely, TimelyParams};
@@ -26,6 +28,7 @@ pub use timely::{DelayGradient, PatchedTimely, Timely, TimelyParams};
 pub use crate::settings::{DefaultValue, Kind, Parameter, Profile, Settings, Value};
 
 use crate::config::FlowConfig;
+use crate::credit::CreditConfig;
 use crate::telemetry::Telemetry;
 use crate::{BitRate, Bytes, Time};
 
@@ -134,6 +137,9 @@ pub trait CongestionControl: Clone + Send + 'static {
     const PACED: bool = true;
     /// Whether the algorithm works only if the receiver acknowledges data packets.
     const NEEDS_ACKS: bool = true;
+    /// Whether a flow sends only with credit that the NIC of its receiver grants ([`crate::credit`]). Other algorithms
+    /// need none of the functions about credit.
+    const CREDIT: bool = false;
 
     /// Computes the algorithm's parameters for a simulation run from the scenario's settings.
     ///
@@ -154,6 +160,10 @@ pub trait CongestionControl: Clone + Send + 'static {
     /// Minimum time between two CNPs that a NIC sends, over all its flows; zero for no limit.
     fn nic_cnp_interval(_params: &Self::Params) -> Time {
         Time::ZERO
+    }
+    /// How NICs grant credit to the senders of their flows. `None`: they grant none.
+    fn credit(_params: &Self::Params) -> Option<CreditConfig> {
+        None
     }
     /// The value that `params` has for the parameter `name`, whose default is derived from the fabric. It is part of
     /// the list of a run's parameters; for `None`, the list says only that the value is derived.
@@ -177,6 +187,24 @@ pub trait CongestionControl: Clone + Send + 'static {
     fn on_cnp(&mut self, _params: &Self::Params, _now: Time) {}
     /// Handles the detection of a loss.
     fn on_loss(&mut self, _params: &Self::Params, _now: Time, _signal: LossSignal) {}
+    /// Whether the flow has credit for a packet.
+    fn has_credit(&self) -> bool {
+        true
+    }
+    /// The credit that a data packet which leaves at `now` asks for, in packets since the flow began, modulo 2^16.
+    /// `backlog` packets wait to be sent after it.
+    fn ask(&mut self, _params: &Self::Params, _now: Time, _backlog: u64) -> u16 {
+        0
+    }
+    /// As [`ask`](CongestionControl::ask), in a packet of its own, for a flow without credit. `None`: the flow should
+    /// not ask now.
+    fn ask_alone(&mut self, _params: &Self::Params, _now: Time, _backlog: u64) -> Option<u16> {
+        None
+    }
+    /// Handles the arrival of credit, in packets since the flow began, modulo 2^16.
+    fn on_credit(&mut self, _params: &Self::Params, _now: Time, _total: u16) {}
+    /// Begins anew to count credit, for the next flow of a connection.
+    fn forget_credit(&mut self) {}
     /// The time of the next call of [`on_timer`](CongestionControl::on_timer); `None` if no timer runs.
     fn next_timer(&self) -> Option<Time> {
         None

@@ -7,7 +7,7 @@
 //!
 //! Sources: the selections `oblivious`, `bitmap`, `reps` and `mixed` are those of the simulator of the Ultra Ethernet
 //! Consortium (uet-htsim); Bonato et al. describe REPS in "REPS: Recycled Entropy Packet Spraying for Adaptive Load
-//! Balancing and Failure Mitigation" (2024).
+//! Balancing and Failure Mitigation" (2024). `plb` is that of Qureshi et al. (SIGCOMM 2022) with the numbers of Falcon.
 //!
 //! To add a path selection, write a file beside this one and register it here: add its line to [`SELECTIONS`], and its
 //! variants to [`Selection`] and to the private enum `Algorithm`.
@@ -16,6 +16,7 @@ mod bitmap;
 mod ecmp;
 mod mixed;
 mod oblivious;
+mod plb;
 mod reps;
 
 use crate::Time;
@@ -24,6 +25,7 @@ use bitmap::Bitmap;
 use ecmp::Ecmp;
 use mixed::Mixed;
 use oblivious::Oblivious;
+use plb::Plb;
 use reps::Reps;
 
 /// How a sender chooses the entropy of each packet.
@@ -40,6 +42,8 @@ pub enum Selection {
     Reps,
     /// Reuses the entropy of packets that arrived without a mark; without such entropy, as bitmap.
     Mixed,
+    /// Protective load balancing: one path per flow, and another one after several congested round trips.
+    Plb,
 }
 
 impl Selection {
@@ -51,6 +55,7 @@ impl Selection {
             Selection::Bitmap => "bitmap",
             Selection::Reps => "reps",
             Selection::Mixed => "mixed",
+            Selection::Plb => "plb",
         }
     }
 
@@ -81,9 +86,9 @@ pub struct SelectionEntry {
 /// ```
 /// use rnic_transport::paths::SELECTIONS;
 ///
-/// assert_eq!(SELECTIONS.map(|entry| entry.name), ["ecmp", "oblivious", "bitmap", "reps", "mixed"]);
+/// assert_eq!(SELECTIONS.map(|entry| entry.name), ["ecmp", "oblivious", "bitmap", "reps", "mixed", "plb"]);
 /// ```
-pub const SELECTIONS: [SelectionEntry; 5] = [
+pub const SELECTIONS: [SelectionEntry; 6] = [
     SelectionEntry { name: "ecmp", about: "one path per flow, drawn at random", selection: Selection::Ecmp },
     SelectionEntry {
         name: "oblivious",
@@ -104,6 +109,11 @@ pub const SELECTIONS: [SelectionEntry; 5] = [
         name: "mixed",
         about: "the paths of packets that arrived without a mark, else as bitmap",
         selection: Selection::Mixed,
+    },
+    SelectionEntry {
+        name: "plb",
+        about: "one path per flow, and another one after 5 congested round trips in a row (PLB)",
+        selection: Selection::Plb,
     },
 ];
 
@@ -130,6 +140,8 @@ pub struct PathConfig {
     pub explore: u32,
     /// REPS: how long the sender recycles known paths only, after a timeout.
     pub freeze: Time,
+    /// PLB: the length of a round trip, the base round-trip time.
+    pub round: Time,
 }
 
 impl PathConfig {
@@ -139,12 +151,17 @@ impl PathConfig {
     /// The path selection `selection` over `paths` entropy values (at least 1), with default parameters and without an
     /// exploration at the beginning of a flow.
     pub const fn new(selection: Selection, paths: u16) -> PathConfig {
-        PathConfig { selection, paths, explore: 0, freeze: PathConfig::FREEZE }
+        PathConfig { selection, paths, explore: 0, freeze: PathConfig::FREEZE, round: Time::from_us(24) }
     }
 
     /// Whether the packets of one flow may take different paths, and therefore arrive out of order.
     pub fn sprays(&self) -> bool {
         self.selection.sprays() && self.paths > 1
+    }
+
+    /// Whether packets that depart together take different paths: not with PLB, which only changes the path at times.
+    pub fn spreads(&self) -> bool {
+        self.sprays() && self.selection != Selection::Plb
     }
 }
 
@@ -192,6 +209,7 @@ enum Algorithm {
     Bitmap(Bitmap),
     Reps(Reps),
     Mixed(Mixed),
+    Plb(Plb),
 }
 
 impl PathState {
@@ -207,6 +225,7 @@ impl PathState {
             Selection::Bitmap => Algorithm::Bitmap(Bitmap::new(cfg, random)),
             Selection::Reps => Algorithm::Reps(Reps::new(cfg, random)),
             Selection::Mixed => Algorithm::Mixed(Mixed::new(cfg, random)),
+            Selection::Plb => Algorithm::Plb(Plb::new(cfg, random)),
         })))
     }
 
@@ -243,6 +262,7 @@ impl Algorithm {
             Algorithm::Bitmap(own) => own.next(),
             Algorithm::Reps(own) => own.next(now),
             Algorithm::Mixed(own) => own.next(),
+            Algorithm::Plb(own) => own.next(),
         }
     }
 
@@ -252,6 +272,7 @@ impl Algorithm {
             Algorithm::Bitmap(own) => own.feedback(path, signal),
             Algorithm::Reps(own) => own.feedback(now, path, signal),
             Algorithm::Mixed(own) => own.feedback(path, signal),
+            Algorithm::Plb(own) => own.feedback(now, path, signal),
         }
     }
 }

@@ -83,6 +83,11 @@ pub trait SendRecovery: Clone + Send + 'static {
     fn extend(&mut self, packets: u64);
     /// Number of packets of the flow that have never been sent.
     fn unsent(&self) -> u64;
+    /// Number of packets that wait to be sent, retransmissions included as far as they are known: the credit that the
+    /// flow needs.
+    fn backlog(&self) -> u64 {
+        self.unsent()
+    }
     /// Takes `packets` packets off the end of the flow, at most [`unsent`](SendRecovery::unsent).
     fn shorten(&mut self, packets: u64);
     /// PSN of the first packet that is not acknowledged cumulatively, and the number of packets from there to the end.

@@ -334,6 +334,10 @@ impl SendRecovery for SprayedSender {
         self.left - u64::from(self.sent_since_missing())
     }
 
+    fn backlog(&self) -> u64 {
+        self.unsent() + u64::from(self.lost)
+    }
+
     fn shorten(&mut self, packets: u64) {
         self.left -= packets;
     }

@@ -170,6 +170,10 @@ impl SendRecovery for UetSender {
         self.sprayed.unsent()
     }
 
+    fn backlog(&self) -> u64 {
+        self.sprayed.backlog()
+    }
+
     fn shorten(&mut self, packets: u64) {
         self.sprayed.shorten(packets);
     }

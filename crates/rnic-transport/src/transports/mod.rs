@@ -365,6 +365,8 @@ pub struct TransportDeclaration {
     pub warns_of_small_cap: bool,
     /// Whether the transport responds to packets that switches have trimmed; otherwise it takes them for lost ones.
     pub handles_trimming: bool,
+    /// Whether NICs of this transport can grant credit to senders ([`crate::credit`]).
+    pub grants_credit: bool,
     /// Whether control packets have a priority of their own, unless the scenario sets `control_priority`.
     pub control_first: bool,
     /// Whether a program that the user writes is the transport, so that its name is followed by a file.
@@ -394,6 +396,7 @@ impl TransportDeclaration {
             wire: WireFormat::Other,
             warns_of_small_cap: false,
             handles_trimming: false,
+            grants_credit: false,
             control_first: false,
             reads_program: false,
             transport,

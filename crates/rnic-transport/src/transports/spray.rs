@@ -92,6 +92,7 @@ pub(super) fn configure(settings: &Settings, fabric: &FabricFacts, cfg: FlowConf
 pub(super) fn with_paths(settings: &Settings, fabric: &FabricFacts, cfg: FlowConfig) -> FlowConfig {
     let paths = PathConfig {
         explore: fabric.bdp,
+        round: fabric.base_rtt,
         freeze: settings.time(FREEZE).unwrap_or(PathConfig::FREEZE),
         ..path_config(settings)
     };

@@ -37,6 +37,7 @@ impl FlowTransport for Uet {
         own_parameters: PARAMETERS,
         frame_sizes: FrameSizes { data_header: UET_DATA, ack: UET_ACK, nack: UET_NACK },
         handles_trimming: true,
+        grants_credit: true,
         control_first: true,
         ..TransportDeclaration::flows(
             &Uet,

@@ -27,6 +27,7 @@ use nic::{RcNic, RcShared};
 use rnic_fabric::{HostId, PartitionPlan};
 use rnic_spec::FlowSpec;
 use rnic_transport::congestion::CongestionControl;
+use rnic_transport::credit::Pacer;
 use rnic_transport::recovery::{Protocol, ReceiveRecovery, SendRecovery};
 use rnic_transport::{FlowConfig, Psn, Receiver, Sender, TcpConfig, Time};
 use rnic_workload::{Loops, Origin};
@@ -82,8 +83,10 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
             shared_closing: 0,
             nics: PhantomData,
         };
+        let packet = cfg.line_rate.time_for(u64::from(cfg.mtu + cfg.header + config.frame_gap));
+        let credit = C::credit(&params).map(|credit| Pacer::new(&credit, packet));
         let shared = || RcShared { cfg: cfg.clone(), params: params.clone(), host: config };
-        Hosts::with(kind, plan, table, shared, |_| RcNic::new(&config))
+        Hosts::with(kind, plan, table, shared, |_| RcNic::new(&config, credit.clone()))
     }
 
     /// Makes the hosts store, for a capture, the packet addresses of every flow that starts from now on.
@@ -318,7 +321,15 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
             timeouts: 0,
         };
         self.insert_here(flow, spec, ends, Some(send), Some(receive));
+        self.forget_credit(ends.receiver);
         flow
+    }
+
+    /// Begins to count the credit of a new flow, whose receiving end is here.
+    fn forget_credit(&mut self, EndLocation { host, slot }: EndLocation) {
+        if C::CREDIT && self.plan.is_here(host.partition) {
+            self.host_mut(host).nic.forget_credit(slot);
+        }
     }
 
     /// Stores the packet addresses of a flow, if a capture needs them.
@@ -405,6 +416,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicKind for RcNics<P, C, T> {
         let peer = Peer { flow, host: HostId(spec.src), slot: ends.sender.slot, hashes };
         let new = |receiver| ReceiveEnd { receiver, peer, armed: Time::MAX, done: false, stream: None, timeouts: 0 };
         hosts.insert_here(flow, spec, ends, send, receiver.map(new));
+        hosts.forget_credit(ends.receiver);
         if connection != Loops::NONE {
             let packets = hosts.cfg().packets(spec.bytes) as u32;
             hosts.connect(connection, flow, first_psn.plus(packets));

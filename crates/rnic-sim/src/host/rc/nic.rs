@@ -7,6 +7,8 @@
 //! receiving end of a flow. To postpone a timer, the NIC does not change the heap: the old entry stays there, and when
 //! it is due, an entry with the new time replaces it.
 
+mod credit;
+
 use super::RcNics;
 use super::ends::{Connection, Phase};
 use super::processing::Processing;
@@ -17,6 +19,7 @@ use crate::host::partition::{Host, NicPartition, Notice, Start};
 use crate::in_band::InBand;
 use rnic_fabric::{HostPartition, MIN_FRAME, Packet, SlotId};
 use rnic_transport::congestion::CongestionControl;
+use rnic_transport::credit::Pacer;
 use rnic_transport::paths::flow_hash;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::{FlowConfig, Pdu, PduKind, RxMeta, Time, Timer};
@@ -38,6 +41,8 @@ struct TimerEnd(u32);
 
 impl TimerEnd {
     const RECEIVING: u32 = 1 << 31;
+    /// The pacer of credit, which belongs to no flow.
+    const CREDIT: TimerEnd = TimerEnd(u32::MAX);
 
     fn sending(slot: EndSlot) -> TimerEnd {
         TimerEnd(slot.0)
@@ -80,12 +85,14 @@ pub(crate) struct RcNic<T> {
     /// Earliest time of the NIC's next CNP, for any of its flows (`nic_cnp_interval`).
     next_cnp: Time,
     timers: BinaryHeap<Reverse<TimerEntry>>,
+    /// What grants credit to the senders of the NIC's flows; `None` unless the congestion control needs credit.
+    credit: Option<Box<Pacer>>,
     /// Persistent connections of which the host is the sender.
     pub(crate) connections: Vec<Connection>,
 }
 
 impl<T> RcNic<T> {
-    pub(crate) fn new(config: &HostConfig) -> Self {
+    pub(crate) fn new(config: &HostConfig, credit: Option<Pacer>) -> Self {
         RcNic {
             processing: config.processing.map(|config| Box::new(Processing::new(config))),
             control: VecDeque::new(),
@@ -94,6 +101,7 @@ impl<T> RcNic<T> {
             paced: BinaryHeap::new(),
             next_cnp: Time::ZERO,
             timers: BinaryHeap::new(),
+            credit: credit.map(Box::new),
             connections: Vec::new(),
         }
     }
@@ -148,8 +156,8 @@ impl<P: Protocol, C: CongestionControl, T: InBand> Host<RcNics<P, C, T>> {
 
 impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>> {
     /// Starts to send the flow whose sending end is in `slot`.
-    fn begin(&mut self, host: SlotId, slot: EndSlot, now: Time) {
-        let host = &mut self.hosts[host.index()];
+    fn begin(&mut self, index: SlotId, slot: EndSlot, now: Time) {
+        let host = &mut self.hosts[index.index()];
         let end = &mut host.senders[slot];
         if host.nic.burst.flow == end.peer.flow {
             host.nic.burst.left = 0; // the turn was that of a finished flow with the same id
@@ -175,6 +183,9 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         host.schedule(&self.shared.cfg, slot, now);
         if follows {
             host.arm_sender(&self.shared.cfg, slot);
+        }
+        if C::CREDIT {
+            self.request_credit(index, slot, now);
         }
     }
 
@@ -209,14 +220,17 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
     }
 
     /// Handles an entry of the heap of timers that is due.
-    fn timer(&mut self, host: SlotId, (at, flow, end): TimerEntry) {
+    fn timer(&mut self, index: SlotId, (at, flow, end): TimerEntry) {
         let slot = end.slot();
+        if C::CREDIT && end == TimerEnd::CREDIT {
+            return self.grant(index, at);
+        }
         if end.is_receiving() {
-            self.receiver_timer(host, at, flow, slot);
+            self.receiver_timer(index, at, flow, slot);
             return;
         }
         let RcShared { cfg, params, .. } = &self.shared;
-        let host = &mut self.hosts[host.index()];
+        let host = &mut self.hosts[index.index()];
         let end = &mut host.senders[slot];
         if end.armed != at || end.peer.flow != flow {
             return; // the timer of the flow end has been re-armed, or another flow has the slot now
@@ -231,6 +245,9 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         }
         host.arm_sender(cfg, slot);
         host.schedule(cfg, slot, at);
+        if C::CREDIT {
+            self.request_credit(index, slot, at);
+        }
     }
 
     fn receiver_timer(&mut self, index: SlotId, at: Time, flow: FlowId, slot: EndSlot) {
@@ -259,6 +276,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         let peer = &host.receivers[slot].peer;
         let bytes = match pdu.kind() {
             PduKind::Nack => config.nack_bytes,
+            PduKind::Cnp if C::CREDIT && pdu.is_credit() => config.ack_bytes,
             PduKind::Cnp => config.cnp_bytes,
             PduKind::Ack | PduKind::Data => config.ack_bytes,
         };
@@ -326,9 +344,14 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
             return;
         }
         let end = &mut self.hosts[host.index()].receivers[slot];
-        if packet.flow_hash == flow_hash(end.peer.hashes.data, pdu.path())
-            && let Some(nack) = end.receiver.handle_trimmed(&self.shared.cfg, now, pdu)
-        {
+        if packet.flow_hash != flow_hash(end.peer.hashes.data, pdu.path()) {
+            return;
+        }
+        if C::CREDIT {
+            self.asks(host, now, packet);
+        }
+        let end = &mut self.hosts[host.index()].receivers[slot];
+        if let Some(nack) = end.receiver.handle_trimmed(&self.shared.cfg, now, pdu) {
             self.reply(host, slot, nack, T::default());
         }
     }
@@ -351,6 +374,9 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         };
         nic.schedule(cfg, slot, now);
         nic.arm_sender(cfg, slot);
+        if C::CREDIT {
+            self.request_credit(host, slot, now);
+        }
     }
 
     #[inline]
@@ -404,6 +430,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
     #[inline(always)]
     fn process(&mut self, host: SlotId, now: Time, packet: &Packet<Segment<T>>) {
         match packet.body.pdu.kind() {
+            PduKind::Data if C::CREDIT && self.asks(host, now, packet) => {}
             PduKind::Data => self.receive_data(host, now, packet),
             _ => self.receive_reply(host, now, packet),
         }

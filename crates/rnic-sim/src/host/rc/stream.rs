@@ -83,6 +83,7 @@ impl SendStream {
         let pdu = Pdu::data(pick.psn, last, now);
         let pdu = if pick.syn { pdu.with_syn() } else { pdu };
         let pdu = if P::SPRAYS { pdu.with_path(sender.recovery().path()) } else { pdu };
+        let pdu = if C::CREDIT { sender.with_credit(params, now, pdu) } else { pdu };
         Some(TxDesc { pdu, payload, retransmission: pick.retransmission })
     }
 }

@@ -270,7 +270,7 @@ impl<'r, 'e: 'r> Run<'r, 'e> {
     /// The path selection of data and ACKs. A sender that sprays divides its packets among all paths, like switches
     /// that do; its ACKs take one path, which counts little.
     fn paths(&self) -> Paths {
-        if self.resolved.flow.paths.sprays() { Paths::Spray } else { self.resolved.fabric.paths }
+        if self.resolved.flow.paths.spreads() { Paths::Spray } else { self.resolved.fabric.paths }
     }
 
     fn way(&self, ends: (HostId, HostId), hash: u32, scale: f64) -> Vec<Hop> {
