@@ -21,9 +21,10 @@ pub trait FrameListener: Sync {
     fn begin(&self, topology: &Arc<Topology>, routes: &Arc<Routes>);
     /// Called for each frame, in order of time.
     fn frame(&self, frame: Frame);
-    /// Called after each frame: the interval to the next frame, if it should be shorter than that of the plan, for
-    /// example after an event. Frames at shorter intervals do not count towards [`FramePlan::frames`].
-    fn shorter_interval(&self) -> Option<Time> {
+    /// Called after each frame: the interval to the next frame, if it should not be that of the plan: shorter after an
+    /// event, or longer because little happens. Frames between those of the plan do not count towards
+    /// [`FramePlan::frames`].
+    fn interval_to_next(&self) -> Option<Time> {
         None
     }
     /// Called for each PFC pause after it has ended, or at the end of the run; with its root cause if the run samples

@@ -83,9 +83,11 @@ impl<'e> FrameRecorder<'e> {
             }
             self.regular = now.saturating_add(self.interval);
         }
-        let shorter =
-            self.listener.shorter_interval().map(|interval| now.saturating_add(interval.max(Time::from_ns(1))));
-        shorter.map_or(self.regular, |shorter| shorter.min(self.regular))
+        match self.listener.interval_to_next() {
+            None => self.regular,
+            Some(asked) if asked < self.interval => now.saturating_add(asked.max(Time::from_ns(1))).min(self.regular),
+            Some(asked) => now.saturating_add(asked),
+        }
     }
 
     fn take<B: Body>(

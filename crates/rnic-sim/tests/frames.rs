@@ -30,7 +30,7 @@ impl FrameListener for Listener {
         self.0.lock().unwrap().frames.push(frame);
     }
     /// After frame 10, frames at shorter intervals until frame 16.
-    fn shorter_interval(&self) -> Option<Time> {
+    fn interval_to_next(&self) -> Option<Time> {
         self.1.filter(|_| (11..17).contains(&self.0.lock().unwrap().frames.len()))
     }
     fn pause(&self, pause: PauseRow) {
@@ -92,7 +92,7 @@ fn frames_tell_queues_drops_and_arrivals() {
 }
 
 #[test]
-fn a_listener_shortens_intervals() {
+fn a_listener_chooses_intervals() {
     let plan = FramePlan { interval: Time::from_us(1), frames: 100 };
     let shorter = Listener(Mutex::default(), Some(Time::from_ns(400)));
     let (_, _, heard) = incast_with("transport = 'irn'", plan, 1, shorter);

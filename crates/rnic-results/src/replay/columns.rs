@@ -91,7 +91,7 @@ fn used(out: &mut Numbers, seen: &Seen, port: usize) {
         let most = (frame.time.saturating_sub(time).as_ps() / 1_000).saturating_mul(links).max(1);
         let sending = frame.busy_ns[port].saturating_sub(busy).min(most);
         // A port that has sent a little is not idle.
-        let value = (u128::from(sending) * 255).div_ceil(u128::from(most)) as u8;
+        let value = sending.saturating_mul(255).div_ceil(most) as u8;
         out.0.push(value.wrapping_sub(last));
         (time, busy, last) = (frame.time, frame.busy_ns[port], value);
     }

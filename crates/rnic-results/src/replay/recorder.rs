@@ -1,7 +1,7 @@
 //! The recorder of a run: it receives the frames of the run and keeps as many as the file may have.
 
 use super::picture::{INSIDE, Picture};
-use rnic_fabric::{Routes, Topology};
+use rnic_fabric::{PortId, Routes, Topology};
 use rnic_spec::{Frame, FramePort, PauseRow, RootKind};
 use rnic_transport::Time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +21,10 @@ const BURST: u32 = 24;
 const BURST_PARTS: u64 = 16;
 /// Largest number of bursts in a run.
 const MAX_BURSTS: u32 = 16;
+/// Number of states of ports that a run may take in any case: they take less than 0.1 s.
+const FREE_STATES: u64 = 100_000;
+/// Bytes that links must transmit for each further state of a port: 50 packets, which take ten times as long.
+const BYTES_PER_STATE: u64 = 50_000;
 /// Number of frames without a drop after which a drop is an event.
 const QUIET: u32 = 64;
 /// Largest number of pauses that are kept.
@@ -74,6 +78,8 @@ pub(super) struct Seen {
     pub(super) picture: Picture,
     /// The latest state of each port of the topology.
     ports: Vec<FramePort>,
+    /// Bytes that all links have transmitted so far, about.
+    bytes: u64,
     /// The state of each drawn port now.
     now: Kept,
     /// The totals of each drawn port now.
@@ -107,6 +113,10 @@ pub struct Recorder {
     was_paused: bool,
     /// The latest regular interval.
     interval: Time,
+    /// States of ports of all frames so far.
+    states: u64,
+    /// Least time until the next frame.
+    wait: Time,
 }
 
 impl Recorder {
@@ -123,6 +133,8 @@ impl Recorder {
             quiet: QUIET,
             was_paused: false,
             interval: Time::ZERO,
+            states: 0,
+            wait: Time::ZERO,
         }
     }
 
@@ -154,6 +166,7 @@ impl Recorder {
             routes: routes.clone(),
             picture,
             ports: vec![FramePort::default(); topology.ports.len()],
+            bytes: 0,
             now,
             totals: vec![Totals::default(); ports],
             frames: Vec::new(),
@@ -168,11 +181,24 @@ impl Recorder {
         });
     }
 
-    /// The interval to the next frame, if it should be shorter than the regular one: after the start of pauses or
-    /// drops.
-    pub fn shorter_interval(&self) -> Option<Time> {
+    /// The interval to the next frame, if it should not be the regular one: shorter after the start of pauses or drops,
+    /// longer if the run has done little work since the earlier frames.
+    pub fn interval_to_next(&self) -> Option<Time> {
+        if self.wait > self.interval {
+            return Some(self.wait);
+        }
         (self.burst > 0 && self.interval > Time::ZERO)
             .then(|| Time::from_ps((self.interval.as_ps() / BURST_PARTS).max(1_000)))
+    }
+
+    /// Sets the time until the next frame, so that frames cost little in comparison with the simulation.
+    fn pace(&mut self, ports: u64, bytes: u64, since: Time, more: u64) {
+        self.states += ports;
+        let allowed = FREE_STATES + bytes / BYTES_PER_STATE;
+        let missing = (self.states + ports).saturating_sub(allowed).saturating_mul(BYTES_PER_STATE);
+        // As long as the missing bytes take at the rate of the latest interval, at most eight times this interval.
+        let times = (missing as f64 / more.max(1) as f64).min(8.0);
+        self.wait = Time::from_ps((since.as_ps() as f64 * times) as u64);
     }
 
     /// Takes a frame of the run.
@@ -180,10 +206,12 @@ impl Recorder {
         let is_burst = self.burst > 0;
         let Some(seen) = &mut self.seen else { return };
         let since = frame.time.saturating_sub(seen.now.time);
-        if !is_burst && since > Time::ZERO {
+        if !is_burst && since > Time::ZERO && self.wait <= self.interval {
             self.interval = since;
         }
+        let bytes = seen.bytes;
         let losses = seen.take(frame, &self.named);
+        let (ports, now, more) = (seen.ports.len() as u64, seen.bytes, seen.bytes - bytes);
         let begins = (!frame.pauses.is_empty() && !self.was_paused) || (losses && self.quiet >= QUIET);
         self.was_paused = !frame.pauses.is_empty();
         self.quiet = if losses { 0 } else { self.quiet.saturating_add(1) };
@@ -195,9 +223,11 @@ impl Recorder {
             self.burst = BURST;
             self.bursts += 1;
         }
-        if seen.frames.iter().filter(|kept| !kept.stays).count() >= self.max_frames {
+        let is_full = seen.frames.iter().filter(|kept| !kept.stays).count() >= self.max_frames;
+        if is_full {
             seen.thin();
         }
+        self.pace(ports, now, since, more);
     }
 
     /// Takes a pause that has ended, or that lasted until the end of the run.
@@ -259,6 +289,8 @@ impl Seen {
     fn take_port(&mut self, time: Time, port: &FramePort) -> bool {
         let Some(before) = self.ports.get_mut(port.port as usize) else { return false };
         let before = std::mem::replace(before, *port);
+        let rate = self.topology.port(PortId(port.port)).link.rate.as_bps();
+        self.bytes += port.busy_ps.saturating_sub(before.busy_ps) / 1_000 * (rate / 1_000_000) / 8_000;
         for (first, is_more) in [
             (&mut self.first_drop, port.dropped > before.dropped),
             (&mut self.first_loss, port.lost > before.lost),
@@ -398,14 +430,29 @@ mod tests {
         let mut recorder = recorder(100);
         let pause = FramePause { port: 0, priority: 3, since: Time::from_us(2), waits_for: None, root: None };
         recorder.frame(&frame(1));
-        assert_eq!(recorder.shorter_interval(), None);
+        assert_eq!(recorder.interval_to_next(), None);
         recorder.frame(&Frame { pauses: vec![pause], ..frame(2) });
-        assert_eq!(recorder.shorter_interval(), Some(Time::from_ps(62_500)), "a sixteenth of 1 us");
+        assert_eq!(recorder.interval_to_next(), Some(Time::from_ps(62_500)), "a sixteenth of 1 us");
         for us in 3..3 + u64::from(BURST) {
             recorder.frame(&Frame { pauses: vec![pause], ..frame(us) });
         }
-        assert_eq!(recorder.shorter_interval(), None, "the burst is over, and the port has been paused all the time");
+        assert_eq!(recorder.interval_to_next(), None, "the burst is over, and the port has been paused all the time");
         assert_eq!(recorder.seen.unwrap().first_pause, Some((Time::from_us(2), 0)));
+    }
+
+    #[test]
+    fn frames_wait_for_work() {
+        let mut recorder = recorder(1_000);
+        // 40 Gbit/s for 1 us are 5,000 bytes.
+        let busy = |us: u64| FramePort { port: 0, busy_ps: us * 1_000_000, ..FramePort::default() };
+        recorder.frame(&Frame { ports: vec![busy(1)], ..frame(1) });
+        assert_eq!((recorder.states, recorder.interval_to_next()), (4, None), "the first states are free");
+        recorder.states = FREE_STATES - 4;
+        recorder.frame(&Frame { ports: vec![busy(2)], ..frame(2) });
+        // The next four states need 200,000 bytes, 40 times those of the latest 1 us; but at most 8 times as long.
+        assert_eq!(recorder.interval_to_next(), Some(Time::from_us(8)));
+        recorder.frame(&Frame { ports: vec![busy(100)], ..frame(100) });
+        assert_eq!(recorder.interval, Time::from_us(1), "the regular interval is that before");
     }
 
     #[test]

@@ -107,8 +107,8 @@ impl FrameListener for Recording {
         }
     }
 
-    fn shorter_interval(&self) -> Option<Time> {
-        self.recorder.lock().as_ref()?.shorter_interval()
+    fn interval_to_next(&self) -> Option<Time> {
+        self.recorder.lock().as_ref()?.interval_to_next()
     }
 
     fn pause(&self, pause: PauseRow) {
