@@ -19,7 +19,7 @@ const noFabric = (name) => ({
   ports: { node: [], peer: [], gbps: [], links: [] },
 });
 
-const state = { recordings: [], shown: -1, view: null, done: false, drawing: 0 };
+const state = { recordings: [], shown: -1, end: 0, view: null, done: false, drawing: 0 };
 
 // The runs that the page can draw: those that have frames. The page draws at most a few times per second.
 const draw = () => {
@@ -31,18 +31,19 @@ const draw = () => {
     state.view = makeView(main, state.recordings, { first: state.recordings.indexOf(started[0]) });
     state.shown = state.recordings.indexOf(started[0]);
     state.view.player.seek(started[0].end);
+    state.end = started[0].end;
   }
   // A reader who is at the end of a run follows to the run that began last.
   const newest = state.recordings.indexOf(started[started.length - 1]);
   const select = main.querySelector("select[aria-label=Run]");
-  const [recording] = state.view.shown();
-  if (select && newest > state.shown && state.view.player.time() >= recording.end) {
+  if (select && newest > state.shown && state.view.player.time() >= state.end) {
     select.value = String(newest);
     select.dispatchEvent(new Event("change"));
     state.view.player.seek(state.recordings[newest].end);
   }
   state.shown = newest;
   state.view.update();
+  state.end = state.view.shown()[0].end;
   document.documentElement.dataset.frames = String(state.view.shown()[0].times.length);
 };
 const request = () => { state.drawing ||= setTimeout(draw, 150); };

@@ -59,7 +59,7 @@ fn assert_clean(browser: &Browser, url: &str) {
 fn the_page_moves_during_a_run_and_has_the_results_afterwards() {
     let Some(browser) = Browser::start() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let served = serve(folder.path(), &INCAST.replace("4 MB", "100 MB"), &["--threads", "1"]);
+    let served = serve(folder.path(), &INCAST.replace("4 MB", "200 MB"), &["--threads", "1"]);
     browser.visit(&served.url, 1200);
     wait_for(&browser, "document.documentElement.dataset.frames > 1");
     let picture = "document.querySelector('.panel .fabric').toDataURL()";

@@ -19,7 +19,7 @@ pub struct Serving {
     pub stays: Option<Duration>,
 }
 
-/// What there is after the runs have ended.
+/// The results of the runs, after all have ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Results<'r> {
     /// The table of results, as text.

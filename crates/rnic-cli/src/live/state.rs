@@ -1,5 +1,5 @@
-//! What a page shows of the runs: their progress, warnings, recordings and results. The simulation writes it, and each
-//! client of the server reads what it has not read yet, so no client makes a run wait and no message waits for a client.
+//! What a page shows of the runs: their progress, warnings, recordings and results. The simulation writes it, and
+//! each client of the server reads what it has not read yet, so no client makes a run wait.
 
 use crate::service::Clock;
 use parking_lot::Mutex;
