@@ -129,6 +129,21 @@ fn the_life_of_packets_agrees_with_the_capture_and_the_counters() {
 }
 
 #[test]
+fn a_run_that_cannot_be_set_up_leaves_no_file() {
+    let (folder, output) = run(&["--trace", "t.pftrace", "--set", "fabric.mtu=\"9 MB\""]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(!folder.path().join("t-lossy.pftrace").exists());
+}
+
+#[test]
+fn a_trace_and_a_capture_of_one_run() {
+    let (folder, output) = run(&["--run", "lossy", "--trace", "t.pftrace", "--pcap", "h0:s0=t.pcapng"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("t.pcapng, t.pftrace"), "{}", stderr(&output));
+    assert_eq!(count(&folder.path().join("t.pftrace"), "flow 2 to h0"), 1);
+}
+
+#[test]
 fn the_packets_of_a_link_are_limited() {
     let (folder, output) =
         run(&["--run", "with PFC", "--trace-packets", "link=h1:s0", "--trace-packets-limit", "50", "--format", "json"]);

@@ -160,6 +160,11 @@ impl Capture {
         if !run.fidelity.is_packet() {
             return impossible("a capture has packets, and a run with fidelity = \"flow\" simulates none".to_string());
         }
+        if !run.beside.is_empty() {
+            return impossible(
+                "a capture needs a run whose traffic has one priority, without [[run.beside]]".to_string(),
+            );
+        }
         if run.fast_forward > 0.0 {
             return impossible("a capture has every frame, and `fast_forward` skips some: leave it out".to_string());
         }

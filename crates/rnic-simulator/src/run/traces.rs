@@ -62,9 +62,9 @@ impl<'s> Traces<'s> {
 
     /// Prints what is missing in traces, unless `is_quiet`, and returns the paths of the written files. Removes the
     /// files of runs that have no result.
-    pub(super) fn conclude(self, is_quiet: bool) -> Result<Vec<PathBuf>, CliError> {
+    pub(super) fn conclude(mut self, is_quiet: bool) -> Result<Vec<PathBuf>, CliError> {
         let mut written = Vec::new();
-        for Trace { path, state, .. } in self.0 {
+        for Trace { path, state, .. } in std::mem::take(&mut self.0) {
             match state.into_inner() {
                 State::Written(Ok(missing)) => {
                     if let Some(sentence) = lacks(&path, &missing).filter(|_| !is_quiet) {
@@ -74,10 +74,7 @@ impl<'s> Traces<'s> {
                     written.push(path);
                 }
                 State::Written(Err(error)) => return Err(cannot_write(&path, error)),
-                // An empty file would not be a trace. If it cannot be removed, it stays empty.
-                State::Open(_) | State::Closed => {
-                    let _ = std::fs::remove_file(&path);
-                }
+                State::Open(_) | State::Closed => remove(&path),
             }
         }
         Ok(written)
@@ -100,6 +97,19 @@ impl RunListener for Traces<'_> {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// If a run cannot be set up, no run has a trace.
+impl Drop for Traces<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|trace| remove(&trace.path));
+    }
+}
+
+/// Removes the file of a run without a result: an empty file would not be a trace. If it cannot be removed, it stays
+/// empty.
+fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
 }
 
 fn cannot_write(path: &Path, error: io::Error) -> CliError {
