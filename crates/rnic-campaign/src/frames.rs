@@ -3,6 +3,7 @@
 use rnic_fabric::{Routes, Topology};
 use rnic_sim::{FrameListener, FramePlan};
 use rnic_spec::{Frame, PauseRow};
+use rnic_transport::Time;
 use std::sync::Arc;
 
 /// Several listeners of the frames of one run. All of them receive the same frames, at the instants of one plan: the
@@ -63,8 +64,12 @@ impl FrameListener for FrameListeners<'_> {
         }
     }
 
-    fn shorter_interval(&self) -> Option<rnic_transport::Time> {
-        self.listeners.iter().filter_map(|listener| listener.shorter_interval()).min()
+    /// The shortest interval that a listener asks for. A listener that asks for none wants that of the plan, so a longer
+    /// one is for all of them only if all ask for one.
+    fn interval_to_next(&self) -> Option<Time> {
+        let asked: Vec<Time> = self.listeners.iter().filter_map(|listener| listener.interval_to_next()).collect();
+        let shortest = asked.iter().min().copied();
+        shortest.filter(|interval| asked.len() == self.listeners.len() || *interval < self.plan.interval)
     }
 
     fn pause(&self, pause: PauseRow) {

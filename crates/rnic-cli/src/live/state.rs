@@ -214,8 +214,8 @@ impl FrameListener for Film {
         self.recorder.lock().frame(&frame);
     }
 
-    fn shorter_interval(&self) -> Option<Time> {
-        self.recorder.lock().shorter_interval()
+    fn interval_to_next(&self) -> Option<Time> {
+        self.recorder.lock().interval_to_next()
     }
 
     fn pause(&self, pause: PauseRow) {
