@@ -95,7 +95,7 @@ const draw = (names) => {
   )));
   const latest = rows.length ? rows[rows.length - 1].seconds : 0;
   byId("figures").replaceChildren(...FIGURES.map(([name, value, unit, axis]) => {
-    const box = element("div", {}, element("h3", {}, name));
+    const box = element("div", { class: "plot" });
     const lines = names.map((_, series) => ({
       series,
       points: rows.map((row) => [row.seconds - latest, value(row.points[series])]),
@@ -105,11 +105,12 @@ const draw = (names) => {
       views: [{ name: "", lines }],
       first: 0,
       x: { name: "seconds from now", unit: "number", scale: "linear" },
-      y: { name: axis, unit, scale: "linear" },
+      y: { name: "", unit, scale: "linear" },
       reach: [[-60, 0], [0]],
       empty: "No message completed in the last minute.",
     }, { series: names.map(title), hidden: new Set(), view: 0 }, 500);
-    return box;
+    const caption = element("figcaption", {}, element("strong", {}, name), element("span", {}, axis));
+    return element("figure", {}, caption, box);
   }));
   const second = rows.slice(-4);
   if (!second.length) return;
