@@ -128,6 +128,7 @@ fn accept(listener: &TcpListener, series: &Series, stop: &AtomicBool) {
 
 /// Runs the client again and again. A measurement that fails, for example because every retransmission was lost, is
 /// reported to `failed`, and begins again.
+#[expect(clippy::disallowed_methods, reason = "a failed measurement begins again after a pause")]
 fn measure(series: &Series, stop: &AtomicBool, failed: impl Fn(Option<String>)) -> Result<(), CliError> {
     while !stop.load(Ordering::Relaxed) {
         match run(series.server.as_str(), &series.plan, stop, |_, _| {}) {
