@@ -14,7 +14,7 @@ use axum::{Json, Router};
 use parking_lot::Mutex;
 use rnic_perf::{Live, LiveFaults, Point};
 use rnic_untrusted::text::brief;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read};
 use std::sync::{Arc, LazyLock};
@@ -168,7 +168,9 @@ async fn points(State(page): State<Arc<Page>>, Query(query): Query<BTreeMap<Stri
 }
 
 async fn faults(State(page): State<Arc<Page>>, body: Bytes) -> Response {
-    let faults: LiveFaults = match serde_json::from_slice(&body) {
+    // A struct can also be read from an array, which would stand for other values than its sender means.
+    let object = serde_json::from_slice::<Map<String, Value>>(&body);
+    let faults: LiveFaults = match object.and_then(|object| serde_json::from_value(Value::Object(object))) {
         Ok(faults) => faults,
         Err(error) => {
             return (StatusCode::BAD_REQUEST, format!("{}\n", brief(&error.to_string(), 200))).into_response();
