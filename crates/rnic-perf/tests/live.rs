@@ -40,7 +40,8 @@ fn faults_change_while_a_measurement_runs() {
             faults: FaultPlan::default(),
             ..Plan::default()
         };
-        let client = scope.spawn(|| run(address, &plan, &stop, |_, _| {}));
+        let stop = &stop;
+        let client = scope.spawn(move || run(address, &plan, stop, |_, _| {}));
         let mut meter = Meter::new(live.clone());
         let ended = || client.is_finished();
         let lost = until(&mut meter, ended, |point| point.messages > 0.0 && point.p50_us.is_some());
