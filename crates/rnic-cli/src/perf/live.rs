@@ -127,21 +127,32 @@ fn accept(listener: &TcpListener, series: &Series, stop: &AtomicBool) {
 }
 
 /// Runs the client again and again. A measurement that fails, for example because every retransmission was lost, is
-/// reported to `failed`, and begins again.
+/// reported to `failed` and on standard error, and begins again.
+///
+/// # Errors
+/// The plan is impossible, or the last measurement failed.
 #[expect(clippy::disallowed_methods, reason = "a failed measurement begins again after a pause")]
 fn measure(series: &Series, stop: &AtomicBool, failed: impl Fn(Option<String>)) -> Result<(), CliError> {
+    let mut last = None;
     while !stop.load(Ordering::Relaxed) {
         match run(series.server.as_str(), &series.plan, stop, |_, _| {}) {
-            Ok(_) => failed(None),
+            Ok(_) => last = None,
             Err(PerfError::Interrupted) => return Ok(()),
             Err(error @ PerfError::Plan(_)) => return Err(failure(error)),
             Err(error) => {
-                failed(Some(error.to_string()));
+                let why = Some(error.to_string());
+                if why != last {
+                    note(&format!("{}: {error}; the measurement begins again", series.plan.service.name()));
+                }
+                last = why;
+                failed(last.clone());
                 std::thread::sleep(PAUSE);
+                continue;
             }
         }
+        failed(None);
     }
-    Ok(())
+    last.map_or(Ok(()), |why| Err(CliError::Failed(vec![why])))
 }
 
 /// Reads the counters at an interval, until the user interrupts or `ends` says so.
