@@ -139,6 +139,8 @@ fn measure(series: &Series, stop: &AtomicBool, failed: impl Fn(Option<String>)) 
             Ok(_) => last = None,
             Err(PerfError::Interrupted) => return Ok(()),
             Err(error @ PerfError::Plan(_)) => return Err(failure(error)),
+            // The server may end first, and then refuses the client.
+            Err(_) if stop.load(Ordering::Relaxed) => break,
             Err(error) => {
                 let why = Some(error.to_string());
                 if why != last {
