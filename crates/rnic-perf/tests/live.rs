@@ -7,8 +7,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Reads the meter until a point satisfies the condition; returns the number of lost packets. The measurement ends in the
-/// end, so that a condition that never holds fails the test.
+/// Reads the meter until a point satisfies the condition; returns the number of lost packets. The measurement ends
+/// after its duration, so that a condition that never holds fails the test.
 fn until(meter: &mut Meter, has_ended: impl Fn() -> bool, holds: impl Fn(&Point) -> bool) -> f64 {
     let mut lost = 0.0;
     loop {

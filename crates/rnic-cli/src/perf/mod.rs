@@ -34,8 +34,7 @@ use std::sync::atomic::AtomicBool;
         rnic perf 10.0.0.2 -s 64KiB --loss 1% --service rc\n  \
         rnic perf 10.0.0.2 --security encrypted --secret-file key   with `rnic perf --secret-file key` on the other host\n  \
         rnic perf 10.0.0.2 --perftest -s 4096       with `ib_write_bw -x INDEX -s 4096` on the other host\n  \
-        rnic perf --serve                           IRN against go-back-N on a live page, with sliders for loss and delay
-  \
+        rnic perf --serve                           IRN against go-back-N on a live page, with sliders for faults\n  \
         rnic perf raw 10.0.0.2                      plain datagrams: the upper bound for a transport\n\n\
         Both sides on one host: rnic perf --bind 127.0.0.1, and rnic perf 127.0.0.1 --roce-port 4792"
 )]
@@ -98,9 +97,9 @@ struct MeasureArgs {
     #[arg(long, conflicts_with = "host")]
     once: bool,
 
-    /// Show throughput, latency and retransmissions on a live page with sliders for faults, and serve it at this address
-    /// [default: 127.0.0.1, any free port]. Without HOST, both sides run in this process: IRN and RC next to each
-    /// other, or the one of --service
+    /// Show throughput, latency and retransmissions on a live page with sliders for faults, at this address [default:
+    /// 127.0.0.1, any free port]. Without HOST, both sides run in this process: IRN and RC next to each other, or the
+    /// one of --service
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -108,7 +107,8 @@ struct MeasureArgs {
         require_equals = true,
         default_missing_value = "127.0.0.1:0",
         conflicts_with_all = [
-            "bind", "once", "perftest", "latency", "all", "iters", "verify", "corrupt", "max_memory", "format", "report_gbits"
+            "bind", "once", "perftest", "latency", "all", "iters", "verify", "corrupt", "max_memory", "format",
+            "report_gbits"
         ]
     )]
     serve: Option<SocketAddr>,

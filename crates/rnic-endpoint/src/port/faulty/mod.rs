@@ -80,11 +80,11 @@ impl<P: Port, C: TimeSource + Send> FaultyPort<P, C> {
         }
     }
 
-    /// Replaces the faults of both directions. Datagrams that are held back at this time are delivered as before, and the
-    /// random streams continue.
+    /// Replaces the faults of both directions. Datagrams that are held back at this time are delivered as before, and
+    /// the random streams continue.
     ///
-    /// Faults on sent datagrams reduce [`Limits::segments`](super::Limits) to 1. A caller that sets such faults while the
-    /// port sends must send batches of one datagram from the beginning.
+    /// Faults on sent datagrams reduce [`Limits::segments`](super::Limits) to 1. A caller that sets such faults while
+    /// the port sends must send batches of one datagram from the beginning.
     pub fn set_faults(&mut self, sending: Faults, receiving: Faults) {
         self.sending.faults = sending;
         self.receiving.faults = receiving;
