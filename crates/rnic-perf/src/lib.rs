@@ -41,7 +41,7 @@ mod reception;
 pub use op::Op;
 pub use perf::{
     Amount, CHANNEL_GIVE_UP_AFTER, Carrier, ChannelPlan, ChannelService, Counts, DEFAULT_MAX_MEMORY, DEFAULT_PORT,
-    FaultPlan, GIVE_UP_AFTER, HostTransport, Latencies, PathSelection, PerfError, Plan, PlanError, Report, Row, SIZES,
-    ServeOptions, Served, Side, Unit, Verified, run, run_perftest, serve,
+    FaultError, FaultPlan, GIVE_UP_AFTER, HostTransport, Latencies, Live, LiveFaults, Meter, PathSelection, PerfError,
+    Plan, PlanError, Point, Report, Row, SIZES, ServeOptions, Served, Side, Unit, Verified, run, run_perftest, serve,
 };
 pub use reception::serve_speakers;

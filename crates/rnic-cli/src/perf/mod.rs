@@ -1,5 +1,6 @@
 //! The command `rnic perf`, which measures RDMA between two hosts.
 
+mod live;
 mod perftest;
 
 use crate::trust::TrustArgs;
@@ -33,6 +34,7 @@ use std::sync::atomic::AtomicBool;
         rnic perf 10.0.0.2 -s 64KiB --loss 1% --service rc\n  \
         rnic perf 10.0.0.2 --security encrypted --secret-file key   with `rnic perf --secret-file key` on the other host\n  \
         rnic perf 10.0.0.2 --perftest -s 4096       with `ib_write_bw -x INDEX -s 4096` on the other host\n  \
+        rnic perf --serve                           IRN against go-back-N on a live page, with sliders for faults\n  \
         rnic perf raw 10.0.0.2                      plain datagrams: the upper bound for a transport\n\n\
         Both sides on one host: rnic perf --bind 127.0.0.1, and rnic perf 127.0.0.1 --roce-port 4792"
 )]
@@ -94,6 +96,22 @@ struct MeasureArgs {
     /// Server: end after one client
     #[arg(long, conflicts_with = "host")]
     once: bool,
+
+    /// Show throughput, latency and retransmissions on a live page with sliders for faults, at this address [default:
+    /// 127.0.0.1, any free port]. Without HOST, both sides run in this process: IRN and RC next to each other, or the
+    /// one of --service
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "127.0.0.1:0",
+        conflicts_with_all = [
+            "bind", "once", "perftest", "latency", "all", "iters", "verify", "corrupt", "max_memory", "format",
+            "report_gbits"
+        ]
+    )]
+    serve: Option<SocketAddr>,
 
     /// The peer is a program of perftest (ib_write_bw, ib_read_lat, ...), started with the same op, size, iters and qp
     #[arg(long, conflicts_with_all = ["secret_file", "certificate"])]
@@ -325,6 +343,9 @@ pub(crate) fn perf(arguments: &PerfArgs) -> Result<(), CliError> {
         None if arguments.measure.perftest => perftest::perftest(&arguments.measure),
         None => {
             let interruption = Interruption::listen()?;
+            if let Some(address) = arguments.measure.serve {
+                return live::live(address, &arguments.measure, &interruption);
+            }
             match &arguments.measure.host {
                 None => server(&arguments.measure, interruption.flag()),
                 Some(host) => client(host, &arguments.measure, &interruption),
@@ -491,6 +512,7 @@ fn plan(arguments: &MeasureArgs) -> Plan {
         give_up_after: arguments.give_up_after,
         security: arguments.security.map(Security::from).unwrap_or_default(),
         credentials: None,
+        live: None,
     }
 }
 

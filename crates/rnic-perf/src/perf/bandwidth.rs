@@ -2,6 +2,7 @@
 
 use super::control::{Control, Message, unexpected};
 use super::end::{End, Tag, Watch};
+use super::live::Timed;
 use super::pattern::Pattern;
 use super::plan::Amount;
 use super::{PerfError, Verified};
@@ -74,6 +75,7 @@ impl Client<'_> {
         let mut peak = Peak::new(Time::ZERO);
         let mut elapsed = Time::ZERO;
         let mut open = true;
+        let mut timed = self.end.live.as_ref().map(|live| Timed::new(live.clone(), self.size));
         loop {
             self.control.quiet()?;
             if self.is_stopped() {
@@ -88,6 +90,9 @@ impl Client<'_> {
                     }
                     self.post(queue_pair, lane.posted, count as u32)?;
                     lane.posted += count;
+                    if let Some(timed) = timed.as_mut().filter(|_| queue_pair == 0) {
+                        timed.posted(&clock, lane.posted);
+                    }
                 }
             }
             if lanes.iter().all(|lane| lane.posted == lane.done && (!open || lane.posted == limit)) {
@@ -102,6 +107,9 @@ impl Client<'_> {
             if messages > 0 {
                 elapsed = clock.now();
                 peak.add(elapsed, messages);
+                if let Some(timed) = &mut timed {
+                    timed.completed(elapsed, messages, lanes[0].done);
+                }
             }
         }
         let messages = lanes.iter().map(|lane| lane.done).collect();

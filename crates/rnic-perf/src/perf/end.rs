@@ -4,6 +4,7 @@ use super::PerfError;
 use super::control::{Introduction, Setup};
 use super::counters::{Counts, counts};
 use super::lane::{self, Lanes};
+use super::live::{Live, Observed};
 use super::plan::{
     ChannelPlan, ChannelService, HostTransport, MAX_CHANNELS, MAX_DEPTH, MAX_MEMORY, MAX_PATHS, MAX_QUEUE_PAIRS,
     MAX_SIZE, PlanError, congestion, too_many,
@@ -49,6 +50,9 @@ pub(super) struct End {
     pub(super) lanes: Lanes,
     pub(super) region: MemoryRegion,
     pub(super) setup: Setup,
+    /// The observer of the measurement, if there is one.
+    pub(super) live: Option<Arc<Live>>,
+    side: u64,
     faults: Arc<Mutex<FaultCounters>>,
 }
 
@@ -69,8 +73,11 @@ pub(super) fn memory(setup: &Setup, max_memory: u64) -> Result<Vec<u8>, PerfErro
 
 impl End {
     /// Opens a device at `local`, creates its queue pairs and registers `memory`, which [`memory`] returned. `side` (0
-    /// for the client, 1 for the server) makes the random faults of the two ends differ.
-    pub(super) fn open(local: SocketAddr, setup: &Setup, side: u64, memory: Vec<u8>) -> Result<End, PerfError> {
+    /// for the client, 1 for the server) makes the random faults of the two ends differ. With `live` the faults can
+    /// change while the device runs.
+    pub(super) fn open(
+        local: SocketAddr, setup: &Setup, side: u64, memory: Vec<u8>, live: Option<Arc<Live>>,
+    ) -> Result<End, PerfError> {
         let udp = UdpConfig { source_ports: source_ports(setup), ..UdpConfig::default() };
         let port = UdpPort::bind(local, &udp).map_err(Error::from)?;
         let mut config = Config { mode: lane::mode(setup), ..Config::default() };
@@ -91,18 +98,22 @@ impl End {
             (config.verbs.in_flight, config.verbs.in_flight_bytes) = (in_flight, u64::MAX);
         }
         let faults = Arc::<Mutex<FaultCounters>>::default();
-        let device = if setup.faults.is_none() {
+        let device = if setup.faults.is_none() && live.is_none() {
             Device::on_port(Box::new(port), config)?
         } else {
             let seed = setup.faults.seed.wrapping_mul(2).wrapping_add(side);
             let port = FaultyPort::new(port, Faults::default(), setup.faults.faults()?, seed);
-            Device::on_port(Box::new(Watched { port, faults: faults.clone() }), config)?
+            let port = Watched { port, faults: faults.clone(), live: live.clone(), version: 0 };
+            Device::on_port(Box::new(port), config)?
         };
         let receives = receives(setup);
         let domain = device.protection_domain();
         let region = domain.register(memory, Access::ALL)?;
         let lanes = Lanes::open(&device, &domain, setup, receives)?;
-        Ok(End { device, lanes, region, setup: setup.clone(), faults })
+        if let Some(live) = &live {
+            live.observe(side, Observed { device: device.clone(), faults: faults.clone() });
+        }
+        Ok(End { device, lanes, region, setup: setup.clone(), live, side, faults })
     }
 
     /// Returns the maximum path MTU to `peer` in payload bytes.
@@ -175,6 +186,15 @@ impl End {
     pub(super) fn counts(&self) -> Counts {
         let counters = self.device.counters();
         counts(&counters, &self.faults.lock(), self.lanes.counts())
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // The observer holds the device, and the device's port holds the observer.
+        if let Some(live) = &self.live {
+            live.forget(self.side);
+        }
     }
 }
 
@@ -318,10 +338,23 @@ fn check_channels(setup: &Setup) -> Result<u64, PlanError> {
     Ok(paths * entries * QUEUE_ENTRY)
 }
 
-/// A port with fault injection whose counters of faults can be read while the device owns the port.
+/// A port with fault injection whose counters of faults can be read while the device owns the port, and whose faults an
+/// observer can change.
 struct Watched {
     port: FaultyPort<UdpPort>,
     faults: Arc<Mutex<FaultCounters>>,
+    live: Option<Arc<Live>>,
+    /// Version of the faults that the port has; see [`Live::changed`].
+    version: u32,
+}
+
+impl Watched {
+    /// Takes over the faults that the observer has set since the last call.
+    fn update(&mut self) {
+        if let Some((sending, receiving)) = self.live.as_ref().and_then(|live| live.changed(&mut self.version)) {
+            self.port.set_faults(sending, receiving);
+        }
+    }
 }
 
 impl Port for Watched {
@@ -332,15 +365,23 @@ impl Port for Watched {
         self.port.source_port(hash)
     }
     fn limits(&self) -> Limits {
-        self.port.limits()
+        let limits = self.port.limits();
+        // Faults on sent datagrams may begin at any time, and then batches have one datagram.
+        if self.live.as_ref().is_some_and(|live| live.affects_sent()) {
+            Limits { segments: 1, ..limits }
+        } else {
+            limits
+        }
     }
     fn longest_datagram(&self, destination: SocketAddr) -> io::Result<usize> {
         self.port.longest_datagram(destination)
     }
     fn send(&mut self, batch: &Batch<'_>) -> Result<usize, SendError> {
+        self.update();
         self.port.send(batch)
     }
     fn receive(&mut self) -> io::Result<Option<Arrival<'_>>> {
+        self.update();
         self.port.receive()
     }
     fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()> {
@@ -350,7 +391,15 @@ impl Port for Watched {
         self.port.waker()
     }
     fn counters(&self) -> Counters {
-        *self.faults.lock() = self.port.faults().1;
+        let (sent, received) = self.port.faults();
+        *self.faults.lock() = FaultCounters {
+            seen: sent.seen + received.seen,
+            lost: sent.lost + received.lost,
+            duplicated: sent.duplicated + received.duplicated,
+            corrupted: sent.corrupted + received.corrupted,
+            reordered: sent.reordered + received.reordered,
+            delayed: sent.delayed + received.delayed,
+        };
         self.port.counters()
     }
 }

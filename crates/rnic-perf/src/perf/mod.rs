@@ -24,6 +24,7 @@ mod counters;
 mod end;
 mod lane;
 mod latency;
+mod live;
 mod pattern;
 mod perftest;
 mod plan;
@@ -32,6 +33,7 @@ mod server;
 
 pub use client::run;
 pub use counters::Counts;
+pub use live::{FaultError, Live, LiveFaults, Meter, Point};
 pub use perftest::run_perftest;
 pub use plan::{
     Amount, CHANNEL_GIVE_UP_AFTER, Carrier, ChannelPlan, ChannelService, DEFAULT_PORT, FaultPlan, GIVE_UP_AFTER,

@@ -1,6 +1,7 @@
 //! The plan of `rnic perf`: all settings of its measurements, their limits and their checks.
 
 use super::PerfError;
+use super::live::Live;
 use crate::Op;
 use rnic_endpoint::config::{Mode, Security};
 use rnic_endpoint::exchange::Credentials;
@@ -11,6 +12,7 @@ use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{Congestion, Service};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Default TCP port of the control connection; perftest uses the same port.
 pub const DEFAULT_PORT: u16 = 18_515;
@@ -47,7 +49,7 @@ pub struct FaultPlan {
 
 impl FaultPlan {
     /// Maximum number of later packets that overtake a reordered packet.
-    const DEPTH: u32 = 16;
+    pub(super) const DEPTH: u32 = 16;
 
     /// Whether there are no faults.
     pub fn is_none(&self) -> bool {
@@ -269,6 +271,8 @@ pub struct Plan {
     /// The credentials for TLS, with which the client authenticates to the server. With `None` the control connection
     /// is plain TCP.
     pub credentials: Option<Credentials>,
+    /// The observer of the measurement, which also changes the faults of the client's device.
+    pub live: Option<Arc<Live>>,
 }
 
 impl Default for Plan {
@@ -294,6 +298,7 @@ impl Default for Plan {
             give_up_after: None,
             security: Security::default(),
             credentials: None,
+            live: None,
         }
     }
 }

@@ -4,6 +4,7 @@ use super::control::{Control, Introduction, MESSAGE_TIMEOUT, Message, Setup, gre
 use super::counters::difference;
 use super::end::{End, Watch, memory};
 use super::latency::{self, Ball};
+use super::live::Live;
 use super::report::process_cpu_time;
 use super::{PerfError, Side, Verified, bandwidth};
 use crate::reception;
@@ -14,6 +15,7 @@ use rnic_transport::Time;
 use rnic_untrusted::text::brief;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -38,6 +40,8 @@ pub struct ServeOptions {
     /// The credentials for TLS, with which clients must authenticate. With `None` the server serves every client over
     /// plain TCP.
     pub credentials: Option<Credentials>,
+    /// The observer of the measurements, which also changes the faults of the server's device.
+    pub live: Option<Arc<Live>>,
 }
 
 impl Default for ServeOptions {
@@ -49,6 +53,7 @@ impl Default for ServeOptions {
             max_memory: DEFAULT_MAX_MEMORY,
             idle_timeout: IDLE_TIMEOUT,
             credentials: None,
+            live: None,
         }
     }
 }
@@ -155,7 +160,7 @@ fn converse(mut channel: Channel, hello: Hello, options: &ServeOptions, stop: &A
     let peer = channel.peer_addr();
     let Hello { setup, client, mtu_fixed } = hello;
     let local = SocketAddr::new(channel.local_addr().ip(), options.roce_port);
-    let end = End::open(local, &setup, 1, memory(&setup, options.max_memory)?)?;
+    let end = End::open(local, &setup, 1, memory(&setup, options.max_memory)?, options.live.clone())?;
     let own = end.path_mtu(peer)?;
     if mtu_fixed && own < client.mtu {
         let why = format!("an MTU of {} is too large: the path to {} carries at most {own}", client.mtu, peer.ip());

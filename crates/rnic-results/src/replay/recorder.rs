@@ -54,7 +54,7 @@ pub(super) struct KeptPause {
 pub(super) struct Kept {
     pub(super) time: Time,
     /// Whether the frame remains when the recorder drops every second frame.
-    stays: bool,
+    pub(super) stays: bool,
     /// For each port, the bytes in its queues.
     pub(super) queued: Box<[u32]>,
     /// For each port, the time in nanoseconds for which its links have been sending, summed over its links.

@@ -80,6 +80,16 @@ impl<P: Port, C: TimeSource + Send> FaultyPort<P, C> {
         }
     }
 
+    /// Replaces the faults of both directions. Datagrams that are held back at this time are delivered as before, and
+    /// the random streams continue.
+    ///
+    /// Faults on sent datagrams reduce [`Limits::segments`](super::Limits) to 1. A caller that sets such faults while
+    /// the port sends must send batches of one datagram from the beginning.
+    pub fn set_faults(&mut self, sending: Faults, receiving: Faults) {
+        self.sending.faults = sending;
+        self.receiving.faults = receiving;
+    }
+
     /// Returns the counters of the faults in each direction: first of sent, then of received datagrams.
     pub fn faults(&self) -> (FaultCounters, FaultCounters) {
         (self.sending.counters, self.receiving.counters)
@@ -240,7 +250,7 @@ impl<P: Port, C: TimeSource + Send> Port for FaultyPort<P, C> {
 
     fn receive(&mut self) -> io::Result<Option<Arrival<'_>>> {
         self.flush();
-        if self.receiving.faults.none() {
+        if self.receiving.faults.none() && self.receiving.holds_nothing() && self.pieces.is_empty() {
             return self.inner.receive();
         }
         let now = self.clock.now();
