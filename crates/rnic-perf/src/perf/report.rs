@@ -98,15 +98,6 @@ impl Side {
             ["malformed", "unknown_qp", "wrong_peer", "unprotected", "partition", "opcode", "state", "length"];
         reasons.iter().map(|why| self.count(&format!("dropped_{why}"))).sum()
     }
-
-    /// The part of the side's line about loss recovery as receiver: NAKs sent, RNR NAKs included, and duplicate packets
-    /// received. It is empty if there were none.
-    fn reception_of_losses(&self) -> String {
-        match [self.count("naks_sent") + self.count("rnr_naks_sent"), self.count("duplicates")] {
-            [0, 0] => String::new(),
-            [naks, duplicates] => format!(", {naks} NAKs sent, {duplicates} duplicates received"),
-        }
-    }
 }
 
 /// The result of one measurement. A report has one row for each message size.
@@ -308,10 +299,9 @@ impl Report {
                 0 => String::new(),
                 forged => format!(", {forged} forged"),
             };
-            let recovery = side.reception_of_losses();
             writeln!(
                 out,
-                "   {name}: {} packets sent, {} retransmitted, {} timeouts, {} NAKs received, {} bad ICRC, {} dropped, {} overflowed{recovery}{forged}{congestion}; CPU {:.3} s",
+                "   {name}: {} packets sent, {} retransmitted, {} timeouts, {} NAKs received, {} bad ICRC, {} dropped, {} overflowed{forged}{congestion}; CPU {:.3} s",
                 count("packets_sent"),
                 count("retransmitted"),
                 count("timeouts"),
@@ -329,19 +319,6 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn naks_sent_and_duplicates_are_shown_if_there_were_any() {
-        let side = |counts: &[(&str, u64)]| Side {
-            counts: counts.iter().map(|&(name, count)| (name.to_string(), count)).collect(),
-            ..Side::default()
-        };
-        assert_eq!(side(&[("naks_received", 3), ("timeouts", 1)]).reception_of_losses(), "");
-        let both = side(&[("naks_sent", 2), ("rnr_naks_sent", 5), ("duplicates", 4)]);
-        assert_eq!(both.reception_of_losses(), ", 7 NAKs sent, 4 duplicates received");
-        let duplicates = side(&[("duplicates", 1)]);
-        assert_eq!(duplicates.reception_of_losses(), ", 0 NAKs sent, 1 duplicates received");
-    }
 
     #[test]
     fn latencies_are_summarised() {
