@@ -21,6 +21,8 @@ const GUIDES: &[&str] = &[
     "own-topology-and-traffic",
     "from-a-trace",
     "look-into-one-run",
+    "replay",
+    "watch",
     "from-other-ai-simulators",
     "compare-with-other-simulators",
     "reproduce-irn",
@@ -191,6 +193,16 @@ fn operate() {
 #[test]
 fn look_into_one_run() {
     follow("look-into-one-run", Kind::Fast);
+}
+
+#[test]
+fn replay() {
+    follow("replay", Kind::Fast);
+}
+
+#[test]
+fn watch() {
+    follow("watch", Kind::Fast);
 }
 
 #[test]

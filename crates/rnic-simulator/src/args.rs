@@ -172,8 +172,8 @@ pub(crate) struct RunArgs {
           conflicts_with_all = ["print_spec", "pcap", "replay"])]
     pub(crate) serve: Option<SocketAddr>,
 
-    /// How long the page stays after the end of the runs, for example `10 min`; `0 s` ends the command at once [default:
-    /// until Ctrl-C]
+    /// How long the page stays after the end of the runs, for example `10 min`; `0 s` ends the command at once
+    /// [default: until Ctrl-C]
     #[arg(long, value_name = "TIME", requires = "serve", value_parser = parse_stay)]
     pub(crate) serve_for: Option<Duration>,
 

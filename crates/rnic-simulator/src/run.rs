@@ -18,6 +18,7 @@ use crate::provenance::{self, Provenance};
 use crate::resume::{Resumable, Storing};
 use crate::shell::quoted;
 use crate::{cannot_be_set_up_all, load_runs, output, set_up};
+use replay::Replaying;
 use rnic_campaign::{RunListener, RunListeners, execute_remaining};
 use rnic_metrics::exposition::Metrics;
 use rnic_metrics::simulated;
@@ -45,6 +46,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, views: &dyn Views)
     if arguments.print_spec {
         return exec::print_specs(&scenario.runs);
     }
+    let replaying = Replaying::of(arguments, &scenario)?;
     let interruption = Interruption::listen()?;
     let _lock = make_folder(arguments, &scenario)?;
     let resumable = Resumable::open(arguments, &scenario, catalogue)?;
@@ -52,7 +54,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, views: &dyn Views)
     if let Some(of) = &arguments.trace_packets {
         packets::check(&scenario, catalogue, of, packets_max)?;
     }
-    let watching = Watching::open(arguments, &scenario, views)?;
+    let watching = Watching::open(arguments, &scenario, replaying, views)?;
     let (records, pcap, stored) = match &arguments.pcap {
         Some((link, file)) => {
             let (record, file) =

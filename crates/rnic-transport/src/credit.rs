@@ -3,7 +3,8 @@
 //!
 //! Each sender says how much credit it needs, and the NIC grants a *quantum* to one sender after the other, so that all
 //! packets together arrive at the rate of the NIC's link or slightly below. The counts of both sides are totals since
-//! the flow began, modulo 2^16. So neither a lost nor a late packet makes them differ: the next one has the newer total.
+//! the flow began, modulo 2^16. So neither a lost nor a late packet makes them differ: the next one has the newer
+//! total.
 //!
 //! Credit is counted in packets, full ones and others.
 

@@ -1,5 +1,6 @@
 //! The recording of a run that is still being simulated, as JSON for a page that receives it step by step. The
-//! objects are those that `rnic-web/components/recording.js` describes: `makeRecording` takes the fabric, `appendFrame` a frame.
+//! objects are those that `rnic-web/components/recording.js` describes: `makeRecording` takes the fabric, `appendFrame`
+//! a frame.
 
 use super::fabric_json;
 use super::recorder::{Kept, KeptPause, Recorder, Seen};

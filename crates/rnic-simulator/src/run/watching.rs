@@ -29,9 +29,8 @@ pub(super) struct Watched {
 impl<'s> Watching<'s> {
     /// Creates the files of the traces and opens the view.
     pub(super) fn open(
-        arguments: &RunArgs, scenario: &'s Scenario, views: &dyn Views,
+        arguments: &RunArgs, scenario: &'s Scenario, replaying: Option<Replaying<'s>>, views: &dyn Views,
     ) -> Result<Watching<'s>, CliError> {
-        let replaying = Replaying::of(arguments, scenario)?;
         let traces = Traces::create(arguments, scenario)?;
         let view = match arguments.serve {
             Some(address) => Some(views.serve(scenario, Serving { address, stays: arguments.serve_for })?),

@@ -64,7 +64,7 @@ impl Rccc {
         self.speculative + u32::from(ahead(self.granted, self.used))
     }
 
-    /// The total that a flow with `backlog` packets needs, at least the one that it has asked for.
+    /// The total that a flow with `backlog` packets needs, at least the total of its last request.
     fn target(&self, backlog: u64) -> u16 {
         let target = self.used.wrapping_add(backlog.min(self.window().into()) as u16);
         if ahead(target, self.asked) > 0 { target } else { self.asked }

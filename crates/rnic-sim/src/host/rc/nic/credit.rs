@@ -1,5 +1,5 @@
-//! Credit in the NIC of a simulated host: grants to the senders of its receiving ends, and requests of its sending ends.
-//! The rest of the NIC calls these functions only if the congestion control needs credit.
+//! Credit in the NIC of a simulated host: grants to the senders of its receiving ends, and requests of its sending
+//! ends. The rest of the NIC calls these functions only if the congestion control needs credit.
 
 use super::super::RcNics;
 use super::super::segment::Segment;
