@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 pub(crate) const INCAST: &str = r#"title = "An incast"
 [fabric]
@@ -94,14 +93,7 @@ fn replay(folder: &Path, name: &str, scenario: &str, arguments: &[&str]) -> (Pat
 /// Opens a replay and waits until it is drawn.
 fn open(browser: &Browser, file: &Path, width: u32) {
     browser.open(file, width);
-    let is_ready = || browser.js("return document.documentElement.dataset.ready === 'true';") == true;
-    for _ in 0..200 {
-        if is_ready() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("the replay is not shown: {}", browser.js("return document.body.innerText;"));
+    browser.wait_for("document.documentElement.dataset.ready === 'true'");
 }
 
 #[track_caller]

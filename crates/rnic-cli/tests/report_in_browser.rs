@@ -566,14 +566,8 @@ fn figures_are_saved_as_csv_and_svg() {
         json!(button(0, "PNG")),
         json!(svg)
     ));
-    let mut pixels = Value::Null;
-    for _ in 0..100 {
-        pixels = browser.js("return window.pixels;");
-        if !pixels.is_null() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    browser.wait_for("window.pixels");
+    let pixels = browser.js("return window.pixels;");
     let tripled = |index: usize| (size[index].as_f64().unwrap() * 3.0) as u64;
     // The pixel in the corner has the opaque colour of the page.
     assert_eq!(pixels, json!([tripled(0), tripled(1), 255]));

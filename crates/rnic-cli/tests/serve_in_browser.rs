@@ -8,7 +8,6 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 /// A command that serves its runs. It is killed when this value is dropped.
 struct Served {
@@ -38,17 +37,6 @@ fn serve(folder: &Path, scenario: &str, arguments: &[&str]) -> Served {
 }
 
 #[track_caller]
-fn wait_for(browser: &Browser, condition: &str) {
-    for _ in 0..600 {
-        if browser.js(&format!("return Boolean({condition});")) == true {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("{condition}: {}", browser.js("return document.body.innerText;"));
-}
-
-#[track_caller]
 fn assert_clean(browser: &Browser, url: &str) {
     assert_eq!(browser.problems(), Vec::<String>::new());
     let others: Vec<String> = browser.requests().into_iter().filter(|found| !found.starts_with(url)).collect();
@@ -62,14 +50,12 @@ fn the_page_moves_during_a_run() {
     // The run would take minutes: it goes on until the test ends it.
     let served = serve(folder.path(), &INCAST.replace("4 MB", "100 GB"), &["--threads", "1"]);
     browser.visit(&served.url, 1200);
-    wait_for(&browser, "document.documentElement.dataset.frames > 1");
+    browser.wait_for("document.documentElement.dataset.frames > 1");
     let picture = "document.querySelector('.panel .fabric').toDataURL()";
     browser.js(&format!("window.before = {picture};"));
     browser.js("window.frames0 = Number(document.documentElement.dataset.frames);");
-    wait_for(
-        &browser,
-        &format!("document.documentElement.dataset.frames > window.frames0 && {picture} !== window.before"),
-    );
+    browser
+        .wait_for(&format!("document.documentElement.dataset.frames > window.frames0 && {picture} !== window.before"));
     assert_eq!(browser.js("return document.querySelector('h1').textContent;"), "An incast");
     assert_clean(&browser, &served.url);
 }
@@ -80,8 +66,8 @@ fn the_page_has_the_results_afterwards() {
     let folder = tempfile::tempdir().unwrap();
     let served = serve(folder.path(), INCAST, &[]);
     browser.visit(&served.url, 1200);
-    wait_for(&browser, "document.documentElement.dataset.ready === 'true'");
-    wait_for(&browser, "[...document.querySelectorAll('#runs progress')].every((bar) => bar.value === 1)");
+    browser.wait_for("document.documentElement.dataset.ready === 'true'");
+    browser.wait_for("[...document.querySelectorAll('#runs progress')].every((bar) => bar.value === 1)");
     let table = browser.js("return document.getElementById('table').textContent;");
     assert!(table.as_str().unwrap().contains("RoCE without PFC"), "{table}");
     let link = browser.js("return document.querySelector('#files a[href$=\"report.html\"]').href;");
@@ -97,7 +83,7 @@ fn hostile_names_stay_text() {
     let folder = tempfile::tempdir().unwrap();
     let served = serve(folder.path(), HOSTILE, &[]);
     browser.visit(&served.url, 1200);
-    wait_for(&browser, "document.documentElement.dataset.ready === 'true' && document.documentElement.dataset.frames");
+    browser.wait_for("document.documentElement.dataset.ready === 'true' && document.documentElement.dataset.frames");
     let title = HOSTILE.lines().next().unwrap()[9..].trim_matches('"');
     assert_eq!(browser.js("return document.querySelector('h1').textContent;"), title);
     assert_eq!(
@@ -124,7 +110,7 @@ fn another_site_reads_nothing() {
                                                                      () => {{ window.read = 'refused'; }});",
         served.url
     ));
-    wait_for(&browser, "window.read !== 'waiting'");
+    browser.wait_for("window.read !== 'waiting'");
     assert_eq!(browser.js("return window.read;"), "refused");
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Simulate every run of a scenario, print a table and write the result files
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Execute one run from its JSON document, as `rnic run --print-spec` prints it
     Exec(ExecArgs),
     /// Print the flows of a run in order of start, in rnic's format or another tool's

@@ -103,6 +103,19 @@ impl Browser {
         self.command("execute/sync", &json!({"script": body, "args": []}))
     }
 
+    /// Waits until `condition`, a JavaScript expression, is true in the page.
+    #[expect(clippy::disallowed_methods, reason = "the browser runs in real time")]
+    #[track_caller]
+    pub(crate) fn wait_for(&self, condition: &str) {
+        for _ in 0..600 {
+            if self.js(&format!("return Boolean({condition});")) == true {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        panic!("{condition}: {}", self.js("return document.body.innerText;"));
+    }
+
     /// Executes a command of the DevTools protocol.
     pub(crate) fn devtools(&self, name: &str, parameters: &Value) -> Value {
         self.command("goog/cdp/execute", &json!({"cmd": name, "params": parameters}))

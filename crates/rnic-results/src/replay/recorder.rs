@@ -21,10 +21,11 @@ const BURST: u32 = 24;
 const BURST_PARTS: u64 = 16;
 /// Largest number of bursts in a run.
 const MAX_BURSTS: u32 = 16;
-/// Number of states of ports that a run may take in any case: they take less than 0.1 s.
+/// Number of states of ports and flows that a run may take in any case: they take about 0.1 s.
 const FREE_STATES: u64 = 100_000;
-/// Bytes that links must transmit for each further state of a port: 50 packets, which take ten times as long.
-const BYTES_PER_STATE: u64 = 50_000;
+/// Bytes that links must transmit for each further state of a port or flow: 400 packets, which take ten times as long.
+/// A state costs more than its instructions, because it is not in the cache.
+const BYTES_PER_STATE: u64 = 400_000;
 /// Number of frames without a drop after which a drop is an event.
 const QUIET: u32 = 64;
 /// Largest number of pauses that are kept.
@@ -192,10 +193,10 @@ impl Recorder {
     }
 
     /// Sets the time until the next frame, so that frames cost little in comparison with the simulation.
-    fn pace(&mut self, ports: u64, bytes: u64, since: Time, more: u64) {
-        self.states += ports;
+    fn pace(&mut self, states: u64, bytes: u64, since: Time, more: u64) {
+        self.states += states;
         let allowed = FREE_STATES + bytes / BYTES_PER_STATE;
-        let missing = (self.states + ports).saturating_sub(allowed).saturating_mul(BYTES_PER_STATE);
+        let missing = (self.states + states).saturating_sub(allowed).saturating_mul(BYTES_PER_STATE);
         // As long as the missing bytes take at the rate of the latest interval, at most eight times this interval.
         let times = (missing as f64 / more.max(1) as f64).min(8.0);
         self.wait = Time::from_ps((since.as_ps() as f64 * times) as u64);
@@ -211,7 +212,8 @@ impl Recorder {
         }
         let bytes = seen.bytes;
         let losses = seen.take(frame, &self.named);
-        let (ports, now, more) = (seen.ports.len() as u64, seen.bytes, seen.bytes - bytes);
+        let (now, more) = (seen.bytes, seen.bytes - bytes);
+        let states = (seen.ports.len() + frame.delivered.len()) as u64;
         let begins = (!frame.pauses.is_empty() && !self.was_paused) || (losses && self.quiet >= QUIET);
         self.was_paused = !frame.pauses.is_empty();
         self.quiet = if losses { 0 } else { self.quiet.saturating_add(1) };
@@ -227,7 +229,7 @@ impl Recorder {
         if is_full {
             seen.thin();
         }
-        self.pace(ports, now, since, more);
+        self.pace(states, now, since, more);
     }
 
     /// Takes a pause that has ended, or that lasted until the end of the run.
@@ -449,7 +451,7 @@ mod tests {
         assert_eq!((recorder.states, recorder.interval_to_next()), (4, None), "the first states are free");
         recorder.states = FREE_STATES - 4;
         recorder.frame(&Frame { ports: vec![busy(2)], ..frame(2) });
-        // The next four states need 200,000 bytes, 40 times those of the latest 1 us; but at most 8 times as long.
+        // The next four states need 1,600,000 bytes, 320 times those of the latest 1 us; but at most 8 times as long.
         assert_eq!(recorder.interval_to_next(), Some(Time::from_us(8)));
         recorder.frame(&Frame { ports: vec![busy(100)], ..frame(100) });
         assert_eq!(recorder.interval, Time::from_us(1), "the regular interval is that before");
