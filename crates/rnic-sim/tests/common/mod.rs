@@ -211,6 +211,6 @@ pub(crate) fn scenario_files(folder: &std::path::Path, files: &mut Vec<std::path
 }
 
 /// The transport, or the one whose receivers grant credit if the congestion control needs that.
-pub fn transport_with(cc: &rnic_spec::CongestionDeclaration, transport: &'static str) -> &'static str {
+pub(crate) fn transport_with(cc: &rnic_spec::CongestionDeclaration, transport: &'static str) -> &'static str {
     if cc.needs_credit { "uet" } else { transport }
 }
