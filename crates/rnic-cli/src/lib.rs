@@ -17,6 +17,7 @@ mod model;
 mod no_endpoint;
 #[cfg(feature = "p4")]
 mod p4;
+mod page_guard;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod peer;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
@@ -25,6 +26,7 @@ mod perf;
 mod ping;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod pingpong;
+mod run_state;
 mod service;
 mod trace;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]

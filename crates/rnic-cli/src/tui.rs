@@ -4,7 +4,7 @@ mod board;
 mod draw;
 
 use crate::service::Clock;
-use board::{Board, Run, Stage};
+use board::Board;
 use parking_lot::Mutex;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -17,7 +17,7 @@ use rnic_sim::{FrameListener, FramePlan};
 use rnic_simulator::error::CliError;
 use rnic_simulator::interrupt::Interruption;
 use rnic_simulator::live::{Results, View};
-use rnic_spec::{Frame, PauseRow, RunEvent, RunRecord, RunStatus, Scenario};
+use rnic_spec::{Frame, PauseRow, RunEvent, RunRecord, Scenario};
 use rnic_transport::Time;
 use signal_hook::consts::SIGINT;
 use std::io::{self, IsTerminal, Stderr};
@@ -128,28 +128,7 @@ fn act(board: &mut Board, key: KeyEvent) -> bool {
 
 impl RunListener for Tui {
     fn event(&self, run: usize, event: &RunEvent) -> ControlFlow<()> {
-        let mut board = self.board.lock();
-        match event {
-            RunEvent::Started { warnings, .. } => board.start(run, self.clock.nanoseconds(), warnings),
-            RunEvent::Progress(progress) => {
-                if let Some(run) = board.runs.get_mut(run) {
-                    run.take(*progress, self.clock.nanoseconds());
-                }
-            }
-            RunEvent::Failed { reason } => {
-                board.warn(run, reason);
-                if let Some(run) = board.runs.get_mut(run) {
-                    run.stage = Stage::Failed;
-                }
-            }
-            RunEvent::Finished { time, flows_done, flows_total } => {
-                if let Some(Run { progress, .. }) = board.runs.get_mut(run) {
-                    (progress.time, progress.flows_done, progress.flows_total) =
-                        (*time, *flows_done, Some(*flows_total));
-                }
-            }
-            _ => {}
-        }
+        self.board.lock().event(run, event, self.clock.nanoseconds());
         ControlFlow::Continue(())
     }
 
@@ -159,8 +138,7 @@ impl RunListener for Tui {
 
     fn finished(&self, run: usize, record: &RunRecord) -> ControlFlow<()> {
         if let Some(run) = self.board.lock().runs.get_mut(run) {
-            let is_interrupted = record.output.status == RunStatus::Interrupted;
-            run.stage = if is_interrupted { Stage::Interrupted } else { Stage::Finished };
+            run.state.end(&record.output.status);
         }
         ControlFlow::Continue(())
     }
@@ -207,6 +185,7 @@ impl Drop for Tui {
 
 #[cfg(test)]
 mod tests {
+    use super::board::tests::started;
     use super::*;
 
     #[test]
@@ -219,7 +198,7 @@ mod tests {
         assert!(!press(KeyCode::Down, KeyModifiers::NONE));
         assert!(!press(KeyCode::Char('?'), KeyModifiers::NONE));
         assert_eq!((board.selected, board.has_help), (1, true));
-        board.start(0, 0, &[]);
+        board.event(0, &started(&[]), 0);
         assert_eq!(board.selected, 1, "the user's choice stays");
     }
 }

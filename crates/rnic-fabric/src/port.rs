@@ -421,13 +421,12 @@ impl<B: Body> Ports<B> {
         if port.to & REMOTE != 0 {
             return self.put_across(port.to & !REMOTE, at, packet);
         }
-        let (to, to_node) = (port.to as usize, port.to_node as usize);
-        let queue = &mut self.inbound[to];
+        let queue = &mut self.inbound[port.to as usize];
         if queue.is_full() {
-            return self.put_growing((to, to_node), at, packet);
+            return self.put_growing(number, at, packet);
         }
         if queue.push(at, packet) {
-            let next = &mut self.next_event[to_node];
+            let next = &mut self.next_event[port.to_node as usize];
             *next = (*next).min(at);
         }
     }
@@ -435,12 +434,9 @@ impl<B: Body> Ports<B> {
     /// Puts a frame on a link whose ring of packets is full.
     #[cold]
     #[inline(never)]
-    fn put_growing(&mut self, (to, to_node): (usize, usize), at: u64, packet: &Packet<B>) {
-        self.inbound[to].grow();
-        if self.inbound[to].push(at, packet) {
-            let next = &mut self.next_event[to_node];
-            *next = (*next).min(at);
-        }
+    fn put_growing(&mut self, number: usize, at: u64, packet: &Packet<B>) {
+        self.inbound[self.ports[number].to as usize].grow();
+        self.put(number, at, packet);
     }
 
     /// Puts a frame whose receiving port is in another partition into the outbox for that partition. `index` is the

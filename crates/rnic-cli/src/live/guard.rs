@@ -2,16 +2,12 @@
 //! name that it resolves to this machine (DNS rebinding); and at an address that other machines reach, only who knows
 //! the token may.
 
+use crate::page_guard::{is_of_other_origin, is_token, protect, text};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
-use subtle::ConstantTimeEq;
-
-/// The policy of the page: only its own scripts, styles and events.
-const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-     img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
 /// What a request must prove.
 #[derive(Clone, Debug)]
@@ -26,14 +22,9 @@ const PUBLIC: [&str; 2] = ["/page.js", "/page.css"];
 impl Guard {
     /// Why a request is refused, if it is.
     fn refusal(&self, path: &str, query: &str, headers: &HeaderMap) -> Option<&'static str> {
-        let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-        let host = text(header::HOST).unwrap_or_default();
-        if let Some(origin) = text(header::ORIGIN)
-            && origin.strip_prefix("http://") != Some(host)
-        {
-            return Some("requests of other sites are refused\n");
-        }
-        if text(header::HeaderName::from_static("sec-fetch-site")) == Some("cross-site") && path != "/" {
+        let host = text(headers, header::HOST).unwrap_or_default();
+        let site = text(headers, header::HeaderName::from_static("sec-fetch-site"));
+        if is_of_other_origin(headers) || (site == Some("cross-site") && path != "/") {
             return Some("requests of other sites are refused\n");
         }
         match &self.token {
@@ -55,10 +46,10 @@ fn is_loopback(host: &str) -> bool {
     port.parse::<u16>().is_ok() && (is_ip || matches!(name, "localhost" | "[::1]"))
 }
 
-/// Whether the query has the token. The time of the comparison does not depend on the token's characters.
+/// Whether the query has the token.
 fn has_token(query: &str, token: &str) -> bool {
-    let given = query.split('&').filter_map(|pair| pair.strip_prefix("token="));
-    given.map(|given| given.as_bytes().ct_eq(token.as_bytes())).any(bool::from)
+    let mut given = query.split('&').filter_map(|pair| pair.strip_prefix("token="));
+    given.any(|given| is_token(given.as_bytes(), token))
 }
 
 /// Refuses what the guard refuses, and adds the headers that keep the page closed to other sites.
@@ -68,17 +59,14 @@ pub(super) async fn admit(State(guard): State<Guard>, request: Request, next: Ne
         Some(reason) => (StatusCode::FORBIDDEN, reason).into_response(),
         None => next.run(request).await,
     };
-    let headers = response.headers_mut();
-    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(PAGE_POLICY));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    protect(&mut response);
     response
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::HeaderValue;
 
     fn refused(token: Option<&str>, path: &str, query: &str, headers: &[(&'static str, &str)]) -> bool {
         let guard = Guard { token: token.map(Arc::from) };

@@ -3,6 +3,7 @@
 use super::guard::{Guard, admit};
 use super::state::{Runs, Shown};
 use super::stream::events;
+use crate::page_guard::{asset, token};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
@@ -57,20 +58,15 @@ pub(super) fn open(scenario: &Scenario, serving: Serving) -> Result<Box<dyn View
     let address = serving.address;
     let io = |doing: String| move |error| CliError::Io { doing, error };
     let listener = TcpListener::bind(address).map_err(io(format!("cannot listen at {address}")))?;
-    let token = if address.ip().is_loopback() { None } else { Some(token()?) };
+    let token =
+        if address.ip().is_loopback() { None } else { Some(token().map_err(|why| CliError::Failed(vec![why]))?) };
+    let token: Option<Arc<str>> = token.map(Into::into);
     let runs = Arc::new(Runs::of(scenario));
     let router = router(runs.clone(), Guard { token: token.clone() });
     let server = Server::start(listener, router, limits()).map_err(io("cannot serve the runs".to_string()))?;
     let query = token.map_or(String::new(), |token| format!("?token={token}"));
     note(&format!("the runs at http://{}/{query}", server.address()));
     Ok(Box::new(Page { runs, stays: serving.stays, _server: server }))
-}
-
-/// A token of 128 random bits.
-fn token() -> Result<Arc<str>, CliError> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| CliError::Failed(vec![format!("no random token: {error}")]))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into())
 }
 
 fn router(runs: Arc<Runs>, guard: Guard) -> Router {
@@ -84,10 +80,6 @@ fn router(runs: Arc<Runs>, guard: Guard) -> Router {
         .fallback(no_page)
         .layer(middleware::from_fn_with_state(guard, admit))
         .with_state(runs)
-}
-
-fn asset(kind: &'static str, content: &'static str) -> Response {
-    ([(header::CONTENT_TYPE, kind)], content).into_response()
 }
 
 /// A result file. Its name is looked up among those of the files that the runs have written, so no other file can be

@@ -1,14 +1,14 @@
 //! What a page shows of the runs: their progress, warnings, recordings and results. The simulation writes it, and
 //! each client of the server reads what it has not read yet, so no client makes a run wait.
 
+use crate::run_state::{RunState, Stage};
 use crate::service::Clock;
 use parking_lot::Mutex;
 use rnic_campaign::RunListener;
 use rnic_fabric::{Routes, Topology};
 use rnic_results::replay::{Cursor, NewFrames, Recorder};
 use rnic_sim::{FrameListener, FramePlan};
-use rnic_simulator::progress::{Estimate, message};
-use rnic_spec::{Frame, PauseRow, RunEvent, RunProgress, RunRecord, RunStatus, Scenario, hosts};
+use rnic_spec::{Frame, PauseRow, RunEvent, RunRecord, Scenario, hosts};
 use rnic_transport::Time;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -44,41 +44,8 @@ pub(super) struct Shown {
 /// One run.
 pub(super) struct Run {
     pub(super) name: String,
-    progress: Mutex<Progress>,
+    state: Mutex<RunState>,
     film: Option<Film>,
-}
-
-#[derive(Default)]
-struct Progress {
-    stage: Stage,
-    latest: RunProgress,
-    /// Nanoseconds at the start of the run.
-    began: u64,
-    elapsed_s: f64,
-    estimate: Estimate,
-}
-
-/// How far a run is.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-enum Stage {
-    #[default]
-    Waiting,
-    Running,
-    Finished,
-    Interrupted,
-    Failed,
-}
-
-impl Stage {
-    const fn name(self) -> &'static str {
-        match self {
-            Stage::Waiting => "waiting",
-            Stage::Running => "running",
-            Stage::Finished => "finished",
-            Stage::Interrupted => "interrupted",
-            Stage::Failed => "failed",
-        }
-    }
 }
 
 /// The recording of a run.
@@ -95,7 +62,7 @@ impl Runs {
                 plan: FramePlan { interval: Recorder::INTERVAL, frames },
                 recorder: Mutex::new(Recorder::new(RECORDING_BYTES, &[])),
             });
-            Run { name: run.name.clone(), progress: Mutex::default(), film }
+            Run { name: run.name.clone(), state: Mutex::default(), film }
         };
         Runs {
             title: scenario.title.clone(),
@@ -134,17 +101,10 @@ impl Runs {
 
 impl Run {
     fn to_json(&self) -> Value {
-        let progress = self.progress.lock();
-        let done = match progress.stage {
-            Stage::Finished => 1.0,
-            _ => progress.latest.fraction().unwrap_or(0.0),
-        };
-        let text = match progress.stage {
-            Stage::Waiting => String::new(),
-            Stage::Running => message(&progress.latest, progress.elapsed_s, &progress.estimate),
-            _ => message(&progress.latest, progress.elapsed_s, &Estimate::default()),
-        };
-        json!({ "name": self.name, "stage": progress.stage.name(), "done": (done * 1e4).round() / 1e4, "text": text })
+        let state = self.state.lock();
+        let text = if state.stage == Stage::Waiting { String::new() } else { state.text() };
+        let done = (state.fraction() * 1e4).round() / 1e4;
+        json!({ "name": self.name, "stage": state.stage.name(), "done": done, "text": text })
     }
 
     /// The fabric of the run; `None` before the first frame, and for a run without a recording.
@@ -158,32 +118,13 @@ impl Run {
     }
 }
 
-impl Progress {
-    fn take(&mut self, latest: RunProgress, nanoseconds: u64) {
-        self.elapsed_s = nanoseconds.saturating_sub(self.began) as f64 / 1e9;
-        self.estimate.add(self.elapsed_s, latest.fraction().unwrap_or(0.0));
-        self.latest = latest;
-    }
-}
-
 impl RunListener for Runs {
     fn event(&self, run: usize, event: &RunEvent) -> ControlFlow<()> {
         let Some(found) = self.runs.get(run) else { return ControlFlow::Continue(()) };
+        found.state.lock().event(event, self.clock.nanoseconds());
         match event {
-            RunEvent::Started { warnings, .. } => {
-                let mut progress = found.progress.lock();
-                (progress.stage, progress.began) = (Stage::Running, self.clock.nanoseconds());
-                warnings.iter().for_each(|warning| self.warn(run, warning));
-            }
-            RunEvent::Progress(latest) => found.progress.lock().take(*latest, self.clock.nanoseconds()),
-            RunEvent::Failed { reason } => {
-                found.progress.lock().stage = Stage::Failed;
-                self.warn(run, reason);
-            }
-            RunEvent::Finished { time, flows_done, flows_total } => {
-                let latest = &mut found.progress.lock().latest;
-                (latest.time, latest.flows_done, latest.flows_total) = (*time, *flows_done, Some(*flows_total));
-            }
+            RunEvent::Started { warnings, .. } => warnings.iter().for_each(|warning| self.warn(run, warning)),
+            RunEvent::Failed { reason } => self.warn(run, reason),
             _ => {}
         }
         ControlFlow::Continue(())
@@ -196,10 +137,7 @@ impl RunListener for Runs {
 
     fn finished(&self, run: usize, record: &RunRecord) -> ControlFlow<()> {
         if let Some(run) = self.runs.get(run) {
-            run.progress.lock().stage = match record.output.status {
-                RunStatus::Interrupted => Stage::Interrupted,
-                _ => Stage::Finished,
-            };
+            run.state.lock().end(&record.output.status);
         }
         ControlFlow::Continue(())
     }

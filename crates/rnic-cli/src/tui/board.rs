@@ -1,9 +1,9 @@
 //! What the view in the terminal shows: the progress of each run, and of the fabric of each run its hottest ports and
 //! the rates of drops, trims and pauses.
 
+use crate::run_state::{RunState, Stage};
 use rnic_fabric::{PortId, Topology};
-use rnic_simulator::progress::{Estimate, message};
-use rnic_spec::{Frame, FramePort, RunProgress};
+use rnic_spec::{Frame, FramePort, RunEvent};
 use rnic_transport::Time;
 use rnic_untrusted::text::escaped;
 use std::cmp::Reverse;
@@ -36,24 +36,8 @@ pub(super) struct Board {
 pub(super) struct Run {
     /// Escaped for a terminal.
     pub(super) name: String,
-    pub(super) stage: Stage,
-    pub(super) progress: RunProgress,
-    /// Nanoseconds at the start of the run.
-    pub(super) began: u64,
-    elapsed_s: f64,
-    estimate: Estimate,
+    pub(super) state: RunState,
     pub(super) fabric: Fabric,
-}
-
-/// How far a run is.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) enum Stage {
-    #[default]
-    Waiting,
-    Running,
-    Finished,
-    Interrupted,
-    Failed,
 }
 
 /// The fabric of a run at its latest frame.
@@ -101,17 +85,23 @@ impl Board {
         }
     }
 
-    /// A run begins, at a time in nanoseconds.
-    pub(super) fn start(&mut self, run: usize, nanoseconds: u64, warnings: &[String]) {
-        warnings.iter().for_each(|warning| self.warn(run, warning));
+    /// Takes an event of a run at a time in nanoseconds.
+    pub(super) fn event(&mut self, run: usize, event: &RunEvent, nanoseconds: u64) {
         let Some(found) = self.runs.get_mut(run) else { return };
-        (found.stage, found.began) = (Stage::Running, nanoseconds);
-        if !self.is_chosen {
-            self.selected = run;
+        found.state.event(event, nanoseconds);
+        match event {
+            RunEvent::Started { warnings, .. } => {
+                warnings.iter().for_each(|warning| self.warn(run, warning));
+                if !self.is_chosen {
+                    self.selected = run;
+                }
+            }
+            RunEvent::Failed { reason } => self.warn(run, reason),
+            _ => {}
         }
     }
 
-    pub(super) fn warn(&mut self, run: usize, warning: &str) {
+    fn warn(&mut self, run: usize, warning: &str) {
         let Some(found) = self.runs.get(run) else { return };
         if self.warnings.len() == WARNINGS {
             self.warnings.pop_front();
@@ -128,26 +118,13 @@ impl Board {
 }
 
 impl Run {
-    /// Takes the progress at a time in nanoseconds.
-    pub(super) fn take(&mut self, progress: RunProgress, nanoseconds: u64) {
-        self.elapsed_s = nanoseconds.saturating_sub(self.began) as f64 / 1e9;
-        self.estimate.add(self.elapsed_s, progress.fraction().unwrap_or(0.0));
-        self.progress = progress;
-    }
-
-    /// The part of the run that is done, from 0 to 1.
-    pub(super) fn fraction(&self) -> f64 {
-        if self.stage == Stage::Finished { 1.0 } else { self.progress.fraction().unwrap_or(0.0) }
-    }
-
     /// The state of the run as text.
     pub(super) fn text(&self) -> String {
-        match self.stage {
-            Stage::Waiting => "waiting".to_string(),
-            Stage::Running => message(&self.progress, self.elapsed_s, &self.estimate),
-            Stage::Finished => format!("finished  {}", message(&self.progress, self.elapsed_s, &Estimate::default())),
-            Stage::Interrupted => "interrupted".to_string(),
-            Stage::Failed => "failed".to_string(),
+        let state = &self.state;
+        match state.stage {
+            Stage::Running => state.text(),
+            Stage::Finished => format!("{}  {}", state.stage.name(), state.text()),
+            stage => stage.name().to_string(),
         }
     }
 }
@@ -211,8 +188,14 @@ impl Fabric {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// The start of a run with these warnings.
+    pub(in super::super) fn started(warnings: &[&str]) -> RunEvent {
+        let warnings = warnings.iter().map(ToString::to_string).collect();
+        RunEvent::Started { run: "a".into(), seed: 1, parameters: Vec::new(), warnings }
+    }
     use rnic_spec::FramePause;
 
     fn port(port: u32, queued: u64, busy_us: u64, dropped: u64) -> FramePort {

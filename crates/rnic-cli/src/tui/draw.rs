@@ -1,6 +1,7 @@
 //! Draws a [`Board`]. Everything fits into 60 columns and 15 lines; more room shows more runs, ports and instants.
 
-use super::board::{Board, Hot, Run, Stage};
+use super::board::{Board, Hot, Run};
+use crate::run_state::Stage;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
@@ -57,11 +58,11 @@ fn draw_runs(frame: &mut Frame<'_>, board: &Board, area: Rect) {
     let line = |(index, run): (usize, &Run)| {
         let mark = if index == board.selected { '>' } else { ' ' };
         let shown: String = run.name.chars().take(name).collect();
-        let style = match run.stage {
+        let style = match run.state.stage {
             Stage::Waiting => Style::new().add_modifier(Modifier::DIM),
             _ => Style::new(),
         };
-        Line::styled(format!("{mark}{shown:name$} {} {}", bar_of(run.fraction(), bar), run.text()), style)
+        Line::styled(format!("{mark}{shown:name$} {} {}", bar_of(run.state.fraction(), bar), run.text()), style)
     };
     let lines: Vec<Line<'_>> = board.runs.iter().enumerate().skip(first).take(visible).map(line).collect();
     frame.render_widget(Paragraph::new(lines), area);
@@ -103,23 +104,23 @@ fn draw_ports(frame: &mut Frame<'_>, hottest: &[Hot], area: Rect) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::board::Board;
+    use super::super::board::tests::started;
     use super::*;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use rnic_spec::RunProgress;
+    use rnic_spec::{RunEvent, RunProgress};
     use rnic_transport::Time;
 
     fn board() -> Board {
         let mut board = Board::new("An incast\u{1b}[2J", ["RoCE + PFC", "IRN\n\u{1b}]0;x\u{7}"].into_iter());
-        board.start(0, 0, &["the buffer is small".to_string()]);
+        board.event(0, &started(&["the buffer is small"]), 0);
         let progress = RunProgress {
             flows_done: 50,
             flows_total: Some(200),
             time: Time::from_us(1_230),
             ..RunProgress::default()
         };
-        board.runs[0].take(progress, 0);
+        board.event(0, &RunEvent::Progress(progress), 0);
         let fabric = &mut board.runs[0].fabric;
         fabric.hottest = vec![
             Hot { name: "leaf0:3->h7".to_string(), used: 1.0, queued: 123_456, is_paused: false },

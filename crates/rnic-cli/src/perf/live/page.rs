@@ -4,9 +4,10 @@
 //! send this part, and the page's script sends it in a header. A page of another site has no token, and cannot send the
 //! header. Requests that change faults must also come from the page's own origin, if the browser states one.
 
+use crate::page_guard::{asset, is_of_other_origin, is_token, protect, token};
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Query, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -16,7 +17,7 @@ use rnic_perf::{Live, LiveFaults, Point};
 use rnic_untrusted::text::brief;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, Read};
+use std::io;
 use std::sync::{Arc, LazyLock};
 
 const HTML: &str = include_str!("../../../page/perf.html");
@@ -53,11 +54,9 @@ impl Page {
     /// A page with one series for each name, whose measurements have the given faults from now on.
     ///
     /// # Errors
-    /// `/dev/urandom` cannot be read, or a fault is out of range.
+    /// The system has no random numbers, or a fault is out of range.
     pub(super) fn new(names: Vec<String>, lives: Vec<Arc<Live>>, faults: LiveFaults) -> io::Result<Arc<Page>> {
-        let mut bytes = [0; 16];
-        std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-        let token = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let token = token().map_err(io::Error::other)?;
         for live in &lives {
             live.set_faults(&faults).map_err(io::Error::other)?;
         }
@@ -107,9 +106,7 @@ impl Page {
 
     fn is_admitted(&self, headers: &HeaderMap) -> bool {
         let given = headers.get(TOKEN).map(HeaderValue::as_bytes).unwrap_or_default();
-        // Compares all bytes, so that the time does not tell how many are right.
-        given.len() == self.token.len()
-            && given.iter().zip(self.token.bytes()).fold(0, |sum, (given, own)| sum | (given ^ own)) == 0
+        is_token(given, &self.token)
     }
 }
 
@@ -125,24 +122,11 @@ pub(super) fn router(page: Arc<Page>) -> Router {
         .route("/perf.css", get(|| async { asset("text/css; charset=utf-8", &STYLE) }))
         .merge(data)
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(middleware::map_response(protect))
+        .layer(middleware::map_response(|mut response: Response| async {
+            protect(&mut response);
+            response
+        }))
         .with_state(page)
-}
-
-fn asset(kind: &'static str, content: &'static str) -> Response {
-    ([(header::CONTENT_TYPE, kind)], content).into_response()
-}
-
-/// Adds the headers that forbid browsers to load anything from other sites, and to keep a copy.
-async fn protect(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    let policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
-                  frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }
 
 /// Admits requests with the token that do not come from a page of another origin.
@@ -152,9 +136,7 @@ async fn admit(State(page): State<Arc<Page>>, request: Request, next: Next) -> R
         return (StatusCode::FORBIDDEN, "the token is missing or wrong; open the address that the command printed\n")
             .into_response();
     }
-    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
-    let host = text(header::HOST).unwrap_or_default();
-    if text(header::ORIGIN).is_some_and(|origin| origin.strip_prefix("http://") != Some(host)) {
+    if is_of_other_origin(headers) {
         return (StatusCode::FORBIDDEN, "the request comes from a page of another origin\n").into_response();
     }
     next.run(request).await

@@ -2,6 +2,7 @@
 
 use super::*;
 use rnic_http::{Limits, Server};
+use std::io::Read;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 
