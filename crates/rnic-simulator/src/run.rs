@@ -225,19 +225,22 @@ fn simulate(
     Ok((records, storing.as_ref().map(Storing::interrupted)))
 }
 
+/// The run of a scenario with a single selected run. `what` begins the sentence of the error for several runs.
+fn only_run<'s>(scenario: &'s Scenario, what: &str) -> Result<&'s RunSpec, CliError> {
+    let [run] = scenario.runs.as_slice() else {
+        let names: Vec<String> = scenario.runs.iter().map(|run| format!("\"{}\"", run.name)).collect();
+        return Err(CliError::Input(format!("{what} of one run; choose one with --run: {}", names.join(", "))));
+    };
+    Ok(run)
+}
+
 /// Simulates the run of a scenario with a single selected run, and writes the frames of one link to the capture file
 /// `path`.
 fn simulate_with_capture(
     scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue,
     (interruption, watching): (&Interruption, &Watching<'_>), link: &str, path: &Path,
 ) -> Result<(RunRecord, PathBuf), CliError> {
-    let [run] = scenario.runs.as_slice() else {
-        let names: Vec<String> = scenario.runs.iter().map(|run| format!("\"{}\"", run.name)).collect();
-        return Err(CliError::Input(format!(
-            "--pcap captures the frames of one run; choose one with --run: {}",
-            names.join(", ")
-        )));
-    };
+    let run = only_run(scenario, "--pcap captures the frames")?;
     let resolved = set_up(catalogue, run)?;
     let mut capture =
         Capture::new(run, &resolved, link).map_err(|error| CliError::Input(format!("--pcap {link}: {error}")))?;

@@ -1,5 +1,6 @@
 //! The packets that `rnic run --trace-packets` writes: the life of each as a table (CSV), and their frames (pcapng).
 
+use super::only_run;
 use crate::args::PacketsOf;
 use crate::error::CliError;
 use crate::{output, set_up};
@@ -33,13 +34,7 @@ pub(super) struct Packets {
 
 /// Checks that the packets can be recorded: before the simulation, so that a wrong option fails early.
 pub(super) fn check(scenario: &Scenario, catalogue: &Catalogue, of: &PacketsOf, max: usize) -> Result<(), CliError> {
-    let [run] = scenario.runs.as_slice() else {
-        let names: Vec<String> = scenario.runs.iter().map(|run| format!("\"{}\"", run.name)).collect();
-        return Err(CliError::Input(format!(
-            "--trace-packets writes the packets of one run; choose one with --run: {}",
-            names.join(", ")
-        )));
-    };
+    let run = only_run(scenario, "--trace-packets writes the packets")?;
     let resolved = set_up(catalogue, run)?;
     let link = match of {
         PacketsOf::Link(link) => link.clone(),
