@@ -1,13 +1,13 @@
 //! Figures of distributions: flow completion times, their slowest part, and the lengths of queues by tier.
 
-use super::super::ranks::{nearest_rank, ranked};
+use super::super::ranks::{Ranked, nearest_rank, ranked};
 use super::super::stats;
 use super::super::summary::ScenarioSummary;
-use super::super::tiers::kind;
+use super::super::tiers::{kind, link};
 use super::figure::{Axis, Line, Lines, Point, Scale, Unit, View};
 use super::runs::MANY;
 use rnic_fabric::config::TopologySpec;
-use rnic_spec::{FlowLog, RunOutput, RunRecord, RunSpec, Scenario};
+use rnic_spec::{FlowLog, PortRecord, RunOutput, RunRecord, RunSpec, Scenario};
 use std::collections::BTreeMap;
 
 /// Percentiles, in thousandths, whose points have a name in the tooltip.
@@ -51,15 +51,21 @@ pub(super) fn fct(summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Li
     })
 }
 
-/// The flow completion times of the measured flows at these percentiles, in thousandths. Of percentiles with the same
-/// completion time, only the first and the last are points.
-fn distribution(flows: &FlowLog, per_mille: &[u32]) -> Vec<Point> {
+/// The completion times of the measured flows, in microseconds, at these percentiles, in thousandths; `None` if no flow
+/// was measured.
+fn completion_times(flows: &FlowLog, per_mille: &[u32]) -> Option<Ranked> {
     let fct = ranked(flows, &[per_mille], |flow, add| {
         if let Some(fct) = stats::fct_us(flow).filter(|_| flow.measured) {
             add(0, fct);
         }
     });
-    let Some(Some(fct)) = fct.into_iter().next() else { return Vec::new() };
+    fct.into_iter().next().flatten()
+}
+
+/// The flow completion times of the measured flows at these percentiles, in thousandths. Of percentiles with the same
+/// completion time, only the first and the last are points.
+fn distribution(flows: &FlowLog, per_mille: &[u32]) -> Vec<Point> {
+    let Some(fct) = completion_times(flows, per_mille) else { return Vec::new() };
     let mut points: Vec<Point> = Vec::new();
     for (per_mille, fct) in per_mille.iter().zip(fct.at) {
         let note = MARKS.iter().find(|(mark, _)| mark == per_mille).map_or("", |(_, name)| *name);
@@ -97,12 +103,7 @@ pub(super) fn slowest(summary: &ScenarioSummary, reports: &[RunRecord]) -> Optio
 
 /// Completion times from the median on. The curve ends at the last percentile above which there is at least one flow.
 fn upper(flows: &FlowLog) -> Vec<Point> {
-    let fct = ranked(flows, &[&SLOWEST], |flow, add| {
-        if let Some(fct) = stats::fct_us(flow).filter(|_| flow.measured) {
-            add(0, fct);
-        }
-    });
-    let Some(Some(fct)) = fct.into_iter().next() else { return Vec::new() };
+    let Some(fct) = completion_times(flows, &SLOWEST) else { return Vec::new() };
     let known = |(per_mille, _): &(u32, f64)| fct.count as u64 * u64::from(1000 - per_mille) >= 1000;
     let points = SLOWEST.into_iter().zip(fct.at.iter().copied()).take_while(known);
     points.map(|(per_mille, fct)| Point::at(fct, f64::from(per_mille) / 10.0)).collect()
@@ -161,9 +162,10 @@ pub(super) fn queues(scenario: &Scenario, summary: &ScenarioSummary, reports: &[
 /// The samples of the watched queues.
 fn sampled(topology: &TopologySpec, output: &RunOutput) -> Tiers {
     let mut tiers = Tiers::new();
+    // Parallel links share a name; the first of them stands for all, which lead to the same node.
+    let ports: BTreeMap<String, &PortRecord> = output.ports.iter().rev().map(|port| (link(port), port)).collect();
     for queue in output.samples.iter().flat_map(|samples| &samples.queues) {
-        let port = output.ports.iter().position(|port| super::super::tiers::link(port) == queue.name);
-        let Some(port) = port.map(|index| &output.ports[index]) else { continue };
+        let Some(port) = ports.get(&queue.name) else { continue };
         let tier = format!("{} to {}", kind(topology, &port.node), kind(topology, &port.peer));
         tiers.entry((0, tier)).or_default().extend(queue.bytes.iter().map(|bytes| f64::from(*bytes)));
     }
