@@ -2,7 +2,7 @@
 
 pub use crate::buffer::{
     ArbiterSpec, BufferSpec, InputSpec, OutputBuffers, OutputSpec, PauseThreshold, PfcThresholds, Quantum, SEGMENT,
-    SharedLimits, SharedPfc, SharedSpec, TrimSpec, TrimmedPriority,
+    SharedPfc, SharedSpec, TrimSpec, TrimmedPriority,
 };
 pub use crate::clocks::ClockSpec;
 pub use crate::ecn::{EcnSpec, MarkOn};
@@ -169,7 +169,7 @@ pub struct NamedRoute {
 ///
 /// ```
 /// use rnic_fabric::config::{
-///     BufferSpec, EcnSpec, MarkOn, PauseThreshold, SchedulerSpec, SharedLimits, SharedPfc, SharedSpec, SwitchSpec,
+///     BufferSpec, EcnSpec, MarkOn, PauseThreshold, SchedulerSpec, SharedPfc, SharedSpec, SwitchSpec,
 /// };
 /// use rnic_transport::{Bytes, congestion::Marking};
 ///
@@ -179,7 +179,7 @@ pub struct NamedRoute {
 ///     headroom: Bytes(22_400),
 ///     lossless: u8::MAX,
 /// };
-/// let buffer = BufferSpec::Shared(SharedSpec { buffer: Bytes(12_000_000), limits: SharedLimits::Pfc(pfc) });
+/// let buffer = BufferSpec::Shared(SharedSpec { buffer: Bytes(12_000_000), pfc: Some(pfc), egress_alpha: None });
 /// let marking = Marking { kmin: Bytes(5_000), kmax: Bytes(200_000), pmax: 0.01 };
 /// let switch = SwitchSpec {
 ///     scheduler: SchedulerSpec::DeficitRoundRobin([1, 3, 0, 0, 0, 0, 0, 0]),

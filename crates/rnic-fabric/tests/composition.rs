@@ -4,7 +4,7 @@ use crate::common::*;
 use proptest::prelude::*;
 use rnic_fabric::config::{
     ArbiterSpec, BufferSpec, ClockSpec, FabricSpec, InputSpec, MarkOn, OutputBuffers, OutputSpec, PATHS,
-    PauseThreshold, PfcThresholds, Quantum, SchedulerSpec, SharedLimits, SharedPfc, SharedSpec, TopologySpec,
+    PauseThreshold, PfcThresholds, Quantum, SchedulerSpec, SharedPfc, SharedSpec, TopologySpec,
 };
 use rnic_fabric::{Ending, Fabric, Packet, Topology, lossless_headroom};
 use rnic_transport::{Bytes, Time};
@@ -249,8 +249,8 @@ proptest! {
         let headroom = lossless_headroom(&topology, u32::from(FRAME), 20, &clocks);
         let pfc = PfcThresholds { xoff: Bytes(xoff * F), xon: Bytes(xon.min(xoff) * F), headroom };
         let shared = |threshold| {
-            let limits = SharedLimits::Pfc(SharedPfc { threshold, xon_offset: Bytes(2 * F), headroom, lossless: u8::MAX });
-            BufferSpec::Shared(SharedSpec { buffer: Bytes(20 * F + 6 * 3 * headroom.0), limits })
+            let pfc = Some(SharedPfc { threshold, xon_offset: Bytes(2 * F), headroom, lossless: u8::MAX });
+            BufferSpec::Shared(SharedSpec { pfc, ..SharedSpec::lossy(Bytes(20 * F + 6 * 3 * headroom.0)) })
         };
         let inputs = arbiters(0).map(|input| BufferSpec::Input(InputSpec { pfc: Some(pfc), ..input }));
         let shared = [shared(PauseThreshold::Static(Bytes(xoff * F))), shared(PauseThreshold::Dynamic { beta })];

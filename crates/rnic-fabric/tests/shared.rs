@@ -3,7 +3,7 @@
 use crate::common::*;
 use proptest::prelude::*;
 use rnic_fabric::config::{
-    BufferSpec, ClockSpec, FabricSpec, MarkOn, PauseThreshold, SharedLimits, SharedPfc, SharedSpec, TopologySpec,
+    BufferSpec, ClockSpec, FabricSpec, MarkOn, PauseThreshold, SharedPfc, SharedSpec, TopologySpec,
 };
 use rnic_fabric::{Ending, Fabric, lossless_headroom};
 use rnic_transport::{Bytes, Time};
@@ -17,9 +17,9 @@ fn shared(hosts: u32, buffer: u64, xoff: u64, beta: Option<f64>) -> FabricSpec {
     let topology = rnic_fabric::Topology::build(&spec).unwrap();
     let headroom = lossless_headroom(&topology, u32::from(FRAME), spec.frame_gap, &ClockSpec::default());
     let threshold = beta.map_or(PauseThreshold::Static(Bytes(xoff)), |beta| PauseThreshold::Dynamic { beta });
-    let limits = SharedLimits::Pfc(SharedPfc { threshold, xon_offset: Bytes(2 * F), headroom, lossless: u8::MAX });
+    let pfc = Some(SharedPfc { threshold, xon_offset: Bytes(2 * F), headroom, lossless: u8::MAX });
     spec.switch.buffer =
-        BufferSpec::Shared(SharedSpec { buffer: Bytes(buffer + headroom.0 * u64::from(hosts)), limits });
+        BufferSpec::Shared(SharedSpec { pfc, ..SharedSpec::lossy(Bytes(buffer + headroom.0 * u64::from(hosts))) });
     spec
 }
 

@@ -31,6 +31,7 @@ fn read_mesh(table: &Table<'_>, topology: &TopologySpec) -> Result<Mesh> {
         payload: table.value("payload")?,
         priority: table.value("priority")?,
         window: table.value("window")?,
+        rto: table.given("rto")?,
         stack,
     })
 }

@@ -91,15 +91,19 @@ struct Use {
 
 /// Some keys of `[fabric]` and `[fabric.switch]` have an effect only with PFC, some only without PFC, and one only with
 /// a pause storm. For each such key of a run, notes whether the key has an effect in this run. Keys in files that the
-/// scenario extends are ignored, because they may be without effect in all runs.
-fn note_uses(table: &Table<'_>, has_pfc: bool, fabric: &FabricSetup, source: &Source<'_>) -> Result<()> {
+/// scenario extends are ignored, because they may be without effect in all runs. `pfc` says for each transport of the run
+/// whether PFC protects its packets.
+fn note_uses(table: &Table<'_>, pfc: &[bool], fabric: &FabricSetup, source: &Source<'_>) -> Result<()> {
+    let has_pfc = pfc.contains(&true);
     let switch = table.table("switch")?;
     for table in switch.iter().chain([table]) {
         for setting in table.settings() {
             let (has_effect, why) = match setting.effect {
                 Effect::Always => continue,
                 Effect::WithPfc => (has_pfc, ("no run has `pfc` = true", "write `pfc = true` in a run")),
-                Effect::WithoutPfc => (!has_pfc, ("every run has `pfc` = true", "remove `pfc` from a run")),
+                Effect::WithoutPfc => {
+                    (pfc.contains(&false), ("every transport has `pfc` = true", "remove `pfc` from a run"))
+                }
                 Effect::WithStorm => (
                     has_pfc && !fabric.storms.is_empty(),
                     ("no run with `pfc` = true has a [[fabric.storm]]", "add a storm to a run with `pfc = true`"),
@@ -217,7 +221,9 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
     }
     let transport = transport::read(&table, defaults.as_ref(), source.vocabulary, source.lists.files)?;
     let beside = beside::read(&table, source.vocabulary, source.lists.files)?;
-    note_uses(&fabric_table, transport.pfc, &fabric, source)?;
+    let pfc: Vec<bool> =
+        std::iter::once(&transport).chain(beside.iter().map(|one| &one.transport)).map(|one| one.pfc).collect();
+    note_uses(&fabric_table, &pfc, &fabric, source)?;
     let header = Bytes(transport.header_bytes());
     switch::check_buffer(&fabric_table, &fabric, header)?;
     output::check(&fabric_table, &fabric, &transport, header)?;

@@ -20,6 +20,7 @@ pub(crate) fn probes(meshes: &[Mesh], hosts: u32, header: u32, seed: u64) -> Vec
                 priority: mesh.priority,
                 start: mesh.start + Time::from_ps(phase),
                 interval: mesh.interval,
+                resend: mesh.rto,
             });
         }
     }
@@ -138,6 +139,7 @@ mod tests {
             payload: Bytes(512),
             priority: 0,
             window: Time::from_us(100),
+            rto: None,
             stack,
         }
     }

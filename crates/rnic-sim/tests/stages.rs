@@ -5,7 +5,7 @@ use rnic_fabric::config::TopologySpec;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::{Sharing, simulate_run_shared};
-use rnic_spec::{Mesh, MeshPairs, RunSpec, RunStatus, SlowReceiver, StackDelay};
+use rnic_spec::{LinkFault, Mesh, MeshPairs, RunSpec, RunStatus, SlowReceiver, StackDelay};
 use rnic_transport::{Bytes, Time};
 
 /// Two hosts on one switch with PFC; the NIC of h1 is slow.
@@ -69,6 +69,7 @@ fn mesh(priority: u8) -> Mesh {
         payload: Bytes(512),
         priority,
         window: Time::from_us(100),
+        rto: None,
         stack: None,
     }
 }
@@ -88,6 +89,27 @@ fn an_idle_round_trip() {
     // The run ends with its last flow, 0.9 ms after its start; one probe in 50 us.
     assert_eq!((total.probes, total.unanswered), (18, 0));
     assert_eq!((output.totals.probes, output.meshes[0].rows.len()), (36, 9));
+}
+
+/// The link to h1 loses everything for 100 us, and with it the first two probes (one in 50 us). Sent again after 100 us,
+/// both arrive; their round-trip times count from the first transmission.
+#[test]
+fn a_lost_probe_is_sent_again() {
+    let mut run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "roce");
+    let duration = Some(Time::from_us(100));
+    let (from, to) = ("s0".into(), "h1".into());
+    run.fabric.faults.links = vec![LinkFault { from, to, rate: None, start: Time::ZERO, duration, every: None }];
+    run.fabric.meshes = vec![mesh(0), Mesh { rto: Some(Time::from_us(100)), ..mesh(0) }];
+    run.limits.duration = Some(Time::from_ms(1));
+    let output = outcome(&run, &[flow(920_000_000, 2, 0, 1)]);
+    assert_accounts(&output);
+    let [once, again] = [0, 1].map(|mesh| output.meshes[mesh].total);
+    assert_eq!([once.unanswered, again.unanswered], [2, 0]);
+    let rtt = Time::from_ps(4 * (118_800 + D));
+    assert_eq!([once.max, again.p50], [rtt; 2]);
+    assert_eq!(again.max, Time::from_us(100) + rtt);
+    // Two probes without a response, and two that were sent twice.
+    assert_eq!(output.totals.probes, (once.probes + again.probes) * 2);
 }
 
 /// A congested class delays its own probes, but not those of the other class, which has half of the link.

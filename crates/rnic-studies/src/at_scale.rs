@@ -20,8 +20,10 @@ pub static STUDY: Study = Study {
         "alpha.toml",
         "fig6.toml",
         "fig6-20000.toml",
+        "fig6-drops.toml",
         "fig7.toml",
         "fig7.csv",
+        "fig7-cpu.toml",
         "fig8.toml",
         "fig8.csv",
         "fig8-idle.csv",
@@ -43,6 +45,10 @@ const MTU: u64 = 1_024;
 const FIG7_CONNECTIONS: f64 = 3_072.0;
 /// Number of servers that send in figure 7.
 const FIG7_SERVERS: f64 = 384.0;
+/// Number of cores of a server, which the paper does not state: those of the servers in the DCQCN paper (section 2.1).
+const SERVER_CORES: u32 = 16;
+/// Number of cores of all servers of figure 6.
+const SERVICE_CORES: u32 = 1_152 * SERVER_CORES;
 
 /// Number of pairs of servers of figure 8.
 const FIG8_PAIRS: f64 = 20.0;
@@ -112,12 +118,28 @@ const EXPERIMENTS: &[Experiment] = &[
         rows: |m| fig6(m, "fig6-20000.toml"),
     },
     Experiment {
+        name: "fig6-drops",
+        title: "Figure 6 with a small threshold for TCP's queues, so that bursts are dropped",
+        seeds: 10,
+        sources: &[Source::all("fig6-drops.toml").quick(&[("limits.duration", "2 ms")], &[])],
+        charts: &[],
+        rows: fig6_drops,
+    },
+    Experiment {
         name: "fig7",
         title: "Figure 7: 3,072 connections between two podsets",
         seeds: 3,
         sources: &[Source::all("fig7.toml").quick(&[("limits.duration", "1 ms")], &[])],
         charts: &[],
         rows: fig7,
+    },
+    Experiment {
+        name: "fig7-cpu",
+        title: "Figure 7: CPU of a server that sends or receives 8 Gb/s",
+        seeds: 2,
+        sources: &[Source::all("fig7-cpu.toml").quick(&[("limits.duration", "10 ms")], &[])],
+        charts: &[],
+        rows: fig7_cpu,
     },
     Experiment {
         name: "fig8",
@@ -307,6 +329,35 @@ fn fig6(m: &Measured<'_>, file: &'static str) -> Vec<Row> {
         row(m, both, Metric::dropped_in(0), "no packet dropped", Claim::AtMost(0.0), Unit::Count).note("RDMA"),
         row(m, both, Metric::dropped_in(1), "", Claim::Open, Unit::Count).note("TCP"),
     ]
+}
+
+fn fig6_drops(m: &Measured<'_>) -> Vec<Row> {
+    let file = "fig6-drops.toml";
+    let both = dcqcn(file, "half RDMA, half TCP");
+    let us = Unit::Microseconds;
+    let mut rows = fig6(m, file);
+    let spike = Claim::Within { low: 2_000.0, high: 10_000.0 };
+    rows.push(row(m, both, Metric::mesh_worst_p99("TCP"), "spikes of several ms", spike, us));
+    rows.push(row(m, both, Metric::mesh_worst_p99("RDMA"), "smoother than TCP's", Claim::Open, us));
+    rows.push(
+        row(m, both, Metric::sending_cpu(SERVICE_CORES), "", Claim::Open, Unit::Percent).note("TCP, all servers"),
+    );
+    rows
+}
+
+/// CPU of a server at 8 Gb/s. With less than half a percent "close to 0%" is rounded to 0.
+fn fig7_cpu(m: &Measured<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (run, stated, claim) in
+        [("RDMA", "close to 0%", Claim::Within { low: 0.0, high: 0.005 }), ("TCP", "", Claim::Open)]
+    {
+        let case = case("fig7-cpu.toml", run);
+        rows.push(row(m, case, Metric::DELIVERED_GBPS, "", Claim::Open, Unit::Gbps));
+        for metric in [Metric::sending_cpu(SERVER_CORES), Metric::receiving_cpu(SERVER_CORES)] {
+            rows.push(row(m, case, metric, stated, claim, Unit::Percent));
+        }
+    }
+    rows
 }
 
 fn fig7(m: &Measured<'_>) -> Vec<Row> {

@@ -412,6 +412,15 @@ impl Metric {
         )
     }
 
+    /// The largest 99th percentile of the round-trip times of a mesh in one of its windows, in microseconds.
+    pub const fn mesh_worst_p99(mesh: &'static str) -> Metric {
+        Metric::named(
+            mesh,
+            |mesh| format!("largest 99th percentile latency of {mesh} in a window"),
+            |result, mesh| result.operations.meshes.get(mesh).map(|rtt| rtt.worst_p99),
+        )
+    }
+
     /// Probes of a mesh without a response before the end of the run, as a fraction of its probes.
     pub const fn unanswered(mesh: &'static str) -> Metric {
         Metric::named(

@@ -78,7 +78,7 @@ fn anything() -> Measurement {
 /// The metrics of a run about the operation of a network.
 fn operations() -> Operations {
     let storm = |by_nic| operations::Storm { by_nic, detected_ms: 3.0, dropped: 7 };
-    let rtt = operations::Rtt { probes: 9, unanswered: 1, p50: 2.0, p99: 3.0, p999: 4.0 };
+    let rtt = operations::Rtt { probes: 9, unanswered: 1, p50: 2.0, p99: 3.0, p999: 4.0, worst_p99: 5.0 };
     Operations {
         delivered_of: BTreeMap::from([("RDMA".to_string(), 1_000)]),
         dropped_in: vec![0; 2],

@@ -3,7 +3,7 @@
 
 use super::{ModelFormat, aligned};
 use rnic_fabric::Topology;
-use rnic_fabric::config::{BufferSpec, EcnSpec, PauseThreshold, SharedLimits, SharedPfc, SharedSpec};
+use rnic_fabric::config::{BufferSpec, EcnSpec, PauseThreshold, SharedPfc, SharedSpec};
 use rnic_model::buffers::{kilobytes, reaction};
 use rnic_model::port_rates::{Bounds, ConfiguredSwitch, PortGroup, Threshold};
 use rnic_sim::resolve::Resolved;
@@ -93,7 +93,7 @@ fn refuse_other_buffers(run: &RunSpec) -> Result<(), CliError> {
 impl<'r> Fabric<'r> {
     fn new(run: &'r RunSpec, resolved: &Resolved) -> Result<Fabric<'r>, CliError> {
         let switch = &resolved.fabric.switch;
-        let BufferSpec::Shared(SharedSpec { buffer, limits: SharedLimits::Pfc(pfc) }) = switch.buffer else {
+        let BufferSpec::Shared(SharedSpec { buffer, pfc: Some(pfc), .. }) = switch.buffer else {
             return Err(CliError::Input(format!("the switches of run \"{}\" have no PFC thresholds", run.name)));
         };
         let priorities = u32::from(switch.priorities);

@@ -21,7 +21,7 @@ pub use input::{InputSpec, PfcThresholds};
 pub(crate) use output::OutputBuffer;
 pub use output::{OutputBuffers, OutputSpec, TrimSpec, TrimmedPriority};
 pub(crate) use shared::SharedBuffer;
-pub use shared::{PauseThreshold, SharedLimits, SharedPfc, SharedSpec};
+pub use shared::{PauseThreshold, SharedPfc, SharedSpec};
 
 use crate::packet::Packet;
 use crate::scheduler::Head;
@@ -43,7 +43,7 @@ impl BufferSpec {
     pub fn pfc_headroom(&self) -> Option<Bytes> {
         match self {
             BufferSpec::Input(input) => input.pfc.map(|pfc| pfc.headroom),
-            BufferSpec::Shared(SharedSpec { limits: SharedLimits::Pfc(pfc), .. }) => Some(pfc.headroom),
+            BufferSpec::Shared(SharedSpec { pfc: Some(pfc), .. }) => Some(pfc.headroom),
             BufferSpec::Shared(_) | BufferSpec::Output(_) => None,
         }
     }
@@ -51,7 +51,7 @@ impl BufferSpec {
     /// Bitmap of the priorities that PFC protects; 0 without PFC.
     pub fn lossless_priorities(&self) -> u8 {
         match self {
-            BufferSpec::Shared(SharedSpec { limits: SharedLimits::Pfc(pfc), .. }) => pfc.lossless,
+            BufferSpec::Shared(SharedSpec { pfc: Some(pfc), .. }) => pfc.lossless,
             other if other.has_pfc() => u8::MAX,
             _ => 0,
         }

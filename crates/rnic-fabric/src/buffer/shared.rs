@@ -25,32 +25,22 @@ use rnic_transport::Bytes;
 pub struct SharedSpec {
     /// Size of the whole buffer; with PFC it includes the headroom of all ports and priorities.
     pub buffer: Bytes,
-    /// Limits on the bytes of the buffer that one port or queue may take.
-    pub limits: SharedLimits,
+    /// PFC; `None`: the switch pauses nobody and drops packets that do not fit.
+    pub pfc: Option<SharedPfc>,
+    /// Maximum length of the queue of an output in a priority that PFC does not protect, as a multiple of the free bytes
+    /// of the buffer; `None`: the queue may take all free bytes.
+    pub egress_alpha: Option<f64>,
 }
 
 impl SharedSpec {
     /// A buffer without PFC, in which a queue may take all free bytes.
     pub fn lossy(buffer: Bytes) -> SharedSpec {
-        SharedSpec { buffer, limits: SharedLimits::Lossy { egress_alpha: None } }
+        SharedSpec { buffer, pfc: None, egress_alpha: None }
     }
 }
 
-/// Limits on the bytes of a shared buffer that one port or queue may take.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum SharedLimits {
-    /// PFC: the switch pauses the peer of an input port in a priority if the bytes that the port holds in this priority
-    /// exceed a threshold.
-    Pfc(SharedPfc),
-    /// No PFC: the switch drops packets that do not fit.
-    Lossy {
-        /// Maximum length of the queue of an output and priority, as a multiple of the free bytes of the buffer;
-        /// `None`: the queue may take all free bytes.
-        egress_alpha: Option<f64>,
-    },
-}
-
-/// PFC settings of a buffer that all ports share.
+/// PFC settings of a buffer that all ports share: the switch pauses the peer of an input port in a priority if the bytes
+/// that the port holds in this priority exceed a threshold.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SharedPfc {
     /// Pause threshold for the bytes of a (port, priority) in the buffer. Packets beyond it go into the headroom and
@@ -101,7 +91,7 @@ pub(crate) struct SharedBuffer<B> {
     pool: u64,
     used: u64,
     pfc: Option<SharedPfc>,
-    /// Without PFC: a queue holds at most this multiple of the free bytes.
+    /// In priorities without PFC: a queue holds at most this multiple of the free bytes.
     egress_alpha: Option<f64>,
     queues: OutputQueues<B>,
     /// Per (input, priority): the bytes of the buffer that its packets take.
@@ -111,10 +101,7 @@ pub(crate) struct SharedBuffer<B> {
 impl<B: Copy> SharedBuffer<B> {
     pub(crate) fn new(spec: &SharedSpec, shape: Shape) -> SharedBuffer<B> {
         let Shape { ports, priorities, .. } = shape;
-        let (pfc, egress_alpha) = match spec.limits {
-            SharedLimits::Pfc(pfc) => (Some(pfc), None),
-            SharedLimits::Lossy { egress_alpha } => (None, egress_alpha),
-        };
+        let SharedSpec { pfc, egress_alpha, .. } = *spec;
         let reserved = pfc.map_or(0, |pfc| pfc.headroom.0 * ports as u64 * pfc.protected(priorities));
         SharedBuffer {
             priorities,
@@ -156,14 +143,16 @@ impl<B: Copy> Buffer<B> for SharedBuffer<B> {
     fn admits(&self, input: usize, output: usize, packet: &Packet<B>) -> bool {
         let (bytes, priority) = (u64::from(packet.bytes), packet.priority as usize);
         let charge = &self.charges[input * self.priorities + priority];
-        if let Some(alpha) = self.egress_alpha {
+        let is_lossless = self.pfc.is_some_and(|pfc| pfc.lossless & (1 << priority) != 0);
+        if let Some(alpha) = self.egress_alpha
+            && !is_lossless
+        {
             let queue = self.queues.bytes(output, priority) + bytes;
             if queue as f64 > alpha * self.free() as f64 {
                 return false;
             }
         }
-        let has_headroom =
-            |pfc: SharedPfc| charge.headroom + bytes <= pfc.headroom.0 && pfc.lossless & (1 << priority) != 0;
+        let has_headroom = |pfc: SharedPfc| charge.headroom + bytes <= pfc.headroom.0 && is_lossless;
         self.fits_in_pool(charge, bytes) || self.pfc.is_some_and(has_headroom)
     }
 
@@ -246,7 +235,7 @@ mod tests {
 
     fn with_pfc(buffer: u64, threshold: PauseThreshold, xon_offset: u64) -> SharedSpec {
         let pfc = SharedPfc { threshold, xon_offset: Bytes(xon_offset), headroom: Bytes(HEADROOM), lossless: u8::MAX };
-        SharedSpec { buffer: Bytes(buffer), limits: SharedLimits::Pfc(pfc) }
+        SharedSpec { pfc: Some(pfc), ..SharedSpec::lossy(Bytes(buffer)) }
     }
 
     fn packet(bytes: u16, priority: u8) -> Packet<u32> {
@@ -285,14 +274,26 @@ mod tests {
     #[test]
     fn a_priority_without_pfc_drops_beyond_the_threshold() {
         // Two ports, two priorities, PFC in the first only: 10,000 bytes less twice 3,000 make a pool of 4,000.
-        let SharedSpec { buffer, limits } = with_pfc(10_000, PauseThreshold::Static(Bytes(1_500)), 1_000);
-        let SharedLimits::Pfc(pfc) = limits else { panic!("a buffer with PFC") };
-        let spec = SharedSpec { buffer, limits: SharedLimits::Pfc(SharedPfc { lossless: 0b01, ..pfc }) };
+        let mut spec = with_pfc(10_000, PauseThreshold::Static(Bytes(1_500)), 1_000);
+        spec.pfc.as_mut().unwrap().lossless = 0b01;
         let mut buffer = SharedBuffer::new(&spec, shape(2, 2));
         assert_eq!(buffer.pool, 4_000);
         let mut offers = |priority| [(); 3].map(|_| offer(&mut buffer, 0, 1, priority));
         assert_eq!(offers(0), [Some(false), Some(true), Some(true)]);
         assert_eq!(offers(1), [Some(false), None, None]);
+    }
+
+    #[test]
+    fn the_egress_limit_is_for_priorities_without_pfc() {
+        // As above, with a threshold that nothing reaches. A queue of q bytes of the second priority may be as long as a
+        // quarter of the free bytes: 1,000 <= 4,000 / 4, but 2,000 > 3,000 / 4.
+        let mut spec = with_pfc(10_000, PauseThreshold::Static(Bytes(4_000)), 1_000);
+        spec.pfc.as_mut().unwrap().lossless = 0b01;
+        spec.egress_alpha = Some(0.25);
+        let mut buffer = SharedBuffer::new(&spec, shape(2, 2));
+        let mut offers = |priority| [(); 2].map(|_| offer(&mut buffer, 0, 1, priority));
+        assert_eq!(offers(1), [Some(false), None]);
+        assert_eq!(offers(0), [Some(false), Some(false)]);
     }
 
     #[test]
@@ -333,7 +334,7 @@ mod tests {
         let taken = (0..20).filter(|_| offer(&mut buffer, 0, 1, 0).is_some()).count();
         assert_eq!((taken, buffer.may_resume(0, 0)), (10, true));
         // A queue of q bytes may be as long as the free bytes: q + 1,000 <= 10,000 - q.
-        lossy.limits = SharedLimits::Lossy { egress_alpha: Some(1.0) };
+        lossy.egress_alpha = Some(1.0);
         let mut buffer = SharedBuffer::new(&lossy, shape(2, 1));
         let taken = [1, 0].map(|output| (0..20).filter(|_| offer(&mut buffer, 0, output, 0).is_some()).count());
         // The first queue takes 5 packets. Then 5,000 bytes are free for the second queue: q + 1,000 <= 5,000 - q.

@@ -23,6 +23,9 @@ pub struct ProbeSpec {
     pub start: Time,
     /// Time between two probes, more than zero.
     pub interval: Time,
+    /// Time, more than zero, after which the prober sends a probe without a response again; it doubles with each
+    /// transmission. `None`: no probe is sent again.
+    pub resend: Option<Time>,
 }
 
 /// The result of one probe.
@@ -43,6 +46,8 @@ pub(super) struct Prober<B> {
     due: BinaryHeap<Reverse<(u64, u32)>>,
     /// Posted probes without a response, by id.
     waiting: BTreeMap<u32, u64>,
+    /// Time at which a probe that then still has no response is sent again, its id, and how often it was sent.
+    resends: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// Probes and responses that wait for the transmitter.
     queue: VecDeque<Packet<B>>,
     done: Vec<ProbeResult>,
@@ -54,10 +59,24 @@ pub(super) struct Prober<B> {
 impl<B: Body> Prober<B> {
     pub(super) fn new(all: Arc<[ProbeSpec]>, own: &[u32]) -> Prober<B> {
         let due = own.iter().map(|pair| Reverse((all[*pair as usize].start.as_ps(), *pair))).collect();
-        Prober { all, due, waiting: BTreeMap::new(), queue: VecDeque::new(), done: Vec::new(), sent: 0, received: 0 }
+        Prober {
+            all,
+            due,
+            waiting: BTreeMap::new(),
+            resends: BinaryHeap::new(),
+            queue: VecDeque::new(),
+            done: Vec::new(),
+            sent: 0,
+            received: 0,
+        }
     }
 
     pub(super) fn next(&self) -> u64 {
+        let resend = self.resends.peek().map_or(u64::MAX, |Reverse((at, _, _))| *at);
+        resend.min(self.next_due())
+    }
+
+    fn next_due(&self) -> u64 {
         self.due.peek().map_or(u64::MAX, |Reverse((at, _))| *at)
     }
 
@@ -66,19 +85,38 @@ impl<B: Body> Prober<B> {
         (pair, &self.all[pair as usize])
     }
 
-    /// Posts the probes that are due at `now`.
+    /// Posts the probes that are due at `now`, first those that are sent again.
     pub(super) fn post(&mut self, now: u64) {
-        while self.next() <= now
+        while let Some(Reverse((at, id, times))) = self.resends.peek().copied()
+            && at <= now
+        {
+            self.resends.pop();
+            if self.waiting.contains_key(&id) {
+                self.send(id, at, times);
+            }
+        }
+        while self.next_due() <= now
             && let Some(Reverse((at, id))) = self.due.pop()
         {
             let (_, spec) = self.pair(id);
-            let (spec, next) = (*spec, at.saturating_add(spec.interval.as_ps()));
+            let next = at.saturating_add(spec.interval.as_ps());
             self.waiting.insert(id, at);
-            self.queue.push_back(Prober::packet(&spec, spec.dst, id, Packet::<B>::PROBE));
+            self.send(id, at, 0);
             // A pair stops when its ids are used up.
             if let Some(id) = id.checked_add(self.all.len() as u32) {
                 self.due.push(Reverse((next, id)));
             }
+        }
+    }
+
+    /// Queues the probe `id`, which was sent `times` times before, at the time `at`.
+    fn send(&mut self, id: u32, at: u64, times: u32) {
+        let (_, spec) = self.pair(id);
+        let spec = *spec;
+        self.queue.push_back(Prober::packet(&spec, spec.dst, id, Packet::<B>::PROBE));
+        if let Some(resend) = spec.resend {
+            let wait = resend.as_ps().saturating_mul(1 << times.min(32));
+            self.resends.push(Reverse((at.saturating_add(wait), id, times + 1)));
         }
     }
 

@@ -1,7 +1,7 @@
 //! ECN marking of a run's switches, derived from the scenario and from the congestion control.
 
 use super::{Demands, EcnError};
-use rnic_fabric::config::{BufferSpec, EcnSpec, MarkOn, PauseThreshold, SharedLimits, SharedSpec, SwitchSpec};
+use rnic_fabric::config::{BufferSpec, EcnSpec, MarkOn, PauseThreshold, SharedSpec, SwitchSpec};
 use rnic_spec::{EcnSetup, QueueingSetup, RunSpec};
 use rnic_transport::congestion::Marking;
 
@@ -51,7 +51,7 @@ fn marking(ecn: &EcnSetup, demanded: Option<Marking>, cc: &'static str) -> Resul
 /// Warns if a switch with a shared buffer can pause a sender by PFC before ECN marks the sender's packets: then the
 /// congestion control reacts too late (DCQCN paper, section 4.2).
 pub(super) fn warn_of_late_marks(switch: &SwitchSpec, ports: u64, warnings: &mut Vec<String>) {
-    let BufferSpec::Shared(SharedSpec { buffer, limits: SharedLimits::Pfc(pfc) }) = switch.buffer else { return };
+    let BufferSpec::Shared(SharedSpec { buffer, pfc: Some(pfc), .. }) = switch.buffer else { return };
     let Some(EcnSpec { marking, .. }) = switch.ecn else { return };
     let priorities = u64::from(switch.priorities);
     let pool = buffer.0.saturating_sub(pfc.headroom.0 * ports * pfc.protected(switch.priorities.into())) as f64;

@@ -34,9 +34,13 @@ pub(super) fn put(meshes: &[Mesh], put: &mut impl FnMut(&str, String)) {
         let stack = mesh.stack.map_or(String::new(), |stack| {
             format!("; delay in the hosts' software: median {}, 99th percentile {}", stack.median, stack.p99)
         });
+        let rto = mesh.rto.map_or(String::new(), |rto| format!("; sent again after {rto}"));
         put(
             "mesh",
-            format!("{}: every {}, {} in priority {}{stack}", mesh.name, mesh.interval, mesh.payload, mesh.priority),
+            format!(
+                "{}: every {}, {} in priority {}{rto}{stack}",
+                mesh.name, mesh.interval, mesh.payload, mesh.priority
+            ),
         );
     }
 }

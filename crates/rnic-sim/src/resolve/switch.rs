@@ -4,8 +4,8 @@ use super::SwitchError;
 use super::links::Links;
 use crate::host::DATA_PRIORITY;
 use rnic_fabric::config::{
-    BufferSpec, InputSpec, OutputBuffers, OutputSpec, PauseThreshold, PfcThresholds, SchedulerSpec, SharedLimits,
-    SharedPfc, SharedSpec, SwitchSpec, TrimmedPriority,
+    BufferSpec, InputSpec, OutputBuffers, OutputSpec, PauseThreshold, PfcThresholds, SchedulerSpec, SharedPfc,
+    SharedSpec, SwitchSpec, TrimmedPriority,
 };
 use rnic_spec::{InputSetup, OutputSetup, QueueingSetup, RunSpec, SharedSetup};
 use rnic_transport::transports::SAFETY_TIMEOUT;
@@ -135,15 +135,13 @@ fn shared_buffer(
             Some(xoff) => PauseThreshold::Static(xoff),
             None => PauseThreshold::Dynamic { beta: shared.beta.unwrap_or(SHARED_BETA) },
         };
-        return Ok(SharedSpec {
-            buffer,
-            limits: SharedLimits::Pfc(SharedPfc { threshold, xon_offset, headroom, lossless }),
-        });
+        let pfc = Some(SharedPfc { threshold, xon_offset, headroom, lossless });
+        return Ok(SharedSpec { buffer, pfc, egress_alpha: shared.egress_alpha });
     }
     if buffer.0 < longest {
         return Err(SwitchError::SharedBuffer { buffer, packet: links.frames.longest });
     }
-    Ok(SharedSpec { buffer, limits: SharedLimits::Lossy { egress_alpha: shared.egress_alpha } })
+    Ok(SharedSpec { buffer, pfc: None, egress_alpha: shared.egress_alpha })
 }
 
 /// Configuration of an output-queued switch, which has one buffer for each output and priority.
@@ -259,21 +257,20 @@ fn put_shared(shared: &SharedSpec, priorities: u8, put: &mut impl FnMut(&str, St
     put("buffer", shared.buffer.to_string());
     put("queueing", "shared".to_string());
     put("priorities", priorities.to_string());
-    match shared.limits {
-        SharedLimits::Pfc(pfc) => {
-            match pfc.threshold {
-                PauseThreshold::Dynamic { beta } => put("beta", beta.to_string()),
-                PauseThreshold::Static(xoff) => put("xoff", xoff.to_string()),
-            }
-            put("xon_offset", pfc.xon_offset.to_string());
-            put("headroom", pfc.headroom.to_string());
-            if pfc.protected(priorities.into()) < u64::from(priorities) {
-                let protected = (0..priorities).filter(|priority| pfc.lossless & (1 << priority) != 0);
-                put("lossless priorities", format!("{:?}", protected.collect::<Vec<_>>()));
-            }
+    if let Some(pfc) = shared.pfc {
+        match pfc.threshold {
+            PauseThreshold::Dynamic { beta } => put("beta", beta.to_string()),
+            PauseThreshold::Static(xoff) => put("xoff", xoff.to_string()),
         }
-        SharedLimits::Lossy { egress_alpha: Some(alpha) } => put("egress_alpha", alpha.to_string()),
-        SharedLimits::Lossy { egress_alpha: None } => {}
+        put("xon_offset", pfc.xon_offset.to_string());
+        put("headroom", pfc.headroom.to_string());
+        if pfc.protected(priorities.into()) < u64::from(priorities) {
+            let protected = (0..priorities).filter(|priority| pfc.lossless & (1 << priority) != 0);
+            put("lossless priorities", format!("{:?}", protected.collect::<Vec<_>>()));
+        }
+    }
+    if let Some(alpha) = shared.egress_alpha {
+        put("egress_alpha", alpha.to_string());
     }
 }
 

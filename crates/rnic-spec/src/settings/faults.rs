@@ -245,6 +245,14 @@ pub(super) const MESH: Section = Section {
         Setting::new("window", Kind::Time, "\"1 ms\"", "the results have percentiles for each window of this length")
             .default("1 ms"),
         Setting::new(
+            "rto",
+            Kind::Time,
+            "\"1 ms\"",
+            "time after which a probe without a response is sent again, as by TCP; it doubles with each transmission. The \
+             round-trip time counts from the first transmission",
+        )
+        .derived("never"),
+        Setting::new(
             "stack_median",
             Kind::Time,
             "\"100 us\"",

@@ -120,7 +120,7 @@ pub enum Effect {
     Always,
     /// Runs with PFC.
     WithPfc,
-    /// Runs without PFC.
+    /// Runs with traffic in a priority without PFC.
     WithoutPfc,
     /// Runs with PFC and a pause storm.
     WithStorm,

@@ -213,7 +213,7 @@ pub(super) const SWITCH: Section = Section {
             "egress_alpha",
             FACTOR,
             "8",
-            "without PFC: maximum length of a queue, as a multiple of the free bytes of the pool",
+            "in priorities without PFC: maximum length of a queue, as a multiple of the free bytes of the pool",
         )
         .derived("none")
         .only(SHARED)

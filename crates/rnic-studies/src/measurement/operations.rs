@@ -2,7 +2,7 @@
 //! share of the traffic.
 
 use rnic_results::text::round6;
-use rnic_spec::{FlowRecord, MeshRow, RunOutput, RunSpec};
+use rnic_spec::{FlowRecord, MeshRecord, MeshRow, RunOutput, RunSpec};
 use rnic_transport::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -70,6 +70,9 @@ pub struct Rtt {
     pub p99: f64,
     /// 99.9th percentile.
     pub p999: f64,
+    /// The largest 99th percentile of a window of the mesh; 0 in results of older versions.
+    #[serde(default)]
+    pub worst_p99: f64,
 }
 
 impl Operations {
@@ -123,7 +126,7 @@ impl Operations {
                     dropped: record.dropped,
                 })
                 .collect(),
-            meshes: output.meshes.iter().map(|mesh| (mesh.name.clone(), Rtt::of(&mesh.total))).collect(),
+            meshes: output.meshes.iter().map(|mesh| (mesh.name.clone(), Rtt::of(mesh))).collect(),
         }
     }
 }
@@ -141,8 +144,10 @@ fn dropped_in(output: &RunOutput) -> Vec<u64> {
 }
 
 impl Rtt {
-    fn of(row: &MeshRow) -> Rtt {
+    fn of(mesh: &MeshRecord) -> Rtt {
         let us = |time: Time| round6(time.as_us());
-        Rtt { probes: row.probes, unanswered: row.unanswered, p50: us(row.p50), p99: us(row.p99), p999: us(row.p999) }
+        let MeshRow { probes, unanswered, p50, p99, p999, .. } = mesh.total;
+        let worst = mesh.rows.iter().map(|row| row.p99).max().unwrap_or_default();
+        Rtt { probes, unanswered, p50: us(p50), p99: us(p99), p999: us(p999), worst_p99: us(worst) }
     }
 }
