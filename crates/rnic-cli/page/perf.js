@@ -19,6 +19,20 @@ const FIGURES = [
   ["Latency, 99th percentile", (point) => point.p99_us, "time", "from posting to completion"],
 ];
 
+// The figures with a line for each queue pair of the client: the title, the value of a queue pair, the unit of the
+// vertical axis, and its name.
+const PAIR_FIGURES = [
+  ["Round-trip time", (pair) => pair.rtt_us, "time", "of each queue pair, smoothed"],
+  ["Window", (pair) => pair.window, "number", "maximum packets in flight of each queue pair"],
+];
+
+// The columns of the table of queue pairs.
+const PAIR_COLUMNS = [
+  ["round-trip time", (pair) => (pair.rtt_us === null ? "" : brief("time", pair.rtt_us))],
+  ["window", (pair) => brief("number", pair.window)],
+  ["packets in flight", (pair) => brief("number", pair.in_flight)],
+];
+
 // The columns of the table of the last second.
 const COLUMNS = [
   ["Gbps", (point) => point.gbps],
@@ -89,29 +103,58 @@ const makeSliders = (faults, limits) => {
 
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
+const pairName = (pair) => `queue pair 0x${pair.qpn.toString(16).padStart(6, "0")}`;
+
+// A line for each queue pair of a series. A measurement that begins again has other queue pairs.
+const pairLines = (series, latest, value) => {
+  const lines = new Map();
+  for (const row of rows) {
+    for (const pair of row.points[series].queue_pairs) {
+      if (!lines.has(pair.qpn)) lines.set(pair.qpn, { series, points: [] });
+      lines.get(pair.qpn).points.push([row.seconds - latest, value(pair), null, pairName(pair)]);
+    }
+  }
+  return [...lines.values()];
+};
+
+const drawFigure = ([name, , unit, axis], lines, names, empty) => {
+  const box = element("div", { class: "plot" });
+  drawLines(box, {
+    title: name,
+    views: [{ name: "", lines }],
+    first: 0,
+    x: { name: "seconds from now", unit: "number", scale: "linear" },
+    y: { name: "", unit, scale: "linear" },
+    reach: [[-60, 0], [0]],
+    empty,
+  }, { series: names.map(title), hidden: new Set(), view: 0 }, 500);
+  return element("figure", {}, element("figcaption", {}, element("strong", {}, name), element("span", {}, axis)), box);
+};
+
+const drawPairs = (names) => {
+  const head = ["", ...PAIR_COLUMNS.map(([text]) => text)].map((text) => element("th", { class: "number" }, text));
+  const body = names.flatMap((name, series) => rows[rows.length - 1].points[series].queue_pairs.map((pair) => element(
+    "tr", {}, element("th", {}, `${title(name)}, ${pairName(pair)}`),
+    PAIR_COLUMNS.map(([, text]) => element("td", { class: "number" }, text(pair))),
+  )));
+  byId("pairs").replaceChildren(...(body.length ? [element("table", {}, element("tr", {}, head), body)]
+    : ["No queue pair has a reliable connection."]));
+};
+
 const draw = (names) => {
   byId("legend").replaceChildren(...names.map((name, i) => element(
     "span", {}, element("span", { class: `swatch series${i}` }), title(name),
   )));
   const latest = rows.length ? rows[rows.length - 1].seconds : 0;
-  byId("figures").replaceChildren(...FIGURES.map(([name, value, unit, axis]) => {
-    const box = element("div", { class: "plot" });
-    const lines = names.map((_, series) => ({
-      series,
-      points: rows.map((row) => [row.seconds - latest, value(row.points[series])]),
-    }));
-    drawLines(box, {
-      title: name,
-      views: [{ name: "", lines }],
-      first: 0,
-      x: { name: "seconds from now", unit: "number", scale: "linear" },
-      y: { name: "", unit, scale: "linear" },
-      reach: [[-60, 0], [0]],
-      empty: "No message completed in the last minute.",
-    }, { series: names.map(title), hidden: new Set(), view: 0 }, 500);
-    const caption = element("figcaption", {}, element("strong", {}, name), element("span", {}, axis));
-    return element("figure", {}, caption, box);
-  }));
+  const wholes = FIGURES.map((figure) => drawFigure(figure, names.map((_, series) => ({
+    series,
+    points: rows.map((row) => [row.seconds - latest, figure[1](row.points[series])]),
+  })), names, "No message completed in the last minute."));
+  const pairs = PAIR_FIGURES.map((figure) => drawFigure(
+    figure, names.flatMap((_, series) => pairLines(series, latest, figure[1])), names,
+    "No queue pair of the last minute has a reliable connection.",
+  ));
+  byId("figures").replaceChildren(...wholes, ...pairs);
   const second = rows.slice(-4);
   if (!second.length) return;
   const head = ["", ...COLUMNS.map(([text]) => text)].map((text) => element("th", { class: "number" }, text));
@@ -119,6 +162,7 @@ const draw = (names) => {
     ([, value]) => element("td", { class: "number" }, brief("number", mean(second.map((row) => value(row.points[series]))))),
   )));
   byId("now").replaceChildren(element("table", {}, element("tr", {}, head), body));
+  drawPairs(names);
 };
 
 const poll = async () => {

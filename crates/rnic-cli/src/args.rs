@@ -10,6 +10,7 @@ use crate::model::ModelArgs;
 use crate::perf::PerfArgs;
 use crate::ping::PingArgs;
 use crate::pingpong::PingpongArgs;
+use crate::top::TopArgs;
 use crate::trace::TraceArgs;
 use crate::verbs::VerbsArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -57,6 +58,9 @@ pub(crate) enum Command {
     /// Exchange messages with `ibv_rc_pingpong` or another `rnic pingpong`
     #[cfg_attr(not(all(feature = "endpoint", target_os = "linux")), command(hide = true))]
     Pingpong(PingpongArgs),
+    /// Show the queue pairs of this host's processes over rnic: rates, retransmissions, windows, round-trip times
+    #[cfg_attr(not(all(feature = "endpoint", target_os = "linux")), command(hide = true))]
+    Top(TopArgs),
     /// Run RDMA programs without an RDMA NIC, by a libibverbs on top of the endpoint
     #[cfg_attr(not(all(feature = "endpoint", target_os = "linux")), command(hide = true))]
     Verbs(VerbsArgs),

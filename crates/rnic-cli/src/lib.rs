@@ -28,6 +28,8 @@ mod ping;
 mod pingpong;
 mod run_state;
 mod service;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod top;
 mod trace;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod trust;
@@ -38,7 +40,7 @@ mod verbs;
 use args::{Cli, Command};
 pub use decode::{Undecodable, decode_file};
 #[cfg(not(all(feature = "endpoint", target_os = "linux")))]
-use no_endpoint::{mesh, perf, ping, pingpong, verbs};
+use no_endpoint::{mesh, perf, ping, pingpong, top, verbs};
 pub use rnic_simulator::Catalogue;
 use rnic_simulator::error::CliError;
 use std::ffi::OsString;
@@ -63,6 +65,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::Ping(arguments) => ping::ping(&arguments),
         Command::Mesh(arguments) => mesh::mesh(&arguments, catalogue),
         Command::Pingpong(arguments) => pingpong::pingpong(&arguments),
+        Command::Top(arguments) => top::top(&arguments),
         Command::Verbs(arguments) => verbs::verbs(&arguments),
         Command::Decode(arguments) => decode::decode(&arguments),
         Command::Trace(arguments) => trace::trace(&arguments, catalogue),

@@ -55,6 +55,17 @@ pub(crate) mod pingpong {
     }
 }
 
+/// Replaces the module of `rnic top`.
+pub(crate) mod top {
+    use super::{CliError, Ignored, absent};
+
+    pub(crate) type TopArgs = Ignored;
+
+    pub(crate) fn top(_: &TopArgs) -> Result<(), CliError> {
+        Err(absent("top"))
+    }
+}
+
 /// Replaces the module of `rnic verbs`.
 pub(crate) mod verbs {
     use super::{CliError, Ignored, absent};
@@ -77,19 +88,21 @@ mod tests {
         Perf(perf::PerfArgs),
         Ping(ping::PingArgs),
         Pingpong(pingpong::PingpongArgs),
+        Top(top::TopArgs),
         Verbs(verbs::VerbsArgs),
     }
 
     #[test]
     fn any_arguments_get_the_sentence_that_says_what_is_missing() {
         for arguments in [vec![], vec!["--help"], vec!["10.0.0.2", "-s", "64KiB", "--verify"], vec!["raw", "-p", "1"]] {
-            for command in ["mesh", "perf", "ping", "pingpong", "verbs"] {
+            for command in ["mesh", "perf", "ping", "pingpong", "top", "verbs"] {
                 let parsed = Absent::try_parse_from(["rnic", command].iter().chain(&arguments)).unwrap();
                 let error = match parsed {
                     Absent::Mesh(arguments) => mesh::mesh(&arguments, &rnic_sim::Catalogue::standard()).unwrap_err(),
                     Absent::Perf(arguments) => perf::perf(&arguments).unwrap_err(),
                     Absent::Ping(arguments) => ping::ping(&arguments).unwrap_err(),
                     Absent::Pingpong(arguments) => pingpong::pingpong(&arguments).unwrap_err(),
+                    Absent::Top(arguments) => top::top(&arguments).unwrap_err(),
                     Absent::Verbs(arguments) => verbs::verbs(&arguments).unwrap_err(),
                 };
                 let sentence = error.to_string();

@@ -126,7 +126,7 @@ fn side(stream: &TcpStream, arguments: &PingpongArgs, options: Options) -> Resul
     let io = |error| CliError::Io { doing: "the connection to the peer".to_string(), error };
     let wait = Some(Duration::from_secs(u64::from(arguments.timeout)));
     stream.set_read_timeout(wait).and_then(|()| stream.set_nodelay(true)).map_err(io)?;
-    let device = peer::device(stream, arguments.address, arguments.roce_port, Mode::Polled)?;
+    let device = peer::device(stream, arguments.address, arguments.roce_port, Mode::Polled, None)?;
     Pingpong::new(&device, options).map_err(failed)
 }
 

@@ -66,20 +66,20 @@ pub(crate) fn open(scenario: &Scenario) -> Result<Box<dyn View>, CliError> {
     Ok(Box::new(Tui { board, fabrics, clock: Clock::start(), stopping, drawer: Mutex::new(Some(drawer)) }))
 }
 
-fn enter() -> io::Result<Terminal<CrosstermBackend<Stderr>>> {
+pub(crate) fn enter() -> io::Result<Terminal<CrosstermBackend<Stderr>>> {
     enable_raw_mode()?;
     execute!(io::stderr(), EnterAlternateScreen, cursor::Hide)?;
     Terminal::new(CrosstermBackend::new(io::stderr()))
 }
 
 /// Gives the terminal back. If it is gone, there is nothing to restore.
-fn restore() {
+pub(crate) fn restore() {
     let _ = execute!(io::stderr(), LeaveAlternateScreen, cursor::Show);
     let _ = disable_raw_mode();
 }
 
 /// Restores the terminal before the message of a panic is printed.
-fn restore_after_panic() {
+pub(crate) fn restore_after_panic() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         restore();

@@ -22,8 +22,8 @@ use std::time::Duration;
 ///
 /// The libraries take the place of the distribution's libibverbs and librdmacm in programs that are started with them.
 /// They then see a device for each address of this host. No root, kernel module or RDMA NIC is needed. The environment
-/// variables RNIC_DEVICES, RNIC_FAULTS, RNIC_LOCAL, RNIC_MIN_TIMEOUT, RNIC_PCAP, RNIC_REQUIRED, RNIC_TRACE and
-/// RNIC_TRANSPORT set it up.
+/// variables RNIC_DEVICES, RNIC_FAULTS, RNIC_LOCAL, RNIC_MIN_TIMEOUT, RNIC_PCAP, RNIC_REQUIRED, RNIC_STATS, RNIC_TRACE
+/// and RNIC_TRANSPORT set it up.
 #[derive(Args, Debug)]
 #[command(
     arg_required_else_help = true,
@@ -283,7 +283,7 @@ fn doctor() -> Result<(), CliError> {
     }
     match Environment::get() {
         Ok(environment) => {
-            let Environment { devices, faults, pcap, trace, offer_irn, min_timeout, within_host, required } =
+            let Environment { devices, faults, pcap, trace, offer_irn, min_timeout, within_host, required, stats } =
                 environment;
             let list = devices.as_ref().map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
             say(format!("RNIC_DEVICES {}", list.unwrap_or_else(|| "not set: all addresses of this host".into())))?;
@@ -315,6 +315,8 @@ fn doctor() -> Result<(), CliError> {
             say(format!("RNIC_LOCAL   {local}"))?;
             let required = if *required { "1: a program that opens no device fails" } else { "not set" };
             say(format!("RNIC_REQUIRED {required}"))?;
+            let stats = if *stats { "on: `rnic top` shows the queue pairs of programs" } else { "off" };
+            say(format!("RNIC_STATS   {stats}"))?;
             match hosts::addresses(environment) {
                 Ok(addresses) => {
                     let mut usable = 0;

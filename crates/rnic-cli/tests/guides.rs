@@ -16,6 +16,7 @@ const GUIDES: &[&str] = &[
     "install",
     "first-run",
     "operate",
+    "top",
     "mesh",
     "alerts",
     "own-topology-and-traffic",
@@ -188,6 +189,11 @@ fn mesh() {
 #[test]
 fn operate() {
     follow("operate", Kind::Fast);
+}
+
+#[test]
+fn top() {
+    follow("top", Kind::Networked);
 }
 
 #[test]

@@ -29,6 +29,8 @@ mod pcap;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod perf_channels;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod perf_pcap;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod perftest;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod ping;
@@ -42,6 +44,8 @@ mod resume;
 mod run_traces;
 #[cfg(unix)]
 mod serve_in_browser;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod top;
 mod trace;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod untrusted;

@@ -201,6 +201,39 @@ fn a_capture_is_the_same_every_time_and_changes_no_result() {
     }
 }
 
+/// The packets of the simulated NICs below transports in host software, as they are on the wire. The counters have the
+/// lengths of all frames, of ACKs and of data.
+#[test]
+fn transports_in_host_software() {
+    for (transport, opcodes) in [
+        ("rogue", ["RC RDMA WRITE First", "RC RDMA WRITE Last with Immediate", "RC Acknowledge"]),
+        ("multipath", ["UC RDMA WRITE First", "UC RDMA WRITE Last with Immediate", "UC SEND Only"]),
+    ] {
+        let run = format!("[[run]]\nname = \"A\"\ntransport = \"{transport}\"\n");
+        let (folder, output) = capture(&format!("{FABRIC}{INCAST}{run}"), "h1:s0", &[]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let packets = decode(folder.path());
+        for (node, peer) in [("h1", "s0"), ("s0", "h1")] {
+            let sent =
+                packets.iter().filter(|packet| packet["interface"].as_str().unwrap().starts_with(&format!("{node}:")));
+            assert_eq!(sent.count() as u64, counters(folder.path(), node, peer)["tx_packets"], "{transport} {node}");
+        }
+        let names = names(&packets);
+        assert!(opcodes.iter().all(|name| names.contains_key(name)), "{transport}: {names:?}");
+        // Host 1 sends a third of 601 KB in each of three requests to host 0.
+        let data = packets.iter().filter(|packet| packet["ip"]["source"] == "10.0.0.2");
+        let bytes: u64 = data.filter_map(|packet| packet["payload_bytes"].as_u64()).sum();
+        assert!((600_000..620_000).contains(&bytes), "{transport}: {bytes}");
+        // The same bytes again, and the life of packets needs flows.
+        let (again, _) = capture(&format!("{FABRIC}{INCAST}{run}"), "h1:s0", &[]);
+        let read = |folder: &tempfile::TempDir| fs::read(folder.path().join("a.pcapng")).unwrap();
+        assert!(read(&folder) == read(&again), "{transport}");
+        let life = rnic(folder.path(), &["run", "a.toml", "--quiet", "--trace-packets", "link=h1:s0"]);
+        assert_eq!(life.status.code(), Some(2));
+        assert!(stderr(&life).contains("belong to connections of NICs, not to flows; --pcap captures them"));
+    }
+}
+
 #[test]
 fn the_file_is_named_with_the_others() {
     let folder = tempfile::tempdir().unwrap();

@@ -140,3 +140,32 @@ fn views_need_what_they_show_on() {
     assert!(refused(&["--serve=192.0.2.1:80"], 1).contains("cannot listen at 192.0.2.1:80"));
     assert!(refused(&["--serve-for", "1 s"], 2).contains("--serve"));
 }
+
+/// The live page of `rnic perf --serve` has lines and a table of each queue pair.
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
+#[test]
+fn the_page_of_a_measurement_has_its_queue_pairs() {
+    let Some(browser) = Browser::start() else { return };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rnic"));
+    command.args(["perf", "--serve", "-q", "2", "--loss", "1%"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let url = line.split_whitespace().find(|word| word.starts_with("http")).unwrap().trim_end_matches(';').to_string();
+    let served = Served { child, url };
+    browser.visit(&served.url, 1200);
+    // IRN and RC have two queue pairs each.
+    let figure = |name: &str, lines: &str| {
+        format!(
+            "[...document.querySelectorAll('figure')].some((figure) => figure.textContent.includes('{name}') && \
+             figure.querySelectorAll('path.series').length {lines})"
+        )
+    };
+    browser.wait_for(&figure("Round-trip time", ">= 4"));
+    browser.wait_for(&figure("Window", ">= 4"));
+    browser.wait_for("document.querySelectorAll('#pairs tr').length === 5");
+    let table = browser.js("return document.getElementById('pairs').textContent;");
+    assert!(table.as_str().unwrap().contains("RC (go-back-N), queue pair 0x"), "{table}");
+    assert_clean(&browser, served.url.split('#').next().unwrap());
+}

@@ -65,7 +65,12 @@ fn the_doctor_says_what_programs_see() {
     let (lines, _) = text(&output);
     assert!(lines.contains("libibverbs.so.1") && lines.contains("rnic0       127.0.0.1 on lo"), "{lines}");
     assert!(lines.contains("`rnic verbs run`"), "{lines}");
-    for line in ["RNIC_MIN_TIMEOUT 500ms", "RNIC_REQUIRED not set", "RNIC_LOCAL   auto: packets between programs"] {
+    for line in [
+        "RNIC_MIN_TIMEOUT 500ms",
+        "RNIC_REQUIRED not set",
+        "RNIC_LOCAL   auto: packets between programs",
+        "RNIC_STATS   on",
+    ] {
         assert!(lines.contains(line), "{lines}");
     }
     let named = verbs(&["doctor"]).env("RNIC_DEVICES", "mlx5_0=127.0.0.2").output().unwrap();

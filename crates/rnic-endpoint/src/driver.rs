@@ -146,6 +146,16 @@ impl Driver {
         Ok(())
     }
 
+    /// Lets the port handle the messages of its other sockets now. A port that several processes share does so only from
+    /// time to time.
+    pub(crate) fn tend(&mut self) {
+        // A member of a shared address may have sent a message before it closed its socket.
+        for _ in 0..2 {
+            // An error of the port is found by the next round.
+            let _ = self.port.wait(Interest::Arrival, Some(Time::ZERO));
+        }
+    }
+
     /// Receives packets. Returns whether any arrived.
     fn receive(&mut self, device: &Mutex<Device>) -> io::Result<bool> {
         let local_port = self.port.local_addr().port();

@@ -10,6 +10,7 @@
 //! | [`idle`] | whether a thread that moves packets spins or sleeps while it has no work |
 //! | [`memory`] | memory that several processes share, with huge pages, for registration |
 //! | [`secure`] | protection of packets: key agreement, sealing and opening of packets, replay window |
+//! | [`statistics`] | statistics of the queue pairs of all processes of a host |
 //! | `sessions` | the keys of protected connections |
 //! | [`exchange`] | the out-of-band exchange over TCP that connects two queue pairs |
 //!
@@ -61,6 +62,7 @@ pub mod port;
 mod ring;
 pub mod secure;
 mod sessions;
+pub mod statistics;
 mod sync;
 
 pub use clock::{Clock, DeviceClock, TimeSource};

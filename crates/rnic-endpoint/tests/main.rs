@@ -22,6 +22,7 @@ mod reset;
 mod security;
 mod shards;
 mod shared_address;
+mod statistics;
 mod survival;
 mod udp;
 mod verbs;

@@ -93,6 +93,8 @@ pub struct Environment {
     pub within_host: bool,
     /// `RNIC_REQUIRED`: whether a program that opens no device fails.
     pub required: bool,
+    /// `RNIC_STATS`: whether the process publishes statistics of its queue pairs for `rnic top`.
+    pub stats: bool,
 }
 
 impl Default for Environment {
@@ -106,6 +108,7 @@ impl Default for Environment {
             min_timeout: MIN_TIMEOUT,
             within_host: true,
             required: false,
+            stats: true,
         }
     }
 }
@@ -166,7 +169,12 @@ impl Environment {
             Some("1") => true,
             Some(other) => return Err(format!("RNIC_REQUIRED is `{other}`; it must be 0 or 1")),
         };
-        Ok(Environment { devices, faults, pcap, trace, offer_irn, min_timeout, within_host, required })
+        let stats = match text("RNIC_STATS")?.as_deref().map(str::trim) {
+            None | Some("on") => true,
+            Some("off") => false,
+            Some(other) => return Err(format!("RNIC_STATS is `{other}`; it must be on or off")),
+        };
+        Ok(Environment { devices, faults, pcap, trace, offer_irn, min_timeout, within_host, required, stats })
     }
 }
 
@@ -246,6 +254,7 @@ mod tests {
             "RNIC_MIN_TIMEOUT",
             "RNIC_LOCAL",
             "RNIC_REQUIRED",
+            "RNIC_STATS",
         ] {
             assert_eq!(Environment::read(&|asked| (asked == name).then(OsString::new)), Ok(Environment::default()));
         }
@@ -304,6 +313,8 @@ mod tests {
         }
         assert!(read("RNIC_REQUIRED", "1").unwrap().required && !read("RNIC_REQUIRED", "0").unwrap().required);
         assert_eq!(read("RNIC_REQUIRED", "yes").unwrap_err(), "RNIC_REQUIRED is `yes`; it must be 0 or 1");
+        assert!(read("RNIC_STATS", "on").unwrap().stats && !read("RNIC_STATS", "off").unwrap().stats);
+        assert_eq!(read("RNIC_STATS", "no").unwrap_err(), "RNIC_STATS is `no`; it must be on or off");
         let pid = format!("/tmp/{}.pcapng", std::process::id());
         assert_eq!(read("RNIC_PCAP", "/tmp/%p.pcapng").unwrap().pcap, Some(pid.into()));
         assert!(read("RNIC_TRANSPORT", "irn").unwrap().offer_irn && !read("RNIC_TRANSPORT", "rc").unwrap().offer_irn);

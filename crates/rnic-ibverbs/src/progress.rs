@@ -144,6 +144,12 @@ fn register(state: &Arc<State>) {
     open.1.push(Arc::downgrade(state));
 }
 
+/// Removes a device that is being closed. No other thread has it afterwards.
+fn unregister(state: &Arc<State>) {
+    let mut open = OPEN_DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    open.1.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(state)));
+}
+
 /// Sends the ACKs of received packets before the process ends, because a NIC would still send them. The process may not
 /// have destroyed its queue pairs.
 extern "C" fn at_exit() {
@@ -151,6 +157,16 @@ extern "C" fn at_exit() {
     let Ok(open) = OPEN_DEVICES.try_lock() else { return };
     if open.0 == std::process::id() {
         open.1.iter().filter_map(Weak::upgrade).for_each(|state| state.device.settle());
+    }
+}
+
+/// Makes the open devices of this process close their connections to a device that was just closed: a program that
+/// closes a device has its descriptors back.
+pub(crate) fn tend() {
+    let open = OPEN_DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    if open.0 == std::process::id() {
+        // A device that is closed in the meantime waits in `unregister`, so that this thread is not the last to have it.
+        open.1.iter().filter_map(Weak::upgrade).for_each(|state| state.device.tend());
     }
 }
 
@@ -227,6 +243,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
+        unregister(&self.state);
         self.state.closing.store(true, Ordering::Release);
         self.state.device.interrupt();
         if let Some(thread) = self.thread.take() {

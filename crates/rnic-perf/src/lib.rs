@@ -37,11 +37,14 @@ mod peak;
 mod perf;
 pub mod raw;
 mod reception;
+mod statistics;
 
 pub use op::Op;
 pub use perf::{
     Amount, CHANNEL_GIVE_UP_AFTER, Carrier, ChannelPlan, ChannelService, Counts, DEFAULT_MAX_MEMORY, DEFAULT_PORT,
     FaultError, FaultPlan, GIVE_UP_AFTER, HostTransport, Latencies, Live, LiveFaults, Meter, PathSelection, PerfError,
-    Plan, PlanError, Point, Report, Row, SIZES, ServeOptions, Served, Side, Unit, Verified, run, run_perftest, serve,
+    Plan, PlanError, Point, QueuePairPoint, Report, Row, SIZES, ServeOptions, Served, Side, Unit, Verified, run,
+    run_perftest, serve,
 };
 pub use reception::serve_speakers;
+pub use statistics::publish;

@@ -1,7 +1,9 @@
 //! Tests of a measurement whose faults change while it runs.
 
 use rnic_endpoint::Mode;
-use rnic_perf::{Amount, FaultPlan, Live, LiveFaults, Meter, PerfError, Plan, Point, ServeOptions, run, serve};
+use rnic_perf::{
+    Amount, FaultPlan, Live, LiveFaults, Meter, PerfError, Plan, Point, QueuePairPoint, ServeOptions, run, serve,
+};
 use rnic_transport::Time;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -35,6 +37,8 @@ fn faults_change_while_a_measurement_runs() {
             live: Some(live.clone()),
             amount: Amount::Duration(Time::from_ms(60_000)),
             depth: 8,
+            queue_pairs: 2,
+            in_flight: Some(64),
             mode: Mode::Thread,
             roce_port: 0,
             faults: FaultPlan::default(),
@@ -46,6 +50,13 @@ fn faults_change_while_a_measurement_runs() {
         let ended = || client.is_finished();
         let lost = until(&mut meter, ended, |point| point.messages > 0.0 && point.p50_us.is_some());
         assert_eq!(lost, 0.0, "no fault is set");
+        // Both queue pairs of the client have a round-trip time, of microseconds and not of seconds, and the window of
+        // the plan.
+        until(&mut meter, ended, |point| {
+            let of =
+                |pair: &QueuePairPoint| pair.window == 64 && pair.rtt_us.is_some_and(|us| (1.0..1e6).contains(&us));
+            point.queue_pairs.len() == 2 && point.queue_pairs.iter().all(of)
+        });
         live.set_faults(&LiveFaults { loss: 5.0, ..LiveFaults::default() }).unwrap();
         until(&mut meter, ended, |point| point.lost > 0.0);
         until(&mut meter, ended, |point| point.retransmitted > 0.0);

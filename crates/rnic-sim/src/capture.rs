@@ -4,15 +4,18 @@
 //! the run the capture finds the flow of each packet, and writes the frame that a real RNIC would send. The frames in
 //! the file have the length of real frames. The simulator computes with frames that are a little shorter: they have no
 //! padding, no RETH in the first packet of a RoCE Write, and not all headers of an IRN ACK.
+//!
+//! The packets of simulated NICs, below transports in host software, have all headers already. They belong to the NICs'
+//! connections, and not to flows.
 
 mod life;
 
 pub use life::{Event, PacketEvent};
 
-use crate::host::{EndAddress, FlowAddress, Segment};
+use crate::host::{EndAddress, FlowAddress, NicSegment, Segment};
 use crate::in_band::InBand;
 use crate::resolve::{Resolved, SetupError};
-use rnic_fabric::{Fabric, Fate, HostId, Packet as SimulatedPacket, PortId, TapFilter, Topology};
+use rnic_fabric::{Body, Fabric, Fate, HostId, Packet as SimulatedPacket, PortId, TapFilter, Tapped, Topology};
 use rnic_spec::RunSpec;
 use rnic_spec::{FlowLog, FlowRecord};
 use rnic_transport::paths::flow_hash;
@@ -32,6 +35,11 @@ use std::sync::Arc;
 const MAX_MESSAGE: u64 = 1 << 31;
 /// Maximum path MTU of InfiniBand, in bytes.
 const MAX_MTU: u32 = 4_096;
+/// Maximum bytes of a packet's payload in the simulator.
+const MAX_PAYLOAD: usize = 1 << 16;
+/// Maximum length of a payload whose bytes the capture keeps: the messages between layers of host software. The payload
+/// of data is zeros.
+const MAX_KEPT: usize = 64;
 /// ECN codepoints in the IP header: ECN-capable transport (ECT, here), and congestion experienced (CE, below).
 const ECN_CAPABLE: u8 = 2;
 const ECN_EXPERIENCED: u8 = 3;
@@ -93,6 +101,8 @@ pub struct Capture {
     is_everywhere: bool,
     topology: Arc<Topology>,
     frames: Vec<Frame>,
+    /// Headers, and payload up to [`MAX_KEPT`] bytes, of the packets of simulated NICs.
+    kept: Vec<u8>,
     /// Whether frames are missing because of the filter's limit.
     is_full: bool,
 }
@@ -117,6 +127,23 @@ enum Content {
     Pause(u8),
     /// A packet of the flow whose record has the id `record`.
     Packet { record: u32, hash: u32, priority: u8, marked: bool, pdu: Pdu },
+    /// A packet of a simulated NIC.
+    Nic(NicPacket),
+}
+
+/// A packet of a simulated NIC.
+#[derive(Clone, Copy, Debug)]
+struct NicPacket {
+    src: HostId,
+    dst: HostId,
+    hash: u32,
+    priority: u8,
+    is_marked: bool,
+    is_control: bool,
+    /// Place of the headers, and of a short payload, in [`Capture::kept`].
+    at: usize,
+    /// Bytes of payload.
+    payload: usize,
 }
 
 impl Capture {
@@ -133,8 +160,9 @@ impl Capture {
     /// As [`Capture::new`], with the life of each frame: drops are recorded too. The capture ends after `max` records.
     ///
     /// # Errors
-    /// As [`Capture::new`].
+    /// As [`Capture::new`]. Also if the packets do not belong to flows, as those of transports in host software.
     pub fn of_link(run: &RunSpec, resolved: &Resolved, link: &str, max: usize) -> Result<Capture, SetupError> {
+        needs_flows(run)?;
         let ports = |topology: &Topology| find_ports(topology, link);
         Capture::on(run, resolved, ports, TapFilter { hosts: None, max })
     }
@@ -144,8 +172,9 @@ impl Capture {
     /// records of packets to one of the flow's hosts.
     ///
     /// # Errors
-    /// As [`Capture::new`].
+    /// As [`Capture::of_link`].
     pub fn of_flow(run: &RunSpec, resolved: &Resolved, flow: &FlowRecord, max: usize) -> Result<Capture, SetupError> {
+        needs_flows(run)?;
         let hosts = Some([HostId(flow.src), HostId(flow.dst)]);
         let ports = |topology: &Topology| Ok(topology.port_ids().collect());
         let capture = Capture::on(run, resolved, ports, TapFilter { hosts, max })?;
@@ -196,12 +225,13 @@ impl Capture {
             is_everywhere: false,
             topology: topology.clone(),
             frames: Vec::new(),
+            kept: Vec::new(),
             is_full: false,
         })
     }
 
     /// Before the run: makes the fabric record the frames of the captured link.
-    pub(crate) fn begin<T: InBand>(&self, fabric: &mut Fabric<Segment<T>>) {
+    pub(crate) fn begin<B: Body>(&self, fabric: &mut Fabric<B>) {
         self.ports.iter().for_each(|port| fabric.tap(*port, self.filter));
     }
 
@@ -240,17 +270,70 @@ impl Capture {
                 let content = content(&frame.packet, frame.at)?;
                 let is_wanted = match content {
                     Content::Packet { record, .. } => self.flow.is_none_or(|flow| flow == record),
-                    Content::Pause(_) => self.flow.is_none(),
+                    Content::Pause(_) | Content::Nic(_) => self.flow.is_none(),
                 };
                 let (bytes, flags) = (frame.packet.bytes, frame.packet.flags);
                 is_wanted.then_some(Frame { at: frame.at, interface, content, fate: frame.fate, bytes, flags })
             }));
             self.is_full |= noted.len() >= self.filter.max;
         }
+        self.sort();
+        self.first_psn = addresses.iter().map(|flow| flow.first_psn).collect();
+    }
+
+    /// As [`Capture::end`], for a fabric of simulated NICs, whose packets have their headers.
+    pub(crate) fn end_of_nics<B: NicSegment>(&mut self, fabric: &Fabric<B>) {
+        for interface in 0..self.ports.len() {
+            let noted = fabric.tapped(self.ports[interface]);
+            for frame in noted {
+                let Some(content) = self.keep(frame) else { continue };
+                let Tapped { at, packet, fate } = frame;
+                let (bytes, flags) = (packet.bytes, packet.flags);
+                self.frames.push(Frame { at: *at, interface: interface as u32, content, fate: *fate, bytes, flags });
+            }
+            self.is_full |= noted.len() >= self.filter.max;
+        }
+        self.sort();
+    }
+
+    /// Keeps the headers of a packet of a simulated NIC. `None` if the body is not a packet.
+    fn keep<B: NicSegment>(&mut self, frame: &Tapped<B>) -> Option<Content> {
+        let packet = &frame.packet;
+        if packet.is_pause() {
+            return Some(Content::Pause(packet.paused_priorities()));
+        }
+        let parsed = packet.body.packet()?;
+        let (at, headers) = (self.kept.len(), parsed.headers.len());
+        self.kept.resize(at + headers, 0);
+        parsed.headers.emit(&mut self.kept[at..]);
+        if parsed.payload.len() <= MAX_KEPT {
+            self.kept.extend_from_slice(parsed.payload);
+        }
+        Some(Content::Nic(NicPacket {
+            src: packet.body.src(),
+            dst: packet.dst,
+            hash: packet.flow_hash,
+            priority: packet.priority,
+            is_marked: packet.is_marked(),
+            is_control: packet.flags & SimulatedPacket::<B>::CONTROL != 0,
+            at,
+            payload: parsed.payload.len(),
+        }))
+    }
+
+    /// The packet of a simulated NIC, whose headers were kept.
+    fn nic_packet<'z>(&'z self, packet: &NicPacket, zeros: &'z [u8]) -> Option<Packet<'z>> {
+        let headers = Headers::parse(&self.kept[packet.at..]).ok()?;
+        let at = packet.at + headers.len();
+        let kept = packet.payload <= MAX_KEPT;
+        Some(Packet::new(headers, if kept { &self.kept[at..at + packet.payload] } else { &zeros[..packet.payload] }))
+    }
+
+    /// Brings the frames into the order of time, and limits their number.
+    fn sort(&mut self) {
         self.frames.sort_by_key(|frame| (frame.at, frame.interface));
         self.is_full |= self.frames.len() > self.filter.max;
         self.frames.truncate(self.filter.max);
-        self.first_psn = addresses.iter().map(|flow| flow.first_psn).collect();
     }
 
     /// Number of frames captured so far.
@@ -265,8 +348,8 @@ impl Capture {
     pub fn write(&self, out: impl Write, flows: &FlowLog) -> io::Result<()> {
         let names: Vec<&str> = self.interfaces.iter().map(String::as_str).collect();
         let mut file = Writer::new(out, &names)?;
-        let mut bytes = vec![0; self.mtu as usize + 256];
-        let zeros = vec![0; self.mtu as usize];
+        let mut bytes = vec![0; MAX_PAYLOAD + 256];
+        let zeros = vec![0; MAX_PAYLOAD];
         let mut progress = vec![0; flows.len()];
         // A frame that a node dropped is in the capture of the port that transmitted it.
         let on_links = |frame: &&Frame| matches!(frame.fate, Fate::Arrives(_) | Fate::Lost);
@@ -276,6 +359,14 @@ impl Capture {
                 Content::Pause(mask) => {
                     let source = mac(self.nodes[frame.interface as usize]);
                     file.frame(frame.interface, ns, &self.pause(mask).emit(source))?;
+                }
+                Content::Nic(nic) => {
+                    let Some(packet) = self.nic_packet(&nic, &zeros) else { continue };
+                    let ecn = if nic.is_control { 0 } else { self.ecn };
+                    let ecn = if nic.is_marked { ECN_EXPERIENCED } else { ecn };
+                    let envelope = envelope((nic.src.0, nic.dst.0), nic.hash, nic.priority << 5 | ecn);
+                    let len = envelope.emit(&packet, &mut bytes);
+                    file.frame(frame.interface, ns, &bytes[..len])?;
                 }
                 Content::Packet { record, hash, priority, marked, pdu } => {
                     let Some(flow) = &flows.get(record) else { continue };
@@ -291,7 +382,8 @@ impl Capture {
                         (true, false) => self.ecn,
                         (false, _) => 0,
                     };
-                    let envelope = envelope(flow, is_data, hash, priority << 5 | ecn);
+                    let ends = if is_data { (flow.src, flow.dst) } else { (flow.dst, flow.src) };
+                    let envelope = envelope(ends, hash, priority << 5 | ecn);
                     let len = envelope.emit(&packet, &mut bytes);
                     file.frame(frame.interface, ns, &bytes[..len])?;
                 }
@@ -387,6 +479,17 @@ fn of_connection(records: &[u32], addresses: &[FlowAddress], pdu: Pdu) -> Option
     Some(*earlier.iter().rfind(|record| is_of(record)).unwrap_or(last))
 }
 
+/// Fails if the packets of a run do not belong to flows.
+fn needs_flows(run: &RunSpec) -> Result<(), SetupError> {
+    if run.transport.declaration.wire != WireFormat::Nic {
+        return Ok(());
+    }
+    let transport = &run.transport.name;
+    Err(SetupError::Capture(format!(
+        "the packets of transport = \"{transport}\" belong to connections of NICs, not to flows; --pcap captures them"
+    )))
+}
+
 /// The ports at both ends of every link between the two nodes that `link` names.
 fn find_ports(topology: &Topology, link: &str) -> Result<Vec<PortId>, String> {
     let mut ports = crate::link::ports(topology, link)?;
@@ -417,8 +520,8 @@ fn address(host: u32) -> Ipv4Addr {
     Ipv4Addr::new(10, a, b, c)
 }
 
-fn envelope(flow: &FlowRecord, is_data: bool, hash: u32, tos: u8) -> Envelope {
-    let (source, destination) = if is_data { (flow.src, flow.dst) } else { (flow.dst, flow.src) };
+/// The headers around a packet from one host to another.
+fn envelope((source, destination): (u32, u32), hash: u32, tos: u8) -> Envelope {
     let ip = Ip::V4(Ipv4 { tos, ..Ipv4::new(address(source), address(destination)) });
     Envelope::new(mac(destination), mac(source), ip, 0xc000 | hash as u16 & 0x3fff)
 }
@@ -449,6 +552,7 @@ mod tests {
             is_everywhere: false,
             topology: Arc::new(Topology::build(&spec).unwrap()),
             frames: Vec::new(),
+            kept: Vec::new(),
             is_full: false,
         }
     }

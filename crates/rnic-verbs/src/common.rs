@@ -4,6 +4,7 @@ use crate::memory::Memory;
 use crate::packet::Route;
 use crate::queue::{CompletionQueue, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{Local, SendQueue, Wqe};
+use crate::statistics::QpCounters;
 use crate::table::Table;
 use crate::types::{
     Access, Completion, Connection, CqId, Event, Extras, Opcode, Pd, QpInit, Qpn, SendAttributes, SendOp, Service,
@@ -123,6 +124,7 @@ pub(crate) struct Common {
     pub(crate) state: State,
     pub(crate) connection: Option<Connection>,
     pub(crate) extras: Extras,
+    pub(crate) counters: QpCounters,
     /// Whether a packet of the message that is being received was CE-marked.
     pub(crate) marked: bool,
     pub(crate) attributes: SendAttributes,
@@ -172,6 +174,7 @@ impl Common {
             state: State::Reset,
             connection: None,
             extras: Extras::default(),
+            counters: QpCounters::default(),
             marked: false,
             attributes: SendAttributes::default(),
             sends,
@@ -189,9 +192,9 @@ impl Common {
     pub(crate) fn reset(&mut self) {
         let queues = (self.sends.take_emptied(), self.receives.take_emptied());
         // The extras are abilities of the queue pair and not attributes of its connection.
-        let extras = self.extras;
+        let (extras, counters) = (self.extras, self.counters);
         *self = Common::new(self.qpn, self.pd, self.init.clone(), queues);
-        self.extras = extras;
+        (self.extras, self.counters) = (extras, counters);
     }
 
     /// Whether the queue pair is in a state in which it processes packets of the peer.
@@ -216,6 +219,14 @@ impl Common {
     #[inline]
     pub(crate) fn at(&self) -> (Pd, Qpn) {
         (self.pd, self.qpn)
+    }
+
+    /// Counts a data packet that was sent with `bytes` bytes of payload.
+    #[inline]
+    pub(crate) fn count_sent(&mut self, ctx: &mut Ctx, retransmission: bool, bytes: u32) {
+        ctx.counters.sent(retransmission, bytes);
+        self.counters.bytes_sent += u64::from(bytes);
+        self.counters.retransmitted += u64::from(retransmission);
     }
 
     // Receives.

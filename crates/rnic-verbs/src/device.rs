@@ -231,6 +231,7 @@ impl Device {
         let bth = &packet.headers.bth;
         let qpn = Qpn(bth.dest_qp);
         let (at, qp) = addressed(&mut self.qps, qpn, origin, bth.pkey)?;
+        qp.common.counters.received(packet.payload.len());
         if let Err((why, is_invalid_request)) = qp.check(packet) {
             if is_invalid_request && qp.refuse(&mut self.ctx, Psn::new(bth.psn)) {
                 self.touch_at(at);

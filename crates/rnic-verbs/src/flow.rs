@@ -31,6 +31,11 @@ pub(crate) trait Flow: Send {
     fn deadline(&self) -> Option<Time>;
     fn on_deadline(&mut self, now: Time) -> Option<Timer>;
     fn rebase(&mut self, now: Time, by: Time);
+    /// Maximum number of packets in flight.
+    fn window(&self) -> u32;
+    fn in_flight(&self) -> u32;
+    /// Maximum sending rate.
+    fn rate(&self) -> BitRate;
 }
 
 /// Paces packets at the rate of a congestion control, without loss recovery. The functions are those of [`Regulator`].
@@ -143,6 +148,16 @@ impl<P: Recovery, C: CongestionControl> Flow for Bound<P, C> {
     }
     fn rebase(&mut self, now: Time, by: Time) {
         self.sender.rebase(&self.cfg, &self.params, now, by);
+    }
+    fn window(&self) -> u32 {
+        self.sender.congestion().window().min(self.cfg.bdp_cap)
+    }
+    fn in_flight(&self) -> u32 {
+        self.sender.in_flight()
+    }
+    fn rate(&self) -> BitRate {
+        let rate = self.sender.congestion().rate().min(self.cfg.line_rate);
+        self.cfg.max_rate.map_or(rate, |max| rate.min(max))
     }
 }
 

@@ -110,6 +110,16 @@ impl QueuePairs {
         self.entries.get_mut(slot as usize)
     }
 
+    /// The queue pair in a slot.
+    pub(crate) fn at(&self, slot: usize) -> Option<&Qp> {
+        self.entries.get(slot)
+    }
+
+    /// The slot after the last slot that a queue pair has had.
+    pub(crate) fn end(&self) -> usize {
+        self.entries.capacity()
+    }
+
     /// The slots of all queue pairs.
     pub(crate) fn slots(&self) -> Vec<u32> {
         self.entries.iter().map(|(slot, _)| slot as u32).collect()

@@ -19,6 +19,7 @@ mod queues;
 mod rc;
 mod rc_reads;
 mod states;
+mod statistics;
 mod uc;
 mod ud;
 mod windows;

@@ -616,9 +616,25 @@ impl Envelope {
     /// # Panics
     /// Like [`Packet::emit`], or if `out` is too short.
     pub fn emit(&self, packet: &Packet, out: &mut [u8]) -> usize {
+        let len = packet.emit(&self.icrc_seed(), self.ip.id(), &mut out[self.header_len()..]);
+        self.emit_headers(len, out)
+    }
+
+    /// Writes the frame that carries the UDP payload `datagram`, such as a protected datagram, to the start of `out`, and
+    /// returns its length in bytes.
+    ///
+    /// # Panics
+    /// If `out` is too short.
+    pub fn emit_datagram(&self, datagram: &[u8], out: &mut [u8]) -> usize {
+        let body_at = self.header_len();
+        out[body_at..body_at + datagram.len()].copy_from_slice(datagram);
+        self.emit_headers(datagram.len(), out)
+    }
+
+    /// Writes the headers before the `len` bytes of UDP payload that `out` has already. Returns the length of the frame.
+    fn emit_headers(&self, len: usize, out: &mut [u8]) -> usize {
         let body_at = self.header_len();
         let udp_at = body_at - UDP_LEN;
-        let len = packet.emit(&self.icrc_seed(), self.ip.id(), &mut out[body_at..]);
         let end = body_at + len;
         let ip_at = self.emit_ethernet(out);
         emit_ip(&self.ip, len + UDP_LEN, &mut out[ip_at..udp_at]);

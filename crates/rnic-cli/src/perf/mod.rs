@@ -3,10 +3,11 @@
 mod live;
 mod perftest;
 
+use crate::peer;
 use crate::trust::TrustArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use rnic_endpoint::exchange::ExchangeError;
-use rnic_endpoint::port::{CorruptionKind, ROCE_PORT, percentage};
+use rnic_endpoint::port::{CaptureFile, CorruptionKind, ROCE_PORT, percentage};
 use rnic_endpoint::{Mode, Security};
 use rnic_perf::raw::{self, Case};
 use rnic_perf::{
@@ -20,6 +21,7 @@ use rnic_transport::{BitRate, Bytes, Time};
 use rnic_verbs::Service;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 #[derive(Args, Debug)]
@@ -35,6 +37,8 @@ use std::sync::atomic::AtomicBool;
         rnic perf 10.0.0.2 --security encrypted --secret-file key   with `rnic perf --secret-file key` on the other host\n  \
         rnic perf 10.0.0.2 --perftest -s 4096       with `ib_write_bw -x INDEX -s 4096` on the other host\n  \
         rnic perf --serve                           IRN against go-back-N on a live page, with sliders for faults\n  \
+        rnic perf 10.0.0.2 -n 10 --pcap run.pcapng  and then rnic decode run.pcapng
+  \
         rnic perf raw 10.0.0.2                      plain datagrams: the upper bound for a transport\n\n\
         Both sides on one host: rnic perf --bind 127.0.0.1, and rnic perf 127.0.0.1 --roce-port 4792"
 )]
@@ -251,6 +255,11 @@ struct MeasureArgs {
     #[arg(long)]
     thread: bool,
 
+    /// Capture the packets that this side sends and receives in this file (pcapng), which `rnic decode` and Wireshark
+    /// read. The measurement becomes slower
+    #[arg(long, value_name = "FILE", conflicts_with = "serve")]
+    pcap: Option<PathBuf>,
+
     /// Output format
     #[arg(long, value_enum, default_value_t = rnic_simulator::format::Format::Table)]
     format: rnic_simulator::format::Format,
@@ -391,6 +400,7 @@ fn server(arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
         once: arguments.once,
         max_memory: arguments.max_memory.unwrap_or(DEFAULT_MAX_MEMORY),
         credentials: arguments.trust.credentials()?,
+        capture: capture(arguments)?,
         ..ServeOptions::default()
     };
     let mut failed = None;
@@ -412,7 +422,7 @@ fn server(arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
 }
 
 fn client(host: &str, arguments: &MeasureArgs, interruption: &Interruption) -> Result<(), CliError> {
-    let plan = Plan { credentials: arguments.trust.credentials()?, ..plan(arguments) };
+    let plan = Plan { credentials: arguments.trust.credentials()?, capture: capture(arguments)?, ..plan(arguments) };
     let unit = unit(arguments);
     let table = arguments.format == rnic_simulator::format::Format::Table;
     let mut printed = Ok(());
@@ -513,7 +523,13 @@ fn plan(arguments: &MeasureArgs) -> Plan {
         security: arguments.security.map(Security::from).unwrap_or_default(),
         credentials: None,
         live: None,
+        capture: None,
     }
+}
+
+/// The capture file of `--pcap`.
+fn capture(arguments: &MeasureArgs) -> Result<Option<CaptureFile>, CliError> {
+    arguments.pcap.as_deref().map(peer::capture).transpose()
 }
 
 /// `host:port` as text. An IPv6 address gets the brackets that it needs.

@@ -2,6 +2,7 @@
 
 use super::{MeasureArgs, ServiceName, listen, mode, print_json, unit};
 use crate::peer;
+use rnic_endpoint::port::CaptureFile;
 use rnic_perf::ibverbs::perftest::{Error, Options, Role};
 use rnic_perf::{Op, Report, run_perftest, serve_speakers};
 use rnic_simulator::error::CliError;
@@ -14,21 +15,23 @@ use std::time::Duration;
 /// Runs as the server of a perftest client, or measures as the client of a perftest server.
 pub(super) fn perftest(arguments: &MeasureArgs) -> Result<(), CliError> {
     let options = options(arguments)?;
+    let capture = super::capture(arguments)?;
     match &arguments.host {
         Some(host) => {
             let timeout = Duration::from_secs_f64(options.timeout.as_secs());
             let programs = format!("`{}` or `rnic perf --perftest`", program(&options));
             let stream = peer::dial(host, arguments.port, timeout, &programs)?;
-            print(&measure(arguments, options, Role::Client, stream)?, arguments)
+            print(&measure(arguments, options, Role::Client, stream, capture)?, arguments)
         }
-        None => serve(arguments, options),
+        None => serve(arguments, options, &capture),
     }
 }
 
-fn serve(arguments: &MeasureArgs, options: Options) -> Result<(), CliError> {
+fn serve(arguments: &MeasureArgs, options: Options, capture: &Option<CaptureFile>) -> Result<(), CliError> {
     let listener = listen(arguments.bind, arguments.port)?;
     let serve = |stream, client| {
-        let result = measure(arguments, options, Role::Server, stream).and_then(|report| print(&report, arguments));
+        let result = measure(arguments, options, Role::Server, stream, capture.clone());
+        let result = result.and_then(|report| print(&report, arguments));
         match result {
             _ if arguments.once => ControlFlow::Break(result),
             Ok(()) => ControlFlow::Continue(()),
@@ -43,8 +46,10 @@ fn serve(arguments: &MeasureArgs, options: Options) -> Result<(), CliError> {
         .map_err(|error| CliError::Io { doing: "cannot accept connections".to_string(), error })?
 }
 
-fn measure(arguments: &MeasureArgs, options: Options, role: Role, stream: TcpStream) -> Result<Report, CliError> {
-    let device = peer::device(&stream, None, arguments.roce_port, mode(arguments))?;
+fn measure(
+    arguments: &MeasureArgs, options: Options, role: Role, stream: TcpStream, capture: Option<CaptureFile>,
+) -> Result<Report, CliError> {
+    let device = peer::device(&stream, None, arguments.roce_port, mode(arguments), capture)?;
     run_perftest(&device, options, role, stream).map_err(failure)
 }
 

@@ -48,6 +48,12 @@ impl Device {
         self.shared().settle();
     }
 
+    /// Lets the device handle the messages of other processes and devices of its address now, for example after one of
+    /// them was closed.
+    pub fn tend(&self) {
+        self.shared().tend();
+    }
+
     /// Moves completions, oldest first, from a queue to `out`; returns their number.
     ///
     /// # Errors

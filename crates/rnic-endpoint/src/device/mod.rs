@@ -28,6 +28,7 @@ mod by_number;
 mod completion;
 mod datagram;
 mod memory;
+mod observer;
 mod queue_pair;
 mod ready;
 mod shared;
@@ -39,6 +40,7 @@ pub use by_number::Watched;
 pub use completion::{CompletionQueue, Completions};
 pub use datagram::{DatagramAddress, DatagramOptions};
 pub use memory::{Foreign, Held, Lends, MemoryRegion, Owned, ProtectionDomain, zeroed};
+pub use observer::{Closed, Observer};
 pub use queue_pair::{Address, PathOptions, QpOptions, QueuePair, SharedReceiveQueue};
 pub use ready::{NextEvent, ReadyFd};
 pub use window::MemoryWindow;
@@ -104,10 +106,11 @@ pub enum Error {
 }
 
 /// Closes the device when the last [`Device`] value that refers to it is dropped.
-struct Handle(Arc<Shared>);
+struct Handle(Arc<Shared>, Observer);
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        self.1.end();
         self.0.close();
     }
 }
@@ -223,7 +226,8 @@ impl Device {
             let thread = std::thread::Builder::new().name("rnic".to_string()).spawn(run)?;
             *lock(&shared.thread) = Some(thread);
         }
-        Ok(Device(Arc::new(Handle(shared))))
+        let observer = Observer::new(&shared);
+        Ok(Device(Arc::new(Handle(shared, observer))))
     }
 
     pub(crate) fn shared(&self) -> &Shared {

@@ -419,6 +419,15 @@ impl Shared {
         self.lead().flush(&self.verbs);
     }
 
+    /// Waits until the thread that holds the driver has finished its round, and lets the port handle the messages of its
+    /// other sockets.
+    pub(super) fn tend(&self) {
+        self.asking.fetch_add(1, Ordering::AcqRel);
+        let _asking = Asking(&self.asking);
+        self.waker.wake_by_ref();
+        self.lead().tend();
+    }
+
     /// Closes the device, and waits for the end of its progress thread if it has one.
     pub(super) fn close(&self) {
         self.flush();

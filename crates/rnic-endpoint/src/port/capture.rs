@@ -4,7 +4,8 @@ use super::{Arrival, Batch, Counters, Interest, Limits, Port, SendError};
 use crate::sync::lock;
 use rnic_transport::Time;
 use rnic_wire::pcapng::Writer;
-use rnic_wire::{Envelope, Ip, Ipv4, Ipv6, MacAddr, Packet};
+use rnic_wire::{Envelope, Ip, Ipv4, Ipv6, MacAddr, Packet, ProtectedHeader};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -19,6 +20,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// before, as whole blocks, and the ports continue without it.
 #[derive(Clone)]
 pub struct CaptureFile(Arc<Mutex<Capture>>);
+
+impl fmt::Debug for CaptureFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CaptureFile").finish_non_exhaustive()
+    }
+}
 
 /// The end of a capture whose file could not be written.
 #[derive(Debug)]
@@ -116,8 +123,8 @@ impl Write for Blocks {
     }
 }
 
-/// A port that captures all packets that another port sends and receives. Datagrams that are not RoCEv2 packets are
-/// left out. A socket does not show the identification of received packets, so the ICRC in the file is computed for the
+/// A port that captures all packets that another port sends and receives. Protected datagrams of
+/// rnic are captured as they are; other datagrams that are not RoCEv2 packets are left out. A socket does not show the identification of received packets, so the ICRC in the file is computed for the
 /// identification that the IPv4 header in the file has. Ethernet addresses are 0.
 pub struct CapturePort<P> {
     inner: P,
@@ -144,7 +151,11 @@ fn capture(file: &CaptureFile, frame: &mut [u8], path: &Route, packets: impl Ite
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     let mut bytes = Vec::new();
     for (id, packet) in packets.enumerate() {
-        let Ok(packet) = Packet::parse(packet.as_ref()) else { continue };
+        let datagram = packet.as_ref();
+        let parsed = Packet::parse(datagram);
+        if parsed.is_err() && ProtectedHeader::parse(datagram).is_none() {
+            continue;
+        }
         let ip = match (path.source.ip(), path.destination.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
                 Ip::V4(Ipv4 { tos: path.class, id: id as u16, ..Ipv4::new(from, to) })
@@ -154,7 +165,10 @@ fn capture(file: &CaptureFile, frame: &mut [u8], path: &Route, packets: impl Ite
         };
         let mut envelope = Envelope::new(MacAddr::default(), MacAddr::default(), ip, path.source.port());
         envelope.destination_port = path.destination.port();
-        let len = envelope.emit(&packet, frame);
+        let len = match parsed {
+            Ok(packet) => envelope.emit(&packet, frame),
+            Err(_) => envelope.emit_datagram(datagram, frame),
+        };
         bytes.push(frame[..len].to_vec());
     }
     let mut file = lock(&file.0);

@@ -4,6 +4,7 @@ use super::device::Device;
 use super::endpoint;
 use super::events::Events;
 use crate::abi::*;
+use crate::environment::Environment;
 use crate::hosts::HostAddress;
 use crate::progress::Progress;
 use crate::required;
@@ -11,6 +12,7 @@ use crate::{report, trace};
 use libc::c_int;
 use rnic_cabi::entry::lock;
 use rnic_cabi::pointer::Handle;
+use rnic_endpoint::statistics;
 use rnic_endpoint::{DeviceClock, Time, TimeSource};
 use rnic_verbs::{Completion, CqId, VerbsError};
 use std::fs::File;
@@ -61,6 +63,7 @@ impl Context {
             report::once(&format!("cannot open {} ({}): {why}", about.name(), about.address.ip));
             number
         })?;
+        publish(&endpoint, &about.name());
         let events = Events::new(endpoint.clone())?;
         trace::line(format_args!("ibv_open_device {} ({})", about.name(), about.address.ip));
         let clock = endpoint.clock();
@@ -121,6 +124,18 @@ impl ContextState {
     /// The address as a GID.
     pub(crate) fn gid(&self) -> ibv_gid {
         gid(self.address.ip)
+    }
+}
+
+/// Publishes the statistics of a device for `rnic top`, unless the environment says otherwise. A process that has no
+/// descriptor or thread for them runs without.
+fn publish(endpoint: &rnic_endpoint::Device, name: &str) {
+    if !Environment::get().as_ref().is_ok_and(|environment| environment.stats) {
+        return;
+    }
+    let start = |run| rnic_cabi::thread::spawn("rnic stats", run).map(drop);
+    if let Err(error) = statistics::publish(endpoint, name, start) {
+        trace::line(format_args!("no statistics of {name}: {error}"));
     }
 }
 

@@ -5,7 +5,7 @@ use crate::objects::context::Context;
 use crate::objects::cq::Cq;
 use crate::objects::qp::Qp;
 use crate::objects::srq::Srq;
-use crate::{names, trace};
+use crate::{names, progress, trace};
 use libc::c_int;
 use rnic_cabi::entry::{Unacknowledged, entry, set_errno, status};
 use rnic_cabi::pointer::{Handle, In, Out};
@@ -21,6 +21,8 @@ pub extern "C" fn ibv_close_device(context: Handle<Context>) -> c_int {
         context.state().events.mailbox.close();
         // SAFETY: the program closes the device, and uses neither it nor its objects afterwards.
         drop(unsafe { context.destroy() });
+        // Another device of this process may have the UDP port of the address: it closes its connection to this one.
+        progress::tend();
         Ok(())
     })
 }

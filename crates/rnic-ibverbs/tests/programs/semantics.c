@@ -453,6 +453,13 @@ static void few_descriptors(struct ibv_device *device) {
         wrong = 1;
     }
     EXPECT(ibv_destroy_comp_channel(channel) == 0 && ibv_close_device(other) == 0);
+    /* When a close returns, its descriptors are free, also that of the device that has the UDP port of the address. */
+    for (int round = 0; round < 50; round++) {
+        EXPECT(descriptors() == before);
+        other = ibv_open_device(device);
+        EXPECT(other && ibv_close_device(other) == 0);
+    }
+    EXPECT(descriptors() == before);
     struct rlimit limit;
     EXPECT(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     int next = dup(0);

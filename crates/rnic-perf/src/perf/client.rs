@@ -40,7 +40,7 @@ pub fn run(
     greet(&mut channel)?;
     let (mut local, peer) = (channel.local_addr(), channel.peer_addr());
     local.set_port(plan.roce_port);
-    let end = End::open(local, &setup, 0, memory, plan.live.clone())?;
+    let end = End::open(local, &setup, 0, memory, (plan.live.clone(), plan.capture.clone()))?;
     let own = end.path_mtu(peer)?;
     if let Some(asked) = plan.mtu
         && asked > own

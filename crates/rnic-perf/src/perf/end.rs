@@ -9,14 +9,15 @@ use super::plan::{
     ChannelPlan, ChannelService, HostTransport, MAX_CHANNELS, MAX_DEPTH, MAX_MEMORY, MAX_PATHS, MAX_QUEUE_PAIRS,
     MAX_SIZE, PlanError, congestion, too_many,
 };
-use crate::Op;
+use crate::{Op, publish};
 use parking_lot::Mutex;
 use rnic_endpoint::clock::{Clock, TimeSource};
 use rnic_endpoint::config::{Acknowledge, Config, Identification};
 use rnic_endpoint::device::{Device, Error, MemoryRegion};
 use rnic_endpoint::exchange::RemoteMemory;
 use rnic_endpoint::port::{
-    Arrival, Batch, Counters, FaultCounters, Faults, FaultyPort, Interest, Limits, Port, SendError, UdpConfig, UdpPort,
+    Arrival, Batch, CaptureFile, CapturePort, Counters, FaultCounters, Faults, FaultyPort, Interest, Limits, Port,
+    SendError, UdpConfig, UdpPort,
 };
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{Access, Completion, Service, Sge, Status};
@@ -74,9 +75,10 @@ pub(super) fn memory(setup: &Setup, max_memory: u64) -> Result<Vec<u8>, PerfErro
 impl End {
     /// Opens a device at `local`, creates its queue pairs and registers `memory`, which [`memory`] returned. `side` (0
     /// for the client, 1 for the server) makes the random faults of the two ends differ. With `live` the faults can
-    /// change while the device runs.
+    /// change while the device runs. The packets of the device are captured in the file `capture`.
     pub(super) fn open(
-        local: SocketAddr, setup: &Setup, side: u64, memory: Vec<u8>, live: Option<Arc<Live>>,
+        local: SocketAddr, setup: &Setup, side: u64, memory: Vec<u8>,
+        (live, capture): (Option<Arc<Live>>, Option<CaptureFile>),
     ) -> Result<End, PerfError> {
         let udp = UdpConfig { source_ports: source_ports(setup), ..UdpConfig::default() };
         let port = UdpPort::bind(local, &udp).map_err(Error::from)?;
@@ -98,14 +100,18 @@ impl End {
             (config.verbs.in_flight, config.verbs.in_flight_bytes) = (in_flight, u64::MAX);
         }
         let faults = Arc::<Mutex<FaultCounters>>::default();
-        let device = if setup.faults.is_none() && live.is_none() {
-            Device::on_port(Box::new(port), config)?
+        let mut port: Box<dyn Port> = if setup.faults.is_none() && live.is_none() {
+            Box::new(port)
         } else {
             let seed = setup.faults.seed.wrapping_mul(2).wrapping_add(side);
             let port = FaultyPort::new(port, Faults::default(), setup.faults.faults()?, seed);
-            let port = Watched { port, faults: faults.clone(), live: live.clone(), version: 0 };
-            Device::on_port(Box::new(port), config)?
+            Box::new(Watched { port, faults: faults.clone(), live: live.clone(), version: 0 })
         };
+        if let Some(file) = capture {
+            port = Box::new(CapturePort::new(port, file));
+        }
+        let device = Device::on_port(port, config)?;
+        publish(&device);
         let receives = receives(setup);
         let domain = device.protection_domain();
         let region = domain.register(memory, Access::ALL)?;

@@ -10,6 +10,7 @@ use rnic_endpoint::clock::{Clock, TimeSource};
 use rnic_endpoint::device::Device;
 use rnic_endpoint::port::{FaultCounters, Faults, Probability};
 use rnic_transport::Time;
+use rnic_verbs::{QpStatistics, SenderState};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -97,6 +98,9 @@ pub(super) struct Observed {
 /// Maximum number of latencies that wait for the observer; further ones are not recorded.
 const MAX_LATENCIES: usize = 4_096;
 
+/// Maximum number of queue pairs that are read for a point; some may have no reliable connection.
+const MAX_READ: usize = 64;
+
 /// The connection between a measurement and its observer.
 #[derive(Default)]
 pub struct Live {
@@ -158,6 +162,16 @@ impl Live {
     /// Stops to observe the device of the client (`side` 0) or of the server (1).
     pub(super) fn forget(&self, side: u64) {
         *self.ends[usize::from(side != 0)].lock() = None;
+    }
+
+    /// The client's queue pairs with a reliable connection.
+    fn queue_pairs(&self) -> Vec<QueuePairPoint> {
+        let found = self.ends[0].lock().as_ref().map(|observed| observed.device.observer().statistics(MAX_READ));
+        let point = |qp: &QpStatistics| {
+            let SenderState { window, in_flight, rtt, .. } = qp.sender?;
+            Some(QueuePairPoint { qpn: qp.qpn.0, rtt_us: rtt.map(|rtt| rtt.as_us()), window, in_flight })
+        };
+        found.unwrap_or_default().iter().filter_map(point).take(Point::MAX_QUEUE_PAIRS).collect()
     }
 
     fn counts(&self) -> [Counts; 2] {
@@ -230,6 +244,27 @@ pub struct Point {
     pub duplicates: f64,
     /// Packets per second that fault injection dropped.
     pub lost: f64,
+    /// The client's queue pairs with a reliable connection at the end of the interval, at most
+    /// [`Point::MAX_QUEUE_PAIRS`].
+    pub queue_pairs: Vec<QueuePairPoint>,
+}
+
+impl Point {
+    /// Maximum number of queue pairs in a point.
+    pub const MAX_QUEUE_PAIRS: usize = 8;
+}
+
+/// A queue pair at the end of an interval.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct QueuePairPoint {
+    /// Queue pair number.
+    pub qpn: u32,
+    /// Smoothed round-trip time in microseconds; `None` before the first measurement.
+    pub rtt_us: Option<f64>,
+    /// Maximum number of packets in flight.
+    pub window: u32,
+    /// Packets sent and not acknowledged.
+    pub in_flight: u32,
 }
 
 /// Reads the counters of a [`Live`] at an interval.
@@ -269,6 +304,7 @@ impl Meter {
             naks: per_second("naks_received"),
             duplicates: per_second("duplicates"),
             lost: per_second("injected_losses"),
+            queue_pairs: self.live.queue_pairs(),
         };
         (self.counts, self.messages, self.bytes) = (counts, messages, bytes);
         point

@@ -33,7 +33,7 @@ mod server;
 
 pub use client::run;
 pub use counters::Counts;
-pub use live::{FaultError, Live, LiveFaults, Meter, Point};
+pub use live::{FaultError, Live, LiveFaults, Meter, Point, QueuePairPoint};
 pub use perftest::run_perftest;
 pub use plan::{
     Amount, CHANNEL_GIVE_UP_AFTER, Carrier, ChannelPlan, ChannelService, DEFAULT_PORT, FaultPlan, GIVE_UP_AFTER,

@@ -6,7 +6,7 @@ use crate::Op;
 use rnic_endpoint::config::{Mode, Security};
 use rnic_endpoint::exchange::Credentials;
 use rnic_endpoint::host::{Control, PathPolicy};
-use rnic_endpoint::port::{CorruptionKind, Faults, Probability};
+use rnic_endpoint::port::{CaptureFile, CorruptionKind, Faults, Probability};
 use rnic_transport::congestion::{CongestionControl, RogueDelay, Settings};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_transport::{BitRate, Time};
@@ -273,6 +273,8 @@ pub struct Plan {
     pub credentials: Option<Credentials>,
     /// The observer of the measurement, which also changes the faults of the client's device.
     pub live: Option<Arc<Live>>,
+    /// The file into which the packets that the client sends and receives are captured.
+    pub capture: Option<CaptureFile>,
 }
 
 impl Default for Plan {
@@ -299,6 +301,7 @@ impl Default for Plan {
             security: Security::default(),
             credentials: None,
             live: None,
+            capture: None,
         }
     }
 }

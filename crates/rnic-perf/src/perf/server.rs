@@ -11,6 +11,7 @@ use crate::reception;
 use rnic_endpoint::clock::{Clock, TimeSource};
 use rnic_endpoint::device::Device;
 use rnic_endpoint::exchange::{Admission, Channel, Credentials, ExchangeError, RemoteMemory};
+use rnic_endpoint::port::CaptureFile;
 use rnic_transport::Time;
 use rnic_untrusted::text::brief;
 use std::io;
@@ -42,6 +43,8 @@ pub struct ServeOptions {
     pub credentials: Option<Credentials>,
     /// The observer of the measurements, which also changes the faults of the server's device.
     pub live: Option<Arc<Live>>,
+    /// The file into which the packets that the server sends and receives are captured.
+    pub capture: Option<CaptureFile>,
 }
 
 impl Default for ServeOptions {
@@ -54,6 +57,7 @@ impl Default for ServeOptions {
             idle_timeout: IDLE_TIMEOUT,
             credentials: None,
             live: None,
+            capture: None,
         }
     }
 }
@@ -160,7 +164,8 @@ fn converse(mut channel: Channel, hello: Hello, options: &ServeOptions, stop: &A
     let peer = channel.peer_addr();
     let Hello { setup, client, mtu_fixed } = hello;
     let local = SocketAddr::new(channel.local_addr().ip(), options.roce_port);
-    let end = End::open(local, &setup, 1, memory(&setup, options.max_memory)?, options.live.clone())?;
+    let watched = (options.live.clone(), options.capture.clone());
+    let end = End::open(local, &setup, 1, memory(&setup, options.max_memory)?, watched)?;
     let own = end.path_mtu(peer)?;
     if mtu_fixed && own < client.mtu {
         let why = format!("an MTU of {} is too large: the path to {} carries at most {own}", client.mtu, peer.ip());

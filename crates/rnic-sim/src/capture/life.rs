@@ -53,7 +53,7 @@ pub struct PacketEvent {
     pub event: Event,
     /// Id of the packet's flow; `None` for a pause frame.
     pub flow: Option<u32>,
-    /// Kind of packet: `data`, `ack`, `nack`, `cnp` or `pause`.
+    /// Kind of packet: `data`, `ack`, `nack`, `cnp` or `pause`; of simulated NICs `data` or `control`.
     pub kind: &'static str,
     /// PSN of a data packet; the next expected PSN of an ACK or NACK; `None` for other packets.
     pub psn: Option<u32>,
@@ -128,6 +128,7 @@ impl Capture {
                 let psn = (pdu.kind() != PduKind::Cnp).then(|| pdu.psn().value());
                 (Some(record), kind, psn, priority)
             }
+            Content::Nic(packet) => (None, if packet.is_control { "control" } else { "data" }, None, packet.priority),
         };
         let event = if frame.fate == Fate::Dropped { Event::Dropped } else { Event::Sent };
         let port = self.ports[frame.interface as usize];

@@ -35,4 +35,4 @@ pub(crate) use message::{Framing, MessageHosts, MessageSegment};
 pub(crate) use rc::RcHosts;
 pub use rc::segment::Segment;
 pub(crate) use stacks::{SharedHosts, Sharing as LinkSharing, StackHosts};
-pub(crate) use verbs::{HostChannel, MultipathSettings, NicTiming, VerbsConfig, VerbsHosts, try_out};
+pub(crate) use verbs::{HostChannel, MultipathSettings, NicSegment, NicTiming, VerbsConfig, VerbsHosts, try_out};

@@ -20,7 +20,7 @@ fn simulate<X: HostChannel>(config: Result<VerbsConfig<X>, HostError>, job: Job<
         Ok(config) => config,
         Err(error) => return RunOutput::not_started(error.to_string()),
     };
-    let Job { resolved, seed, flows, source, events, sharing, .. } = job;
+    let Job { resolved, seed, flows, source, events, capture, sharing, .. } = job;
     let mut fabric = match sharing.fabric(resolved, seed) {
         Ok(fabric) => fabric,
         Err(error) => return RunOutput::not_started(error.to_string()),
@@ -28,7 +28,13 @@ fn simulate<X: HostChannel>(config: Result<VerbsConfig<X>, HostError>, job: Job<
     let table = FlowTable::new(resolved.host_config, resolved.flow.mtu, &fabric, flows, source, events);
     let plan = fabric.plan().clone();
     let mut hosts = VerbsHosts::<X, _>::new(&config, &resolved.network.host_rate, plan, table);
+    if let Some(capture) = &capture {
+        capture.begin(&mut fabric);
+    }
     let mut output = run_hosts(&mut fabric, resolved, &mut hosts, events);
+    if let Some(capture) = capture {
+        capture.end_of_nics(&fabric);
+    }
     hosts.warn(&mut output.warnings);
     if let Some(why) = hosts.error() {
         output.status = RunStatus::Failed(why);

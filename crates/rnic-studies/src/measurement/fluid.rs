@@ -216,7 +216,9 @@ fn refuse(run: &RunSpec, resolved: &Resolved) -> Result<(), String> {
     if name != Algorithm::NAME {
         return Err(format!("the run has cc \"{name}\", but the model covers only cc \"{}\"", Algorithm::NAME));
     }
-    if resolved.flow.bdp_cap != Psn::MAX_WINDOW || run.transport.declaration.wire == WireFormat::Other {
+    if resolved.flow.bdp_cap != Psn::MAX_WINDOW
+        || matches!(run.transport.declaration.wire, WireFormat::Nic | WireFormat::Other)
+    {
         return Err("the run limits the packets in flight, but the model does not".to_string());
     }
     if let Some(rate) = resolved.flow.max_rate.filter(|rate| *rate < resolved.flow.line_rate) {

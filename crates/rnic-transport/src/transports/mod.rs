@@ -153,6 +153,8 @@ pub enum WireFormat {
     Roce,
     /// RoCEv2 with the headers of IRN: a RETH in every packet of a Write, and selective acknowledgements.
     Irn,
+    /// RoCEv2 packets of the simulated RDMA NIC below a transport in host software: the simulator has their headers.
+    Nic,
     /// Another format, whose frames rnic cannot write.
     Other,
 }
@@ -419,7 +421,8 @@ impl TransportDeclaration {
 
     /// The declaration of a transport in host software, with the default of every further property.
     const fn host(transport: &'static dyn Transport, name: &'static str, about: &'static str) -> TransportDeclaration {
-        TransportDeclaration { kind: TransportKind::Host, ..TransportDeclaration::flows(transport, name, about) }
+        let (kind, wire) = (TransportKind::Host, WireFormat::Nic);
+        TransportDeclaration { kind, wire, ..TransportDeclaration::flows(transport, name, about) }
     }
 
     /// The declaration of a transport whose programs are read from files, such as P4 programs. The transport's own

@@ -483,6 +483,7 @@ impl Qp {
         if bytes > 0 {
             self.last_sent = Some(now);
             ctx.counters.packets_sent += 1;
+            self.common.counters.packets_sent += 1;
         }
         bytes
     }

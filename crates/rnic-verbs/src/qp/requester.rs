@@ -13,6 +13,7 @@ use crate::flow::Flow;
 use crate::memory::Memory;
 use crate::packet::{TxContext, Writer, segment};
 use crate::send_queue::{SendQueue, Wqe};
+use crate::statistics::SenderState;
 use crate::types::{State, Status};
 use rnic_transport::pdu::Stamp;
 use rnic_transport::recovery::Pick;
@@ -94,6 +95,11 @@ impl Core {
         self.flow.rebase(now, by);
         self.retry.rebase(by);
         self.keep_alive.rebase(by);
+    }
+
+    /// The state of the sender, with a round-trip time that the caller has measured.
+    pub(crate) fn sender_state(&self, rtt: Option<Time>) -> SenderState {
+        SenderState { window: self.flow.window(), in_flight: self.flow.in_flight(), rate: self.flow.rate(), rtt }
     }
 
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
@@ -240,7 +246,7 @@ impl Core {
         let (writer, offset, len) = route.request(wqe, index, tx, out);
         match writer.end_with(len, |payload| wqe.local.gather(&ctx.memory, offset, payload)) {
             Ok(bytes) => {
-                ctx.counters.sent(retransmission, len);
+                c.count_sent(ctx, retransmission, len);
                 self.flow.sent(now, bytes as u32 + AROUND_PACKET);
                 bytes
             }

@@ -221,7 +221,7 @@ impl Uc {
         match writer.end_with(len, |payload| wqe.local.gather(&ctx.memory, offset, payload)) {
             Ok(bytes) => {
                 self.next += 1;
-                ctx.counters.sent(false, len);
+                c.count_sent(ctx, false, len);
                 self.pace.sent(now, bytes as u32 + super::AROUND_PACKET, self.next < self.total);
                 c.retire(ctx, self.next);
                 self.release(c, ctx);

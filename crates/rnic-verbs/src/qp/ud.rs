@@ -186,7 +186,7 @@ impl Ud {
         let bytes = match writer.end_with(len, |payload| wqe.local.gather(&ctx.memory, 0, payload)) {
             Ok(bytes) => {
                 self.next += 1;
-                ctx.counters.sent(false, len);
+                c.count_sent(ctx, false, len);
                 self.pace.sent(now, bytes as u32 + super::AROUND_PACKET, self.next < self.total);
                 c.retire(ctx, self.next);
                 self.release(c, ctx);

@@ -161,9 +161,9 @@ mod lists;
 mod mads;
 mod members;
 mod message;
-mod owners;
+pub(crate) mod owners;
 mod services;
-mod socket;
+pub(crate) mod socket;
 mod standby;
 mod takeover;
 

@@ -67,7 +67,7 @@ pub(super) fn owners(name: &str) -> BTreeMap<String, Option<Owner>> {
 }
 
 /// Calls `each` with the name and the user ID of every Unix socket of type `SOCK_SEQPACKET` that has a name.
-fn each_socket(mut each: impl FnMut(&[u8], Option<u32>)) -> nix::Result<()> {
+pub(crate) fn each_socket(mut each: impl FnMut(&[u8], Option<u32>)) -> nix::Result<()> {
     let (family, kind) = (AddressFamily::Netlink, SockType::Raw);
     let netlink = socket(family, kind, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkSockDiag)?;
     send(netlink.as_raw_fd(), &request(), MsgFlags::empty())?;

@@ -7,6 +7,7 @@
 //! | `rnic/verbs/VERSION/IP` | the broker of the address |
 //! | `rnic/verbs/VERSION/IP/SLOT` | the device with this slot |
 //! | `rnic/verbs/VERSION/IP/cm/ID` | the connection manager with this manager ID, or the process that ends its connections |
+//! | `rnic/stats/VERSION/ID` | a process that publishes statistics ([`crate::statistics`]), with a random ID |
 
 use super::message::VERSION;
 use super::owners::Owner;
@@ -15,11 +16,13 @@ use nix::sys::socket::{
     AddressFamily, Backlog, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, bind, connect as connect_to,
     getsockopt, listen, recv, send as send_to, sendmsg, setsockopt, socket, sockopt,
 };
+use nix::sys::time::TimeVal;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, accept_with, recvmsg};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
 
 /// Size of the send buffer of a socket to request from the system, in bytes.
 const SEND_BUFFER: usize = 4 << 20;
@@ -120,6 +123,43 @@ fn of_this_user(socket: OwnedFd) -> nix::Result<Result<OwnedFd, Owner>> {
     Ok(Ok(socket))
 }
 
+/// Listens at `name`, for any process. Accepting from the socket waits for a process.
+pub(crate) fn listen_with_blocking(name: &str) -> nix::Result<OwnedFd> {
+    let socket = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)?;
+    bind(socket.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes())?)?;
+    listen(&socket, Backlog::new(16)?)?;
+    Ok(socket)
+}
+
+/// Waits for the next process that connects. `None` if it belongs neither to this user nor to root, or has gone.
+pub(crate) fn accept_reader(listener: &OwnedFd) -> Option<OwnedFd> {
+    let socket = accept_with(listener, SocketFlags::CLOEXEC).ok()?;
+    let user = getsockopt(&socket, sockopt::PeerCredentials).ok()?.uid();
+    (user == 0 || Owner::new(user).is_self()).then_some(socket)
+}
+
+/// Sends a message, and waits for at most `timeout` for room.
+pub(crate) fn send_within(socket: &OwnedFd, message: &[u8], timeout: Duration) -> nix::Result<()> {
+    // A timeout of 0 would mean none.
+    let timeout = TimeVal::new(timeout.as_secs() as i64, i64::from(timeout.subsec_micros().max(1)));
+    setsockopt(socket, sockopt::SendTimeout, &timeout)?;
+    loop {
+        match send_to(socket.as_raw_fd(), message, MsgFlags::MSG_NOSIGNAL) {
+            Err(Errno::EINTR) => {}
+            result => return result.map(|_| ()),
+        }
+    }
+}
+
+/// Connects to a process that listens at `name`, without waiting. Returns the socket, the process's user, and its
+/// process ID if it has one in the namespace of this process.
+pub(crate) fn connect_to_any(name: &str) -> nix::Result<(OwnedFd, u32, Option<u32>)> {
+    let socket = unbound()?;
+    connect_to(socket.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes())?)?;
+    let peer = getsockopt(&socket, sockopt::PeerCredentials)?;
+    Ok((socket, peer.uid(), u32::try_from(peer.pid()).ok().filter(|pid| *pid > 0)))
+}
+
 /// Sends a message without waiting.
 pub(super) fn send(socket: &OwnedFd, message: &[u8]) -> nix::Result<()> {
     loop {
@@ -131,7 +171,7 @@ pub(super) fn send(socket: &OwnedFd, message: &[u8]) -> nix::Result<()> {
 }
 
 /// Receives a message without waiting; returns its length, or 0 if the peer has closed its socket.
-pub(super) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> nix::Result<usize> {
+pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> nix::Result<usize> {
     loop {
         match recv(socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
             Err(Errno::EINTR) => {}

@@ -22,6 +22,7 @@ mod view;
 mod tests;
 
 pub(crate) use channel::{HostChannel, MultipathSettings};
+pub(crate) use packet::Segment as NicSegment;
 pub(crate) use view::NicTiming;
 
 use super::ends::FlowHashes;

@@ -39,6 +39,7 @@ mod responder;
 use super::sending::{CnpState, Due};
 use crate::common::{Common, Ctx};
 use crate::packet::Writer;
+use crate::statistics::SenderState;
 use crate::types::VerbsError;
 use crate::{Congestion, Dropped};
 use acks::Cause;
@@ -80,6 +81,11 @@ impl Irn {
     pub(crate) fn change(&mut self, c: &Common) {
         self.requester.change(c);
         self.responder.change(c);
+    }
+
+    /// The state of the sender of requests.
+    pub(crate) fn sender_state(&self) -> SenderState {
+        self.requester.sender_state()
     }
 
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {

@@ -6,8 +6,10 @@ use crate::common::{Common, Ctx, status_of};
 use crate::packet::TxContext;
 use crate::qp::requester::{Acknowledged, Core, aeth, take_response};
 use crate::qp::sending::Due;
+use crate::statistics::SenderState;
 use crate::types::VerbsError;
 use crate::{Congestion, Dropped};
+use rnic_transport::pdu::Stamp;
 use rnic_transport::recovery::{Arrival, Irn, StreamReceiver};
 use rnic_transport::{BitRate, FlowConfig, Pdu, Psn, Receiver, RxMeta, Time, Timer};
 use rnic_wire::{Headers, NakCode, Packet, Syndrome};
@@ -24,6 +26,8 @@ pub(crate) struct Requester {
     /// Number of a request packet that is to be retransmitted to find out whether the peer is alive, while only
     /// responses are outstanding; `None` if no such retransmission is due.
     probe: Option<u64>,
+    /// Smoothed round-trip time in nanoseconds; 0 before the first measurement.
+    rtt_ns: u32,
 }
 
 impl Requester {
@@ -44,7 +48,21 @@ impl Requester {
             response_acks: Acknowledgements::default(),
             heard: now,
             probe: None,
+            rtt_ns: 0,
         })
+    }
+
+    /// The state of the sender of requests.
+    pub(crate) fn sender_state(&self) -> SenderState {
+        self.core.sender_state((self.rtt_ns > 0).then(|| Time::from_ns(self.rtt_ns.into())))
+    }
+
+    /// Adds a measured round-trip time, of a packet that departed at `stamp`, with weight 1/8.
+    #[inline]
+    fn measure(&mut self, now: Time, stamp: Stamp) {
+        let ns = (stamp.elapsed(now).as_ps() / 1_000) as u32;
+        let apart = ns.wrapping_sub(self.rtt_ns) as i32;
+        self.rtt_ns = if self.rtt_ns == 0 { ns } else { self.rtt_ns.wrapping_add_signed(apart >> 3) };
     }
 
     /// The PSN of the response packet that is expected next.
@@ -117,8 +135,9 @@ impl Requester {
                 self.core.advance(c, ctx, now, pdu.with_mark_echo(headers.bth.becn));
             }
         } else {
-            let pdu = Pdu::ack(first, stamp(&self.core, Psn::new(sack.psn)));
-            self.core.advance(c, ctx, now, pdu.with_mark_echo(headers.bth.becn));
+            let departed = stamp(&self.core, Psn::new(sack.psn));
+            self.measure(now, departed);
+            self.core.advance(c, ctx, now, Pdu::ack(first, departed).with_mark_echo(headers.bth.becn));
         }
         self.core.detect_second_loss(stamp(&self.core, Psn::new(sack.psn)));
         self.core.on_credits(&aeth);
@@ -173,6 +192,9 @@ impl Requester {
                 // The response shows that its request has arrived, and all earlier requests.
                 let upto = c.failing().map_or(request + 1, |failing| failing.min(request + 1));
                 let stamp = self.core.times.sent_at(self.core.psn(request), 0);
+                if self.core.times.is_sent_once(self.core.psn(request)) {
+                    self.measure(now, stamp);
+                }
                 self.core.advance(c, ctx, now, Pdu::ack(self.core.psn(upto), stamp));
             }
         }

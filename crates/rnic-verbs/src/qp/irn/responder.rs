@@ -516,7 +516,7 @@ impl Responder {
             self.refuse(c, ctx, response.request, Refusal::ACCESS, false);
             return 0;
         };
-        ctx.counters.sent(pick.retransmission, len);
+        c.count_sent(ctx, pick.retransmission, len);
         self.flow.sent(now, bytes as u32 + AROUND_PACKET);
         bytes
     }

@@ -29,6 +29,7 @@ use super::Inadmissible;
 use super::sending::{CnpState, Due};
 use crate::common::{Common, Ctx};
 use crate::send_queue::packets;
+use crate::statistics::SenderState;
 use crate::types::{SendOp, Status, VerbsError};
 use crate::{Congestion, Dropped};
 use requester::Requester;
@@ -68,6 +69,11 @@ impl Rc {
     pub(crate) fn change(&mut self, c: &Common, cfg: &FlowConfig) {
         self.requester.change(c, cfg);
         self.responder.change(c);
+    }
+
+    /// The state of the sender of requests.
+    pub(crate) fn sender_state(&self) -> SenderState {
+        self.requester.sender_state()
     }
 
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {

@@ -5,6 +5,7 @@ use crate::common::{Common, Ctx, status_of};
 use crate::packet::TxContext;
 use crate::qp::requester::{Acknowledged, Core, aeth, take_response};
 use crate::qp::sending::Due;
+use crate::statistics::SenderState;
 use crate::types::VerbsError;
 use crate::{Congestion, Dropped};
 use rnic_transport::pdu::Stamp;
@@ -61,6 +62,12 @@ impl Requester {
             timeout.sample(self.core.times.last_sent(psn).elapsed(now));
             self.apply_timeout();
         }
+    }
+
+    /// The state of the sender of requests.
+    pub(crate) fn sender_state(&self) -> SenderState {
+        let last = || (self.core.acked > 0).then_some(self.rtt);
+        self.core.sender_state(self.timeout.as_ref().map_or_else(last, RttTimeout::smoothed))
     }
 
     /// Releases posted send requests to the flow, the sender that transmits their packets. A request with the fence

@@ -299,7 +299,7 @@ impl Responder {
             self.refuse(c, ctx, psn, NakCode::RemoteAccessError, Status::RemoteAccess);
             return 0;
         };
-        ctx.counters.sent(false, here);
+        c.count_sent(ctx, false, here);
         if let Some(Reply::Read(read)) = self.replies.front_mut() {
             read.sent += 1;
             if read.sent == read.count {

@@ -42,6 +42,11 @@ impl RttTimeout {
         self.rtt.sample(rtt);
     }
 
+    /// The smoothed round-trip time; `None` before the first measurement.
+    pub(super) fn smoothed(&self) -> Option<Time> {
+        self.rtt.smoothed()
+    }
+
     /// Doubles the timeout after it has expired.
     pub(super) fn back_off(&mut self) {
         self.rtt.back_off();
