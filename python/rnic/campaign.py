@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
+import uuid
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
@@ -225,6 +226,8 @@ class _Store:
         self.url: str | None = text if "://" in text else None
         self._temporary = None if self.url is None else tempfile.mkdtemp(prefix="rnic-campaign-")
         self.path = text if self._temporary is None else self._temporary
+        #: Length in bytes of each pack of results when it was copied.
+        self._lengths: dict[str, int] = {}
 
     def __enter__(self) -> _Store:
         return self
@@ -249,11 +252,22 @@ class _Store:
                     partial = local.with_name(local.name + ".tmp")
                     files.get_file(path, str(partial))
                     partial.replace(local)
+                    self._lengths[local.name] = local.stat().st_size
 
     def push(self, names: list[str]) -> None:
         """Copies files of the temporary folder to the URL."""
         if self.url is not None:
-            push(self.url, self.path, names)
+            push(self.url, self.path, {name: name for name in names})
+
+    def push_results(self) -> None:
+        """Copies the packs of results to the URL to which this process has appended."""
+        if self.url is None:
+            return
+        for pack in sorted(Path(self.path).glob("runs/*.results")):
+            length = pack.stat().st_size
+            if self._lengths.get(pack.name) != length:
+                self.push([f"runs/{pack.name}"])
+                self._lengths[pack.name] = length
 
 
 def _filesystem(url: str) -> tuple[Any, str]:
@@ -265,16 +279,17 @@ def _filesystem(url: str) -> tuple[Any, str]:
     return files, root.rstrip("/")
 
 
-def push(url: str, folder: str, names: list[str]) -> None:
-    """Copies files of a folder to a URL. A copy is complete or missing, as far as the file system of the URL says so;
-    an incomplete file is found by its checksum, and its run is simulated again."""
+def push(url: str, folder: str, names: dict[str, str]) -> None:
+    """Copies files of a folder to a URL, under other names: `names` has the new name of each. A copy is complete or
+    missing, as far as the file system of the URL says so; incomplete results are found by their checksums, and their
+    runs are simulated again."""
     files, root = _filesystem(url)
-    for name in names:
+    for name, new in names.items():
         path = Path(folder) / name
         if path.exists():
-            target = f"{root}/{name}"
+            target = f"{root}/{new}"
             files.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
-            files.pipe_file(target, path.read_bytes())
+            files.put_file(str(path), target)
 
 
 #: JSON documents, and for each run its key, the index of its document, and its seed.
@@ -302,8 +317,11 @@ def work(
         return _rnic.work(store, name, engine, records, batch, metric, code, stop)
     with tempfile.TemporaryDirectory(prefix="rnic-worker-") as folder:
         reports = _rnic.work(folder, name, engine, records, batch, metric, code, stop)
-        # Records come before results, so that a result without its record cannot be found.
-        push(url, folder, [file for key, *_ in batch[1] for file in _rnic.result_files(key, records)])
+        # Records come before results, so that a result without its record cannot be found. No other worker has a pack of
+        # the same name.
+        for ending in ("runs", "results"):
+            packs = sorted(Path(folder).glob(f"runs/*.{ending}"))
+            push(url, folder, {f"runs/{pack.name}": f"runs/{uuid.uuid4().hex}.{ending}" for pack in packs})
         return reports
 
 
@@ -411,7 +429,7 @@ class _Submitter:
             certain = len(keys) == 1 and (self._store.url is not None or self._losses[key] > self._limit)
             self._coordinator.add_losses([key], certain)
             # A run that was lost too often has a result now.
-            self._store.push([f"runs/{key}.result"])
+            self._store.push_results()
 
     def _restart(self, error: BaseException) -> None:
         if not self._engine.restart():

@@ -570,10 +570,3 @@ pub(crate) fn estimate(values: Vec<f64>, confidence: f64) -> Option<(f64, Option
 pub(crate) fn code() -> &'static str {
     CODE
 }
-
-/// The name of the file of a run's result in a folder of results.
-#[pyfunction]
-pub(crate) fn result_files(key: &str, records: bool) -> Vec<String> {
-    let endings: &[&str] = if records { &["run", "result"] } else { &["result"] };
-    endings.iter().map(|ending| format!("runs/{key}.{ending}")).collect()
-}

@@ -29,7 +29,7 @@ mod _rnic {
     #[pymodule_export]
     use super::arrow::Table;
     #[pymodule_export]
-    use super::campaign::{Campaign, CampaignFolder, Coordinator, Stop, code, estimate, metrics, result_files, work};
+    use super::campaign::{Campaign, CampaignFolder, Coordinator, Stop, code, estimate, metrics, work};
     #[pymodule_export]
     use super::command::command;
     #[pymodule_export]

@@ -88,7 +88,12 @@ impl Fingerprint {
 
     /// The fingerprint as 32 hexadecimal digits, from which the result's file has its name.
     pub fn key(&self) -> String {
-        format!("{:032x}", hash(&self.parts))
+        format!("{:032x}", self.number())
+    }
+
+    /// The key as a number.
+    pub(crate) fn number(&self) -> u128 {
+        hash(&self.parts)
     }
 
     /// The hash of the run's settings alone, without the program, as 32 hexadecimal digits. It stays the same when only

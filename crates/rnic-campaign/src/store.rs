@@ -2,8 +2,13 @@
 //! everything that determines it).
 
 pub(crate) mod file;
+mod pack;
+mod packed;
+#[cfg(test)]
+mod packed_tests;
 
 pub use file::{read_record, read_value, write_record, write_value};
+pub(crate) use packed::PackedStore;
 
 use crate::fingerprint::Fingerprint;
 use parking_lot::Mutex;
@@ -31,6 +36,11 @@ pub struct Header {
 pub trait Stored: Sized {
     /// File name extension of this kind of result.
     const ENDING: &'static str;
+
+    /// Of several results with the same fingerprint, one with the highest rank is valid, whichever was stored first.
+    fn rank(&self) -> u32 {
+        0
+    }
 
     /// Writes the result.
     ///
@@ -99,7 +109,12 @@ impl<V: Stored> Store<V> {
 
     /// The file of a result, whether it exists or not.
     pub fn path(&self, fingerprint: &Fingerprint) -> PathBuf {
-        self.folder.join(format!("{}.{}", fingerprint.key(), V::ENDING))
+        self.path_of(&fingerprint.key())
+    }
+
+    /// The file of the result with the key `key`.
+    pub(crate) fn path_of(&self, key: &str) -> PathBuf {
+        self.folder.join(format!("{key}.{}", V::ENDING))
     }
 
     /// Stores a result. It replaces an older result with the same fingerprint. Creates the folder if it does not exist.

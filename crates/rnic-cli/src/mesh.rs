@@ -2,6 +2,7 @@
 
 mod show;
 
+use crate::ping::without_arrival_times;
 use crate::service;
 use clap::{Args, Subcommand};
 use rnic_endpoint::port::ROCE_PORT;
@@ -241,6 +242,7 @@ fn agent(arguments: &AgentArgs) -> Result<(), CliError> {
             note(&format!("the NIC {name} carries the probes, with time stamps {times}"));
         }
         host::Event::NoNic(why) => note(&format!("the endpoint in software carries the probes: {why}")),
+        host::Event::NoArrivalTimes(why) => note(&without_arrival_times(&why)),
         host::Event::List(targets, probers) => note(&format!("pinglist: {targets} targets, {probers} probers")),
         host::Event::Unreachable(why) => note(&format!("error: {why}")),
         host::Event::Discarded(why) => note(&format!("error: results are discarded: {why}")),

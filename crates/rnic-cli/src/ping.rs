@@ -91,6 +91,11 @@ pub(crate) struct PingArgs {
     format: Format,
 }
 
+/// The note for a device that does not know when the kernel received packets, for the reason `why`.
+pub(crate) fn without_arrival_times(why: &str) -> String {
+    format!("{why}; the time until this program runs counts as network")
+}
+
 /// Probes the given host, or answers probes.
 pub(crate) fn ping(arguments: &PingArgs) -> Result<(), CliError> {
     let interruption = Interruption::listen()?;
@@ -115,6 +120,9 @@ fn probe(host: &str, arguments: &PingArgs, interruption: &Interruption) -> Resul
     let table = arguments.format == Format::Table;
     let mut printed = Ok(());
     let event = |event: PingEvent<'_>, port| {
+        if let PingEvent::NoArrivalTimes(why) = event {
+            return note(&without_arrival_times(why));
+        }
         if !table || printed.is_err() {
             return;
         }
@@ -124,6 +132,7 @@ fn probe(host: &str, arguments: &PingArgs, interruption: &Interruption) -> Resul
                 let paths = if paths == 1 { "1 path".to_string() } else { format!("{paths} paths") };
                 writeln!(out, "{host}: {responder}, queue pair {qpn:#x}; probes of {size} bytes over {paths}")
             }
+            PingEvent::NoArrivalTimes(_) => Ok(()),
             PingEvent::Outcome(_) if arguments.quiet => Ok(()),
             PingEvent::Outcome(outcome) => write_outcome(outcome, port, out),
         };
@@ -184,6 +193,7 @@ fn respond(arguments: &PingArgs, interruption: &Interruption) -> Result<(), CliE
             RespondEvent::Opened(peer) => format!("{peer}: a session begins"),
             RespondEvent::Closed(peer) => format!("{peer}: the session ends"),
             RespondEvent::Failed(peer, why) => format!("{peer}: {why}"),
+            RespondEvent::NoArrivalTimes(address, why) => format!("{address}: {}", without_arrival_times(&why)),
         });
     };
     let counters = rnic_probe::respond(&listener, options, interruption.flag(), event)

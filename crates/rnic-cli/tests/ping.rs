@@ -3,6 +3,7 @@
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
 
 fn rnic(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rnic"));
@@ -200,4 +201,30 @@ fn a_closed_output_ends_the_ping() {
     drop(out);
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+}
+
+/// A host that does not run for 200 ms answers late. The kernel received the packets in time, so the network's time does
+/// not include the 200 ms: they are the delay of the host that slept.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a process is stopped for some real time")]
+fn a_stopped_process_is_not_the_networks_delay() {
+    let responder = Responder::start();
+    for responder_sleeps in [true, false] {
+        let prober = responder.ping(&["-c", "60", "-i", "0.01", "-W", "10", "--format", "json"]).spawn().unwrap();
+        let sleeper = if responder_sleeps { &responder.child } else { &prober };
+        std::thread::sleep(Duration::from_millis(200));
+        send("-STOP", sleeper);
+        std::thread::sleep(Duration::from_millis(200));
+        send("-CONT", sleeper);
+        let output = prober.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let max_us = |delay: &str| summary[delay]["max"].as_f64().unwrap();
+        assert_eq!(summary["answered"], 60, "{summary}");
+        assert!(max_us("network_us") < 100_000.0, "{responder_sleeps} {summary}");
+        if responder_sleeps {
+            // Probes leave every 10 ms, so some probe waited for almost all of the 200 ms.
+            assert!(max_us("responder_us") > 150_000.0, "{summary}");
+        }
+    }
 }

@@ -34,13 +34,13 @@ pub struct Clock {
 impl Clock {
     /// Returns a clock that reads zero now.
     pub fn start() -> Clock {
-        Clock { start_ns: read_ns(ClockId::CLOCK_MONOTONIC) }
+        Clock { start_ns: monotonic_ns() }
     }
 }
 
 impl TimeSource for Clock {
     fn now(&self) -> Time {
-        from_ns(read_ns(ClockId::CLOCK_MONOTONIC) - self.start_ns)
+        from_ns(monotonic_ns() - self.start_ns)
     }
 }
 
@@ -66,7 +66,7 @@ impl DeviceClock {
 
     /// Returns a clock that reads `reading` now.
     pub(crate) fn reading(reading: Time) -> DeviceClock {
-        let origin = read_ns(ClockId::CLOCK_MONOTONIC).wrapping_sub(reading.as_ps() / 1_000);
+        let origin = monotonic_ns().wrapping_sub(reading.as_ps() / 1_000);
         DeviceClock { origin_ns: Arc::new(AtomicU64::new(origin)) }
     }
 
@@ -100,9 +100,17 @@ impl DeviceClock {
     }
 }
 
+impl DeviceClock {
+    /// Converts a reading of the system's monotonic clock, in nanoseconds, to the reading of this clock at the same
+    /// time. Times before the clock's origin become 0.
+    pub(crate) fn reading_at(&self, monotonic_ns: u64) -> Time {
+        from_ns(monotonic_ns.saturating_sub(self.origin_ns.load(Ordering::Relaxed)))
+    }
+}
+
 impl TimeSource for DeviceClock {
     fn now(&self) -> Time {
-        from_ns(read_ns(ClockId::CLOCK_MONOTONIC).wrapping_sub(self.origin_ns.load(Ordering::Relaxed)))
+        from_ns(monotonic_ns().wrapping_sub(self.origin_ns.load(Ordering::Relaxed)))
     }
 }
 
@@ -187,6 +195,16 @@ pub fn thread_cpu_time() -> Time {
     from_ns(read_ns(ClockId::CLOCK_THREAD_CPUTIME_ID))
 }
 
+/// The reading of the system's monotonic clock in nanoseconds.
+pub(crate) fn monotonic_ns() -> u64 {
+    read_ns(ClockId::CLOCK_MONOTONIC)
+}
+
+/// The reading of the system's real-time clock: nanoseconds since 1970.
+pub(crate) fn real_ns() -> u64 {
+    read_ns(ClockId::CLOCK_REALTIME)
+}
+
 /// Returns the reading of a system clock in nanoseconds. Linux has every clock that this module reads, so a reading
 /// cannot fail.
 fn read_ns(clock: ClockId) -> u64 {
@@ -240,7 +258,7 @@ mod tests {
         let old = Device::EPOCH + second - Time::from_us(1);
         let time = clock.monotonic_ns(old);
         assert_eq!(clock.monotonic_ns(old - Time::from_us(1)), time - 1_000);
-        assert!(time <= read_ns(ClockId::CLOCK_MONOTONIC));
+        assert!(time <= monotonic_ns());
         // The device moves the origin.
         clock.origin_ns.fetch_add(Device::EPOCH.as_ps() / 1_000, Ordering::Relaxed);
         assert_eq!(clock.monotonic_ns(old), time, "a completion from before");

@@ -172,7 +172,12 @@ impl Driver {
             let destination = SocketAddr::new(arrival.meta.destination, local_port);
             let Some(seed) = seed(arrival.meta.source, destination) else { continue };
             let now = self.clock.now_for(device);
-            let only_acks = self.receiver.handle(now, &mut lock(device), &seed, &arrival);
+            let arrived = arrival.meta.arrived_ns.map(|ns| self.clock.reading_at(ns).min(now));
+            let only_acks = {
+                let mut device = lock(device);
+                device.set_arrival(arrived);
+                self.receiver.handle(now, &mut device, &seed, &arrival)
+            };
             // With `send_first` the round ends after a lone message, so that the application, which may wait for this
             // message, sees it soon. After an arrival that holds only ACKs the round goes on: several ACKs together
             // allow more packets to be sent in one batch. It also goes on until it has received as much as it has sent:
@@ -301,7 +306,7 @@ impl Receiver {
     /// Handles the packets of an arrival. Returns whether all of them are ACKs. The counters of the device show packets
     /// that it drops.
     fn handle(&mut self, now: Time, device: &mut Device, seed: &IcrcSeed, arrival: &Arrival<'_>) -> bool {
-        let Meta { source, destination, traffic_class, identification, is_within_host } = arrival.meta;
+        let Meta { source, destination, traffic_class, identification, is_within_host, .. } = arrival.meta;
         let network = NetworkHeader { source, destination, traffic_class: traffic_class.byte() };
         let marked = traffic_class.ecn() == Ecn::Congestion;
         let mut openers = None;
@@ -393,6 +398,7 @@ mod tests {
             traffic_class: TrafficClass::default(),
             identification,
             is_within_host: false,
+            arrived_ns: None,
         }
     }
 

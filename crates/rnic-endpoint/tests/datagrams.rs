@@ -1,6 +1,6 @@
 //! UD queue pairs on sockets: datagrams between devices with IPv4 and IPv6, source ports, and what strangers can do.
 
-use rnic_endpoint::port::{ROCE_PORT, UdpConfig};
+use rnic_endpoint::port::{ArrivalTimes, ROCE_PORT, UdpConfig};
 use rnic_endpoint::{
     Access, AddressHandle, Completion, CompletionQueue, Config, Data, DatagramAddress, DatagramOptions, Device, Error,
     GRH_LEN, MemoryRegion, Mode, PathOptions, QpOptions, QueuePair, Recipient, Security, SendFlags, SendOp,
@@ -10,6 +10,7 @@ use rnic_verbs::{Dropped, QpInit};
 use rnic_wire::{Bth, Deth, Headers, IcrcSeed, Opcode, Packet};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
@@ -27,7 +28,10 @@ struct End {
 }
 
 fn open(ip: IpAddr, mode: Mode, source_ports: usize) -> End {
-    let udp = UdpConfig { source_ports, ..UdpConfig::default() };
+    open_with(ip, mode, UdpConfig { source_ports, ..UdpConfig::default() })
+}
+
+fn open_with(ip: IpAddr, mode: Mode, udp: UdpConfig) -> End {
     let config = Config { mode, udp, security: Security::None, ..Config::default() };
     let device = Device::open_at(SocketAddr::new(ip, 0), config).unwrap();
     let (cq, recv_cq) = (device.completion_queue(256).unwrap(), device.completion_queue(256).unwrap());
@@ -104,6 +108,39 @@ fn datagrams_go_between_devices() {
             assert_eq!((got.wr_id, got.byte_len, got.source.unwrap().qpn()), (5, 45, to.qp.qpn()));
             assert!(got.time <= ends[0].device.clock().now());
         }
+    }
+}
+
+/// A busy thread processes a datagram 50 ms after the kernel received it. The completion of the receive has the time of
+/// the kernel if the device asks for it, and otherwise that of the thread.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the kernel's clock passes in real time")]
+fn a_late_thread_knows_when_datagrams_arrived() {
+    let late = Time::from_ms(50);
+    for (ip, arrival_times) in [(V4, true), (V6, true), (V4, false)] {
+        let a = open(ip, Mode::Polled, 1);
+        let b = open_with(ip, Mode::Polled, UdpConfig { arrival_times, ..UdpConfig::default() });
+        let kernel = if arrival_times { ArrivalTimes::Kernel } else { ArrivalTimes::NotRequested };
+        assert_eq!(b.device.arrival_times(), kernel);
+        let clock = b.device.clock();
+        let mut in_time = Vec::new();
+        // The kernel begins to take time stamps some time after the first socket of the host asks for them.
+        while in_time.len() < 3 || arrival_times && in_time.len() < 40 && !in_time[in_time.len() - 3..].contains(&true)
+        {
+            b.recv(0, SLOT);
+            let before = clock.now();
+            a.send(0, b"probe", &b.address.recipient());
+            a.cq.wait_one(PATIENCE).unwrap();
+            let after = clock.now();
+            std::thread::sleep(Duration::from_millis(50));
+            let got = b.received();
+            assert!(got.time <= clock.now());
+            // Two readings of a clock may differ by the resolution of the other one.
+            let (first, last) = (before.saturating_sub(Time::from_us(10)), after + Time::from_us(10));
+            in_time.push((first..=last).contains(&got.time));
+            assert!(in_time.last() == Some(&true) || got.time >= before + late, "{before} {} {after}", got.time);
+        }
+        assert_eq!(in_time.last(), Some(&arrival_times), "{in_time:?}");
     }
 }
 

@@ -5,7 +5,7 @@ use crate::endpoint::EndpointConnections;
 use crate::message::{Kind, MAX_PROBE, MIN_PROBE, Message};
 use crate::prober::{Outcome, ProbeError, Prober, ProberConfig};
 use crate::summary::{About, Summary, Tally};
-use crate::{Control, Outbox, PingError, VERSION, check_version, unexpected};
+use crate::{Control, Outbox, PingError, VERSION, check_version, no_arrival_times, unexpected};
 use rnic_endpoint::clock::ContinuousClock;
 use rnic_endpoint::exchange::{Channel, Credentials, ExchangeError};
 use rnic_endpoint::port::{ROCE_PORT, UdpConfig};
@@ -93,6 +93,8 @@ impl PingOptions {
 pub enum PingEvent<'a> {
     /// The session is open: IP address, UDP port and queue pair number of the responder.
     Open(SocketAddr, u32),
+    /// The prober does not know when the kernel received the responses, for this reason.
+    NoArrivalTimes(&'a str),
     /// The outcome of a probe.
     Outcome(&'a Outcome),
 }
@@ -123,6 +125,9 @@ pub fn ping(
     let mut end = ProbeDevice::open(channel.local_addr().ip(), channel.peer_addr().ip(), options)?;
     let (session, responder) = open_session(&mut channel, end.address)?;
     event(PingEvent::Open(responder.addr, responder.qpn), 0);
+    if let Some(why) = no_arrival_times(end.device.arrival_times()) {
+        event(PingEvent::NoArrivalTimes(&why), 0);
+    }
     let ports: Vec<u16> = (0..options.paths).map(|path| end.device.source_port(path.into())).collect();
     let speaker = channel.speaker();
     let has_ended = Arc::new(AtomicBool::new(false));
@@ -198,7 +203,7 @@ struct ProbeDevice {
 
 impl ProbeDevice {
     fn open(local: IpAddr, peer: IpAddr, options: &PingOptions) -> Result<ProbeDevice, PingError> {
-        let udp = UdpConfig { source_ports: options.paths.into(), ..UdpConfig::default() };
+        let udp = UdpConfig { source_ports: options.paths.into(), arrival_times: true, ..UdpConfig::default() };
         let config = Config { mode: Mode::Polled, security: Security::None, udp, ..Config::default() };
         let device = Device::open_at(SocketAddr::new(local, options.roce_port), config)?;
         let cq = device.completion_queue((4 * SLOTS + EndpointConnections::COMPLETIONS) as u32)?;

@@ -56,6 +56,7 @@ pub use server::{RespondEvent, RespondOptions, respond};
 pub use summary::{Distribution, PathSummary, Summary};
 
 use rnic_endpoint::exchange::{Channel, ExchangeError};
+use rnic_endpoint::port::ArrivalTimes;
 use rnic_endpoint::{DatagramAddress, Error, MemoryRegion, Sge, VerbsError};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read};
@@ -110,6 +111,19 @@ fn check_version(channel: &Channel, theirs: u32) -> Result<(), ExchangeError> {
     Err(ExchangeError::Disagreement(why))
 }
 
+/// Why the times of a device's completions are not those at which the kernel received the packets, as a sentence;
+/// `None` if they are.
+pub fn no_arrival_times(times: ArrivalTimes) -> Option<String> {
+    match times {
+        ArrivalTimes::Kernel => None,
+        ArrivalTimes::NotRequested => Some("nobody asked the kernel for receive time stamps".to_string()),
+        ArrivalTimes::Refused(error) => {
+            let error = io::Error::from_raw_os_error(error);
+            Some(format!("the kernel refuses receive time stamps (SO_TIMESTAMPNS): {error}"))
+        }
+    }
+}
+
 /// Memory of outgoing datagrams: a slot for each message, followed by zeros, which fill the datagram after any message.
 pub struct Outbox {
     /// Memory of [`Outbox::len`] bytes, all zero.
@@ -157,5 +171,19 @@ pub fn is_posted(result: Result<(), Error>) -> Result<bool, Error> {
         Ok(()) => Ok(true),
         Err(Error::Verbs(VerbsError::Full(_) | VerbsError::Unsupported(_) | VerbsError::Range { .. })) => Ok(false),
         Err(why) => Err(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_the_kernel_is_a_sentence() {
+        assert_eq!(no_arrival_times(ArrivalTimes::Kernel), None);
+        assert_eq!(
+            no_arrival_times(ArrivalTimes::Refused(92)).as_deref(),
+            Some("the kernel refuses receive time stamps (SO_TIMESTAMPNS): Protocol not available (os error 92)")
+        );
     }
 }

@@ -7,12 +7,12 @@ use crate::connections::{CONNECT_LEN, RECEIVE};
 use crate::endpoint::EndpointConnections;
 use crate::message::{Kind, MAX_PROBE, Message};
 use crate::responder::{MAX_SESSIONS, Reply, Responder, ResponderCounters};
-use crate::{Control, Outbox, PingError, VERSION, check_version, is_posted, random, unexpected};
+use crate::{Control, Outbox, PingError, VERSION, check_version, is_posted, no_arrival_times, random, unexpected};
 use nix::sys::resource::{Resource, getrlimit};
 use parking_lot::Mutex;
 use rnic_endpoint::clock::since;
 use rnic_endpoint::exchange::{Admission, Admissions, Channel, Credentials, Limit, Speaker, accept, admit};
-use rnic_endpoint::port::ROCE_PORT;
+use rnic_endpoint::port::{ROCE_PORT, UdpConfig};
 use rnic_endpoint::{
     Access, Capacities, Completion, CompletionQueue, Config, Data, DatagramAddress, DatagramOptions, Device, Error,
     GRH_LEN, MemoryRegion, Mode, Opcode, QpOptions, QueuePair, Security, SendFlags, SendOp, SendRequest, Service,
@@ -53,6 +53,8 @@ pub enum RespondEvent {
     Closed(SocketAddr),
     /// A prober at this address could not open a session, for this reason.
     Failed(SocketAddr, PingError),
+    /// The responder's device at this local address does not know when the kernel received the probes, for this reason.
+    NoArrivalTimes(IpAddr, String),
 }
 
 /// Maximum number of TCP connections that have not opened a session. If a limit is reached, another such connection
@@ -149,6 +151,11 @@ fn check_prober(channel: &Channel, prober: &DatagramAddress) -> Result<(), PingE
     Ok(())
 }
 
+/// Reports an event, unless too many wait or the responder has ended.
+fn report(events: &SyncSender<RespondEvent>, event: RespondEvent) {
+    let _ = events.try_send(event);
+}
+
 /// The responder of a host.
 struct Server {
     options: RespondOptions,
@@ -164,11 +171,8 @@ impl Server {
     fn serve(
         self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, admission: &Admission, events: &SyncSender<RespondEvent>,
     ) {
-        let report = |event| {
-            // This fails if the responder has ended.
-            let _ = events.try_send(event);
-        };
-        match self.open(stream, admission) {
+        let report = |event| report(events, event);
+        match self.open(stream, admission, events) {
             // The connection made room for another one.
             Err(_) if admission.is_evicted() => {}
             Err(why) => report(RespondEvent::Failed(peer, why)),
@@ -184,7 +188,7 @@ impl Server {
     }
 
     fn open(
-        self: &Arc<Self>, stream: TcpStream, admission: &Admission,
+        self: &Arc<Self>, stream: TcpStream, admission: &Admission, events: &SyncSender<RespondEvent>,
     ) -> Result<(Channel, Arc<LocalResponder>, u64), PingError> {
         let mut channel = match &self.options.credentials {
             None => Channel::over(stream)?,
@@ -197,7 +201,7 @@ impl Server {
             .and_then(|()| check_prober(&channel, &prober))
             // An eviction that this causes closes the session of the evicted prober, so its number is free.
             .and_then(|()| admitted())
-            .and_then(|()| self.open_session(&channel, prober));
+            .and_then(|()| self.open_session(&channel, prober, events));
         match opened {
             Ok((local, session)) => {
                 let (server, own, speaker) = (self.clone(), local.clone(), channel.speaker());
@@ -222,11 +226,11 @@ impl Server {
 
     /// Opens a session for `prober`, which [`check_prober`] has checked.
     fn open_session(
-        &self, channel: &Channel, prober: DatagramAddress,
+        &self, channel: &Channel, prober: DatagramAddress, events: &SyncSender<RespondEvent>,
     ) -> Result<(Arc<LocalResponder>, u64), PingError> {
         let peer = channel.peer_addr().ip();
         let prober = DatagramAddress { addr: SocketAddr::new(peer, prober.addr.port()), ..prober };
-        let local = self.local(channel.local_addr().ip())?;
+        let local = self.local(channel.local_addr().ip(), events)?;
         let session = u64::from_ne_bytes(random().map_err(Error::from)?);
         let now = local.device.clock().now();
         local.responder.lock().open(session, prober, now).map_err(PingError::Refused)?;
@@ -247,7 +251,7 @@ impl Server {
     }
 
     /// The responder at the local address `ip`, which the first call creates.
-    fn local(&self, ip: IpAddr) -> Result<Arc<LocalResponder>, PingError> {
+    fn local(&self, ip: IpAddr, events: &SyncSender<RespondEvent>) -> Result<Arc<LocalResponder>, PingError> {
         let mut responders = self.responders.lock();
         if let Some(local) = responders.get(&ip).filter(|local| !local.ended.load(Ordering::Acquire)) {
             return Ok(local.clone());
@@ -258,6 +262,9 @@ impl Server {
         }
         let local = LocalResponder::open(SocketAddr::new(ip, self.options.roce_port))?;
         responders.insert(ip, local.clone());
+        if let Some(why) = no_arrival_times(local.device.arrival_times()) {
+            report(events, RespondEvent::NoArrivalTimes(ip, why));
+        }
         Ok(local)
     }
 
@@ -295,7 +302,8 @@ struct LocalResponder {
 
 impl LocalResponder {
     fn open(local: SocketAddr) -> Result<Arc<LocalResponder>, PingError> {
-        let config = Config { mode: Mode::Polled, security: Security::None, ..Config::default() };
+        let udp = UdpConfig { arrival_times: true, ..UdpConfig::default() };
+        let config = Config { mode: Mode::Polled, security: Security::None, udp, ..Config::default() };
         let device = Device::open_at(local, config)?;
         let cq =
             device.completion_queue((RECEIVES + 2 * MAX_RESPONSES + EndpointConnections::COMPLETIONS) as u32 + 16)?;
@@ -388,10 +396,11 @@ impl LocalResponder {
         let head = len.min(CONNECT_LEN);
         self.inbox.read(probe.wr_id as usize * SLOT + GRH_LEN as usize, &mut datagram[..head])?;
         if let Some(message) = Message::parse(&datagram[..head]).filter(|message| message.kind == Kind::Connect) {
-            self.connect(probe.time, source, &message, &datagram[..len])?;
+            self.connect(self.device.clock().now(), source, &message, &datagram[..len])?;
             return Ok(None);
         }
-        let Some(reply) = self.responder.lock().on_probe(probe.time, source, &datagram[..len]) else { return Ok(None) };
+        let now = self.device.clock().now();
+        let Some(reply) = self.responder.lock().on_probe(now, source, &datagram[..len]) else { return Ok(None) };
         let gather = self.outbox.write(at, &reply.response.emit(), reply.len)?;
         let (op, data, flags) = (SendOp::Send, Data::Gather(&gather), SendFlags::SIGNALED);
         let request = SendRequest { wr_id: RESPONSE | at as u64, op, data, flags };

@@ -41,6 +41,7 @@ impl Side {
                     RespondEvent::Opened(_) => "opened".to_string(),
                     RespondEvent::Closed(_) => "closed".to_string(),
                     RespondEvent::Failed(_, why) => why.to_string(),
+                    RespondEvent::NoArrivalTimes(_, why) => why,
                 };
                 let _ = told.send(text);
             };

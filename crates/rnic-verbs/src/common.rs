@@ -36,6 +36,9 @@ pub(crate) struct Ctx {
     pub(crate) raised: bool,
     /// The latest time that was passed to the device. Completions get it as their timestamp.
     pub(crate) now: Time,
+    /// The time at which the packet arrived that is being processed, if the device's owner knows it. Completions get it
+    /// as their timestamp instead of `now`.
+    pub(crate) arrived: Option<Time>,
     /// Earliest time of the next CNP of any queue pair (`nic_cnp_interval` of DCQCN).
     pub(crate) next_cnp: Time,
 }
@@ -52,8 +55,14 @@ impl Ctx {
             news: false,
             raised: false,
             now: Time::ZERO,
+            arrived: None,
             next_cnp: Time::ZERO,
         }
+    }
+
+    /// The timestamp of a completion that is generated now.
+    pub(crate) fn completion_time(&self) -> Time {
+        self.arrived.unwrap_or(self.now)
     }
 
     /// Queues an asynchronous event for the application. If [`MAX_EVENTS`] events already wait, the oldest is lost.
@@ -292,7 +301,7 @@ impl Common {
             marked: self.marked,
             trimmed: false,
             qpn: self.qpn,
-            time: ctx.now,
+            time: ctx.completion_time(),
         };
         ctx.complete(self.init.recv_cq, completion, delivery.solicited);
     }
@@ -316,7 +325,7 @@ impl Common {
             imm: Some(imm),
             trimmed: true,
             qpn: self.qpn,
-            time: ctx.now,
+            time: ctx.completion_time(),
             ..Completion::BLANK
         };
         ctx.complete(self.init.recv_cq, completion, false);
@@ -334,7 +343,7 @@ impl Common {
             marked: false,
             trimmed: false,
             qpn: self.qpn,
-            time: ctx.now,
+            time: ctx.completion_time(),
         };
         ctx.complete(self.init.recv_cq, completion, false);
     }
@@ -377,7 +386,7 @@ impl Common {
             marked: false,
             trimmed: false,
             qpn: self.qpn,
-            time: ctx.now,
+            time: ctx.completion_time(),
         };
         ctx.complete(self.init.send_cq, completion, false);
     }

@@ -36,6 +36,8 @@ pub struct Device {
     /// Queue pairs that were reset since the last [`Device::transmit`]. A packet that the batch holds back for one of
     /// them belongs to its old connection.
     pub(crate) reset: Vec<Qpn>,
+    /// The time at which the packets arrived that the owner passes now ([`Device::set_arrival`]).
+    arrival: Option<Time>,
 }
 
 impl Device {
@@ -51,6 +53,7 @@ impl Device {
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
             reset: Vec::new(),
+            arrival: None,
         }
     }
 
@@ -134,6 +137,14 @@ impl Device {
         std::mem::take(&mut self.ctx.news)
     }
 
+    /// Sets the time at which the packets arrived that the owner passes to the device from now on. Completions that
+    /// these packets cause have it as their timestamp, also if the owner passes the packets later. `None`: they arrive
+    /// when they are passed. All other effects of a packet, such as samples of round-trip times, depend on the time
+    /// passed with it. The owner calls this for each batch of packets.
+    pub fn set_arrival(&mut self, arrived: Option<Time>) {
+        self.arrival = arrived;
+    }
+
     /// Processes a received packet. `bytes` is the payload of a UDP datagram from the address `source`; the caller has
     /// checked its ICRC. `marked` says whether a switch CE-marked the packet. `now` must not be before any time that
     /// was passed to the device earlier.
@@ -211,11 +222,13 @@ impl Device {
         self.ctx.now = now;
         self.ctx.counters.packets_received += 1;
         self.ctx.counters.marked += u64::from(marked);
+        self.ctx.arrived = self.arrival;
         let result = take(self);
         if let Err(why) = result {
             self.ctx.counters.dropped[why as usize] += 1;
         }
         self.settle();
+        self.ctx.arrived = None;
         result
     }
 

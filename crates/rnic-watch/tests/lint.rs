@@ -284,6 +284,16 @@ fn mistakes() -> Vec<Mistake> {
             }),
         ),
         (
+            "roce-off",
+            "gpu1",
+            Box::new(|copy| {
+                let folder = copy.device("gpu1").join("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types");
+                fs::create_dir(&folder).unwrap();
+                fs::write(folder.join("0"), "IB/RoCE v1\n").unwrap();
+            }),
+        ),
+        ("app-priority", "gpu1", with_app("dgram-port-prio 4791:2 \n")),
+        (
             "no-rdma-device",
             "gpu1",
             Box::new(|copy| fs::remove_dir_all(copy.device("gpu1").join("sys/class/infiniband")).unwrap()),
@@ -320,6 +330,87 @@ fn mistakes() -> Vec<Mistake> {
         ),
         ("unchecked", "leaf1", in_switch("leaf1", &["BUFFER_PG", "Ethernet0|3", "profile"], json!("NULL"))),
     ]
+}
+
+/// Adds the output of `dcb app show` to the host gpu1.
+fn with_app(text: &'static str) -> Box<dyn Fn(&mut Copy)> {
+    Box::new(move |copy| fs::write(copy.device("gpu1").join("dcb-app-ens1f0np0.txt"), text).unwrap())
+}
+
+/// Priorities by destination port, and NICs with RoCE off, are settings of the desired state.
+#[test]
+fn roce_and_destination_ports_are_settings() {
+    let app = "default-prio 0 \nethtype-prio 0x8915:3 \nstream-port-prio 445:3 445:4 \ndgram-port-prio 4791:3 \n\
+               dscp-prio CS3:0 26:3 AF33:3 EF:5 \n";
+    let mut copy = Copy::new();
+    with_app(app)(&mut copy);
+    let folder = copy.device("gpu1");
+    let driver = "driver: mlx5_core\nfirmware-version: 20.31.1014 (MT_0000000224)\nbus-info: 0000:08:00.0\n";
+    fs::write(folder.join("ethtool-i-ens1f0np0.txt"), driver).unwrap();
+    let devlink = "pci/0000:08:00.0:\n  name flow_steering_mode type driver-specific\n    values:\n      cmode runtime \
+                   value smfs\n  name enable_roce type generic\n    values:\n      cmode driverinit value true\n";
+    fs::write(folder.join("devlink-dev-param.txt"), devlink).unwrap();
+    copy.desired += "\n[host.device.gpu1]\nroce = true\n\
+                     app = { \"udp:4791\" = [3], \"tcp:445\" = [4, 3], \"dscp:24\" = [0], \"dscp:30\" = [3], default = [0] }\n";
+    let report = copy.report();
+    assert_eq!(described(&report.findings), [""; 0]);
+    assert!(report.errors.is_empty() && report.unknown.is_empty(), "{:?} {:?}", report.errors, report.unknown);
+    // Another priority with PFC off, and RoCE off.
+    fs::write(folder.join("dcb-app-ens1f0np0.txt"), app.replace("4791:3", "4791:5")).unwrap();
+    fs::write(folder.join("devlink-dev-param.txt"), devlink.replace("value true", "value false")).unwrap();
+    let fleet = copy.fleet();
+    let report = check(&fleet, Some(&Desired::parse(&copy.desired, "desired.toml").unwrap()));
+    let expected = [
+        "app-priority: gpu1 ens1f0np0 app.udp:4791: UDP port 4791 (RoCE v2) -> priority 5, in which PFC is off (on: 3)",
+        "roce-off: gpu1 ens1f0np0 roce: PFC is on in the priorities 3",
+        "drift: gpu1 ens1f0np0 app.udp:4791: wanted 3, found 5",
+        "drift: gpu1 ens1f0np0 roce: wanted true, found false",
+    ];
+    let found = described(&report.findings);
+    for text in expected {
+        assert!(found.iter().any(|finding| finding.starts_with(text)), "{text}: {found:#?}");
+    }
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    let script = fix_commands(&fleet, &report);
+    assert!(script.contains("dcb app replace dev ens1f0np0 dgram-port-prio 4791:3\n"), "{script}");
+}
+
+/// Mistakes in the outputs of `dcb` and `devlink` cost themselves only.
+#[test]
+fn malformed_priorities_by_port_are_errors_with_positions() {
+    let mut copy = Copy::new();
+    with_app("dgram-port-prio 4791:8 4792:3 70000:1\nnew-prio 1:1\n")(&mut copy);
+    fs::write(
+        copy.device("gpu1").join("devlink-dev-param.txt"),
+        "pci/0000:09:00.0:\n  name enable_roce type generic\n    values:\n      cmode driverinit value false\n",
+    )
+    .unwrap();
+    let report = copy.report();
+    let errors: Vec<String> = report.errors.iter().map(ToString::to_string).collect();
+    let sentence = |word: &str| {
+        format!("gpu1/dcb-app-ens1f0np0.txt:1: `{word}` is not of the form SELECTOR:PRIORITY, PRIORITY 0 to 7")
+    };
+    assert_eq!(errors, [sentence("4791:8"), sentence("70000:1")]);
+    let unknown: Vec<&str> = report.unknown.iter().map(|one| one.text.as_str()).collect();
+    let bus = "the dump does not say which interface `0000:09:00.0` is: ethtool-i-IF.txt is missing";
+    assert_eq!(unknown, ["unknown line `new-prio 1:1`", bus]);
+    for (file, text, accepted) in [
+        (
+            "dcb-app-ens1f0np0.txt",
+            "Error: no DCB\n",
+            "no line such as `dgram-port-prio 4791:3`; is this the output of dcb app show?",
+        ),
+        (
+            "devlink-dev-param.txt",
+            "kernel answers: no\n",
+            "no line such as `pci/0000:08:00.0:`; is this the output of devlink dev param show?",
+        ),
+    ] {
+        let copy = Copy::new();
+        fs::write(copy.device("gpu1").join(file), text).unwrap();
+        let errors: Vec<String> = copy.report().errors.iter().map(ToString::to_string).collect();
+        assert!(errors.len() == 1 && errors[0].ends_with(accepted), "{errors:?}");
+    }
 }
 
 #[test]

@@ -88,6 +88,7 @@ impl Port for EndpointPort {
             traffic_class: TrafficClass::from_byte(datagram.tos),
             identification: Some(datagram.ip_id),
             is_within_host: false,
+            arrived_ns: None,
         };
         Ok(Some(Arrival { meta, segment: data.len(), data }))
     }

@@ -6,7 +6,7 @@ use super::manifest::Manifest;
 use super::result::RunResult;
 use crate::fingerprint::{CODE, Fingerprint};
 use crate::hash::Fnv1a;
-use crate::store::{Header, Store};
+use crate::store::{Header, PackedStore};
 use rnic_spec::{RunRecord, Vocabulary};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,18 +17,20 @@ use std::path::{Path, PathBuf};
 /// | path | content |
 /// |---|---|
 /// | `manifests/NAME.jsonl` | the manifest of each campaign |
-/// | `runs/KEY.result` | the result of a run, under the key of its [`Fingerprint`] |
-/// | `runs/KEY.run` | the complete record of a run, if the manifest asks for it |
+/// | `runs/NUMBER.results` | the results of many runs, each with the key of its [`Fingerprint`] |
+/// | `runs/NUMBER.runs` | the complete records of runs, if the manifest asks for them |
+/// | `runs/KEY.result`, `runs/KEY.run` | the result and the record of one run, written by an earlier version |
 /// | `workers/NAME.jsonl` | the journal of a worker |
 /// | `logs/*` | what the tasks of a cluster have written to standard error |
 ///
-/// Files are written completely or not at all, and checked when they are read. Any number of processes on any number of
-/// machines may use a folder at the same time.
+/// All files are checked when they are read. Any number of processes on any number of machines may use a folder at the
+/// same time: each appends results to a file of its own. A process that is killed loses at most the result that it is
+/// writing.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    results: Store<RunResult>,
-    records: Store<RunRecord>,
+    results: PackedStore<RunResult>,
+    records: PackedStore<RunRecord>,
 }
 
 /// Numbers of files that [`Folder::clean`] removed, or would remove.
@@ -36,7 +38,7 @@ pub struct Folder {
 pub struct Removed {
     /// Results and records that no campaign of the folder contains, or that another version of rnic computed.
     pub unused: usize,
-    /// Damaged and incomplete files.
+    /// Damaged results, and damaged or incomplete files.
     pub damaged: usize,
     /// Journals of workers that have ended.
     pub journals: usize,
@@ -48,7 +50,7 @@ impl Folder {
     /// The folder at `path`, which need not exist.
     pub fn at(path: &Path) -> Folder {
         let runs = path.join("runs");
-        Folder { path: path.to_path_buf(), results: Store::at(&runs), records: Store::at(&runs) }
+        Folder { path: path.to_path_buf(), results: PackedStore::at(&runs), records: PackedStore::at(&runs) }
     }
 
     /// The path of the folder.
@@ -134,19 +136,25 @@ impl Folder {
         Manifest::read(&self.manifests().join(format!("{chosen}.jsonl")), vocabulary)
     }
 
-    /// The stored result of a run; `None` if the run has no result or its file is damaged.
-    pub fn result(&self, fingerprint: &Fingerprint) -> Option<RunResult> {
-        self.results.get(fingerprint).ok().flatten().map(|(_, result)| result)
+    /// Looks for results that other processes have stored since the first result was looked up.
+    pub fn refresh(&self) {
+        self.results.refresh();
+        self.records.refresh();
     }
 
-    /// The stored record of a run, with all its flows; `None` if the run has no record or its file is damaged.
+    /// The stored result of a run; `None` if the run has no result or it is damaged. See [`Folder::refresh`].
+    pub fn result(&self, fingerprint: &Fingerprint) -> Option<RunResult> {
+        self.results.get(fingerprint).map(|(_, result)| result)
+    }
+
+    /// The stored record of a run, with all its flows; `None` if the run has no record or it is damaged.
     pub fn record(&self, fingerprint: &Fingerprint) -> Option<RunRecord> {
-        self.records.get(fingerprint).ok().flatten().map(|(_, record)| record)
+        self.records.get(fingerprint).map(|(_, record)| record)
     }
 
     /// Whether the record of a run is stored.
     pub(crate) fn has_record(&self, fingerprint: &Fingerprint) -> bool {
-        self.records.path(fingerprint).exists()
+        self.records.contains(&fingerprint.key())
     }
 
     /// Stores the result of a run, and its record before it, so that a result without its record cannot be found.
@@ -177,8 +185,8 @@ impl Folder {
         hash.finish()
     }
 
-    /// Removes files that are not needed: results whose keys are not in `used` or that another version of rnic
-    /// computed, damaged and incomplete files, and journals of workers that have ended. A journal remains if its worker
+    /// Removes what is not needed: results whose keys are not in `used` or that another version of rnic computed,
+    /// replaced and damaged results, incomplete files, and journals of workers that have ended. A journal remains if its worker
     /// lost a run that is still missing. An incomplete file remains for an hour, because a running worker may be
     /// writing it. With `dry`, files are only counted.
     ///
@@ -222,26 +230,30 @@ impl Folder {
                 }
             }
         }
+        let mut packed_bytes = 0;
+        for cleaned in [self.results.clean(used, dry), self.records.clean(used, dry)] {
+            let cleaned = cleaned.map_err(CampaignError::writing(&self.path))?;
+            unused += cleaned.unused;
+            damaged += cleaned.damaged;
+            packed_bytes += cleaned.bytes;
+        }
         for (path, worker) in workers {
-            let is_missing = |key: &str| !self.path.join("runs").join(format!("{key}.result")).exists();
+            let is_missing = |key: &str| !self.results.contains(key);
             if !worker.is_alive && !worker.current.is_some_and(|current| is_missing(&current.key)) {
                 remove(&path, &mut journals)?;
             }
         }
-        Ok(Removed { unused, damaged, journals, ..removed })
+        Ok(Removed { unused, damaged, journals, bytes: removed.bytes + packed_bytes })
     }
 
     /// A sentence about results of other versions of rnic, which are not used; `None` if there are none.
     pub fn other_versions(&self) -> Option<String> {
         let mut codes: BTreeMap<String, usize> = BTreeMap::new();
-        for entry in fs::read_dir(self.path.join("runs")).into_iter().flatten().flatten() {
-            if entry.path().extension().is_some_and(|ending| ending == RESULT)
-                && let Ok((_, result)) = crate::store::file::read::<RunResult>(&entry.path())
-                && result.provenance.code != CODE
-            {
+        self.results.for_each(|result| {
+            if result.provenance.code != CODE {
                 *codes.entry(result.provenance.code).or_default() += 1;
             }
-        }
+        });
         let count: usize = codes.values().sum();
         let names: Vec<&str> = codes.keys().map(String::as_str).collect();
         (count > 0).then(|| {
@@ -252,9 +264,6 @@ impl Folder {
         })
     }
 }
-
-/// Ending of the files of results.
-const RESULT: &str = "result";
 
 /// Whether a file was last changed more than an hour ago.
 fn is_old(path: &Path) -> bool {

@@ -160,6 +160,11 @@ fn flatten(prefix: &str, object: Map<String, Value>, flat: &mut Map<String, Valu
 impl Stored for RunResult {
     const ENDING: &'static str = "result";
 
+    /// A simulation is deterministic, so a run that has completed once is completed.
+    fn rank(&self) -> u32 {
+        u32::from(self.state == RunState::Completed)
+    }
+
     fn write_to(&self, mut out: &mut dyn Write) -> io::Result<()> {
         write_value(&mut out, self)
     }

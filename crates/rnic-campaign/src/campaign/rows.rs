@@ -29,6 +29,7 @@ impl Wanted {
     pub(crate) fn of(
         manifest: &Manifest, folder: &Folder, program: &str, mut see: impl FnMut(Replica, &RunSpec, Option<&RunResult>),
     ) -> Wanted {
+        folder.refresh();
         let mut replication = Replication::new(&Arc::new(manifest.clone()), Shard::WHOLE);
         let mut replicas = Vec::new();
         loop {

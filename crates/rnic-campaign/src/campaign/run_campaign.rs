@@ -97,6 +97,7 @@ impl Outcomes {
             if wanted.is_empty() {
                 return Ok(());
             }
+            place.folder.refresh();
             for replica in wanted {
                 let Some(spec) = self.manifest.run(replica.point, replica.number) else { continue };
                 let fingerprint = Fingerprint::of(&spec, place.program);
@@ -183,6 +184,7 @@ impl Outcomes {
         let Some(spec) = self.manifest.run(replica.point, replica.number) else { return Ok(()) };
         let fingerprint = Fingerprint::of(&spec, place.program);
         // The worker may have stored the result before it was killed.
+        place.folder.refresh();
         if let Some(result) = place.folder.result(&fingerprint).filter(|result| result.state == RunState::Completed) {
             let metric = self.manifest.until.as_ref().and_then(|until| result.metric(&until.metric));
             return self.add_result(place, key, result.state, metric);

@@ -50,7 +50,7 @@ use crate::config::{Config, Mode};
 use crate::driver::{Driver, DriverCounters};
 use crate::memory::MemoryError;
 use crate::port::shared_address::SharedAddressPort;
-use crate::port::{self, BindError, Port, UdpPort};
+use crate::port::{self, ArrivalTimes, BindError, Port, UdpPort};
 use crate::sync::lock;
 use completion::CqInner;
 use memory::DomainInner;
@@ -292,7 +292,7 @@ impl Device {
     /// monotonic clock (`CLOCK_MONOTONIC`), counted from the opening of the device, less 2^52 ns once in 52 days. The
     /// device reads it once for all packets that one system call received, and once for each batch that it sends. So a
     /// timestamp is the time at which the device began to process the packet that completed the request, and not the
-    /// time of polling.
+    /// time of polling. [`Device::arrival_times`] says whether it is the time at which the kernel received the packet.
     ///
     /// ```
     /// use rnic_endpoint::{Completion, Config, Device, Time, TimeSource};
@@ -304,6 +304,13 @@ impl Device {
     /// ```
     pub fn clock(&self) -> DeviceClock {
         self.shared().clock.clone()
+    }
+
+    /// Whether the timestamps of completions are the times at which the kernel received the packets that caused them
+    /// ([`UdpConfig::arrival_times`](crate::port::UdpConfig::arrival_times)), and not the times at which the device
+    /// began to process them.
+    pub fn arrival_times(&self) -> ArrivalTimes {
+        self.shared().ask(|driver| driver.port().arrival_times())
     }
 
     /// The counters of the device, its driver and its port.

@@ -1,6 +1,6 @@
 //! Captures the packets of a port in a pcapng file.
 
-use super::{Arrival, Batch, Counters, Interest, Limits, Port, SendError};
+use super::{Arrival, ArrivalTimes, Batch, Counters, Interest, Limits, Port, SendError};
 use crate::sync::lock;
 use rnic_transport::Time;
 use rnic_wire::pcapng::Writer;
@@ -191,6 +191,9 @@ impl<P: Port> Port for CapturePort<P> {
     }
     fn limits(&self) -> Limits {
         self.inner.limits()
+    }
+    fn arrival_times(&self) -> ArrivalTimes {
+        self.inner.arrival_times()
     }
     fn longest_datagram(&self, destination: SocketAddr) -> io::Result<usize> {
         self.inner.longest_datagram(destination)

@@ -195,7 +195,8 @@ impl LoopbackPort {
     fn deliver(&self, batch: &Batch<'_>, segments: usize) {
         let source = SocketAddr::new(batch.source_address.unwrap_or(self.local.ip()), batch.source_port);
         let (destination, traffic_class) = (batch.destination.ip(), batch.traffic_class);
-        let meta = Meta { source, destination, traffic_class, identification: None, is_within_host: false };
+        let meta =
+            Meta { source, destination, traffic_class, identification: None, is_within_host: false, arrived_ns: None };
         let mut inbox = self.outbox.lock();
         if inbox.bytes + batch.bytes() > self.config.receive_buffer {
             inbox.overflowed += segments as u64;

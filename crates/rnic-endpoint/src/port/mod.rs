@@ -138,6 +138,21 @@ pub struct Meta {
     /// Whether the bytes came from another process of this host by memory, so that their ICRC is not checked
     /// ([`Port::stays_within_host`]).
     pub is_within_host: bool,
+    /// Reading of the system's monotonic clock, in nanoseconds, when the kernel received the datagram, or the first
+    /// datagram of an arrival; `None` if the port does not know it ([`Port::arrival_times`]).
+    pub arrived_ns: Option<u64>,
+}
+
+/// Whether a port knows when the kernel received the datagrams ([`Meta::arrived_ns`]).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum ArrivalTimes {
+    /// The port does not ask the kernel for them.
+    #[default]
+    NotRequested,
+    /// The kernel takes a time stamp of each datagram.
+    Kernel,
+    /// The kernel refuses time stamps, with this error number.
+    Refused(i32),
 }
 
 /// The largest batch that a port takes in one call of [`Port::send`].
@@ -251,6 +266,11 @@ pub trait Port: Send {
         false
     }
 
+    /// Whether the port knows when the kernel received the datagrams. The answer does not change.
+    fn arrival_times(&self) -> ArrivalTimes {
+        ArrivalTimes::NotRequested
+    }
+
     /// Blocks until a datagram arrives, the send buffer has room (with [`Interest::ArrivalOrRoom`]), the waker is
     /// woken, or `timeout` has passed. May return early.
     ///
@@ -304,6 +324,9 @@ impl<P: Port + ?Sized> Port for Box<P> {
     }
     fn stays_within_host(&self, destination: SocketAddr, packet: &[u8]) -> bool {
         (**self).stays_within_host(destination, packet)
+    }
+    fn arrival_times(&self) -> ArrivalTimes {
+        (**self).arrival_times()
     }
     fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()> {
         (**self).wait(interest, timeout)

@@ -81,7 +81,7 @@ impl Agent {
                 self.drain(session, now);
                 None
             }
-            _ => self.responder.on_probe(arrived, source, datagram),
+            _ => self.responder.on_probe(now, source, datagram),
         }
     }
 
@@ -109,12 +109,10 @@ impl Agent {
         })
     }
 
-    /// Handles a datagram that asks for a reliable connection. If this host admits the prober, returns the address for
+    /// Handles a datagram that asks for a reliable connection, at `now`. If this host admits the prober, returns the address for
     /// the reply, and the prober.
-    pub fn connect(
-        &mut self, arrived: Time, source: (IpAddr, u32), datagram: &[u8],
-    ) -> Option<(Reply, DatagramAddress)> {
-        let answer = self.responder.on_connect(arrived, source, datagram)?;
+    pub fn connect(&mut self, now: Time, source: (IpAddr, u32), datagram: &[u8]) -> Option<(Reply, DatagramAddress)> {
+        let answer = self.responder.on_connect(now, source, datagram)?;
         Some((answer, self.responder.prober(answer.response.session)?))
     }
 

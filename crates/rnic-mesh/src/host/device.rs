@@ -13,7 +13,7 @@ use rnic_probe::connections::{CONNECT_LEN, CONNECTED, Posting, RECEIVE};
 use rnic_probe::endpoint::EndpointConnections;
 use rnic_probe::message::{Kind, MAX_PROBE, MIN_PROBE, Message};
 use rnic_probe::responder::Reply;
-use rnic_probe::{Carrier, Outbox, is_posted};
+use rnic_probe::{Carrier, Outbox, is_posted, no_arrival_times};
 use rnic_transport::Time;
 use rnic_verbs::{AddressHandle, Recipient};
 use std::net::{IpAddr, SocketAddr};
@@ -47,7 +47,7 @@ pub(super) struct Device {
 
 impl Device {
     pub(super) fn open(local: SocketAddr, paths: u16) -> Result<Device, Error> {
-        let udp = UdpConfig { source_ports: paths.into(), ..UdpConfig::default() };
+        let udp = UdpConfig { source_ports: paths.into(), arrival_times: true, ..UdpConfig::default() };
         let config = Config { mode: Mode::Polled, security: Security::None, udp, ..Config::default() };
         let device = rnic_endpoint::Device::open_at(local, config)?;
         let cq = device.completion_queue((RECEIVES + 3 * SENDS + EndpointConnections::COMPLETIONS) as u32 + 16)?;
@@ -68,6 +68,11 @@ impl Device {
 
     pub(super) fn now(&self) -> Time {
         self.clock.now()
+    }
+
+    /// Why the device does not know when the kernel received the packets; `None` if it knows.
+    pub(super) fn no_arrival_times(&self) -> Option<String> {
+        no_arrival_times(self.device.arrival_times())
     }
 
     pub(super) fn interrupt(&self) {
@@ -181,12 +186,11 @@ fn send(shared: &Shared, leaving: &mut Leaving<'_>, probe: &Outgoing, now: Time)
 
 /// Handles a datagram about a reliable connection: another agent requests one, or has accepted one.
 fn on_connection_message(
-    shared: &Shared, leaving: &mut Leaving<'_>, (arrived, now): (Time, Time), source: (IpAddr, u32), message: &Message,
-    datagram: &[u8],
+    shared: &Shared, leaving: &mut Leaving<'_>, now: Time, source: (IpAddr, u32), message: &Message, datagram: &[u8],
 ) -> Result<(), Error> {
     let device = leaving.device;
     if message.kind == Kind::Connect {
-        let admitted = shared.agent().connect(arrived, source, datagram);
+        let admitted = shared.agent().connect(now, source, datagram);
         let Some((answer, prober)) = admitted else { return Ok(()) };
         let accept = leaving.connections()?.serve(message, datagram, prober, (CONNECTION_TIMEOUT, 0))?;
         if let Some(accept) = accept {
@@ -242,7 +246,7 @@ fn completed(
             let (arrived, now) = (device.clock.time(time), shared.now());
             let message = Message::parse(&datagram[..head]);
             if let Some(message) = message.filter(|m| matches!(m.kind, Kind::Connect | Kind::Accept)) {
-                on_connection_message(shared, leaving, (arrived, now), source, &message, &datagram[..len])?;
+                on_connection_message(shared, leaving, now, source, &message, &datagram[..len])?;
                 return device.receive_into(at);
             }
             let answer = shared.agent().received(arrived, now, source, &datagram[..len]);

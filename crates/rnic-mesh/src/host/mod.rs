@@ -92,6 +92,8 @@ pub enum Event {
     Nic(String, bool),
     /// No real NIC can be used for the probes, for this reason.
     NoNic(String),
+    /// The endpoint in software does not know when the kernel received the packets, for this reason.
+    NoArrivalTimes(String),
     /// A new pinglist: number of targets and of admitted probers.
     List(usize, usize),
     /// A request to the controller failed or was refused, for this reason.
@@ -235,7 +237,11 @@ fn run_once(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) 
             if options.nic == NicChoice::Auto {
                 event(Event::NoNic(why));
             }
-            Device::Endpoint(device::Device::open(options.address, MAX_PATHS)?)
+            let device = device::Device::open(options.address, MAX_PATHS)?;
+            if let Some(why) = device.no_arrival_times() {
+                event(Event::NoArrivalTimes(why));
+            }
+            Device::Endpoint(device)
         }
     };
     let local = device.address().addr;

@@ -243,7 +243,9 @@ pub struct Completion {
     /// Time when the device generated the completion, by the device's clock. A request of a reliable connection
     /// completes when the device processes its ACK or response. A request of an unreliable connection or a datagram
     /// completes when [`Device::transmit`](crate::Device::transmit) returns its last packet. A receive completes when
-    /// the device processes the last packet of its message.
+    /// the device processes the last packet of its message. If the device's owner knows when the ACK, response or last
+    /// packet arrived ([`Device::set_arrival`](crate::Device::set_arrival)), it is this time instead, which may be
+    /// before the time of an earlier completion.
     pub time: Time,
 }
 

@@ -101,6 +101,8 @@ checks! {
     REWRITE "dscp-rewrite" Warning "The switch changes the DSCP of packets that leave a port";
     LOSSY "lossy-class" Danger "A host sends RDMA with a DSCP that is lossy at the host or its switch";
     ROCE_MODE "roce-v1" Danger "Connections of rdma_cm use RoCE v1, which has no DSCP and cannot be routed";
+    ROCE_OFF "roce-off" Warning "RoCE v2 is off in a NIC with PFC";
+    APP "app-priority" Danger "UDP port 4791 has a priority without PFC, or another priority than the DSCP of RDMA";
     NO_DEVICE "no-rdma-device" Warning "No RDMA device belongs to an interface with a QoS configuration";
     LINK_LAYER "link-layer" Warning "A port of an RDMA device has the link layer InfiniBand, so that it has no RoCE";
     ROLES "overlapping-roles" Warning "A device matches several roles of the desired state";

@@ -141,6 +141,10 @@ fn of_interface(interface: &Interface, to: &mut Collector<'_>) {
     to.put_some("ecn_np", interface.np.as_ref().map(priorities_text));
     to.put_some("ecn_rp", interface.rp.as_ref().map(priorities_text));
     to.put_some("roce_tos", interface.roce_tos.map(|tos| tos.to_string()));
+    to.put_some("roce", interface.roce.map(|roce| roce.to_string()));
+    for (selector, priorities) in interface.app.iter().flatten() {
+        to.put(format!("app.{selector}"), priorities_text(priorities));
+    }
     to.put_some("roce_mode", interface.roce_mode.map(str::to_string));
     to.put_some("firmware", interface.firmware.clone());
     let class = |class: Option<u8>| class.map_or("none".to_string(), |class| class.to_string());

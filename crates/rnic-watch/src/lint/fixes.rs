@@ -194,6 +194,21 @@ fn of_host(interface: &str, device: Option<&str>, path: &str, wanted: &str) -> O
             let class: u8 = wanted.parse().ok()?;
             one(format!("echo {class} > /sys/class/infiniband/{}/tc/1/traffic_class", quoted(device?)))
         }
+        _ if path.starts_with("app.") => {
+            let (kind, selector) = path.strip_prefix("app.")?.split_once(':')?;
+            let table = match kind {
+                "udp" => "dgram-port-prio",
+                "tcp" => "stream-port-prio",
+                "port" => "port-prio",
+                "ethertype" => "ethtype-prio",
+                "dscp" => "dscp-prio",
+                _ => return None,
+            };
+            // `replace` removes the other entries of the selector.
+            let entries = list(wanted).into_iter().map(|priority| format!(" {}:{priority}", quoted(selector)));
+            let entries: String = entries.collect();
+            if entries.is_empty() { None } else { one(format!("dcb app replace dev {name} {table}{entries}")) }
+        }
         _ => {
             let parameter = path.strip_prefix("dcqcn.")?;
             one(format!("echo {} > /sys/class/net/{name}/ecn/{}", quoted(wanted), quoted(parameter)))
@@ -239,6 +254,8 @@ mod tests {
         let commands = of_host("eth0; reboot", Some("mlx5_0"), "mtu", "9000 B").unwrap();
         assert_eq!(commands, ["ip link set dev 'eth0; reboot' mtu 9000"]);
         assert_eq!(of_host("eth0", None, "roce_mode", "v2"), None, "the RDMA device is unknown");
+        let commands = of_host("eth0", None, "app.udp:4791", "3").unwrap();
+        assert_eq!(commands, ["dcb app replace dev eth0 dgram-port-prio 4791:3"]);
         let commands = of_host("eth0", Some("mlx5_0"), "pfc", "3").unwrap();
         assert_eq!(commands, ["mlnx_qos -i eth0 --pfc 0,0,0,1,0,0,0,0"]);
     }

@@ -96,7 +96,7 @@ pub(crate) const SWITCH: [Setting; 32] = [
 ];
 
 /// The settings of a host.
-pub(crate) const HOST: [Setting; 21] = [
+pub(crate) const HOST: [Setting; 23] = [
     port("mtu", Kind::Bytes),
     port("speed", Kind::Rate),
     port("length", Kind::Metres),
@@ -115,6 +115,8 @@ pub(crate) const HOST: [Setting; 21] = [
     port("ecn_rp", Kind::Priorities),
     port("roce_tos", Kind::ClassOrNone),
     port("traffic_class", Kind::ClassOrNone),
+    port("roce", Kind::Boolean),
+    port("app.NAME", Kind::Priorities),
     port("roce_mode", Kind::Word(&["v1", "v2"])),
     port("firmware", Kind::Text),
     port("dcqcn.NAME", Kind::Text),

@@ -5,7 +5,7 @@ mod lane;
 
 pub use faults::{CorruptionKind, FaultCounters, Faults, Probability, ProbabilityError, percentage};
 
-use super::{Arrival, Batch, Counters, Interest, Limits, Meta, Port, Received, SendError, TrafficClass};
+use super::{Arrival, ArrivalTimes, Batch, Counters, Interest, Limits, Meta, Port, Received, SendError, TrafficClass};
 use crate::clock::{Clock, TimeSource};
 use lane::{Fate, Held, Hold, Lane};
 use rnic_transport::Time;
@@ -169,6 +169,8 @@ impl Lane<Meta> {
         let segment = batch.segment.max(1);
         let meta_at = |at: usize| Meta {
             identification: batch.meta.identification.map(|first| first.wrapping_add((at / segment) as u16)),
+            // The fault stands for one of the network, so the datagram arrives when the port delivers it.
+            arrived_ns: None,
             ..batch.meta
         };
         let mut struck = false;
@@ -227,6 +229,11 @@ impl<P: Port, C: TimeSource + Send> Port for FaultyPort<P, C> {
 
     fn longest_datagram(&self, destination: SocketAddr) -> io::Result<usize> {
         self.inner.longest_datagram(destination)
+    }
+
+    /// Datagrams to which a fault happened have no arrival time.
+    fn arrival_times(&self) -> ArrivalTimes {
+        self.inner.arrival_times()
     }
 
     fn send(&mut self, batch: &Batch<'_>) -> Result<usize, SendError> {

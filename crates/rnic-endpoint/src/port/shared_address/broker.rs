@@ -363,6 +363,7 @@ mod tests {
             traffic_class: TrafficClass::default(),
             identification: None,
             is_within_host: false,
+            arrived_ns: None,
         };
         for request_id in 0..1_000 {
             let service = ip::service(0x0106, request_id as u16);

@@ -294,6 +294,7 @@ impl Links {
                         traffic_class: TrafficClass::from_byte(traffic_class),
                         identification: None,
                         is_within_host: true,
+                        arrived_ns: None,
                     };
                     return Found::Packets(Received { meta, segment, length });
                 }

@@ -193,6 +193,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Message<'_>> {
                 traffic_class: TrafficClass::from_byte(*class),
                 identification: None,
                 is_within_host: false,
+                arrived_ns: None,
             };
             Some(Message::Packets(Arrival { meta, segment, data }))
         }
@@ -245,6 +246,7 @@ mod tests {
                 traffic_class: TrafficClass::from_byte(0x6b),
                 identification: None,
                 is_within_host: false,
+                arrived_ns: None,
             };
             let message = packets(&meta, 3, b"abcde");
             assert_eq!(packets_in(&message, 5), b"abcde");
@@ -265,6 +267,7 @@ mod tests {
             traffic_class: TrafficClass::default(),
             identification: None,
             is_within_host: false,
+            arrived_ns: None,
         };
         let whole = [
             join_device(1, 7),

@@ -10,6 +10,7 @@
 //! One `sendmsg` with `UDP_SEGMENT` sends a batch, and `UDP_GRO` merges received datagrams, so that a batch passes the
 //! network stack once instead of once per datagram.
 
+mod arrival;
 mod options;
 mod receive;
 mod send;
@@ -18,7 +19,9 @@ mod shards;
 mod tests;
 
 use super::wake::WakeFlag;
-use super::{Arrival, Batch, BindError, Counters, Interest, Limits, Port, Received, SOURCE_PORTS, SendError};
+use super::{
+    Arrival, ArrivalTimes, Batch, BindError, Counters, Interest, Limits, Port, Received, SOURCE_PORTS, SendError,
+};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{getsockopt, sockopt};
@@ -61,12 +64,19 @@ pub struct UdpConfig {
     /// Whether the kernel merges received datagrams to batches by `UDP_GRO`. Otherwise the port receives them one by
     /// one.
     pub coalescing: bool,
+    /// Whether the port asks the kernel for the time at which it received each datagram (`SO_TIMESTAMPNS`), so that the
+    /// time until the program runs again does not count as the network's. The kernel then takes time stamps of all
+    /// packets that the host receives, which costs some tens of nanoseconds a packet. It may begin some milliseconds after
+    /// the first socket of the host has asked; datagrams from before arrive when they are read. [`Port::arrival_times`]
+    /// says whether the kernel agreed.
+    pub arrival_times: bool,
 }
 
 impl Default for UdpConfig {
     fn default() -> UdpConfig {
         let (receive_buffer, send_buffer) = (8 << 20, 2 << 20);
-        UdpConfig { source_ports: 16, receive_buffer, send_buffer, segmentation: true, coalescing: true }
+        let arrival_times = false;
+        UdpConfig { source_ports: 16, receive_buffer, send_buffer, segmentation: true, coalescing: true, arrival_times }
     }
 }
 
@@ -105,6 +115,7 @@ pub struct UdpPort {
     segmentation: bool,
     starved: bool,
     buffer: ReceiveBuffer,
+    arrival_times: ArrivalTimes,
     wake: Arc<WakeFlag>,
     counters: Counters,
     /// The port's membership in a group of ports that share an address; `None` if the port does not share its address.
@@ -160,6 +171,10 @@ impl UdpPort {
         let system = |step| move |error| BindError::System { step, address, error };
         let receiver = options::unbound(&address).map_err(system("open a UDP socket"))?;
         options::prepare_receiver(&receiver, &address, config.coalescing).map_err(system("set options"))?;
+        let arrival_times = match config.arrival_times {
+            true => options::request_arrival_times(&receiver),
+            false => ArrivalTimes::NotRequested,
+        };
         options::size_buffer(&receiver, sockopt::RcvBufForce, sockopt::RcvBuf, config.receive_buffer)
             .map_err(system("size the receive buffer"))?;
         prepare(&receiver).map_err(system("set options"))?;
@@ -181,7 +196,8 @@ impl UdpPort {
             probe,
             segmentation: config.segmentation && getsockopt(&receiver, sockopt::UdpGsoSegment).is_ok(),
             starved: false,
-            buffer: ReceiveBuffer::new(local),
+            buffer: ReceiveBuffer::new(local, arrival_times == ArrivalTimes::Kernel),
+            arrival_times,
             wake: WakeFlag::new().map_err(system("make an eventfd"))?,
             counters: Counters::default(),
             member: None,
@@ -280,6 +296,10 @@ impl Port for UdpPort {
             SocketAddr::V6(_) => (getsockopt(probe, options::Ipv6Mtu)?, 40 + 8),
         };
         Ok((mtu as usize).saturating_sub(headers).min(MAX_BYTES))
+    }
+
+    fn arrival_times(&self) -> ArrivalTimes {
+        self.arrival_times
     }
 
     fn send(&mut self, batch: &Batch<'_>) -> Result<usize, SendError> {

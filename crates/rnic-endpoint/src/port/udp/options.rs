@@ -1,11 +1,13 @@
 //! The options of the UDP port's sockets, and functions that set them.
 
+use crate::port::ArrivalTimes;
 use nix::libc;
 use nix::sys::socket::{SetSockOpt, setsockopt, sockopt};
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 
 sockopt_impl!(
     /// `IP_MTU_DISCOVER`: whether the kernel fragments a datagram that is longer than the path MTU.
@@ -104,6 +106,14 @@ pub(super) fn prepare_receiver(socket: &Socket, address: &SocketAddr, coalescing
         setsockopt(socket, sockopt::UdpGroSegment, &true)?;
     }
     Ok(())
+}
+
+/// Asks the kernel for a time stamp of each datagram that the socket receives.
+pub(super) fn request_arrival_times(socket: &impl AsFd) -> ArrivalTimes {
+    match setsockopt(socket, sockopt::ReceiveTimestampns, &true) {
+        Ok(()) => ArrivalTimes::Kernel,
+        Err(error) => ArrivalTimes::Refused(error as i32),
+    }
 }
 
 /// Makes the socket drop all datagrams that arrive. The socket only sends, and the program never reads its receive

@@ -1,9 +1,11 @@
 //! Receives a batch of datagrams by one `recvmsg`.
 
+use super::arrival::ArrivalClock;
 use crate::port::{Arrival, Counters, Meta, Received, TrafficClass};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
+use nix::sys::time::TimeSpec;
 use socket2::Socket;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -21,6 +23,8 @@ pub(super) struct ReceiveBuffer {
     /// The latest value of the system's counter of datagrams that it dropped because the receive buffer was full. The
     /// counter wraps at 32 bits.
     overflowed: u32,
+    /// Converts the time stamps of datagrams; `None` if the kernel does not take any.
+    arrivals: Option<ArrivalClock>,
 }
 
 /// Result of one `recvmsg`: its length and the values of its control messages.
@@ -32,10 +36,12 @@ pub(super) struct Message {
 }
 
 impl ReceiveBuffer {
-    pub(super) fn new(local: SocketAddr) -> ReceiveBuffer {
-        // Room for the control messages: traffic class, segment length, local address, count of dropped datagrams.
-        let control = nix::cmsg_space!(i32, i32, libc::in6_pktinfo, u32);
-        ReceiveBuffer { local, data: vec![0; LONGEST_ARRIVAL], control, overflowed: 0 }
+    /// A buffer for a socket with this address. `times` says whether the kernel takes time stamps of its datagrams.
+    pub(super) fn new(local: SocketAddr, times: bool) -> ReceiveBuffer {
+        // Room for the control messages: traffic class, segment length, local address, count of dropped datagrams, time.
+        let control = nix::cmsg_space!(i32, i32, libc::in6_pktinfo, u32, libc::timespec);
+        let arrivals = times.then(ArrivalClock::new);
+        ReceiveBuffer { local, data: vec![0; LONGEST_ARRIVAL], control, overflowed: 0, arrivals }
     }
 
     /// Receives datagrams, if some have arrived; [`ReceiveBuffer::arrival`] returns them.
@@ -45,7 +51,12 @@ impl ReceiveBuffer {
                 Ok(Some(message)) => break message,
                 Ok(None) => counters.malformed += 1,
                 Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => return Ok(None),
+                Err(Errno::EAGAIN) => {
+                    if let Some(arrivals) = &mut self.arrivals {
+                        arrivals.on_empty();
+                    }
+                    return Ok(None);
+                }
                 Err(error) => return Err(error.into()),
             }
         };
@@ -82,6 +93,7 @@ impl ReceiveBuffer {
         };
         let (length, mut segment) = (message.bytes, message.bytes.max(1));
         let (mut destination, mut class, mut overflowed) = (self.local.ip(), None, None);
+        let mut stamp = None;
         for item in control {
             match item {
                 ControlMessageOwned::Ipv4Tos(tos) => class = Some(tos),
@@ -94,6 +106,7 @@ impl ReceiveBuffer {
                     destination = IpAddr::V6(Ipv6Addr::from(info.ipi6_addr.s6_addr));
                 }
                 ControlMessageOwned::RxqOvfl(count) => overflowed = Some(count),
+                ControlMessageOwned::ScmTimestampns(time) => stamp = Some(nanoseconds(time)),
                 _ => {}
             }
         }
@@ -102,9 +115,15 @@ impl ReceiveBuffer {
             return Ok(None);
         };
         let traffic_class = TrafficClass::from_byte(class);
-        let meta = Meta { source, destination, traffic_class, identification: None, is_within_host: false };
+        let arrived_ns = self.arrivals.as_mut().zip(stamp).and_then(|(arrivals, stamp)| arrivals.convert(stamp));
+        let (identification, is_within_host) = (None, false);
+        let meta = Meta { source, destination, traffic_class, identification, is_within_host, arrived_ns };
         Ok(Some(Message { length, meta, segment, overflowed }))
     }
+}
+
+fn nanoseconds(time: TimeSpec) -> u64 {
+    (time.tv_sec() as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec() as u64)
 }
 
 fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {

@@ -19,6 +19,17 @@ sockopt_impl!(
 );
 
 #[test]
+fn the_reason_is_known_if_the_kernel_takes_no_time_stamps() {
+    let file = std::fs::File::open("/dev/null").unwrap();
+    assert_eq!(options::request_arrival_times(&file), ArrivalTimes::Refused(libc::ENOTSOCK));
+    let port = |arrival_times| {
+        UdpPort::bind("127.0.0.1:0".parse().unwrap(), &UdpConfig { arrival_times, ..UdpConfig::default() }).unwrap()
+    };
+    assert_eq!(port(true).arrival_times(), ArrivalTimes::Kernel);
+    assert_eq!(port(false).arrival_times(), ArrivalTimes::NotRequested);
+}
+
+#[test]
 fn a_refused_batch_is_sent_one_by_one() {
     let local = "127.0.0.1:0".parse().unwrap();
     let mut a = UdpPort::bind(local, &UdpConfig::default()).unwrap();

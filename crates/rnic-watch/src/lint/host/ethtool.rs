@@ -99,3 +99,9 @@ pub(crate) fn parse_firmware(text: &str, file: &str) -> Result<Option<String>, I
     let version = version.split_whitespace().next().unwrap_or_default();
     Ok(Some(shown(version)).filter(|version| !version.is_empty() && version != "N/A"))
 }
+
+/// The PCI address in the output of `ethtool -i`; `None` if the driver states none.
+pub(crate) fn bus(text: &str) -> Option<String> {
+    let address = text.lines().find_map(|line| line.trim().strip_prefix("bus-info:"))?.trim();
+    Some(address.to_string()).filter(|address| !address.is_empty())
+}

@@ -5,10 +5,13 @@
 //! | `mlnx_qos-IF.txt` | output of `mlnx_qos -i IF` |
 //! | `ethtool-a-IF.txt`, `ethtool-S-IF.txt` | output of `ethtool -a IF`, `ethtool -S IF` |
 //! | `ethtool-i-IF.txt` | output of `ethtool -i IF` |
+//! | `dcb-app-IF.txt` | output of `dcb app show dev IF` |
+//! | `devlink-dev-param.txt` | output of `devlink dev param show` |
 //! | `cma_roce_tos-DEV.txt`, `cma_roce_mode-DEV.txt` | output of `cma_roce_tos -d DEV`, `cma_roce_mode -d DEV -p 1` |
 //! | `sys/...` | files of `/sys` |
 //! | `lldp.json` | output of `lldpctl -f json` |
 
+mod dcb;
 pub(crate) mod ethtool;
 mod mlnx_qos;
 mod sysfs;
@@ -61,6 +64,12 @@ pub(crate) struct Interface {
     pub(crate) traffic_class: Option<Option<u8>>,
     /// The RoCE version of connections that rdma_cm sets up: `v1` or `v2`; `None` if unknown.
     pub(crate) roce_mode: Option<&'static str>,
+    /// Whether the NIC has RoCE v2; `None` if unknown.
+    pub(crate) roce: Option<bool>,
+    /// Priorities of traffic by EtherType, destination port or DSCP; `None` if unknown.
+    pub(crate) app: Option<dcb::App>,
+    /// PCI address of the NIC.
+    pub(crate) bus: Option<String>,
     /// Version of the NIC's firmware.
     pub(crate) firmware: Option<String>,
     /// Counters of `ethtool -S`.
@@ -132,12 +141,15 @@ pub(crate) fn read(dump: &Dump, errors: &mut Vec<InputError>, unknown: &mut Vec<
     let mut remarks = Remarks { device: &dump.name, errors, unknown };
     sysfs::read(dump, &mut host, &mut remarks);
     for file in dump.list("") {
-        if file == "sys" || file == "lldp.json" || file == "lldp.txt" {
+        if ["sys", "lldp.json", "lldp.txt", DEVLINK].contains(&file.as_str()) {
             continue;
         }
         if let Err(error) = read_text(dump, &file, &mut host, &mut remarks) {
             remarks.errors.push(error);
         }
+    }
+    if let Err(error) = read_devlink(dump, &mut host, &mut remarks) {
+        remarks.errors.push(error);
     }
     sysfs::list_unread(dump, &mut remarks);
     if host.is_empty() && remarks.errors.is_empty() {
@@ -145,6 +157,28 @@ pub(crate) fn read(dump: &Dump, errors: &mut Vec<InputError>, unknown: &mut Vec<
         remarks.errors.push(InputError::new(dump.name.as_str(), Place::File, message));
     }
     host
+}
+
+/// The file with the output of `devlink dev param show`.
+const DEVLINK: &str = "devlink-dev-param.txt";
+
+/// Reads which NICs have RoCE off. The PCI address of each interface is in the output of `ethtool -i`.
+fn read_devlink(dump: &Dump, host: &mut Host, remarks: &mut Remarks<'_>) -> Result<(), InputError> {
+    let Some(text) = dump.read(DEVLINK)? else { return Ok(()) };
+    for (bus, is_on) in dcb::parse_roce(&text, &dump.called(DEVLINK))? {
+        let mut found = false;
+        for interface in host.interfaces.values_mut().filter(|one| one.bus.as_ref() == Some(&bus)) {
+            // A NIC with RoCE may have no GID of version 2 yet, and one without RoCE cannot have any.
+            interface.roce = if is_on { interface.roce.or(Some(true)) } else { Some(false) };
+            found = true;
+        }
+        if !found {
+            let message =
+                format!("the dump does not say which interface `{}` is: ethtool-i-IF.txt is missing", shown(&bus));
+            remarks.unknown(DEVLINK.to_string(), message);
+        }
+    }
+    Ok(())
 }
 
 /// Reads the output of a tool. The name of the file determines the tool.
@@ -167,7 +201,11 @@ fn read_text(dump: &Dump, file: &str, host: &mut Host, remarks: &mut Remarks<'_>
     } else if let Some(name) = stem.strip_prefix("ethtool-i-") {
         let firmware = ethtool::parse_firmware(&text()?, &called)?;
         let interface = host.interfaces.entry(name.to_string()).or_default();
+        interface.bus = ethtool::bus(&text()?);
         interface.firmware = interface.firmware.take().or(firmware);
+    } else if let Some(name) = stem.strip_prefix("dcb-app-") {
+        let app = dcb::parse_app(&text()?, &called, remarks)?;
+        host.interfaces.entry(name.to_string()).or_default().app = Some(app);
     } else if let Some(device) = stem.strip_prefix("cma_roce_tos-") {
         let tos = sysfs::parse_tos(&text()?, &called)?;
         if let Some(interface) = of_device(host, device, file, remarks) {

@@ -71,6 +71,7 @@ fn read_port(
             Err(error) => remarks.errors.push(error),
         }
     }
+    interface.roce = has_roce_v2(dump, &format!("{folder}/ports/{port}/gid_attrs/types"))?;
     let path = format!("{folder}/tc/{port}/traffic_class");
     if !dump.list(&format!("{folder}/tc/{port}")).is_empty() {
         interface.traffic_class =
@@ -81,6 +82,18 @@ fn read_port(
         interface.roce_tos = Some(parse_tos(&text, &dump.called(&path))?);
     }
     Ok(())
+}
+
+/// Whether a port has a GID of RoCE v2; `None` if the dump has no types of GIDs.
+fn has_roce_v2(dump: &Dump, folder: &str) -> Result<Option<bool>, InputError> {
+    let mut has = None;
+    for file in dump.list(folder) {
+        // The file of a free GID cannot be read, so that its copy is empty.
+        if let Some(text) = value(dump, &format!("{folder}/{file}"))? {
+            has = Some(has == Some(true) || text.eq_ignore_ascii_case("roce v2"));
+        }
+    }
+    Ok(has)
 }
 
 /// Parses a TOS: a number from 0 to 255.

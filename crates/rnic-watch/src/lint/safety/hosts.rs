@@ -2,8 +2,8 @@
 
 use super::Context;
 use crate::lint::checks::{
-    CNP, DCQCN, DROPS, DSCP_0, DSCP_APPS, ETS, Finding, GLOBAL_PAUSE, HEADROOM, LINK_LAYER, LOSSY, MIXED, NO_DEVICE,
-    PFC, ROCE_MODE, STORM, TOS, TRUST, UNCHECKED,
+    APP, CNP, DCQCN, DROPS, DSCP_0, DSCP_APPS, ETS, Finding, GLOBAL_PAUSE, HEADROOM, LINK_LAYER, LOSSY, MIXED,
+    NO_DEVICE, PFC, ROCE_MODE, ROCE_OFF, STORM, TOS, TRUST, UNCHECKED,
 };
 use crate::lint::host::{Host, Interface, Qos};
 use crate::lint::settings::{bytes_text, priorities_text};
@@ -21,7 +21,10 @@ pub(super) fn check(context: &Context<'_>, host: &Host, findings: &mut Vec<Findi
         device(host, interface, &mut found);
         classes(context, host, interface, &mut found);
         match &interface.qos {
-            Some(qos) => of_qos(context, host, interface, qos, &mut found),
+            Some(qos) => {
+                of_qos(context, host, interface, qos, &mut found);
+                by_port(context, host, interface, qos, &mut found);
+            }
             None => {
                 let text = "the output of mlnx_qos is missing, so that PFC, trust and buffers were not checked";
                 found.push(Finding::new(UNCHECKED, &host.name, text));
@@ -132,6 +135,41 @@ fn of_qos(context: &Context<'_>, host: &Host, interface: &Interface, qos: &Qos, 
     for priority in of_rdma.iter().copied().filter(|priority| qos.pfc.contains(priority)) {
         buffer(context, host, interface, qos, priority, found);
         transmission(host, qos, priority, found);
+    }
+}
+
+/// The entry for RoCE v2 among the priorities by destination port, and its destination port.
+const ROCE_APP: &str = "udp:4791";
+
+/// Checks whether the NIC has RoCE v2, and the priority of its packets by destination port.
+fn by_port(context: &Context<'_>, host: &Host, interface: &Interface, qos: &Qos, found: &mut Vec<Finding>) {
+    if interface.roce == Some(false) && !qos.pfc.is_empty() {
+        let on = priorities_text(&qos.pfc);
+        let text = format!(
+            "PFC is on in the priorities {on}, and the NIC has RoCE v2 off: no GID has the type RoCE v2, or enable_roce is false"
+        );
+        found.push(Finding::new(ROCE_OFF, &host.name, text).path("roce"));
+    }
+    let priorities = interface.app.as_ref().and_then(|app| app.get(ROCE_APP)).into_iter().flatten();
+    let of_dscps: BTreeSet<u8> = context.dscps.iter().map(|dscp| qos.priority_of(*dscp)).collect();
+    for priority in priorities {
+        let text = if !qos.pfc.contains(priority) {
+            let on = priorities_text(&qos.pfc);
+            format!("UDP port 4791 (RoCE v2) -> priority {priority}, in which PFC is off (on: {on})")
+        } else if qos.trusts_dscp() && !of_dscps.is_empty() && !of_dscps.contains(priority) {
+            let others = priorities_text(&of_dscps);
+            format!(
+                "UDP port 4791 (RoCE v2) -> priority {priority}, while the DSCP of RDMA has priority {others}: packets of the same connection can travel in two classes"
+            )
+        } else {
+            continue;
+        };
+        let finding = Finding::new(APP, &host.name, text).path(format!("app.{ROCE_APP}"));
+        // With several priorities of RDMA, the operator chooses.
+        found.push(match of_dscps.iter().collect::<Vec<_>>()[..] {
+            [wanted] if qos.pfc.contains(wanted) => finding.suggest(format!("app.{ROCE_APP}"), wanted.to_string()),
+            _ => finding,
+        });
     }
 }
 
