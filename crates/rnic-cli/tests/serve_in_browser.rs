@@ -77,6 +77,29 @@ fn the_page_has_the_results_afterwards() {
     assert_eq!(browser.js("return document.querySelectorAll('svg').length > 0;"), true);
 }
 
+/// The page shows the frames of the recordings of which the replay is made, and links to the replay.
+#[test]
+fn a_replay_is_recorded_on_the_way() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let served = serve(folder.path(), INCAST, &["--replay"]);
+    browser.visit(&served.url, 1200);
+    browser.wait_for("document.documentElement.dataset.ready === 'true' && document.documentElement.dataset.frames");
+    browser.wait_for("live.recordings.every(({ times }) => times.length > 1)");
+    let ends = "return live.recordings.map(({ times }) => times.at(-1));";
+    let shown = browser.js(ends);
+    let link = browser.js("return document.querySelector('#files a[href$=\"replay.html\"]').href;");
+    assert_clean(&browser, &served.url);
+    browser.visit(link.as_str().unwrap(), 1200);
+    browser.wait_for("document.documentElement.dataset.ready === 'true'");
+    assert_eq!(browser.js("return replay.shown().map(({ times }) => times.at(-1));"), shown);
+    let mut alone = Command::new(env!("CARGO_BIN_EXE_rnic"));
+    alone.current_dir(folder.path()).args(["run", "served.toml", "--replay", "--quiet", "--out", "alone"]);
+    assert!(alone.stdin(Stdio::null()).stdout(Stdio::null()).status().unwrap().success());
+    let page = |out: &str| fs::read(folder.path().join(out).join("served/replay.html")).unwrap();
+    assert!(page("out") == page("alone"), "a page changes nothing in the replay");
+}
+
 #[test]
 fn hostile_names_stay_text() {
     let Some(browser) = Browser::start() else { return };

@@ -38,24 +38,24 @@ pub struct RecordedRun(Value);
 
 impl Recorder {
     /// Ends the recording. `spec` and `report` are the run's specification and record. `None` if the run had no frames.
+    /// Readers of the recording still get what is in the page.
     ///
     /// # Errors
     /// The data cannot be deflated.
-    pub fn finish(mut self, spec: &RunSpec, report: &RunRecord) -> io::Result<Option<RecordedRun>> {
+    pub fn finish(&mut self, spec: &RunSpec, report: &RunRecord) -> io::Result<Option<RecordedRun>> {
         let max_bytes = self.max_bytes();
-        let named = std::mem::take(&mut self.named);
-        let Some(mut seen) = self.seen.take().filter(|seen| !seen.frames.is_empty()) else { return Ok(None) };
+        let Some(seen) = self.seen.as_mut().filter(|seen| !seen.frames.is_empty()) else { return Ok(None) };
         seen.merge_pauses((max_bytes / PAUSE_BYTES) as usize, report.output.end);
-        let chosen = flows::choose(report, &named);
+        let chosen = flows::choose(report, &self.named);
         let ids: Vec<u32> = chosen.iter().map(|chosen| chosen.flow.id).collect();
         let matrix = Matrix::of(seen.topology.hosts, report);
-        let mut head = head(&seen, &matrix, spec, report);
+        let mut head = head(seen, &matrix, spec, report);
         let is_per_flow = is_per_flow(report);
-        head["flows"] = chosen.iter().map(|chosen| flows::to_json(&seen, chosen, is_per_flow)).collect();
-        head["events"] = Value::Array(events::of(&seen, spec, report));
+        head["flows"] = chosen.iter().map(|chosen| flows::to_json(seen, chosen, is_per_flow)).collect();
+        head["events"] = Value::Array(events::of(seen, spec, report));
         let fixed = head.to_string().len() as u64;
         loop {
-            let columns = columns::deflated(&seen, &matrix, &ids, report.output.end)?;
+            let columns = columns::deflated(seen, &matrix, &ids, report.output.end)?;
             // Base64 has four characters for three bytes.
             let size = fixed + columns.len().div_ceil(3) as u64 * 4;
             if size <= max_bytes || !seen.shrink(report.output.end) {
