@@ -6,8 +6,9 @@ use rnic_campaign::RunListener;
 use rnic_fabric::{Routes, Topology};
 use rnic_results::replay::Recorder;
 use rnic_sim::{FrameListener, FramePlan};
-use rnic_spec::{Frame, PauseRow, RunSpec, hosts};
+use rnic_spec::{Frame, PauseRow, RunRecord, RunSpec, hosts};
 use rnic_transport::Time;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// The recording of one run.
@@ -23,7 +24,7 @@ impl Recording {
         let frames = Recorder::frames_for(max_bytes, hosts(&run.fabric.topology));
         Recording {
             plan: FramePlan { interval: Recorder::INTERVAL, frames },
-            recorder: Mutex::new(Recorder::new(max_bytes, flows)),
+            recorder: Mutex::new(Recorder::new(run, max_bytes, flows)),
         }
     }
 
@@ -70,5 +71,10 @@ impl Recordings {
 impl RunListener for Recordings {
     fn frames(&self, run: usize) -> Option<(FramePlan, &dyn FrameListener)> {
         self.get(run).map(|recording| (recording.plan, &**recording as &dyn FrameListener))
+    }
+
+    fn finished(&self, run: usize, _record: &RunRecord) -> ControlFlow<()> {
+        self.get(run).iter().for_each(|recording| recording.recorder().end());
+        ControlFlow::Continue(())
     }
 }
