@@ -8,6 +8,8 @@ import { frameAt, lossesIn, pausesAt, cycleAt } from "./recording.js";
 
 // Number of steps of the utilisation that are drawn apart.
 const LEVELS = 12;
+// Number of shades of a cell of the matrix.
+const SHADES = 32;
 const MARGIN = { left: 14, right: 14, top: 26, bottom: 26 };
 
 const colourOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -32,7 +34,7 @@ export const inks = () => {
   const found = Object.entries({ ...names, ...used }).map(([key, name]) => [key, colourOf(name)]);
   const colours = Object.fromEntries(found);
   const idle = colours.line.startsWith("#") ? colours.line : "#cccccc";
-  return { ...colours, use: ramp(idle, colours.busy, LEVELS) };
+  return { ...colours, use: ramp(idle, colours.busy, LEVELS), shades: levels(colours.ground, colours.text, SHADES) };
 };
 
 // Gives the canvas the size of its box, sharp on this screen. Returns its context, in pixels of the page.
@@ -71,7 +73,15 @@ export const placesOf = (recording, width, height) => {
   const isHost = nodes.kind.map((kind) => kind === "host");
   const cellOf = (node, port) => (isHost[node] ? node : isHost[ports.node[ports.peer[port]]] ? ports.node[ports.peer[port]] : -1);
   const cell = Int32Array.from(ports.node, (node, port) => (recording.cells ? cellOf(node, port) : -1));
-  return { x, y, links, cell, hostRoom: recording.cells ? room : 0, hostSize, width, height, layers: {} };
+  const byLevel = Array.from({ length: LEVELS }, () => []);
+  return { x, y, links, cell, byLevel, hostRoom: recording.cells ? room : 0, hostSize, width, height, layers: {} };
+};
+
+// Lists of what is drawn at each step of the utilisation: the same, emptied, in each drawing, for a list that grows anew
+// takes longer than its drawing.
+const emptied = ({ byLevel }) => {
+  for (const list of byLevel) list.length = 0;
+  return byLevel;
 };
 
 // The distance of neighbouring hosts, in pixels.
@@ -115,7 +125,7 @@ const drawLinks = (context, recording, places, colours, at) => {
     layer.lineWidth = 0.6;
     stroked(layer, places.links.filter((_, port) => places.cell[port] < 0));
   });
-  const found = Array.from({ length: LEVELS }, () => []);
+  const found = emptied(places);
   for (let port = 0; port < recording.count; port++) {
     const used = recording.used[at + port];
     if (used > 0 && places.cell[port] < 0) found[levelOf(used)].push(places.links[port]);
@@ -132,7 +142,7 @@ const drawLinks = (context, recording, places, colours, at) => {
 // Hosts as cells: the left half is what the host sends, the right half what it receives.
 const drawCells = (context, recording, places, colours, at) => {
   const size = places.hostRoom * 0.86;
-  const found = Array.from({ length: LEVELS }, () => []);
+  const found = emptied(places);
   for (let port = 0; port < recording.count; port++) {
     const host = places.cell[port];
     if (host < 0) continue;

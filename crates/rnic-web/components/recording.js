@@ -222,9 +222,13 @@ export const matrixBetween = (recording, from, to) => {
     return { before: matrixBytes[last], next: next || matrixBytes[last], part };
   };
   const [high, low] = [until(to), from > 0 ? until(from) : null];
-  const value = (side, cell) => (side ? side.before[cell] + side.part * (side.next[cell] - side.before[cell]) : 0);
+  const value = ({ before, next, part }, cell) => before[cell] + part * (next[cell] - before[cell]);
   const cells = new Float32Array(recording.matrix ? recording.matrix.groups ** 2 : 0);
-  return cells.map((_, cell) => Math.max(0, value(high, cell) - value(low, cell)));
+  if (!high) return cells;
+  for (let cell = 0; cell < cells.length; cell++) {
+    cells[cell] = Math.max(0, value(high, cell) - (low ? value(low, cell) : 0));
+  }
+  return cells;
 };
 
 // The name of a port: its link, in the direction in which it sends.
