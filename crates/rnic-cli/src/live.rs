@@ -7,6 +7,7 @@ mod stream;
 
 use rnic_simulator::error::CliError;
 use rnic_simulator::live::{Serving, View, Views};
+use rnic_simulator::recording::Recordings;
 use rnic_spec::Scenario;
 
 /// The views of the command `rnic`.
@@ -14,8 +15,8 @@ use rnic_spec::Scenario;
 pub(crate) struct CommandViews;
 
 impl Views for CommandViews {
-    fn serve(&self, scenario: &Scenario, serving: Serving) -> Result<Box<dyn View>, CliError> {
-        server::open(scenario, serving)
+    fn serve(&self, scenario: &Scenario, recordings: &Recordings, serving: Serving) -> Result<Box<dyn View>, CliError> {
+        server::open(scenario, recordings, serving)
     }
 
     fn terminal(&self, scenario: &Scenario) -> Result<Box<dyn View>, CliError> {

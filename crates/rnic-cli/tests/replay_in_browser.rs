@@ -29,7 +29,7 @@ name = "RoCE without PFC"
 transport = "roce"
 "#;
 
-const RING: &str = r#"title = "A ring"
+pub(crate) const RING: &str = r#"title = "A ring"
 [fabric]
 topology = "leaf-spine"
 leaves = 4

@@ -2,7 +2,7 @@
 //! shows hostile names as text.
 
 use crate::browser::Browser;
-use crate::replay_in_browser::{HOSTILE, INCAST};
+use crate::replay_in_browser::{HOSTILE, INCAST, RING};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -75,6 +75,55 @@ fn the_page_has_the_results_afterwards() {
     browser.visit(link.as_str().unwrap(), 1200);
     assert_eq!(browser.js("return document.querySelector('h1').textContent;"), "An incast");
     assert_eq!(browser.js("return document.querySelectorAll('svg').length > 0;"), true);
+}
+
+/// The page shows the frames of the recordings of which the replay is made, and links to the replay.
+#[test]
+fn a_replay_is_recorded_on_the_way() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let served = serve(folder.path(), INCAST, &["--replay"]);
+    browser.visit(&served.url, 1200);
+    browser.wait_for("document.documentElement.dataset.ready === 'true' && document.documentElement.dataset.frames");
+    browser.wait_for("live.recordings.every(({ times }) => times.length > 1)");
+    let ends = "return live.recordings.map(({ times }) => times.at(-1));";
+    let shown = browser.js(ends);
+    let link = browser.js("return document.querySelector('#files a[href$=\"replay.html\"]').href;");
+    assert_clean(&browser, &served.url);
+    browser.visit(link.as_str().unwrap(), 1200);
+    browser.wait_for("document.documentElement.dataset.ready === 'true'");
+    assert_eq!(browser.js("return replay.shown().map(({ times }) => times.at(-1));"), shown);
+    let mut alone = Command::new(env!("CARGO_BIN_EXE_rnic"));
+    alone.current_dir(folder.path()).args(["run", "served.toml", "--replay", "--quiet", "--out", "alone"]);
+    assert!(alone.stdin(Stdio::null()).stdout(Stdio::null()).status().unwrap().success());
+    let page = |out: &str| fs::read(folder.path().join(out).join("served/replay.html")).unwrap();
+    assert!(page("out") == page("alone"), "a page changes nothing in the replay");
+}
+
+#[test]
+fn the_page_has_a_matrix_and_paths_of_flows() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let served = serve(folder.path(), RING, &[]);
+    browser.visit(&served.url, 1200);
+    browser.wait_for("document.documentElement.dataset.ready === 'true' && document.documentElement.dataset.frames");
+    browser.js("live.view.player.seek(1e9);");
+    browser.wait_for("document.querySelector('.panel .matrix').matrix?.cells.some((bytes) => bytes > 2e6)");
+    let cells = browser.js("return [...document.querySelector('.panel .matrix').matrix.cells];");
+    let cells: Vec<f64> = cells.as_array().unwrap().iter().map(|bytes| bytes.as_f64().unwrap()).collect();
+    // Each of 16 ranks sends 2 * 15 / 16 of 1,600 KB to its neighbour, to the last byte.
+    let expected = |cell: usize| if cell % 16 == (cell / 16 + 1) % 16 { 3_000_000.0 } else { 0.0 };
+    assert!(cells.len() == 256 && (0..256).all(|cell| cells[cell] == expected(cell)), "{cells:?}");
+    // A flow leads from a host to its neighbour: two links under one leaf, four between leaves.
+    browser.js("document.querySelector('.events button[data-flow]').click();");
+    let flow = browser.js("const { chosen, shown } = live.view;
+         const { src, dst, path } = shown()[0].flows.get(chosen().id);
+         const { node, peer } = shown()[0].ports;
+         return { src, dst, ends: [node[path[0]], node[peer[path.at(-1)]]], length: path.length };");
+    assert_eq!(flow["ends"], serde_json::json!([flow["src"], flow["dst"]]), "{flow}");
+    let (src, dst) = (flow["src"].as_u64().unwrap(), flow["dst"].as_u64().unwrap());
+    assert_eq!(flow["length"], if src / 4 == dst / 4 { 2 } else { 4 }, "{flow}");
+    assert_clean(&browser, &served.url);
 }
 
 #[test]

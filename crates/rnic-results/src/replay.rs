@@ -11,6 +11,8 @@ mod live;
 mod matrix;
 mod picture;
 mod recorder;
+mod sampling;
+mod under_way;
 
 pub use live::{Cursor, NewFrames};
 pub use recorder::Recorder;
@@ -38,28 +40,28 @@ pub struct RecordedRun(Value);
 
 impl Recorder {
     /// Ends the recording. `spec` and `report` are the run's specification and record. `None` if the run had no frames.
+    /// Readers of the recording still get what is in the page.
     ///
     /// # Errors
     /// The data cannot be deflated.
-    pub fn finish(mut self, spec: &RunSpec, report: &RunRecord) -> io::Result<Option<RecordedRun>> {
-        let max_bytes = self.max_bytes();
-        let named = std::mem::take(&mut self.named);
-        let Some(mut seen) = self.seen.take().filter(|seen| !seen.frames.is_empty()) else { return Ok(None) };
+    pub fn finish(&mut self, spec: &RunSpec, report: &RunRecord) -> io::Result<Option<RecordedRun>> {
+        self.end();
+        let (max_bytes, is_per_flow) = (self.max_bytes, self.is_per_flow);
+        let Some(seen) = self.seen.as_mut().filter(|seen| !seen.frames.is_empty()) else { return Ok(None) };
         seen.merge_pauses((max_bytes / PAUSE_BYTES) as usize, report.output.end);
-        let chosen = flows::choose(report, &named);
+        let chosen = flows::choose(report, &self.named);
         let ids: Vec<u32> = chosen.iter().map(|chosen| chosen.flow.id).collect();
-        let matrix = Matrix::of(seen.topology.hosts, report);
-        let mut head = head(&seen, &matrix, spec, report);
-        let is_per_flow = is_per_flow(report);
-        head["flows"] = chosen.iter().map(|chosen| flows::to_json(&seen, chosen, is_per_flow)).collect();
-        head["events"] = Value::Array(events::of(&seen, spec, report));
+        let mut head = head(seen, spec, report);
+        head["flows"] = chosen.iter().map(|chosen| flows::to_json(seen, chosen, is_per_flow)).collect();
+        head["events"] = Value::Array(events::of(seen, spec, report));
         let fixed = head.to_string().len() as u64;
         loop {
-            let columns = columns::deflated(&seen, &matrix, &ids, report.output.end)?;
+            let columns = columns::deflated(seen, &ids, report.output.end)?;
             // Base64 has four characters for three bytes.
             let size = fixed + columns.len().div_ceil(3) as u64 * 4;
             if size <= max_bytes || !seen.shrink(report.output.end) {
                 head["frames"] = json!(seen.frames.len());
+                head["matrixInstants"] = json!(seen.matrix.instants.len());
                 head["data"] = json!(STANDARD.encode(columns));
                 return Ok(Some(RecordedRun(head)));
             }
@@ -74,18 +76,14 @@ impl Seen {
     }
 }
 
-/// Whether all packets of a flow take the same path, unless routes change.
-fn is_per_flow(report: &RunRecord) -> bool {
-    let selects = |key: &str| key == "paths" || key == "path_selection";
-    report.output.parameters.iter().all(|(key, value)| !selects(key) || value == "ecmp")
-}
-
 /// The nodes and ports of a fabric, as `recording.js` reads them.
-fn fabric_json(picture: &Picture) -> Value {
-    let Picture { nodes, ports, cells, .. } = picture;
+fn fabric_json(name: &str, seen: &Seen) -> Value {
+    let Picture { nodes, ports, cells, .. } = &seen.picture;
+    let Matrix { groups, size, .. } = &seen.matrix;
     let four_digits = |part: f64| (part * 1e4).round() / 1e4;
     json!({
-        "name": "",
+        "name": name,
+        "matrix": { "groups": groups, "size": size, "hosts": seen.topology.hosts },
         "nodes": {
             "name": nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(),
             "kind": nodes.iter().map(|node| node.kind.name()).collect::<Vec<_>>(),
@@ -104,12 +102,9 @@ fn fabric_json(picture: &Picture) -> Value {
 }
 
 /// The parts of a run that do not change over time, as `columns.js` reads them.
-fn head(seen: &Seen, matrix: &Matrix, spec: &RunSpec, report: &RunRecord) -> Value {
-    let mut head = fabric_json(&seen.picture);
-    head["name"] = json!(spec.name);
-    head["matrix"] = json!({ "groups": matrix.groups, "size": matrix.size, "hosts": seen.topology.hosts });
+fn head(seen: &Seen, spec: &RunSpec, report: &RunRecord) -> Value {
+    let mut head = fabric_json(&spec.name, seen);
     head["queueUnit"] = json!(columns::QUEUE_UNIT);
-    head["matrixInstants"] = json!(matrix::INSTANTS);
     head["end"] = json!(report.output.end.as_ps() as f64 / 1e6);
     head["pausesLeftOut"] = json!(seen.pauses_left_out);
     head

@@ -4,11 +4,19 @@ use crate::events::Listener;
 use crate::frame_listener::FrameListener;
 use crate::host::RunHosts;
 use rnic_fabric::{Body, BodyOf, Cause, Fabric, PortId, Wait, Watcher, pause_tree};
-use rnic_spec::{Frame, FrameFlow, FramePause, FramePort, PauseRow, RootKind};
+use rnic_spec::{Frame, FrameEnd, FrameFlow, FramePause, FramePort, PauseRow, RootKind};
 use rnic_transport::Time;
 
 /// Maximum number of pauses between two frames; further ones are in no frame and not reported.
 const MAX_PAUSES: usize = 200_000;
+
+/// The flows of a frame.
+#[derive(Default)]
+struct Flows {
+    started: Vec<FrameFlow>,
+    ended: Vec<FrameEnd>,
+    delivered: Vec<(u32, u64)>,
+}
 
 /// Takes the frames of a run at their times.
 pub(crate) struct FrameRecorder<'e> {
@@ -23,11 +31,15 @@ pub(crate) struct FrameRecorder<'e> {
     half: u32,
     /// The state of each port in the latest frame.
     ports: Vec<FramePort>,
+    /// Number of ports in the latest frame.
+    changed: usize,
     /// One more than the largest id of a flow in an earlier frame: ids are in the order in which flows start.
     known: u32,
     /// Whether this recorder reports pauses, because nothing else samples them.
     takes_pauses: bool,
     has_begun: bool,
+    /// The flows of the last frame.
+    last: Flows,
 }
 
 impl<'e> FrameRecorder<'e> {
@@ -40,6 +52,7 @@ impl<'e> FrameRecorder<'e> {
         if fabric.ranks().is_some() {
             return None;
         }
+        fabric.count_queues();
         if !has_pauses {
             fabric.log_pauses(MAX_PAUSES);
         }
@@ -52,15 +65,23 @@ impl<'e> FrameRecorder<'e> {
             left: plan.frames.max(2),
             half: plan.frames.max(2) / 2,
             ports: ports.collect(),
+            changed: 0,
             known: 0,
             takes_pauses: !has_pauses,
             has_begun: false,
+            last: Flows::default(),
         })
+    }
+
+    /// Notes the flows at the end of the run, before the hosts give their records away.
+    pub(crate) fn end<H: RunHosts>(&mut self, now: Time, hosts: &mut H) {
+        self.last = self.flows(now, hosts);
     }
 
     /// Takes the last frame, at the end of the run.
     pub(crate) fn finish<B: Body>(mut self, fabric: &mut Fabric<B>) {
-        self.take(fabric.now(), fabric, Vec::new(), Vec::new());
+        let last = std::mem::take(&mut self.last);
+        self.take(fabric.now(), fabric, last);
         if !self.takes_pauses {
             return;
         }
@@ -90,9 +111,31 @@ impl<'e> FrameRecorder<'e> {
         }
     }
 
-    fn take<B: Body>(
-        &mut self, now: Time, fabric: &mut Fabric<B>, started: Vec<FrameFlow>, delivered: Vec<(u32, u64)>,
-    ) {
+    /// The flows that started and ended since the frame before, and those under way.
+    fn flows<H: RunHosts>(&mut self, now: Time, hosts: &mut H) -> Flows {
+        if !self.has_begun {
+            hosts.note_ends();
+        }
+        let started = hosts.under_way(now, self.known).map(|flow| FrameFlow {
+            flow: flow.id,
+            src: flow.src.0,
+            dst: flow.dst.0,
+            bytes: flow.bytes,
+            start: flow.start,
+            priority: flow.priority,
+            data_hash: flow.data_hash,
+        });
+        let mut flows = Flows { started: started.collect(), ..Flows::default() };
+        flows.started.sort_unstable_by_key(|flow| flow.flow);
+        self.known = flows.started.last().map_or(self.known, |flow| flow.flow + 1);
+        hosts.take_ended(&mut flows.ended);
+        flows.ended.sort_unstable_by_key(|flow| flow.flow);
+        flows.delivered.extend(hosts.delivered(now));
+        flows.delivered.sort_unstable();
+        flows
+    }
+
+    fn take<B: Body>(&mut self, now: Time, fabric: &mut Fabric<B>, flows: Flows) {
         if !self.has_begun {
             self.has_begun = true;
             self.listener.begin(fabric.topology(), fabric.routes());
@@ -103,7 +146,7 @@ impl<'e> FrameRecorder<'e> {
                 self.listener.pause(PauseRow { port, priority, from: pause.from, to: Some(pause.to), root: None });
             }
         }
-        let mut changed = Vec::new();
+        let mut changed = Vec::with_capacity(self.changed);
         for before in &mut self.ports {
             let mut state = state(fabric, PortId(before.port));
             // A pause frame that is being sent reduces the sending time for a moment.
@@ -113,6 +156,7 @@ impl<'e> FrameRecorder<'e> {
                 changed.push(state);
             }
         }
+        self.changed = changed.len();
         let tree = pause_tree(fabric);
         let pauses = tree.paused().map(|paused| FramePause {
             port: paused.port.0,
@@ -131,7 +175,8 @@ impl<'e> FrameRecorder<'e> {
         });
         let pauses = pauses.collect();
         let cycle = tree.cycle.iter().map(|port| port.0).collect();
-        self.listener.frame(Frame { time: now, ports: changed, pauses, cycle, started, delivered });
+        let Flows { started, ended, delivered } = flows;
+        self.listener.frame(Frame { time: now, ports: changed, pauses, cycle, started, ended, delivered });
     }
 }
 
@@ -159,23 +204,8 @@ impl<H: RunHosts> Watcher<H> for FrameRecorder<'_> {
     }
 
     fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
-        let known = self.known;
-        let mut started: Vec<FrameFlow> = hosts
-            .under_way(now)
-            .filter(|flow| flow.id >= known)
-            .map(|flow| FrameFlow {
-                flow: flow.id,
-                src: flow.src.0,
-                dst: flow.dst.0,
-                priority: flow.priority,
-                data_hash: flow.data_hash,
-            })
-            .collect();
-        started.sort_unstable_by_key(|flow| flow.flow);
-        self.known = started.last().map_or(known, |flow| flow.flow + 1);
-        let mut delivered: Vec<(u32, u64)> = hosts.delivered(now).collect();
-        delivered.sort_unstable();
-        self.take(now, fabric, started, delivered);
+        let flows = self.flows(now, hosts);
+        self.take(now, fabric, flows);
         self.next = self.next_after(now);
     }
 }

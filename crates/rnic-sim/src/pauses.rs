@@ -308,7 +308,7 @@ impl<H: RunHosts> Watcher<H> for PauseWatch<'_> {
     }
     fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
         self.sample(now, fabric, &mut |visit| {
-            for flow in hosts.under_way(now) {
+            for flow in hosts.under_way(now, 0) {
                 visit(flow);
             }
         });

@@ -5,7 +5,7 @@ use rnic_scenario::from_str;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::run;
 use rnic_sim::{Catalogue, Events, FrameListener, FramePlan, Sharing};
-use rnic_spec::{Frame, FramePort, PauseRow, RootKind, RunOutput};
+use rnic_spec::{Frame, FrameEnd, FramePort, PauseRow, RootKind, RunOutput};
 use rnic_transport::Time;
 use std::path::Path;
 use std::sync::Arc;
@@ -88,6 +88,14 @@ fn frames_tell_queues_drops_and_arrivals() {
         assert!(heard.frames.iter().all(|frame| frame.delivered.iter().all(|(_, bytes)| *bytes < 1_000_000)));
         let started: Vec<u32> = heard.frames.iter().flat_map(|frame| &frame.started).map(|flow| flow.flow).collect();
         assert_eq!(started, [0, 1, 2, 3]);
+        // Each flow ends once, in a frame after its last byte has arrived.
+        let ended = heard.frames.iter().flat_map(|frame| frame.ended.iter().map(|end| (frame.time, *end)));
+        let mut ended: Vec<(Time, FrameEnd)> = ended.collect();
+        ended.sort_by_key(|(_, end)| end.flow);
+        let ends: Vec<_> = ended.iter().map(|(_, end)| (end.flow, end.src, end.dst, end.bytes, end.finish)).collect();
+        let records: Vec<_> = watched.flows.iter().map(|f| (f.id, f.src, f.dst, f.bytes, f.finish)).collect();
+        assert_eq!(ends, records);
+        assert!(ended.iter().all(|(time, end)| end.finish.is_some_and(|at| at <= *time)));
     }
 }
 

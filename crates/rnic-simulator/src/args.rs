@@ -169,7 +169,7 @@ pub(crate) struct RunArgs {
     /// machines reach, the page needs the token that the printed address has. After the end the page stays until
     /// Ctrl-C, or for --serve-for. The guide is docs/guides/watch.md.
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:0", require_equals = true,
-          conflicts_with_all = ["print_spec", "pcap", "replay"])]
+          conflicts_with_all = ["print_spec", "pcap"])]
     pub(crate) serve: Option<SocketAddr>,
 
     /// How long the page stays after the end of the runs, for example `10 min`; `0 s` ends the command at once

@@ -28,6 +28,7 @@ pub mod program;
 pub mod progress;
 mod provenance;
 mod recorded;
+pub mod recording;
 mod reproduce;
 mod resume;
 mod run;

@@ -4,6 +4,7 @@
 use crate::absent;
 use crate::error::CliError;
 use crate::interrupt::Interruption;
+use crate::recording::Recordings;
 use rnic_campaign::RunListener;
 use rnic_spec::Scenario;
 use std::net::SocketAddr;
@@ -30,7 +31,8 @@ pub struct Results<'r> {
     pub folder: &'r Path,
 }
 
-/// A view of the runs of a scenario. It receives the events and the frames of the runs.
+/// A view of the runs of a scenario. It receives the events of the runs; their frames if it asks for them, or it reads
+/// their recordings.
 pub trait View: RunListener {
     /// Called when all runs have ended, before their results are printed: a view in the terminal gives the terminal
     /// back.
@@ -41,11 +43,11 @@ pub trait View: RunListener {
 
 /// The views that a program has.
 pub trait Views {
-    /// Serves the runs of the scenario as a page.
+    /// Serves the runs of the scenario as a page, with their recordings, which others make.
     ///
     /// # Errors
     /// This program has no server, or the address cannot be used.
-    fn serve(&self, scenario: &Scenario, serving: Serving) -> Result<Box<dyn View>, CliError>;
+    fn serve(&self, scenario: &Scenario, recordings: &Recordings, serving: Serving) -> Result<Box<dyn View>, CliError>;
     /// Shows the runs in the terminal.
     ///
     /// # Errors
@@ -61,7 +63,7 @@ pub struct NoViews;
 const REMEDY: &str = "this program only simulates; `cargo build --release` builds `rnic`, which has it";
 
 impl Views for NoViews {
-    fn serve(&self, _: &Scenario, _: Serving) -> Result<Box<dyn View>, CliError> {
+    fn serve(&self, _: &Scenario, _: &Recordings, _: Serving) -> Result<Box<dyn View>, CliError> {
         Err(absent::absent("run --serve", REMEDY))
     }
 

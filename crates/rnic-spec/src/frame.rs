@@ -18,9 +18,16 @@ pub struct Frame {
     pub cycle: Vec<u32>,
     /// The flows that are under way now and were not at the previous frame, in order of their ids.
     pub started: Vec<FrameFlow>,
-    /// Id and payload bytes that have arrived so far of each flow that is under way, in order of ids. A flow that was
-    /// in the previous frame and is not in this one has finished.
+    /// The flows that have ended since the previous frame, in order of their ids, at most [`Frame::MAX_ENDED`]. Flows
+    /// that also started since then are in no `started`. A flow may be missing in `delivered` a frame before it is here.
+    pub ended: Vec<FrameEnd>,
+    /// Id and payload bytes that have arrived so far of each flow that is under way, in order of ids.
     pub delivered: Vec<(u32, u64)>,
+}
+
+impl Frame {
+    /// Maximum number of flows that end between two frames; further ones are in no frame.
+    pub const MAX_ENDED: usize = 1 << 20;
 }
 
 /// The state of a port at the instant of a frame. Counters begin at 0 at the start of the run.
@@ -67,9 +74,28 @@ pub struct FrameFlow {
     pub src: u32,
     /// Receiving host.
     pub dst: u32,
+    /// Its payload bytes.
+    pub bytes: u64,
+    /// Its start.
+    pub start: Time,
     /// Priority of its data packets.
     pub priority: u8,
     /// Hash of its data packets, which decides its path where switches select paths by hash
     /// ([`Routes::path`](rnic_fabric::Routes::path)).
     pub data_hash: u32,
+}
+
+/// A flow that has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FrameEnd {
+    /// Id of the flow's record.
+    pub flow: u32,
+    /// Sending host.
+    pub src: u32,
+    /// Receiving host.
+    pub dst: u32,
+    /// Payload bytes that have arrived; 0 for a flow that was aborted, of which earlier frames have them.
+    pub bytes: u64,
+    /// When the last byte arrived; `None` if the flow was aborted.
+    pub finish: Option<Time>,
 }

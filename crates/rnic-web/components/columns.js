@@ -2,7 +2,7 @@
 // states their order. All numbers are LEB128 (7 bits per byte, the least significant first); a number that may be
 // negative is written as 2 * n, or -2 * n - 1 if n is negative.
 
-import { makeRecording, noteTotals } from "./recording.js";
+import { makeRecording, noteMatrix, noteTotals } from "./recording.js";
 
 const CAUSES = ["", "congestion", "nic", "cycle"];
 const PS_PER_US = 1e6;
@@ -86,18 +86,20 @@ const readPauses = (recording, { number, signed }, frames) => {
   }
 };
 
-const readMatrix = (recording, { number }, instants, end) => {
+const readMatrix = (recording, { number }, instants) => {
   const unit = number();
-  let cells = new Float32Array(recording.matrix.groups ** 2);
-  for (let instant = 1; instant <= instants; instant++) {
-    cells = cells.slice();
+  const bytes = new Float32Array(recording.matrix.groups ** 2);
+  let time = 0;
+  for (let instant = 0; instant < instants; instant++) {
+    time += number();
+    const changed = [];
     let cell = 0;
     for (let left = number(); left > 0; left--) {
       cell += number();
-      cells[cell] += number() * unit;
+      bytes[cell] += number() * unit;
+      changed.push([cell, bytes[cell]]);
     }
-    recording.matrixTimes.push((end * instant) / instants);
-    recording.matrixBytes.push(cells);
+    noteMatrix(recording, time / PS_PER_US, changed);
   }
 };
 
@@ -114,7 +116,7 @@ export const readRun = (head, bytes) => {
   recording.end = head.end;
   readPorts(recording, read, head.frames, head.queueUnit);
   readPauses(recording, read, head.frames);
-  if (head.matrix) readMatrix(recording, read, head.matrixInstants, head.end);
+  if (head.matrix) readMatrix(recording, read, head.matrixInstants);
   for (const flow of head.flows) {
     const points = [];
     let [frame, delivered] = [0, 0];

@@ -14,6 +14,13 @@ export const element = (name, attributes = {}, ...children) => {
   return made;
 };
 
+export const byId = (id) => document.getElementById(id);
+
+// Sets the text of an element, unless it has this text: a text that is set again would lay the page out again.
+export const setText = (parent, text) => {
+  if (parent.textContent !== text) parent.textContent = text;
+};
+
 // A button. `pressed` is null for a button that is not a switch.
 export const button = (text, pressed, click, attributes = {}) => element(
   "button",

@@ -8,6 +8,8 @@ import { frameAt, lossesIn, pausesAt, cycleAt } from "./recording.js";
 
 // Number of steps of the utilisation that are drawn apart.
 const LEVELS = 12;
+// Number of shades of a cell of the matrix.
+const SHADES = 32;
 const MARGIN = { left: 14, right: 14, top: 26, bottom: 26 };
 
 const colourOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -32,15 +34,18 @@ export const inks = () => {
   const found = Object.entries({ ...names, ...used }).map(([key, name]) => [key, colourOf(name)]);
   const colours = Object.fromEntries(found);
   const idle = colours.line.startsWith("#") ? colours.line : "#cccccc";
-  return { ...colours, use: ramp(idle, colours.busy, LEVELS) };
+  return { ...colours, use: ramp(idle, colours.busy, LEVELS), shades: levels(colours.ground, colours.text, SHADES) };
 };
 
 // Gives the canvas the size of its box, sharp on this screen. Returns its context, in pixels of the page.
 export const fitted = (canvas, width, height) => {
   const ratio = globalThis.devicePixelRatio || 1;
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
-  if (canvas.width !== w || canvas.height !== h) [canvas.width, canvas.height] = [w, h];
-  canvas.style.height = `${height}px`;
+  if (canvas.width !== w || canvas.height !== h) {
+    // A style that is set again would lay the page out again.
+    [canvas.width, canvas.height] = [w, h];
+    canvas.style.height = `${height}px`;
+  }
   const context = canvas.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, width, height);
@@ -64,7 +69,19 @@ export const placesOf = (recording, width, height) => {
   });
   const room = distance(nodes, x, y);
   const hostSize = Math.max(1.5, Math.min(5, room * 0.36));
-  return { x, y, links, hostRoom: recording.cells ? room : 0, hostSize, width, height };
+  // For each port that is drawn in the cell of a host, the host; -1 for a port with a line.
+  const isHost = nodes.kind.map((kind) => kind === "host");
+  const cellOf = (node, port) => (isHost[node] ? node : isHost[ports.node[ports.peer[port]]] ? ports.node[ports.peer[port]] : -1);
+  const cell = Int32Array.from(ports.node, (node, port) => (recording.cells ? cellOf(node, port) : -1));
+  const byLevel = Array.from({ length: LEVELS }, () => []);
+  return { x, y, links, cell, byLevel, hostRoom: recording.cells ? room : 0, hostSize, width, height, layers: {} };
+};
+
+// Lists of what is drawn at each step of the utilisation: the same, emptied, in each drawing, for a list that grows anew
+// takes longer than its drawing.
+const emptied = ({ byLevel }) => {
+  for (const list of byLevel) list.length = 0;
+  return byLevel;
 };
 
 // The distance of neighbouring hosts, in pixels.
@@ -79,12 +96,6 @@ const distance = (nodes, x, y) => {
   return Math.max(2, least);
 };
 
-const isCell = (recording, port) => {
-  if (!recording.cells) return false;
-  const { nodes, ports } = recording;
-  return nodes.kind[ports.node[port]] === "host" || nodes.kind[ports.node[ports.peer[port]]] === "host";
-};
-
 const stroked = (context, links) => {
   context.beginPath();
   for (const link of links) {
@@ -94,30 +105,34 @@ const stroked = (context, links) => {
   context.stroke();
 };
 
-// All links without traffic, as a picture: it is drawn once, because it takes most of the time in a large fabric.
-const idleLinks = (recording, places, colours) => {
-  const idle = colours.use[0];
-  if (places.idle && places.idle.colour === idle) return places.idle.canvas;
-  const canvas = document.createElement("canvas");
-  const context = fitted(canvas, places.width, places.height);
-  context.strokeStyle = idle;
-  context.lineWidth = 0.6;
-  stroked(context, places.links.filter((_, port) => !isCell(recording, port)));
-  places.idle = { colour: idle, canvas };
-  return canvas;
+// A part of the picture that does not change over time: it is drawn once, because it takes most of the time in a large
+// fabric. `key` has the colours of which it is made.
+const drawLayer = (context, places, name, key, draw) => {
+  if (places.layers[name]?.key !== key) {
+    const canvas = document.createElement("canvas");
+    draw(fitted(canvas, places.width, places.height));
+    places.layers[name] = { key, canvas };
+  }
+  context.drawImage(places.layers[name].canvas, 0, 0, places.width, places.height);
 };
 
+// The step of the utilisation of a port; 0 is idle.
+const levelOf = (used) => (used === 0 ? 0 : 1 + Math.floor((used * (LEVELS - 2)) / 255));
+
 const drawLinks = (context, recording, places, colours, at) => {
-  context.drawImage(idleLinks(recording, places, colours), 0, 0, places.width, places.height);
-  const found = Array.from({ length: LEVELS }, () => []);
+  drawLayer(context, places, "idle", colours.use[0], (layer) => {
+    layer.strokeStyle = colours.use[0];
+    layer.lineWidth = 0.6;
+    stroked(layer, places.links.filter((_, port) => places.cell[port] < 0));
+  });
+  const found = emptied(places);
   for (let port = 0; port < recording.count; port++) {
-    if (isCell(recording, port)) continue;
     const used = recording.used[at + port];
-    found[used === 0 ? 0 : 1 + Math.floor((used * (LEVELS - 2)) / 255)].push(places.links[port]);
+    if (used > 0 && places.cell[port] < 0) found[levelOf(used)].push(places.links[port]);
   }
   const most = Math.max(1.6, Math.min(5, 1500 / recording.count));
   found.forEach((links, level) => {
-    if (!links.length || level === 0) return;
+    if (!links.length) return;
     context.strokeStyle = colours.use[level];
     context.lineWidth = 0.6 + (most - 0.6) * (level / (LEVELS - 1));
     stroked(context, links);
@@ -126,16 +141,13 @@ const drawLinks = (context, recording, places, colours, at) => {
 
 // Hosts as cells: the left half is what the host sends, the right half what it receives.
 const drawCells = (context, recording, places, colours, at) => {
-  const { ports, nodes } = recording;
   const size = places.hostRoom * 0.86;
-  const found = Array.from({ length: LEVELS }, () => []);
+  const found = emptied(places);
   for (let port = 0; port < recording.count; port++) {
-    if (!isCell(recording, port)) continue;
-    const sends = nodes.kind[ports.node[port]] === "host";
-    const host = sends ? ports.node[port] : ports.node[ports.peer[port]];
-    const used = recording.used[at + port];
-    const level = used === 0 ? 0 : 1 + Math.floor((used * (LEVELS - 2)) / 255);
-    found[level].push(places.x[host] - (sends ? size / 2 : 0), places.y[host] - size / 2);
+    const host = places.cell[port];
+    if (host < 0) continue;
+    const sends = recording.ports.node[port] === host;
+    found[levelOf(recording.used[at + port])].push(places.x[host] - (sends ? size / 2 : 0), places.y[host] - size / 2);
   }
   found.forEach((spots, level) => {
     context.fillStyle = colours.use[level];
@@ -143,28 +155,32 @@ const drawCells = (context, recording, places, colours, at) => {
   });
 };
 
+// Queues as bars from the ports along their links, in one path.
 const drawQueues = (context, recording, places, colours, at) => {
   if (!recording.maxQueued) return;
+  const size = places.hostRoom * 0.86;
   context.fillStyle = colours.queue;
+  context.beginPath();
   for (let port = 0; port < recording.count; port++) {
     const queued = recording.queued[at + port];
     if (!queued) continue;
     const part = queued / recording.maxQueued;
-    if (isCell(recording, port)) {
-      const size = places.hostRoom * 0.86;
-      const host = recording.ports.node[recording.ports.peer[port]];
+    const host = places.cell[port];
+    if (host >= 0) {
       const height = Math.max(1, size * part);
-      context.fillRect(places.x[host] + size / 4, places.y[host] + size / 2 - height, size / 4, height);
+      context.rect(places.x[host] + size / 4, places.y[host] + size / 2 - height, size / 4, height);
       continue;
     }
-    const link = places.links[port];
-    const long = Math.max(2, Math.min(44, link.length * 0.4) * part);
-    context.save();
-    context.translate(link.x1 + link.ux * 9, link.y1 + link.uy * 9);
-    context.rotate(Math.atan2(link.uy, link.ux));
-    context.fillRect(0, 0, long, 5);
-    context.restore();
+    const { x1, y1, ux, uy, length } = places.links[port];
+    const long = Math.max(2, Math.min(44, length * 0.4) * part);
+    const [x, y] = [x1 + ux * 9, y1 + uy * 9];
+    context.moveTo(x, y);
+    context.lineTo(x + ux * long, y + uy * long);
+    context.lineTo(x + ux * long - uy * 5, y + uy * long + ux * 5);
+    context.lineTo(x - uy * 5, y + ux * 5);
+    context.closePath();
   }
+  context.fill();
 };
 
 const nodeSize = (recording, places, node) => {
@@ -213,89 +229,107 @@ const drawNames = (context, recording, places, colours, name) => {
   });
 };
 
-const arrow = (context, x1, y1, x2, y2) => {
-  const angle = Math.atan2(y2 - y1, x2 - x1);
-  context.beginPath();
-  context.moveTo(x1, y1);
-  context.lineTo(x2, y2);
-  context.stroke();
-  context.beginPath();
-  context.moveTo(x2, y2);
-  for (const side of [2.6, -2.6]) context.lineTo(x2 + 9 * Math.cos(angle + side), y2 + 9 * Math.sin(angle + side));
-  context.closePath();
-  context.fill();
+// Adds the lines of arrows to the path, each `[x1, y1, x2, y2]`.
+const addLines = (context, arrows) => {
+  for (const [x1, y1, x2, y2] of arrows) {
+    context.moveTo(x1, y1);
+    context.lineTo(x2, y2);
+  }
 };
 
-// Bars across each paused link and an arrow from the node that pauses to the paused port; the root causes as rings.
+// Adds the heads of arrows to the path.
+const addHeads = (context, arrows) => {
+  for (const [x1, y1, x2, y2] of arrows) {
+    const angle = Math.atan2(y2 - y1, x2 - x1);
+    context.moveTo(x2, y2);
+    for (const side of [2.6, -2.6]) context.lineTo(x2 + 9 * Math.cos(angle + side), y2 + 9 * Math.sin(angle + side));
+    context.closePath();
+  }
+};
+
+const strokePath = (context, width, add) => {
+  context.lineWidth = width;
+  context.beginPath();
+  add();
+  context.stroke();
+};
+
+// The arrow of a paused link, from the node that pauses to the paused port.
+const arrowOf = ({ x1, y1, x2, y2, ux, uy }) => {
+  const [ox, oy] = [-uy * 3, ux * 3];
+  return [x2 - ux * 11 + ox, y2 - uy * 11 + oy, x1 + ux * 12 + ox, y1 + uy * 12 + oy];
+};
+
+// The bars across the middle of a paused link.
+const addBars = (context, { x1, y1, x2, y2, ux, uy }) => {
+  for (const shift of [-3, 3]) {
+    const [x, y] = [(x1 + x2) / 2 + ux * shift, (y1 + y2) / 2 + uy * shift];
+    context.moveTo(x - uy * 7, y + ux * 7);
+    context.lineTo(x + uy * 7, y - ux * 7);
+  }
+};
+
+// Bars across each paused link and an arrow from the node that pauses to the paused port; the root causes as rings. All
+// signs of a kind are one path.
 const drawPauses = (context, recording, places, colours, time) => {
   const pauses = pausesAt(recording, time);
   const cycle = new Set(cycleAt(recording, time));
+  const ports = pauses.map(({ port }) => port);
+  const inCells = ports.filter((port) => places.cell[port] >= 0);
+  const onLinks = ports.filter((port) => places.cell[port] < 0);
+  const arrows = (wanted) => onLinks.filter((port) => cycle.has(port) === wanted).map((port) => arrowOf(places.links[port]));
   context.strokeStyle = colours.pause;
   context.fillStyle = colours.pause;
-  const roots = new Set();
-  for (const { port, root } of pauses) {
-    const link = places.links[port];
-    if (root >= 0) roots.add(root);
-    if (isCell(recording, port)) {
-      const size = places.hostRoom * 0.86;
-      const { node, peer } = recording.ports;
-      const host = recording.nodes.kind[node[port]] === "host" ? node[port] : node[peer[port]];
-      context.lineWidth = 1.6;
-      context.strokeRect(places.x[host] - size / 2, places.y[host] - size / 2, size, size);
-      continue;
+  const size = places.hostRoom * 0.86;
+  strokePath(context, 1.6, () => {
+    for (const host of inCells.map((port) => places.cell[port])) {
+      context.rect(places.x[host] - size / 2, places.y[host] - size / 2, size, size);
     }
-    context.lineWidth = cycle.has(port) ? 4 : 2.2;
-    const [ox, oy] = [-link.uy * 3, link.ux * 3];
-    const tail = [link.x2 - link.ux * 11 + ox, link.y2 - link.uy * 11 + oy];
-    const head = [link.x1 + link.ux * 12 + ox, link.y1 + link.uy * 12 + oy];
-    arrow(context, ...tail, ...head);
-    const [mx, my] = [(link.x1 + link.x2) / 2, (link.y1 + link.y2) / 2];
-    context.lineWidth = 2.4;
-    for (const shift of [-3, 3]) {
-      context.beginPath();
-      context.moveTo(mx + link.ux * shift - link.uy * 7, my + link.uy * shift + link.ux * 7);
-      context.lineTo(mx + link.ux * shift + link.uy * 7, my + link.uy * shift - link.ux * 7);
-      context.stroke();
-    }
-  }
-  context.lineWidth = 2.4;
-  for (const root of roots) {
-    const link = places.links[root];
+  });
+  for (const [wanted, width] of [[false, 2.2], [true, 4]]) {
+    const found = arrows(wanted);
+    strokePath(context, width, () => addLines(context, found));
     context.beginPath();
-    if (isCell(recording, root)) {
-      const { node, peer } = recording.ports;
-      const host = recording.nodes.kind[node[root]] === "host" ? node[root] : node[peer[root]];
-      context.arc(places.x[host], places.y[host], places.hostRoom * 0.8, 0, 7);
-    } else context.arc(link.x1 + link.ux * 12, link.y1 + link.uy * 12, 10, 0, 7);
-    context.stroke();
+    addHeads(context, found);
+    context.fill();
   }
+  strokePath(context, 2.4, () => { for (const port of onLinks) addBars(context, places.links[port]); });
+  strokePath(context, 2.4, () => {
+    for (const root of new Set(pauses.map((pause) => pause.root).filter((port) => port >= 0))) {
+      const [host, link] = [places.cell[root], places.links[root]];
+      const [x, y, radius] = host >= 0
+        ? [places.x[host], places.y[host], places.hostRoom * 0.8]
+        : [link.x1 + link.ux * 12, link.y1 + link.uy * 12, 10];
+      context.moveTo(x + radius, y);
+      context.arc(x, y, radius, 0, 7);
+    }
+  });
 };
 
+// Crosses for packets that were dropped or lost, triangles for trimmed ones.
 const drawLosses = (context, recording, places, colours, frame) => {
-  context.lineWidth = 2.2;
   context.strokeStyle = colours.text;
   context.fillStyle = colours.text;
-  for (const [port, kind] of lossesIn(recording, frame)) {
-    const link = places.links[port];
-    const away = isCell(recording, port) ? 0 : 15;
-    const cell = isCell(recording, port) && recording.nodes.kind[recording.ports.node[port]] !== "host";
-    const x = cell ? link.x2 : link.x1 + link.ux * away;
-    const y = cell ? link.y2 : link.y1 + link.uy * away;
-    context.beginPath();
-    if (kind === "trimmed") {
-      context.moveTo(x - 5, y - 4);
-      context.lineTo(x + 5, y - 4);
-      context.lineTo(x, y + 5);
-      context.closePath();
-      context.fill();
-    } else {
-      for (const side of [-1, 1]) {
-        context.moveTo(x - 5, y - 5 * side);
-        context.lineTo(x + 5, y + 5 * side);
-      }
-      context.stroke();
+  const spots = lossesIn(recording, frame).map(([port, kind]) => {
+    const [link, host] = [places.links[port], places.cell[port]];
+    const away = host >= 0 ? 0 : 15;
+    const isEnd = host >= 0 && recording.ports.node[port] !== host;
+    const [x, y] = isEnd ? [link.x2, link.y2] : [link.x1 + link.ux * away, link.y1 + link.uy * away];
+    return { x, y, isTrim: kind === "trimmed" };
+  });
+  strokePath(context, 2.2, () => {
+    for (const { x, y } of spots.filter(({ isTrim }) => !isTrim)) {
+      addLines(context, [[x - 5, y - 5, x + 5, y + 5], [x - 5, y + 5, x + 5, y - 5]]);
     }
+  });
+  context.beginPath();
+  for (const { x, y } of spots.filter(({ isTrim }) => isTrim)) {
+    context.moveTo(x - 5, y - 4);
+    context.lineTo(x + 5, y - 4);
+    context.lineTo(x, y + 5);
+    context.closePath();
   }
+  context.fill();
 };
 
 const drawPath = (context, places, path, colour) => {
@@ -342,7 +376,9 @@ export const drawFabric = (canvas, recording, time, { width, height, chosen = nu
   drawChosen(context, recording, places, colours, chosen);
   drawLinks(context, recording, places, colours, at);
   if (recording.cells) drawCells(context, recording, places, colours, at);
-  drawNodes(context, recording, places, colours);
+  drawLayer(context, places, "nodes", `${colours.text} ${colours.ground} ${colours.muted}`, (layer) => {
+    drawNodes(layer, recording, places, colours);
+  });
   drawQueues(context, recording, places, colours, at);
   drawPauses(context, recording, places, colours, time);
   drawLosses(context, recording, places, colours, frame);
@@ -359,7 +395,7 @@ export const hit = (recording, places, x, y) => {
   if (near.id >= 0) return { kind: "node", id: near.id };
   let best = { id: -1, away: 6 };
   places.links.forEach((link, port) => {
-    if (isCell(recording, port)) return;
+    if (places.cell[port] >= 0) return;
     const along = Math.max(0, Math.min(link.length, (x - link.x1) * link.ux + (y - link.y1) * link.uy));
     const away = Math.hypot(link.x1 + along * link.ux - x, link.y1 + along * link.uy - y);
     if (away < best.away) best = { id: port, away };

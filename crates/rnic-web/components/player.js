@@ -1,8 +1,8 @@
 // The time of a page with recordings: a slider, buttons and keys that play, step and zoom.
 
 import { brief, exact } from "./numbers.js";
-import { button, element } from "./dom.js";
-import { fitted, inks } from "./fabric.js";
+import { button, element, setText } from "./dom.js";
+import { fitted } from "./fabric.js";
 
 // The shortest part of a run that the slider can show, as a fraction of the run.
 const MIN_PART = 1e-5;
@@ -34,10 +34,11 @@ export const speedsFor = (end) => {
 };
 
 // Adds the player to `parent`. `marks` yields the intervals to mark above the slider, each `{ from, to, kind }` with a
-// kind "pause", "loss" or "event". `frames` yields the instants to which the arrow keys step. `show` is called with each
+// kind "pause", "loss" or "event", and the same list until they change; `colours` yields the colours of the page
+// (`inks`), likewise. `frames` yields the instants to which the arrow keys step. `show` is called with each
 // new time. Returns `{ seek, time, window, extend, stop, redraw }`: `extend` sets the end of a run that continues; a
 // player at the end follows it.
-export const makePlayer = (parent, { end, marks = () => [], frames = () => [], show }) => {
+export const makePlayer = (parent, { end, colours, marks = () => [], frames = () => [], show }) => {
   const state = { time: 0, end, window: [0, end], speed: 0, playing: false, last: 0, request: 0 };
   const strip = element("canvas", { class: "strip", "aria-hidden": "true" });
   const slider = element("input", { type: "range", class: "time", step: "any", "aria-label": "Time in the run" });
@@ -78,12 +79,12 @@ export const makePlayer = (parent, { end, marks = () => [], frames = () => [], s
 
   const redraw = () => {
     const [from, to] = state.window;
-    [slider.min, slider.max] = [from, to];
+    if (Number(slider.min) !== from || Number(slider.max) !== to) [slider.min, slider.max] = [from, to];
     slider.value = state.time;
     slider.setAttribute("aria-valuetext", exact("time", state.time));
-    shown.textContent = exact("time", state.time);
-    range.textContent = `${brief("time", from)} \u2013 ${brief("time", to)} of ${brief("time", state.end)}`;
-    drawStrip(strip, state, marks());
+    setText(shown, exact("time", state.time));
+    setText(range, `${brief("time", from)} \u2013 ${brief("time", to)} of ${brief("time", state.end)}`);
+    drawStrip(strip, state, marks(), colours());
   };
   const seek = (time) => {
     state.time = Math.max(0, Math.min(state.end, time));
@@ -164,13 +165,11 @@ export const makePlayer = (parent, { end, marks = () => [], frames = () => [], s
   return { seek, time: () => state.time, window: () => state.window, extend, stop, redraw };
 };
 
-// The marks of the window above the slider: pauses as bars at the bottom, losses in the middle, events as lines.
-const drawStrip = (strip, { window: [from, to], time }, marks) => {
-  const width = strip.clientWidth || 600;
-  const context = fitted(strip, width, HEIGHT);
-  const colours = inks();
-  const at = (value) => ((value - from) / (to - from || 1)) * width;
+// The marks of the window above the slider: pauses as bars at the bottom, losses in the middle, events as lines. They are
+// drawn once for a window; `marks` is the same list until they change.
+const drawMarks = (context, [from, to], width, marks, colours) => {
   const rows = { pause: [20, 9, colours.pause], loss: [10, 8, colours.text], event: [0, 9, colours.flow] };
+  const at = (value) => ((value - from) / (to - from || 1)) * width;
   context.fillStyle = colours.line;
   context.fillRect(0, HEIGHT - 2, width, 1);
   for (const { from: start, to: stop, kind } of marks) {
@@ -180,6 +179,18 @@ const drawStrip = (strip, { window: [from, to], time }, marks) => {
     const left = Math.max(0, at(start));
     context.fillRect(left, y, Math.max(kind === "pause" ? 1 : 2, Math.min(width, at(stop)) - left), height);
   }
+};
+
+const drawStrip = (strip, { window: [from, to], time }, marks, colours) => {
+  const width = strip.clientWidth || 600;
+  const drawn = strip.drawn ?? {};
+  if (drawn.marks !== marks || drawn.colours !== colours || drawn.key !== `${from} ${to} ${width}`) {
+    const canvas = document.createElement("canvas");
+    drawMarks(fitted(canvas, width, HEIGHT), [from, to], width, marks, colours);
+    strip.drawn = { marks, colours, key: `${from} ${to} ${width}`, canvas };
+  }
+  const context = fitted(strip, width, HEIGHT);
+  context.drawImage(strip.drawn.canvas, 0, 0, width, HEIGHT);
   context.fillStyle = colours.chosen;
-  context.fillRect(at(time) - 1, 0, 2, HEIGHT);
+  context.fillRect(((time - from) / (to - from || 1)) * width - 1, 0, 2, HEIGHT);
 };

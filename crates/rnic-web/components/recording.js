@@ -21,9 +21,13 @@
 //   pauses   all pauses at the instant, each `[port, priority, since, waits, kind, root]`: the next port in the chain to
 //            the root cause or -1, "congestion", "nic", "cycle" or "", and the port of the root cause or -1
 //   cycle    ports of a cycle of pauses (a deadlock)
-//   started  flows that started, each `{ id, src, dst, path }`; `path` are ports, or empty if it is unknown
+//   started  flows that are shown from now on, each `{ id, src, dst, path }`, and if they are known `bytes`, `start`,
+//            `why` and `onePath` (whether all packets take this path); `path` are ports, or empty if it is unknown
 //   flows    flows under way, each `[id, delivered bytes]`
-//   matrix   cells that changed, each `[sending group * groups + receiving group, bytes since the start]`
+//   ended    flows that have ended, each `[id, time, delivered bytes]`
+//   forgotten  ids of flows that are no longer shown
+//   matrix   instants of the matrix, in order of time, each `[time, cells]`, with the cells that changed, each
+//            `[sending group * groups + receiving group, bytes since the start]`
 //   events   each `{ time, kind, text, port }`, for the list of events; `port` may be absent
 
 const FIRST_SIZE = 64;
@@ -99,10 +103,22 @@ const notePauses = (recording, time, pauses) => {
   }
 };
 
+// Adds an instant of the matrix, with the cells that changed since the instant before, each `[cell, bytes]`.
+export const noteMatrix = (recording, time, changed) => {
+  const { matrixTimes, matrixBytes } = recording;
+  const cells = matrixBytes.length
+    ? matrixBytes[matrixBytes.length - 1].slice()
+    : new Float32Array(recording.matrix.groups ** 2);
+  for (const [cell, bytes] of changed) cells[cell] = bytes;
+  matrixTimes.push(time);
+  matrixBytes.push(cells);
+};
+
 export const appendFrame = (recording, frame) => {
   const { count, times } = recording;
   const index = times.length;
-  const { time, ports = [], pauses = [], cycle = [], started = [], flows = [], matrix = null, events = [] } = frame;
+  const { time, ports = [], pauses = [], cycle = [], started = [], flows = [], events = [] } = frame;
+  const { ended = [], forgotten = [], matrix = [] } = frame;
   times.push(time);
   recording.end = Math.max(recording.end, time);
   recording.used = grown(recording.used, (index + 1) * count);
@@ -120,17 +136,16 @@ export const appendFrame = (recording, frame) => {
   notePauses(recording, time, pauses);
   recording.causes.push(pauses.map(([port, priority, , waits, kind, root]) => [port, priority, waits, kind, root]));
   recording.cycles.push(cycle);
-  for (const flow of started) recording.flows.set(flow.id, { points: [[time, 0]], ...flow });
+  for (const flow of started) recording.flows.set(flow.id, { points: [[flow.start ?? time, 0]], ...flow });
   for (const [id, bytes] of flows) recording.flows.get(id)?.points.push([time, bytes]);
-  if (matrix && recording.matrix) {
-    const { matrixBytes } = recording;
-    const cells = matrixBytes.length
-      ? matrixBytes[matrixBytes.length - 1].slice()
-      : new Float32Array(recording.matrix.groups ** 2);
-    for (const [cell, bytes] of matrix) cells[cell] = bytes;
-    recording.matrixTimes.push(time);
-    matrixBytes.push(cells);
+  for (const [id, finish, bytes] of ended) {
+    const flow = recording.flows.get(id);
+    if (!flow) continue;
+    flow.finish = finish;
+    flow.points.push([finish, Math.max(bytes, flow.points[flow.points.length - 1][1])]);
   }
+  for (const id of forgotten) recording.flows.delete(id);
+  if (recording.matrix) for (const [instant, cells] of matrix) noteMatrix(recording, instant, cells);
   recording.events.push(...events);
 };
 
@@ -207,9 +222,13 @@ export const matrixBetween = (recording, from, to) => {
     return { before: matrixBytes[last], next: next || matrixBytes[last], part };
   };
   const [high, low] = [until(to), from > 0 ? until(from) : null];
-  const value = (side, cell) => (side ? side.before[cell] + side.part * (side.next[cell] - side.before[cell]) : 0);
+  const value = ({ before, next, part }, cell) => before[cell] + part * (next[cell] - before[cell]);
   const cells = new Float32Array(recording.matrix ? recording.matrix.groups ** 2 : 0);
-  return cells.map((_, cell) => Math.max(0, value(high, cell) - value(low, cell)));
+  if (!high) return cells;
+  for (let cell = 0; cell < cells.length; cell++) {
+    cells[cell] = Math.max(0, value(high, cell) - (low ? value(low, cell) : 0));
+  }
+  return cells;
 };
 
 // The name of a port: its link, in the direction in which it sends.

@@ -3,11 +3,10 @@
 
 import { brief } from "./numbers.js";
 import { hideTipOf, showTip } from "./tip.js";
-import { fitted, inks, levels } from "./fabric.js";
+import { fitted, inks } from "./fabric.js";
 import { groupName, matrixBetween } from "./recording.js";
 
 const LEFT = 26;
-const STEPS = 32;
 
 // Draws the matrix of the bytes from one time to another. Returns the bytes of the cells.
 export const drawMatrix = (canvas, recording, from, to, width, colours = inks()) => {
@@ -16,13 +15,15 @@ export const drawMatrix = (canvas, recording, from, to, width, colours = inks())
   const cells = matrixBetween(recording, from, to);
   const most = cells.reduce((a, b) => Math.max(a, b), 0);
   const side = (width - LEFT - 4) / groups;
-  const shades = levels(colours.ground, colours.text, STEPS);
+  const { shades } = colours;
   const pixels = new ImageData(groups, groups);
+  const { data } = pixels;
   for (let cell = 0; cell < groups * groups; cell++) {
     // The square root keeps groups with little traffic visible.
-    const shade = cells[cell] > 0 ? Math.max(3, Math.round((STEPS - 1) * Math.sqrt(cells[cell] / most))) : 0;
-    pixels.data.set(shades[shade], cell * 4);
-    pixels.data[cell * 4 + 3] = 255;
+    const shade = cells[cell] > 0 ? Math.max(3, Math.round((shades.length - 1) * Math.sqrt(cells[cell] / most))) : 0;
+    const [red, green, blue] = shades[shade];
+    const at = cell * 4;
+    [data[at], data[at + 1], data[at + 2], data[at + 3]] = [red, green, blue, 255];
   }
   // A pixel for each cell, which the context enlarges.
   const small = (canvas.small ??= document.createElement("canvas"));

@@ -1,7 +1,7 @@
 // A page with recordings: one or two runs side by side on the same time, each with its fabric and its matrix; the
 // player; events; and the series of what a click or the search chooses.
 
-import { button, choice, element } from "./dom.js";
+import { button, choice, element, setText } from "./dom.js";
 import { brief } from "./numbers.js";
 import { colour } from "./theme.js";
 import { node } from "./svg.js";
@@ -65,6 +65,10 @@ const marksOf = (recordings) => {
   return marks;
 };
 
+const setWidth = (canvas, width) => {
+  if (canvas.style.width !== `${width}px`) canvas.style.width = `${width}px`;
+};
+
 // One run of the page: its fabric and its matrix.
 const makePanel = (view) => {
   const title = element("h3", {});
@@ -72,7 +76,9 @@ const makePanel = (view) => {
   const matrix = element("canvas", { class: "matrix", tabindex: "0", role: "img" });
   const said = element("p", { class: "said" });
   const box = element("div", { class: "panel" }, title, element("div", { class: "pictures" }, fabric, matrix), said);
-  const panel = { box, recording: null };
+  const panel = { box, recording: null, width: 0 };
+  // Takes the width that there is: it changes with the window and with the number of panels.
+  panel.measure = () => { panel.width = drawingWidth(box, 1); };
   fabric.addEventListener("click", (event) => {
     const bounds = fabric.getBoundingClientRect();
     if (panel.recording && fabric.places) {
@@ -82,23 +88,23 @@ const makePanel = (view) => {
   enableMatrix(matrix);
   panel.draw = (time, { chosen, recent, colours, count, saying }) => {
     const { recording } = panel;
-    title.textContent = recording.name;
-    const whole = drawingWidth(box, 1);
+    setText(title, recording.name);
+    const whole = panel.width;
     const beside = recording.matrix && whole >= 760;
     const width = beside ? whole - MATRIX_WIDTH - 16 : whole;
-    fabric.style.width = `${width}px`;
     const height = Math.round(Math.max(240, Math.min(count > 1 ? 380 : 470, width * 0.62)));
+    setWidth(fabric, width);
     drawFabric(fabric, recording, time, { width, height, chosen, colours });
     matrix.hidden = !recording.matrix;
     if (recording.matrix) {
       const size = Math.min(MATRIX_WIDTH, whole);
-      matrix.style.width = `${size}px`;
+      setWidth(matrix, size);
       const span = recording.end * RECENT;
       drawMatrix(matrix, recording, recent ? Math.max(0, time - span) : 0, time, size, colours);
     }
     if (!saying || !recording.times.length) return;
     const text = fabricText(recording, time, pausesAt(recording, time), frameAt(recording, time));
-    said.textContent = text;
+    setText(said, text);
     fabric.setAttribute("aria-label", `Fabric of ${recording.name} at ${brief("time", time)}: ${text}`);
     const label = `Matrix of the bytes from hosts (rows) to hosts of ${recording.name}. Arrow keys move.`;
     matrix.setAttribute("aria-label", label);
@@ -140,7 +146,7 @@ const makeDetails = (view) => {
       const lines = chosen ? chosenText(recording, chosen, time, pausesAt(recording, time)) : "";
       return view.shown().length > 1 && lines ? `${recording.name}: ${lines}` : lines;
     });
-    text.textContent = texts.filter(Boolean).join("\n");
+    setText(text, texts.filter(Boolean).join("\n"));
     for (const { line, px, left, right } of cursors) {
       const x = Math.max(left, Math.min(right, px(time)));
       line.setAttribute("x1", x);
@@ -181,26 +187,52 @@ const makeDetails = (view) => {
   return { box, draw, describe };
 };
 
-const addEvents = (box, view) => {
-  const buttons = view.shown().flatMap((recording) => {
-    const shown = recording.events.slice(0, MAX_EVENTS).map(({ time, text, port }) => {
-      const where = port === undefined || port === null ? "" : ` at ${portName(recording, port)}`;
-      const name = view.shown().length > 1 ? `${recording.name}: ` : "";
-      return button(`${name}${text}${where}, ${brief("time", time)}`, null, () => {
-        if (where) view.choose({ kind: "port", id: port });
-        view.player.seek(time);
-      }, { "data-time": time });
-    });
-    const flows = [...recording.flows.values()].slice(0, MAX_EVENTS).map((flow) => {
-      const why = flow.why ? `${flow.why}: ` : "";
-      return button(`${why}flow ${flow.id}`, null, () => {
-        view.choose({ kind: "flow", id: flow.id });
-        if (flow.start !== undefined) view.player.seek((flow.start + (flow.finish ?? recording.end)) / 2);
-      }, { "data-flow": flow.id });
-    });
-    return [...shown, ...(view.shown()[0] === recording ? flows : [])];
+// Shows these buttons, each `{ key, text, click, attributes }`. Buttons that stay are the same elements, so that they
+// keep the focus and can be clicked while a run continues.
+const showButtons = (box, wanted) => {
+  const keys = new Set(wanted.map(({ key }) => key));
+  const known = new Map();
+  for (const item of [...box.children]) {
+    if (keys.has(item.dataset.key)) known.set(item.dataset.key, item);
+    else item.remove();
+  }
+  wanted.forEach(({ key, text, click, attributes }, i) => {
+    const item = known.get(key) ?? button(text, null, click, { "data-key": key, ...attributes });
+    if (box.children[i] !== item) box.insertBefore(item, box.children[i] ?? null);
   });
-  box.replaceChildren(...buttons);
+};
+
+const eventButton = (view, recording, { time, text, port }) => {
+  const where = port === undefined || port === null ? "" : ` at ${portName(recording, port)}`;
+  const name = view.shown().length > 1 ? `${recording.name}: ` : "";
+  const click = () => {
+    if (where) view.choose({ kind: "port", id: port });
+    view.player.seek(time);
+  };
+  return { text: `${name}${text}${where}, ${brief("time", time)}`, click, attributes: { "data-time": time } };
+};
+
+// The button of a flow; of a flow that is still under way it leaves the time as it is.
+const flowButton = (view, recording, flow) => {
+  const click = () => {
+    view.choose({ kind: "flow", id: flow.id });
+    const hasEnd = flow.start !== undefined && flow.finish !== undefined;
+    if (hasEnd) view.player.seek((flow.start + (flow.finish ?? recording.end)) / 2);
+  };
+  return { text: `${flow.why ? `${flow.why}: ` : ""}flow ${flow.id}`, click, attributes: { "data-flow": flow.id } };
+};
+
+// Buttons of the events of the shown runs, and of flows of the first one. In a run that continues, flows under way,
+// whose finish is undefined, are before the others.
+const addEvents = (box, view) => {
+  const isOpen = ({ finish }) => Number(finish === undefined);
+  const wanted = view.shown().flatMap((recording, i) => {
+    const events = recording.events.slice(0, MAX_EVENTS).map((event) => eventButton(view, recording, event));
+    const flows = i > 0 ? [] : [...recording.flows.values()].sort((one, other) => isOpen(other) - isOpen(one));
+    const buttons = [...events, ...flows.slice(0, MAX_EVENTS).map((flow) => flowButton(view, recording, flow))];
+    return buttons.map((made) => ({ ...made, key: `${view.runs.join()} ${i} ${made.text}` }));
+  });
+  showButtons(box, wanted);
 };
 
 const runChoice = (label, runs, selected, none, choose) => {
@@ -224,8 +256,8 @@ const makeSearch = (view) => {
 };
 
 // Fills `parent` with the page. `recordings` are the runs; `first` and `second` the indices of those that are shown,
-// `second` is -1 for one run. Returns `{ update, player, choose, shown }`: `update` draws again after frames have been
-// appended.
+// `second` is -1 for one run. Returns `{ update, player, choose, chosen, shown }`: `update` draws again after frames
+// have been appended.
 export const makeView = (parent, recordings, { first = 0, second = -1 } = {}) => {
   const view = { chosen: null, recent: false, runs: [first, second], pending: 0, colours: inks() };
   view.shown = () => view.runs.filter((run) => run >= 0).map((run) => recordings[run]);
@@ -241,9 +273,9 @@ export const makeView = (parent, recordings, { first = 0, second = -1 } = {}) =>
     const shown = view.shown();
     const now = view.player.time();
     panels.forEach((panel, i) => {
-      panel.box.hidden = i >= shown.length;
       if (i >= shown.length) return;
       panel.recording = shown[i];
+      if (saying) panel.measure();
       panel.draw(now, { ...view, count: shown.length, saying });
     });
     const wanted = view.player.window().join();
@@ -266,6 +298,7 @@ export const makeView = (parent, recordings, { first = 0, second = -1 } = {}) =>
   };
   view.player = makePlayer(time, {
     end: end(),
+    colours: () => view.colours,
     marks: () => (marks ??= marksOf(view.shown())),
     frames: () => view.shown()[0].times,
     show: request,
@@ -275,6 +308,7 @@ export const makeView = (parent, recordings, { first = 0, second = -1 } = {}) =>
     drawnWindow = "";
     addEvents(events, view);
     panels[0].box.parentElement.classList.toggle("two", view.shown().length > 1);
+    panels.forEach(({ box }, i) => { box.hidden = i >= view.shown().length; });
     view.player.extend(end());
     draw(true);
   };
@@ -317,5 +351,6 @@ export const makeView = (parent, recordings, { first = 0, second = -1 } = {}) =>
     draw(true);
   });
   changed();
-  return { update: changed, player: view.player, choose: view.choose, shown: view.shown };
+  const chosen = () => view.chosen;
+  return { update: changed, player: view.player, choose: view.choose, chosen, shown: view.shown };
 };

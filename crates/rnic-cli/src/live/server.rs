@@ -14,11 +14,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use rnic_campaign::RunListener;
 use rnic_http::{Limits, Server};
-use rnic_sim::{FrameListener, FramePlan};
 use rnic_simulator::error::CliError;
 use rnic_simulator::interrupt::Interruption;
 use rnic_simulator::live::{Results, Serving, View};
 use rnic_simulator::output::note;
+use rnic_simulator::recording::Recordings;
 use rnic_spec::{RunEvent, RunRecord, Scenario};
 use std::fs::File;
 use std::io::Read;
@@ -54,14 +54,14 @@ struct Page {
 }
 
 /// Starts to serve the page of a scenario's runs, and prints its address on standard error.
-pub(super) fn open(scenario: &Scenario, serving: Serving) -> Result<Box<dyn View>, CliError> {
+pub(super) fn open(scenario: &Scenario, recordings: &Recordings, serving: Serving) -> Result<Box<dyn View>, CliError> {
     let address = serving.address;
     let io = |doing: String| move |error| CliError::Io { doing, error };
     let listener = TcpListener::bind(address).map_err(io(format!("cannot listen at {address}")))?;
     let token =
         if address.ip().is_loopback() { None } else { Some(token().map_err(|why| CliError::Failed(vec![why]))?) };
     let token: Option<Arc<str>> = token.map(Into::into);
-    let runs = Arc::new(Runs::of(scenario));
+    let runs = Arc::new(Runs::of(scenario, recordings));
     let router = router(runs.clone(), Guard { token: token.clone() });
     let server = Server::start(listener, router, limits()).map_err(io("cannot serve the runs".to_string()))?;
     let query = token.map_or(String::new(), |token| format!("?token={token}"));
@@ -130,10 +130,6 @@ impl Iterator for Chunks {
 impl RunListener for Page {
     fn event(&self, run: usize, event: &RunEvent) -> ControlFlow<()> {
         self.runs.event(run, event)
-    }
-
-    fn frames(&self, run: usize) -> Option<(FramePlan, &dyn FrameListener)> {
-        self.runs.frames(run)
     }
 
     fn finished(&self, run: usize, record: &RunRecord) -> ControlFlow<()> {

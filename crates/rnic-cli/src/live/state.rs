@@ -5,21 +5,17 @@ use crate::run_state::{RunState, Stage};
 use crate::service::Clock;
 use parking_lot::Mutex;
 use rnic_campaign::RunListener;
-use rnic_fabric::{Routes, Topology};
-use rnic_results::replay::{Cursor, NewFrames, Recorder};
-use rnic_sim::{FrameListener, FramePlan};
-use rnic_spec::{Frame, PauseRow, RunEvent, RunRecord, Scenario, hosts};
-use rnic_transport::Time;
+use rnic_results::replay::{Cursor, NewFrames};
+use rnic_simulator::recording::{Recording, Recordings};
+use rnic_spec::{RunEvent, RunRecord, Scenario};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Number of runs whose fabrics are recorded: the first of the scenario. Of further runs the page has the progress.
+/// Maximum number of runs whose fabrics the page shows: the first of the scenario. Of further runs it has the progress.
 pub(super) const RECORDED: usize = 8;
-/// Size of a recording, on which the number of its frames depends.
-const RECORDING_BYTES: u64 = 2_000_000;
 /// Maximum number of warnings on the page.
 const MAX_WARNINGS: usize = 100;
 
@@ -45,24 +41,14 @@ pub(super) struct Shown {
 pub(super) struct Run {
     pub(super) name: String,
     state: Mutex<RunState>,
-    film: Option<Film>,
-}
-
-/// The recording of a run.
-struct Film {
-    plan: FramePlan,
-    recorder: Mutex<Recorder>,
+    recording: Option<Arc<Recording>>,
 }
 
 impl Runs {
-    pub(super) fn of(scenario: &Scenario) -> Runs {
+    pub(super) fn of(scenario: &Scenario, recordings: &Recordings) -> Runs {
         let run = |(index, run): (usize, &rnic_spec::RunSpec)| {
-            let frames = Recorder::frames_for(RECORDING_BYTES, hosts(&run.fabric.topology));
-            let film = (index < RECORDED).then(|| Film {
-                plan: FramePlan { interval: Recorder::INTERVAL, frames },
-                recorder: Mutex::new(Recorder::new(RECORDING_BYTES, &[])),
-            });
-            Run { name: run.name.clone(), state: Mutex::default(), film }
+            let recording = recordings.get(index).filter(|_| index < RECORDED).cloned();
+            Run { name: run.name.clone(), state: Mutex::default(), recording }
         };
         Runs {
             title: scenario.title.clone(),
@@ -109,12 +95,12 @@ impl Run {
 
     /// The fabric of the run; `None` before the first frame, and for a run without a recording.
     pub(super) fn fabric(&self) -> Option<Value> {
-        self.film.as_ref()?.recorder.lock().fabric(&self.name)
+        self.recording.as_ref()?.recorder().fabric(&self.name)
     }
 
     /// The frames that a reader has not read yet, at most `most`.
     pub(super) fn frames(&self, cursor: &mut Cursor, most: usize) -> Option<NewFrames> {
-        self.film.as_ref()?.recorder.lock().read(cursor, most)
+        self.recording.as_ref()?.recorder().read(cursor, most)
     }
 }
 
@@ -130,33 +116,10 @@ impl RunListener for Runs {
         ControlFlow::Continue(())
     }
 
-    fn frames(&self, run: usize) -> Option<(FramePlan, &dyn FrameListener)> {
-        let film = self.runs.get(run)?.film.as_ref()?;
-        Some((film.plan, film))
-    }
-
     fn finished(&self, run: usize, record: &RunRecord) -> ControlFlow<()> {
         if let Some(run) = self.runs.get(run) {
             run.state.lock().end(&record.output.status);
         }
         ControlFlow::Continue(())
-    }
-}
-
-impl FrameListener for Film {
-    fn begin(&self, topology: &Arc<Topology>, routes: &Arc<Routes>) {
-        self.recorder.lock().begin(topology, routes, self.plan.frames);
-    }
-
-    fn frame(&self, frame: Frame) {
-        self.recorder.lock().frame(&frame);
-    }
-
-    fn interval_to_next(&self) -> Option<Time> {
-        self.recorder.lock().interval_to_next()
-    }
-
-    fn pause(&self, pause: PauseRow) {
-        self.recorder.lock().pause(pause);
     }
 }

@@ -81,8 +81,8 @@ pub(crate) struct InputBuffer<B, A, const HYSTERESIS: bool> {
     /// Per (input, priority): whether the input drops all packets until enough bytes are free. The vector is empty
     /// unless `drop_until_free` is set.
     drops: Vec<bool>,
-    /// Per (output, priority): bytes at all inputs that wait for the output. The vector is empty unless ECN or
-    /// telemetry reads it.
+    /// Per (output, priority): bytes at all inputs that wait for the output. The vector is empty unless ECN, telemetry
+    /// or frames read it.
     egress: Vec<u64>,
     cells: Cells<Packet<B>>,
 }
@@ -114,6 +114,14 @@ impl<B: Copy, A: Arbiter, const HYSTERESIS: bool> InputBuffer<B, A, HYSTERESIS> 
     }
 }
 
+impl<B: Copy, A, const HYSTERESIS: bool> InputBuffer<B, A, HYSTERESIS> {
+    /// The bytes in the queues of a lane (output and priority), counted packet by packet.
+    fn walk(&self, lane: usize) -> u64 {
+        let queues = &self.queues[lane * self.ports..(lane + 1) * self.ports];
+        queues.iter().flat_map(|queue| self.cells.iter(queue)).map(|packet| u64::from(packet.bytes)).sum()
+    }
+}
+
 impl<B: Copy, A: Arbiter, const HYSTERESIS: bool> Buffer<B> for InputBuffer<B, A, HYSTERESIS> {
     #[inline(always)]
     fn admits(&self, input: usize, _output: usize, packet: &Packet<B>) -> bool {
@@ -133,11 +141,15 @@ impl<B: Copy, A: Arbiter, const HYSTERESIS: bool> Buffer<B> for InputBuffer<B, A
         self.egress.get(output * self.priorities + priority).copied().unwrap_or(0)
     }
 
+    fn count_queues(&mut self) {
+        if self.egress.is_empty() {
+            self.egress = (0..self.ports * self.priorities).map(|lane| self.walk(lane)).collect();
+        }
+    }
+
     fn queued_bytes(&self, output: usize, priority: usize) -> u64 {
         let lane = output * self.priorities + priority;
-        let queues = &self.queues[lane * self.ports..(lane + 1) * self.ports];
-        let counted = || queues.iter().flat_map(|queue| self.cells.iter(queue)).map(|p| u64::from(p.bytes)).sum();
-        self.egress.get(lane).copied().unwrap_or_else(counted)
+        self.egress.get(lane).copied().unwrap_or_else(|| self.walk(lane))
     }
 
     #[inline(always)]

@@ -95,7 +95,9 @@ pub(crate) trait Buffer<B> {
     fn served(&mut self, _output: usize) {}
     /// Bytes that wait for an output in a priority, for ECN and telemetry; zero if [`Shape::reads_egress`] is not set.
     fn egress(&self, output: usize, priority: usize) -> u64;
-    /// Bytes that wait for an output in a priority. The function may have to walk through the queue to count them.
+    /// Counts the bytes of each egress queue from now on.
+    fn count_queues(&mut self) {}
+    /// Bytes that wait for an output in a priority. Unless the buffer counts them, the function walks through the queue.
     fn queued_bytes(&self, output: usize, priority: usize) -> u64 {
         self.egress(output, priority)
     }

@@ -546,6 +546,10 @@ impl<B: Body> Fabric<B> {
         let (partition, port) = self.at(port);
         partition.links.ports[port].pause_wanted
     }
+    /// Counts the bytes of all egress queues from now on. Otherwise [`Fabric::egress`] may have to walk through a queue.
+    pub fn count_queues(&mut self) {
+        self.partitions.iter_mut().for_each(|partition| partition.count_queues());
+    }
     /// Logs every PFC pause that ends from now on, at most `max` pauses between two calls of [`Fabric::take_pauses`].
     pub fn log_pauses(&mut self, max: usize) {
         self.pause_log = Some(PauseLog { ended: Vec::new(), max, left_out: 0 });

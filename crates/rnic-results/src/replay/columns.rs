@@ -4,9 +4,9 @@
 //! utilisation in each frame (0 to 255), as one byte, the difference from the frame before; for each port, its queue in
 //! each frame in units of [`QUEUE_UNIT`], as the difference from the frame before; for each port, the frames in which
 //! its totals changed; the pauses; for each frame, its pauses with their causes, and its cycle; the cells of the matrix
-//! at each of its instants; for each flow, the frames with its delivered bytes.
+//! at each of its instants, with the time as picoseconds since the instant before; for each flow, the frames with its delivered bytes.
 
-use super::matrix::Matrix;
+use super::matrix::InUnits;
 use super::recorder::{Kept, Seen, Totals};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
@@ -56,7 +56,7 @@ impl Numbers {
 }
 
 /// The columns of a run, deflated (zlib). `flows` are the ids of the flows, `end` is the end of the run.
-pub(super) fn deflated(seen: &Seen, matrix: &Matrix, flows: &[u32], end: Time) -> io::Result<Vec<u8>> {
+pub(super) fn deflated(seen: &Seen, flows: &[u32], end: Time) -> io::Result<Vec<u8>> {
     let mut out = Numbers::default();
     let frames = &seen.frames;
     let before = |index: usize| index.checked_sub(1).map(|before| &frames[before]);
@@ -76,7 +76,7 @@ pub(super) fn deflated(seen: &Seen, matrix: &Matrix, flows: &[u32], end: Time) -
     (0..seen.picture.ports.len() as u32).for_each(|port| totals(&mut out, frames, port));
     pauses(&mut out, seen, end);
     frames.iter().for_each(|frame| causes(&mut out, frame));
-    cells(&mut out, matrix);
+    cells(&mut out, seen);
     flows.iter().for_each(|flow| delivered(&mut out, frames, *flow));
     let mut deflate = ZlibEncoder::new(Vec::new(), Compression::new(6));
     deflate.write_all(&out.0)?;
@@ -137,14 +137,17 @@ fn causes(out: &mut Numbers, frame: &Kept) {
     frame.cycle.iter().for_each(|port| out.number(u64::from(*port)));
 }
 
-fn cells(out: &mut Numbers, matrix: &Matrix) {
-    out.number(matrix.unit);
-    for instant in &matrix.increments {
-        out.number(instant.len() as u64);
+fn cells(out: &mut Numbers, seen: &Seen) {
+    let InUnits { unit, increments } = seen.matrix.in_units();
+    out.number(unit);
+    let mut before = Time::ZERO;
+    for (time, cells) in increments {
+        out.numbers(&[time.saturating_sub(before).as_ps(), cells.len() as u64]);
+        before = time;
         let mut last = 0;
-        for (cell, units) in instant {
-            out.numbers(&[u64::from(cell - last), *units]);
-            last = *cell;
+        for (cell, units) in cells {
+            out.numbers(&[u64::from(cell - last), units]);
+            last = cell;
         }
     }
 }

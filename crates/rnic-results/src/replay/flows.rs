@@ -10,8 +10,6 @@ use std::collections::BTreeSet;
 
 /// Number of flows of each kind: the slowest, the largest, victims.
 const OF_KIND: usize = 3;
-/// Largest number of named flows.
-pub(super) const MAX_NAMED: usize = 64;
 
 /// A flow of the replay.
 #[derive(Clone, Debug)]
@@ -28,10 +26,10 @@ pub(super) fn choose(report: &RunRecord, named: &[u32]) -> Vec<Chosen> {
     let (mut slowest, mut largest) = (Vec::new(), Vec::new());
     let mut found: Vec<(usize, Chosen)> = Vec::new();
     for flow in report.output.flows.iter() {
-        if let Some(place) = named.iter().take(MAX_NAMED).position(|id| *id == flow.id) {
+        if let Some(place) = named.iter().position(|id| *id == flow.id) {
             found.push((place, Chosen { flow, why: "named" }));
         } else if let Some(place) = victims.iter().position(|id| *id == flow.id) {
-            found.push((MAX_NAMED + place, Chosen { flow, why: "victim" }));
+            found.push((named.len() + place, Chosen { flow, why: "victim" }));
         }
         keep_first(&mut slowest, (slowdown(&flow, report.output.end), flow));
         keep_first(&mut largest, (flow.bytes as f64, flow));
@@ -63,13 +61,12 @@ fn keep_first(kept: &mut Vec<(f64, FlowRecord)>, candidate: (f64, FlowRecord)) {
     }
 }
 
-/// The drawn ports that the flow's packets pass. With `is_per_flow` all packets of a flow take the same path, if its
-/// hash is known; otherwise the ports of all shortest paths.
-fn path(seen: &Seen, flow: &FlowRecord, is_per_flow: bool) -> (Vec<u32>, bool) {
-    let (src, dst) = (HostId(flow.src), HostId(flow.dst));
-    let hash = seen.hashes.get(&flow.id).filter(|_| is_per_flow);
+/// The drawn ports that the packets of a flow pass, and whether they all take this path: with the `hash` by which
+/// switches select it. Without, the ports of all shortest paths.
+pub(super) fn path(seen: &Seen, src: u32, dst: u32, hash: Option<u32>) -> (Vec<u32>, bool) {
+    let (src, dst) = (HostId(src), HostId(dst));
     let ports: Vec<PortId> = match hash {
-        Some(hash) => seen.routes.path(&seen.topology, src, dst, *hash),
+        Some(hash) => seen.routes.path(&seen.topology, src, dst, hash),
         None => shortest_paths(seen, src, dst),
     };
     let drawn = ports.iter().filter_map(|port| seen.picture.drawn.get(port.0 as usize).copied());
@@ -97,7 +94,8 @@ fn shortest_paths(seen: &Seen, src: HostId, dst: HostId) -> Vec<PortId> {
 pub(super) fn to_json(seen: &Seen, chosen: &Chosen, is_per_flow: bool) -> Value {
     let Chosen { flow, why } = chosen;
     let us = |time: Time| time.as_ps() as f64 / 1e6;
-    let (path, is_exact) = path(seen, flow, is_per_flow);
+    let hash = seen.hashes.get(&flow.id).copied().filter(|_| is_per_flow);
+    let (path, is_exact) = path(seen, flow.src, flow.dst, hash);
     json!({
         "id": flow.id,
         "src": flow.src,

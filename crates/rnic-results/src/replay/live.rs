@@ -2,58 +2,164 @@
 //! objects are those that `rnic-web/components/recording.js` describes: `makeRecording` takes the fabric, `appendFrame`
 //! a frame.
 
-use super::fabric_json;
 use super::recorder::{Kept, KeptPause, Recorder, Seen};
+use super::sampling::Role;
+use super::under_way::Shown;
+use super::{fabric_json, flows};
 use rnic_spec::RootKind;
 use rnic_transport::Time;
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How far a reader has read a recording.
 #[derive(Clone, Debug, Default)]
-pub struct Cursor(Option<Kept>);
+pub struct Cursor {
+    /// The latest frame that the reader has.
+    frame: Option<Kept>,
+    /// Time and bytes of the latest instant of the matrix that the reader has.
+    matrix: Option<(Time, Box<[u64]>)>,
+    /// The flows that the reader has, and whether it knows that they have ended.
+    flows: BTreeMap<u32, bool>,
+}
 
-/// Frames that a reader has not read yet.
-#[derive(Clone, Debug)]
+/// What a reader has not read yet.
+#[derive(Clone, Debug, Default)]
 pub struct NewFrames {
     before: Option<Kept>,
     frames: Vec<Kept>,
     /// Number of links of each drawn port.
     links: Vec<u32>,
+    /// Flows that the page shows from now on, with their paths.
+    started: Vec<Value>,
+    /// Flows that have ended: id, time, bytes.
+    ended: Vec<(u32, Time, u64)>,
+    /// Flows that the page no longer shows.
+    forgotten: Vec<u32>,
+    /// All flows that the page shows.
+    shown: BTreeSet<u32>,
+    /// Instants of the matrix, each with the cells that have changed.
+    matrix: Vec<(Time, Vec<(usize, u64)>)>,
 }
 
 impl Recorder {
     /// The fabric of a run, with the name of the run; `None` before the first frame.
     pub fn fabric(&self, name: &str) -> Option<Value> {
-        let mut fabric = fabric_json(&self.seen.as_ref()?.picture);
-        fabric["name"] = json!(name);
-        Some(fabric)
+        Some(fabric_json(name, self.seen.as_ref()?))
     }
 
     /// The kept frames after those that `cursor` has read, at most `most`, and moves the cursor. The recorder thins its
     /// frames, so a late reader gets a thinned recording; it is never longer than the recorder's memory.
     pub fn read(&self, cursor: &mut Cursor, most: usize) -> Option<NewFrames> {
         let seen: &Seen = self.seen.as_ref()?;
-        let read = cursor.0.as_ref().map(|kept| kept.time);
-        let first = seen.frames.partition_point(|frame| read.is_some_and(|read| frame.time <= read));
-        let frames: Vec<Kept> = seen.frames[first..].iter().take(most).cloned().collect();
-        let before = match frames.last() {
-            Some(last) => cursor.0.replace(last.clone()),
-            None => return None,
+        let frames = unread(seen, cursor.frame.as_ref().map(|kept| kept.time), most);
+        let last = frames.last()?;
+        let (until, before) = (last.time, cursor.frame.replace(last.clone()));
+        let mut new = NewFrames {
+            before,
+            frames,
+            links: seen.picture.ports.iter().map(|port| port.links).collect(),
+            started: Vec::new(),
+            ended: Vec::new(),
+            forgotten: Vec::new(),
+            shown: seen.shown.0.iter().map(|shown| shown.flow.flow).collect(),
+            matrix: Vec::new(),
         };
-        Some(NewFrames { before, frames, links: seen.picture.ports.iter().map(|port| port.links).collect() })
+        cursor.read_flows(seen, self.is_per_flow, until, &mut new);
+        cursor.read_matrix(seen, until, &mut new);
+        Some(new)
     }
+}
+
+/// The frames after the time `read`, at most `most`; fine frames, which may be dropped again, are left out.
+fn unread(seen: &Seen, read: Option<Time>, most: usize) -> Vec<Kept> {
+    let first = seen.frames.partition_point(|frame| read.is_some_and(|read| frame.time <= read));
+    let (mut frames, mut carried) = (Vec::new(), BTreeMap::new());
+    for kept in &seen.frames[first..] {
+        if frames.len() == most {
+            break;
+        }
+        if kept.role == Role::Fine {
+            carried.extend(kept.totals.iter().map(|(port, totals)| (*port, *totals)));
+            continue;
+        }
+        let mut frame = kept.clone();
+        frame.follow(&mut carried);
+        carried.clear();
+        frames.push(frame);
+    }
+    frames
+}
+
+impl Cursor {
+    /// Reads the flows that the page shows. A flow ends for the reader when it has the frames until then.
+    fn read_flows(&mut self, seen: &Seen, is_per_flow: bool, until: Time, new: &mut NewFrames) {
+        for shown in &seen.shown.0 {
+            let id = shown.flow.flow;
+            let has_ended = self.flows.entry(id).or_insert_with(|| {
+                new.started.push(flow_json(seen, shown, is_per_flow));
+                false
+            });
+            if let Some((time, bytes)) = shown.end.filter(|(time, _)| !*has_ended && *time <= until) {
+                *has_ended = true;
+                new.ended.push((id, time, bytes));
+            }
+        }
+        new.forgotten = self.flows.keys().copied().filter(|id| !new.shown.contains(id)).collect();
+        self.flows.retain(|id, _| new.shown.contains(id));
+    }
+
+    fn read_matrix(&mut self, seen: &Seen, until: Time, new: &mut NewFrames) {
+        let instants = &seen.matrix.instants;
+        let first = instants.partition_point(|(time, _)| self.matrix.as_ref().is_some_and(|(read, _)| time <= read));
+        for (time, bytes) in instants[first..].iter().take_while(|(time, _)| *time <= until) {
+            let before = self.matrix.as_ref().map(|(_, bytes)| bytes);
+            let is_new = |(cell, bytes): &(usize, &u64)| before.map_or(0, |before| before[*cell]) != **bytes;
+            let cells = bytes.iter().enumerate().filter(is_new).map(|(cell, bytes)| (cell, *bytes));
+            new.matrix.push((*time, cells.collect()));
+            self.matrix = Some((*time, bytes.clone()));
+        }
+    }
+}
+
+/// A flow that begins to be shown.
+fn flow_json(seen: &Seen, shown: &Shown, is_per_flow: bool) -> Value {
+    let flow = &shown.flow;
+    let (path, is_exact) = flows::path(seen, flow.src, flow.dst, Some(flow.data_hash).filter(|_| is_per_flow));
+    json!({
+        "id": flow.flow,
+        "src": flow.src,
+        "dst": flow.dst,
+        "bytes": flow.bytes,
+        "start": us(flow.start),
+        "why": shown.why,
+        "path": path,
+        "onePath": is_exact,
+    })
 }
 
 impl NewFrames {
     /// The frames as JSON, in order of time.
     pub fn to_json(&self) -> Value {
-        let mut before = self.before.as_ref();
-        let frame = |frame| {
-            let value = frame_json(before, frame, &self.links);
-            before = Some(frame);
-            value
-        };
-        Value::Array(self.frames.iter().map(frame).collect())
+        let mut matrix = self.matrix.iter().peekable();
+        let befores = self.before.as_ref().into_iter().chain(&self.frames).map(Some);
+        let none = self.before.is_none().then_some(None);
+        let mut frames: Vec<Value> = Vec::with_capacity(self.frames.len());
+        for (before, frame) in none.into_iter().chain(befores).zip(&self.frames) {
+            let mut value = frame_json(before, frame, &self.links);
+            let flows = frame.delivered.iter().filter(|(flow, _)| self.shown.contains(flow));
+            value["flows"] = flows.map(|(flow, bytes)| json!([flow, bytes])).collect();
+            let instants = std::iter::from_fn(|| matrix.next_if(|(time, _)| *time <= frame.time));
+            value["matrix"] = instants.map(|(time, cells)| json!([us(*time), cells])).collect();
+            frames.push(value);
+        }
+        if let Some(first) = frames.first_mut() {
+            first["started"] = json!(self.started);
+        }
+        if let Some(last) = frames.last_mut() {
+            last["ended"] = self.ended.iter().map(|(flow, time, bytes)| json!([flow, us(*time), bytes])).collect();
+            last["forgotten"] = json!(self.forgotten);
+        }
+        Value::Array(frames)
     }
 }
 
@@ -111,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_frame_has_the_ports_that_changed() {
-        let first = kept(10, &[0, 500, 0], &[0, 5_000, 2_000]);
+        let mut first = kept(10, &[0, 500, 0], &[0, 5_000, 2_000]);
         let mut second = kept(20, &[0, 500, 64], &[0, 5_000, 7_000]);
         second.totals = BTreeMap::from([(1, [3, 0, 0, 9])]);
         second.pauses = vec![KeptPause {
@@ -121,12 +227,24 @@ mod tests {
             waits_for: None,
             root: Some((RootKind::Congestion, 1)),
         }];
-        let new = NewFrames { before: None, frames: vec![first, second], links: vec![1, 1, 2] };
+        first.delivered = vec![(4, 100), (5, 200)];
+        let new = NewFrames {
+            frames: vec![first, second],
+            links: vec![1, 1, 2],
+            started: vec![json!({"id": 5})],
+            ended: vec![(5, Time::from_us(15), 900)],
+            forgotten: vec![3],
+            shown: BTreeSet::from([5]),
+            matrix: vec![(Time::from_us(8), vec![(2, 70)]), (Time::from_us(20), vec![])],
+            ..NewFrames::default()
+        };
         // Port 1 sends 5 us of 10 us; port 2 stands for two links, which send 2 us and then 5 us of 20 us.
         let expected = json!([
-            {"time": 10.0, "ports": [[1, 0.5, 500], [2, 0.1, 0]], "pauses": [], "cycle": []},
+            {"time": 10.0, "ports": [[1, 0.5, 500], [2, 0.1, 0]], "pauses": [], "cycle": [],
+             "started": [{"id": 5}], "flows": [[5, 200]], "matrix": [[8.0, [[2, 70]]]]},
             {"time": 20.0, "ports": [[1, 0.0, 500, 3, 0, 0, 9], [2, 0.25, 64]],
-             "pauses": [[2, 3, 12.0, -1, "congestion", 1]], "cycle": []},
+             "pauses": [[2, 3, 12.0, -1, "congestion", 1]], "cycle": [],
+             "flows": [], "matrix": [[20.0, []]], "ended": [[5, 15.0, 900]], "forgotten": [3]},
         ]);
         assert_eq!(new.to_json(), expected);
     }

@@ -1,138 +1,179 @@
-//! The matrix of a replay: bytes from each group of senders to each group of receivers over time. It has the same size
-//! for every number of hosts.
+//! The matrix of a recording: bytes from each group of senders to each group of receivers over time. It has the same
+//! size for every number of hosts.
 
-use rnic_spec::RunRecord;
+use super::recorder::Recorder;
+use rnic_transport::Time;
 
 /// Largest number of groups of hosts.
 const GROUPS: u32 = 64;
-/// Number of instants at which the matrix has its bytes.
-pub(super) const INSTANTS: usize = 128;
+/// Number of instants after which every second one is dropped.
+const INSTANTS: usize = 256;
+/// Number of instants that stay in any case.
+const MIN_INSTANTS: usize = 16;
 /// Largest number of units in a cell at the end of the run.
 const UNITS: u64 = 1_023;
 
-/// The bytes of the cells at [`INSTANTS`] equally distant instants, of which the last is the end of the run.
+/// The bytes of the cells. The cell of sending group s and receiving group r is s * groups + r.
+#[derive(Clone, Debug)]
 pub(super) struct Matrix {
     /// Number of groups of hosts.
     pub(super) groups: u32,
     /// Number of consecutive hosts in a group; the last group may have fewer.
     pub(super) size: u32,
+    now: Box<[u64]>,
+    /// Bytes since the start of the run at successive instants, about equally distant.
+    pub(super) instants: Vec<(Time, Box<[u64]>)>,
+    interval: Time,
+    next: Time,
+}
+
+/// The matrix in units, for a file.
+pub(super) struct InUnits {
     /// Bytes of a unit.
     pub(super) unit: u64,
-    /// For each instant, the cells that got more units since the instant before, and how many more. The cell of sending
-    /// group s and receiving group r is s * groups + r.
-    pub(super) increments: Vec<Vec<(u32, u64)>>,
+    /// For each instant, its time, and the cells that got more units since the instant before, and how many more.
+    pub(super) increments: Vec<(Time, Vec<(u32, u64)>)>,
 }
 
 impl Matrix {
-    /// The matrix of a run. The bytes of a flow are spread evenly over the time from its start to its finish.
-    pub(super) fn of(hosts: u32, report: &RunRecord) -> Matrix {
+    /// The empty matrix of a fabric.
+    pub(super) fn new(hosts: u32) -> Matrix {
         let size = hosts.div_ceil(GROUPS).max(1);
         let groups = hosts.div_ceil(size).max(1);
-        let cells = (groups * groups) as usize;
-        let end = report.output.end.as_ps().max(1);
-        let mut bytes = vec![0f64; INSTANTS * cells];
-        for flow in report.output.flows.iter() {
-            let cell = (flow.src / size * groups + flow.dst / size) as usize;
-            if cell >= cells {
-                continue;
-            }
-            let until = flow.finish.unwrap_or(report.output.end).as_ps().clamp(1, end);
-            let total = if flow.finish.is_some() { flow.bytes } else { flow.delivered };
-            spread(&mut bytes, cells, cell, [flow.start.as_ps().min(until), until], total as f64, end);
+        Matrix {
+            groups,
+            size,
+            now: vec![0; (groups * groups) as usize].into(),
+            instants: Vec::new(),
+            interval: Recorder::INTERVAL,
+            next: Time::ZERO,
         }
-        let sums = (0..cells).map(|cell| bytes.iter().skip(cell).step_by(cells).sum::<f64>());
-        let most = sums.fold(0.0, f64::max);
-        let unit = ((most / UNITS as f64).ceil() as u64).max(1);
-        Matrix { groups, size, unit, increments: in_units(&bytes, cells, unit) }
     }
 
-    /// What a cell gets in the interval before each instant.
-    #[cfg(test)]
-    fn bytes(&self, cell: u32) -> Vec<u64> {
-        let at = |instant: &Vec<(u32, u64)>| instant.iter().find(|(c, _)| *c == cell).map_or(0, |(_, units)| *units);
-        self.increments.iter().map(|instant| at(instant) * self.unit).collect()
+    /// Adds bytes that have arrived.
+    pub(super) fn add(&mut self, src: u32, dst: u32, bytes: u64) {
+        let cell = src / self.size * self.groups + dst / self.size;
+        if let Some(sum) = self.now.get_mut(cell as usize) {
+            *sum += bytes;
+        }
     }
-}
 
-/// Adds `total` bytes to a cell, spread evenly over the picoseconds from the first to the second of `times`.
-fn spread(bytes: &mut [f64], cells: usize, cell: usize, times: [u64; 2], total: f64, end: u64) {
-    let length = end as f64 / INSTANTS as f64;
-    let [from, to] = times.map(|time| time as f64);
-    let index = |time: f64| ((time / length) as usize).min(INSTANTS - 1);
-    let last = index(to);
-    for instant in index(from)..=last {
-        let (start, stop) = (from.max(instant as f64 * length), to.min((instant + 1) as f64 * length));
-        let part =
-            if to > from { ((stop - start) / (to - from)).max(0.0) } else { f64::from(u8::from(instant == last)) };
-        bytes[instant * cells + cell] += part * total;
+    /// Notes the bytes until `time`, if the latest instant is long enough ago.
+    pub(super) fn note(&mut self, time: Time) {
+        if time >= self.next {
+            self.close(time);
+        }
     }
-}
 
-/// The increments in units. The units up to each instant are rounded, so that errors do not add up.
-fn in_units(bytes: &[f64], cells: usize, unit: u64) -> Vec<Vec<(u32, u64)>> {
-    let mut sums = vec![(0f64, 0u64); cells];
-    let instant = |row: &[f64]| {
-        let cells = row.iter().zip(&mut sums).zip(0u32..).filter_map(|((more, (sum, units)), cell)| {
-            *sum += more;
-            let now = (*sum / unit as f64).round() as u64;
-            let increment = now.saturating_sub(*units);
-            *units = now.max(*units);
-            (increment > 0).then_some((cell, increment))
+    /// Notes the bytes until `time`, the end of the run.
+    pub(super) fn close(&mut self, time: Time) {
+        if self.instants.last().is_some_and(|(last, _)| *last >= time) {
+            return;
+        }
+        self.instants.push((time, self.now.clone()));
+        if self.instants.len() >= INSTANTS {
+            self.thin();
+            self.interval = self.interval.saturating_add(self.interval);
+        }
+        self.next = time.saturating_add(self.interval);
+    }
+
+    /// Number of values in all instants.
+    pub(super) fn values(&self) -> usize {
+        self.instants.len() * self.now.len()
+    }
+
+    /// Drops every second instant, but not the last one. Returns whether instants were dropped: a few stay.
+    pub(super) fn thin(&mut self) -> bool {
+        let count = self.instants.len();
+        if count <= MIN_INSTANTS {
+            return false;
+        }
+        let mut index = 0;
+        self.instants.retain(|_| {
+            index += 1;
+            (count - index) % 2 == 0
         });
-        cells.collect()
-    };
-    bytes.chunks(cells).map(instant).collect()
+        true
+    }
+
+    /// The matrix in units, of which the largest cell has at most [`UNITS`]. The units up to each instant are rounded,
+    /// so that errors do not add up.
+    pub(super) fn in_units(&self) -> InUnits {
+        let most = self.now.iter().max().copied().unwrap_or(0);
+        let unit = most.div_ceil(UNITS).max(1);
+        let mut before = vec![0; self.now.len()];
+        let increments = self.instants.iter().map(|(time, bytes)| {
+            let cells = bytes.iter().zip(&mut before).zip(0u32..).filter_map(|((bytes, before), cell)| {
+                let units = (bytes + unit / 2) / unit;
+                let increment = units - std::mem::replace(before, units);
+                (increment > 0).then_some((cell, increment))
+            });
+            (*time, cells.collect())
+        });
+        InUnits { unit, increments: increments.collect() }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::fixture;
     use super::*;
-    use rnic_spec::FlowRecord;
-    use rnic_transport::Time;
 
-    fn report(flows: &[(u32, u32, u64, u64, Option<u64>)], end: u64) -> RunRecord {
-        let (_, mut reports) = fixture::empty();
-        let flow = |(id, &(src, dst, bytes, start, finish)): (usize, &(u32, u32, u64, u64, Option<u64>))| FlowRecord {
-            src,
-            dst,
-            start: Time::from_us(start),
-            finish: finish.map(Time::from_us),
-            ..fixture::flow(id as u32, bytes)
-        };
-        reports[0].output.flows = flows.iter().enumerate().map(flow).collect();
-        reports[0].output.end = Time::from_us(end);
-        reports.remove(0)
+    fn us(time: u64) -> Time {
+        Time::from_us(time)
     }
 
     #[test]
-    fn bytes_are_spread_over_the_time_of_a_flow() {
-        // Instants of 1 us. 300 bytes from 1 to 4 us, and 50 at the end of the second instant.
-        let matrix = Matrix::of(2, &report(&[(0, 1, 300, 1, Some(4)), (0, 1, 50, 2, Some(2))], 128));
-        assert_eq!((matrix.groups, matrix.size, matrix.unit), (2, 1, 1));
-        let bytes = matrix.bytes(1);
-        assert_eq!(bytes[..5], [0, 100, 100 + 50, 100, 0]);
-        assert_eq!(bytes.iter().sum::<u64>(), 350);
-        assert!([0, 2, 3].iter().all(|cell| matrix.bytes(*cell).iter().sum::<u64>() == 0));
+    fn instants_have_the_bytes_until_then() {
+        let mut matrix = Matrix::new(2);
+        for (time, bytes) in [(0, 0), (1, 100), (2, 50), (3, 0)] {
+            matrix.add(0, 1, bytes);
+            matrix.note(us(time));
+        }
+        assert_eq!((matrix.groups, matrix.size), (2, 1));
+        let InUnits { unit, increments } = matrix.in_units();
+        assert_eq!(unit, 1);
+        assert_eq!(increments, [(us(0), vec![]), (us(1), vec![(1, 100)]), (us(2), vec![(1, 50)]), (us(3), vec![])]);
+    }
+
+    #[test]
+    fn instants_become_fewer_as_the_run_becomes_longer() {
+        let mut matrix = Matrix::new(2);
+        for time in 0..1_000 {
+            matrix.add(0, 1, 1);
+            matrix.note(us(time));
+        }
+        matrix.close(us(1_000));
+        matrix.close(us(1_000));
+        let times: Vec<u64> = matrix.instants.iter().map(|(time, _)| time.as_ps() / 1_000_000).collect();
+        // 128 instants until 255 us, 128 more 2 us apart, then 4 us, then 8 us.
+        assert!(times.len() < INSTANTS && times.windows(2).all(|pair| pair[1] - pair[0] <= 8), "{times:?}");
+        assert_eq!(*times.last().unwrap(), 1_000);
+        assert!(matrix.instants.iter().all(|(time, bytes)| bytes[1] == (time.as_ps() / 1_000_000 + 1).min(1_000)));
+        while matrix.thin() {}
+        assert!(matrix.instants.len() <= MIN_INSTANTS && matrix.instants.last().unwrap().0 == us(1_000));
     }
 
     #[test]
     fn a_ring_of_many_hosts_is_a_line_beside_the_diagonal() {
-        let flows: Vec<_> = (0..16_384).map(|host| (host, (host + 256) % 16_384, 1_000, 0, Some(64))).collect();
-        let matrix = Matrix::of(16_384, &report(&flows, 128));
+        let mut matrix = Matrix::new(16_384);
+        (0..16_384).for_each(|host| matrix.add(host, (host + 256) % 16_384, 1_000));
+        matrix.close(us(64));
         assert_eq!((matrix.groups, matrix.size), (64, 256));
+        let cells = &matrix.instants[0].1;
         for cell in 0..64 * 64 {
             let (from, to) = (cell / 64, cell % 64);
-            let expected = if to == (from + 1) % 64 { 256_000 } else { 0 };
-            let sum: u64 = matrix.bytes(cell).iter().sum();
-            assert!(sum.abs_diff(expected) <= matrix.unit, "{cell}: {sum}");
+            assert_eq!(cells[cell], if to == (from + 1) % 64 { 256_000 } else { 0 }, "{cell}");
         }
     }
 
     #[test]
     fn units_bound_large_cells() {
-        let matrix = Matrix::of(2, &report(&[(1, 0, 10_000_000_000, 0, Some(128))], 128));
-        assert_eq!(matrix.unit, 9_775_172); // 10 GB / 1,023, rounded up
-        assert!(matrix.bytes(2).iter().sum::<u64>().abs_diff(10_000_000_000) <= matrix.unit);
+        let mut matrix = Matrix::new(2);
+        matrix.add(1, 0, 10_000_000_000);
+        matrix.close(us(128));
+        let InUnits { unit, increments } = matrix.in_units();
+        assert_eq!(unit, 9_775_172); // 10 GB / 1,023, rounded up
+        assert_eq!(increments, [(us(128), vec![(2, 1_023)])]);
     }
 }

@@ -167,8 +167,9 @@ impl Picture {
         let columns = |rows: usize| blocks.iter().map(|hosts| hosts.len().div_ceil(rows)).collect::<Vec<_>>();
         let width = |rows: usize| columns(rows).iter().map(|count| *count as f64 + 0.7).sum::<f64>();
         let height = |rows: usize| rows as f64 * 1.8 / width(rows);
+        let most = blocks.iter().map(Vec::len).max().unwrap_or(0);
         let mut rows = 1;
-        while width(rows) > COLUMNS as f64 && height(rows + 1) <= CELLS && rows < count {
+        while width(rows) > COLUMNS as f64 && height(rows + 1) <= CELLS && rows < most {
             rows += 1;
         }
         let (dx, dy) = (1.0 / width(rows), 1.8 / width(rows));
@@ -373,6 +374,15 @@ mod tests {
         seen.sort_unstable();
         seen.dedup();
         assert_eq!(seen.len(), picture.nodes.len(), "no two nodes share a place");
+    }
+
+    #[test]
+    fn cells_have_no_more_rows_than_a_switch_has_hosts() {
+        // 128 switches with eight hosts each: one column for each switch, 128 * 1.7 wide.
+        let picture = picture(TopologySpec::FatTree { k: 16 });
+        let rows: Vec<f64> = picture.nodes[..8].iter().map(|node| node.y).collect();
+        let expected: Vec<f64> = (0..8).map(|row| 1.0 - f64::from(7 - row) * 1.8 / 217.6).collect();
+        assert!(rows.iter().zip(&expected).all(|(row, expected)| (row - expected).abs() < 1e-9), "{rows:?}");
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! The recorder of a run: it receives the frames of the run and keeps as many as the file may have.
 
+use super::matrix::Matrix;
 use super::picture::{INSIDE, Picture};
+use super::sampling::{BEFORE, Role, Sampling, Shows};
+use super::under_way::{ShownFlows, UnderWay};
 use rnic_fabric::{PortId, Routes, Topology};
-use rnic_spec::{Frame, FramePort, PauseRow, RootKind};
+use rnic_spec::{Frame, FramePort, PauseRow, RootKind, RunSpec};
 use rnic_transport::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,19 +18,8 @@ const PORT_BYTES: u64 = 2;
 const PORTS_PER_HOST: u64 = 6;
 /// Ports that are drawn of a large fabric, about.
 const MAX_PORTS: u64 = 12_000;
-/// Number of frames of a burst: frames at short intervals after an event.
-const BURST: u32 = 24;
-/// The interval of a burst is the regular interval divided by this number.
-const BURST_PARTS: u64 = 16;
-/// Largest number of bursts in a run.
-const MAX_BURSTS: u32 = 16;
-/// Number of states of ports and flows that a run may take in any case: they take about 0.1 s.
-const FREE_STATES: u64 = 100_000;
-/// Bytes that links must transmit for each further state of a port or flow: 400 packets, which take ten times as long.
-/// A state costs more than its instructions, because it is not in the cache.
-const BYTES_PER_STATE: u64 = 400_000;
-/// Number of frames without a drop after which a drop is an event.
-const QUIET: u32 = 64;
+/// Number of latest frames that have all fine ones among them.
+const TAIL: usize = 4 * BEFORE;
 /// Largest number of pauses that are kept.
 const MAX_PAUSES: usize = 50_000;
 /// Largest number of pauses with causes that are kept of a frame.
@@ -36,6 +28,8 @@ const MAX_CAUSES: usize = 512;
 const MAX_FLOWS: usize = 2_048;
 /// Largest number of flows whose hash is kept.
 const MAX_HASHES: usize = 1_000_000;
+/// Largest number of named flows.
+const MAX_NAMED: usize = 64;
 
 /// Packets of a port since the start of the run: dropped, lost, trimmed, marked.
 pub(super) type Totals = [u64; 4];
@@ -54,8 +48,7 @@ pub(super) struct KeptPause {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kept {
     pub(super) time: Time,
-    /// Whether the frame remains when the recorder drops every second frame.
-    pub(super) stays: bool,
+    pub(super) role: Role,
     /// For each port, the bytes in its queues.
     pub(super) queued: Box<[u32]>,
     /// For each port, the time in nanoseconds for which its links have been sending, summed over its links.
@@ -86,6 +79,10 @@ pub(super) struct Seen {
     /// The totals of each drawn port now.
     totals: Vec<Totals>,
     pub(super) frames: Vec<Kept>,
+    pub(super) matrix: Matrix,
+    under_way: UnderWay,
+    /// The flows that a page shows while the run goes on.
+    pub(super) shown: ShownFlows,
     /// The pauses of drawn ports, as the run reported them: port, priority, start, end.
     pub(super) pauses: Vec<(u32, u8, Time, Option<Time>)>,
     /// Number of pauses that are not in `pauses`.
@@ -102,41 +99,39 @@ pub(super) struct Seen {
 /// Records one run.
 #[derive(Debug)]
 pub struct Recorder {
-    max_bytes: u64,
+    pub(super) max_bytes: u64,
     /// Flows that the user has named.
     pub(super) named: Vec<u32>,
+    /// Whether all packets of a flow take the same path, unless routes change.
+    pub(super) is_per_flow: bool,
     pub(super) seen: Option<Seen>,
-    /// Number of regular frames after which every second one is dropped.
-    max_frames: usize,
-    burst: u32,
-    bursts: u32,
-    quiet: u32,
-    was_paused: bool,
-    /// The latest regular interval.
-    interval: Time,
-    /// States of ports of all frames so far.
-    states: u64,
-    /// Least time until the next frame.
-    wait: Time,
+    sampling: Sampling,
+}
+
+/// Whether all packets of a flow of this run take the same path, unless routes change.
+fn is_per_flow(run: &RunSpec) -> bool {
+    let transports = std::iter::once(&run.transport).chain(run.beside.iter().map(|beside| &beside.transport));
+    { transports }.all(|transport| {
+        let settings = &transport.settings;
+        let declares = |name: &str| settings.declared().any(|parameter| parameter.name == name);
+        let sender_selects =
+            if declares("path_selection") { !settings.is("path_selection", "ecmp") } else { declares("paths") };
+        let switches = run.fabric.paths.unwrap_or_else(|| transport.default_paths());
+        switches.is_per_flow() && !sender_selects
+    })
 }
 
 impl Recorder {
     /// A recorder for a run of which the file may use `max_bytes`, and which must include the flows `named`.
-    pub fn new(max_bytes: u64, named: &[u32]) -> Recorder {
+    pub fn new(run: &RunSpec, max_bytes: u64, named: &[u32]) -> Recorder {
+        Recorder::of_paths(is_per_flow(run), max_bytes, named)
+    }
+
+    /// A recorder for a run in which all packets of a flow take the same path, if `is_per_flow`.
+    fn of_paths(is_per_flow: bool, max_bytes: u64, named: &[u32]) -> Recorder {
         let named: BTreeSet<u32> = named.iter().copied().collect();
-        Recorder {
-            max_bytes,
-            named: named.into_iter().collect(),
-            seen: None,
-            max_frames: FRAMES.1 as usize,
-            burst: 0,
-            bursts: 0,
-            quiet: QUIET,
-            was_paused: false,
-            interval: Time::ZERO,
-            states: 0,
-            wait: Time::ZERO,
-        }
+        let named = named.into_iter().take(MAX_NAMED).collect();
+        Recorder { max_bytes, named, is_per_flow, seen: None, sampling: Sampling::new(FRAMES.1 as u32) }
     }
 
     /// Interval between the first frames of a run.
@@ -150,15 +145,10 @@ impl Recorder {
         (frames.clamp(FRAMES.0, FRAMES.1) / 2 * 2) as u32
     }
 
-    /// The bytes that the file may use for this run.
-    pub(super) fn max_bytes(&self) -> u64 {
-        self.max_bytes
-    }
-
     /// Begins the recording, before the first frame. `frames` is the number of regular frames after which the run
     /// doubles their interval.
     pub fn begin(&mut self, topology: &Arc<Topology>, routes: &Arc<Routes>, frames: u32) {
-        self.max_frames = frames as usize;
+        self.sampling = Sampling::new(frames);
         let picture = Picture::of(topology);
         let ports = picture.ports.len();
         let now = Kept { queued: vec![0; ports].into(), busy_ns: vec![0; ports].into(), ..Kept::default() };
@@ -171,6 +161,9 @@ impl Recorder {
             now,
             totals: vec![Totals::default(); ports],
             frames: Vec::new(),
+            matrix: Matrix::new(topology.hosts),
+            under_way: UnderWay::default(),
+            shown: ShownFlows::default(),
             pauses: Vec::new(),
             pauses_left_out: 0,
             hashes: BTreeMap::new(),
@@ -182,54 +175,41 @@ impl Recorder {
         });
     }
 
-    /// The interval to the next frame, if it should not be the regular one: shorter after the start of pauses or drops,
-    /// longer if the run has done little work since the earlier frames.
+    /// The interval to the next frame. Between regular frames are others near events, and while these cost little; and
+    /// frames are farther apart if the run has done little work since the earlier frames.
     pub fn interval_to_next(&self) -> Option<Time> {
-        if self.wait > self.interval {
-            return Some(self.wait);
-        }
-        (self.burst > 0 && self.interval > Time::ZERO)
-            .then(|| Time::from_ps((self.interval.as_ps() / BURST_PARTS).max(1_000)))
-    }
-
-    /// Sets the time until the next frame, so that frames cost little in comparison with the simulation.
-    fn pace(&mut self, states: u64, bytes: u64, since: Time, more: u64) {
-        self.states += states;
-        let allowed = FREE_STATES + bytes / BYTES_PER_STATE;
-        let missing = (self.states + states).saturating_sub(allowed).saturating_mul(BYTES_PER_STATE);
-        // As long as the missing bytes take at the rate of the latest interval, at most eight times this interval.
-        let times = (missing as f64 / more.max(1) as f64).min(8.0);
-        self.wait = Time::from_ps((since.as_ps() as f64 * times) as u64);
+        self.seen.as_ref().map(|_| self.sampling.interval_to_next())
     }
 
     /// Takes a frame of the run.
     pub fn frame(&mut self, frame: &Frame) {
-        let is_burst = self.burst > 0;
         let Some(seen) = &mut self.seen else { return };
-        let since = frame.time.saturating_sub(seen.now.time);
-        if !is_burst && since > Time::ZERO && self.wait <= self.interval {
-            self.interval = since;
-        }
-        let bytes = seen.bytes;
         let losses = seen.take(frame, &self.named);
-        let (now, more) = (seen.bytes, seen.bytes - bytes);
-        let states = (seen.ports.len() + frame.delivered.len()) as u64;
-        let begins = (!frame.pauses.is_empty() && !self.was_paused) || (losses && self.quiet >= QUIET);
-        self.was_paused = !frame.pauses.is_empty();
-        self.quiet = if losses { 0 } else { self.quiet.saturating_add(1) };
-        self.burst = self.burst.saturating_sub(1);
-        let mut kept = seen.now.clone();
-        kept.stays = begins || is_burst;
-        seen.frames.push(kept);
-        if begins && !is_burst && self.bursts < MAX_BURSTS {
-            self.burst = BURST;
-            self.bursts += 1;
+        let verdict = self.sampling.take(&Shows {
+            time: frame.time,
+            states: (seen.ports.len() + frame.delivered.len()) as u64,
+            bytes: seen.bytes,
+            paused: !frame.pauses.is_empty(),
+            losses,
+        });
+        seen.frames.push(Kept { role: verdict.role, ..seen.now.clone() });
+        if verdict.begins {
+            seen.frames.iter_mut().filter(|kept| kept.role == Role::Fine).for_each(|kept| kept.role = Role::Event);
         }
-        let is_full = seen.frames.iter().filter(|kept| !kept.stays).count() >= self.max_frames;
-        if is_full {
-            seen.thin();
+        seen.drop_fine();
+        if verdict.thins {
+            seen.thin(Role::Regular);
         }
-        self.pace(states, now, since, more);
+    }
+
+    /// Ends the recording: no further frame follows.
+    pub fn end(&mut self) {
+        let Some(seen) = &mut self.seen else { return };
+        seen.matrix.close(seen.now.time);
+        if let Some(last) = seen.frames.last_mut().filter(|last| last.role == Role::Fine) {
+            last.role = Role::Regular;
+        }
+        while seen.drop_oldest_fine() {}
     }
 
     /// Takes a pause that has ended, or that lasted until the end of the run.
@@ -282,8 +262,12 @@ impl Seen {
         for flow in frame.started.iter().take(MAX_HASHES.saturating_sub(self.hashes.len())) {
             self.hashes.insert(flow.flow, flow.data_hash);
         }
-        let first = &frame.delivered[..frame.delivered.len().min(MAX_FLOWS)];
-        let rest = frame.delivered[first.len()..].iter().filter(|(flow, _)| named.contains(flow));
+        let matrix = &mut self.matrix;
+        self.under_way.take(frame, |src, dst, bytes| matrix.add(src, dst, bytes));
+        matrix.note(frame.time);
+        self.shown.take(frame, &self.under_way, named);
+        let (first, rest) = frame.delivered.split_at(frame.delivered.len().min(MAX_FLOWS));
+        let rest = rest.iter().filter(|(flow, _)| named.contains(flow) || self.shown.contains(*flow));
         self.now.delivered = first.iter().chain(rest).copied().collect();
         losses
     }
@@ -318,19 +302,41 @@ impl Seen {
         [port.dropped > before.dropped, port.lost > before.lost, port.trimmed > before.trimmed].contains(&true)
     }
 
-    /// Drops every second of the frames that need not stay. What a dropped frame counted counts in the next frame.
-    /// Returns whether there was such a frame. The last frame always stays.
-    pub(super) fn thin(&mut self) -> bool {
+    /// Drops the oldest fine frame, if there are too many.
+    fn drop_fine(&mut self) {
+        if self.latest().filter(|kept| kept.role == Role::Fine).count() > BEFORE {
+            self.drop_oldest_fine();
+        }
+    }
+
+    /// The latest frames, among them all fine ones: regular frames are at most as many.
+    fn latest(&self) -> impl Iterator<Item = &Kept> {
+        self.frames[self.frames.len().saturating_sub(TAIL)..].iter()
+    }
+
+    /// Drops the oldest fine frame. Returns whether there was one.
+    fn drop_oldest_fine(&mut self) -> bool {
+        let from = self.frames.len().saturating_sub(TAIL);
+        let Some(at) = self.latest().position(|kept| kept.role == Role::Fine) else { return false };
+        let mut dropped = self.frames.remove(from + at);
+        if let Some(next) = self.frames.get_mut(from + at) {
+            next.follow(&mut dropped.totals);
+        }
+        true
+    }
+
+    /// Drops every second of the frames of a role. What a dropped frame counted counts in the next frame. Returns
+    /// whether there was such a frame. The last frame always stays.
+    pub(super) fn thin(&mut self, role: Role) -> bool {
         let before = self.frames.len();
         let (mut is_next_kept, mut carried) = (true, BTreeMap::new());
         for (index, mut frame) in std::mem::take(&mut self.frames).into_iter().enumerate() {
-            let mut totals = std::mem::take(&mut carried);
-            totals.append(&mut frame.totals);
-            let is_fixed = frame.stays || index + 1 == before;
+            frame.follow(&mut carried);
+            let is_fixed = frame.role != role || index + 1 == before;
             if is_fixed || is_next_kept {
-                self.frames.push(Kept { totals, ..frame });
+                self.frames.push(frame);
             } else {
-                carried = totals;
+                carried = frame.totals;
             }
             is_next_kept = if is_fixed { is_next_kept } else { !is_next_kept };
         }
@@ -356,19 +362,31 @@ impl Seen {
         self.pauses.sort_by_key(|(port, priority, from, _)| (*from, *port, *priority));
     }
 
-    /// Makes the data smaller: drops frames, at last also those that would stay, then merges pauses. Returns whether
-    /// the data have become smaller.
+    /// Makes the data smaller: drops frames, of both roles in turn so that they remain about as many, and instants of
+    /// a large matrix; at last all frames but two, and merges pauses. Returns whether the data have become smaller.
     pub(super) fn shrink(&mut self, end: Time) -> bool {
-        if self.thin() {
+        let events = self.frames.iter().filter(|kept| kept.role == Role::Event).count();
+        let is_event_next = 2 * events > self.frames.len();
+        let roles = if is_event_next { [Role::Event, Role::Regular] } else { [Role::Regular, Role::Event] };
+        let has_thinned = self.matrix.values() > self.frames.len() * self.totals.len() && self.matrix.thin();
+        if roles.into_iter().any(|role| self.thin(role)) || has_thinned || self.matrix.thin() {
             return true;
         }
-        self.frames.iter_mut().for_each(|frame| frame.stays = false);
-        if self.thin() {
+        self.frames.iter_mut().for_each(|kept| kept.role = Role::Regular);
+        if self.thin(Role::Regular) {
             return true;
         }
         let before = self.pauses.len();
         self.merge_pauses(before / 2, end);
         self.pauses.len() < before
+    }
+}
+
+impl Kept {
+    /// Adds the totals of frames before this one, which are dropped.
+    pub(super) fn follow(&mut self, totals: &mut BTreeMap<u32, Totals>) {
+        totals.append(&mut self.totals);
+        std::mem::swap(&mut self.totals, totals);
     }
 }
 
@@ -386,7 +404,7 @@ mod tests {
             FabricSpec::new(TopologySpec::SingleSwitch { hosts: 2 }, link, SwitchSpec::input_queued(Bytes(240_000)));
         let topology = Arc::new(Topology::build(&spec).unwrap());
         let routes = Arc::new(Routes::new(&topology, 1).unwrap());
-        let mut recorder = Recorder::new(1_000_000, &[]);
+        let mut recorder = Recorder::of_paths(true, 1_000_000, &[]);
         recorder.begin(&topology, &routes, frames);
         recorder
     }
@@ -409,52 +427,80 @@ mod tests {
         for us in 2..=25 {
             recorder.frame(&frame(us));
         }
+        // The eighth regular frame doubles the interval, and four more each double it again. All are events.
         assert_eq!(times(&recorder).len(), 25);
-        for us in 26..=32 {
-            recorder.frame(&Frame { ports: vec![dropped(us)], ..frame(us) });
-        }
-        assert_eq!(times(&recorder).len(), 32, "seven regular frames");
-        recorder.frame(&Frame { ports: vec![dropped(33)], ..frame(33) });
-        // Of the eight regular frames 26 to 33, the first, third, ... and the last remain.
-        assert_eq!(times(&recorder)[25..], [26, 28, 30, 32, 33]);
+        let seen = recorder.seen.as_mut().unwrap();
+        seen.frames.iter_mut().for_each(|kept| kept.role = Role::Regular);
+        seen.frames.drain(8..);
+        seen.frames[4].totals.insert(3, [4, 0, 0, 0]);
+        seen.frames[5].totals.insert(3, [5, 0, 0, 0]);
+        seen.frames[6].totals.insert(2, [1, 1, 0, 0]);
+        assert!(seen.thin(Role::Regular) && !seen.thin(Role::Event));
+        // Of the frames 1 to 8, the first, third, ... and the last remain.
+        assert_eq!(times(&recorder), [1, 3, 5, 7, 8]);
         let seen = recorder.seen.unwrap();
-        let totals: Vec<Option<u64>> =
-            seen.frames.iter().map(|frame| frame.totals.get(&3).map(|totals| totals[0])).collect();
-        assert_eq!((totals[0], totals[1]), (Some(1), None));
-        assert_eq!(totals[25..], [26, 28, 30, 32, 33].map(Some));
-        assert_eq!(seen.frames[26].queued[..], [0, 0, 0, 2800]);
-        assert_eq!(seen.frames[26].busy_ns[..], [0, 0, 0, 7]);
+        let totals: Vec<Vec<(u32, u64)>> = seen
+            .frames
+            .iter()
+            .map(|frame| frame.totals.iter().map(|(port, totals)| (*port, totals[0])).collect())
+            .collect();
+        assert_eq!(totals, [vec![(3, 1)], vec![], vec![(3, 4)], vec![(2, 1), (3, 5)], vec![]]);
+        assert_eq!((&seen.frames[1].queued[..], &seen.frames[1].busy_ns[..]), (&[0, 0, 0, 100][..], &[0, 0, 0, 7][..]));
         assert_eq!(seen.first_drop, Some((Time::from_us(1), 3)));
     }
 
-    #[test]
-    fn a_pause_begins_a_burst() {
-        let mut recorder = recorder(100);
-        let pause = FramePause { port: 0, priority: 3, since: Time::from_us(2), waits_for: None, root: None };
-        recorder.frame(&frame(1));
-        assert_eq!(recorder.interval_to_next(), None);
-        recorder.frame(&Frame { pauses: vec![pause], ..frame(2) });
-        assert_eq!(recorder.interval_to_next(), Some(Time::from_ps(62_500)), "a sixteenth of 1 us");
-        for us in 3..3 + u64::from(BURST) {
-            recorder.frame(&Frame { pauses: vec![pause], ..frame(us) });
+    /// A recorder that has frames of 1 us, of which every 64th is a regular one.
+    fn recorder_of_fine_frames() -> Recorder {
+        let mut recorder = recorder(4);
+        for us in 0..1_000 {
+            recorder.frame(&frame(us));
         }
-        assert_eq!(recorder.interval_to_next(), None, "the burst is over, and the port has been paused all the time");
-        assert_eq!(recorder.seen.unwrap().first_pause, Some((Time::from_us(2), 0)));
+        recorder
     }
 
     #[test]
-    fn frames_wait_for_work() {
-        let mut recorder = recorder(1_000);
-        // 40 Gbit/s for 1 us are 5,000 bytes.
-        let busy = |us: u64| FramePort { port: 0, busy_ps: us * 1_000_000, ..FramePort::default() };
-        recorder.frame(&Frame { ports: vec![busy(1)], ..frame(1) });
-        assert_eq!((recorder.states, recorder.interval_to_next()), (4, None), "the first states are free");
-        recorder.states = FREE_STATES - 4;
-        recorder.frame(&Frame { ports: vec![busy(2)], ..frame(2) });
-        // The next four states need 1,600,000 bytes, 320 times those of the latest 1 us; but at most 8 times as long.
-        assert_eq!(recorder.interval_to_next(), Some(Time::from_us(8)));
-        recorder.frame(&Frame { ports: vec![busy(100)], ..frame(100) });
-        assert_eq!(recorder.interval, Time::from_us(1), "the regular interval is that before");
+    fn the_time_before_an_event_is_fine() {
+        let mut recorder = recorder_of_fine_frames();
+        let before = times(&recorder);
+        // The latest 24 fine frames are there, among them no older ones.
+        let fine = |recorder: &Recorder| {
+            let frames = &recorder.seen.as_ref().unwrap().frames;
+            frames
+                .iter()
+                .filter(|kept| kept.role == Role::Fine)
+                .map(|kept| kept.time.as_ps() / 1_000_000)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(fine(&recorder), (976..1_000).collect::<Vec<_>>(), "{before:?}");
+        let pause = FramePause { port: 0, priority: 3, since: Time::from_us(1_000), waits_for: None, root: None };
+        recorder.frame(&Frame { pauses: vec![pause], ..frame(1_000) });
+        assert_eq!(fine(&recorder), [0; 0]);
+        assert_eq!(times(&recorder)[before.len() - 24..], (976..=1_000).collect::<Vec<_>>());
+        assert_eq!(recorder.seen.as_ref().unwrap().first_pause, Some((Time::from_us(1_000), 0)));
+        // Frames of the event stay when the others become fewer.
+        for us in 1_001..10_000 {
+            recorder.frame(&frame(us));
+        }
+        recorder.end();
+        let after = times(&recorder);
+        assert!((976..=1_024).all(|us| after.contains(&us)), "{after:?}");
+        assert!(after.len() < 49 + 8 && *after.last().unwrap() == 9_999, "{after:?}");
+    }
+
+    #[test]
+    fn a_small_file_has_both_events_and_the_rest() {
+        let mut recorder = recorder_of_fine_frames();
+        let dropped = FramePort { port: 3, dropped: 1, ..FramePort::default() };
+        recorder.frame(&Frame { ports: vec![dropped], ..frame(1_000) });
+        recorder.end();
+        let seen = recorder.seen.as_mut().unwrap();
+        let count = |seen: &Seen, role| seen.frames.iter().filter(|kept| kept.role == role).count();
+        assert_eq!((count(seen, Role::Regular), count(seen, Role::Event)), (4, 25));
+        seen.shrink(Time::MAX);
+        seen.shrink(Time::MAX);
+        assert_eq!((count(seen, Role::Regular), count(seen, Role::Event)), (4, 7));
+        while seen.shrink(Time::MAX) {}
+        assert_eq!((seen.frames.len(), seen.frames.last().unwrap().totals[&3][0]), (2, 1));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::ids::{FlowId, Id};
 use crate::events::Listener;
 use rnic_fabric::rng::{Purpose, mix};
 use rnic_fabric::{Body, Fabric, HostId, MIN_FRAME, NextWindow, ObservedPorts, Routes, Topology, completion_time};
-use rnic_spec::{FlowLog, FlowRecord, FlowSpec, ProgramRecords, RunProgress};
+use rnic_spec::{FlowLog, FlowRecord, FlowSpec, Frame, FrameEnd, ProgramRecords, RunProgress};
 use rnic_transport::Time;
 use rnic_transport::headers::ROCE_DATA;
 use rnic_workload::{Completion, Loops, Origin, Pending, Settled, Source};
@@ -90,6 +90,8 @@ pub(crate) struct FlowTable<'a, S: Iterator<Item = FlowSpec>> {
     open: Vec<Option<FlowRecord>>,
     /// Records of the flows that have retired; they are final.
     log: FlowLog,
+    /// The flows that have ended since the latest frame; `None` without frames.
+    ended: Option<Vec<FrameEnd>>,
     started: u32,
     active: u64,
     finished: u64,
@@ -144,6 +146,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
             next_start: Time::MAX,
             open: Vec::new(),
             log: FlowLog::new(),
+            ended: None,
             started: 0,
             active: 0,
             finished: 0,
@@ -303,6 +306,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         record.finish = Some(now);
         record.delivered = record.bytes;
         let record = *record;
+        self.note_end(&record);
         self.finished += 1;
         self.active -= 1;
         if self.source.as_ref().is_some_and(|source| source.holds(flow.0)) {
@@ -313,11 +317,30 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
     /// Completes the record of a flow that retires and moves the record to the log. Another flow may take the flow's id
     /// afterwards.
     pub(crate) fn retire(&mut self, flow: FlowId, retransmitted: u32, timeouts: u32) {
-        if let Some(record) = self.open[flow.index()].take()
-            && self.ranks.is_none_or(|ranks| ranks.keeps_records)
-        {
+        let Some(record) = self.open[flow.index()].take() else { return };
+        if record.finish.is_none() {
+            self.note_end(&record);
+        }
+        if self.ranks.is_none_or(|ranks| ranks.keeps_records) {
             self.log.put(FlowRecord { retransmitted, timeouts, ..record });
         }
+    }
+
+    fn note_end(&mut self, record: &FlowRecord) {
+        let FlowRecord { id: flow, src, dst, delivered: bytes, finish, .. } = *record;
+        if let Some(ended) = self.ended.as_mut().filter(|ended| ended.len() < Frame::MAX_ENDED) {
+            ended.push(FrameEnd { flow, src, dst, bytes, finish });
+        }
+    }
+
+    /// Begins to note flows that end.
+    pub(super) fn note_ends(&mut self) {
+        self.ended.get_or_insert_default();
+    }
+
+    /// Moves the flows that have ended since the last call into `ended`.
+    pub(super) fn take_ended(&mut self, ended: &mut Vec<FrameEnd>) {
+        self.ended.iter_mut().for_each(|own| ended.append(own));
     }
 
     /// Completes the record of a flow that has not retired when the run ends, and moves the record to the log.

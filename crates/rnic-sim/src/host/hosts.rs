@@ -11,7 +11,7 @@ use super::slab::Slab;
 use rnic_fabric::{
     HostId, HostPartition, Location, NextWindow, ObservedPorts, PartitionPlan, PartitionedHosts, RankError, RankGroup,
 };
-use rnic_spec::{FlowLog, FlowRecord, FlowSpec, ProgramRecords};
+use rnic_spec::{FlowLog, FlowRecord, FlowSpec, FrameEnd, ProgramRecords};
 use rnic_transport::Time;
 use rnic_workload::Origin;
 use std::ops::ControlFlow;
@@ -100,6 +100,10 @@ pub(crate) struct FlowUnderWay {
     pub(crate) src: HostId,
     /// Receiving host.
     pub(crate) dst: HostId,
+    /// Its payload bytes.
+    pub(crate) bytes: u64,
+    /// Its start.
+    pub(crate) start: Time,
     /// Hash of the flow's data packets.
     pub(crate) data_hash: u32,
     /// Priority of the flow's data packets.
@@ -126,11 +130,15 @@ pub(crate) trait RunHosts: PartitionedHosts {
     fn stop(&self) -> Option<Stop>;
     /// Number of flows that have started and not finished.
     fn unfinished(&self) -> u64;
-    /// The flows that started before `now` and have not finished.
-    fn under_way(&mut self, now: Time) -> impl Iterator<Item = FlowUnderWay>;
+    /// The flows that started before `now`, have not finished, and have at least the id `first`.
+    fn under_way(&mut self, now: Time, first: u32) -> impl Iterator<Item = FlowUnderWay>;
     /// For each flow that started before `now` and has not finished: the id of its record, and the payload bytes that
     /// have arrived.
     fn delivered(&mut self, now: Time) -> impl Iterator<Item = (u32, u64)>;
+    /// Begins to note flows that end.
+    fn note_ends(&mut self);
+    /// Moves the flows that have ended since the last call into `ended`, in any order.
+    fn take_ended(&mut self, ended: &mut Vec<FrameEnd>);
     /// The longest window of simulated time that the traffic allows; `None` if it does not matter.
     fn reaction(&self) -> Option<Time>;
     /// Sentences about what operations of programs wait for, at most a few.
@@ -297,10 +305,11 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         self.notices = notices;
     }
 
-    /// The flows that started before `now` and have not finished. The flow table learns only at the end of a window of
+    /// The flows that started before `now`, have not finished, and have at least the id `first`. The flow table learns only at the end of a window of
     /// simulated time that a flow has finished, so the flow's receiving end is asked too.
-    fn open_flows(&self, now: Time) -> impl Iterator<Item = (FlowId, &FlowRecord)> {
-        let open = self.table.open_flows().filter(move |(_, record)| record.finish.is_none() && record.start < now);
+    fn open_flows(&self, now: Time, first: u32) -> impl Iterator<Item = (FlowId, &FlowRecord)> {
+        let is_open = move |record: &FlowRecord| record.finish.is_none() && record.start < now && record.id >= first;
+        let open = self.table.open_flows().filter(move |(_, record)| is_open(record));
         open.filter(move |(flow, _)| !self.kind.is_aborted(*flow) && !self.is_done(*flow))
     }
 }
@@ -400,9 +409,11 @@ where
     fn unfinished(&self) -> u64 {
         self.table.active()
     }
-    fn under_way(&mut self, now: Time) -> impl Iterator<Item = FlowUnderWay> {
-        self.open_flows(now).map(|(flow, record)| FlowUnderWay {
+    fn under_way(&mut self, now: Time, first: u32) -> impl Iterator<Item = FlowUnderWay> {
+        self.open_flows(now, first).map(|(flow, record)| FlowUnderWay {
             id: record.id,
+            bytes: record.bytes,
+            start: record.start,
             src: HostId(record.src),
             dst: HostId(record.dst),
             data_hash: self.hashes(flow).data,
@@ -410,7 +421,13 @@ where
         })
     }
     fn delivered(&mut self, now: Time) -> impl Iterator<Item = (u32, u64)> {
-        self.open_flows(now).map(|(flow, record)| (record.id, self.delivered_of(flow, record.bytes)))
+        self.open_flows(now, 0).map(|(flow, record)| (record.id, self.delivered_of(flow, record.bytes)))
+    }
+    fn note_ends(&mut self) {
+        self.table.note_ends();
+    }
+    fn take_ended(&mut self, ended: &mut Vec<FrameEnd>) {
+        self.table.take_ended(ended);
     }
     fn reaction(&self) -> Option<Time> {
         self.table.reaction()

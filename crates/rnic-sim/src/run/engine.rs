@@ -58,6 +58,9 @@ pub(super) fn run_hosts<H: RunHosts>(
     let totals = hosts.totals();
     let (stop, unfinished) = (hosts.stop(), hosts.unfinished());
     let (waiting, programs) = (hosts.waiting(), hosts.take_programs());
+    if let Some(frames) = &mut observers.frames {
+        frames.end(fabric.now(), hosts);
+    }
     let flows = hosts.take_records();
     let outcome = Outcome { ending, stop, unfinished, waiting, totals, programs, flows, forward };
     observers.conclude(fabric, resolved, outcome, events)

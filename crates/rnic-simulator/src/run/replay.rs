@@ -2,30 +2,22 @@
 
 use crate::args::RunArgs;
 use crate::error::CliError;
+use crate::recording::Recordings;
 use parking_lot::Mutex;
 use rnic_campaign::RunListener;
-use rnic_fabric::{Routes, Topology};
-use rnic_results::replay::{RecordedRun, Recorder, render};
-use rnic_sim::{FrameListener, FramePlan};
-use rnic_spec::{Frame, PauseRow, RunRecord, RunSpec, Scenario, hosts};
-use rnic_transport::Time;
+use rnic_results::replay::{RecordedRun, render};
+use rnic_spec::{RunRecord, RunSpec, Scenario};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 /// The smallest size of a run in the file.
 const MIN_RUN: u64 = 10_000;
 
-/// Records the runs of a scenario.
+/// Makes the page of the recorded runs of a scenario.
 pub(crate) struct Replaying<'s> {
     scenario: &'s Scenario,
-    runs: Vec<Recording>,
-}
-
-/// The recording of one run.
-struct Recording {
-    plan: FramePlan,
-    recorder: Mutex<Option<Recorder>>,
-    recorded: Mutex<Option<Result<RecordedRun, String>>>,
+    recordings: Recordings,
+    /// For each run that has ended, its part of the page.
+    recorded: Mutex<Vec<Option<Result<RecordedRun, String>>>>,
 }
 
 impl<'s> Replaying<'s> {
@@ -45,38 +37,30 @@ impl<'s> Replaying<'s> {
                 "--replay-size {size} is too small for a replay of {runs} runs: at least {least} KB"
             )));
         }
-        let recording = |run: &RunSpec| {
-            let frames = Recorder::frames_for(each, hosts(&run.fabric.topology));
-            Recording {
-                plan: FramePlan { interval: Recorder::INTERVAL, frames },
-                recorder: Mutex::new(Some(Recorder::new(each, &arguments.replay_flows))),
-                recorded: Mutex::new(None),
-            }
-        };
-        Ok(Some(Replaying { scenario, runs: scenario.runs.iter().map(recording).collect() }))
+        let recordings = Recordings::of(&scenario.runs, each, &arguments.replay_flows);
+        let recorded = Mutex::new(scenario.runs.iter().map(|_| None).collect());
+        Ok(Some(Replaying { scenario, recordings, recorded }))
+    }
+
+    /// The recordings, which the runs must make.
+    pub(crate) fn recordings(&self) -> &Recordings {
+        &self.recordings
     }
 
     /// The page of the runs that have ended. Two runs are shown side by side.
     pub(crate) fn page(&self) -> Result<String, CliError> {
-        let recorded = self.runs.iter().filter_map(|recording| recording.recorded.lock().clone());
-        let runs: Result<Vec<RecordedRun>, String> = recorded.collect();
+        let runs: Result<Vec<RecordedRun>, String> = self.recorded.lock().iter().flatten().cloned().collect();
         let runs = runs.map_err(|why| CliError::Failed(vec![format!("the replay cannot be written: {why}")]))?;
         Ok(render(&self.scenario.title, &runs, runs.len() == 2))
     }
 }
 
 impl RunListener for Replaying<'_> {
-    fn frames(&self, run: usize) -> Option<(FramePlan, &dyn FrameListener)> {
-        self.runs.get(run).map(|recording| (recording.plan, recording as &dyn FrameListener))
-    }
-
     /// Ends the recording of the run.
     fn finished(&self, run: usize, record: &RunRecord) -> ControlFlow<()> {
-        if let (Some(recording), Some(spec)) = (self.runs.get(run), self.scenario.runs.get(run))
-            && let Some(recorder) = recording.recorder.lock().take()
-        {
-            let recorded = recorder.finish(spec, record).map_err(|error| error.to_string());
-            *recording.recorded.lock() = recorded.transpose();
+        if let (Some(recording), Some(spec)) = (self.recordings.get(run), self.scenario.runs.get(run)) {
+            let recorded = recording.recorder().finish(spec, record).map_err(|error| error.to_string());
+            self.recorded.lock()[run] = recorded.transpose();
         }
         ControlFlow::Continue(())
     }
@@ -92,28 +76,4 @@ fn refuse(run: &RunSpec) -> Result<(), CliError> {
         return Ok(());
     };
     Err(CliError::Input(format!("--replay needs the packets of all runs, but run \"{}\" {why}", run.name)))
-}
-
-impl FrameListener for Recording {
-    fn begin(&self, topology: &Arc<Topology>, routes: &Arc<Routes>) {
-        if let Some(recorder) = &mut *self.recorder.lock() {
-            recorder.begin(topology, routes, self.plan.frames);
-        }
-    }
-
-    fn frame(&self, frame: Frame) {
-        if let Some(recorder) = &mut *self.recorder.lock() {
-            recorder.frame(&frame);
-        }
-    }
-
-    fn interval_to_next(&self) -> Option<Time> {
-        self.recorder.lock().as_ref()?.interval_to_next()
-    }
-
-    fn pause(&self, pause: PauseRow) {
-        if let Some(recorder) = &mut *self.recorder.lock() {
-            recorder.pause(pause);
-        }
-    }
 }

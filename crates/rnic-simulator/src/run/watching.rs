@@ -5,13 +5,20 @@ use super::traces::Traces;
 use crate::args::RunArgs;
 use crate::error::CliError;
 use crate::live::{Serving, View, Views};
+use crate::recording::Recordings;
 use rnic_campaign::RunListener;
 use rnic_spec::Scenario;
 use std::path::PathBuf;
 
-/// The traces, the replay and the view of the runs of a scenario.
+/// Number of runs that are recorded for a page without a replay: the first of the scenario.
+const SERVED: usize = 8;
+/// Size of a recording for a page without a replay, on which the number of its frames depends.
+const SERVED_BYTES: u64 = 2_000_000;
+
+/// The traces, the recordings, the replay and the view of the runs of a scenario.
 pub(super) struct Watching<'s> {
     traces: Traces<'s>,
+    recordings: Recordings,
     replaying: Option<Replaying<'s>>,
     view: Option<Box<dyn View>>,
 }
@@ -32,17 +39,24 @@ impl<'s> Watching<'s> {
         arguments: &RunArgs, scenario: &'s Scenario, replaying: Option<Replaying<'s>>, views: &dyn Views,
     ) -> Result<Watching<'s>, CliError> {
         let traces = Traces::create(arguments, scenario)?;
+        let recordings = match (&replaying, arguments.serve) {
+            (Some(replaying), _) => replaying.recordings().clone(),
+            (None, Some(_)) => Recordings::of(&scenario.runs[..scenario.runs.len().min(SERVED)], SERVED_BYTES, &[]),
+            (None, None) => Recordings::default(),
+        };
         let view = match arguments.serve {
-            Some(address) => Some(views.serve(scenario, Serving { address, stays: arguments.serve_for })?),
+            Some(address) => {
+                Some(views.serve(scenario, &recordings, Serving { address, stays: arguments.serve_for })?)
+            }
             None if arguments.tui => Some(views.terminal(scenario)?),
             None => None,
         };
-        Ok(Watching { traces, replaying, view })
+        Ok(Watching { traces, recordings, replaying, view })
     }
 
     /// All of them as listeners to the runs.
     pub(super) fn listeners(&self) -> Vec<&dyn RunListener> {
-        let mut listeners: Vec<&dyn RunListener> = vec![&self.traces];
+        let mut listeners: Vec<&dyn RunListener> = vec![&self.traces, &self.recordings];
         listeners.extend(self.replaying.as_ref().map(|replaying| replaying as &dyn RunListener));
         listeners.extend(self.view.as_ref().map(|view| &**view as &dyn RunListener));
         listeners
@@ -50,7 +64,7 @@ impl<'s> Watching<'s> {
 
     /// Ends what is for the time of the simulation.
     pub(super) fn conclude(self, is_quiet: bool) -> Result<Watched, CliError> {
-        let Watching { traces, replaying, view } = self;
+        let Watching { traces, replaying, view, .. } = self;
         if let Some(view) = &view {
             view.close();
         }

@@ -15,7 +15,7 @@ const recordingOf = (name) => {
     ports: [[0, 1, 0, 0, 0, 0, 0], [3, 1, 5000, 2, 0, 0, 0]],
     pauses: [[0, 3, 8, -1, "congestion", 3]],
     flows: [[7, 1000]],
-    matrix: [[1, 1000]],
+    matrix: [[10, [[1, 1000]]]],
     events: [{ time: 8, kind: "pause", text: HOSTILE, port: 0 }],
   });
   return recording;
@@ -51,6 +51,30 @@ test("frames that arrive extend the run", () => {
   appendFrame(recordings[0], { time: 30, ports: [[3, 0.2, 0, 2, 0, 0, 0]] });
   view.update();
   equal([view.player.time(), box.querySelector("input.time").max], [30, "30"]);
+  box.remove();
+});
+test("a run that continues shows its matrix and its flows", () => {
+  const { box, recordings, view } = shownIn(["one"]);
+  view.player.seek(10);
+  const flows = () => [...box.querySelectorAll(".events [data-flow]")].map((item) => item.textContent);
+  const cell = () => [...box.querySelector(".matrix").matrix.cells];
+  const first = box.querySelector(".events [data-flow]");
+  first.focus();
+  const started = [{ id: 9, src: 1, dst: 0, path: [1, 2], start: 12, why: "most bytes", bytes: 100 }];
+  appendFrame(recordings[0], { time: 20, started, flows: [[9, 50]], matrix: [[20, [[2, 50]]]] });
+  view.update();
+  equal([flows(), cell()], [["flow 7", "most bytes: flow 9"], [0, 1000, 50, 0]]);
+  equal(document.activeElement, first);
+  // A button leads to a flow under way without leaving the end of the run; its path is drawn.
+  box.querySelector('.events [data-flow="9"]').click();
+  equal([view.player.time(), view.chosen().id], [20, 9]);
+  equal(box.querySelector(".details .state").textContent, "50.0\u00a0B of 100\u00a0B delivered");
+  appendFrame(recordings[0], { time: 30, ended: [[7, 25, 2000]] });
+  view.update();
+  equal(flows(), ["most bytes: flow 9", "flow 7"]);
+  appendFrame(recordings[0], { time: 40, forgotten: [7] });
+  view.update();
+  equal(flows(), ["most bytes: flow 9"]);
   box.remove();
 });
 test("the search finds nodes, flows and links", () => {

@@ -17,9 +17,9 @@ const recorded = () => {
     pauses: [[0, 3, 8, -1, "congestion", 3]],
     cycle: [0, 3],
     flows: [[7, 1000]],
-    matrix: [[1, 1000]],
+    matrix: [[10, [[1, 1000]]]],
   });
-  appendFrame(recording, { time: 20, ports: [[3, 0.2, 0, 4, 0, 1, 2]], flows: [[7, 3000]], matrix: [[1, 3000]] });
+  appendFrame(recording, { time: 20, ports: [[3, 0.2, 0, 4, 0, 1, 2]], flows: [[7, 3000]], matrix: [[15, [[1, 3000]]], [20, [[1, 3000]]]] });
   return recording;
 };
 test("the last number that is at most a value", () => {
@@ -54,8 +54,21 @@ test("a new pause of a port ends the earlier one", () => {
 test("the matrix between two times", () => {
   const recording = recorded();
   equal([...matrixBetween(recording, 0, 20)], [0, 3000, 0, 0]);
-  equal([...matrixBetween(recording, 10, 15)], [0, 1000, 0, 0]);
+  equal([...matrixBetween(recording, 10, 12.5)], [0, 1000, 0, 0]);
+  equal([...matrixBetween(recording, 10, 20)], [0, 2000, 0, 0]);
   equal([...matrixBetween(recording, 0, 5)], [0, 0, 0, 0]);
+});
+test("flows end, and are forgotten", () => {
+  const recording = recorded();
+  appendFrame(recording, { time: 25, started: [{ id: 8, src: 1, dst: 0, path: [], start: 22, why: "largest" }] });
+  appendFrame(recording, { time: 30, ended: [[7, 26, 4000], [9, 26, 1]], flows: [[8, 50]] });
+  const { finish, points } = recording.flows.get(7);
+  equal([finish, points], [26, [[0, 0], [10, 1000], [20, 3000], [26, 4000]]]);
+  equal(recording.flows.get(8).points, [[22, 0], [30, 50]]);
+  // Of an aborted flow the last frame has the bytes.
+  appendFrame(recording, { time: 35, ended: [[8, 33, 0]], forgotten: [7] });
+  equal(recording.flows.get(8).points.at(-1), [33, 50]);
+  equal([...recording.flows.keys()], [8]);
 });
 test("many frames keep their ports", () => {
   const recording = makeRecording(head());
@@ -85,7 +98,7 @@ test("columns", () => {
     0, 0, 0, 1, 1, 4, 0, 0, 2, // port 3: in frame 1, 4 dropped and 2 marked
     1, 0, 3, 6, 0, 1, 4, // a pause of port 0, priority 3, from 3 ps on, open, by congestion at port 3
     0, 0, 1, 0, 3, 0, 1, 4, 1, 2, // frame 1: its cause, and a cycle of port 2
-    100, 1, 1, 5, 0, // the matrix: cell 1 gets 500 bytes until 10 us
+    100, ...us10, 1, 1, 5, ...us10, 0, // the matrix: cell 1 gets 500 bytes until 10 us, and no more until 20 us
     1, 1, 50, // the flow has 50 bytes in frame 1
   ];
   const recording = readRun({ ...head(), ...fields }, new Uint8Array(bytes));

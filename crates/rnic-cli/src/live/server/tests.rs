@@ -1,6 +1,7 @@
 //! What the server sends to friends, and refuses to others.
 
 use super::*;
+use rnic_campaign::RunListeners;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 
@@ -26,10 +27,18 @@ fn scenario() -> Scenario {
 
 /// A server of the runs of the scenario, with a token or without.
 fn serve(token: Option<&str>) -> (Server, Arc<Runs>) {
-    let runs = Arc::new(Runs::of(&scenario()));
+    let (server, runs, _) = serve_recordings(token);
+    (server, runs)
+}
+
+/// The same, with the recordings that the page shows.
+fn serve_recordings(token: Option<&str>) -> (Server, Arc<Runs>, Recordings) {
+    let scenario = scenario();
+    let recordings = Recordings::of(&scenario.runs, 2_000_000, &[]);
+    let runs = Arc::new(Runs::of(&scenario, &recordings));
     let router = router(runs.clone(), Guard { token: token.map(Arc::from) });
     let server = Server::start(TcpListener::bind("127.0.0.1:0").unwrap(), router, limits()).unwrap();
-    (server, runs)
+    (server, runs, recordings)
 }
 
 fn connect(address: SocketAddr, path: &str, headers: &str) -> TcpStream {
@@ -125,17 +134,18 @@ fn only_files_of_the_run_are_served() {
     }
 }
 
-/// Simulates the scenario for a listener.
-fn simulate(listener: &dyn RunListener) {
+/// Simulates the scenario for a page.
+fn simulate(runs: &Runs, recordings: &Recordings) {
+    let listener = RunListeners::new(vec![runs, recordings], 1);
     let records =
-        rnic_campaign::execute_remaining(&rnic_sim::Catalogue::standard(), &scenario(), Vec::new(), 1, listener);
+        rnic_campaign::execute_remaining(&rnic_sim::Catalogue::standard(), &scenario(), Vec::new(), 1, &listener);
     assert!(records.is_ok());
 }
 
 #[test]
 fn a_late_client_gets_the_fabric_and_the_frames_so_far() {
-    let (server, runs) = serve(None);
-    simulate(&*runs);
+    let (server, runs, recordings) = serve_recordings(None);
+    simulate(&runs, &recordings);
     runs.show(Shown { table: "the table".to_string(), ..Shown::default() });
     let mut stream = connect(server.address(), "/events", &own(server.address()));
     let text = read_until(&mut stream, "the table");
@@ -163,11 +173,11 @@ fn a_late_client_gets_the_fabric_and_the_frames_so_far() {
 /// A client that reads nothing gets no event after those that its connection holds; the runs do not notice.
 #[test]
 fn clients_that_do_not_read_stop_nobody() {
-    let (server, runs) = serve(None);
+    let (server, runs, recordings) = serve_recordings(None);
     let address = server.address();
     let silent: Vec<TcpStream> = (0..20).map(|_| connect(address, "/events", &own(address))).collect();
     for _ in 0..20 {
-        simulate(&*runs);
+        simulate(&runs, &recordings);
     }
     assert!(get(address, "/", &own(address)).contains("<title>rnic run</title>"));
     drop(silent);

@@ -20,7 +20,7 @@ use crate::events::Listener;
 use crate::in_band::Several;
 use nics::StackNics;
 use rnic_fabric::{HostId, HostPartition, PartitionPlan, PartitionedHosts};
-use rnic_spec::{FlowLog, FlowSpec, ProgramRecords, RunProgress};
+use rnic_spec::{FlowLog, FlowSpec, FrameEnd, ProgramRecords, RunProgress};
 use rnic_transport::Time;
 use std::ops::ControlFlow;
 
@@ -51,9 +51,13 @@ pub(crate) trait StackHosts {
     /// See [`RunHosts::unfinished`].
     fn unfinished(&self) -> u64;
     /// See [`RunHosts::under_way`].
-    fn under_way(&mut self, now: Time) -> Vec<FlowUnderWay>;
+    fn under_way(&mut self, now: Time, first: u32) -> Vec<FlowUnderWay>;
     /// See [`RunHosts::delivered`].
     fn delivered(&mut self, now: Time) -> Vec<(u32, u64)>;
+    /// See [`RunHosts::note_ends`].
+    fn note_ends(&mut self);
+    /// See [`RunHosts::take_ended`].
+    fn take_ended(&mut self, ended: &mut Vec<FrameEnd>);
     /// See [`RunHosts::reaction`].
     fn reaction(&self) -> Option<Time>;
     /// See [`RunHosts::waiting`].
@@ -117,11 +121,17 @@ where
     fn unfinished(&self) -> u64 {
         RunHosts::unfinished(self)
     }
-    fn under_way(&mut self, now: Time) -> Vec<FlowUnderWay> {
-        RunHosts::under_way(self, now).collect()
+    fn under_way(&mut self, now: Time, first: u32) -> Vec<FlowUnderWay> {
+        RunHosts::under_way(self, now, first).collect()
     }
     fn delivered(&mut self, now: Time) -> Vec<(u32, u64)> {
         RunHosts::delivered(self, now).collect()
+    }
+    fn note_ends(&mut self) {
+        RunHosts::note_ends(self);
+    }
+    fn take_ended(&mut self, ended: &mut Vec<FrameEnd>) {
+        RunHosts::take_ended(self, ended);
     }
     fn reaction(&self) -> Option<Time> {
         RunHosts::reaction(self)
@@ -267,10 +277,10 @@ impl RunHosts for SharedHosts<'_> {
     fn unfinished(&self) -> u64 {
         self.stacks.iter().map(|stack| stack.unfinished()).sum()
     }
-    fn under_way(&mut self, now: Time) -> impl Iterator<Item = FlowUnderWay> {
+    fn under_way(&mut self, now: Time, first: u32) -> impl Iterator<Item = FlowUnderWay> {
         self.join(false);
         self.stacks.iter_mut().zip(&self.priorities).flat_map(move |(stack, priority)| {
-            let flows = stack.under_way(now).into_iter();
+            let flows = stack.under_way(now, first).into_iter();
             flows.map(|flow| FlowUnderWay { priority: *priority, ..flow })
         })
     }
@@ -279,6 +289,12 @@ impl RunHosts for SharedHosts<'_> {
         let mut all: Vec<_> = self.stacks.iter_mut().flat_map(|stack| stack.delivered(now)).collect();
         all.sort_unstable();
         all.into_iter()
+    }
+    fn note_ends(&mut self) {
+        self.stacks.iter_mut().for_each(|stack| stack.note_ends());
+    }
+    fn take_ended(&mut self, ended: &mut Vec<FrameEnd>) {
+        self.stacks.iter_mut().for_each(|stack| stack.take_ended(ended));
     }
     fn reaction(&self) -> Option<Time> {
         self.stacks.iter().filter_map(|stack| stack.reaction()).min()
