@@ -1,6 +1,7 @@
 //! Study of "Revisiting Network Support for RDMA" (IRN; Mittal et al., SIGCOMM 2018): the experiments of the paper's
 //! sections 4.2 to 4.6.
 
+mod bridge;
 mod rows;
 
 pub(crate) use self::rows::{LITTLE, range};
@@ -35,6 +36,10 @@ pub static STUDY: Study = Study {
         "buffers.toml",
         "rto-high.toml",
         "rto-low-n.toml",
+        "bridge.toml",
+        "bridge-permutation.toml",
+        "bridge-all-to-all.toml",
+        "bridge-at-once.toml",
     ],
     experiments: EXPERIMENTS,
     exact: &[],
@@ -357,6 +362,30 @@ const EXPERIMENTS: &[Experiment] = &[
             &["none", "aimd"],
         )],
         rows: rows::fig11,
+    },
+    Experiment {
+        name: "bridge",
+        title: "Beyond the paper: from RoCE to Ultra Ethernet, what each idea adds",
+        seeds: 3,
+        sources: bridge::SOURCES,
+        charts: &[],
+        rows: bridge::ideas,
+    },
+    Experiment {
+        name: "bridge-times",
+        title: "Beyond the paper: from RoCE to Ultra Ethernet, flow completion times",
+        seeds: 3,
+        sources: bridge::SOURCES,
+        charts: &[],
+        rows: bridge::times,
+    },
+    Experiment {
+        name: "bridge-losses",
+        title: "Beyond the paper: from RoCE to Ultra Ethernet, retransmitted packets",
+        seeds: 3,
+        sources: bridge::SOURCES,
+        charts: &[],
+        rows: bridge::losses,
     },
 ];
 

@@ -254,6 +254,9 @@ impl Metric {
 impl Metric {
     /// Data packets that switches dropped, as a fraction of the data packets sent.
     pub const DROPPED: Metric = Metric::of_run("data packets dropped", |result| result.drop_rate).unit(Unit::Percent);
+    /// Retransmitted data packets, as a fraction of the data packets sent.
+    pub const RETRANSMITTED: Metric =
+        Metric::of_run("data packets retransmitted", |result| result.retransmission_rate).unit(Unit::Percent);
     /// Number of retransmission timeouts.
     pub const TIMEOUTS: Metric = Metric::of_run("timeouts", |result| Some(result.timeouts as f64));
     /// Number of data packets that a switch trimmed to their headers because its buffer was full.

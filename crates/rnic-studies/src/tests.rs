@@ -28,6 +28,7 @@ fn anything() -> Measurement {
         requests_us: vec![5.0],
         long_us: Some(900.0),
         drop_rate: Some(0.01),
+        retransmission_rate: Some(0.01),
         each_gbps: vec![9.0; 8],
         goodput: ["", "users", "recovery"]
             .map(|name| (name.to_string(), measurement::Speeds { p50: 3.0, p10: 1.0, mean: 3.0, ..Default::default() }))
