@@ -404,3 +404,56 @@ fn documents_have_new_keys_only_where_they_are_used() {
     assert_eq!(bursty["locality"], serde_json::json!({ "leaf": 0.5 }));
     assert_eq!(bursty["arrivals"], serde_json::json!({ "process": "log-normal", "cv": 2.0 }));
 }
+
+/// Figure 7 of "RDMA over Commodity Ethernet at Scale": two podsets of 24 ToR and 4 leaf switches with 576 servers each
+/// under 64 spines; 8 servers of each ToR have 8 connections to ToR i of the other podset, both ways.
+#[test]
+fn the_network_and_the_connections_of_figure_7_of_rdma_at_scale() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/at-scale/fig7.toml");
+    let scenario = load(&path, &[], None).unwrap();
+    let run = &scenario.runs[0];
+    let TopologySpec::LeafSpineCore { pods, leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf, .. } =
+        run.fabric.topology
+    else {
+        panic!("not leaf-spine-core")
+    };
+    assert_eq!((pods, leaves_per_pod, spines_per_pod, spines_per_pod * cores_per_plane), (2, 24, 4, 64));
+    // 24 x 40 Gbps above 4 x 40 Gbps are 6:1; 24 links down and 16 up are 3:2.
+    assert_eq!((hosts_per_leaf / spines_per_pod, 2 * leaves_per_pod, 3 * cores_per_plane), (6, 48, 48));
+    assert_eq!((hosts(&run.fabric.topology), run.fabric.link.rate), (1_152, BitRate::from_gbps(40)));
+    let TrafficPattern::List { flows } = &run.traffic[0].pattern else { panic!("not a list") };
+    assert_eq!(flows.len(), 3_072);
+    let mut pairs = std::collections::BTreeMap::new();
+    for flow in flows.iter() {
+        assert_eq!(flow.src.abs_diff(flow.dst), 576, "the same server of the other podset");
+        *pairs.entry((flow.src, flow.dst)).or_insert(0) += 1;
+    }
+    assert!(pairs.len() == 2 * 24 * 8 && pairs.values().all(|connections| *connections == 8));
+    for tor in 0..48 {
+        let of_tor = pairs.keys().filter(|(src, _)| src / 24 == tor).count();
+        assert_eq!(of_tor, 8, "ToR {tor}");
+    }
+}
+
+/// The testbed of the DCQCN paper (figure 2): five hosts under each of four ToRs, two leaves for each two ToRs, and two
+/// spines.
+#[test]
+fn the_testbed_of_the_dcqcn_paper() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/dcqcn/unfairness.toml");
+    let run = &load(&path, &[], None).unwrap().runs[0];
+    let TopologySpec::Graph { hosts, switches } = &run.fabric.topology else { panic!("not a graph") };
+    assert_eq!((hosts.len(), switches.len(), run.fabric.link.rate), (20, 10, BitRate::from_gbps(40)));
+    let mut peers: Vec<(&str, &str)> =
+        run.fabric.links.iter().map(|link| (link.from.as_str(), link.to.as_str())).collect();
+    peers.sort_unstable();
+    let mut expected = Vec::new();
+    for (tor, leaves) in [("t1", ["l1", "l2"]), ("t2", ["l1", "l2"]), ("t3", ["l3", "l4"]), ("t4", ["l3", "l4"])] {
+        expected.extend(leaves.map(|leaf| (tor, leaf)));
+        expected.extend(hosts.iter().filter(|host| host[1..2] == tor[1..]).map(|host| (host.as_str(), tor)));
+    }
+    for leaf in ["l1", "l2", "l3", "l4"] {
+        expected.extend(["s1", "s2"].map(|spine| (leaf, spine)));
+    }
+    expected.sort_unstable();
+    assert_eq!(peers, expected);
+}

@@ -6,7 +6,7 @@ use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_spec::RunSpec;
 use rnic_spec::RunStatus;
-use rnic_transport::Bytes;
+use rnic_transport::{Bytes, Time};
 
 fn refused(run: &RunSpec) -> String {
     let run = RunSpec { traffic: list(&[flow(0, 0, 1, 1_000)]), ..run.clone() };
@@ -54,4 +54,24 @@ fn a_lossless_fabric_has_headroom_for_control_packets_longer_than_data() {
     // bytes, and an overshoot of 9,000 bytes.
     let BufferSpec::Input(InputSpec { pfc: Some(pfc), .. }) = resolved.fabric.switch.buffer else { panic!() };
     assert_eq!(60_000 - pfc.xoff.0, 20_000 + 2 * 9_020 + 84 + 9_000);
+}
+
+/// Section 4.1 of the IRN paper: `RTO_high` is the propagation delay of the longest path, both ways, and the time to
+/// drain a switch whose input buffers are full. Timeouts are off if PFC makes the fabric lossless.
+#[test]
+fn timeouts_follow_from_the_fabric_and_are_off_with_pfc() {
+    let mut run = fat_tree("irn");
+    run.fabric.switch.buffer = Some(Bytes(240_000));
+    let flows = [flow(0, 0, 53, 1_000)];
+    // 6 links of 2 us, both ways; 6 inputs of 240 KB at 40 Gbps, which are 5 bytes per ns: 288 us.
+    let timeouts = resolved(&run, &flows).flow.timeouts.unwrap();
+    assert_eq!((timeouts.high, timeouts.low, timeouts.low_packets), (Time::from_us(24 + 288), Time::from_us(100), 3));
+    for transport in ["roce", "irn"] {
+        run.transport = rnic_spec::TransportSpec::named(transport).unwrap();
+        let without_pfc = resolved(&run, &flows);
+        assert_eq!((without_pfc.lossless, without_pfc.flow.timeouts.is_some()), (false, true), "{transport}");
+        run.transport.pfc = true;
+        let with_pfc = resolved(&run, &flows);
+        assert_eq!((with_pfc.lossless, with_pfc.flow.timeouts), (true, None), "{transport}");
+    }
 }

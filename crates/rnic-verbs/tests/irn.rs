@@ -570,3 +570,45 @@ fn what_is_late_is_not_taken_for_lost() {
     let counters = pair.sides[0].device.counters();
     assert_eq!((counters.timeouts, counters.retransmitted), (1, 1));
 }
+
+/// Two Writes to the same address, the first of which is lost: the retransmission of the first overwrites the second,
+/// as the IRN paper says, unless the second has a fence.
+#[test]
+fn a_retransmission_overwrites_a_newer_write_without_a_fence() {
+    for (flags, last) in [(SendFlags::SIGNALED, 1), (SendFlags { fence: true, ..SendFlags::SIGNALED }, 2)] {
+        let mut pair = pair();
+        pair.sides[0].fill(0, &[1; 8]);
+        pair.sides[0].fill(8, &[2; 8]);
+        pair.lose_once(|seen| seen.is(0, Operation::Write, 100));
+        pair.post_with(0, 1, pair.write_op(1, 0), 0, 8, SendFlags::SIGNALED);
+        pair.post_with(0, 2, pair.write_op(1, 0), 8, 8, flags);
+        pair.run();
+        assert_eq!(pair.sides[0].sent(), [1, 2].map(|id| (id, Status::Success)));
+        assert_eq!(pair.sides[1].bytes(0, 8), [last; 8]);
+    }
+}
+
+/// A Send without a credit goes out alone, and the next one waits for the credits that the posted receives bring.
+#[test]
+fn credits_hold_messages_back_but_not_the_last() {
+    let mut pair = pair();
+    pair.recv(1, 0, 0, 10);
+    pair.post(0, 1, SendOp::Send, 10);
+    pair.run();
+    for wr_id in 1..=3 {
+        pair.recv(1, wr_id, 0, 10);
+    }
+    pair.post(0, 2, SendOp::Send, 10);
+    pair.post(0, 3, SendOp::Send, 10);
+    pair.run();
+    pair.expect(
+        "A SEND Only #100 10 B recv 0 at 0 ask
+         B ACK #100 msn 1 credits 0 for #100
+         A SEND Only #101 10 B recv 1 at 0 ask
+         B ACK #100 msn 1 credits 3 for #100
+         A SEND Only #102 10 B recv 2 at 0 ask
+         B ACK #101 msn 2 credits 2 for #101
+         B ACK #102 msn 3 credits 1 for #102",
+    );
+    assert_eq!(pair.sides[1].received().len(), 3);
+}

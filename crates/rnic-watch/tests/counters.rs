@@ -44,7 +44,7 @@ fn a_host_with_mlx5_and_rxe() {
     put(
         f,
         "ethtool-S-eth0.txt",
-        "NIC statistics:\n rx_prio3_pause: 5\n rx_prio3_pause_duration: 1500\n rx_prio3_packets: 4\n tx_prio3_pause: 6\n rx_prio3_buf_discard: 1\n rx_prio3_discards: 2\n tx_pause_storm_error_events: 1\n",
+        "NIC statistics:\n rx_prio3_pause: 5\n rx_prio3_pause_duration: 1500\n rx_prio3_packets: 4\n rx_prio3_bytes: 4000\n tx_prio3_packets: 2\n tx_prio3_bytes: 200\n tx_prio3_pause: 6\n rx_prio3_buf_discard: 1\n rx_prio3_discards: 2\n tx_pause_storm_error_events: 1\n",
     );
     put(f, "ethtool-S-eth1.txt", "NIC statistics:\n rx_priority_3_xoff.nic: 4\n");
     let reading = Host::open(f).unwrap().read();
@@ -59,6 +59,12 @@ fn a_host_with_mlx5_and_rxe() {
     has(&text, "node_network_receive_drop_total{device=\"eth0\"} 3");
     has(&text, "rnic_pfc_frames_total{node=\"n\",port=\"eth0\",priority=\"3\",direction=\"received\"} 5");
     has(&text, "rnic_pfc_paused_seconds_total{node=\"n\",port=\"eth0\",priority=\"3\",method=\"measured\"} 0.0015");
+    has(&text, "rnic_pfc_frames_total{node=\"n\",port=\"eth0\",priority=\"3\",direction=\"sent\"} 6");
+    for (direction, packets, bytes) in [("received", 4, 4_000), ("sent", 2, 200)] {
+        let labels = format!("{{node=\"n\",port=\"eth0\",priority=\"3\",direction=\"{direction}\"}}");
+        has(&text, &format!("rnic_priority_packets_total{labels} {packets}"));
+        has(&text, &format!("rnic_priority_bytes_total{labels} {bytes}"));
+    }
     has(&text, "rnic_priority_dropped_packets_total{node=\"n\",port=\"eth0\",priority=\"3\"} 3");
     has(&text, "rnic_pause_storm_events_total{device=\"eth0\",severity=\"error\"} 1");
     has(&text, "rnic_pfc_frames_total{node=\"n\",port=\"eth1\",priority=\"3\",direction=\"received\"} 4");
@@ -161,6 +167,8 @@ fn a_switch_is_read_from_redis() {
         "COUNTERS:oid:0x15",
         &[
             ("SAI_QUEUE_STAT_PACKETS", "10"),
+            ("SAI_QUEUE_STAT_BYTES", "640"),
+            ("SAI_QUEUE_STAT_DROPPED_PACKETS", "3"),
             ("SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS", "4"),
             ("SAI_QUEUE_STAT_SHARED_WATERMARK_BYTES", "61"),
         ],
@@ -182,6 +190,9 @@ fn a_switch_is_read_from_redis() {
     has(&text, "rnic_pfc_paused_seconds_total{node=\"n\",port=\"Ethernet0\",priority=\"3\",method=\"measured\"} 2.5");
     has(&text, "rnic_pfc_paused_seconds_total{node=\"n\",port=\"Ethernet4\",priority=\"3\",method=\"estimated\"} 1");
     has(&text, "rnic_pfc_pauses_total{node=\"n\",port=\"Ethernet0\",priority=\"3\"} 50");
+    has(&text, "rnic_queue_packets_total{node=\"n\",port=\"Ethernet0\",queue=\"3\"} 10");
+    has(&text, "rnic_queue_bytes_total{node=\"n\",port=\"Ethernet0\",queue=\"3\"} 640");
+    has(&text, "rnic_queue_dropped_packets_total{node=\"n\",port=\"Ethernet0\",queue=\"3\"} 3");
     has(&text, "rnic_queue_ecn_marked_packets_total{node=\"n\",port=\"Ethernet0\",queue=\"3\"} 4");
     has(&text, "rnic_queue_watermark_bytes{node=\"n\",port=\"Ethernet0\",queue=\"3\"} 5000");
     has(&text, "rnic_pg_dropped_packets_total{node=\"n\",port=\"Ethernet0\",pg=\"3\"} 2");

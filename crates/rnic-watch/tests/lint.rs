@@ -611,6 +611,44 @@ fn incidents() -> Vec<(&'static str, Vec<Change>)> {
     ]
 }
 
+/// Each kind of setting that section 5.1 of "RDMA over Commodity Ethernet at Scale" lists is compared with the desired
+/// state: a change of the running configuration is a difference, with its place.
+#[test]
+fn every_setting_of_the_paper_is_compared() {
+    let changes: [(&str, &str, Box<dyn Fn(&mut Copy)>); 10] = [
+        (
+            "leaf1",
+            "pool.ingress_lossless_pool.size",
+            in_switch("leaf1", &["BUFFER_POOL", "ingress_lossless_pool", "size"], json!("30000000")),
+        ),
+        (
+            "leaf1",
+            "pg.3.headroom",
+            in_switch("leaf1", &["BUFFER_PROFILE", "pg_lossless_100000_5m_profile", "xoff"], json!("50000")),
+        ),
+        ("leaf1", "dscp_to_tc.26", in_switch("leaf1", &["DSCP_TO_TC_MAP", "RDMA", "26"], json!("0"))),
+        ("leaf1", "tc_to_queue.3", in_switch("leaf1", &["TC_TO_QUEUE_MAP", "RDMA", "3"], json!("1"))),
+        ("leaf1", "queue.3.weight", in_switch("leaf1", &["SCHEDULER", "scheduler.1", "weight"], json!("50"))),
+        ("leaf1", "pfc", in_switch("leaf1", &["PORT_QOS_MAP", "Ethernet0", "pfc_enable"], json!("3,4"))),
+        ("gpu1", "pfc", in_file(QOS, "enabled     0   0   0   1", "enabled     0   0   0   0")),
+        ("gpu1", "trust", in_file(QOS, "trust state: dscp", "trust state: pcp")),
+        ("gpu1", "ecn_rp", in_file("gpu1/sys/class/net/ens1f0np0/ecn/roce_rp/enable/3", "1", "0")),
+        ("gpu1", "dcqcn.roce_np/cnp_dscp", in_file("gpu1/sys/class/net/ens1f0np0/ecn/roce_np/cnp_dscp", "48", "46")),
+    ];
+    for (device, path, change) in changes {
+        let mut copy = Copy::new();
+        change(&mut copy);
+        let report = copy.report();
+        let drift: BTreeSet<&str> = report
+            .findings
+            .iter()
+            .filter(|finding| finding.check.name == "drift" && finding.device == device)
+            .map(|finding| finding.path.as_str())
+            .collect();
+        assert_eq!(drift, BTreeSet::from([path]), "{device}");
+    }
+}
+
 /// The page about the incidents says which checks find their configurations before they happen.
 #[test]
 fn the_incidents_are_found_before_as_documented() {

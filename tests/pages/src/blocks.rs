@@ -12,6 +12,8 @@
 //! | `performance/heavy-tailed` | the rates of the benchmark with heavy-tailed traffic, a column for each number of hosts |
 //! | `endpoint/selected` | medians of selected rows of the endpoint's tables |
 //! | `evidence` | numbers of rows by outcome, for each paper |
+//! | `items/summary` | numbers of items by state, for each paper |
+//! | `items/PAPER` | the items of a paper |
 //! | `speed` | speed of the simulator and of other simulators |
 //! | `settings/TABLE` | the settings of a table of scenarios; those that all variants of the table have |
 //! | `settings/TABLE/variants`, `settings/TABLE/own` | the variants of this table; the settings that only some have |
@@ -22,10 +24,13 @@
 //! | `FILE.NAME` | the value of the record; or its date, version, commit, machine, command |
 //! | `STUDY.inside` | number of rows with the outcome: `rows`, `checked`, `inside`, `outside`, `same-direction`, `opposite`, `inconclusive`, `not-stated`, `no-result` |
 //! | `evidence.inside` | the same of all papers |
+//! | `items.works` | number of items of all papers with the state: `all`, `works`, `partly`, `missing`; `none-inside`: with rows, none of them inside |
+//! | `items.PAPER.works` | the same of a paper |
 //! | `settings.NAME` | names of settings, or a maximum |
 //! | `FILE.TABLE::ROW::COLUMN` | a cell of a table; ROW is the text of its first cells, joined by `, `; the rows of a study also have the column `measured` |
 
 use crate::Data;
+use crate::items;
 use crate::settings;
 use crate::study::{self, Counts, PAPERS};
 use crate::table::{cell, lines, markdown, thousands};
@@ -46,6 +51,10 @@ pub fn block(data: &Data, from: &str, name: &str) -> Result<(String, Vec<String>
     }
     if let Some(name) = name.strip_prefix("settings/") {
         return Ok((settings::block(name)?, Vec::new()));
+    }
+    if let Some(name) = name.strip_prefix("items/") {
+        let text = if name == "summary" { items::summary(data)? } else { items::table(data, from, name)? };
+        return Ok((text, Vec::new()));
     }
     let (file, part) = name.split_once('/').ok_or_else(|| {
         format!("`{name}` is no name of a block; accepted are FILE/TABLE, evidence, speed, and others of blocks.rs")
@@ -74,6 +83,9 @@ pub fn value(data: &Data, name: &str) -> Result<(String, Vec<String>), String> {
     let (file, value) = name.split_once('.').ok_or_else(wrong)?;
     if file == "settings" {
         return Ok((settings::value(value)?, Vec::new()));
+    }
+    if file == "items" {
+        return Ok((items::value(data, value)?, Vec::new()));
     }
     if file == "evidence" {
         let mut total = 0;

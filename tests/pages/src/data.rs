@@ -1,5 +1,6 @@
 //! The recorded data, and the present state of studies and simulator.
 
+use crate::items::{self, Items};
 use rnic_record::{Record, Table};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ pub struct Data {
     pub records: BTreeMap<String, Record>,
     /// The states as they are now.
     pub states: States,
+    /// The items of the papers.
+    pub items: Items,
 }
 
 /// The path of a record.
@@ -40,7 +43,7 @@ pub fn names(folder: &Path) -> Result<Vec<String>, String> {
 }
 
 impl Data {
-    /// Reads all records, and the present states from `crates/rnic-studies/states.txt` and the recorded table of the
+    /// Reads all records, the items of the papers, and the present states from `crates/rnic-studies/states.txt` and the recorded table of the
     /// simulator's behaviour.
     ///
     /// # Errors
@@ -58,6 +61,7 @@ impl Data {
         };
         let table = text("crates/rnic-sim/tests/behaviour.txt")?;
         data.states = states(&text("crates/rnic-studies/states.txt")?, &table)?;
+        data.items = items::read(&text(items::FILE)?)?;
         Ok(data)
     }
 

@@ -8,6 +8,7 @@
 pub mod blocks;
 pub mod check;
 pub mod data;
+pub mod items;
 pub mod markers;
 mod settings;
 pub mod study;

@@ -5,6 +5,7 @@ use crate::table::{escaped, lines, thousands};
 use rnic_record::{Claim, Measured, Outcome, Record, Table, Unit, judge};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 
 /// Papers of the table of evidence: name of the record, of the paper, and where it was published. Other studies vary
 /// or extend these papers.
@@ -61,6 +62,11 @@ impl Counts {
         self.same_direction += u64::from(matches!(outcome, Outcome::Smaller | Outcome::Larger));
     }
 
+    /// Rows for which the paper states something.
+    pub fn checked(&self) -> u64 {
+        self.rows - self.not_stated
+    }
+
     /// The count with this name in inline values.
     pub fn named(&self, name: &str) -> Option<u64> {
         Some(match name {
@@ -72,13 +78,26 @@ impl Counts {
             "inconclusive" => self.inconclusive,
             "not-stated" => self.not_stated,
             "no-result" => self.no_result,
-            "checked" => self.rows - self.not_stated,
+            "checked" => self.checked(),
             _ => return None,
         })
     }
 
     fn cells(&self) -> [String; 5] {
         [self.rows, self.inside, self.outside, self.inconclusive, self.not_stated].map(thousands)
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.rows += other.rows;
+        self.inside += other.inside;
+        self.outside += other.outside;
+        self.same_direction += other.same_direction;
+        self.opposite += other.opposite;
+        self.inconclusive += other.inconclusive;
+        self.not_stated += other.not_stated;
+        self.no_result += other.no_result;
     }
 }
 
@@ -96,9 +115,17 @@ pub fn outcome(table: &Table, row: &[Value]) -> Result<Outcome, String> {
 /// # Errors
 /// One sentence if the study has no rows.
 pub fn counts(data: &Data, name: &str, experiment: Option<&str>) -> Result<Counts, String> {
+    counts_where(data, name, |table, row| experiment.is_none_or(|own| table.text(row, "experiment") == own))
+}
+
+/// Counts the rows of a study for which `wanted` holds.
+///
+/// # Errors
+/// One sentence if the study has no rows.
+pub fn counts_where(data: &Data, name: &str, wanted: impl Fn(&Table, &[Value]) -> bool) -> Result<Counts, String> {
     let table = data.table(name, "rows")?;
     let mut counts = Counts::default();
-    for row in table.rows.iter().filter(|row| experiment.is_none_or(|own| table.text(row, "experiment") == own)) {
+    for row in table.rows.iter().filter(|row| wanted(table, row)) {
         counts.add(outcome(table, row)?);
     }
     Ok(counts)
@@ -368,6 +395,32 @@ fn dates(record: &Record) -> String {
     }
 }
 
+/// The heading of an experiment on the page of all rows.
+fn heading(record: &Record, experiment: &str) -> String {
+    let title = record.table("experiments").and_then(|experiments| {
+        let row = experiments.rows.iter().find(|row| experiments.text(row, "experiment") == experiment)?;
+        Some(experiments.text(row, "title"))
+    });
+    match title.filter(|title| !title.is_empty()) {
+        Some(title) => format!("{experiment}: {title}"),
+        None => experiment.to_string(),
+    }
+}
+
+/// The anchor of an experiment on the page of all rows: its heading in lower case without punctuation, with hyphens for
+/// spaces.
+///
+/// # Errors
+/// One sentence if there is no such study.
+pub fn anchor(data: &Data, name: &str, experiment: &str) -> Result<String, String> {
+    let of_character = |c: char| match c {
+        ' ' => Some('-'),
+        '-' | '_' => Some(c),
+        c => c.is_alphanumeric().then_some(c),
+    };
+    Ok(heading(data.record(name)?, experiment).to_lowercase().chars().filter_map(of_character).collect())
+}
+
 /// The page with all rows of a study.
 ///
 /// # Errors
@@ -391,12 +444,7 @@ pub fn all_rows(data: &Data, name: &str) -> Result<String, String> {
         text += &format!("\n## {title}\n\n{list}\n");
     }
     for experiment in experiments(table) {
-        let title = record.table("experiments").and_then(|experiments| {
-            let row = experiments.rows.iter().find(|row| experiments.text(row, "experiment") == experiment)?;
-            Some(experiments.text(row, "title").to_string())
-        });
-        let title = title.filter(|title| !title.is_empty()).unwrap_or_default();
-        let title = if title.is_empty() { experiment.to_string() } else { format!("{experiment}: {title}") };
+        let title = heading(record, experiment);
         let body = table.rows.iter().filter(|row| table.text(row, "experiment") == experiment).map(|row| {
             let note = table.text(row, "note");
             let metric = table.text(row, "metric");

@@ -1,6 +1,6 @@
 //! The pages of the documentation agree with the recorded data.
 
-use rnic_pages::{Data, Page, check, generate, read, root};
+use rnic_pages::{Data, Page, check, generate, items, read, root};
 use serde_json::json;
 
 fn data() -> Data {
@@ -66,6 +66,16 @@ fn sentences_count_verdicts_only_in_markers() {
 #[test]
 fn pages_of_results_are_short() {
     none(&check::lengths(&read(&root(), &data()).unwrap()));
+}
+
+/// A renamed test, and a command that is no longer documented, would otherwise leave an item of a paper without proof.
+#[test]
+fn items_refer_to_tests_and_commands_that_exist() {
+    let data = data();
+    none(&items::references(&data.items, &root()));
+    let items: Vec<_> = data.items.values().flatten().collect();
+    let states: Result<Vec<_>, _> = items.iter().map(|item| items::state(&data, item)).collect();
+    assert_eq!(states.map(|states| states.len()), Ok(items.len()));
 }
 
 /// A small copy of the documentation: one study with two rows, and a page with a table and a sentence.

@@ -42,3 +42,27 @@ impl Marker {
         self.streams[output].next_u64() < (self.pmax * share) as u64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rnic_transport::Bytes;
+    use rnic_transport::congestion::Marking;
+
+    /// With thresholds of 5 and 200 KB and a probability of 20 %: nothing up to 5 KB, half of 20 % in the middle, 20 % at
+    /// 200 KB, everything above. The standard deviation of 100,000 draws is below 0.13 %.
+    #[test]
+    fn the_probability_rises_from_kmin_to_kmax_and_is_one_above() {
+        let marking = Marking { kmin: Bytes(5_000), kmax: Bytes(200_000), pmax: 0.2 };
+        let mut marker = Marker::new(&EcnSpec { marking, mark_on: MarkOn::Enqueue }, 0, 2, 1);
+        let mut share = |queue| (0..100_000).filter(|_| marker.marks(1, queue)).count() as f64 / 1e5;
+        for queue in [0, 5_000] {
+            assert_eq!(share(queue), 0.0, "{queue} B");
+        }
+        for (queue, expected) in [(53_750, 0.05), (102_500, 0.1), (200_000, 0.2)] {
+            let measured = share(queue);
+            assert!((measured - expected).abs() < 0.006, "{queue} B: {measured} instead of {expected}");
+        }
+        assert_eq!(share(200_001), 1.0);
+    }
+}
