@@ -29,7 +29,8 @@ use std::time::Duration;
 
 /// Time between two drawings.
 const REDRAW: Duration = Duration::from_millis(200);
-/// The instants of frames: the interval doubles after some hundred frames, so a long run costs little.
+/// The instants of frames: the interval doubles after some hundred frames, so the frames of a long run take little time
+/// and memory.
 const PLAN: FramePlan = FramePlan { interval: Time::from_us(10), frames: 512 };
 
 /// The view. The terminal is drawn by a thread of its own.

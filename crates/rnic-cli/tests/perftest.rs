@@ -1,4 +1,4 @@
-//! Tests of `rnic perf --perftest` with rnic on both sides. The test bed in `tests/interop` tests it against perftest
+//! Tests of `rnic perf --perftest` with rnic at both ends. The test bed in `tests/interop` tests it against perftest
 //! itself.
 
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! Tests of replays in a real browser: what they show at an instant, and that names in a scenario stay text.
+//! Tests of replays in a real browser: what they show at an instant, and that names in a scenario are shown as text,
+//! not as markup.
 
 use crate::browser::Browser;
 use serde_json::{Value, json};
@@ -49,7 +50,7 @@ name = "IRN"
 transport = "irn"
 "#;
 
-/// The name is the same as the text that an attacker would want to run.
+/// The name in the scenario is a script that an attacker would want to run.
 pub(crate) const HOSTILE: &str = r#"title = "</script><script>window.attacked = 1</script><img src=x onerror='window.attacked = 1'>"
 [fabric]
 topology = "graph"
@@ -110,7 +111,7 @@ fn text(browser: &Browser, selector: &str) -> String {
     text.as_str().unwrap().to_string()
 }
 
-/// Whether a pixel near the middle of the picture of a port's link has the colour of pauses.
+/// Whether a pixel near the middle of the line that stands for a port's link has the colour of pauses.
 fn looks_paused(browser: &Browser, port: u64) -> bool {
     let found = browser.js(&format!(
         "const canvas = document.querySelector('.panel .fabric');

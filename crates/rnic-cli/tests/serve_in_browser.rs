@@ -1,5 +1,5 @@
-//! Tests of `rnic run --serve` in a real browser: the page moves during the runs, has their results afterwards, and
-//! shows hostile names as text.
+//! Tests of `rnic run --serve` in a real browser: the page changes during the runs, shows their results afterwards, and
+//! shows names with markup as text.
 
 use crate::browser::Browser;
 use crate::replay_in_browser::{HOSTILE, INCAST};

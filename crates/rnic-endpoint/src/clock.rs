@@ -78,7 +78,8 @@ impl DeviceClock {
         if now < DeviceClock::END { now } else { self.rebase(device) }
     }
 
-    /// Moves the origin of the clock and of `device` by whole epochs, until the reading is small enough. Returns it.
+    /// Moves the origin of the clock and of `device` by whole epochs, until the reading is small enough. Returns the
+    /// reading.
     #[cold]
     fn rebase(&self, device: &Mutex<Device>) -> Time {
         let mut device = lock(device);

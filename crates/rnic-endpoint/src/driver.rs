@@ -114,9 +114,9 @@ impl Driver {
         Ok(worked)
     }
 
-    /// Gives each queue pair that has packets to send one turn. Callers do so before they destroy a queue pair or close
-    /// the device, because the peer may wait for an ACK that is among these packets, and nobody would acknowledge a
-    /// retransmission. If the send buffer is full, it waits for room, but not long.
+    /// Lets each queue pair that has packets to send send one batch. Callers do so before they destroy a queue pair or
+    /// close the device, because the peer may wait for an ACK that is among these packets, and a retransmission would
+    /// not be acknowledged any more. If the send buffer is full, the call waits for room for a short time.
     pub(crate) fn flush(&mut self, device: &Mutex<Device>) {
         // A packet that the last batch holds back takes a turn too.
         let turns = lock(device).ready() + 1;

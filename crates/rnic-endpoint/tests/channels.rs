@@ -149,7 +149,8 @@ fn channels_survive_a_peer_that_stops() {
     }
 }
 
-/// An interface that goes down while messages are outstanding, for longer than queue pairs wait, and comes back.
+/// An interface that goes down while messages are outstanding, for longer than the timeouts of queue pairs, and goes up
+/// again.
 #[test]
 fn channels_survive_an_interface_that_goes_down() {
     with_pair(1_500, |pair| {
@@ -237,7 +238,8 @@ fn sides_that_do_not_fit_are_refused() {
     assert!(refused.to_string().starts_with("the number of paths is 9000; it must be 1 to 256"), "{refused}");
 }
 
-/// Everything that a peer says is hostile: an address with other queue pairs, keys or numbers than a channel has.
+/// All messages of a peer are untrusted: for example, an address with queue pairs, keys or numbers that do not belong
+/// to the channel.
 #[test]
 fn a_hostile_address_does_not_panic() {
     let sides = [0, 1].map(|_| Side::open(Mode::Thread, Security::Authenticated, Faults::default(), 1));

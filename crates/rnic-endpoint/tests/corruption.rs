@@ -1,4 +1,4 @@
-//! A network that flips bits of packets: a device notices every packet that differs in one bit from a packet of its
+//! A network that flips bits of packets: a device detects every packet that differs in one bit from a packet of its
 //! peer, except for the byte that switches may change.
 
 use crate::common::ends::{End, connect, ends};
@@ -106,8 +106,8 @@ fn every_flipped_bit_of_a_plain_packet_is_noticed() {
     }
 }
 
-/// Switches may change FECN, BECN and the reserved bits, so the ICRC leaves them out. In a request they mean nothing:
-/// congestion marks are in the IP header, and BECN counts in ACKs and CNPs alone.
+/// Switches may change FECN, BECN and the reserved bits, so the ICRC leaves them out. In a request these bits have no
+/// meaning: congestion marks are in the IP header, and BECN is used in ACKs and CNPs only.
 #[test]
 fn bits_that_switches_may_change_are_accepted_and_harmless() {
     for service in [Service::Rc, Service::Irn] {

@@ -265,7 +265,8 @@ fn a_timestamp_is_the_time_at_which_the_request_completed() {
     assert!(out[0].status == Status::WorkRequestFlushed && out[0].time >= before);
 }
 
-/// The thread that moves packets sleeps without end until the connection sets a timer, and nothing else wakes it.
+/// The thread that moves packets sleeps without a timeout until the connection sets a timer, and no other event wakes
+/// it.
 #[test]
 fn keep_alive_begins_with_the_connection() {
     let [a, b] = [end(Mode::Thread), end(Mode::Thread)];

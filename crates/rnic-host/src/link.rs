@@ -36,8 +36,8 @@ pub(crate) struct Ends {
     pub(crate) recv_psn: u32,
 }
 
-/// Brings a queue pair from RESET to RTS. `prepare` runs in state INIT, where receives can be posted before the first
-/// packet may arrive.
+/// Brings a queue pair from RESET to RTS. `prepare` runs in state INIT, where receives can be posted before a packet
+/// can arrive.
 pub(crate) fn connect(
     nic: &mut dyn Verbs, link: &Link, ends: Ends, access: Access, attributes: SendAttributes, min_rnr_timer: u8,
     prepare: impl FnOnce(&mut dyn Verbs) -> Result<(), HostError>,

@@ -52,7 +52,7 @@ pub struct Finding {
 const ABSENT_MS: u64 = 60_000;
 /// Maximum number of ended suspects that are kept.
 const MAX_ENDED: usize = 200;
-/// Maximum number of suspects that are followed. If an evaluation finds more, the rest has no start.
+/// Maximum number of suspects whose start is stored. If an evaluation finds more, the further suspects have no start.
 const MAX_OPEN: usize = 10_000;
 
 /// A suspect over time.

@@ -7,8 +7,8 @@
 //! It needs root, or a system that allows user namespaces. `--others` also measures libfabric, UCX and iperf3, if they
 //! are installed (Debian packages `libfabric-bin`, `ucx-utils` and `iperf3`).
 //!
-//! The repetitions of all measurements alternate, so that other load on the host affects all of them alike. Each line
-//! of the output holds the median, the minimum and the maximum. The lines "ceiling" are for plain UDP, sent by
+//! The repetitions of all measurements alternate, so that other load on the host affects all measurements alike. Each
+//! line of the output holds the median, the minimum and the maximum. The lines "ceiling" are for plain UDP, sent by
 //! `UDP_SEGMENT` and received by `UDP_GRO`, with the longest datagrams that the path MTU allows.
 
 use clap::{Parser, ValueEnum};
@@ -108,7 +108,7 @@ const SERVER: IpAddr = Pair::B4;
 const PATIENCE: &str = "20";
 
 impl Bench<'_> {
-    /// Records a result. One that is not a number is left out: other software did not print it.
+    /// Records a result. A result that is not a number is left out, because the other software did not print it.
     fn note(&mut self, name: &str, unit: &'static str, value: f64) {
         if value.is_nan() {
             return;
@@ -332,8 +332,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Measures the CPU time of both sides per GB. The difference between a long and a short transfer leaves out what
-    /// it takes to begin.
+    /// Measures the CPU time of both sides per GB. The difference between a long and a short transfer excludes the time
+    /// to set up the connection.
     fn cpu(&mut self) -> Result<(), Box<dyn Error>> {
         const MIB: [u32; 2] = [512, 3_584];
         let mut measure = |name: &str, run: Transfer<'_, Self>| {

@@ -197,7 +197,7 @@ fn a_switch_is_read_from_redis() {
     drop(listener);
 }
 
-/// A peer that is no Redis, and one that never answers, are one sentence each.
+/// A peer that is not a Redis server, and a peer that never responds, each cause an error of one sentence.
 #[test]
 fn a_hostile_redis_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

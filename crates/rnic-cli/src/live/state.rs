@@ -1,5 +1,5 @@
-//! What a page shows of the runs: their progress, warnings, recordings and results. The simulation writes it, and
-//! each client of the server reads what it has not read yet, so no client makes a run wait.
+//! The state of the runs that a page shows: their progress, warnings, recordings and results. The simulation writes the
+//! state, and each client of the server reads the parts that it has not read yet, so no client makes a run wait.
 
 use crate::run_state::{RunState, Stage};
 use crate::service::Clock;
@@ -16,7 +16,8 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Number of runs whose fabrics are recorded: the first of the scenario. Of further runs the page has the progress.
+/// Number of runs whose fabrics are recorded: the first runs of the scenario. For further runs, the page shows only the
+/// progress.
 pub(super) const RECORDED: usize = 8;
 /// Size of a recording, on which the number of its frames depends.
 const RECORDING_BYTES: u64 = 2_000_000;

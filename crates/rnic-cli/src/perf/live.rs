@@ -1,7 +1,7 @@
 //! `rnic perf --serve`: a measurement on a live page, with sliders that change the injected faults.
 //!
 //! Threads measure and one thread reads the counters at an interval. The page asks for the points of the intervals; a
-//! browser that asks rarely, or never, costs the measurement nothing, because the points are in one bounded list.
+//! browser that asks rarely, or never, does not slow the measurement down, because the points are in one bounded list.
 
 mod page;
 

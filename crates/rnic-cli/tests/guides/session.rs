@@ -1,4 +1,4 @@
-//! A shell in a temporary folder that has what the guides expect: the command `rnic`, `scenarios/`, `p4/` and
+//! A shell in a temporary folder with the files that the guides expect: the command `rnic`, `scenarios/`, `p4/` and
 //! `examples/`.
 
 use super::repository;
@@ -47,7 +47,7 @@ impl Session {
         Session::with_prefix(&[], Folder::Temporary(tempfile::tempdir().unwrap())).expect("a shell starts")
     }
 
-    /// Starts a shell in a folder of this name that keeps what Cargo builds for the template.
+    /// Starts a shell in a folder with this name. The folder keeps the files that Cargo builds for the template.
     pub(crate) fn start_keeping_builds(name: &str) -> Session {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         for old in ["rnic", "my-congestion-control"] {
@@ -61,7 +61,7 @@ impl Session {
         session
     }
 
-    /// Starts a shell in network and mount namespaces of its own; `None` if the system does not allow these.
+    /// Starts a shell in its own network and mount namespaces; `None` if the system does not allow these.
     pub(crate) fn start_in_namespace() -> Option<Session> {
         // Without root a user namespace gives the rights, but there tcpdump cannot drop its own.
         let unshare = ["unshare", "--mount", "--net"];
@@ -140,7 +140,7 @@ impl Session {
     /// Starts a command and returns when it has printed `text`.
     ///
     /// # Errors
-    /// What the command printed, if it does not print the text in time.
+    /// The output of the command, if it does not print the text in time.
     pub(crate) fn start_background(&mut self, command: &str, text: &str) -> Result<(), String> {
         let (script, output) = self.write_command(&format!("exec {command}"));
         let (script, printed) = (script.display(), output.display());

@@ -104,7 +104,7 @@ impl CompletionQueue {
     /// the first poll of the future resolve it in any case.
     ///
     /// On a device with a progress thread the task sleeps until the future resolves. Without a progress thread the task
-    /// wakes itself again and again, and sends and receives packets each time.
+    /// wakes itself repeatedly, and sends and receives packets each time.
     pub fn completions(&self, notify: Notify) -> Completions<'_> {
         Completions { queue: self, notify }
     }

@@ -131,7 +131,7 @@ impl Device {
     /// Opens a device that receives on `address`, an IP address of this host, at UDP port 4791.
     ///
     /// # Errors
-    /// When the address is not one of this host, another socket has the port, or a system call fails.
+    /// When the address does not belong to this host, another socket has the port, or a system call fails.
     pub fn open(address: IpAddr, config: Config) -> Result<Device, Error> {
         Device::open_at(SocketAddr::new(address, port::ROCE_PORT), config)
     }
@@ -250,7 +250,7 @@ impl Device {
 
     /// Sleeps until the device has sent or received packets, or `timeout` has passed. For an application that has no
     /// work of its own and only responds to its peers. May return early. Returns whether this thread has moved packets
-    /// at once, without sleeping.
+    /// immediately, without sleeping.
     ///
     /// # Errors
     /// When the device is closed or a system call fails.
@@ -285,10 +285,10 @@ impl Device {
     }
 
     /// The clock of the timestamps in completions ([`Completion::time`](rnic_verbs::Completion::time)): the system's
-    /// monotonic clock (`CLOCK_MONOTONIC`), counted from the opening of the device, less 2^52 ns once in 52 days. The
-    /// device reads it once for all packets that one system call received, and once for each batch that it sends. So a
-    /// timestamp is the time at which the device began to process the packet that completed the request, and not the
-    /// time of polling.
+    /// monotonic clock (`CLOCK_MONOTONIC`), counted from the opening of the device. Once in 52 days, it goes back by
+    /// 2^52 ns. The device reads it once for all packets that one system call received, and once for each batch that it
+    /// sends. So a timestamp is the time at which the device began to process the packet that completed the request,
+    /// and not the time of polling.
     ///
     /// ```
     /// use rnic_endpoint::{Completion, Config, Device, Time, TimeSource};
@@ -309,7 +309,7 @@ impl Device {
     }
 
     /// Wakes the threads that sleep in this device. [`Device::wait`] returns; [`CompletionQueue::wait`] looks for
-    /// completions again and goes on waiting if there are none.
+    /// completions again, and continues to wait if it finds none.
     pub fn interrupt(&self) {
         self.shared().interrupt();
     }
@@ -402,7 +402,8 @@ mod tests {
         }
     }
 
-    /// Another thread takes the event before the thread that caused it has woken those who wait: they wake, too.
+    /// Another thread takes the event before the thread that caused it has woken the waiting threads. The waiting
+    /// threads wake nevertheless.
     #[test]
     fn an_event_that_is_taken_early_still_wakes() {
         let (port, _peer) = pair(LoopbackConfig::default());

@@ -31,7 +31,8 @@ use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What threads and tasks wait for: the completions of a queue, or with `None` the device's asynchronous events.
+/// The event for which threads and tasks wait: the completions of a queue, or with `None` the device's asynchronous
+/// events.
 pub(super) type Source = Option<CqId>;
 
 pub(crate) struct Shared {
@@ -171,7 +172,7 @@ impl Shared {
         self.notify();
     }
 
-    /// Wakes all threads that sleep in this device: the one that waits for packets, and those that wait for
+    /// Wakes all threads that sleep in this device: the thread that waits for packets, and the threads that wait for
     /// completions.
     pub(super) fn interrupt(&self) {
         self.waker.wake_by_ref();
@@ -281,7 +282,7 @@ impl Shared {
     }
 
     /// Registers `waker` to be woken when `source` has completions or events, or the device closes. Returns `false` if
-    /// it already has some.
+    /// `source` already has completions or events.
     pub(super) fn register(&self, source: Source, notify: Notify, waker: &Waker) -> Result<bool, Error> {
         let mut late = Vec::new();
         let armed = {

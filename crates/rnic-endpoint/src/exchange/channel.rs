@@ -130,7 +130,7 @@ impl Channel {
         Channel::over(dial(host)?)
     }
 
-    /// Opens a connection like [`Channel::connect`] with TLS 1.3, in which both sides prove that they may take part.
+    /// Opens a connection like [`Channel::connect`] with TLS 1.3, in which both ends authenticate each other.
     ///
     /// # Errors
     /// As [`Channel::connect`]; also if the peer has other credentials, or does not use TLS.
@@ -151,8 +151,8 @@ impl Channel {
         Channel::prepare(stream, |socket, _| Ok(Stream::plain(socket)))
     }
 
-    /// Makes a channel of a TCP connection that a listener accepted, with TLS 1.3, in which both sides prove that they
-    /// may take part.
+    /// Makes a channel of a TCP connection that a listener accepted, with TLS 1.3, in which both ends authenticate each
+    /// other.
     ///
     /// # Errors
     /// When the connection is already broken, the peer has other credentials, or it does not use TLS.

@@ -15,8 +15,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A capture file in the format pcapng, into which several ports can write.
 ///
-/// If the file cannot be written, for example because the disk is full, the capture ends: the file keeps the packets
-/// before, as whole blocks, and the ports continue without it.
+/// If the file cannot be written, for example because the disk is full, the capture ends: the file keeps the earlier
+/// packets, as complete blocks, and the ports continue without it.
 #[derive(Clone)]
 pub struct CaptureFile(Arc<Mutex<Capture>>);
 
@@ -118,7 +118,7 @@ impl Write for Blocks {
 
 /// A port that captures all packets that another port sends and receives. Datagrams that are not RoCEv2 packets are
 /// left out. A socket does not show the identification of received packets, so the ICRC in the file is computed for the
-/// identification that the IPv4 header in the file has. Ethernet addresses are 0.
+/// identification in the file's IPv4 header. Ethernet addresses are 0.
 pub struct CapturePort<P> {
     inner: P,
     file: CaptureFile,
@@ -291,7 +291,7 @@ mod tests {
         assert!(failures.recv().is_err(), "one report");
     }
 
-    /// The system's file that is always full: the head of the capture cannot be written.
+    /// With `/dev/full`, the head of the capture cannot be written.
     #[test]
     fn a_capture_without_room_does_not_begin() {
         let error = CaptureFile::create(Path::new("/dev/full"), |_| {}).err().unwrap();

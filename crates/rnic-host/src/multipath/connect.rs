@@ -11,7 +11,7 @@ use rnic_transport::Time;
 use rnic_verbs::{Access, RecvRequest, SendAttributes, Verbs};
 
 impl Channel {
-    /// Connects the channel to the peer with this address, on the path `link`. All chunks use the one IP address; the
+    /// Connects the channel to the peer with this address, on the path `link`. All chunks use the same IP address; the
     /// network distinguishes paths by the queue pairs' UDP source ports, if the NIC gives each its own.
     ///
     /// # Errors

@@ -5,7 +5,8 @@
 //! is an input of each step, and the new state is an output.
 //!
 //! Two logics exist for the sender ([`Logic`]). They differ in the recovery sequence, in the conclusions from a partial
-//! acknowledgement, and in the moment when the timer's length is chosen; `docs/concepts/transports.md` has the reasons.
+//! acknowledgement, and in the time at which the timer's length is chosen; `docs/concepts/transports.md` has the
+//! reasons.
 
 mod check;
 mod compare;

@@ -1,5 +1,5 @@
-//! Random expressions in the machine, in Verilog under Verilator and under Icarus Verilog, and in an evaluator that is
-//! written apart ([`bits`]). A case is one expression with one set of operands.
+//! Random expressions in the machine, in Verilog under Verilator and under Icarus Verilog, and in an independent
+//! evaluator ([`bits`]). A case is one expression with one set of operands.
 
 mod bits;
 mod generate;
@@ -64,7 +64,7 @@ fn departure(random: &mut Random) -> Departure {
     }
 }
 
-/// What the evaluator expects in the header: each result with zeros in front, in whole bytes.
+/// The header that the evaluator expects: each result, padded with leading zeros to whole bytes.
 fn expected(generator: &Generator, departure: &Departure) -> Vec<u8> {
     let operands = Operands::of(departure);
     let results = generator.results.iter().map(|expression| expression.value(&operands));

@@ -135,7 +135,7 @@ pub(crate) fn ip(gid: &ibv_gid) -> IpAddr {
 }
 
 /// The descriptor that programs take for the descriptor of a kernel device, and keep or duplicate. No kernel device
-/// exists, so `/dev/null` stands for it. All devices of a process have the same one, which stays open.
+/// exists, so `/dev/null` stands for it. All devices of a process share this descriptor, which stays open.
 fn command_descriptor() -> Result<c_int, c_int> {
     static NULL: Mutex<Option<File>> = Mutex::new(None);
     let mut null = lock(&NULL);

@@ -18,7 +18,7 @@ pub(super) struct Quota {
 struct State {
     /// Results per millisecond.
     rate: f64,
-    /// Number of results that each host may store now, and the time of this number in ms.
+    /// Number of results that each host may store now, and the time in ms at which this number was computed.
     hosts: Vec<(f64, u64)>,
 }
 

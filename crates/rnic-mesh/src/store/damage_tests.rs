@@ -44,7 +44,7 @@ fn read(path: &Path) -> (Vec<u64>, Damage) {
     (sequences.collect(), entries.damage())
 }
 
-/// Changes each byte of a log, and returns how many batches can still be read.
+/// Changes each byte of a log, and returns the number of batches that can still be read.
 fn changed(path: &Path, bytes: &[u8], with: u8) -> Vec<usize> {
     let each = (0..bytes.len()).map(|at| {
         let mut bytes = bytes.to_vec();

@@ -302,7 +302,7 @@ fn time(bytes: &[u8], at: usize) -> u64 {
     u64::from(number(bytes, at)) | u64::from(number(bytes, at + 4)) << 32
 }
 
-/// A file that is read in order, with the bytes after a position in memory.
+/// A file that is read in order. A part of it, from the current position on, is in memory.
 struct Window {
     file: File,
     bytes: Vec<u8>,

@@ -146,7 +146,7 @@ impl Store {
     /// of an hour that has passed, for [`Converter::convert`].
     ///
     /// # Errors
-    /// If the disk is full, for example. None of the batches is stored then.
+    /// If the disk is full, for example. In this case none of the batches is stored.
     pub fn append(&mut self, batches: &[(&Batch, &[u8])], unix_us: u64) -> Result<Option<PathBuf>, StoreError> {
         let mut passed = None;
         let now = hour(unix_us);
@@ -214,7 +214,7 @@ pub struct Earlier {
 
 /// Reads the results that the controller received from `since_us` to `now_us` from the Parquet files of a folder, in
 /// order of arrival, but at most the newest row groups with `max` results. Results after `now_us` are left out: the
-/// clock went back, so their age is not known. A file that is damaged is no obstacle.
+/// clock went back, so their age is not known. Damaged files are skipped.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -379,7 +379,7 @@ fn state_checksum(text: &str) -> String {
     format!("\ncrc32 {:08x}\n", crc32fast::hash(text.as_bytes()))
 }
 
-/// Reads the content of `state.json`. Files of rnic 0.2.0 and earlier have no checksum and no line break.
+/// Reads the content of `state.json`. Files of rnic 0.2.0 and earlier have neither a checksum nor a line break.
 fn read_state(bytes: &[u8]) -> Result<State, String> {
     let text = str::from_utf8(bytes).map_err(|error| error.to_string())?;
     let (json, sum) = text.split_at(text.find('\n').unwrap_or(text.len()));

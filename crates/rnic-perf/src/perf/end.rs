@@ -73,8 +73,8 @@ pub(super) fn memory(setup: &Setup, max_memory: u64) -> Result<Vec<u8>, PerfErro
 
 impl End {
     /// Opens a device at `local`, creates its queue pairs and registers `memory`, which [`memory`] returned. `side` (0
-    /// for the client, 1 for the server) makes the random faults of the two ends differ. With `live` the faults can
-    /// change while the device runs.
+    /// for the client, 1 for the server) selects the random stream of the faults, so that the faults of the two ends
+    /// differ. With `live` the faults can change while the device runs.
     pub(super) fn open(
         local: SocketAddr, setup: &Setup, side: u64, memory: Vec<u8>, live: Option<Arc<Live>>,
     ) -> Result<End, PerfError> {

@@ -135,7 +135,7 @@ fn receive_hello(
     Ok((channel, Hello { setup: Box::new(with_short_names(*setup)), client, mtu_fixed }))
 }
 
-/// Makes the names in a client's setup safe for messages and logs. A name that this changes is not valid anyway.
+/// Makes the names in a client's setup safe for messages and logs. This changes only names that are not valid.
 fn with_short_names(mut setup: Setup) -> Setup {
     let names = [&mut setup.service, &mut setup.congestion];
     let settings = setup.settings.iter_mut().flat_map(|(key, value)| [key, value]);

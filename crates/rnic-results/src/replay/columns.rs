@@ -1,10 +1,11 @@
-//! The columns of a recorded run as bytes. `rnic-web/components/columns.js` reads them and states the form of numbers.
+//! The columns of a recorded run as bytes. `rnic-web/components/columns.js` reads the columns, and defines the encoding
+//! of numbers.
 //!
-//! The columns are, in this order: the time of each frame, as picoseconds since the frame before; for each port, its
-//! utilisation in each frame (0 to 255), as one byte, the difference from the frame before; for each port, its queue in
-//! each frame in units of [`QUEUE_UNIT`], as the difference from the frame before; for each port, the frames in which
-//! its totals changed; the pauses; for each frame, its pauses with their causes, and its cycle; the cells of the matrix
-//! at each of its instants; for each flow, the frames with its delivered bytes.
+//! The columns are, in this order: the time of each frame, as picoseconds since the previous frame; for each port, its
+//! utilisation in each frame (0 to 255), as one byte, the difference from the previous frame; for each port, its queue
+//! in each frame in units of [`QUEUE_UNIT`], as the difference from the previous frame; for each port, the frames in
+//! which its totals changed; the pauses; for each frame, its pauses with their causes, and its cycle; the cells of the
+//! matrix at each of its instants; for each flow, the frames with its delivered bytes.
 
 use super::matrix::Matrix;
 use super::recorder::{Kept, Seen, Totals};
@@ -83,7 +84,8 @@ pub(super) fn deflated(seen: &Seen, matrix: &Matrix, flows: &[u32], end: Time) -
     deflate.finish()
 }
 
-/// The utilisation of a port in each frame: the part of the time since the frame before for which it was sending.
+/// The utilisation of a port in each frame: the share of the time since the previous frame in which the port was
+/// sending.
 fn used(out: &mut Numbers, seen: &Seen, port: usize) {
     let links = u64::from(seen.picture.ports[port].links);
     let (mut time, mut busy, mut last) = (Time::ZERO, 0, 0u8);

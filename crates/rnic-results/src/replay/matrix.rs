@@ -18,8 +18,8 @@ pub(super) struct Matrix {
     pub(super) size: u32,
     /// Bytes of a unit.
     pub(super) unit: u64,
-    /// For each instant, the cells that got more units since the instant before, and how many more. The cell of sending
-    /// group s and receiving group r is s * groups + r.
+    /// For each instant, the cells whose units have increased since the previous instant, and the increase. The cell of
+    /// sending group s and receiving group r is s * groups + r.
     pub(super) increments: Vec<Vec<(u32, u64)>>,
 }
 

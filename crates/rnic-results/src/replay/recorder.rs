@@ -1,4 +1,4 @@
-//! The recorder of a run: it receives the frames of the run and keeps as many as the file may have.
+//! The recorder of a run: it receives the frames of the run, and keeps as many frames as fit into the file.
 
 use super::picture::{INSIDE, Picture};
 use rnic_fabric::{PortId, Routes, Topology};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 const FRAMES: (u64, u64) = (128, 1_000);
 /// Bytes of a port in a frame in the file, about.
 const PORT_BYTES: u64 = 2;
-/// Ports per host in usual fabrics, at most; the number of frames depends on it.
+/// Maximum number of ports per host in usual fabrics. The number of frames depends on it.
 const PORTS_PER_HOST: u64 = 6;
 /// Ports that are drawn of a large fabric, about.
 const MAX_PORTS: u64 = 12_000;
@@ -21,10 +21,10 @@ const BURST: u32 = 24;
 const BURST_PARTS: u64 = 16;
 /// Largest number of bursts in a run.
 const MAX_BURSTS: u32 = 16;
-/// Number of states of ports and flows that a run may take in any case: they take about 0.1 s.
+/// Number of states of ports and flows that are recorded in every run, whatever its length: this takes about 0.1 s.
 const FREE_STATES: u64 = 100_000;
 /// Bytes that links must transmit for each further state of a port or flow: 400 packets, which take ten times as long.
-/// A state costs more than its instructions, because it is not in the cache.
+/// Recording a state takes longer than its number of instructions suggests, because the state is not in the cache.
 const BYTES_PER_STATE: u64 = 400_000;
 /// Number of frames without a drop after which a drop is an event.
 const QUIET: u32 = 64;
@@ -32,7 +32,7 @@ const QUIET: u32 = 64;
 const MAX_PAUSES: usize = 50_000;
 /// Largest number of pauses with causes that are kept of a frame.
 const MAX_CAUSES: usize = 512;
-/// Largest number of flows under way whose delivered bytes are kept of a frame: the first to start.
+/// Maximum number of active flows whose delivered bytes a frame keeps: the flows that started first.
 const MAX_FLOWS: usize = 2_048;
 /// Largest number of flows whose hash is kept.
 const MAX_HASHES: usize = 1_000_000;
@@ -121,7 +121,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder for a run of which the file may use `max_bytes`, and which must include the flows `named`.
+    /// A recorder for a run. Its part of the file has at most `max_bytes`, and includes the flows `named`.
     pub fn new(max_bytes: u64, named: &[u32]) -> Recorder {
         let named: BTreeSet<u32> = named.iter().copied().collect();
         Recorder {
@@ -182,8 +182,8 @@ impl Recorder {
         });
     }
 
-    /// The interval to the next frame, if it should not be the regular one: shorter after the start of pauses or drops,
-    /// longer if the run has done little work since the earlier frames.
+    /// The interval to the next frame if it is not the regular interval: a shorter one after the start of pauses or
+    /// drops, a longer one if the run has done little work since the previous frames.
     pub fn interval_to_next(&self) -> Option<Time> {
         if self.wait > self.interval {
             return Some(self.wait);
@@ -255,7 +255,8 @@ impl Seen {
         self.picture.drawn.get(port as usize).copied().unwrap_or(INSIDE)
     }
 
-    /// Updates the state now by a frame. Returns whether packets were dropped, lost or trimmed since the last frame.
+    /// Updates the current state with a frame. Returns whether packets were dropped, lost or trimmed since the last
+    /// frame.
     fn take(&mut self, frame: &Frame, named: &[u32]) -> bool {
         self.now.time = frame.time;
         self.now.totals.clear();
@@ -318,8 +319,8 @@ impl Seen {
         [port.dropped > before.dropped, port.lost > before.lost, port.trimmed > before.trimmed].contains(&true)
     }
 
-    /// Drops every second of the frames that need not stay. What a dropped frame counted counts in the next frame.
-    /// Returns whether there was such a frame. The last frame always stays.
+    /// Removes every second of the frames that may be removed; the last frame always stays. The counts of a removed
+    /// frame are added to the next frame. Returns whether any frame was removed.
     pub(super) fn thin(&mut self) -> bool {
         let before = self.frames.len();
         let (mut is_next_kept, mut carried) = (true, BTreeMap::new());
@@ -337,8 +338,8 @@ impl Seen {
         self.frames.len() < before
     }
 
-    /// Sorts the pauses by their starts. If they are more than `most`, pauses of a port that follow each other closely
-    /// become one, for growing times between them.
+    /// Sorts the pauses by their starts. If the number of pauses exceeds `most`, merges pauses of a port that are
+    /// separated by a short time, and increases this time until at most `most` pauses are left.
     pub(super) fn merge_pauses(&mut self, most: usize, end: Time) {
         let mut gap = Time::from_us(1);
         while self.pauses.len() > most && gap < end {
@@ -356,8 +357,8 @@ impl Seen {
         self.pauses.sort_by_key(|(port, priority, from, _)| (*from, *port, *priority));
     }
 
-    /// Makes the data smaller: drops frames, at last also those that would stay, then merges pauses. Returns whether
-    /// the data have become smaller.
+    /// Makes the data smaller: first removes the frames that may be removed, then the other frames, and then merges
+    /// pauses. Returns whether the data have become smaller.
     pub(super) fn shrink(&mut self, end: Time) -> bool {
         if self.thin() {
             return true;

@@ -50,7 +50,7 @@ impl Sweep {
     }
 }
 
-/// The runs of a `[sweep]` whose swept values are no numbers, or that varies the seed only.
+/// The runs of a `[sweep]` whose swept values are not numbers, or that varies the seed only.
 #[derive(PartialEq, Debug)]
 pub(super) struct Categories {
     /// The swept keys other than the seed; empty if only the seed varies.
