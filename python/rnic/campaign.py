@@ -40,10 +40,10 @@ class Campaign:
     `scenarios` is a scenario, whose runs (with each point of its sweep) are the points of the campaign; a mapping of
     labels to scenarios; or an iterable of scenarios. `name` is the name of the campaign: letters, digits, `-`, `_` and
     `.`. `runs` selects runs by name. `seeds` is the number of seeds of each point, beginning with the point's own seed.
-    `until` adds seeds until the confidence interval of a metric's mean is narrow enough, such as `"slowdown.mean ± 5
-    %"` or `"fct_us.p99 ± 20"`; `seeds` is then the initial number of seeds of a point (default: 5), `max_seeds` the
-    maximum, and `confidence` the probability of the interval. With `records`, the complete record of each run is stored
-    too, with its flows (64 bytes each)::
+    `until` adds seeds until the confidence interval of a metric's mean is narrow enough, such as
+    `"slowdown.mean ± 5 %"` or `"fct_us.p99 ± 20"`; `seeds` is then the initial number of seeds of a point (default: 5),
+    `max_seeds` the maximum, and `confidence` the probability of the interval. With `records`, the complete record of
+    each run is stored too, with its flows (64 bytes each)::
 
         campaign = rnic.Campaign(rnic.Scenario.load("sweep.toml"), name="sweep", until="slowdown.mean ± 5 %")
         results = campaign.run("sweep.results", "processes", progress=True)
@@ -487,10 +487,10 @@ class CampaignResults:
         `transport`, `cc`, `pfc`, `status` (completed, failed, lost), `failure` (the reason, or null), the numbers of
         the run in `summary.json` with keys joined by dots (`slowdown.p99`; their units are at the ends of their names),
         `point` (one of `Campaign.points`: the name of the run with its label and swept values), and `key`, the
-        fingerprint of everything that determined the result. So `to_pandas().pivot_table("slowdown.p99", "run",
-        "traffic.load")` has a row for each run and a column for each load. With `provenance`, further columns contain
-        when, where and by which version of rnic the run was simulated; only these columns differ from one execution to
-        the next.
+        fingerprint of everything that determined the result. So
+        `to_pandas().pivot_table("slowdown.p99", "run", "traffic.load")` has a row for each run and a column for each
+        load. With `provenance`, further columns contain when, where and by which version of rnic the run was simulated;
+        only these columns differ from one execution to the next.
         """
         return Table(self._folder.rows(provenance))
 

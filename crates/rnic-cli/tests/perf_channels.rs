@@ -1,5 +1,5 @@
-//! The failures that a channel of a host transport between two processes survives, and how it ends, as a user of `rnic
-//! perf` sees it.
+//! The failures that a channel of a host transport between two processes survives, and how it ends, as a user of
+//! `rnic perf` sees it.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader};

@@ -74,8 +74,9 @@ impl Credentials {
     /// Minimum length of a secret in bytes.
     pub const SECRET_LEN: usize = 16;
 
-    /// Credentials from a secret that both ends know. The secret must be random, such as the output of `openssl rand
-    /// -hex 32`: an attacker who has connected to one end once can test guesses of the secret on his own machine.
+    /// Credentials from a secret that both ends know. The secret must be random, such as the output of
+    /// `openssl rand -hex 32`: an attacker who has connected to one end once can test guesses of the secret on his own
+    /// machine.
     ///
     /// TLS libraries support certificates, but not secrets of this kind. So an Ed25519 key pair is derived from the
     /// secret, and each end proves that it has the private key, with the public key in the place of a certificate (RFC
