@@ -7,7 +7,7 @@ use rnic_transport::Time;
 use std::sync::Arc;
 
 /// Several listeners of the frames of one run. All of them receive the same frames, at the instants of one plan: the
-/// plan with the shortest interval, and of several such plans the one with the most frames.
+/// plan with the shortest interval, and among several such plans, the plan with the most frames.
 ///
 /// ```
 /// use rnic_campaign::FrameListeners;

@@ -61,8 +61,8 @@ impl Drop for Server {
     }
 }
 
-/// Runs a server and a client with the same arguments, and returns what each of them prints. No other test may use the
-/// same UDP port.
+/// Runs a server and a client with the same arguments, and returns the outputs of both. No other test may use the same
+/// UDP port.
 fn both(roce_port: u16, arguments: &str) -> [String; 2] {
     let arguments = format!("--roce-port {roce_port} {arguments}");
     let server = Server::start(&format!("--once {arguments}"));

@@ -1,5 +1,5 @@
-//! Tests of replays in a real browser: what they show at an instant, and that names in a scenario are shown as text,
-//! not as markup.
+//! Tests of replays in a real browser: the picture at an instant, and that names in a scenario are shown as text, not
+//! as markup.
 
 use crate::browser::Browser;
 use serde_json::{Value, json};

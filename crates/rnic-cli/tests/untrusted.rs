@@ -55,8 +55,7 @@ impl Server {
         Server { child, errors, port }
     }
 
-    /// Sends these bytes to the server, waits until it closes the connection, and returns what it logs about this
-    /// client.
+    /// Sends these bytes to the server, waits until it closes the connection, and returns its log about this client.
     fn says_about(&mut self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.write_all(bytes).unwrap();

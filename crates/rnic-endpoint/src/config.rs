@@ -50,8 +50,8 @@ pub enum Identification {
     /// checksums of Ethernet and UDP missed passes this check. Peers other than rnic need this setting.
     #[default]
     Any,
-    /// The device accepts only the identifications 0 to 63, which are the ones that rnic sends. One of 2^26 corrupted
-    /// packets that the checksums of Ethernet and UDP missed passes this check.
+    /// The device accepts only the identifications 0 to 63, which rnic sends. One of 2^26 corrupted packets that the
+    /// checksums of Ethernet and UDP missed passes this check.
     Small,
     /// The device computes the ICRCs of the packets that it sends and receives as if their identification were 0. One
     /// of 2^32 corrupted packets that the checksums of Ethernet and UDP missed passes this check. The peer must be an

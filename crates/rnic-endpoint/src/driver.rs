@@ -103,7 +103,7 @@ impl Driver {
         DriverCounters { unsendable: self.unsendable, ..self.receiver.counters }
     }
 
-    /// Does one round: receives packets, fires timers and sends packets. Returns whether there was any work.
+    /// Does one round: receives packets, fires timers and sends packets. Returns whether it did any work.
     pub(crate) fn progress(&mut self, device: &Mutex<Device>) -> io::Result<bool> {
         let mut worked = self.send_first && self.send(device, Driver::BATCHES);
         worked |= self.receive(device)?;
@@ -175,7 +175,7 @@ impl Driver {
         Ok(worked)
     }
 
-    /// Fires timers, and sends at most `turns` batches of packets. Returns whether there was any work.
+    /// Fires timers, and sends at most `turns` batches of packets. Returns whether it did any work.
     fn send(&mut self, device: &Mutex<Device>, turns: usize) -> bool {
         let mut worked = false;
         self.waiting = false;

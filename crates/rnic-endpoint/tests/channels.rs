@@ -67,7 +67,7 @@ fn connect_with(channels: &[Channel; 2], mtu: u32) {
     channels[1].connect(&channels[0].address(), &path).unwrap();
 }
 
-/// Writes all bytes of the first side to the second one, with a message; returns when both sides have completed it.
+/// Writes all bytes of the first end to the second end, with a message; returns when both ends have completed it.
 fn round(sides: &[Side; 2], channels: &[Channel; 2], number: u32) {
     let bytes = message(BYTES, number.into());
     sides[0].region.write(0, &bytes).unwrap();

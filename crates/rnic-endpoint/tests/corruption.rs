@@ -127,9 +127,9 @@ fn bits_that_switches_may_change_are_accepted_and_harmless() {
     }
 }
 
-/// The tag covers every bit, so that a packet with a flipped bit counts as forged. The first byte tells protected
-/// packets from plain ones: its lowest bit says whether the packet is encrypted, and a flip of any other bit makes a
-/// plain packet with a wrong ICRC.
+/// The tag covers every bit, so that a packet with a flipped bit counts as forged. The first byte distinguishes
+/// protected packets from plain packets: its lowest bit says whether the packet is encrypted, and a flip of any other
+/// bit makes a plain packet with a wrong ICRC.
 #[test]
 fn every_flipped_bit_of_a_protected_packet_is_noticed() {
     for security in [Security::Authenticated, Security::Encrypted] {

@@ -1,4 +1,4 @@
-//! Connects queue pairs: the attributes of the path to a peer, and first PSNs that both sides compute.
+//! Connects queue pairs: the attributes of the path to a peer, and first PSNs that both ends compute.
 
 use crate::error::HostError;
 use rnic_transport::Psn;
@@ -61,7 +61,7 @@ pub(crate) fn connect(
     Ok(())
 }
 
-/// The first PSN of a queue pair's connection number `epoch`, for the sender with this salt. Both sides compute it from
+/// The first PSN of a queue pair's connection number `epoch`, for the sender with this salt. Both ends compute it from
 /// the salts that they exchanged, so a reconnection needs no message with PSNs.
 ///
 /// The function is one step of the generator splitmix64 (Steele, Lea, Flood, OOPSLA 2014, figure 16).

@@ -103,7 +103,7 @@ impl Replay {
         Replay { left: RefCell::new(trace.0), diverged: RefCell::new(None) }
     }
 
-    /// Whether all calls were those of the trace.
+    /// Checks that all calls were the calls in the trace.
     ///
     /// # Errors
     /// The first call that was another one, or that calls of the trace are missing.

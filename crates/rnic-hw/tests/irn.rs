@@ -16,8 +16,8 @@ fn seen(coverage: &Coverage, what: &str) -> u64 {
     coverage.0.iter().find(|(name, _)| *name == what).map_or(0, |(_, count)| *count)
 }
 
-/// Every block does what the core does, with the BDP cap of the paper and others, and the trace contains every kind of
-/// step.
+/// Every block has the same results as the core, with the BDP cap of the paper and with other caps, and the trace
+/// contains every kind of step.
 #[test]
 fn the_blocks_follow_the_core() {
     if !verilator() {

@@ -27,7 +27,7 @@ fn verilator() -> bool {
     missing.is_none()
 }
 
-/// Every block does what the core does, and the trace contains every kind of step.
+/// Every block has the same results as the core, and the trace contains every kind of step.
 #[test]
 fn the_blocks_follow_the_core() {
     if !verilator() {

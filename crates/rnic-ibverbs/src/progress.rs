@@ -144,8 +144,8 @@ fn register(state: &Arc<State>) {
     open.1.push(Arc::downgrade(state));
 }
 
-/// Sends the ACKs of received packets before the process ends, because a NIC would still send them. The process may not
-/// have destroyed its queue pairs.
+/// Sends the ACKs of received packets before the process ends, because a NIC would still send them. The process
+/// possibly ends without destroying its queue pairs.
 extern "C" fn at_exit() {
     // A thread that is opening a device, or a thread of the parent at the time of a fork, may have the lock.
     let Ok(open) = OPEN_DEVICES.try_lock() else { return };

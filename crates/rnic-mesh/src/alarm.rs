@@ -269,8 +269,8 @@ impl Alarms {
         }
     }
 
-    /// Compares the probes of a series with a rule's bounds. Besides [`Alarms::judge`], this notices the end of a fault
-    /// before it has left the rule's window.
+    /// Compares the probes of a series with a rule's bounds. In addition to [`Alarms::judge`], this detects the end of
+    /// a fault before it has left the rule's window.
     pub fn watch(
         &mut self, (number, rule): (usize, &Rule), subject: Subject, name: impl FnOnce() -> String, series: &Series,
         now: u64,

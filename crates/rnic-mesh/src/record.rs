@@ -285,8 +285,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Removes the targets whose names `is_known` does not accept, with their results and traces. Returns whether there
-    /// were any.
+    /// Removes the targets whose names `is_known` does not accept, with their results and traces. Returns whether any
+    /// targets were removed.
     pub fn retain_targets(&mut self, is_known: impl Fn(&str) -> bool) -> bool {
         let known: Vec<bool> = self.targets.iter().map(|(name, _)| is_known(name)).collect();
         if known.iter().all(|known| *known) {

@@ -197,7 +197,7 @@ impl Registry {
     }
 
     /// The hosts whose agents had registered and are silent. If all registered agents below a ToR switch are silent,
-    /// and there are several, the ToR switch is the suspect.
+    /// and more than one is registered, the ToR switch is the suspect.
     pub fn silent(&self, now: u64) -> Vec<Finding> {
         let mut tors: BTreeMap<u32, (u64, Vec<u32>)> = BTreeMap::new();
         for (index, agent) in (0..).zip(&self.agents) {

@@ -1,4 +1,5 @@
-//! The suspects: what a finding says, since when a part of the network is suspected, and the suspects of the past.
+//! The suspects: the contents of a finding, the time since which a part of the network is suspected, and the suspects
+//! of the past.
 
 use std::collections::VecDeque;
 
@@ -103,8 +104,8 @@ impl Suspects {
         self.open.iter().find(|open| key(&open.finding) == key(finding)).map(|open| open.since_ms)
     }
 
-    /// The suspects that are not in `findings`, those of the latest evaluation: first those that ended, then those that
-    /// may return. The newest is last.
+    /// The suspects that are not in `findings`, the findings of the latest evaluation: first the suspects that have
+    /// ended, then the suspects that may return. The newest is last.
     pub fn past(&self, findings: &[Finding]) -> impl Iterator<Item = &Suspected> {
         let is_past = |open: &&Suspected| !findings.iter().any(|finding| key(finding) == key(&open.finding));
         self.ended.iter().chain(self.open.iter().filter(is_past))

@@ -14,7 +14,7 @@ use crate::window::{Cell, Series, Window};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Length in ms of the time slots of a path. The localisation uses the current slot and the one before.
+/// Length in ms of the time slots of a path. The localisation uses the current and the previous slot.
 const PATH_MS: u64 = 30_000;
 /// Length in ms and number of the time slots of a pair of hosts.
 const PAIR_MS: u64 = 60_000;

@@ -46,7 +46,7 @@ fn server_with(ip: IpAddr, options: ServeOptions) -> Server {
 /// What a server reports about each client.
 type Results = Receiver<Result<u32, PerfError>>;
 
-/// A server that serves until its flag is set: its address, what it reports about each client, its flag and its thread.
+/// A server that serves until its flag is set: its address, its reports about each client, its flag and its thread.
 fn serving() -> (SocketAddr, Results, Arc<AtomicBool>, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -234,7 +234,7 @@ fn host_transports_are_measured() {
     }
 }
 
-/// Each side damages a twentieth of the packets that it receives, and loses, delays or duplicates other packets.
+/// Each end damages a twentieth of the packets that it receives, and loses, delays or duplicates other packets.
 #[test]
 fn multipath_survives_corruption() {
     let faults = FaultPlan { loss: 1.0, reorder: 1.0, duplicate: 1.0, corrupt: 5.0, seed: 42, ..FaultPlan::default() };
@@ -640,7 +640,7 @@ impl ByHand {
 }
 
 /// The rounds of a verified measurement follow each other. A client cannot make the server verify the same messages
-/// again and again, or messages whose numbers do not exist.
+/// repeatedly, or messages whose numbers do not exist.
 #[test]
 fn rounds_are_due_one_after_another() {
     let (address, results, stop, server) = serving();

@@ -124,8 +124,8 @@ fn points<'s>(groups: &[Replicates<'s>]) -> Vec<Vec<(&'s str, &'s str)>> {
     points
 }
 
-/// The sentence about one quantity, and the name of the best run in the scenario file if there is one. `None` if no run
-/// has a value.
+/// The sentence about one quantity, and the name of the best run in the scenario file, if one run is best. `None` if no
+/// run has a value.
 fn sentence(groups: &[Replicates<'_>], criterion: &Criterion<'_>) -> Option<(String, Option<String>)> {
     let start = if criterion.source.is_empty() { String::new() } else { format!("{}: ", criterion.source) };
     let points = points(groups);

@@ -1,5 +1,5 @@
-//! The error of runs of flows as fluids (`fidelity = "flow"`): their metrics compared with those of the same runs with
-//! packets.
+//! The error of runs of flows as fluids (`fidelity = "flow"`): their metrics compared with the metrics of the same runs
+//! with packets.
 
 use super::stats::{Distribution, Goodput};
 use super::summary::{RunSummary, ScenarioSummary};

@@ -223,8 +223,8 @@ impl<W: Write> PerfettoTrace<W> {
         self.missing.pauses += u64::from(!self.packets.slice(slice));
     }
 
-    /// Completes the trace with the flows and operations of the run. Returns the file, and a description of what is
-    /// missing in it.
+    /// Completes the trace with the flows and operations of the run. Returns the file, and a description of the parts
+    /// that are missing.
     ///
     /// # Errors
     /// The file cannot be written, or the records of flows cannot be read.

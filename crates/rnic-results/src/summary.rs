@@ -70,7 +70,7 @@ impl ScenarioSummary {
 
 /// The summary of one run. Statistics cover only measured flows, which are the finished flows that count in the
 /// statistics. A statistic is `None` (in JSON `null`) if no flow was measured. It is also `None` in every failed run,
-/// because the flows that finished there are not representative.
+/// because the finished flows of a failed run are not representative.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunSummary {
     /// Name of the run, unique in the scenario.

@@ -42,7 +42,7 @@ struct Column {
 const WARNINGS: usize = 8;
 
 /// The summary as plain text without colour codes. Lines have at most `width` characters; a `width` below 60 counts as
-/// 60. If the results are partial, the first line says so. Then follow the conclusion, its limitations (failures,
+/// 60. If the results are partial, the first line states this. Then follow the conclusion, its limitations (failures,
 /// unfinished flows, warnings), a table with a row per run, and sentences that compare the runs with the first one.
 /// With several seeds, a row contains the means over the seeds.
 pub fn render(summary: &ScenarioSummary, width: usize) -> String {

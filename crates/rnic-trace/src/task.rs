@@ -89,8 +89,8 @@ pub trait Tasks: Debug + Send {
     /// One sentence that says why the tasks cannot be read.
     fn next(&mut self) -> Result<Option<Task>, String>;
 
-    /// The next task of a rank whose tasks depend on what has happened before the time `now`. `is_open` returns whether
-    /// an earlier task has not completed. By default, tasks do not depend on the time or on completions.
+    /// The next task of a rank whose tasks depend on events before the time `now`. `is_open` returns whether an earlier
+    /// task has not completed. By default, tasks do not depend on the time or on completions.
     ///
     /// # Errors
     /// As [`next`](Tasks::next).

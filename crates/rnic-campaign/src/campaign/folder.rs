@@ -106,7 +106,7 @@ impl Folder {
         Ok(names)
     }
 
-    /// The manifest of the campaign `name`, or of the only campaign if there is no name.
+    /// The manifest of the campaign `name`, or of the only campaign if `name` is `None`.
     ///
     /// # Errors
     /// The folder has no such campaign, it has several campaigns and no name is given, or the manifest cannot be read.
@@ -231,7 +231,8 @@ impl Folder {
         Ok(Removed { unused, damaged, journals, ..removed })
     }
 
-    /// A sentence about results of other versions of rnic, which are not used; `None` if there are none.
+    /// A sentence about results of other versions of rnic, which are not used; `None` if the folder has no such
+    /// results.
     pub fn other_versions(&self) -> Option<String> {
         let mut codes: BTreeMap<String, usize> = BTreeMap::new();
         for entry in fs::read_dir(self.path.join("runs")).into_iter().flatten().flatten() {

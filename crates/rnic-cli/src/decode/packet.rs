@@ -76,8 +76,8 @@ pub(super) struct Roce<'a> {
     pub(super) id: u16,
     /// The header of the protected datagram that contains the packet; `None` for all other packets.
     pub(super) protected: Option<ProtectedHeader>,
-    /// The captured bytes from the base transport header to the ICRC. Of a packet inside an authenticated datagram,
-    /// the last four bytes can have any value. Of an encrypted datagram: all bytes.
+    /// The captured bytes from the base transport header to the ICRC. For a packet inside an authenticated datagram,
+    /// the last four bytes can have any value. For an encrypted datagram, these are all captured bytes of the datagram.
     pub(super) body: &'a [u8],
     /// The reason why rnic cannot parse a valid packet, for example because it has another vendor's opcode. Only the
     /// base transport header of such a packet is shown. `None` for all other packets.
@@ -353,8 +353,8 @@ fn is_plausible(packet: &Packet<'_>) -> bool {
 /// yet into datagrams of one size (UDP_SEGMENT), or that the kernel coalesced on reception (UDP_GRO).
 ///
 /// A batch is recognised by its ICRCs: for one packet size, the ICRCs of all packets are right if the IPv4
-/// identification increases by 1 from packet to packet, or if it counts as 0 in all of them. `None` if there is no such
-/// size.
+/// identification increases by 1 from packet to packet, or if it counts as 0 in all of them. `None` if no such size
+/// exists.
 fn batch<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>) -> Option<Vec<Roce<'a>>> {
     batch_with(ethernet, datagram, true).or_else(|| batch_with(ethernet, datagram, false))
 }

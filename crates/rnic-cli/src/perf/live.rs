@@ -126,8 +126,8 @@ fn accept(listener: &TcpListener, series: &Series, stop: &AtomicBool) {
     }
 }
 
-/// Runs the client again and again. A measurement that fails, for example because every retransmission was lost, is
-/// reported to `failed` and on standard error, and begins again.
+/// Runs the client repeatedly. A measurement that fails, for example because every retransmission was lost, is reported
+/// to `failed` and on standard error, and begins again.
 ///
 /// # Errors
 /// The plan is impossible, or the last measurement failed.

@@ -98,8 +98,8 @@ struct MeasureArgs {
     once: bool,
 
     /// Show throughput, latency and retransmissions on a live page with sliders for faults, at this address [default:
-    /// 127.0.0.1, any free port]. Without HOST, both sides run in this process: IRN and RC next to each other, or the
-    /// one of --service
+    /// 127.0.0.1, any free port]. Without HOST, both ends run in this process: IRN and RC next to each other, or only
+    /// the service of --service
     #[arg(
         long,
         value_name = "ADDRESS:PORT",

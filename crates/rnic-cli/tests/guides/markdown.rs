@@ -1,4 +1,4 @@
-//! Code blocks of a Markdown file, with the marks that say what a test does with them.
+//! Code blocks of a Markdown file, with the marks that tell a test how to treat them.
 
 /// What a test does with a code block. A mark is an HTML comment in the lines directly above the block, which readers
 /// of the guide do not see: `<!-- file: graph.toml -->`.
@@ -147,8 +147,8 @@ fn words(line: &str) -> String {
     kept.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the lines of an output as words. Of a line of a table, only the name of the row is kept, because the widths
-/// of numbers determine where the other columns wrap.
+/// Returns the lines of an output as words. From a line of a table, only the name of the row is kept, because the
+/// widths of numbers determine where the other columns wrap.
 fn essence(output: &str) -> Vec<String> {
     let mut after_rule = false;
     let mut lines = Vec::new();

@@ -125,8 +125,8 @@ impl Session {
         (script, output)
     }
 
-    /// Runs a command in the shell, with `shorter` appended to the arguments of `rnic`. Returns what it printed, and
-    /// its exit code.
+    /// Runs a command in the shell, with `shorter` appended to the arguments of `rnic`. Returns its output and its exit
+    /// code.
     pub(crate) fn run(&mut self, command: &str, shorter: &str) -> std::io::Result<(String, i32)> {
         let (script, output) = self.write_command(command);
         let (script, printed) = (script.display(), output.display());
@@ -168,7 +168,8 @@ impl Session {
         matches!(self.run(ports, ""), Ok((_, 0)))
     }
 
-    /// Ends the latest background command that contains `part`, as Ctrl-C does; does nothing if there is none.
+    /// Ends the latest background command that contains `part`, as Ctrl-C does; does nothing if no such command is
+    /// running.
     pub(crate) fn interrupt(&mut self, part: &str) {
         let Some(at) = self.background.iter().rposition(|(command, _)| command.contains(part)) else { return };
         let (_, process) = self.background.remove(at);

@@ -235,8 +235,8 @@ impl Device {
         self.shared().local
     }
 
-    /// Makes progress once: receives packets, fires timers, sends packets. Returns whether there was any work. On a
-    /// device with a progress thread this function does nothing.
+    /// Makes progress once: receives packets, fires timers, sends packets. Returns whether it did any work. On a device
+    /// with a progress thread this function does nothing.
     ///
     /// # Errors
     /// When the device is closed or a system call fails.
@@ -249,7 +249,7 @@ impl Device {
     }
 
     /// Sleeps until the device has sent or received packets, or `timeout` has passed. For an application that has no
-    /// work of its own and only responds to its peers. May return early. Returns whether this thread has moved packets
+    /// other work and only responds to its peers. May return early. Returns whether this thread has moved packets
     /// immediately, without sleeping.
     ///
     /// # Errors
@@ -273,7 +273,7 @@ impl Device {
         Ok(CompletionQueue(Arc::new(CqInner { device: self.clone(), id })))
     }
 
-    /// Takes the oldest asynchronous event, such as an error of a queue pair; returns `None` if there is none.
+    /// Takes the oldest asynchronous event, such as an error of a queue pair; returns `None` if no event is waiting.
     /// [`Device::next_event`] and [`Device::ready_fd`] wait for one.
     pub fn event(&self) -> Option<Event> {
         self.shared().verbs().poll_event()

@@ -141,13 +141,13 @@ pub struct PathOptions {
     /// Code of the minimum time that the peer waits after an RNR (receiver not ready) NAK: 0 to 31, as in the
     /// InfiniBand specification. Code 12 is 0.64 ms.
     pub min_rnr_timer: u8,
-    /// Retransmission timeout of RC as an exponent n from 1 to 31: the timeout is 4.096 us times 2^n. With 0 there is
-    /// no timeout.
+    /// Retransmission timeout of RC as an exponent n from 1 to 31: the timeout is 4.096 us times 2^n. With 0 the queue
+    /// pair has no timeout.
     pub timeout: u8,
     /// RC without `give_up_after`: maximum number of consecutive retransmissions after timeouts, 0 to 7. After one more
     /// timeout the request fails.
     pub retry_count: u8,
-    /// Maximum number of consecutive retransmissions after RNR NAKs, 0 to 6; 7 means that there is no limit.
+    /// Maximum number of consecutive retransmissions after RNR NAKs, 0 to 6; 7 means no limit.
     pub rnr_retry: u8,
     /// Differentiated services code point (DSCP) of the packets that the queue pair sends, 0 to 63.
     pub dscp: u8,
@@ -159,7 +159,7 @@ pub struct PathOptions {
     /// RC and IRN: idle time after which the queue pair probes whether its peer is alive, 1 ms to 1 day. If the peer is
     /// dead, the device raises the event [`QueuePairError`](rnic_verbs::Event::QueuePairError) at most `keep_alive`
     /// plus `give_up_after` after the peer's last response. Every RC peer responds to the probes. With `None` an idle
-    /// queue pair does not notice that its peer is dead.
+    /// queue pair does not detect that its peer is dead.
     pub keep_alive: Option<Time>,
 }
 

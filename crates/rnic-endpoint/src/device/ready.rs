@@ -144,8 +144,8 @@ impl Device {
         ReadyFd::new(self, None, Notify::Any)
     }
 
-    /// Returns a future that takes the oldest asynchronous event, such as an error of a queue pair, as soon as there is
-    /// one. If several tasks wait, each event goes to one of them.
+    /// Returns a future that takes the oldest asynchronous event, such as an error of a queue pair, as soon as one is
+    /// raised. If several tasks wait, each event goes to one of them.
     ///
     /// As with [`CompletionQueue::completions`], on a device without a progress thread the task wakes itself
     /// repeatedly, and sends and receives packets each time.

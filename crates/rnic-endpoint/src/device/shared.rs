@@ -199,7 +199,7 @@ impl Shared {
     }
 
     /// Receives packets, fires timers and sends packets once, unless another thread holds the driver. Returns whether
-    /// there was any work.
+    /// it did any work.
     pub(super) fn progress(&self) -> Result<bool, Error> {
         if self.closing.load(Ordering::Acquire) {
             return Ok(false);
@@ -213,9 +213,9 @@ impl Shared {
         Ok(worked)
     }
 
-    /// Receives packets, fires timers and sends packets once. If there was nothing to do, sleeps until there is, `cq`
-    /// has completions, or `left` has passed. If another thread holds the driver, only sleeps. Returns whether there
-    /// was work, so that it did not sleep.
+    /// Receives packets, fires timers and sends packets once. If it finds no work, sleeps until work arrives, `cq` has
+    /// completions, or `left` has passed. If another thread holds the driver, only sleeps. Returns whether it found
+    /// work, and so did not sleep.
     pub(crate) fn progress_or_wait(&self, cq: Option<CqId>, left: Time) -> Result<bool, Error> {
         self.alive()?;
         let lead = if self.mode == Mode::Polled { self.try_lead() } else { None };
@@ -412,7 +412,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the thread that holds the driver has finished its round, and sends what is left to be sent.
+    /// Waits until the thread that holds the driver has finished its round, and sends the remaining packets.
     pub(super) fn settle(&self) {
         self.asking.fetch_add(1, Ordering::AcqRel);
         let _asking = Asking(&self.asking);

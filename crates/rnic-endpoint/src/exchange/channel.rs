@@ -214,7 +214,7 @@ impl Channel {
         self.receive_within(Some(PATIENCE))
     }
 
-    /// Receives a message, all bytes of which must arrive within `patience`. With `None` there is no time limit.
+    /// Receives a message, all bytes of which must arrive within `patience`. `None` means no time limit.
     ///
     /// # Errors
     /// As [`Channel::receive`].

@@ -356,8 +356,8 @@ impl Channel {
         }
     }
 
-    /// Waits until there are completions, and moves them to `out`; returns their number. The number is 0 if there were
-    /// none within `timeout`.
+    /// Waits until the channel has completions, and moves them to `out`; returns their number. The number is 0 if none
+    /// arrived within `timeout`.
     ///
     /// # Errors
     /// As [`Channel::poll`].
@@ -374,10 +374,10 @@ impl Channel {
         }
     }
 
-    /// Waits until there is a completion, and takes the oldest one.
+    /// Waits until the channel has a completion, and takes the oldest one.
     ///
     /// # Errors
-    /// As [`Channel::wait`]; [`Error::Failed`] if the request failed, [`Error::TimedOut`] if there was no completion
+    /// As [`Channel::wait`]; [`Error::Failed`] if the request failed, [`Error::TimedOut`] if no request completed
     /// within `timeout`.
     pub fn wait_one(&self, timeout: Time) -> Result<Completion, ChannelError> {
         let mut out = [Completion::BLANK];

@@ -368,7 +368,7 @@ impl Channel {
         Ok(())
     }
 
-    /// While this end waits for credit, tells the peer how many bytes it wants to transmit.
+    /// While this end waits for credit, sends the peer the number of bytes that it wants to transmit.
     pub(super) fn request_credit(&mut self, nic: &mut dyn Verbs, now: Time) -> Result<(), HostError> {
         if !self.is_starved {
             self.next_request = None;

@@ -61,7 +61,8 @@ pub struct AckView {
     pub sample: Option<(u32, Time)>,
 }
 
-/// The eight hooks of a multipath channel. Each has a default, so a transport implements only what it changes.
+/// The eight hooks of a multipath channel. Each has a default, so a transport implements only the functions that it
+/// changes.
 ///
 /// This path selection fills the first path until it has 128 KB outstanding, then the second, and so on. This is the
 /// whole file that an author writes:

@@ -2,7 +2,7 @@
 //!
 //! The source states that RoGUE supports UC, but not how. So this is a reconstruction. Every part is a Write with
 //! Immediate, because the responder's software sees no other Write. The immediate data is the part's *mark*: its number
-//! modulo 2,048, so that the responder notices a lost part as soon as the next one arrives. Such a Write consumes a
+//! modulo 2,048, so that the responder detects a lost part as soon as the next part arrives. Such a Write consumes a
 //! receive and no buffer, so both layers keep [`PARTS`] receives without buffers posted, and no more parts are
 //! outstanding.
 //!
@@ -10,7 +10,7 @@
 //!   has accepted. The requester requests an acknowledgement where it would request a completion of an RC queue pair:
 //!   once per chunk. The acknowledgement completes the parts before it.
 //! - A part whose number is not the next one shows a loss. The responder then leaves the epoch, as if its queue pair
-//!   had failed: the shadow takes over, and the requester replays what the responder has not accepted.
+//!   had failed: the shadow takes over, and the requester replays the parts that the responder has not accepted.
 //! - A requester that gets no acknowledgement for some round-trip times sends a probe. A responder that lacks a part
 //!   before the number in the probe leaves the epoch.
 //!

@@ -164,8 +164,9 @@ impl Queue {
         self.requests.pop_front()
     }
 
-    /// Decides what happens to the parts of a dead queue pair whose completions did not arrive; `received` is the
-    /// number of the last message that the peer has received. Returns the numbers of executed and of replayed parts.
+    /// Decides which parts of a dead queue pair are done and which are replayed: the parts whose completions did not
+    /// arrive; `received` is the number of the last message that the peer has received. Returns the numbers of executed
+    /// and of replayed parts.
     ///
     /// # Errors
     /// If it is unknown whether an atomic was executed. In this case the parts of the longest executed prefix are done,

@@ -182,7 +182,7 @@ impl Channel {
         Some(receive.wr_id)
     }
 
-    /// A queue pair has failed. If it is the primary, the side leaves the epoch.
+    /// A queue pair has failed. If it is the primary, this end leaves the epoch.
     fn failed(&mut self, nic: &mut dyn Verbs, now: Time, completion: &Completion) -> Result<(), HostError> {
         match self.phase {
             Phase::Active if completion.qpn == self.primary() => {

@@ -2,7 +2,7 @@
 //! neither sockets nor clocks, so that a simulated host runs the same code as a real one.
 //!
 //! An agent limits the traffic that its pinglist can demand: each pair and the whole host have maximum rates
-//! ([`Limits`]). After three fetches in a row without a response of the controller, the agent stops probing until a
+//! ([`Limits`]). After three consecutive fetches without a response of the controller, the agent stops probing until a
 //! fetch succeeds.
 
 mod batches;
@@ -147,7 +147,7 @@ impl Agent {
     }
 
     /// Notes that a fetch succeeded, and returns whether the agent had stopped. Each series keeps its phase, so that
-    /// the probes do not all leave at once, neither now nor later.
+    /// the probes never all leave at the same time.
     fn resume(&mut self, now: Time) -> bool {
         let stopped = self.stopped();
         self.failed_fetches = 0;

@@ -128,7 +128,7 @@ pub enum Event {
     Inventory(usize, usize, usize),
     /// The certificates and the list of withdrawn certificates were read again; number of withdrawn ones.
     Certificates(usize),
-    /// A file cannot be used, for this reason; the controller continues with what it has read before.
+    /// A file cannot be used, for this reason; the controller continues with the previous content.
     NotReloaded(String),
     /// A certificate expires soon or has expired: its name, and its expiry time in seconds since 1970.
     CertificateEnds(String, i64),

@@ -468,7 +468,7 @@ fn pause(time: Time) {
 /// The local address from which a packet to `to` leaves.
 ///
 /// # Errors
-/// If there is no route.
+/// The host has no route to `to`.
 pub fn local_address(to: IpAddr) -> io::Result<IpAddr> {
     let any: IpAddr = if to.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() };
     let socket = std::net::UdpSocket::bind((any, 0))?;

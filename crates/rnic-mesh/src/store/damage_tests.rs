@@ -180,7 +180,7 @@ fn a_changed_byte_of_a_parquet_file_is_noticed() {
     }
 }
 
-/// Every page has the checksum of its bytes, so other readers of Parquet notice damaged values too.
+/// Every page has the checksum of its bytes, so other readers of Parquet detect damaged values too.
 #[test]
 fn pages_have_checksums() {
     let folder = tempfile::tempdir().unwrap();

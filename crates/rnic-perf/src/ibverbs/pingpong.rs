@@ -94,7 +94,7 @@ pub enum Error {
         /// Status of the request's completion.
         status: Status,
     },
-    /// There was no completion within [`Options::timeout`]. The values are that time and the numbers of messages sent
+    /// No work request completed within [`Options::timeout`]. The values are that time and the numbers of messages sent
     /// and received.
     #[error(
         "no completion for {0}, after {1} messages sent and {2} received; size, iterations and MTU must be the same on both sides"

@@ -172,7 +172,7 @@ impl Live {
     }
 }
 
-/// The client's side of a [`Live`]: it counts completed messages, and measures the latency of one message at a time,
+/// The client's part of a [`Live`]: it counts completed messages, and measures the latency of one message at a time,
 /// from the posting of its request to its completion.
 pub(super) struct Timed {
     live: Arc<Live>,

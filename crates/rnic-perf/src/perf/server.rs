@@ -111,7 +111,7 @@ struct Hello {
     mtu_fixed: bool,
 }
 
-/// Receives the first messages of a client, and moves the client to those that wait to be served.
+/// Receives the first messages of a client, and moves the client to the queue of clients that wait to be served.
 fn receive_hello(
     stream: TcpStream, credentials: Option<&Credentials>, admission: &Admission,
 ) -> Result<(Channel, Hello), PerfError> {

@@ -13,7 +13,7 @@ pub(super) const STEP: (u32, u32) = (2_048, 65_536);
 /// A buffer of the program: address, and bytes.
 pub(super) type Buffer<T> = (T, usize);
 
-/// The buffers of a list of the program.
+/// Returns the buffers in a scatter/gather list of the program.
 ///
 /// # Safety
 /// The list has `count` entries.

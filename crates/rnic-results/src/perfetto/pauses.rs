@@ -1,4 +1,4 @@
-//! The pauses of a trace: what frames say about the causes of a pause before it ends, and the arrows between pauses.
+//! The pauses of a trace: the causes of a pause that frames show before the pause ends, and the arrows between pauses.
 
 use super::packets::ns;
 use rnic_spec::{FramePause, RootKind};
@@ -71,8 +71,7 @@ impl OpenPauses {
         }
     }
 
-    /// Removes a pause that has ended, and returns what the frames have shown of it; `None` if no frame has shown the
-    /// pause.
+    /// Removes a pause that has ended, and returns its causes from the frames; `None` if no frame has shown the pause.
     pub(super) fn take(&mut self, port: u32, priority: u8, since: Time) -> Option<Seen> {
         self.open.remove(&(port, priority, since))
     }

@@ -62,8 +62,8 @@ fn completion_times(flows: &FlowLog, per_mille: &[u32]) -> Option<Ranked> {
     fct.into_iter().next().flatten()
 }
 
-/// The flow completion times of the measured flows at these percentiles, in thousandths. Of percentiles with the same
-/// completion time, only the first and the last are points.
+/// The flow completion times of the measured flows at these percentiles, in thousandths. Among percentiles with the
+/// same completion time, only the first and the last become points.
 fn distribution(flows: &FlowLog, per_mille: &[u32]) -> Vec<Point> {
     let Some(fct) = completion_times(flows, per_mille) else { return Vec::new() };
     let mut points: Vec<Point> = Vec::new();

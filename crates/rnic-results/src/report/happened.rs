@@ -1,5 +1,5 @@
 //! What happened in each run, in sentences made of its numbers: which links were busiest, where switches dropped
-//! packets, who paused whom and why, and what the slowest flows have in common.
+//! packets, which ports paused which other ports and why, and the common properties of the slowest flows.
 
 use super::super::pauses::{PauseSummary, host_name, port_name};
 use super::super::stats::{fct_us, slowdown};
@@ -9,8 +9,8 @@ use super::html::{escape, inline};
 use rnic_spec::{FlowRecord, PortRecord, PriorityCounters, RunOutput, RunRecord};
 use std::collections::BTreeMap;
 
-/// Maximum number of runs that are described. Of more runs, only the run with the highest 99th percentile of the
-/// slowdown is described.
+/// Maximum number of runs that are described. If there are more runs, only the run with the highest 99th percentile of
+/// the slowdown is described.
 const RUNS: usize = 6;
 /// The slowest flows are those with at least the 99th percentile of the slowdown; with fewer flows than this, no
 /// sentence describes the slowest flows.

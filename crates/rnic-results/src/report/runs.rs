@@ -273,7 +273,7 @@ fn incast(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
 }
 
 /// Figures of a sweep: every metric against the setting that varies. With several traffic sources, the slowdown of each
-/// source has a view of its own.
+/// source has its own view.
 fn over(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     let name = if sweep.unit.is_empty() { sweep.key.clone() } else { format!("{}, {}", sweep.key, sweep.unit) };
     let lines = |title: &str, unit: Unit, views: Vec<View>| {

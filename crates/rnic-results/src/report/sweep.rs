@@ -160,7 +160,7 @@ pub(super) fn categories(summary: &ScenarioSummary) -> Option<Categories> {
 }
 
 /// Finds the setting for the horizontal axis of runs without a `[sweep]`: among the settings that `wanted` accepts, the
-/// one that gives the fewest series. `None` if the runs do not form curves over any such setting.
+/// setting that gives the fewest series. `None` if the runs do not form curves over any such setting.
 pub(super) fn find(summary: &ScenarioSummary, settings: &Settings, wanted: impl Fn(&str) -> bool) -> Option<Sweep> {
     let differ: Vec<usize> = (0..settings.keys.len()).filter(|key| !settings.same(*key)).collect();
     let sweeps = differ.iter().filter(|key| wanted(&settings.keys[**key]));

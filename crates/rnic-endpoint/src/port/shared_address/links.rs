@@ -21,9 +21,9 @@
 //! ```
 //!
 //! Until the acceptance arrives, and whenever a step fails, packets go as datagrams. Each end checks that its peer
-//! belongs to the same user. The packets are those of the wire, without a correct ICRC: the receiver's own queue pairs
-//! check keys, bounds, rights and order, and its own process writes its memory. A sender can write nothing but the ring
-//! and the bell.
+//! belongs to the same user. The packets have the same format as on the wire, but no correct ICRC: the receiver's own
+//! queue pairs check keys, bounds, rights and order, and its own process writes its memory. A sender can write nothing
+//! but the ring and the bell.
 
 use super::message::Directory;
 use super::{SLOTS, socket};

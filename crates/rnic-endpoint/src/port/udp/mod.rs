@@ -125,8 +125,8 @@ impl UdpPort {
     ///
     /// # Errors
     ///
-    /// The address is in use or is not an address of this host, there are not enough free source ports, or a system
-    /// call fails.
+    /// The address is in use or is not an address of this host, not enough source ports are free, or a system call
+    /// fails.
     pub fn bind(address: SocketAddr, config: &UdpConfig) -> Result<UdpPort, BindError> {
         UdpPort::bind_after(address, config, &|_| Ok(()))
     }
