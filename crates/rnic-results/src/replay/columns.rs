@@ -1,11 +1,11 @@
 //! The columns of a recorded run as bytes. `rnic-web/components/columns.js` reads the columns, and defines the encoding
 //! of numbers.
 //!
-//! The columns are, in this order: the time of each frame, as picoseconds since the previous frame; for each port, its
-//! utilisation in each frame (0 to 255), as one byte, the difference from the previous frame; for each port, its queue
-//! in each frame in units of [`QUEUE_UNIT`], as the difference from the previous frame; for each port, the frames in
-//! which its totals changed; the pauses; for each frame, its pauses with their causes, and its cycle; the cells of the
-//! matrix at each of its instants; for each flow, the frames with its delivered bytes.
+//! The columns, in this order, contain the time of each frame, as picoseconds since the previous frame; for each port,
+//! its utilisation in each frame (0 to 255), encoded as the difference from the previous frame in one byte; for each
+//! port, its queue in each frame in units of [`QUEUE_UNIT`], encoded as the difference from the previous frame; for
+//! each port, the frames in which its totals changed; the pauses; for each frame, its pauses with their causes, and its
+//! cycle; the cells of the matrix at each of its instants; and for each flow, the frames with its delivered bytes.
 
 use super::matrix::Matrix;
 use super::recorder::{Kept, Seen, Totals};
