@@ -407,7 +407,7 @@ class _Submitter:
         self._alone.update(keys)
         for key in keys:
             self._losses[key] = self._losses.get(key, 0) + 1
-            # Journals tell which run of a batch had started. Without them, a run that is lost again and again counts.
+            # Journals tell which run of a batch had started. Without them, a run that is lost repeatedly counts.
             certain = len(keys) == 1 and (self._store.url is not None or self._losses[key] > self._limit)
             self._coordinator.add_losses([key], certain)
             # A run that was lost too often has a result now.

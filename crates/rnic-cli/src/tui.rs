@@ -92,7 +92,7 @@ fn restore_after_panic() {
 fn draw_until(mut terminal: Terminal<CrosstermBackend<Stderr>>, board: &Mutex<Board>, stopping: &AtomicBool) {
     let mut interrupts = 0;
     while !stopping.load(Ordering::Relaxed) {
-        // A terminal that cannot be drawn on shows nothing; the runs go on.
+        // A terminal that cannot be drawn on shows nothing; the runs continue.
         let _ = terminal.draw(|frame| draw::draw(frame, &board.lock()));
         if !event::poll(REDRAW).unwrap_or(false) {
             continue;

@@ -229,7 +229,7 @@ fn prometheus_scrapes_the_exporter() {
     });
 }
 
-/// Redis is away: the exporter keeps serving and says so.
+/// Redis is away: the exporter continues to serve, and reports the failure.
 #[test]
 fn an_exporter_without_its_source_says_so() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -29,7 +29,7 @@ fn schemas_are_json() {
 fn the_documentation_has_the_schema_of_scenarios() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/scenario.schema.json");
     let text = fs::read_to_string(file).unwrap();
-    assert!(text == stdout(&["schema"]), "write it anew: rnic schema > docs/reference/scenario.schema.json");
+    assert!(text == stdout(&["schema"]), "write it again: rnic schema > docs/reference/scenario.schema.json");
 }
 
 #[test]

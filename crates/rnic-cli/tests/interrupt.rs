@@ -257,7 +257,7 @@ mod perf {
             assert_eq!(error, "interrupted: the last row is partial\n");
             assert!(text.starts_with(" write bandwidth, irn, 127.0.0.1"), "{text}");
 
-            // The server has heard of it, goes on, and ends by a signal without an error.
+            // The server gets this message, continues, and ends by a signal without an error.
             let mut line = String::new();
             log.read_line(&mut line).unwrap();
             assert!(line.ends_with(": the peer refuses: interrupted\n"), "{line}");

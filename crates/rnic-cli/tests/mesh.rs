@@ -88,7 +88,7 @@ fn nothing_is_lost_when_the_controller_is_killed() {
     {
         assert!(metrics.contains(&format!("rpingmesh_{name}")), "{metrics}");
     }
-    // Killed without warning. The agents keep their results meanwhile, and stop probing.
+    // Killed without warning. During this time, the agents keep their results and stop probing.
     controller.child.kill().unwrap();
     controller.child.wait().unwrap();
     for agent in &agents {
@@ -369,7 +369,7 @@ fn a_simulated_incident_is_shown() {
     let (flooding, drop) = (print("flooding"), print("drop"));
     assert!(flooding.contains("\nalarm: heavy-loss of T0 to T1"), "{flooding}");
     assert!(!drop.contains("\nalarm: heavy-loss") && !drop.contains("suspect: "), "{drop}");
-    // Pause counters name the loop, as the simulator knows it, where probes name nobody.
+    // Pause counters name the loop, as the simulator knows it, where probes identify no suspect.
     let cycle = "deadlock in priority 0: La -> T1 -> Lb -> T0 -> La wait for each other";
     assert!(flooding.contains(&format!("suspect by pause counters: {cycle}")), "{flooding}");
     assert_eq!(flooding, print("flooding"), "the same each time");
@@ -481,7 +481,7 @@ fn files(folder: &Path, name: &str) -> Files {
     Files { certificate: path(&format!("{name}.pem")), key: path(&format!("{name}-key.pem")), ca: path("ca.pem") }
 }
 
-/// Strangers neither register nor report nor read, and nobody acts for somebody else.
+/// Clients without a certificate neither register nor report nor read, and no client can act for another one.
 #[test]
 fn strangers_get_nothing() {
     let folder = Folder::new(&inventory(52), "127.0.0.1");

@@ -165,7 +165,7 @@ fn other_peers_are_told() {
     let peer = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap();
-        // This peer keeps the connection open until the other side closes it.
+        // This peer keeps the connection open until rnic closes it.
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let (said, code) = failure(&format!("127.0.0.1 -p {port} --perftest --roce-port 15795"));

@@ -165,7 +165,7 @@ fn the_first_pause_is_shown_at_its_instant() {
         "[...document.querySelectorAll('.events button')].find((b) => b.textContent.includes('first pause')).click();",
     );
     assert_eq!(browser.js("return replay.player.time();").as_f64().unwrap(), from);
-    // Two runs are side by side; the other one drops packets instead, and says so.
+    // Two runs are side by side; the other run drops packets instead, which its text states.
     assert_eq!(browser.js("return document.querySelectorAll('.panel:not([hidden])').length;"), 2);
     let drops = browser
         .js("return replay.shown()[1].counters.map((changes) => changes.at(-1)?.[1] ?? 0).reduce((a, b) => a + b);");

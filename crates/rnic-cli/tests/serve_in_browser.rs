@@ -47,7 +47,7 @@ fn assert_clean(browser: &Browser, url: &str) {
 fn the_page_moves_during_a_run() {
     let Some(browser) = Browser::start() else { return };
     let folder = tempfile::tempdir().unwrap();
-    // The run would take minutes: it goes on until the test ends it.
+    // The run would take minutes: it continues until the test ends it.
     let served = serve(folder.path(), &INCAST.replace("4 MB", "100 GB"), &["--threads", "1"]);
     browser.visit(&served.url, 1200);
     browser.wait_for("document.documentElement.dataset.frames > 1");

@@ -167,7 +167,7 @@ fn programs_see_files_of_the_devices_and_all_that_was_there() {
             false => assert!(errors.contains("no user namespace"), "{errors}"),
         }
     }
-    // Nobody else sees the files.
+    // No other process sees the files.
     assert!(!std::path::Path::new("/sys/class/infiniband/rnic0").exists());
 }
 

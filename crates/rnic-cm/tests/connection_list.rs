@@ -266,7 +266,7 @@ fn forged_entries_are_ignored() {
 fn the_silence_of_a_new_connection_of_rnic_is_noticed() {
     let ips = addresses();
     for at in [0, 1] {
-        // The other side has no GUID of rnic.
+        // The peer has no GUID of rnic.
         let mut guids = [1, 2];
         guids[1 - at] = ip::guid(ips[1 - at]);
         let mut net = Net::new(guids);

@@ -198,7 +198,7 @@ fn a_program_that_needs_time_gets_it() {
     net.sides[1].accept(net.now, b, reply()).unwrap();
     net.settle();
     assert!(matches!(net.expect(0), Event::Reply { connection, .. } if connection == a));
-    // The other side needs time too: the REP is answered by an MRA, and later by the RTU.
+    // The peer needs time too: the REP is answered by an MRA, and later by the RTU.
     assert!(net.wait());
     net.sides[0].establish(net.now, a).unwrap();
     net.settle();

@@ -222,7 +222,7 @@ mod tests {
         let device = Mutex::new(Device::new(rnic_verbs::DeviceConfig::default()));
         let before = DeviceClock::reading(DeviceClock::END.saturating_sub(Time::from_ms(3_600_000)));
         assert!(before.now_for(&device) > Device::EPOCH, "an hour before");
-        // As after a pause in which nobody polled: almost three epochs are left out at once.
+        // As after a pause without polls: almost three epochs are left out at once.
         for passed in [DeviceClock::END, Device::EPOCH * 3, Device::EPOCH * 4] {
             lock(&device).advance_to(passed);
             let clock = DeviceClock::reading(passed);

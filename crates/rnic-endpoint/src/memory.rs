@@ -40,7 +40,7 @@ pub enum MemoryError {
         /// The length in bytes.
         len: usize,
     },
-    /// Somebody could truncate the file, which would make accesses to its memory fail.
+    /// A process could truncate the file, which would make accesses to its memory fail.
     #[error("the file can shrink; only a memfd with the seal F_SEAL_SHRINK can be shared memory")]
     CanShrink,
     /// A system call failed.

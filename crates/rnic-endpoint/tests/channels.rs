@@ -144,7 +144,7 @@ fn channels_survive_a_peer_that_stops() {
         assert_eq!((out[0].wr_id, out[0].status), (9, Status::Success), "{kind:?}");
         (1..4).for_each(|number| round(&sides, &channels, number));
         if kind == Kind::Rogue {
-            assert!(channels[0].counters().recoveries > 0, "the queue pair gave up meanwhile");
+            assert!(channels[0].counters().recoveries > 0, "the queue pair has aborted in between");
         }
     }
 }

@@ -20,7 +20,7 @@ struct Wire {
 impl Wire {
     fn new(service: Service, security: Security, identification: Identification, len: usize) -> Wire {
         let mut config = Config { security, identification, ..Config::default() };
-        // It responds to marks, so that a mark that nobody has set would show.
+        // It responds to marks, so that a mark that no switch has set would be detected.
         config.verbs.congestion = Congestion::named("dcqcn").unwrap();
         let ends = ends([config.clone(), config], service, len);
         connect(&ends);

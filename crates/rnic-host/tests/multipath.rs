@@ -198,7 +198,7 @@ fn a_late_copy_of_a_moved_chunk_changes_nothing() {
     pair.post(1, pair.write(), 1_000);
     assert!(pair.run(Time::from_ms(20), |pair| !pair.found[0].is_empty()));
     assert!(pair.ends[0].counters().resets > 0);
-    // The application is told, and uses the memory for something else.
+    // The application gets an error, and uses the memory for something else.
     pair.wire.nics[1].bytes_mut(pair.memory[1].id).unwrap()[..1_000].fill(9);
     pair.wire.keep = None;
     let late = std::mem::take(&mut *held.lock().unwrap());
@@ -272,7 +272,7 @@ fn impossible_requests_are_refused() {
     let hooks = Box::new(Builtin::new(PathPolicy::Single));
     let mut other = Channel::open(pair.wire.nic(0), pd, config(), hooks).unwrap();
     let error = other.connect(pair.wire.nic(0), Link::new(Wire::addr(1), MTU), &address, Time::ZERO).unwrap_err();
-    assert_eq!(error.to_string(), "the number of paths is 4; it must be 3, as on the other side");
+    assert_eq!(error.to_string(), "the number of paths is 4; it must be 3, as at the peer");
     // A message that is longer than the receive ends the channel.
     pair.ends[1].post_recv(1, &region, 0, 10).unwrap();
     pair.post(1, SendOp::Send, 11);

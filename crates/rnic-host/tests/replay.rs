@@ -199,7 +199,7 @@ fn run(service: Service, case: Case, death: Death, packets: u64) -> Outcome {
     }
     let recoveries = pair.ends.each_ref().map(|end| end.counters().recoveries);
     let expected = if packets == u64::MAX { [0, 0] } else { [1, 1] };
-    // After the last packet nobody notices that the queue pair is dead, except the side whose end was killed.
+    // After the last packet no end detects that the queue pair is dead, except the end whose end was killed.
     if recoveries != expected {
         assert_eq!((recoveries, pair.found[0].len()), ([0, 0], 3), "{name}");
     }
@@ -212,7 +212,7 @@ fn every_point(service: Service, case: Case) {
     for death in [Death::Silence, Death::Unseen, Death::Requester, Death::Responder] {
         let packets = run(service, case, death, u64::MAX).packets;
         let points: Vec<Outcome> = (0..=packets).map(|point| run(service, case, death, point)).collect();
-        // Before the first packet, either nothing was executed, or everything was and nobody saw it.
+        // Before the first packet, either nothing was executed, or everything was executed, and no end saw it.
         let is_atomic = matches!(case, Case::FetchAdd | Case::CompareSwap);
         let Outcome { settled, replayed, ended, .. } = points[0];
         match (is_atomic, death) {

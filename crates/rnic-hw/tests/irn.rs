@@ -3,7 +3,7 @@
 use rnic_hw::irn::{Block, Coverage, Logic, Mutant, Parameters, Trace, check, compare_logics, mutants, survives};
 use rnic_hw::tools::Tool;
 
-/// Whether Verilator and its compiler are installed; says so if not.
+/// Whether Verilator and its compiler are installed; prints a message if not.
 fn verilator() -> bool {
     let missing = [Tool::Verilator, Tool::Compiler].into_iter().find_map(|tool| tool.find().err());
     if let Some(error) = &missing {

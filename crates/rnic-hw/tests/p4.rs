@@ -15,7 +15,7 @@ fn program(name: &str) -> Program {
     compile_file(&path, &[]).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Whether Verilator and its compiler are installed; says so if not.
+/// Whether Verilator and its compiler are installed; prints a message if not.
 fn verilator() -> bool {
     let missing = [Tool::Verilator, Tool::Compiler].into_iter().find_map(|tool| tool.find().err());
     if let Some(error) = &missing {

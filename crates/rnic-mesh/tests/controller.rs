@@ -213,13 +213,13 @@ fn clock_steps_lose_nothing() {
     wait_for("the last file", || files_of(&data, ".log").is_empty().then_some(()));
     controller.end();
 
-    // A third one has Parquet files alone, one of them damaged: it says so, and uses the others.
+    // A third one has Parquet files alone, one of them damaged: it reports this, and uses the other files.
     std::fs::write(data.join("probes-2026-01-01T10-7.parquet"), [0; 64]).unwrap();
     let mut controller = Controller::start(folder, &now, None);
     let Event::Refilled(earlier) = controller.event(|event| matches!(event, Event::Refilled(_))) else { panic!() };
     assert_eq!((earlier.results, earlier.unreadable.len()), (90, 1), "{earlier:?}");
     assert_eq!(controller.probes("10m"), 90);
-    // The clock shows an hour before all results: their age is not known, and reports go on.
+    // The clock shows an hour before all results: their age is not known, and reports continue.
     controller.end();
     now.store(START - 2 * HOUR, Ordering::Relaxed);
     let controller = Controller::start(folder, &now, None);
@@ -227,7 +227,7 @@ fn clock_steps_lose_nothing() {
     let client = controller.client(folder);
     client.report(&batch(5, 7)).unwrap();
     assert_eq!(controller.probes("1m"), 27);
-    // A report that is on disk already is stored once more by nobody.
+    // No controller stores a report again that is already on disk.
     client.report(&batch(4, 80)).unwrap();
     assert_eq!(controller.probes("1h"), 27);
     controller.end();

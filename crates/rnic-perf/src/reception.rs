@@ -186,7 +186,7 @@ mod tests {
         socket.into()
     }
 
-    /// One host with 8 addresses opens 64 connections that say nothing, again and again.
+    /// One host with 8 addresses opens 64 connections that say nothing, repeatedly.
     #[test]
     fn silent_connections_do_not_keep_others_out() {
         serving(|server, clients| {

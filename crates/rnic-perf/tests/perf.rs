@@ -555,7 +555,7 @@ fn client_and_server_with_the_same_secret_measure_and_others_get_an_error() {
 #[test]
 fn a_dripping_client_does_not_keep_another_one_waiting() {
     let (address, results, stop, server) = serving();
-    // One fewer than the server hears of one host.
+    // One fewer than the first messages that the server receives from one host at the same time.
     let slow: Vec<TcpStream> = (0..7).map(|_| TcpStream::connect(address).unwrap()).collect();
     for mut stream in &slow {
         stream.write_all(b"{").unwrap();

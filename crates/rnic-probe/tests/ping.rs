@@ -320,7 +320,7 @@ fn sessions_of_others_are_refused() {
         TcpStream::connect(&side.host).unwrap().write_all(garbage.as_bytes()).unwrap();
         assert!(!side.event().is_empty());
     }
-    // A connection that says nothing keeps nobody waiting.
+    // A connection that sends nothing does not delay other clients.
     let silent: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(&side.host).unwrap()).collect();
     assert_eq!(probe(&side.host, &options(3)).unwrap().0.answered, 3);
     drop(silent);

@@ -73,7 +73,7 @@ impl FolderLock {
                 return Ok(lock);
             }
         }
-        Err(io::Error::new(ErrorKind::ResourceBusy, "other commands lock the folder again and again"))
+        Err(io::Error::new(ErrorKind::ResourceBusy, "other commands lock the folder repeatedly"))
     }
 
     /// Writes the holder into the locked file.

@@ -99,7 +99,7 @@ impl Client {
         }
         self.silent = if self.waiting.is_empty() { self.silent + 1 } else { 0 };
         if self.silent >= SILENT_LOOKS {
-            self.waiting.push_back(Event::default().comment("the runs go on"));
+            self.waiting.push_back(Event::default().comment("the runs continue"));
             self.silent = 0;
         }
     }

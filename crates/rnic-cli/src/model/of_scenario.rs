@@ -69,7 +69,7 @@ fn chosen<'s>(scenario: &'s Scenario, name: Option<&str>) -> Result<&'s RunSpec,
         _ => format!("runs with PFC: {}", names.join(", ")),
     };
     Err(CliError::Input(format!(
-        "run \"{}\" has no PFC, so its switches pause nobody before they mark; {others}",
+        "run \"{}\" has no PFC, so its switches send no pauses before they mark; {others}",
         run.name
     )))
 }
@@ -314,7 +314,7 @@ fn switches(topology: &Topology) -> Vec<(Vec<PortGroup>, Vec<String>)> {
         let name = topology.names[node as usize].clone();
         match kinds.iter_mut().find(|(known, _)| *known == groups) {
             Some((_, names)) => names.push(name),
-            // A switch without links, which a graph may have, pauses nobody.
+            // A switch without links, which a graph may have, pauses no port.
             None if groups.is_empty() => {}
             None => kinds.push((groups, vec![name])),
         }

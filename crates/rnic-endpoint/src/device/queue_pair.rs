@@ -319,7 +319,7 @@ impl QueuePair {
         verbs.to_rtr(self.0.qpn, connection, now)?;
         if let Some(session) = session {
             self.shared().sessions.insert(self.0.qpn, session);
-            // Whoever reads the keys of this process later does not find those of the past.
+            // An attacker who reads the keys of this process later does not find the keys of the past.
             identity.keys = None;
         }
         verbs.to_rts(self.0.qpn, attributes, now)?;

@@ -35,7 +35,7 @@ pub enum ExchangeError {
         error: io::Error,
     },
     /// The TCP connection cannot be opened.
-    #[error("cannot connect to {peer} over TCP: {error}; is the other side running, and the port open?")]
+    #[error("cannot connect to {peer} over TCP: {error}; is the peer running, and the port open?")]
     Connect {
         /// The address of the peer.
         peer: SocketAddr,

@@ -30,7 +30,7 @@ pub const EPOCH: u64 = 1 << 23;
 pub enum Protection {
     /// No third party can alter, forge or repeat a packet, but every host on the path can read it.
     Authenticated,
-    /// As [`Protection::Authenticated`], and nobody can read the packet.
+    /// As [`Protection::Authenticated`], and no third party can read the packet.
     Encrypted,
 }
 

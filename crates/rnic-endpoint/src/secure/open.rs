@@ -14,7 +14,7 @@ pub enum OpenError {
     /// A packet with this number was received before, or the number is older than the window.
     #[error("the packet was received before")]
     Replayed,
-    /// The tag is wrong: somebody without the key wrote or altered the packet.
+    /// The tag is wrong: a sender without the key wrote or altered the packet.
     #[error("the packet is not authentic")]
     Forged,
 }

@@ -23,7 +23,7 @@ impl Channel {
         }
         let own = self.config.queue_pairs() as usize;
         if peer.inbound.len() != own || peer.outbound.len() != own {
-            let possible = format!("{}, as on the other side", peer.inbound.len().min(peer.outbound.len()));
+            let possible = format!("{}, as at the peer", peer.inbound.len().min(peer.outbound.len()));
             return Err(HostError::range("the number of paths", own as u64, possible));
         }
         let frames = Frames { mtu: link.path_mtu, header: rnic_transport::headers::ROCE_DATA };

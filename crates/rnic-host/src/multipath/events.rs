@@ -45,7 +45,7 @@ impl Channel {
                     (true, _) => self.reset_path(nic, path, now)?,
                     (false, Status::Success) => self.on_chunk(nic, path, now, completion)?,
                     (false, _) if completion.trimmed => self.on_trimmed(nic, path, completion),
-                    // The sender probes the path in vain, and resets it.
+                    // The sender gets no response to its probes of the path, and resets it.
                     (false, _) => {}
                 }
             }

@@ -7,7 +7,7 @@
 //! | `header`, `record`, `note` | what the two layers exchange: headers of chunks, records, acknowledgements |
 //! | `sender`, `path` | requests and chunks; what was transmitted on each path, and what of it is lost |
 //! | `transmit` | transmits chunks as window, rate, credit and hooks allow |
-//! | `losses` | which losses are a sign of congestion; chunks that are lost again and again |
+//! | `losses` | which losses are a sign of congestion; chunks that are lost repeatedly |
 //! | `receiver` | which chunks have arrived |
 //! | `events` | completions of the NIC, acknowledgements, resets of paths, timers |
 //! | `credit` | grants credit to several senders at the rate of a link |

@@ -21,7 +21,7 @@ const EXPRESSIONS: usize = 24;
 /// Size of the machine's header buffer in bytes.
 const ROOM: usize = 24 * 16;
 
-/// Whether the programs are installed; says so if not.
+/// Whether the programs are installed; prints a message if not.
 fn installed(tools: &[Tool]) -> bool {
     let missing = tools.iter().find_map(|tool| tool.find().err());
     if let Some(error) = &missing {

@@ -216,7 +216,7 @@ fn a_changed_byte_of_the_state_is_noticed() {
         changed[at] ^= 1 << (at % 8);
         fs::write(&path, &changed).unwrap();
         let why = open().err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(why.contains("state.json: ") && why.contains("register anew"), "byte {at}: {why}");
+        assert!(why.contains("state.json: ") && why.contains("register again"), "byte {at}: {why}");
     }
     // A state of rnic 0.2.0.
     fs::write(&path, serde_json::to_vec(&state).unwrap()).unwrap();

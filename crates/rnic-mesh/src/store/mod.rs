@@ -66,7 +66,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// `state.json` is damaged.
-    #[error("{path}: {why}; if you remove the file, the agents register anew", path = path.display())]
+    #[error("{path}: {why}; if you remove the file, the agents register again", path = path.display())]
     State {
         /// The file.
         path: PathBuf,
@@ -517,7 +517,7 @@ mod tests {
         assert_eq!(none, Earlier::default());
         let (mut store, _) = Store::open(folder.path(), 99, |_| ()).unwrap();
         let mut sequence = 0;
-        // Two hours, the second one in twelve parts: the clock went back again and again.
+        // Two hours, the second one in twelve parts: the clock went back repeatedly.
         for number in [0, 1].into_iter().chain((0..22).map(|turn| turn % 2 * 2 + 1)) {
             sequence += 1;
             if let Some(log) = append(&mut store, &batch("a", sequence, 3), number * HOUR + sequence) {
@@ -566,6 +566,6 @@ mod tests {
         assert_eq!(Store::open(folder.path(), 9, |_| ()).unwrap().1, state);
         fs::write(folder.path().join("state.json"), "{").unwrap();
         let error = Store::open(folder.path(), 9, |_| ()).err().unwrap().to_string();
-        assert!(error.contains("state.json: EOF") && error.contains("register anew"), "{error}");
+        assert!(error.contains("state.json: EOF") && error.contains("register again"), "{error}");
     }
 }

@@ -671,7 +671,7 @@ mod tests {
         link.ring.corrupt();
         assert_eq!(a.send(2, b"x"), Sent::Taken { dropped: false });
         assert_eq!((b.receive(), b.links.incoming_slots.len()), (None, 0));
-        // Nobody takes anything out of the ring any more.
+        // No process removes records from the ring any more.
         let data = vec![0; 60_000];
         while a.send(2, &data) == (Sent::Taken { dropped: false }) {}
         std::thread::sleep(MAX_STALL);

@@ -288,7 +288,8 @@ pub fn check_names(ip: IpAddr) -> Result<bool, SharedAddressError> {
     match socket::connect(ip) {
         Ok(Ok(_)) => has_broker = true,
         Ok(Err(owner)) => return Err(SharedAddressError::OtherUser { ip, name, owner: Some(owner) }),
-        // Nobody has the name, a process of this user is just becoming the broker, or a user has only bound the name.
+        // No process has the name, a process of this user is just becoming the broker, or a user has only bound the
+        // name.
         Err(Errno::ECONNREFUSED) => check_owner(ip, name)?,
         // Many processes are connecting to the broker.
         Err(Errno::EAGAIN) => {}
