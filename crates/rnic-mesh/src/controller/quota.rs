@@ -39,7 +39,7 @@ impl Quota {
     /// Takes `count` results from the quota of a host.
     ///
     /// # Errors
-    /// A sentence, if the host may not store as many now.
+    /// A sentence, if this exceeds the number that the host may store now.
     pub(super) fn take(&self, host: u32, count: usize, now: u64) -> Result<(), String> {
         let mut state = self.state.lock();
         let rate = state.rate;
