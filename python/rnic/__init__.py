@@ -6,8 +6,8 @@ Three lines compare RoCE with IRN on the fabric of the IRN paper::
     results = rnic.Scenario.load("irn/default").with_(**{"traffic.flows": 2000, "traffic.warmup": 200}).run()
     print(results["IRN"].slowdown.p99, results["RoCE + PFC"].slowdown.p99)
 
-`Scenario` describes what to simulate, `Results` has the statistics of each run, and `Table` the records behind them,
-which pandas, polars, pyarrow and DuckDB read without a copy.
+`Scenario` describes the simulation, `Results` has the statistics of each run, and `Table` the records of flows, ports
+and so on, which pandas, polars, pyarrow and DuckDB read without a copy.
 """
 
 import os
@@ -46,9 +46,9 @@ def decode(path: str | os.PathLike[str], *, checksums: bool = False) -> Table:
     Columns are `frame` (number in the file, from 1), `time` (seconds since 1970, as text with nine decimals),
     `interface`, `kind` (RoCEv2, RoCEv1, PFC, malformed), `frame_bytes`, the fields of each header as `header.field`
     (such as `bth.psn`), `payload_bytes`, `icrc.ok`, and `bad`: what is wrong with the packet, or null. `checksums` also
-    checks those of IPv4 headers and of UDP. They are the fields of `rnic decode --format json`.
+    checks the checksums of IPv4 headers and of UDP. The fields are the same as in `rnic decode --format json`.
 
-    Raises OSError if the file cannot be read, ValueError if it is damaged or no capture file.
+    Raises OSError if the file cannot be read, ValueError if it is damaged or not a capture file.
     """
     return Table(_rnic.decode(os.fspath(path), checksums))
 

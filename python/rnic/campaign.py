@@ -40,11 +40,11 @@ class Campaign:
 
     `scenarios` is a scenario, whose runs (with each point of its sweep) are the points of the campaign; a mapping of
     labels to scenarios; or an iterable of scenarios. `name` is the name of the campaign: letters, digits, `-`, `_` and
-    `.`. `runs` selects runs by name. `seeds` is the number of seeds of each point, from its own seed on. `until` adds
-    seeds until the confidence interval of a metric's mean is narrow enough, such as `"slowdown.mean ± 5 %"` or
-    `"fct_us.p99 ± 20"`; `seeds` is then the number with which a point begins (5), `max_seeds` the maximum, and
-    `confidence` the probability of the interval. With `records`, the complete record of each run is stored too, with
-    its flows (64 bytes each)::
+    `.`. `runs` selects runs by name. `seeds` is the number of seeds of each point, beginning with the point's own seed.
+    `until` adds seeds until the confidence interval of a metric's mean is narrow enough, such as
+    `"slowdown.mean ± 5 %"` or `"fct_us.p99 ± 20"`; `seeds` is then the initial number of seeds of a point (default: 5),
+    `max_seeds` the maximum, and `confidence` the probability of the interval. With `records`, the complete record of
+    each run is stored too, with its flows (64 bytes each)::
 
         campaign = rnic.Campaign(rnic.Scenario.load("sweep.toml"), name="sweep", until="slowdown.mean ± 5 %")
         results = campaign.run("sweep.results", "processes", progress=True)
@@ -102,7 +102,7 @@ class Campaign:
     def load(cls, path: str | os.PathLike[str]) -> Campaign:
         """Reads a manifest, which `save` or `rnic campaign plan` wrote.
 
-        Raises ValueError if it is no manifest of this version, and OSError if it cannot be read.
+        Raises ValueError if it is not a manifest of this version, and OSError if it cannot be read.
         """
         made = cls.__new__(cls)
         made._campaign = _rnic.Campaign.load(os.fspath(path))
@@ -148,9 +148,9 @@ class Campaign:
 
         `engine` is `"processes"`, `"threads"`, any `concurrent.futures.Executor` (loky, `mpi4py.futures`, Parsl), a
         client of `dask.distributed`, or `rnic.engines.RayExecutor()`. `workers` is the number of batches that are
-        simulated at the same time, if the engine does not tell. All workers need the same version of rnic, and the
-        folder `store` at the same path. `store` may also be a URL of fsspec such as `s3://bucket/sweep`; results then
-        travel through it, and have no journals.
+        simulated at the same time, if the engine does not report it. All workers need the same version of rnic, and the
+        folder `store` at the same path. `store` may also be a URL of fsspec such as `s3://bucket/sweep`; results are
+        then transferred through it, and the store has no journals.
 
         A run whose worker was killed starts again, `retries` times. A run that fails (it cannot be set up, or does not
         complete) is stored as failed, and simulated again only with `retry_failed`. `replace` replaces another campaign
@@ -425,7 +425,7 @@ class _Submitter:
         self._alone.update(keys)
         for key in keys:
             self._losses[key] = self._losses.get(key, 0) + 1
-            # Journals tell which run of a batch had started. Without them, a run that is lost again and again counts.
+            # Journals tell which run of a batch had started. Without them, a run that is lost repeatedly counts.
             certain = len(keys) == 1 and (self._store.url is not None or self._losses[key] > self._limit)
             self._coordinator.add_losses([key], certain)
             # A run that was lost too often has a result now.
@@ -482,7 +482,7 @@ class _Bar:
 
 
 class CampaignResults:
-    """The results of the campaigns in a folder. They can be pickled: the folder is then opened where they are read."""
+    """The results of the campaigns in a folder. They can be pickled; unpickling opens the folder."""
 
     def __init__(self, folder: _rnic.CampaignFolder, store: str, name: str | None) -> None:
         self._folder = folder
@@ -502,12 +502,13 @@ class CampaignResults:
         """A row for each run with a result, in the order of the manifest and of the seeds.
 
         The columns are `campaign`, `run` (the name of the run in its scenario), the swept keys (and `label`), `seed`,
-        `transport`, `cc`, `pfc`, `status` (completed, failed, lost), `failure` (why, or null), the numbers of the run in
-        `summary.json` with keys joined by dots (`slowdown.p99`; their units are at the ends of their names), `point`
-        (one of `Campaign.points`: the name of the run with its label and swept values), and `key`, the fingerprint of
-        everything that determined the result. So `to_pandas().pivot_table("slowdown.p99", "run", "traffic.load")` has a
-        row for each run and a column for each load. With `provenance`, there are also when, where and by which version
-        of rnic the run was simulated; these columns differ from one execution to the next, the others do not.
+        `transport`, `cc`, `pfc`, `status` (completed, failed, lost), `failure` (the reason, or null), the numbers of
+        the run in `summary.json` with keys joined by dots (`slowdown.p99`; their units are at the ends of their names),
+        `point` (one of `Campaign.points`: the name of the run with its label and swept values), and `key`, the
+        fingerprint of everything that determined the result. So
+        `to_pandas().pivot_table("slowdown.p99", "run", "traffic.load")` has a row for each run and a column for each
+        load. With `provenance`, further columns contain when, where and by which version of rnic the run was simulated;
+        only these columns differ from one execution to the next.
         """
         return Table(self._folder.rows(provenance))
 
@@ -519,11 +520,11 @@ class CampaignResults:
     def estimates(self, metric: str | None = None, *, confidence: float = 0.95) -> Table:
         """The mean of a metric over the seeds, a row for each point.
 
-        `metric` is a number of `summary.json` with keys joined by dots, by default that of the campaign's `until`, else
-        `slowdown.mean`. `half_width` is half of the width of the confidence interval (Student's t), or null with fewer
-        than two seeds; `seeds`, `failed` and `missing` are numbers of runs; `verdict` is `done`, `open` (runs are
-        missing), `wide` (the maximum of seeds is reached) or `undetermined` (a run failed or has no value). The columns
-        `run`, the swept keys and `point` are those of `table`.
+        `metric` is a number of `summary.json` with keys joined by dots, by default the metric of the campaign's
+        `until`, or `slowdown.mean` without `until`. `half_width` is half of the width of the confidence interval
+        (Student's t), or null with fewer than two seeds; `seeds`, `failed` and `missing` are numbers of runs; `verdict`
+        is `done`, `open` (runs are missing), `wide` (the maximum of seeds is reached) or `undetermined` (a run failed
+        or has no value). The columns `run`, the swept keys and `point` are the same as in `table`.
         """
         return Table(self._folder.estimates(metric, confidence))
 
@@ -542,14 +543,14 @@ class CampaignResults:
         return status
 
     def write(self, path: str | os.PathLike[str], *, provenance: bool = False) -> None:
-        """Writes `table()` to one file, as Parquet or CSV by its ending. The rows are not in memory together."""
+        """Writes `table()` to one file, as Parquet or CSV by its ending. The whole table is never in memory."""
         self._folder.write(os.fspath(path), provenance)
 
     def gc(self, *, dry_run: bool = False) -> dict[str, int]:
         """Removes results that no campaign of the folder contains, damaged files, and journals of ended workers.
 
         Returns the numbers of removed results (`unused`), damaged files (`damaged`) and journals (`journals`), and
-        their `bytes`. With `dry_run` it only counts. It needs all campaigns of the folder, so not a `name`.
+        their `bytes`. With `dry_run` it only counts. It needs all campaigns of the folder, so `name` must not be given.
         """
         keys = ("unused", "damaged", "journals", "bytes")
         return dict(zip(keys, self._folder.clean(dry_run)))

@@ -20,7 +20,7 @@ HOOKS = ("on_send", "on_ack", "on_cnp", "on_loss", "on_timer")
 
 
 class CongestionControl:
-    """Base class of congestion controls. There is an instance for each flow, made when the flow starts::
+    """Base class of congestion controls. The simulator creates an instance for each flow when the flow starts::
 
         class Halving(rnic.CongestionControl):
             def on_loss(self, now_us, signal):
@@ -28,11 +28,11 @@ class CongestionControl:
 
         scenario.with_({"run.IRN.cc": "python"}).run(congestion=Halving)
 
-    A class overrides the methods for the events that it uses; methods that it does not override cost nothing. A method
+    A class overrides the methods for the events that it uses; methods that it does not override take no time. A method
     that begins with `on_` and that the simulator does not call is refused, because its name is probably misspelt. The
-    simulator reads the attributes `rate_bps`, `window` and `next_timer_us` after each call. The methods are those of
-    the trait of congestion controls in Rust. They must be deterministic: no clock, and no random numbers without a
-    fixed seed. An exception in a method ends the simulation, and `run` raises it.
+    simulator reads the attributes `rate_bps`, `window` and `next_timer_us` after each call. The methods are the same as
+    in Rust's trait for congestion controls. They must be deterministic: no clock, and no random numbers without a fixed
+    seed. An exception in a method ends the simulation, and `run` raises it.
 
     A control with parameters is a `functools.partial`, or any function that takes the arguments of `__init__` and
     returns an object::

@@ -117,8 +117,8 @@ def engine_of(engine: object, workers: int | None) -> Engine:
 class RayExecutor(Executor):
     """An executor whose tasks run in a cluster of Ray: `rnic.engines.RayExecutor()`.
 
-    It starts Ray on this machine if it is not connected to a cluster. `options` are those of `ray.remote`, such as
-    `num_cpus=1`. Ray starts a task again whose worker was killed, `max_retries` times.
+    It starts Ray on this machine if it is not connected to a cluster. `options` are options of `ray.remote`, such as
+    `num_cpus=1`. If the worker of a task is killed, Ray starts the task again, up to `max_retries` times.
     """
 
     name = "ray"
@@ -153,9 +153,9 @@ def submit_hyperqueue(
     """Submits a manifest to a cluster of HyperQueue, as a job with `shards` tasks, and returns the job.
 
     `client` is `hyperqueue.Client`. Each task executes `rnic campaign run MANIFEST --store STORE --shard i/n` on one
-    processor; `command` is the command of rnic, by default that of this Python. `client.wait_for_jobs([job])` waits
-    for it. What a task writes to standard error is in the folder `logs` of the store while the task goes on, and stays
-    there if it fails.
+    processor; `command` is the command of rnic, by default the command of this Python. `client.wait_for_jobs([job])`
+    waits for it. The standard error of a task is in the folder `logs` of the store while the task runs, and stays there
+    if the task fails.
     """
     from hyperqueue import Job
     from hyperqueue.output import StdioDef

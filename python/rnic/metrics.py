@@ -124,7 +124,7 @@ class QueueDistribution(Distribution):
 
 
 class FlowCounts(Metrics):
-    """Numbers of flows: that started, that finished, that count in the statistics, and that the transport aborted."""
+    """Numbers of flows that started, that finished, that count in the statistics, and that the transport aborted."""
 
     __slots__ = ()
 
@@ -238,7 +238,8 @@ class Goodput(Metrics):
 
 
 class Truncation(Metrics):
-    """When the run was ended, and how many flows had not finished and not started then."""
+    """The time at which the run was ended, and the numbers of flows that had not finished and not started at this
+    time."""
 
     __slots__ = ()
 
@@ -302,7 +303,8 @@ class LinkResult(Metrics):
 
 
 class PauseRoot(Metrics):
-    """A cause of pauses: a port that held others, since when, for how long, and how many ports at most."""
+    """A cause of pauses: a port that kept other ports paused, with start, duration and maximum number of these
+    ports."""
 
     __slots__ = ()
 
@@ -451,7 +453,8 @@ class OperationResult(Metrics):
 
 
 class StepParts(Metrics):
-    """Where the time of a step goes: the mean parts of its critical path, in microseconds; their sum is the mean time."""
+    """The parts of the time of a step: the mean parts of its critical path, in microseconds; their sum is the mean
+    time."""
 
     __slots__ = ()
 
@@ -523,7 +526,7 @@ ON_REQUEST = {
 
 
 class RunResult(Metrics):
-    """The statistics of one run, as attributes: those of `summary.json`, rounded to six digits as there.
+    """The statistics of one run, as attributes: the same as in `summary.json`, rounded to six digits.
 
     The statistics of flows (`slowdown`, `fct_us`, `goodput_bps`) exist unless the run failed or measured no flow: their
     attributes then raise AttributeError, and `run["slowdown"]` is None. `base`, `point`, `truncated`, `traffic`,

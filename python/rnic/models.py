@@ -1,6 +1,6 @@
 """Models without a simulation: fluid models of congestion controls, and buffer thresholds of switches.
 
-They compute the same as `rnic model` of the command. Quantities are strings with units, such as "40 Gbps". Results are
+They compute the same as the command `rnic model`. Quantities are strings with units, such as "40 Gbps". Results are
 tables (`rnic.Table`), whose columns are lists, or arrays of numpy, pandas or polars without a copy. Where an argument
 may have several values, it accepts any sequence, such as a list or an array of numpy.
 """
@@ -54,12 +54,12 @@ def dcqcn(
 ) -> Table:
     """Solves the fluid model of DCQCN (SIGCOMM 2015) for flows that share a link.
 
-    `rate` is that of the link and of the flows' NICs. `start` is the initial rate of each flow (default: `rate`), and
-    `begin` the time at which it starts (default: 0): one value for all, or one for each of the `flows` (default: 2).
-    `delay` is the control delay, `packet` the length of a packet. `parameters` are those of the congestion control:
+    `rate` is the rate of the link and of the flows' NICs. `start` is the initial rate of each flow (default: `rate`),
+    and `begin` the time at which it starts (default: 0): one value for all, or one for each of the `flows` (default:
+    2). `delay` is the control delay, `packet` the length of a packet. `parameters` are those of the congestion control:
     g, rate_timer, byte_counter, fast_recovery, cnp_interval, alpha_timer, r_ai. `kmin`, `kmax` and `pmax` (0 to 1) are
-    the marking thresholds; by default they are DCQCN's at this rate. `duration` is the modelled time, `step` the
-    longest time step of the solver, `sample` the time between two rows.
+    the marking thresholds; by default they are the thresholds of DCQCN at this rate. `duration` is the modelled time,
+    `step` the longest time step of the solver, `sample` the time between two rows.
 
     Returns a table with a row for each sample: `time_s`, `queue_bytes`, `marking` (probability), and for each group of
     identical flows `flow0.rate_bps`, `flow0.alpha` and other state. Raises ValueError for values out of range.
@@ -86,8 +86,9 @@ def dcqcn_fixed_points(
 ) -> Table:
     """The fixed point of the fluid model of DCQCN for each of the numbers of flows in `flows`.
 
-    The other arguments are those of `dcqcn`. Returns a table with a row for each: `flows`, `marking` (probability),
-    `queue_bytes`, `rate_bps` and `target_bps` of each flow, `alpha`, and whether the model can reach it (`valid`).
+    The other arguments are the same as for `dcqcn`. Returns a table with a row for each number: `flows`, `marking`
+    (probability), `queue_bytes`, `rate_bps` and `target_bps` of each flow, `alpha`, and whether the model can reach it
+    (`valid`).
     """
     counts = [int(count) for count in flows]
     marking = _marking(kmin=kmin, kmax=kmax, pmax=pmax)
@@ -110,9 +111,9 @@ def timely(
 ) -> Table:
     """Solves the fluid model of TIMELY (SIGCOMM 2015), or of patched TIMELY (CoNEXT 2016).
 
-    The initial rate of a flow is its fair share unless `start` has it; `delay` is the propagation delay (default:
+    `start` is the initial rate of each flow (default: its fair share); `delay` is the propagation delay (default:
     min_rtt). `parameters` are t_low, t_high, min_rtt, beta, delta, alpha, segment. The other arguments and the table
-    are those of `dcqcn`, without `marking`.
+    are the same as for `dcqcn`, without `marking`.
     """
     rates, starts = _texts(start), _texts(begin)
     return Table(
@@ -143,9 +144,9 @@ def buffers(
     """PFC headroom, pause thresholds and marking thresholds of switches with a shared buffer (DCQCN paper, section 4).
 
     The defaults are the switch of the paper. Each argument is one value, or a sequence with a value for each row;
-    sequences have the same length. `delay` is that of a link, one way; `reaction` the time after which its other end
-    obeys a pause (default: IEEE 802.3's maximum); `xon_offset` the distance to the threshold at which the pause ends
-    (default: two MTUs); `headroom` the configured headroom (default: the needed one).
+    sequences have the same length. `delay` is the one-way delay of a link; `reaction` the time after which the other
+    end of the link obeys a pause (default: IEEE 802.3's maximum); `xon_offset` the distance to the threshold at which
+    the pause ends (default: two MTUs); `headroom` the configured headroom (default: the needed one).
 
     Returns a table with a row for each switch, in bytes: `needed_headroom_bytes`, `headroom_bytes`, `shared_bytes`,
     `t_pfc_bytes` (maximum static pause threshold), `static_t_ecn_bytes` and `dynamic_t_ecn_bytes` (bounds of the

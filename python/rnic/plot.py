@@ -129,7 +129,7 @@ class Plot:
     def queues(self, run: str, *, longest: int = 7, ax: Any = None) -> Any:
         """The sampled queues of a run over time, in KB; the scenario needs `[watch]` with `queues`.
 
-        It shows the `longest` queues by their maximum, and the title says of how many.
+        It shows the `longest` queues by their maximum; the title contains the number of all queues.
         """
         if longest < 1:
             raise ValueError(f"longest = {longest}; accepted: 1 or more")

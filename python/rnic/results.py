@@ -66,9 +66,8 @@ class Results(Mapping[str, RunResult]):
     """The results of a scenario: `results["IRN"]` is the result of the run called IRN.
 
     Results can be copied and pickled, and compared by value: they are equal if the scenarios are equal and the runs had
-    the same results; the time that the simulations took does not count. `print(results)` prints the table of
-    `rnic run`, and a notebook shows a table with a row for each run; `report()` as the last line of a cell shows the
-    whole report.
+    the same results; the time that the simulations took is ignored. `print(results)` prints the table of `rnic run`,
+    and a notebook shows a table with a row for each run; `report()` as the last line of a cell shows the whole report.
     """
 
     def __init__(self, results: _rnic.Results) -> None:
@@ -183,7 +182,7 @@ class Results(Mapping[str, RunResult]):
         return WatchdogTable(self._results.file("watchdog"))
 
     def sweep(self) -> Table:
-        """A row for each run of a sweep with the swept values and the statistics, as in `sweep.csv`."""
+        """A row for each run of a sweep, with the swept values and the statistics, as in `sweep.csv`."""
         return Table(self._results.file("sweep"))
 
     def report(self) -> Report:
@@ -194,7 +193,7 @@ class Results(Mapping[str, RunResult]):
         """Writes the result files of `rnic run` into `folder`, and returns their paths.
 
         These are `summary.json`, `ports.csv`, `report.html`, and others if the scenario asks for them; `flows` adds
-        `flows.csv` ("csv") or `flows.parquet` ("parquet"). The files have the same bytes as those of the command,
+        `flows.csv` ("csv") or `flows.parquet` ("parquet"). The files have the same bytes as the files of the command,
         which also writes `command.json`.
         """
         formats = [flows] if isinstance(flows, str) else list(flows)

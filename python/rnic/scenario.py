@@ -74,11 +74,11 @@ class Scenario:
     flows, see `with_flows`. Values are strings, numbers, booleans, paths, dictionaries and sequences, also of numpy.
 
     Scenarios can be copied, pickled, compared by value and used as keys of dictionaries: they are equal if they have
-    the same name, title, seed and runs, and so give the same result files. A pickled scenario has its text and its
-    flows from Python; other files that it names must exist where it is read.
+    the same name, title, seed and runs, and so give the same result files. A pickled scenario contains its text and its
+    flows from Python; other files that it names must exist on the machine that unpickles it.
 
-    Raises `ScenarioError` if the scenario has mistakes; it says where, and what would be accepted. All values are
-    checked when the scenario is made, except for those that depend on the whole fabric, which `run` checks.
+    Raises `ScenarioError` if the scenario has mistakes; the error contains the position and what would be accepted. All
+    values are checked when the scenario is made, except for those that depend on the whole fabric, which `run` checks.
     """
 
     _scenario: _rnic.Scenario
@@ -134,9 +134,9 @@ class Scenario:
             scenario.with_({"traffic.load": 0.9, "run.IRN.bdp_cap": 50}, seed=7)
             scenario.with_(seed=7, **{"traffic.load": 0.9})
 
-        Runs and traffic sources are selected by index, from 0, or by name; a name with a dot needs quotes. The
-        changes do the same as `--set` of the command, and `seed` the same as `--seed`. A dictionary as a value replaces
-        the whole table: `{"traffic.load": 0.9}` changes one key, `{"traffic": {"load": 0.9}}` also removes all others.
+        Runs and traffic sources are selected by index, from 0, or by name; a name with a dot needs quotes. The changes
+        do the same as `--set` of the command, and `seed` the same as `--seed`. A dictionary as a value replaces the
+        whole table: `{"traffic.load": 0.9}` changes one key, `{"traffic": {"load": 0.9}}` also removes all other keys.
 
         Raises `ScenarioError` if a change is refused; its `path` is then the path of the change, and its `file` the
         path with the value. Raises ValueError if `seed` is not from 0 to 2^64 - 1.
@@ -159,11 +159,11 @@ class Scenario:
         """A copy whose traffic is a list of flows.
 
         `flows` is an iterable of tuples `(start_us, src, dst, bytes[, request[, measured]])` or of dictionaries with
-        these keys, or a DataFrame (any object with `__arrow_c_stream__`) with these columns. `start_us` is the start
-        in microseconds, at most 30 days; `src` and `dst` are hosts, numbered from 0; `bytes` is the payload, 1 to
-        10^15; `request` is the number of the request that the flow belongs to, or None; flows with `measured` false
-        do not count in the statistics. The columns of `Results.flows` that are not named here are ignored, so the
-        flows of one run can be given to another scenario. They need not be sorted. They are kept in a temporary file.
+        these keys, or a DataFrame (any object with `__arrow_c_stream__`) with these columns. `start_us` is the start in
+        microseconds, at most 30 days; `src` and `dst` are hosts, numbered from 0; `bytes` is the payload, 1 to 10^15;
+        `request` is the number of the request that the flow belongs to, or None; flows with `measured` false do not
+        count in the statistics. Other columns of `Results.flows` are ignored, so the flows of one run can be passed to
+        another scenario. The flows need not be sorted. They are kept in a temporary file.
 
         Raises ValueError or TypeError if a flow has a wrong form, and `ScenarioError` if a host does not exist.
         """
@@ -186,7 +186,7 @@ class Scenario:
 
     @property
     def runs(self) -> list[str]:
-        """Names of the runs, in the order of the scenario; in a sweep there is one for each point and run."""
+        """Names of the runs, in the order of the scenario; in a sweep, one name for each point and run."""
         return self._scenario.runs
 
     def specs(self) -> list[str]:
@@ -264,24 +264,24 @@ class Scenario:
     ) -> Results | SeedResults:
         """Simulates all runs of the scenario, or those called `runs`, and returns their results.
 
-        With `seeds`, each run is simulated with as many seeds, from its own seed on, and the results are `SeedResults`:
-        `scenario.run(seeds=5)["IRN"]["slowdown.p99"]` is a mean with its confidence interval, whose probability is
-        `confidence` (default: 0.95).
+        With `seeds`, each run is simulated with this number of seeds, beginning with its own seed, and the results are
+        `SeedResults`: `scenario.run(seeds=5)["IRN"]["slowdown.p99"]` is a mean with its confidence interval, whose
+        probability is `confidence` (default: 0.95).
 
-        `threads` is the number of threads, by default that of the processors; it does not change the results. With
-        `progress=True`, a bar shows the progress: of tqdm if it is installed, else a line of text on stderr. A
-        function as `progress` is called about every 0.1 s with a list that has a dictionary for each run: `run`,
-        `fraction` (0 to 1), `flows_done`, `flows_total` (None if unknown) and `time_us` (simulated time).
+        `threads` is the number of threads, by default the number of processors; it does not change the results. With
+        `progress=True`, a bar shows the progress: of tqdm if it is installed, else a line of text on stderr. A function
+        as `progress` is called about every 0.1 s with a list that has a dictionary for each run: `run`, `fraction` (0
+        to 1), `flows_done`, `flows_total` (None if unknown) and `time_us` (simulated time).
 
-        Other threads of Python go on meanwhile (the GIL is released), and Ctrl-C ends the simulation with
+        Other threads of Python continue to run (the GIL is released), and Ctrl-C ends the simulation with
         KeyboardInterrupt.
 
         `congestion` is the class of the runs with `cc = "python"`, or a function that returns an object of such a
         class, see `CongestionControl`. Such simulations use one thread, and wait for each other.
 
         Raises `ScenarioError` if a run cannot be set up on this fabric. Raises `RunError` if a run failed; its
-        attribute `results` has the results of all runs. With `check=False`, failed runs raise nothing, see
-        `RunResult.failure`. Raises KeyError if there is no run of a name in `runs`.
+        attribute `results` has the results of all runs. With `check=False`, failed runs do not raise an exception; see
+        `RunResult.failure`. Raises KeyError if `runs` contains a name that no run has.
         """
         if threads is not None and threads < 1:
             raise ValueError(f"threads = {threads}; accepted: 1 or more")
@@ -322,10 +322,10 @@ class Scenario:
                     break
 
         Samples and pauses are events if the scenario has the table `watch`. `until` ends the run at this simulated
-        time, as `duration` in `[limits]` does. Drops of single packets are no events.
+        time, as `duration` in `[limits]` does. Drops of single packets are not events.
 
         Raises `ScenarioError` if the run cannot be set up, KeyError if there is no run of this name, and ValueError if
-        `until` is no time.
+        `until` is not a time.
         """
         if until is not None and not isinstance(until, str):
             raise TypeError(f"until = {until!r}; accepted: a time with its unit as text, such as '5 ms'")

@@ -55,8 +55,8 @@ class Estimate(Metrics):
 class RunEstimates(Mapping[str, Estimate]):
     """The metrics of one run over seeds: `run["slowdown.p99"]` is an `Estimate`.
 
-    The metrics are the numbers of `summary.json`, with their keys joined by dots, as in campaigns. Failed runs do not
-    count; `failed` is their number.
+    The metrics are the numbers of `summary.json`, with their keys joined by dots, as in campaigns. Failed runs are left
+    out; `failed` is their number.
     """
 
     def __init__(self, name: str, results: list[Results], confidence: float) -> None:

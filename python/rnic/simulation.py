@@ -58,8 +58,8 @@ class Simulation:
     depend on `threads`. Times are microseconds of simulated time.
 
     `advance(until_us)` promises that all flows submitted later start at `until_us` or later. A completion is visible
-    `reaction_us` after the last byte has arrived; the program can take it from this time on. The results are those of a
-    scenario with the same list of flows, whatever steps the program takes.
+    `reaction_us` after the last byte has arrived; the program can take it from this time on. The results are the same
+    as for a scenario with the same list of flows, whatever the steps by which the program advances.
 
     Raises `ScenarioError` if the scenario cannot be simulated or has no such traffic, KeyError if there is no run of
     this name.

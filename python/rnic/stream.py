@@ -22,7 +22,8 @@ class DropRow(Metrics):
 
 
 class Event(Metrics):
-    """An event of a run; its keys are attributes. The key `event` names its kind, the others depend on it.
+    """An event of a run; its keys are attributes. The key `event` names its kind, and the other keys depend on the
+    kind.
 
     `started` (run, seed, parameters, warnings), `progress` (flows_done, flows_total, hops), `sample` (queue_bytes,
     delivered: payload bytes so far as pairs of flow and bytes), `drops` (after a sample: ports, a list of port,
@@ -58,7 +59,8 @@ class Event(Metrics):
 
     @property
     def time_us(self) -> float | None:
-        """Simulated time of the event in microseconds; None for `started` and `failed`. Of a pause it is the end."""
+        """Simulated time of the event in microseconds; None for `started` and `failed`. For a pause, it is the end of
+        the pause."""
         for key in ("time_ps", "to", "from"):
             if self.get(key) is not None:
                 return float(self[key]) / 1e6

@@ -24,8 +24,8 @@ class Table:
     after `pyarrow.table`. Without any of them, `table["fct_us"]` is a list. Tables can be copied, pickled and compared
     by value.
 
-    The units of a column are the end of its name; columns without a unit are counts or names. A missing value (for
-    example, the completion time of a flow that has not finished) is a null, and `None` in lists.
+    The name of a column ends in its unit; columns without a unit are counts or names. A missing value (for example, the
+    completion time of a flow that has not finished) is a null, and `None` in lists.
     """
 
     def __init__(self, table: _rnic.Table) -> None:
@@ -295,7 +295,7 @@ class MeshTable(Table):
 
 
 class CollectiveTable(Table):
-    """Collective operations: a row for each operation of a group. One that did not complete has no end."""
+    """Collective operations: a row for each operation of a group. An operation that did not complete has no end."""
 
     if TYPE_CHECKING:
 
@@ -339,7 +339,7 @@ class MatrixTable(Table):
 
 
 class StepTable(Table):
-    """Training steps: a row for each step. One that did not complete has no end."""
+    """Training steps: a row for each step. A step that did not complete has no end."""
 
     if TYPE_CHECKING:
 
@@ -392,7 +392,8 @@ class TimelineTable(Table):
 
 
 class WatchdogTable(Table):
-    """Pause storms that watchdogs found: a row for each storm. One that lasts to the end was not restored."""
+    """Pause storms that watchdogs found: a row for each storm. A storm that lasts to the end of the run was not
+    restored."""
 
     if TYPE_CHECKING:
 

@@ -26,7 +26,7 @@ const MIN_RATE: f64 = 1_000.0;
 /// Interval at which Python's signals are checked while a simulation waits for another one.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Whether a simulation with a class is going on. There is at most one at a time: several would wait for each other in
+/// Whether a simulation with a class is running. There is at most one at a time: several would wait for each other in
 /// each call, because Python executes one of them at a time.
 static RUNS: Mutex<bool> = Mutex::new(false);
 /// Notified when a simulation with a class ends.
@@ -36,7 +36,7 @@ thread_local! {
     /// The class of the simulation in this thread. The trait that the simulator uses gets its parameters from
     /// scenarios, which cannot hold a class.
     static CURRENT: RefCell<Option<Arc<Class>>> = const { RefCell::new(None) };
-    /// Whether this thread has started a simulation with a class, which goes on.
+    /// Whether this thread has started a simulation with a class, which is still running.
     static STARTED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -95,7 +95,7 @@ impl Hooks {
 type Prepared<'py> = (Option<Bound<'py, PyAny>>, Option<(u64, u64, f64)>, Option<f64>);
 
 impl Class {
-    /// Checks a class or function, and waits until no other simulation with a class goes on. The next one may start
+    /// Checks a class or function, and waits until no other simulation with a class runs. The next one may start
     /// when the result is dropped.
     pub(crate) fn enter(control: &Bound<'_, PyAny>) -> PyResult<Current> {
         let py = control.py();
@@ -137,7 +137,7 @@ impl Class {
     }
 }
 
-/// Waits until no simulation with a class goes on, and notes that there is one now.
+/// Waits until no simulation with a class runs, and notes that there is one now.
 fn wait_for_others(py: Python<'_>) -> PyResult<()> {
     if STARTED.get() || CURRENT.with_borrow(Option::is_some) {
         return Err(PyRuntimeError::new_err(
@@ -160,7 +160,7 @@ fn wait_for_others(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// A class whose simulation goes on until this value is dropped.
+/// A class whose simulation runs until this value is dropped.
 pub(crate) struct Current(pub(crate) Arc<Class>);
 
 impl Drop for Current {

@@ -1,4 +1,4 @@
-//! Simulation of scenarios: the runs go on in other threads, while the calling thread handles signals and shows the
+//! Simulation of scenarios: the runs continue in other threads, while the calling thread handles signals and shows the
 //! progress.
 
 use crate::congestion::{self, Class};
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Interval at which Python's signals are checked. The progress is reported at every second check.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What is known of a run while it goes on.
+/// What is known of a run while it runs.
 #[derive(Clone, Copy, Default)]
 struct Standing {
     progress: Option<RunProgress>,

@@ -58,7 +58,7 @@ impl Stream {
         let (sender, events) = mpsc::sync_channel(AHEAD);
         let of_thread = scenario.clone();
         let thread = std::thread::spawn(move || {
-            // When nobody reads the events any more, the run ends.
+            // When no reader takes the events any more, the run ends.
             let mut tell = |event: RunEvent| match sender.send(event) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),

@@ -198,7 +198,7 @@ def test_a_store_at_a_url(folder: Path, reference) -> None:
 
 
 def test_killed_processes_lose_nothing(folder: Path, reference) -> None:
-    """A worker is killed in the middle of a run that would take minutes; its run starts again and again, until it
+    """A worker is killed in the middle of a run that would take minutes; its run starts repeatedly, until it
     counts as lost. All others complete."""
     long = small(flows=50_000_000)
     scenarios = {f"load {load}": small().with_({"traffic.load": load}) for load in (0.3, 0.6)}

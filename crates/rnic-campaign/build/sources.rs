@@ -32,7 +32,7 @@ fn add_crate(folder: &Path, crates: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// The files of the crate in `folder` that determine what it does. Cargo executes the build script again after a
+/// The files of the crate in `folder` that determine its behaviour. Cargo executes the build script again after a
 /// change of one of them.
 pub(crate) fn sources(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();

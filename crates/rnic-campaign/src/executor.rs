@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub type Outcome = Result<RunRecord, SetupError>;
 
 /// Receives the events and outcomes of runs; its methods may be called from any thread. The argument `run` is the index
-/// of the run in the list that is executed.
+/// of the run in the executor's list.
 pub trait Sink: Sync {
     /// Called before a run is set up. If it returns `Break`, neither this run nor a further one starts.
     fn starting(&self, _run: usize) -> ControlFlow<()> {

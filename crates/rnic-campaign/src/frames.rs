@@ -7,7 +7,7 @@ use rnic_transport::Time;
 use std::sync::Arc;
 
 /// Several listeners of the frames of one run. All of them receive the same frames, at the instants of one plan: the
-/// plan with the shortest interval, and of several such plans the one with the most frames.
+/// plan with the shortest interval, and among several such plans, the plan with the most frames.
 ///
 /// ```
 /// use rnic_campaign::FrameListeners;
@@ -64,8 +64,8 @@ impl FrameListener for FrameListeners<'_> {
         }
     }
 
-    /// The shortest interval that a listener asks for. A listener that asks for none wants that of the plan, so a
-    /// longer one is for all of them only if all ask for one.
+    /// The shortest interval that a listener asks for. A listener without an interval needs the plan's interval, so the
+    /// interval is longer than the plan's only if every listener has an interval.
     fn interval_to_next(&self) -> Option<Time> {
         let asked: Vec<Time> = self.listeners.iter().filter_map(|listener| listener.interval_to_next()).collect();
         let shortest = asked.iter().min().copied();

@@ -6,8 +6,8 @@ use rnic_sim::{FrameListener, FramePlan};
 use rnic_spec::{RunEvent, RunRecord};
 use std::ops::ControlFlow;
 
-/// Several listeners to the runs of a scenario. Each event goes to all of them, in their order, up to the first that
-/// returns `Break`.
+/// Several listeners to the runs of a scenario. Each event goes to the listeners in their order, until one returns
+/// `Break`.
 pub struct RunListeners<'l> {
     listeners: Vec<&'l dyn RunListener>,
     /// For each run, the listeners of its frames.

@@ -17,7 +17,8 @@ struct Identity {
 }
 
 /// Checks that all ranks have the same program and the same runs before they simulate them. `scenario` is what this
-/// rank has read; `threads` must be equal on all ranks. All ranks must call this function, those with an error too.
+/// rank has read; `threads` must be equal on all ranks. All ranks must call this function, including ranks with an
+/// error.
 ///
 /// # Errors
 /// A rank cannot begin, or differs from rank 0: one sentence, the same on every rank.

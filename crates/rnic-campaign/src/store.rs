@@ -91,7 +91,7 @@ pub trait Stored: Sized {
 #[derive(Debug)]
 pub struct Store<V> {
     folder: PathBuf,
-    /// Lets only one thread write at a time, because runs that differ only in their names share a file.
+    /// A lock with which only one thread writes at a time, because runs that differ only in their names share a file.
     writing: Mutex<()>,
     kind: PhantomData<fn() -> V>,
 }

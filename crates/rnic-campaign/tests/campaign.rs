@@ -61,7 +61,7 @@ fn until() -> Until {
     Until { max_seeds: 12, .."slowdown.mean ± 3 %".parse().unwrap() }
 }
 
-/// A campaign simulates the first seed of all points before the second one of any.
+/// A campaign simulates the first seed of all points before the second seed of any point.
 #[test]
 fn an_early_look_shows_all_points() {
     struct Order(std::sync::Mutex<Vec<(String, u64)>>);

@@ -1,5 +1,5 @@
-//! The `rnic` command: the commands of the simulator (crate `rnic-simulator`), and those that measure real networks,
-//! run RDMA programs, watch switches and hosts, and compile transports in P4.
+//! The `rnic` command: the commands of the simulator (crate `rnic-simulator`), and the commands that measure real
+//! networks, run RDMA programs, monitor switches and hosts, and compile transports in P4.
 //!
 //! It is a library, so that a program that adds its own congestion controls can provide the complete command: see
 //! [`main`].

@@ -50,7 +50,7 @@ pub(crate) struct LintArgs {
     #[arg(long, value_name = "OUT.toml", conflicts_with = "watch")]
     scenario: Option<PathBuf>,
 
-    /// Check again and again, print changes, and serve metrics at --listen
+    /// Check repeatedly, print changes, and serve metrics at --listen
     #[arg(long, conflicts_with = "format")]
     watch: bool,
 
@@ -110,7 +110,7 @@ impl From<FailOnArg> for FailOn {
     }
 }
 
-/// Checks the fleet once, or again and again with `--watch`.
+/// Checks the fleet once, or repeatedly with `--watch`.
 pub(crate) fn lint(arguments: &LintArgs) -> Result<(), CliError> {
     if arguments.watch {
         return watch(arguments);

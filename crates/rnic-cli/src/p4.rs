@@ -110,7 +110,7 @@ fn check(arguments: &P4CheckArgs) -> Result<(), CliError> {
     })
 }
 
-/// Compiles all programs in a folder, and prints how many of them the compiler rejects, with the reasons.
+/// Compiles all programs in a folder, and prints the number of programs that the compiler rejects, with the reasons.
 fn check_folder(arguments: &P4CheckArgs, folder: &str) -> Result<(), CliError> {
     if arguments.cost || !arguments.constants.is_empty() {
         let message = format!("`{folder}` is a folder: --cost and --constant are for one program");
@@ -171,8 +171,8 @@ fn summary(file: &str, program: &Program) -> String {
     text
 }
 
-/// Returns the headers of the ingress and the egress pipeline with their lengths in bytes; a header of both pipelines
-/// is listed once.
+/// Returns the headers of the ingress and the egress pipeline with their lengths in bytes; a header that both pipelines
+/// have is listed once.
 fn headers(hir: &hir::Program) -> Vec<(String, u32)> {
     let mut headers: Vec<(String, u32)> = Vec::new();
     for pipeline in [&hir.ingress, &hir.egress] {

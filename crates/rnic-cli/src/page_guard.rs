@@ -1,4 +1,5 @@
-//! What the pages of the command have in common: tokens, requests of other sites, headers of responses.
+//! Protection that all pages of the command share: tokens, rejection of requests from other sites, headers of
+//! responses.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -34,7 +35,7 @@ pub(crate) fn is_of_other_origin(headers: &HeaderMap) -> bool {
     text(headers, header::ORIGIN).is_some_and(|origin| origin.strip_prefix("http://") != Some(host))
 }
 
-/// Adds the headers that keep a page closed to other sites, and forbid browsers to keep a copy.
+/// Adds the headers that prevent other sites from reading a page, and forbid browsers to cache it.
 pub(crate) fn protect(response: &mut Response) {
     let headers = response.headers_mut();
     headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(PAGE_POLICY));

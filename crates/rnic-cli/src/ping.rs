@@ -55,7 +55,7 @@ pub(crate) struct PingArgs {
     #[arg(short, long, value_name = "BYTES", default_value_t = 512)]
     size: usize,
 
-    /// Number of paths, 1 to 256: each has its own UDP source port, and the probes take them in turn
+    /// Number of paths, 1 to 256: each has its own UDP source port, and the probes use the paths in turn
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     paths: u16,
 

@@ -15,8 +15,8 @@ use std::time::Duration;
 /// Arguments of `rnic pingpong`.
 ///
 /// Without HOST, the command is the server and waits for a client. The peer is `rnic pingpong`, or `ibv_rc_pingpong` of
-/// ibverbs-utils with `-g` and the index of a RoCE v2 GID. Size, number of iterations and MTU must be equal on both
-/// sides.
+/// ibverbs-utils with `-g` and the index of a RoCE v2 GID. Size, number of iterations and MTU must be equal at both
+/// ends.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     rnic pingpong                        # a server\n  \

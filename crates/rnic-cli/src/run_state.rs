@@ -1,4 +1,4 @@
-//! How far a run is while it is simulated, for the views of `rnic run`.
+//! The progress of a run that is being simulated, for the views of `rnic run`.
 
 use rnic_simulator::progress::{Estimate, message};
 use rnic_spec::{RunEvent, RunProgress, RunStatus};
@@ -70,7 +70,7 @@ impl RunState {
         if self.stage == Stage::Finished { 1.0 } else { self.latest.fraction().unwrap_or(0.0) }
     }
 
-    /// Finished flows, simulated time and speed; of a run that is simulated, also the remaining time.
+    /// Finished flows, simulated time and speed; for a run that is being simulated, also the remaining time.
     pub(crate) fn text(&self) -> String {
         match self.stage {
             Stage::Running => message(&self.latest, self.elapsed_s, &self.estimate),

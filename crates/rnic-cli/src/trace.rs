@@ -1,5 +1,5 @@
-//! The command `rnic trace`: what a trace of a distributed program contains, whether its ranks fit together, and its
-//! conversion to another format.
+//! The command `rnic trace`: it describes a trace of a distributed program, checks that its ranks match, and converts
+//! it to another format.
 
 use clap::{Args, ValueEnum};
 use rnic_simulator::error::CliError;
@@ -109,7 +109,7 @@ pub(crate) fn trace(arguments: &TraceArgs, catalogue: &Catalogue) -> Result<(), 
     failed.map_or(Ok(()), |error| Err(CliError::Input(error)))
 }
 
-/// Whether a name is that of a scenario: it ends in `.toml`, or it is a built-in scenario and no file.
+/// Whether a name refers to a scenario: it ends in `.toml`, or it is the name of a built-in scenario and not of a file.
 fn is_scenario(path: &Path) -> bool {
     let is_file = path.extension().is_some_and(|ending| ending == "toml");
     is_file || (!path.exists() && path.to_str().and_then(builtin::path).is_some())

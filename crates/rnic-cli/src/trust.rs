@@ -5,14 +5,14 @@ use rnic_endpoint::exchange::Credentials;
 use rnic_simulator::error::CliError;
 use std::path::PathBuf;
 
-/// How the two sides find out over the control connection that they may trust each other.
+/// How the two ends authenticate each other over the control connection.
 #[derive(Args, Debug)]
 pub(crate) struct TrustArgs {
-    /// File with a secret that both sides have, at least 16 random bytes: the control connection uses TLS 1.3
+    /// File with a secret that both ends have, at least 16 random bytes: the control connection uses TLS 1.3
     #[arg(long, value_name = "FILE", conflicts_with = "certificate")]
     secret_file: Option<PathBuf>,
 
-    /// PEM file with the certificate of this side and its chain: the control connection uses TLS 1.3
+    /// PEM file with the certificate of this end and its chain: the control connection uses TLS 1.3
     #[arg(long, value_name = "FILE", requires_all = ["key", "ca"])]
     certificate: Option<PathBuf>,
 
@@ -20,7 +20,7 @@ pub(crate) struct TrustArgs {
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
 
-    /// PEM file with the certificates of the authorities that the other side's certificate must come from
+    /// PEM file with the certificates of the authorities of which one must have issued the peer's certificate
     #[arg(long, value_name = "FILE", requires = "certificate")]
     ca: Option<PathBuf>,
 }

@@ -29,7 +29,8 @@ use std::time::Duration;
 
 /// Time between two drawings.
 const REDRAW: Duration = Duration::from_millis(200);
-/// The instants of frames: the interval doubles after some hundred frames, so a long run costs little.
+/// The instants of frames: the interval doubles after some hundred frames, so the frames of a long run take little time
+/// and memory.
 const PLAN: FramePlan = FramePlan { interval: Time::from_us(10), frames: 512 };
 
 /// The view. The terminal is drawn by a thread of its own.
@@ -91,7 +92,7 @@ pub(crate) fn restore_after_panic() {
 fn draw_until(mut terminal: Terminal<CrosstermBackend<Stderr>>, board: &Mutex<Board>, stopping: &AtomicBool) {
     let mut interrupts = 0;
     while !stopping.load(Ordering::Relaxed) {
-        // A terminal that cannot be drawn on shows nothing; the runs go on.
+        // A terminal that cannot be drawn on shows nothing; the runs continue.
         let _ = terminal.draw(|frame| draw::draw(frame, &board.lock()));
         if !event::poll(REDRAW).unwrap_or(false) {
             continue;

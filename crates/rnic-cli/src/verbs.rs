@@ -266,7 +266,7 @@ fn keep() -> Result<(), CliError> {
     Ok(())
 }
 
-/// Prints which devices programs will see. Fails if they will not see any device that can be opened.
+/// Prints the devices that programs will see. Fails if none of these devices can be opened.
 fn doctor() -> Result<(), CliError> {
     let mut problems = Vec::new();
     let say = |line: String| print_line(&line);
@@ -385,7 +385,8 @@ fn files_can_be_shown() -> &'static str {
     }
 }
 
-/// Lets another process show itself the files of the devices. An error is the reason why it cannot.
+/// Starts another process that makes the files of the devices visible to itself. An error is the reason for which it
+/// failed.
 fn try_to_show_files() -> Result<(), String> {
     let words = program::command().map_err(|error| error.to_string())?;
     let mut attempt = Command::new(&words[0]);
@@ -417,7 +418,8 @@ fn is_rnic(library: &Path) -> bool {
     fs::read(library).is_ok_and(|bytes| bytes.windows(SYMBOL.len()).any(|window| window == SYMBOL))
 }
 
-/// Predicts whether a program can open the device of an address: `Ok` with its state, or the reason why not.
+/// Predicts whether a program can open the device of an address: `Ok` with its state, or the reason for which it
+/// cannot.
 fn probe(address: &hosts::HostAddress) -> Result<String, String> {
     if hosts::is_shared(address.ip).map_err(|why| why.to_string())? {
         return Ok("ready; other programs of yours use it".to_string());

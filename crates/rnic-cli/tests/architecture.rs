@@ -1,6 +1,6 @@
 //! Tests that dependencies have no cycles, neither between the project's crates nor between the top-level modules of a
-//! crate, and that ARCHITECTURE.md and the other pages about the project state the same as the manifests. An "arrow" is
-//! a use of one module by another.
+//! crate, and that ARCHITECTURE.md and the other pages about the project agree with the manifests. An "arrow" is a use
+//! of one module by another.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,7 +66,7 @@ fn root_file(package: &Value) -> Result<PathBuf, String> {
     path.map(PathBuf::from).ok_or_else(|| format!("{}: has neither a library nor a program to read", package["name"]))
 }
 
-/// A token of Rust source with its line, counted from 1. Comments, literals and lifetimes are no tokens.
+/// A token of Rust source with its line, counted from 1. Comments, literals and lifetimes are not tokens.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Token<'s> {
     line: usize,
@@ -375,7 +375,7 @@ fn section(name: &str) -> String {
     found.unwrap_or_else(|| panic!("ARCHITECTURE.md has no section `{name}`")).to_string()
 }
 
-/// The rows "| crates | interface, part or internal | ... |" of ARCHITECTURE.md state the same as the manifests.
+/// The rows "| crates | interface, part or internal | ... |" of ARCHITECTURE.md agree with the manifests.
 #[test]
 fn every_crate_is_an_interface_a_part_or_internal() {
     let text = section("Public interfaces");

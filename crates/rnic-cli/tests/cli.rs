@@ -425,7 +425,7 @@ fn topologies_are_printed_in_each_format() {
 }
 
 /// Programs that ignore start times, or do not know the rate of a link, would simulate something else without a
-/// message.
+/// warning.
 #[test]
 fn exports_warn_of_what_the_other_simulator_misreads() {
     let folder = Folder::with(GOOD);
@@ -442,8 +442,8 @@ fn exports_warn_of_what_the_other_simulator_misreads() {
     assert_eq!(warning(&[&topology[..], &["--set", "fabric.rate=\"100 Gbps\""]].concat()), "");
 }
 
-/// `rnic check --settings` prints the values of the profile, those that depend on the line rate included. A parameter
-/// that the scenario sets keeps its value.
+/// `rnic check --settings` prints the values of the profile, including the values that depend on the line rate. A
+/// parameter that the scenario sets keeps its value.
 #[test]
 fn a_profile_sets_the_values_in_effect() {
     let folder = Folder::with(GOOD);

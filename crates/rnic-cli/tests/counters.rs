@@ -21,7 +21,7 @@ impl Drop for Process {
     }
 }
 
-/// Whether a program of Debian's package `prometheus` is installed; a message says so if it is not.
+/// Whether a program of Debian's package `prometheus` is installed; prints a message if it is not.
 fn installed(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
@@ -229,7 +229,7 @@ fn prometheus_scrapes_the_exporter() {
     });
 }
 
-/// Redis is away: the exporter keeps serving and says so.
+/// Redis is away: the exporter continues to serve, and reports the failure.
 #[test]
 fn an_exporter_without_its_source_says_so() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -286,7 +286,7 @@ watch = { interval = "1 us", queues = "all", pauses = true }
 run = [{ name = "RoCE \"PFC\"", transport = "roce", pfc = true }, { name = "IRN", transport = "irn" }]
 "#;
 
-/// With sampled queues, the gauge of bytes in a queue and the counter of bytes sent have families of their own.
+/// With sampled queues, the gauge of bytes in a queue and the counter of bytes sent are separate metric families.
 #[test]
 fn metrics_of_sampled_queues_are_open_metrics() {
     let folder = tempfile::tempdir().unwrap();
@@ -349,8 +349,8 @@ fn suspects(metrics: &Path) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_string).collect()
 }
 
-/// The origin of pauses by the counters of all nodes is that which the simulator knows: the cycle of a deadlock, the
-/// NIC of a storm, and nobody in a run whose pauses dissolve.
+/// The origin of pauses that follows from the counters of all nodes is the origin that the simulator knows: the cycle
+/// of a deadlock, the NIC of a storm, and no origin in a run whose pauses dissolve.
 #[test]
 fn the_origin_of_pauses_is_found() {
     let folder = tempfile::tempdir().unwrap();

@@ -215,7 +215,8 @@ fn a_bad_packet_is_said_and_told_by_the_exit_code() {
     assert_eq!(code, 1);
 }
 
-/// Packets of other programs are shown with their base transport header, and are neither bad nor claimed to be IRN's.
+/// Packets of other programs are shown with their base transport header, and are neither marked as bad nor decoded as
+/// IRN packets.
 #[test]
 fn packets_of_others_are_shown_and_not_claimed() {
     let with_opcode = |code: u8| {
@@ -414,7 +415,7 @@ fn other_frames_are_counted() {
     assert_eq!(err, "RoCE packets: 0; bad: 0; other frames: 4 (2 ARP, 1 IP but not UDP, 1 UDP to another port)\n");
 }
 
-/// A datagram that the network card is still to segment into these packets (headers, bytes of payload).
+/// A datagram that the network card has not yet segmented into these packets (headers, bytes of payload).
 fn batch(packets: &[(Headers, usize)]) -> Vec<u8> {
     let Ip::V4(ip) = envelope().ip else { unreachable!() };
     let mut body = Vec::new();
@@ -430,8 +431,8 @@ fn batch(packets: &[(Headers, usize)]) -> Vec<u8> {
     bytes
 }
 
-/// The packets of such a batch have no payload, so the batch as one packet would break the rules of their opcode.
-/// A datagram with these UDP payload bytes, from the envelope's addresses.
+/// The packets of such a batch have no payload, so the batch would not be valid as a single packet with their opcode. A
+/// datagram with these UDP payload bytes, from the envelope's addresses.
 fn datagram(payload: &[u8]) -> Vec<u8> {
     // A CNP gives the headers; its UDP payload is replaced, and the lengths and the checksums with it.
     let mut bytes = frame(&envelope(), write(), b"hello");
@@ -523,7 +524,7 @@ fn batches_of_read_requests_are_taken_apart() {
     assert_eq!(out.matches("IRN RDMA READ Request").count(), 2, "{out}");
 }
 
-/// A captured datagram that the network card is still to segment (UDP_SEGMENT) is decoded as several packets. All
+/// A captured datagram that the network card has not yet segmented (UDP_SEGMENT) is decoded as several packets. All
 /// packets have the same size, except that the last one may be shorter.
 #[test]
 fn batches_are_taken_apart() {
@@ -654,7 +655,7 @@ fn files_of_another_program() {
     assert_eq!((err.as_str(), code), ("RoCE packets: 3; bad: 0; truncated by the capture: 3\n", 0));
 }
 
-/// Captures of packets that the Linux kernel sent. Beside each capture is a file with the expected lines, which were
+/// Captures of packets that the Linux kernel sent. For each capture, a file contains the expected lines, which were
 /// compared with the fields that tshark shows. All ICRCs are right.
 #[test]
 fn captures_of_the_kernel() {
@@ -677,7 +678,7 @@ fn captures_of_the_kernel() {
     }
 }
 
-/// A block that claims to have 200 MiB, in a file of a kilobyte, and as a stream: the command takes memory for the
+/// A block claims a length of 200 MiB, in a file of a kilobyte and in a stream: the command allocates memory for the
 /// bytes that arrive, and not for the bytes that the block claims.
 #[cfg(unix)]
 #[test]

@@ -29,7 +29,7 @@ fn schemas_are_json() {
 fn the_documentation_has_the_schema_of_scenarios() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/scenario.schema.json");
     let text = fs::read_to_string(file).unwrap();
-    assert!(text == stdout(&["schema"]), "write it anew: rnic schema > docs/reference/scenario.schema.json");
+    assert!(text == stdout(&["schema"]), "write it again: rnic schema > docs/reference/scenario.schema.json");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn names<'h>(help: &'h str, of: &str) -> Vec<&'h str> {
 const EVERYWHERE: [&str; 2] = ["--help", "--version"];
 
 /// Every command has a heading in the reference, and every long option is named below the heading of its command, of
-/// the command that has it as a subcommand, or of the arguments that several commands have.
+/// its parent command, or of the section on arguments that several commands share.
 #[test]
 fn the_reference_has_every_command_and_option() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md");

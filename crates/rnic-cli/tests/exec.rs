@@ -214,7 +214,8 @@ fn the_documented_schemas_are_those_of_the_types() {
     }
 }
 
-/// More tasks than a job array of Slurm can have become several arrays, whose tasks are all parts of the campaign.
+/// If a campaign has more tasks than Slurm allows in a job array, it is divided into several arrays. Together their
+/// tasks cover the campaign.
 #[test]
 fn many_tasks_of_slurm_are_several_arrays() {
     use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! The gallery of replays in `docs/guides/replay.md`: its scenarios run, and its files are small and of these
+//! The gallery of replays in `docs/guides/replay.md`: its scenarios run, and its files are small and come from these
 //! scenarios.
 
 use serde_json::Value;

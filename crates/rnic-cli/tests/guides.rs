@@ -236,8 +236,8 @@ fn reproduce_irn() {
     follow("reproduce-irn", Kind::Fast);
 }
 
-/// Its blocks run only if the environment variable `RNIC_PYTHON` is set: `.ci/run` sets it after it has installed the
-/// package, so that no old package is tested.
+/// The blocks of this guide run only if the environment variable `RNIC_PYTHON` is set: `.ci/run` sets it after it has
+/// installed the package, so that no old package is tested.
 #[test]
 fn python() {
     follow("python", Kind::Fast);

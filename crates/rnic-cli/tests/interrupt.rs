@@ -132,8 +132,8 @@ fn listens(child: &Child) -> bool {
     [2, 15].iter().all(|number| caught >> (number - 1) & 1 == 1)
 }
 
-/// A further signal ends the program at once, here while it waits for a reader that does not read, so that the first
-/// signal cannot end it.
+/// A second signal ends the program immediately. In this test the program waits for a reader that does not read, so the
+/// first signal cannot end it.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_second_signal_ends_the_program_at_once() {
@@ -257,7 +257,7 @@ mod perf {
             assert_eq!(error, "interrupted: the last row is partial\n");
             assert!(text.starts_with(" write bandwidth, irn, 127.0.0.1"), "{text}");
 
-            // The server has heard of it, goes on, and ends by a signal without an error.
+            // The server gets this message, continues, and ends by a signal without an error.
             let mut line = String::new();
             log.read_line(&mut line).unwrap();
             assert!(line.ends_with(": the peer refuses: interrupted\n"), "{line}");

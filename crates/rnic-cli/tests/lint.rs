@@ -71,7 +71,7 @@ fn the_exit_code_tells_order_difference_and_bad_input() {
     assert!(text(&nothing.stderr).contains("no device found"), "{}", text(&nothing.stderr));
 }
 
-/// `--fail-on` chooses the exit code, and names the devices of which a check was impossible.
+/// `--fail-on` chooses the exit code, and the output names the devices that could not be checked.
 #[test]
 fn an_unchecked_switch_is_not_green() {
     let folder = tempfile::tempdir().unwrap();

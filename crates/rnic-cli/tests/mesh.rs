@@ -1,4 +1,5 @@
-//! Tests of `rnic mesh` on the loopback interface: probes, results on disk, a controller that is killed, strangers.
+//! Tests of `rnic mesh` on the loopback interface: probes, results on disk, a controller that is killed, clients
+//! without a certificate.
 
 use crate::browser::Browser;
 use crate::mesh_processes::{Folder, Process, addresses, get, json, mesh, names, wait_for};
@@ -67,7 +68,7 @@ fn rows(data: &Path) -> usize {
     files.map(of).sum()
 }
 
-/// Agents probe each other, and the controller is killed in between: every result is stored exactly once.
+/// Agents probe each other, and the controller is killed and restarted: every result is stored exactly once.
 #[test]
 fn nothing_is_lost_when_the_controller_is_killed() {
     let folder = Folder::new(&inventory(51), "127.0.0.1");
@@ -87,7 +88,7 @@ fn nothing_is_lost_when_the_controller_is_killed() {
     {
         assert!(metrics.contains(&format!("rpingmesh_{name}")), "{metrics}");
     }
-    // Killed without warning. The agents keep their results meanwhile, and stop probing.
+    // Killed without warning. During this time, the agents keep their results and stop probing.
     controller.child.kill().unwrap();
     controller.child.wait().unwrap();
     for agent in &agents {
@@ -197,7 +198,7 @@ fn prometheus_scrapes_a_mesh_of_rdma_writes() {
     });
 }
 
-/// Agents probe through the libibverbs that they find, here rnic's own; an agent without it is among them.
+/// Agents probe through the libibverbs that they find, here rnic's own, together with an agent that uses no libibverbs.
 #[test]
 fn agents_probe_through_libibverbs() {
     let Some(namespace) = namespace() else { return };
@@ -252,7 +253,7 @@ fn agents_probe_through_libibverbs() {
 }
 
 /// Reliable connections through libibverbs: two agents over it and one over the endpoint probe each other by RDMA
-/// Writes and by Sends. One of them uses the time stamps of its driver, which are those of software here.
+/// Writes and by Sends. One agent uses the time stamps of its driver, which here come from software.
 #[test]
 fn reliable_connections_go_through_libibverbs() {
     for (block, transport) in [(59, "rc-write"), (60, "rc-send")] {
@@ -368,7 +369,7 @@ fn a_simulated_incident_is_shown() {
     let (flooding, drop) = (print("flooding"), print("drop"));
     assert!(flooding.contains("\nalarm: heavy-loss of T0 to T1"), "{flooding}");
     assert!(!drop.contains("\nalarm: heavy-loss") && !drop.contains("suspect: "), "{drop}");
-    // Pause counters name the loop, as the simulator knows it, where probes name nobody.
+    // Pause counters name the loop, as the simulator knows it, where probes identify no suspect.
     let cycle = "deadlock in priority 0: La -> T1 -> Lb -> T0 -> La wait for each other";
     assert!(flooding.contains(&format!("suspect by pause counters: {cycle}")), "{flooding}");
     assert_eq!(flooding, print("flooding"), "the same each time");
@@ -393,7 +394,7 @@ fn a_simulated_incident_is_shown() {
     }
 }
 
-/// The charts of a pair of ToR switches: all probes were lost from some minute on.
+/// The charts of a pair of ToR switches: all probes were lost from a certain minute on.
 fn in_browser(url: &str) {
     let Some(browser) = Browser::start() else { return };
     browser.visit(&format!("{url}/"), 1200);
@@ -415,7 +416,8 @@ fn in_browser(url: &str) {
     assert_eq!(browser.problems(), Vec::<String>::new());
 }
 
-/// The disk is full: verdicts go on, agents keep their results, and all are stored once there is room again.
+/// While the disk is full, the controller continues its evaluations, and agents keep their results. All results are
+/// stored as soon as the disk has room again.
 #[test]
 fn a_full_disk_loses_nothing() {
     let folder = Folder::new(&inventory(56), "127.0.0.1");
@@ -479,7 +481,7 @@ fn files(folder: &Path, name: &str) -> Files {
     Files { certificate: path(&format!("{name}.pem")), key: path(&format!("{name}-key.pem")), ca: path("ca.pem") }
 }
 
-/// Strangers neither register nor report nor read, and nobody acts for somebody else.
+/// Clients without a certificate neither register nor report nor read, and no client can act for another one.
 #[test]
 fn strangers_get_nothing() {
     let folder = Folder::new(&inventory(52), "127.0.0.1");
@@ -532,8 +534,7 @@ fn strangers_get_nothing() {
     assert_eq!(get(&page, "/api/pair?from=h1&to=%3Cscript%3E", "").unwrap().0, 404);
 }
 
-/// An agent obeys only its controller: a host of the mesh that plays the controller gets nothing but a failed
-/// handshake.
+/// An agent obeys only its controller: if another host of the mesh pretends to be the controller, the handshake fails.
 #[test]
 fn an_agent_obeys_only_its_controller() {
     let folder = Folder::new(&inventory(53), "127.0.0.1");

@@ -1,5 +1,5 @@
 //! A mesh of 20 agents in network namespaces: four ToR routers and two spines with ECMP. A link that loses frames, an
-//! ECMP path that loses everything, and a host behind a slow link are found, and named on the page.
+//! ECMP path that loses everything, and a host behind a slow link are detected, and the page names them.
 
 use crate::browser::Browser;
 use crate::mesh_processes::{Folder, Process, addresses, json, wait_for};
@@ -17,7 +17,7 @@ const HOSTS: usize = 5;
 /// Address of the controller, on a network of its own.
 const CONTROLLER: &str = "10.8.0.1";
 
-/// Number of a link that has a wire, and what is wrong with it later.
+/// Number of a link that goes through a wire, and the fault that the wire has later.
 const LOSSY: (usize, usize) = (0, 0);
 const BLACKHOLE: (usize, usize) = (2, 1);
 const SLOW: (usize, usize) = (3, 2);
@@ -127,7 +127,7 @@ fn build() -> Result<Network, NetnsError> {
     Ok(Network { hosts, management, wires, inventory, _routers: [tors, spines].concat() })
 }
 
-/// Passes connections to a port of this machine on to the page in the controller's namespace, for the browser.
+/// Forwards the browser's connections to a port of this machine to the page in the controller's namespace.
 fn forward(namespace: &Namespace, page: &str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -114,7 +114,7 @@ fn names(packets: &[Value]) -> BTreeMap<&str, usize> {
     counts
 }
 
-/// Number of bytes that were written with each remote key. Each flow has its own key, and its Writes name the
+/// Number of bytes that were written with each remote key. Each flow has its own key, and its Writes contain the
 /// addresses.
 fn written(packets: &[Value]) -> BTreeMap<String, u64> {
     let mut ends: BTreeMap<String, u64> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! What a channel of a host transport survives between two processes, and how it ends, as a user of `rnic perf` sees
-//! it.
+//! The failures that a channel of a host transport between two processes survives, and how it ends, as a user of
+//! `rnic perf` sees it.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -61,9 +61,9 @@ fn document(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The peer's process is stopped (SIGSTOP) for 5 s in the middle of a measurement, and goes on (SIGCONT): with the
-/// default settings the measurement completes. Without `--verify` there is always a message outstanding, so a queue
-/// pair or a path fails meanwhile.
+/// The peer's process is stopped (SIGSTOP) for 5 s in the middle of a measurement, and then continues (SIGCONT): with
+/// the default settings the measurement completes. Without `--verify` a message is always outstanding, so a queue pair
+/// or a path fails during the stop.
 #[test]
 fn a_peer_that_is_stopped_for_5_s_is_survived() {
     let run = |service: &'static str| {
@@ -108,7 +108,7 @@ fn a_peer_that_is_killed_ends_the_command_in_time() {
     }
 }
 
-/// Credit, CE marks and an entropy per request are settings of a user, and a setting without effect is refused.
+/// Credit, CE marks and an entropy per request are settings for the user, and a setting without effect is refused.
 #[test]
 fn credit_marks_and_entropy_are_options() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Tests of `rnic perf --perftest` with rnic on both sides. The test bed in `tests/interop` tests it against perftest
+//! Tests of `rnic perf --perftest` with rnic at both ends. The test bed in `tests/interop` tests it against perftest
 //! itself.
 
 use serde_json::Value;
@@ -61,8 +61,8 @@ impl Drop for Server {
     }
 }
 
-/// Runs a server and a client with the same arguments, and returns what each of them prints. No other test may use the
-/// same UDP port.
+/// Runs a server and a client with the same arguments, and returns the outputs of both. No other test may use the same
+/// UDP port.
 fn both(roce_port: u16, arguments: &str) -> [String; 2] {
     let arguments = format!("--roce-port {roce_port} {arguments}");
     let server = Server::start(&format!("--once {arguments}"));
@@ -165,7 +165,7 @@ fn other_peers_are_told() {
     let peer = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap();
-        // This peer keeps the connection open until the other side closes it.
+        // This peer keeps the connection open until rnic closes it.
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let (said, code) = failure(&format!("127.0.0.1 -p {port} --perftest --roce-port 15795"));

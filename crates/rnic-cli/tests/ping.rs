@@ -64,7 +64,7 @@ fn failed(output: &Output, code: i32) -> &str {
     text(&output.stderr)
 }
 
-/// Probes on reliable connections: one source port for each path, and no software of the responder.
+/// Probes on reliable connections: each path has its own source port, and the responder's software does not take part.
 #[test]
 fn reliable_connections_carry_probes() {
     let responder = Responder::start();

@@ -1,4 +1,5 @@
-//! Tests of replays in a real browser: what they show at an instant, and that names in a scenario stay text.
+//! Tests of replays in a real browser: the picture at an instant, and that names in a scenario are shown as text, not
+//! as markup.
 
 use crate::browser::Browser;
 use serde_json::{Value, json};
@@ -49,7 +50,7 @@ name = "IRN"
 transport = "irn"
 "#;
 
-/// The name is the same as the text that an attacker would want to run.
+/// The name in the scenario is a script that an attacker would want to run.
 pub(crate) const HOSTILE: &str = r#"title = "</script><script>window.attacked = 1</script><img src=x onerror='window.attacked = 1'>"
 [fabric]
 topology = "graph"
@@ -110,7 +111,7 @@ fn text(browser: &Browser, selector: &str) -> String {
     text.as_str().unwrap().to_string()
 }
 
-/// Whether a pixel near the middle of the picture of a port's link has the colour of pauses.
+/// Whether a pixel near the middle of the line that stands for a port's link has the colour of pauses.
 fn looks_paused(browser: &Browser, port: u64) -> bool {
     let found = browser.js(&format!(
         "const canvas = document.querySelector('.panel .fabric');
@@ -164,7 +165,7 @@ fn the_first_pause_is_shown_at_its_instant() {
         "[...document.querySelectorAll('.events button')].find((b) => b.textContent.includes('first pause')).click();",
     );
     assert_eq!(browser.js("return replay.player.time();").as_f64().unwrap(), from);
-    // Two runs are side by side; the other one drops packets instead, and says so.
+    // Two runs are side by side; the other run drops packets instead, which its text states.
     assert_eq!(browser.js("return document.querySelectorAll('.panel:not([hidden])').length;"), 2);
     let drops = browser
         .js("return replay.shown()[1].counters.map((changes) => changes.at(-1)?.[1] ?? 0).reduce((a, b) => a + b);");

@@ -279,7 +279,7 @@ fn a_report_fits_on_a_phone_and_in_the_dark() {
     assert_fits(&browser);
     browser.js("document.querySelectorAll('details').forEach((d) => { d.open = true; });");
     assert_fits(&browser);
-    // A table that is wider than the screen scrolls in its own frame, and has a hint that says so.
+    // A table that is wider than the screen scrolls in its own frame, and has a hint about this.
     let hints = browser.js("return [...document.querySelectorAll('.wide')].map((wide) => {
            const inside = wide.querySelector('.scroll');
            return [inside.scrollWidth > inside.clientWidth + 2,
@@ -388,7 +388,7 @@ fn pauses_are_drawn_over_time() {
     browser.js("document.querySelector(\"[data-board='2'] .legend button[data-series='0']\").click();");
     assert!(count(&browser, marks) < before);
     assert_eq!(count(&browser, &format!("{marks}[data-series='0']")), 0);
-    // The run without PFC has no figure of pauses, and its section says so.
+    // The run without PFC has no figure of pauses, and its section states this.
     assert!(
         browser
             .js("return document.querySelector('#pauses').textContent;")

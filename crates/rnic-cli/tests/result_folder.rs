@@ -1,4 +1,5 @@
-//! Tests of the folder of result files: two commands do not mix their files, and an error leaves the older files whole.
+//! Tests of the folder of result files: two commands do not mix their files, and after an error the older files are
+//! complete.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -64,7 +65,7 @@ fn a_second_command_for_a_folder_is_refused_and_a_killed_one_leaves_no_lock() {
     assert_eq!(names, ["command.json", "ports.csv", "report.html", "summary.json"]);
 }
 
-/// A limit on the size of files makes the report fail to be written, as a full disk does.
+/// A limit on the size of files makes writing the report fail, as a full disk does.
 #[cfg(unix)]
 #[test]
 fn a_full_disk_leaves_the_older_files() {

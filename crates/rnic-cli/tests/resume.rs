@@ -1,5 +1,5 @@
-//! Tests of `rnic run --resume`: a command that was interrupted, in whatever way, and then resumed writes the same
-//! files as an uninterrupted command.
+//! Tests of `rnic run --resume`: a command that is interrupted in any way and then resumed writes the same files as an
+//! uninterrupted command.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -102,8 +102,8 @@ impl Folder {
         panic!("the command always ends before the test sees a stored run");
     }
 
-    /// Stores all eight runs without completing the command: a folder with the name of a result file keeps that file
-    /// from being written.
+    /// Stores all eight runs without completing the command: a folder with the name of a result file prevents the
+    /// command from writing this file.
     fn store_all(&self, out: &str) -> Output {
         let in_the_way = self.path(out).join("a/summary.json");
         fs::create_dir_all(&in_the_way).unwrap();

@@ -1,5 +1,5 @@
-//! Tests of `rnic run --serve` in a real browser: the page moves during the runs, has their results afterwards, and
-//! shows hostile names as text.
+//! Tests of `rnic run --serve` in a real browser: the page changes during the runs, shows their results afterwards, and
+//! shows names with markup as text.
 
 use crate::browser::Browser;
 use crate::replay_in_browser::{HOSTILE, INCAST, RING};
@@ -47,7 +47,7 @@ fn assert_clean(browser: &Browser, url: &str) {
 fn the_page_moves_during_a_run() {
     let Some(browser) = Browser::start() else { return };
     let folder = tempfile::tempdir().unwrap();
-    // The run would take minutes: it goes on until the test ends it.
+    // The run would take minutes: it continues until the test ends it.
     let served = serve(folder.path(), &INCAST.replace("4 MB", "100 GB"), &["--threads", "1"]);
     browser.visit(&served.url, 1200);
     browser.wait_for("document.documentElement.dataset.frames > 1");

@@ -1,5 +1,5 @@
-//! Text of hosts, files and devices of unknown origin never reaches the terminal as it is: one test for every place at
-//! which the command prints such text.
+//! Text of hosts, files and devices of unknown origin never reaches the terminal unescaped. Each place at which the
+//! command prints such text has a test.
 
 use rnic_untrusted::text::escaped;
 use std::fs;
@@ -55,7 +55,7 @@ impl Server {
         Server { child, errors, port }
     }
 
-    /// What the server logs about a client that sends these bytes, and waits until it is disconnected.
+    /// Sends these bytes to the server, waits until it closes the connection, and returns its log about this client.
     fn says_about(&mut self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.write_all(bytes).unwrap();
@@ -150,7 +150,7 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fleet").canonicalize().unwrap()
 }
 
-/// Copies a folder; the names of its files and folders, and the text in its files, have `evil` in place of `from`.
+/// Copies a folder. Replaces `from` by `evil` in the names of its files and folders, and in the text of its files.
 fn copy(folder: &Path, to: &Path, from: &str, evil: &str, in_text: &str) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(folder).unwrap() {
@@ -253,7 +253,7 @@ fn names_in_captures() {
     }
 }
 
-/// A server that is overwhelmed by failing clients reports some of them, and serves the next one.
+/// A server that is overwhelmed by failing clients reports some of the failures, and serves the next client.
 #[test]
 fn failing_clients_do_not_fill_the_log() {
     let mut server = Server::start(&["perf", "--roce-port", "0"]);

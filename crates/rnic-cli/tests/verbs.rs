@@ -172,12 +172,12 @@ fn programs_see_files_of_the_devices_and_all_that_was_there() {
             false => assert!(errors.contains("no user namespace"), "{errors}"),
         }
     }
-    // Nobody else sees the files.
+    // No other process sees the files.
     assert!(!std::path::Path::new("/sys/class/infiniband/rnic0").exists());
 }
 
-/// `rnic verbs doctor` as the user `nobody`, in a network namespace in which this process, as root, has bound the
-/// names. Returns the exit code and the line about the device.
+/// `rnic verbs doctor` as the user `nobody`, in a network namespace in which this process, as root, has bound the names
+/// of the Unix sockets. Returns the exit code and the line about the device.
 fn doctor_of_nobody(names: &[String]) -> Option<(Option<i32>, String)> {
     use socket2::{Domain, SockAddr, Socket, Type};
     use std::os::unix::process::CommandExt;

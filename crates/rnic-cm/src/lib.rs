@@ -1,4 +1,4 @@
-//! The communication manager (CM) of InfiniBand: it sets up and ends the connections of queue pairs, by management
+//! The communication manager (CM) of InfiniBand: it sets up and ends the connections of queue pairs with management
 //! datagrams (MADs) to queue pair 1 (InfiniBand volume 1, chapter 12), with the private header of the RDMA IP CM
 //! service (annex A11). The crate has no sockets and no clocks: [`Manager`] takes received MADs and the time, and
 //! returns MADs to send and events.

@@ -37,8 +37,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Encodes the target for the memory of a host that stores numbers with the most significant byte first if
-    /// `big_endian`.
+    /// Encodes the target in the byte order of the peer's memory: big-endian if `big_endian`, otherwise little-endian.
     pub fn bytes(&self, big_endian: bool) -> [u8; TARGET_LEN] {
         let mut out = [0; TARGET_LEN];
         if big_endian {
@@ -130,8 +129,8 @@ impl ConnectData {
 pub enum Immediate {
     /// Number of bytes that a Write has put into the receiver's ring.
     Data(u32),
-    /// The number of the first Write with data for which the sender has no receive request. An entry of the receiver's
-    /// target list may have been written.
+    /// The number of the first Write with data for which the sender has no receive request. The peer may have written
+    /// an entry of the receiver's target list.
     Credits(u16),
     /// An entry of the receiver's list of mappings was written.
     Mapping(u16),
@@ -317,7 +316,7 @@ pub struct Outbox {
     size: u32,
     /// Offset in the buffer to which the next byte is copied.
     at: u32,
-    /// Number of free bytes in the buffer: the Writes of their previous content are complete.
+    /// Number of free bytes in the buffer. A byte is free when the Write that sent its previous content is complete.
     free: u32,
     /// Number of free send requests.
     requests: u16,

@@ -1,4 +1,5 @@
-//! The bytes of the messages: computed by hand, of Linux, and as tshark reads them.
+//! The bytes of the messages are compared with bytes computed by hand, with messages of Linux, and with what tshark
+//! decodes.
 
 use rnic_cm::ip::{self, IpHeader};
 use rnic_cm::message::{About, MadBytes, Path, Reject, Reply, Request, ServiceReply, private};
@@ -76,7 +77,8 @@ fn mad(message: Message) -> MadBytes {
     Parsed { transaction: 0x0000_0002_0102_0304, message }.emit()
 }
 
-/// Offsets as in tables 102 and 108 of the specification, 24 bytes after the start of the MAD.
+/// The offsets of tables 102 and 108 of the specification, each plus 24 bytes: the tables begin 24 bytes after the
+/// start of the MAD.
 #[test]
 fn a_request_and_a_reply_by_hand() {
     let bytes = mad(Message::Request(request()));
@@ -164,7 +166,7 @@ fn messages_are_read_as_they_were_written() {
     assert!(Parsed::parse(&other).is_some());
 }
 
-/// The messages of Linux's `rdma_cm` are read in full: written again they have the same bytes.
+/// The messages of Linux's `rdma_cm` are decoded completely: encoding the decoded messages gives the same bytes.
 #[test]
 fn messages_of_linux_are_understood() {
     let mut seen = Vec::new();
@@ -212,8 +214,9 @@ fn only_mads_to_queue_pair_1_are_taken() {
     }
 }
 
-/// tshark, which has its own reader of these messages, reads what was written. Of the flow label and the packet rate it
-/// reads other bits than the specification has: three bytes as if they were four, and the first byte.
+/// tshark, an independent decoder of these messages, decodes the encoded bytes. For the flow label and the packet rate,
+/// tshark does not read the bits that the specification defines: it reads three bytes as if they were four, and it
+/// reads the first byte.
 #[test]
 fn tshark_reads_the_messages() {
     let reject = Reject {

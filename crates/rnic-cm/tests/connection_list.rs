@@ -41,7 +41,7 @@ impl Net {
         }
     }
 
-    /// Moves all messages, and responds to the requests of the managers; returns the connections that have ended.
+    /// Delivers all messages, and responds to the requests of the managers; returns the connections that have ended.
     fn settle(&mut self) -> Vec<(usize, Event)> {
         let (ips, mut ended) = (addresses(), Vec::new());
         loop {
@@ -97,8 +97,8 @@ fn after_death(count: u64) -> (Net, Disconnector) {
     (net, disconnector)
 }
 
-/// An entry exists as long as the peer needs a DREQ: from its first response until it knows that the connection has
-/// ended.
+/// An entry exists as long as the peer needs a DREQ: from the peer's first response until the peer knows that the
+/// connection has ended.
 #[test]
 fn the_list_has_the_connections_that_exist() {
     let mut net = Net::new([1, 2]);
@@ -130,7 +130,7 @@ fn the_list_has_the_connections_that_exist() {
     assert_eq!([0, 1].map(|at| net.entries(at).len()), [0; 2]);
 }
 
-/// The peers of a killed process get a DREQ for each connection, whichever end requested it; lost ones are
+/// The peers of a killed process get a DREQ for each connection, whichever end requested it; lost DREQs are
 /// retransmitted.
 #[test]
 fn the_peers_of_a_killed_process_are_disconnected() {
@@ -207,7 +207,7 @@ fn probes_get_a_response() {
     assert_eq!((disconnector.len(), disconnector.poll_transmit()), (1, None));
 }
 
-/// Only the peer of a connection can end it, and a flood gets few responses.
+/// Only the peer of a connection can end it, and a flood of messages causes few responses.
 #[test]
 fn messages_of_other_hosts_are_ignored() {
     let (net, mut disconnector) = after_death(1);
@@ -234,8 +234,8 @@ fn messages_of_other_hosts_are_ignored() {
     assert!(disconnector.is_done());
 }
 
-/// A forged list names no connections of other managers, no addresses of another family and no groups, and has no
-/// more entries than a manager can have.
+/// The entries of a forged list are ignored if they name connections of other managers, addresses of another family, or
+/// multicast groups, and if they exceed the number of connections that a manager can have.
 #[test]
 fn forged_entries_are_ignored() {
     let [own, peer] = addresses();
@@ -266,7 +266,7 @@ fn forged_entries_are_ignored() {
 fn the_silence_of_a_new_connection_of_rnic_is_noticed() {
     let ips = addresses();
     for at in [0, 1] {
-        // The other side has no GUID of rnic.
+        // The peer has no GUID of rnic.
         let mut guids = [1, 2];
         guids[1 - at] = ip::guid(ips[1 - at]);
         let mut net = Net::new(guids);
@@ -292,7 +292,8 @@ fn the_silence_of_a_new_connection_of_rnic_is_noticed() {
 }
 
 proptest! {
-    /// Any bytes as a connection list, and any messages, never panic, and lead to DREQs of this manager alone.
+    /// Arbitrary bytes as a connection list, and arbitrary messages, never cause a panic, and cause DREQs only in the
+    /// name of this manager.
     #[test]
     fn hostile_bytes_are_survived(
         list in proptest::collection::vec(any::<u8>(), 0..400),

@@ -1,5 +1,5 @@
-//! The state machine: two managers that exchange messages in virtual time, with losses, and strangers that send what
-//! they like.
+//! The state machine: two managers that exchange messages in virtual time, with losses, and hosts without a connection
+//! that send arbitrary messages.
 
 use crate::common::{SERVICE, addresses, managers, reject};
 use proptest::prelude::*;
@@ -132,7 +132,8 @@ fn a_connection_is_set_up_and_ends() {
     assert_eq!(net.now, Time::from_ms(2_000));
 }
 
-/// Each message is lost once, or many times: the connection is there in the end, and its events come once.
+/// Each message is lost once, or many times: the connection is established in the end, and each of its events arrives
+/// once.
 #[test]
 fn lost_messages_are_retransmitted() {
     for attribute in [0x10, 0x13, 0x14, 0x15, 0x16] {
@@ -197,7 +198,7 @@ fn a_program_that_needs_time_gets_it() {
     net.sides[1].accept(net.now, b, reply()).unwrap();
     net.settle();
     assert!(matches!(net.expect(0), Event::Reply { connection, .. } if connection == a));
-    // The other side needs time too: the REP is answered by an MRA, and later by the RTU.
+    // The peer needs time too: the REP is answered by an MRA, and later by the RTU.
     assert!(net.wait());
     net.sides[0].establish(net.now, a).unwrap();
     net.settle();
@@ -331,7 +332,7 @@ fn the_program_forgets_a_connection_in_any_state() {
     assert!(net.sides.iter().all(Manager::is_empty));
 }
 
-/// A process is killed: the other side learns it from the host, or from its silence.
+/// A process is killed: the peer detects this from a response of the process's host, or because no responses arrive.
 #[test]
 fn the_death_of_a_process_is_noticed() {
     let mut net = Net::new(|_| false);
@@ -424,7 +425,8 @@ fn requests_wait_for_a_listener_that_is_expected() {
     assert_eq!((side.len(), side.poll_transmit()), (16, None));
 }
 
-/// A peer that refuses at once, as Linux does, is asked again for a second: its program may be about to listen.
+/// If a peer refuses a REQ immediately, as Linux does, the REQ is retransmitted for one second: the peer's program may
+/// be about to listen.
 #[test]
 fn a_peer_that_does_not_listen_yet_is_asked_again() {
     let mut net = Net::new(|_| false);
@@ -447,7 +449,7 @@ fn a_peer_that_does_not_listen_yet_is_asked_again() {
     assert!(net.sides.iter().all(Manager::is_empty));
 }
 
-/// The REP is retransmitted as often and as fast as the REQ says, within reason.
+/// The REP is retransmitted as often, and at the interval, as the REQ demands, within limits.
 #[test]
 fn a_reply_keeps_the_times_of_its_request() {
     for (code, pause) in [(0, Time::from_ms(100)), (20, Time::from_ns(4_096 << 20)), (31, Time::from_ms(10_000))] {
@@ -515,7 +517,7 @@ fn accept_request(side: &mut Manager, now: Time, id: u32, unreachable: &mut u32)
 }
 
 /// While the rate of unsolicited messages is exhausted, a peer that repeats its REQ still gets the REP, and a peer that
-/// has confirmed it gets every message again.
+/// has confirmed it gets a retransmission of every message.
 #[test]
 fn who_repeats_a_request_is_answered_during_a_flood() {
     let unconfirmed_rate = MessageRate { per_second: 0, burst: 0 };
@@ -542,7 +544,7 @@ fn who_repeats_a_request_is_answered_during_a_flood() {
     }
 }
 
-/// The oldest connection whose peer has not confirmed it makes room, and the program learns of it.
+/// If too many connections are half open, the oldest one is removed, and the program gets an event.
 #[test]
 fn half_open_connections_are_bounded() {
     let mut side = Manager::new(addresses()[1], 1, Limits { half_open: 3, ..Limits::default() }, [3; 32]);
@@ -560,7 +562,7 @@ fn half_open_connections_are_bounded() {
     assert!(side.is_established(confirmed));
 }
 
-/// Strangers neither get state beyond the limits, nor end or change the connections of others.
+/// Hosts without a connection neither cause state beyond the limits, nor end or change the connections of other hosts.
 #[test]
 fn strangers_are_bounded() {
     let mut net = Net::new(|_| false);
@@ -606,8 +608,8 @@ fn strangers_are_bounded() {
 }
 
 proptest! {
-    /// Any bytes, and any changes of a right message, never panic, and state stays bounded. Each message has one answer
-    /// at most.
+    /// Arbitrary bytes, and arbitrary changes of a valid message, never cause a panic, and the state stays bounded.
+    /// Each message causes at most one response.
     #[test]
     fn hostile_messages_are_survived(seed: u64, changes in proptest::collection::vec((0_usize..256, any::<u8>()), 0..6)) {
         let mut net = Net::new(|_| false);
@@ -631,9 +633,9 @@ proptest! {
         }
     }
 
-    /// Whatever is lost, no end keeps a connection that its peer does not know; and in the end both
-    /// sides are without state. If all RTUs and the last REJ are lost, the side that has sent the REQ learns from its
-    /// queue pair that the other one has ended.
+    /// Whatever messages are lost, no end keeps a connection that its peer does not know, and in the end neither end
+    /// keeps any state. If all RTUs and the last REJ are lost, the end that has sent the REQ learns from its queue pair
+    /// that the peer has ended the connection.
     #[test]
     fn losses_leave_no_half_connection(pattern in proptest::collection::vec(any::<bool>(), 0..60)) {
         let mut pattern = pattern.into_iter();

@@ -1,4 +1,4 @@
-//! The protocol of rsockets: its bytes, and two sides that keep to its flow control.
+//! Tests of the rsocket protocol: the bytes of its messages, and two ends that obey its flow control.
 
 use proptest::prelude::*;
 use rnic_cm::rsocket::*;
@@ -121,7 +121,7 @@ fn the_send_buffer_is_a_ring() {
 }
 
 proptest! {
-    /// All bytes arrive in order, whatever the sizes of the calls; and no end waits for ever.
+    /// All bytes arrive in order, whatever the sizes of the program's calls, and neither end waits for ever.
     #[test]
     fn bytes_arrive_in_order(
         half in 1_u32..40, queue in 2_u16..20, calls in proptest::collection::vec((1_usize..9_000, 1_usize..9_000), 1..40)

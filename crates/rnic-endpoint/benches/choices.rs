@@ -2,9 +2,9 @@
 //! until a given time.
 //!
 //! `cargo bench -p rnic-endpoint` prints the median, minimum and maximum of several repetitions. The repetitions of
-//! alternatives alternate, so that other load on the machine affects all of them alike. `-- send`, `-- clock` or `--
-//! wait` runs only one measurement. The measurement of sending uses a virtual link between two network namespaces, and
-//! needs the right to create them.
+//! alternatives alternate, so that other load on the machine affects all alternatives alike. `-- send`, `-- clock` or
+//! `-- wait` runs only one measurement. The measurement of sending uses a virtual link between two network namespaces,
+//! and needs the right to create them.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 use rnic_endpoint::clock::thread_cpu_time;

@@ -1,7 +1,7 @@
 //! CPU time of connections that transfer nothing: `cargo bench -p rnic-endpoint --bench idle`.
 //!
-//! Two devices of this process have connected queue pairs, and a progress thread each. The columns are the share of one
-//! core that both devices use together without keep-alive, and with probes at two intervals.
+//! Two devices of this process have connected queue pairs, and each device has a progress thread. The columns show the
+//! share of one core that both devices use together: without keep-alive, and with probes at two intervals.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 use nix::sys::resource::{UsageWho, getrusage};

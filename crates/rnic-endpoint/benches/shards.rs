@@ -2,9 +2,9 @@
 //! `cargo bench -p rnic-endpoint --bench shards`.
 //!
 //! Each shard of the sending address has a connection to the shard with the same number of the receiving address, and
-//! one thread, on a core of its own, polls both. So with `n` shards `n` cores do the work of both hosts. The rows are
-//! medians of several measurements, taken by turns; the last column is the rate with all cores by that with one.
-//! `-- --record docs/results/data/shards.json` also records the table for `cargo run -p rnic-pages`.
+//! one thread, on its own core, polls both. So with `n` shards `n` cores do the work of both hosts. The rows are
+//! medians of several measurements, taken by turns; the last column is the rate with all cores divided by the rate with
+//! one core. `-- --record docs/results/data/shards.json` also records the table for `cargo run -p rnic-pages`.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 use nix::sched::{CpuSet, sched_setaffinity};

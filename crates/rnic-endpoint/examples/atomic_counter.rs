@@ -42,8 +42,8 @@ impl Counter {
         Ok(Counter { cq: device.completion_queue(16)?, domain, memory, told: AtomicU64::new(0) })
     }
 
-    /// Connects a client and waits until it reports how much it has added. Meanwhile the device executes the client's
-    /// operations.
+    /// Connects a client and waits until it reports how much it has added. In the meantime the device executes the
+    /// client's operations.
     pub(crate) fn serve(&self, stream: TcpStream) -> Result<()> {
         let mut channel = Channel::over(stream)?;
         let qp = self.domain.queue_pair(&QpOptions::new(&self.cq))?;

@@ -33,7 +33,8 @@ const CONNECTION: u64 = 0;
 const COMPLETION: u64 = 1;
 const FAILURE: u64 = 2;
 
-/// A connected client: its queue pair, and memory for two messages. The server sends one back while the next arrives.
+/// A connected client: its queue pair, and memory for two messages. The server sends one message back while the next
+/// message arrives.
 struct Client {
     qp: QueuePair,
     region: MemoryRegion,
@@ -158,7 +159,7 @@ impl Server {
     }
 }
 
-/// A client: sends messages of different lengths to the server, and checks what comes back.
+/// A client: sends messages of different lengths to the server, and checks the returned messages.
 pub(crate) fn play(server: SocketAddr, messages: u64) -> Result<()> {
     let mut channel = Channel::connect(server)?;
     let device = Device::open_at(SocketAddr::new(channel.local_addr().ip(), 0), Config::default())?;

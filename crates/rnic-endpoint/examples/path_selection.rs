@@ -1,5 +1,5 @@
-//! A path selection of one's own for a multipath channel, in one file: `Sticky` stays on a path until its round-trip
-//! time is twice that of the fastest one.
+//! An example of a custom path selection for a multipath channel, in one file: `Sticky` stays on a path until its
+//! round-trip time is twice that of the fastest path.
 //!
 //! ```sh
 //! cargo run --release -p rnic-endpoint --example path_selection

@@ -5,10 +5,10 @@
 //! cargo run --release -p rnic-endpoint --example pingpong -- 127.0.0.1          # the client, towards that address
 //! ```
 //!
-//! Both sides only wait for messages, so neither needs a progress thread: the device sends and receives packets while
+//! Both ends only wait for messages, so neither needs a progress thread: the device sends and receives packets while
 //! the program waits. This gives the lowest latency for single messages.
 //!
-//! Both sides take the same steps first: they open a device, register memory, create a queue pair, post a receive, and
+//! Both ends take the same steps first: they open a device, register memory, create a queue pair, post a receive, and
 //! connect. They post the receive before they connect, because a message needs a posted receive when it arrives.
 
 use rnic_endpoint::exchange::{self, Channel, ExchangeError};
@@ -69,7 +69,7 @@ impl End {
     }
 
     /// Waits for the message of a round, and posts the receive for the next message, which may arrive as soon as this
-    /// side replies.
+    /// end replies.
     fn receive(&self, round: u64) -> Result<()> {
         self.received.wait_one(PATIENCE)?;
         self.post_recv(round + 1)
@@ -96,8 +96,8 @@ pub(crate) fn serve(device: &Device, stream: TcpStream) -> Result<()> {
     part(device, &mut channel)
 }
 
-/// Tells the peer that this side has finished, and makes progress until the peer has finished, too. The peer may still
-/// need a retransmission, for example of the last ACK.
+/// Notifies the peer that this end has finished, and makes progress until the peer has finished, too. The peer may
+/// still need a retransmission, for example of the last ACK.
 fn part(device: &Device, channel: &mut Channel) -> Result<()> {
     channel.send(&"done")?;
     loop {

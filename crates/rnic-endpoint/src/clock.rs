@@ -78,7 +78,8 @@ impl DeviceClock {
         if now < DeviceClock::END { now } else { self.rebase(device) }
     }
 
-    /// Moves the origin of the clock and of `device` by whole epochs, until the reading is small enough. Returns it.
+    /// Moves the origin of the clock and of `device` by whole epochs, until the reading is small enough. Returns the
+    /// reading.
     #[cold]
     fn rebase(&self, device: &Mutex<Device>) -> Time {
         let mut device = lock(device);
@@ -239,7 +240,7 @@ mod tests {
         let device = Mutex::new(Device::new(rnic_verbs::DeviceConfig::default()));
         let before = DeviceClock::reading(DeviceClock::END.saturating_sub(Time::from_ms(3_600_000)));
         assert!(before.now_for(&device) > Device::EPOCH, "an hour before");
-        // As after a pause in which nobody polled: almost three epochs are left out at once.
+        // As after a pause without polls: almost three epochs are left out at once.
         for passed in [DeviceClock::END, Device::EPOCH * 3, Device::EPOCH * 4] {
             lock(&device).advance_to(passed);
             let clock = DeviceClock::reading(passed);

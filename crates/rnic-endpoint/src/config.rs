@@ -50,13 +50,13 @@ pub enum Identification {
     /// checksums of Ethernet and UDP missed passes this check. Peers other than rnic need this setting.
     #[default]
     Any,
-    /// The device accepts only the identifications 0 to 63, which are the ones that rnic sends. One of 2^26 corrupted
-    /// packets that the checksums of Ethernet and UDP missed passes this check.
+    /// The device accepts only the identifications 0 to 63, which rnic sends. One of 2^26 corrupted packets that the
+    /// checksums of Ethernet and UDP missed passes this check.
     Small,
     /// The device computes the ICRCs of the packets that it sends and receives as if their identification were 0. One
     /// of 2^32 corrupted packets that the checksums of Ethernet and UDP missed passes this check. The peer must be an
-    /// rnic device with the same setting. Programs that check the ICRCs of captured packets take those with another
-    /// identification for corrupted.
+    /// rnic device with the same setting. Programs that check the ICRCs of captured packets report packets with another
+    /// identification as corrupted.
     Excluded,
 }
 
@@ -64,10 +64,11 @@ pub enum Identification {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Security {
-    /// Plain RoCEv2, for peers other than rnic. Whoever can send packets with the peer's address, and guesses or reads
-    /// its numbers, can write to memory and end connections.
+    /// Plain RoCEv2, for peers other than rnic. An attacker who can send packets with the peer's address, and guesses
+    /// or reads its PSNs, queue pair numbers and keys, can write to memory and end connections.
     None,
-    /// Each packet is authenticated: nobody can alter, forge or repeat one, but everyone on the path can read it.
+    /// Each packet is authenticated: no third party can alter, forge or repeat a packet, but every host on the path can
+    /// read it.
     #[default]
     Authenticated,
     /// Each packet is authenticated and encrypted.
@@ -108,7 +109,7 @@ impl Security {
 pub struct Config {
     /// Which thread moves packets between the sockets and the queue pairs.
     pub mode: Mode,
-    /// When the thread that moves packets spins, and when it sleeps, while it has no work.
+    /// How the thread that moves packets waits while it has no work: when it spins, and when it sleeps.
     pub idle: IdleConfig,
     /// Number and buffer sizes of the device's UDP sockets, and whether one system call sends or receives several
     /// packets.
@@ -121,8 +122,8 @@ pub struct Config {
     pub security: Security,
     /// When the device acknowledges received packets in [`Mode::Polled`].
     pub acknowledge: Acknowledge,
-    /// Time without a response after which an IRN connection gives up its peer, 1 ms to 1 day, unless
-    /// [`PathOptions::give_up_after`](crate::PathOptions::give_up_after) sets another time for the connection. RC's
+    /// Time without a response after which an IRN connection is aborted, 1 ms to 1 day, unless
+    /// [`PathOptions::give_up_after`](crate::PathOptions::give_up_after) sets another time for the connection. RC
     /// connections have the attributes `timeout` and `retry_count` of InfiniBand instead.
     pub give_up_after: Time,
     /// Limits, link rate, congestion control and timeouts of the queue pairs. The device derives memory keys and queue

@@ -103,7 +103,7 @@ impl Driver {
         DriverCounters { unsendable: self.unsendable, ..self.receiver.counters }
     }
 
-    /// Does one round: receives packets, fires timers and sends packets. Returns whether there was any work.
+    /// Does one round: receives packets, fires timers and sends packets. Returns whether it did any work.
     pub(crate) fn progress(&mut self, device: &Mutex<Device>) -> io::Result<bool> {
         let mut worked = self.send_first && self.send(device, Driver::BATCHES);
         worked |= self.receive(device)?;
@@ -114,9 +114,9 @@ impl Driver {
         Ok(worked)
     }
 
-    /// Gives each queue pair that has packets to send one turn. Callers do so before they destroy a queue pair or close
-    /// the device, because the peer may wait for an ACK that is among these packets, and nobody would acknowledge a
-    /// retransmission. If the send buffer is full, it waits for room, but not long.
+    /// Lets each queue pair that has packets to send send one batch. Callers do so before they destroy a queue pair or
+    /// close the device, because the peer may wait for an ACK that is among these packets, and a retransmission would
+    /// not be acknowledged any more. If the send buffer is full, the call waits for room for a short time.
     pub(crate) fn flush(&mut self, device: &Mutex<Device>) {
         // A packet that the last batch holds back takes a turn too.
         let turns = lock(device).ready() + 1;
@@ -179,8 +179,8 @@ impl Driver {
                 self.receiver.handle(now, &mut device, &seed, &arrival)
             };
             // With `send_first` the round ends after a lone message, so that the application, which may wait for this
-            // message, sees it soon. After an arrival that holds only ACKs the round goes on: several ACKs together
-            // allow more packets to be sent in one batch. It also goes on until it has received as much as it has sent:
+            // message, sees it soon. After an arrival that holds only ACKs the round continues: several ACKs together
+            // allow more packets to be sent in one batch. It also continues until it has received as much as it has sent:
             // while many queue pairs have something to send, arrivals would otherwise wait longer and longer, until
             // their senders retransmit, which are more arrivals.
             if self.send_first && is_lone && !only_acks && arrivals >= self.sent {
@@ -190,7 +190,7 @@ impl Driver {
         Ok(worked)
     }
 
-    /// Fires timers, and sends at most `turns` batches of packets. Returns whether there was any work.
+    /// Fires timers, and sends at most `turns` batches of packets. Returns whether it did any work.
     fn send(&mut self, device: &Mutex<Device>, turns: usize) -> bool {
         let mut worked = false;
         self.waiting = false;

@@ -32,7 +32,8 @@ use crate::port::{Interest, Port};
 use rnic_transport::Time;
 use std::io;
 
-/// When a thread that sends and receives packets in a loop spins, and when it sleeps, while it has no work.
+/// Settings for the time without work of a thread that sends and receives packets in a loop: when it spins, and when it
+/// sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdleConfig {
     /// How long the thread spins after its last work (a packet or a timer) before it sleeps. With [`Time::MAX`] it
@@ -93,7 +94,7 @@ impl Idle {
         }
     }
 
-    /// Spins or sleeps once. The caller then looks for work, and calls this function again if there is none.
+    /// Spins or sleeps once. The caller then looks for work, and calls this function again if it finds none.
     ///
     /// # Errors
     ///

@@ -40,7 +40,7 @@ pub enum MemoryError {
         /// The length in bytes.
         len: usize,
     },
-    /// Somebody could truncate the file, which would make accesses to its memory fail.
+    /// A process could truncate the file, which would make accesses to its memory fail.
     #[error("the file can shrink; only a memfd with the seal F_SEAL_SHRINK can be shared memory")]
     CanShrink,
     /// A system call failed.
@@ -82,8 +82,8 @@ impl Pages {
 ///
 /// A process passes the descriptor on by inheritance, or over a Unix socket, and the other process calls
 /// [`SharedMemory::open`]. Without a device it reads and writes the bytes with `FileExt::read_at` and `write_at` of the
-/// standard library. The processes must agree who accesses which bytes when, as they do with a peer: RDMA promises
-/// nothing about bytes that several parties access at the same time.
+/// standard library. The processes must agree which process accesses which bytes at which time, as they must with a
+/// peer: RDMA gives no guarantee for bytes that several parties access at the same time.
 ///
 /// ```
 /// use rnic_endpoint::{Pages, SharedMemory};
@@ -116,7 +116,7 @@ impl SharedMemory {
     /// lack of memory, unless a process takes pages out of the file.
     ///
     /// # Errors
-    /// If `len` is 0 or no multiple of the size of huge pages, or the system has too little memory or too few huge
+    /// If `len` is 0 or not a multiple of the size of huge pages, or the system has too little memory or too few huge
     /// pages.
     pub fn create(len: usize, pages: Pages) -> Result<SharedMemory, MemoryError> {
         let unit = pages.unit();
@@ -148,7 +148,7 @@ impl SharedMemory {
     /// Opens shared memory that another process has created, by its file descriptor.
     ///
     /// # Errors
-    /// If the descriptor is not that of shared memory: a memfd that cannot shrink and is not empty.
+    /// If the descriptor does not belong to shared memory, that is, to a memfd that cannot shrink and is not empty.
     pub fn open(fd: OwnedFd) -> Result<SharedMemory, MemoryError> {
         let file = File::from(fd);
         // Other files have no seals.
@@ -201,8 +201,8 @@ impl SharedMemory {
     }
 }
 
-/// Refuses a length above the memory that is available, if it is known. The system itself does not: it would end other
-/// programs to make room.
+/// Refuses a length that exceeds the available memory, if this is known. The system itself would not refuse it, but end
+/// other programs to free memory.
 fn check_room(len: usize, available: Option<usize>) -> Result<(), MemoryError> {
     match available {
         Some(available) if len > available => Err(MemoryError::NoMemory { len, available }),

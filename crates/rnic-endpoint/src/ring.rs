@@ -1,14 +1,14 @@
-//! Rings of packets in memory that two processes share, and the bells by which a process learns which of its rings have
-//! packets.
+//! Rings of packets in memory that two processes share, and the bells by which a process learns which of its rings
+//! contain packets.
 //!
 //! A ring has one sender and one receiver, in two processes of the same user. The sender appends records of packets,
 //! the receiver copies them out. A receiver has a ring for each sender, and one [`Bell`] for all of its rings.
 //!
 //! # Trust
 //!
-//! The other process can write any bytes at any time into the memory, also while this process reads them. So each end
+//! The other process can write any bytes into the memory at any time, even while this process reads them. So each end
 //! keeps its own position and reads only the position of the other end, which it checks ([`Broken`]); a receiver copies
-//! a record before anything looks at the packets; and no position or length of the other end can lead an access out of
+//! a record before any code reads its packets; and no position or length of the other end can cause an access outside
 //! the memory. The memory cannot shrink ([`SharedMemory`]), so no access to it fails.
 //!
 //! # Layout of a ring
@@ -20,9 +20,9 @@
 //! | 256 to 259 | 1 while the sender waits for room | sender; the receiver sets it to 0 |
 //! | 4,096 on | [`CAPACITY`] bytes of records; byte n of all is at n modulo [`CAPACITY`] | sender |
 //!
-//! A record begins at a multiple of [`ALIGNMENT`], and has a header of [`HEADER`] bytes: the length of the packets, and
-//! the length of each of them, the UDP source port and the traffic class. The packets follow. Numbers are in the byte
-//! order of the host.
+//! A record begins at a multiple of [`ALIGNMENT`], and has a header of [`HEADER`] bytes: the total length of the
+//! packets, the length of each packet, the UDP source port and the traffic class. The packets follow. Numbers are in
+//! the byte order of the host.
 //!
 //! # Layout of a bell
 //!
@@ -216,8 +216,8 @@ impl RingSender {
         Ok(head)
     }
 
-    /// Asks the receiver for a message when it takes a record out. Returns the receiver's position: if it changes
-    /// before the sender has begun to wait, there is room already.
+    /// Requests a message from the receiver when it removes a record. Returns the receiver's position: if it changes
+    /// before the sender has begun to wait, the ring already has room.
     pub(crate) fn ask_for_room(&mut self) -> Result<u64, Broken> {
         self.map.flag(WANTS_ROOM).store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -232,8 +232,7 @@ pub(crate) struct RingReceiver {
 }
 
 impl RingReceiver {
-    /// Opens the ring in the memory of a descriptor that the sender has passed on; `None` if the memory is not a
-    /// ring's.
+    /// Opens the ring in the memory of a descriptor that the sender has passed on; `None` if the memory is not a ring.
     ///
     /// # Errors
     /// The memory can shrink, or cannot be mapped.
@@ -286,8 +285,8 @@ impl RingReceiver {
     }
 }
 
-/// The bits by which the senders of a device's rings tell it which rings have packets, and the flag by which they learn
-/// whether it sleeps.
+/// The bits by which the senders of a device's rings show which rings have packets, and the flag by which the device
+/// shows that it sleeps.
 pub(crate) struct Bell(Map);
 
 impl Bell {
@@ -301,7 +300,7 @@ impl Bell {
         Ok((Bell(map), memory))
     }
 
-    /// Opens the bell of another device; `None` if the memory is not a bell's.
+    /// Opens the bell of another device; `None` if the memory is not a bell.
     ///
     /// # Errors
     /// The memory can shrink, or cannot be mapped.
@@ -332,7 +331,8 @@ impl Bell {
         any
     }
 
-    /// The owner calls this before it sleeps. Returns `false` if a ring has packets; then it must not sleep.
+    /// The owner calls this before it sleeps. Returns `false` if a ring has packets; in this case the owner must not
+    /// sleep.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.0.flag(ASLEEP).store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -388,7 +388,7 @@ mod tests {
         assert!(total > 10 * CAPACITY);
     }
 
-    /// A record of 48 bytes takes 64 bytes: 8,192 of them fill the ring, and one that is taken out makes room for one.
+    /// A record of 48 bytes takes 64 bytes: 8,192 of them fill the ring, and a removed record makes room for one more.
     #[test]
     fn a_full_ring_takes_no_more() {
         let (mut sender, mut receiver) = ring();
@@ -462,7 +462,8 @@ mod tests {
         assert!(!sender.ring(9));
     }
 
-    /// The sender and the receiver run at the same time. The sum of all lengths is that of the records sent, in order.
+    /// The sender and the receiver run at the same time. The receiver gets all records, in order: the sum of all
+    /// lengths is the sum of the sent lengths.
     #[test]
     fn two_threads_exchange_records() {
         let (mut sender, mut receiver) = ring();

@@ -6,8 +6,8 @@ use rnic_verbs::{Qpn, QpnMap};
 use rnic_wire::ProtectedHeader;
 use std::sync::{Mutex, MutexGuard};
 
-/// The session (keys, packet numbers) of each protected queue pair of a device, by its number. The driver uses them for
-/// packets, and the application adds and removes them with its queue pairs.
+/// The session (keys, packet numbers) of each protected queue pair of a device, by queue pair number. The driver uses
+/// them for packets, and the application adds and removes them with its queue pairs.
 #[derive(Default)]
 pub(crate) struct Sessions(Mutex<QpnMap<Session>>);
 

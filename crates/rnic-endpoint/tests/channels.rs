@@ -67,7 +67,7 @@ fn connect_with(channels: &[Channel; 2], mtu: u32) {
     channels[1].connect(&channels[0].address(), &path).unwrap();
 }
 
-/// Writes all bytes of the first side to the second one, with a message; returns when both sides have completed it.
+/// Writes all bytes of the first end to the second end, with a message; returns when both ends have completed it.
 fn round(sides: &[Side; 2], channels: &[Channel; 2], number: u32) {
     let bytes = message(BYTES, number.into());
     sides[0].region.write(0, &bytes).unwrap();
@@ -144,12 +144,13 @@ fn channels_survive_a_peer_that_stops() {
         assert_eq!((out[0].wr_id, out[0].status), (9, Status::Success), "{kind:?}");
         (1..4).for_each(|number| round(&sides, &channels, number));
         if kind == Kind::Rogue {
-            assert!(channels[0].counters().recoveries > 0, "the queue pair gave up meanwhile");
+            assert!(channels[0].counters().recoveries > 0, "the queue pair has aborted in between");
         }
     }
 }
 
-/// An interface that goes down while messages are outstanding, for longer than queue pairs wait, and comes back.
+/// An interface that goes down while messages are outstanding, for longer than the timeouts of queue pairs, and goes up
+/// again.
 #[test]
 fn channels_survive_an_interface_that_goes_down() {
     with_pair(1_500, |pair| {
@@ -237,7 +238,8 @@ fn sides_that_do_not_fit_are_refused() {
     assert!(refused.to_string().starts_with("the number of paths is 9000; it must be 1 to 256"), "{refused}");
 }
 
-/// Everything that a peer says is hostile: an address with other queue pairs, keys or numbers than a channel has.
+/// All messages of a peer are untrusted: for example, an address with queue pairs, keys or numbers that do not belong
+/// to the channel.
 #[test]
 fn a_hostile_address_does_not_panic() {
     let sides = [0, 1].map(|_| Side::open(Mode::Thread, Security::Authenticated, Faults::default(), 1));

@@ -1,4 +1,4 @@
-//! A network that flips bits of packets: a device notices every packet that differs in one bit from a packet of its
+//! A network that flips bits of packets: a device detects every packet that differs in one bit from a packet of its
 //! peer, except for the byte that switches may change.
 
 use crate::common::ends::{End, connect, ends};
@@ -20,7 +20,7 @@ struct Wire {
 impl Wire {
     fn new(service: Service, security: Security, identification: Identification, len: usize) -> Wire {
         let mut config = Config { security, identification, ..Config::default() };
-        // It responds to marks, so that a mark that nobody has set would show.
+        // It responds to marks, so that a mark that no switch has set would be detected.
         config.verbs.congestion = Congestion::named("dcqcn").unwrap();
         let ends = ends([config.clone(), config], service, len);
         connect(&ends);
@@ -106,8 +106,8 @@ fn every_flipped_bit_of_a_plain_packet_is_noticed() {
     }
 }
 
-/// Switches may change FECN, BECN and the reserved bits, so the ICRC leaves them out. In a request they mean nothing:
-/// congestion marks are in the IP header, and BECN counts in ACKs and CNPs alone.
+/// Switches may change FECN, BECN and the reserved bits, so the ICRC leaves them out. In a request these bits have no
+/// meaning: congestion marks are in the IP header, and BECN is used in ACKs and CNPs only.
 #[test]
 fn bits_that_switches_may_change_are_accepted_and_harmless() {
     for service in [Service::Rc, Service::Irn] {
@@ -127,9 +127,9 @@ fn bits_that_switches_may_change_are_accepted_and_harmless() {
     }
 }
 
-/// The tag covers every bit, so that a packet with a flipped bit counts as forged. The first byte tells protected
-/// packets from plain ones: its lowest bit says whether the packet is encrypted, and a flip of any other bit makes a
-/// plain packet with a wrong ICRC.
+/// The tag covers every bit, so that a packet with a flipped bit counts as forged. The first byte distinguishes
+/// protected packets from plain packets: its lowest bit says whether the packet is encrypted, and a flip of any other
+/// bit makes a plain packet with a wrong ICRC.
 #[test]
 fn every_flipped_bit_of_a_protected_packet_is_noticed() {
     for security in [Security::Authenticated, Security::Encrypted] {

@@ -1,4 +1,5 @@
-//! UD queue pairs on sockets: datagrams between devices with IPv4 and IPv6, source ports, and what strangers can do.
+//! UD queue pairs on sockets: datagrams between devices with IPv4 and IPv6, source ports, and datagrams from hosts
+//! without a connection.
 
 use rnic_endpoint::port::{ArrivalTimes, ROCE_PORT, UdpConfig};
 use rnic_endpoint::{
@@ -314,8 +315,8 @@ fn strangers_reach_posted_receives_only_with_the_q_key() {
     assert_eq!(end.device.counters().port.sent_segments, 0);
 }
 
-/// Floods of datagrams without receives and with wrong Q_Keys leave a connected queue pair of the same device alive,
-/// and the device's memory as it is.
+/// Floods of datagrams without receives and with wrong Q_Keys neither end a connected queue pair of the same device,
+/// nor increase the device's memory.
 #[test]
 fn a_flood_disturbs_no_connected_queue_pair() {
     let (end, other) = (open(V4, Mode::Thread, 2), open(V4, Mode::Thread, 2));

@@ -1,5 +1,6 @@
-//! The decisions of channels over sockets are those of a channel that has no sockets and is given the same requests,
-//! times and answers. `rnic-sim` has the same test of channels on a simulated fabric, so the code is the same in both.
+//! Channels over sockets make the same decisions as a channel without sockets that gets the same requests, times and
+//! results. `rnic-sim` has the same test for channels on a simulated fabric. Together the tests show that a simulation
+//! and sockets run the same code.
 
 use rnic_endpoint::{Config, Device, Mode};
 use rnic_host::multipath::PathPolicy;

@@ -1,4 +1,4 @@
-//! Tests the out-of-band exchange: who may take part, and what a peer cannot do with its messages.
+//! Tests the out-of-band exchange: authentication of the two ends, and messages of a peer that must have no effect.
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rnic_endpoint::exchange::{Channel, Credentials, ExchangeError, connect};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The results of both sides, which connect to each other over TCP with these credentials.
+/// The results of both ends, which connect to each other over TCP with these credentials.
 struct Sides<T> {
     client: Result<T, ExchangeError>,
     server: Result<T, ExchangeError>,

@@ -9,8 +9,8 @@ use rnic_verbs::Completion;
 const PATIENCE: Time = Time::from_ms(20_000);
 /// More queue pairs than a round of the driver sends batches.
 const PAIRS: usize = 16;
-/// Bytes of a message, which takes four packets: after them the round goes on, so that one round receives several
-/// messages.
+/// Bytes of a message, which consists of four packets. After these packets the round continues, so that one round
+/// receives several messages.
 const LEN: usize = 4_096;
 
 struct End {
@@ -31,7 +31,7 @@ fn end() -> End {
 }
 
 /// One poll receives a message of each queue pair. Then the program destroys the queue pairs, in the order of creation
-/// or in the reverse order: the ACKs of all messages leave before.
+/// or in the reverse order: the ACKs of all messages are sent before that.
 #[test]
 fn acks_of_all_queue_pairs_leave_before_the_first_is_destroyed() {
     for reversed in [false, true] {

@@ -1,4 +1,5 @@
-//! Tests of the port with faults: the faults are reproducible, have the given probabilities, and nothing else changes.
+//! Tests of the port with faults: the faults are reproducible, have the given probabilities, and no other property of
+//! the port changes.
 
 use crate::common::{ANY_CLASS, collect, drain, message, send_all};
 use proptest::prelude::*;

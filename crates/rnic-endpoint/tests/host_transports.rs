@@ -1,4 +1,4 @@
-//! The transports of `rnic-host` over sockets of this host: the same code as in virtual time, while queue pairs die.
+//! The transports of `rnic-host` over sockets of this host: the same code as in virtual time, while queue pairs fail.
 
 use rnic_endpoint::{Config, Device, Mode};
 use rnic_host::multipath::{Builtin, PathPolicy};
@@ -35,7 +35,7 @@ fn pattern(round: u64) -> Vec<u8> {
     (0..BYTES).map(|at| (at.wrapping_mul(31) ^ round.wrapping_mul(0x9d)) as u8).collect()
 }
 
-/// The requests of a round: a Write of all bytes, and a message about it.
+/// The requests of a round: a Write of all bytes, and a message that announces it.
 fn requests(sides: &[Side; 2], round: u64, sges: &[Sge; 1], mut post: impl FnMut(&SendRequest<'_>)) {
     let op = SendOp::Write { addr: sides[1].region.addr, rkey: sides[1].region.rkey };
     let flags = SendFlags { signaled: false, ..SendFlags::default() };

@@ -43,8 +43,8 @@ fn completions<const N: usize>(end: &End) -> [Completion; N] {
     std::array::from_fn(|_| end.cq.wait_one(Time::from_ms(20_000)).unwrap())
 }
 
-/// The answer to a message is longer than the message's ACK, and leaves before it in the same system call. The program
-/// sees that its message has arrived before it gets the answer, as with a NIC.
+/// The reply to a message is longer than the message's ACK, and is sent before the ACK in the same system call. As with
+/// a NIC, the program gets the completion of its message before the reply.
 #[test]
 fn a_message_completes_before_its_answer() {
     let [asking, answering] = connected();
@@ -63,7 +63,8 @@ fn a_message_completes_before_its_answer() {
     assert_eq!(order, [(2, Status::Success), (1, Status::Success)]);
 }
 
-/// An ACK behind the response to an RDMA Read keeps its place: in front of it, it would mean that the response is lost.
+/// An ACK behind the response to an RDMA Read keeps its place: in front of the response, it would mean that the
+/// response is lost.
 #[test]
 fn an_ack_does_not_overtake_a_response() {
     let [asking, answering] = connected();
@@ -80,8 +81,9 @@ fn an_ack_does_not_overtake_a_response() {
     assert_eq!((counters.verbs.retransmitted, counters.verbs.timeouts), (0, 0));
 }
 
-/// Both devices have many queue pairs, each of which sends a message. A round that sends several messages receives as
-/// many: if it received one only, as it does for a lone message, the others would wait until they are retransmitted.
+/// Both devices have many queue pairs, each of which sends a message. A round that sends several messages receives
+/// several messages: if it received only one, as it does for a lone message, the other messages would wait until they
+/// are retransmitted.
 #[test]
 fn a_round_receives_as_much_as_it_sends() {
     const PAIRS: usize = 64;

@@ -135,7 +135,7 @@ fn without_a_progress_thread_another_thread_makes_progress() {
     assert!(ready.arm().unwrap());
     send(&a, false);
     a.device.progress().unwrap();
-    assert!(!readable(&ready, 20), "nobody has received the packet");
+    assert!(!readable(&ready, 20), "no device has received the packet");
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -245,7 +245,7 @@ fn a_timestamp_is_the_time_at_which_the_request_completed() {
         }
         assert!(last[0] > start[0] && last[1] > start[1]);
     }
-    // The completion comes while nobody polls: its time is before the time of polling.
+    // The completion arrives while no thread polls: its time is before the time of polling.
     let [a, b] = pair(Mode::Thread);
     receive(&b, 1);
     let ready = b.cq.ready_fd(Notify::Any).unwrap();
@@ -265,7 +265,8 @@ fn a_timestamp_is_the_time_at_which_the_request_completed() {
     assert!(out[0].status == Status::WorkRequestFlushed && out[0].time >= before);
 }
 
-/// The thread that moves packets sleeps without end until the connection sets a timer, and nothing else wakes it.
+/// The thread that moves packets sleeps without a timeout until the connection sets a timer, and no other event wakes
+/// it.
 #[test]
 fn keep_alive_begins_with_the_connection() {
     let [a, b] = [end(Mode::Thread), end(Mode::Thread)];

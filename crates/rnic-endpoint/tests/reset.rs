@@ -108,7 +108,7 @@ fn a_queue_pair_in_the_error_state_is_usable_after_a_reset() {
     }
 }
 
-/// Requests are on their way when the queue pairs are reset, again and again.
+/// Requests are on their way when the queue pairs are reset, repeatedly.
 #[test]
 fn requests_on_their_way_are_flushed_and_do_not_reach_the_next_connection() {
     for service in [Service::Rc, Service::Irn] {

@@ -1,5 +1,5 @@
-//! Tests the protection of packets: devices that do not fit together refuse to connect, and packets that are not those
-//! of the peer are dropped and counted.
+//! Tests the protection of packets: devices with different protection refuse to connect, and packets that do not come
+//! from the peer are dropped and counted.
 
 use crate::common::ends::{End, connect};
 use rnic_endpoint::device::PublicKey;
@@ -93,8 +93,8 @@ fn an_unknown_setting_in_an_address_is_no_address() {
     assert_eq!(serde_json::from_str::<Address>(old).unwrap(), Address::plain("10.0.0.1:4791".parse().unwrap(), 17, 5));
 }
 
-/// Each packet of a connection arrives once more, with one byte changed, without its protection, or protected although
-/// the connection is plain.
+/// Each packet of a connection arrives a second time, with one byte changed, without its protection, or protected
+/// although the connection is plain.
 #[test]
 fn packets_that_are_not_the_peers_are_dropped_and_counted() {
     for security in [Security::Authenticated, Security::Encrypted] {
@@ -189,7 +189,7 @@ fn reset(a: &End, b: &End) {
     }
 }
 
-/// All packets of the first connection arrive again at the second one between the same queue pairs.
+/// All packets of the first connection arrive again at a second connection between the same queue pairs.
 #[test]
 fn packets_of_the_old_connection_do_nothing_after_a_reset() {
     for security in [Security::Authenticated, Security::Encrypted] {

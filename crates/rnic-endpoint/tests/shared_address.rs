@@ -84,7 +84,7 @@ fn devices_of_an_address_exchange_packets_and_replace_their_broker() {
     Connection::new(&outside, &fourth, Service::Rc).write(10);
 }
 
-/// Starts this program again as a process that opens a device and holds it until it is killed.
+/// Starts another process of this program, that opens a device and holds it until it is killed.
 fn child(address: IpAddr) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["shared_address::a_child_holds_the_address", "--exact", "--nocapture"]);

@@ -1,5 +1,5 @@
-//! What channels of host transports survive of the network, and what they see of it: bursts of losses, CE marks,
-//! several UDP source ports, credit.
+//! Tests of the network conditions that channels of host transports survive or use: bursts of losses, CE marks, several
+//! UDP source ports, credit.
 
 use crate::common::message;
 use rnic_endpoint::clock::{Clock, TimeSource as _};
@@ -122,8 +122,8 @@ fn await_bytes(sides: &[Side; 2], channels: &[Channel; 2], wr_id: u64) {
     sides[1].region.with(|bytes| assert!(bytes == sent));
 }
 
-/// All datagrams in both directions are lost for 150 ms, again and again, in the middle of Writes: longer than the 67
-/// ms for which RC retries (eight timeouts of 8.4 ms), so queue pairs fail. No channel ends, and every byte is right.
+/// All datagrams in both directions are lost for 150 ms, repeatedly, in the middle of Writes: longer than the 67 ms for
+/// which RC retries (eight timeouts of 8.4 ms), so queue pairs fail. No channel ends, and every byte is right.
 #[test]
 fn bursts_of_losses_beyond_the_retries_of_the_nic_are_survived() {
     for is_rogue in [true, false] {
@@ -149,7 +149,7 @@ fn bursts_of_losses_beyond_the_retries_of_the_nic_are_survived() {
 }
 
 /// With one queue pair and an entropy per request, the packets of one channel have the source ports of all its paths,
-/// and the receiver takes its chunks in any order.
+/// and the receiver accepts the chunks in any order.
 #[test]
 fn the_paths_of_one_queue_pair_have_source_ports_of_their_own() {
     let sides = [0, 1].map(|_| side(loopback(), 8, BitRate::from_gbps(100)));
@@ -173,7 +173,8 @@ fn the_paths_of_one_queue_pair_have_source_ports_of_their_own() {
 }
 
 /// CE marks of the network reach the sender's congestion control above unreliable connections, over IPv4 and IPv6, with
-/// one queue pair for each path and with one for all. Without the setting, packets are not ECN-capable.
+/// one queue pair for each path and with one queue pair for all paths. Without the setting, packets are not
+/// ECN-capable.
 #[test]
 fn marks_of_the_network_reach_the_software() {
     with_pair(1_500, |pair| {

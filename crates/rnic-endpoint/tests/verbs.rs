@@ -163,7 +163,7 @@ fn a_failure_after_the_last_retry_wakes_those_who_wait() {
     }
 }
 
-/// The packet of the second request is due long after the first one. Its memory is gone by then.
+/// The packet of the second request is due long after the first one. By this time its memory region no longer exists.
 #[test]
 fn a_failure_without_a_packet_wakes_those_who_wait() {
     let (a, _b) = pair(Service::Irn, Mode::Thread, 64);

@@ -121,7 +121,8 @@ fn packets_within_a_host_go_through_memory() {
     assert!(devices[1].counters().port.received_within_host >= 3_920);
 }
 
-/// A port that was not given the path sends and gets datagrams only, also from and to a device that has it.
+/// A port without the path within the host sends and receives datagrams only, even from and to a device that has the
+/// path.
 #[test]
 fn a_port_without_the_path_has_datagrams_only() {
     let address: IpAddr = "127.47.92.4".parse().unwrap();
@@ -138,8 +139,8 @@ fn a_port_without_the_path_has_datagrams_only() {
     assert_eq!([within_host(&with).0, within_host(&without).0], [0, 0]);
 }
 
-/// The receiver's device checks the key and the bounds: a Write beyond the region, and one with a wrong key, fail as on
-/// the wire, and change no byte.
+/// The receiver's device checks the key and the bounds: a Write beyond the region, and a Write with a wrong key, fail
+/// as on the wire, and change no byte.
 #[test]
 fn the_receiver_checks_keys_and_bounds() {
     let devices = [open("127.47.92.5", Mode::Thread), open("127.47.92.5", Mode::Thread)];
@@ -225,8 +226,8 @@ fn no_packet_is_overtaken_when_the_path_changes() {
     assert_eq!(within, 100);
 }
 
-/// A device that takes nothing out of its ring, like a stopped process, does not stop the traffic to another one. When
-/// it continues, its own traffic does too.
+/// A device that removes no packets from its ring, like a stopped process, does not stop the traffic to another device.
+/// When the device continues, its own traffic continues too.
 #[test]
 fn a_stopped_receiver_does_not_stop_others() {
     let address = "127.47.92.7";
@@ -293,8 +294,8 @@ fn send(socket: &OwnedFd, bytes: &[u8], file: Option<&SharedMemory>) {
     sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(bytes)], control, MsgFlags::MSG_NOSIGNAL, None).unwrap();
 }
 
-/// Processes that connect and are silent, or send something else than the offer of a device that exists, are closed, or
-/// make room for others, and links work afterwards.
+/// If a process connects and sends no valid offer of an existing device, its connection is closed, or replaced by
+/// another connection. Afterwards links still work.
 #[test]
 fn strangers_at_the_name_of_a_slot_change_nothing() {
     let address = "127.47.92.8";
@@ -326,7 +327,7 @@ fn strangers_at_the_name_of_a_slot_change_nothing() {
     ends[0].write_to(&ends[1], 10_000).unwrap();
 }
 
-/// A right offer of the same user is accepted, and the same offer of another user gets no answer: the connection is
+/// A valid offer of the same user is accepted, and the same offer of another user gets no response: the connection is
 /// closed, and no descriptor arrives.
 #[test]
 fn another_user_gets_no_link() {
@@ -363,7 +364,7 @@ fn another_user_gets_no_link() {
     }
 }
 
-/// Devices come and go on one address, so that slots are used again: each new device gets packets by memory.
+/// Devices on one address are opened and closed, so that slots are reused: each new device gets packets by memory.
 #[test]
 fn each_device_that_comes_gets_a_link() {
     let address = "127.47.92.9";

@@ -463,7 +463,7 @@ proptest! {
             }
         }
         if buffer_cycle(&topology, &routes).is_none() {
-            // If ports that depend on no other remaining port are removed again and again, no port may be left.
+            // If ports that depend on no other remaining port are removed repeatedly, no port may be left.
             let mut left: Vec<usize> = (0..edges.len()).collect();
             loop {
                 let before = left.len();

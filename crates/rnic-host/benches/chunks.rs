@@ -1,6 +1,6 @@
-//! Measures the time of the layer per chunk, without packets: the NIC completes each request at once, and what it
-//! "sends" is handed to the other side. The time of RoGUE is that of the requester, which does all the work. The time
-//! of multipath is that of both sides, with one acknowledgement for each `batch` chunks.
+//! Measures the layer's time per chunk, without packets: the NIC completes each request immediately, and passes the
+//! message to the peer. For RoGUE, the time is the requester's, which does all the work. For multipath, it is the time
+//! of both ends, with one acknowledgement for each `batch` chunks.
 //!
 //! To count instructions, run `valgrind --tool=callgrind --toggle-collect='*transfer*' BENCH --test CASE`, and divide
 //! the result by the number of chunks of one run.
@@ -265,7 +265,7 @@ impl Multipath {
     }
 }
 
-/// Chunks of 32 KB on 32 paths, a number of which are outstanding and acknowledged together.
+/// Chunks of 32 KB on 32 paths, some of which are outstanding, and are acknowledged together.
 #[divan::bench(args = [1, 4, 16, 64])]
 fn multipath_chunks_by_batch(bencher: Bencher<'_, '_>, batch: u32) {
     let mut multipath = Multipath::new("none", 32, batch);

@@ -1,4 +1,4 @@
-//! The local memory of a request, of which chunks take slices, and the length of a chunk on the wire.
+//! The local memory of a request, which is divided into slices for chunks; and the length of a chunk on the wire.
 
 use crate::error::HostError;
 use rnic_verbs::{Data, SendRequest, Sge};
@@ -21,8 +21,8 @@ impl Local {
     /// Copies the description of a request's memory; for inline data also the bytes.
     ///
     /// # Errors
-    /// If the request is one that no NIC takes: inline data of a read or atomic, more than `max_inline` bytes of inline
-    /// data, an atomic whose length is not 8 bytes, or more than [`MAX_REQUEST`] bytes.
+    /// If no NIC accepts the request: inline data of a read or atomic, more than `max_inline` bytes of inline data, an
+    /// atomic whose length is not 8 bytes, or more than [`MAX_REQUEST`] bytes.
     pub(crate) fn of(request: &SendRequest<'_>, max_inline: u32) -> Result<(Local, u64), HostError> {
         let (local, len) = match request.data {
             _ if request.op.is_local() => {
@@ -83,7 +83,7 @@ fn slice(sges: &[Sge], mut offset: u64, mut len: u64) -> Sges {
     out
 }
 
-/// The frames in which a NIC sends a message: the payload of a full packet, and what each packet has besides.
+/// The frames in which a NIC sends a message: the payload of a full packet, and the headers of each packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frames {
     /// Path MTU: payload bytes of a full packet.
@@ -98,7 +98,7 @@ impl Frames {
         len.div_ceil(u64::from(self.mtu)).max(1)
     }
 
-    /// Length in bytes of all frames of a message of `len` bytes: what a rate limit of the NIC counts.
+    /// Length in bytes of all frames of a message of `len` bytes: a rate limit of the NIC counts these bytes.
     ///
     /// ```
     /// use rnic_host::Frames;

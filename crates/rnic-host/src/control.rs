@@ -1,5 +1,5 @@
-//! The congestion control of a channel, chosen from the catalogue of `rnic-transport` or by type, and what a channel
-//! may have outstanding.
+//! The congestion control of a channel, chosen from the catalogue of `rnic-transport` or by type, and the bytes that a
+//! channel may have outstanding.
 
 use crate::chunk::Frames;
 use crate::error::HostError;
@@ -37,7 +37,7 @@ impl Control {
     /// `values` are the settings that differ from their defaults.
     ///
     /// # Errors
-    /// If there is none with this name, or a setting has an unknown name or a value out of range.
+    /// If no congestion control has this name, or a setting has an unknown name or a value out of range.
     pub fn named(name: &str, values: &[(&str, Value)]) -> Result<Control, HostError> {
         let mut find = Find { name, values, names: Vec::new(), found: None };
         find.visit::<RogueDelay>();
@@ -187,7 +187,7 @@ pub struct Allowance {
 impl Allowance {
     /// The allowance for a congestion control that has the rate `rate` and a window of `window` bytes; `u64::MAX`
     /// stands for no window. A window of at least `chunk` bytes is enforced as it is, together with the rate. A smaller
-    /// window cannot be enforced, because a whole chunk is outstanding, so the rate `window / rtt` takes its place. At
+    /// window cannot be enforced, because a whole chunk is outstanding, so the rate `window / rtt` is used instead. At
     /// the rate `line` of the link and above, no limit is needed.
     ///
     /// ```

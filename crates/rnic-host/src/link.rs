@@ -1,4 +1,4 @@
-//! Connects queue pairs: the attributes of the path to a peer, and first PSNs that both sides compute.
+//! Connects queue pairs: the attributes of the path to a peer, and first PSNs that both ends compute.
 
 use crate::error::HostError;
 use rnic_transport::Psn;
@@ -36,8 +36,8 @@ pub(crate) struct Ends {
     pub(crate) recv_psn: u32,
 }
 
-/// Brings a queue pair from RESET to RTS. `prepare` runs in state INIT, where receives can be posted before the first
-/// packet may arrive.
+/// Brings a queue pair from RESET to RTS. `prepare` runs in state INIT, where receives can be posted before a packet
+/// can arrive.
 pub(crate) fn connect(
     nic: &mut dyn Verbs, link: &Link, ends: Ends, access: Access, attributes: SendAttributes, min_rnr_timer: u8,
     prepare: impl FnOnce(&mut dyn Verbs) -> Result<(), HostError>,
@@ -61,7 +61,7 @@ pub(crate) fn connect(
     Ok(())
 }
 
-/// The first PSN of a queue pair's connection number `epoch`, for the sender with this salt. Both sides compute it from
+/// The first PSN of a queue pair's connection number `epoch`, for the sender with this salt. Both ends compute it from
 /// the salts that they exchanged, so a reconnection needs no message with PSNs.
 ///
 /// The function is one step of the generator splitmix64 (Steele, Lea, Flood, OOPSLA 2014, figure 16).

@@ -1,7 +1,7 @@
 //! The control queue pair of a channel: an unreliable connection for short messages between the two layers.
 //!
 //! An unreliable connection cannot fail by loss, so the two layers can still agree after any outage. Its messages may
-//! be lost, so whoever sends one must be ready to repeat it.
+//! be lost, so the sender must be able to repeat them.
 
 use crate::error::HostError;
 use crate::link::{self, Ends, Link};
@@ -59,7 +59,7 @@ impl<const LEN: usize> Mailbox<LEN> {
         }
     }
 
-    /// Handles a completion of the control queue pair. Returns the message if it is of a receive.
+    /// Handles a completion of the control queue pair. Returns the message if the completion belongs to a receive.
     pub(crate) fn take(&self, nic: &mut dyn Verbs, completion: &Completion) -> Result<Option<[u8; LEN]>, HostError> {
         if completion.wr_id & RECEIVE == 0 || completion.status != Status::Success {
             return Ok(None);

@@ -1,10 +1,10 @@
-//! Recorded channels: a channel with everything that its owner and its NIC gave it, so that its decisions can be
-//! compared with those of another channel that is given the same.
+//! Recorded channels: a channel with all its inputs from its owner and its NIC, so that its decisions can be compared
+//! with the decisions of another channel with the same inputs.
 //!
 //! A [`Recorded`] channel is used like any other, above the simulated NIC or above sockets. [`Recorded::replay`] then
-//! gives a new channel, which has no NIC, the same requests, times and answers, and compares each call to the NIC and
-//! each completion. So the decisions in a simulation, and those over sockets, are those of the same function of what
-//! the channel was given.
+//! passes the same requests, times and results to a new channel without a NIC, and compares each call to the NIC and
+//! each completion. This shows that a channel's decisions depend on its inputs alone, in a simulation as well as over
+//! sockets.
 //!
 //! ```
 //! use rnic_host::record::Recorded;
@@ -28,7 +28,7 @@ use crate::trace::{Recorder, Replay, Trace};
 use rnic_transport::Time;
 use rnic_verbs::{Completion, Data, MrInfo, Pd, RecvRequest, SendFlags, SendOp, SendRequest, Sge, Verbs};
 
-/// A channel that can be recorded: the functions that both kinds have, with the same arguments.
+/// A channel that can be recorded: the functions that both kinds of channels have, with the same arguments.
 pub trait Recordable: Sized {
     /// Settings of a channel.
     type Config: Clone;
@@ -128,7 +128,7 @@ enum Bytes {
     Inline(Vec<u8>),
 }
 
-/// What the owner of a channel did with it. The result is that of the channel.
+/// A call of a channel's owner, with the result that the channel returned.
 enum Act<A> {
     Connect(Link, A, Time, Result<(), HostError>),
     Send(u64, SendOp, Bytes, SendFlags, Result<(), HostError>),
@@ -138,7 +138,7 @@ enum Act<A> {
     Poll(usize, Vec<Completion>),
 }
 
-/// A channel that records what it is given and what it asks of its NIC.
+/// A channel that records its inputs and its calls to the NIC.
 pub struct Recorded<C: Recordable> {
     channel: C,
     opened: (Pd, C::Config),
@@ -223,10 +223,11 @@ impl<C: Recordable> Recorded<C> {
         count
     }
 
-    /// Gives a new channel, without a NIC, what this one was given, and compares what it does.
+    /// Passes the recorded inputs to a new channel without a NIC, and compares its calls and results with the recorded
+    /// ones.
     ///
     /// # Errors
-    /// The first difference: a call to the NIC, a completion or a result that is another one.
+    /// The first difference: a call to the NIC, a completion or a result that differs.
     pub fn replay(&self) -> Result<(), String> {
         let mut nic = Replay::new(self.trace.clone());
         let (pd, config) = self.opened.clone();

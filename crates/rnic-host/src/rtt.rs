@@ -57,8 +57,8 @@ impl Departures {
     }
 
     /// Computes the departures of the posted requests again, oldest first, because the NIC changes its rate limit from
-    /// `old` to `new` at `now`. `posted` has the departures and the lengths on the wire. The request that is leaving
-    /// has a rest to send, and the ones behind it wait for it.
+    /// `old` to `new` at `now`. `posted` contains the departures and the lengths on the wire. The rest of the request
+    /// that is being sent leaves at the new rate, and the requests behind it wait for it.
     pub(crate) fn change_rate<'d>(
         &mut self, now: Time, old: BitRate, new: BitRate, posted: impl Iterator<Item = (&'d mut Departure, u64)>,
     ) {
@@ -83,7 +83,7 @@ impl Departures {
     }
 }
 
-/// Exponentially weighted moving average of round-trip times, with weight 1/8 of a new one, as in TCP (RFC 6298).
+/// Exponentially weighted moving average of round-trip times, with weight 1/8 for a new value, as in TCP (RFC 6298).
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Smoothed(Option<Time>);
 
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     /// A known queue: a bottleneck of 5 Gbps behind a NIC that sends at its limit of 10 Gbps. Chunks of 62,500 bytes
-    /// leave every 50 us and drain in 100 us, so each waits 50 us longer than the one before it. The ACK takes 2 us.
+    /// leave every 50 us and drain in 100 us, so each waits 50 us longer than the previous chunk. The ACK takes 2 us.
     #[test]
     fn the_rtt_is_the_queue_of_a_known_bottleneck() {
         let mut departures = Departures::default();
@@ -117,7 +117,8 @@ mod tests {
     }
 
     /// The rate changes while a chunk of 62,500 bytes is half sent at 10 Gbps, and a second one waits: at 5 Gbps the
-    /// rest takes 50 us, and the second chunk 100 us. Then the rate is 10 Gbps again while the second one is half sent.
+    /// rest takes 50 us, and the second chunk 100 us. Then the rate is 10 Gbps again when the second chunk is half
+    /// sent.
     #[test]
     fn a_change_of_the_rate_moves_the_departures() {
         let (fast, slow) = (BitRate::from_gbps(10), BitRate::from_gbps(5));
@@ -136,7 +137,7 @@ mod tests {
         assert_eq!(departures.enqueue(Time::from_us(300), 62_500, slow).start, Time::from_us(300));
     }
 
-    /// After a pause the time in the application does not count: `T_start` is the time of enqueuing.
+    /// After a pause of the application, the time of the pause does not count: `T_start` is the time of enqueuing.
     #[test]
     fn an_idle_queue_pair_starts_when_the_request_is_enqueued() {
         let mut departures = Departures::default();

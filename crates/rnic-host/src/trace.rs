@@ -1,10 +1,10 @@
-//! Traces of a channel's decisions: a NIC that records what a channel asks of it and what it answers, and a NIC that
-//! replays such a trace.
+//! Traces of a channel's decisions: a NIC that records a channel's calls and their results, and a NIC that replays such
+//! a trace.
 //!
-//! A channel decides only by what it is given: the requests and times that its owner passes, and the answers of the
-//! NIC. So a channel that gets the same again decides the same, whatever NIC it had: the device in virtual time, a
-//! simulated NIC or sockets. [`Replay`] checks this call by call. A trace is also of use to find out why a channel did
-//! something.
+//! A channel's decisions depend only on its inputs: the requests and times that its owner passes, and the results of
+//! the NIC. So a channel with the same inputs makes the same decisions with every NIC: the device in virtual time, a
+//! simulated NIC or sockets. [`Replay`] checks this call by call. A trace also helps to find the reason for a channel's
+//! decision.
 //!
 //! ```
 //! use rnic_host::trace::{Recorder, Replay, Trace};
@@ -91,7 +91,7 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// A NIC that answers as a trace says, as long as the calls are those of the trace.
+/// A NIC that returns the results in a trace, as long as the calls are the calls in the trace.
 pub struct Replay {
     left: RefCell<VecDeque<(String, Answer)>>,
     diverged: RefCell<Option<String>>,
@@ -103,7 +103,7 @@ impl Replay {
         Replay { left: RefCell::new(trace.0), diverged: RefCell::new(None) }
     }
 
-    /// Whether all calls were those of the trace.
+    /// Checks that all calls were the calls in the trace.
     ///
     /// # Errors
     /// The first call that was another one, or that calls of the trace are missing.
@@ -116,7 +116,7 @@ impl Replay {
         }
     }
 
-    /// The answer to a call; `None` if it is not the next one of the trace.
+    /// The result of a call; `None` if the call is not the next call in the trace.
     fn answer(&self, call: &str) -> Option<Answer> {
         let next = self.left.borrow_mut().pop_front();
         match next {

@@ -46,7 +46,7 @@ fn settings_out_of_range_are_refused() {
     assert_eq!(with(|c| c.service = Service::Ud), "a RoGUE channel needs a connection: RC, IRN or UC");
 }
 
-/// UC has neither Reads nor atomics, and the layer has no way to put a Send into the application's receive in order.
+/// UC supports neither Reads nor atomics, and the layer cannot place Sends into the application's receives in order.
 #[test]
 fn operations_that_uc_lacks_are_refused() {
     let mut pair = Pair::new(Wire::perfect(), 1_000, &Config { service: Service::Uc, ..Config::default() });

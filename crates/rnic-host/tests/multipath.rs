@@ -100,8 +100,8 @@ fn a_message_is_spread_over_all_paths() {
     assert!(pair.ends[0].paths().iter().all(|path| path.rtt.is_some() && path.is_usable && path.outstanding == 0));
 }
 
-/// The network delays packets by 5 us in each direction and has no queue, so the round-trip time is that and the time
-/// of the acknowledgement on the link. The time that a chunk waits behind others in the NIC does not count.
+/// The network delays packets by 5 us in each direction and has no queue, so the round-trip time is 10 us plus the
+/// transmission time of the acknowledgement. The time that a chunk waits behind others in the NIC does not count.
 #[test]
 fn the_round_trip_time_of_a_path_leaves_out_the_time_in_the_nic() {
     let wire = Wire::new(Faults::NONE, 1, BitRate::from_gbps(10));
@@ -118,8 +118,8 @@ fn the_round_trip_time_of_a_path_leaves_out_the_time_in_the_nic() {
     assert_eq!(pair.ends[0].counters().samples, 13);
 }
 
-/// One packet of a chunk is lost: the next chunk on the same path shows it, and the chunk is retransmitted without a
-/// timeout.
+/// One packet of a chunk is lost: the next chunk on the same path reveals the loss, and the chunk is retransmitted
+/// without a timeout.
 #[test]
 fn a_later_chunk_on_the_path_shows_the_loss() {
     let mut pair = Pair::with(&config());
@@ -155,7 +155,7 @@ fn a_probe_shows_the_loss_of_the_last_chunk() {
     assert!(pair.wire.now > Time::from_us(520) && pair.wire.now < Time::from_us(530), "{}", pair.wire.now);
 }
 
-/// The acknowledgement is lost, and the chunk is not: the probe shows that too, and nothing is retransmitted.
+/// The acknowledgement is lost, and the chunk is not: the probe reveals this, and no chunk is retransmitted.
 #[test]
 fn a_lost_acknowledgement_retransmits_nothing() {
     let mut pair = Pair::with(&Config { paths: 1, ..config() });
@@ -170,7 +170,7 @@ fn a_lost_acknowledgement_retransmits_nothing() {
     assert_eq!((counters.transmitted, counters.retransmitted, counters.probes), (1, 0, 1));
 }
 
-/// A path dies for good: it is reset, its chunks move to the other paths, and it is not used while it is silent.
+/// A path fails permanently: it is reset, its chunks move to the other paths, and it is not used while it is silent.
 #[test]
 fn the_chunks_of_a_dead_path_move_to_others() {
     let mut pair = Pair::with(&config());
@@ -187,7 +187,7 @@ fn the_chunks_of_a_dead_path_move_to_others() {
     assert!(pair.wire.nics[1].bytes(pair.memory[1].id).unwrap()[..900_000].iter().all(|byte| *byte == 0));
 }
 
-/// The data of a chunk whose path was reset cannot arrive any more: the receiver's NIC takes it for old.
+/// The data of a chunk whose path was reset cannot arrive any more: the receiver's NIC drops it as a duplicate.
 #[test]
 fn a_late_copy_of_a_moved_chunk_changes_nothing() {
     let mut pair = Pair::with(&Config { paths: 2, path_probes: 1, ..config() });
@@ -198,7 +198,7 @@ fn a_late_copy_of_a_moved_chunk_changes_nothing() {
     pair.post(1, pair.write(), 1_000);
     assert!(pair.run(Time::from_ms(20), |pair| !pair.found[0].is_empty()));
     assert!(pair.ends[0].counters().resets > 0);
-    // The application is told, and uses the memory for something else.
+    // The application gets an error, and uses the memory for something else.
     pair.wire.nics[1].bytes_mut(pair.memory[1].id).unwrap()[..1_000].fill(9);
     pair.wire.keep = None;
     let late = std::mem::take(&mut *held.lock().unwrap());
@@ -272,7 +272,7 @@ fn impossible_requests_are_refused() {
     let hooks = Box::new(Builtin::new(PathPolicy::Single));
     let mut other = Channel::open(pair.wire.nic(0), pd, config(), hooks).unwrap();
     let error = other.connect(pair.wire.nic(0), Link::new(Wire::addr(1), MTU), &address, Time::ZERO).unwrap_err();
-    assert_eq!(error.to_string(), "the number of paths is 4; it must be 3, as on the other side");
+    assert_eq!(error.to_string(), "the number of paths is 4; it must be 3, as at the peer");
     // A message that is longer than the receive ends the channel.
     pair.ends[1].post_recv(1, &region, 0, 10).unwrap();
     pair.post(1, SendOp::Send, 11);
@@ -280,8 +280,8 @@ fn impossible_requests_are_refused() {
     assert_eq!(pair.ids(0), [(1, Status::RemoteInvalidRequest)]);
 }
 
-/// With credit, the sender transmits its unsolicited bytes, and then what the receiver grants: here at a tenth of the
-/// link's rate.
+/// With credit, the sender transmits its unsolicited bytes, and then as many bytes as the receiver grants, here at a
+/// tenth of the link's rate.
 #[test]
 fn the_receiver_grants_the_rate() {
     let config = Config { credit: Some(Credit { unsolicited: 65_536 }), ..config() };
@@ -310,8 +310,8 @@ fn without_credit_nothing_is_transmitted() {
     assert!(pair.run(Time::from_ms(21), |pair| !pair.found[0].is_empty()));
 }
 
-/// A grant is lost when nothing is outstanding, so neither an acknowledgement nor a probe would repeat it: the sender
-/// asks until the receiver repeats what it has granted. The first questions are lost too.
+/// A grant is lost while no chunk is outstanding, so neither an acknowledgement nor a probe would repeat it: the sender
+/// requests the grant until the receiver repeats it. The first requests are lost too.
 #[test]
 fn a_lost_grant_is_repeated() {
     let config = Config { credit: Some(Credit { unsolicited: 65_536 }), ..config() };
@@ -411,9 +411,9 @@ fn time_under(faults: Faults, shrink: bool) -> Option<Time> {
     all_right.then_some(pair.wire.now)
 }
 
-/// With short chunks a channel completes under losses that make chunks of 32 packets hopeless, and loses little time: a
-/// chunk of 32 packets arrives in 19 % of all cases if 5 % of the packets are lost. `docs/concepts/host-transports.md`
-/// has the times, which this test prints.
+/// With short chunks a channel completes under losses with which chunks of 32 packets nearly never arrive, and loses
+/// little time: a chunk of 32 packets arrives in 19 % of all cases if 5 % of the packets are lost.
+/// `docs/concepts/host-transports.md` has the times, which this test prints.
 #[test]
 fn shorter_chunks_survive_losses() {
     let late = Time::from_us(50);

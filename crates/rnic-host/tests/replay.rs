@@ -14,8 +14,8 @@ use std::rc::Rc;
 enum Death {
     /// The network drops all further packets between the two ends.
     Silence,
-    /// The network drops the further packets of the responder: requests are executed, and the requester does not see
-    /// it.
+    /// The network drops all further packets of the responder: requests are executed, but the requester gets no
+    /// acknowledgements.
     Unseen,
     /// The network drops one packet.
     Loss,
@@ -54,7 +54,8 @@ fn config(service: Service) -> Config {
 struct Outcome {
     /// Number of packets of the primary.
     packets: u64,
-    /// Numbers of parts that the peer turned out to have executed, and that were replayed.
+    /// Number of parts that the peer had executed although their completions did not arrive, and number of replayed
+    /// parts.
     settled: u64,
     replayed: u64,
     /// Whether the channel ended.
@@ -198,7 +199,7 @@ fn run(service: Service, case: Case, death: Death, packets: u64) -> Outcome {
     }
     let recoveries = pair.ends.each_ref().map(|end| end.counters().recoveries);
     let expected = if packets == u64::MAX { [0, 0] } else { [1, 1] };
-    // After the last packet nobody notices that the queue pair is dead, except the side whose end was killed.
+    // After the last packet no end detects that the queue pair is dead, except the end whose end was killed.
     if recoveries != expected {
         assert_eq!((recoveries, pair.found[0].len()), ([0, 0], 3), "{name}");
     }
@@ -211,7 +212,7 @@ fn every_point(service: Service, case: Case) {
     for death in [Death::Silence, Death::Unseen, Death::Requester, Death::Responder] {
         let packets = run(service, case, death, u64::MAX).packets;
         let points: Vec<Outcome> = (0..=packets).map(|point| run(service, case, death, point)).collect();
-        // Before the first packet, either nothing was executed, or everything was and nobody saw it.
+        // Before the first packet, either nothing was executed, or everything was executed, and no end saw it.
         let is_atomic = matches!(case, Case::FetchAdd | Case::CompareSwap);
         let Outcome { settled, replayed, ended, .. } = points[0];
         match (is_atomic, death) {
@@ -275,7 +276,7 @@ fn everything_over_irn() {
     }
 }
 
-/// The shadow cannot connect: nothing arrives at the peer any more. What is outstanding fails within the stated time.
+/// The shadow cannot connect: no packet reaches the peer any more. Outstanding requests fail within the stated time.
 #[test]
 fn a_peer_that_is_gone_ends_the_channel_with_errors() {
     let config = Config { patience: Time::from_ms(300), ..config(Service::Rc) };
@@ -323,8 +324,8 @@ fn a_refused_request_ends_the_channel() {
     assert!(pair.run(Time::from_ms(200), |pair| pair.ends[1].failure() == Some(Failure::Peer)));
 }
 
-/// Many failures one after the other, each as soon as the channel has recovered from the one before: more than the
-/// channel accepts without a completed request. One side has no requests at all.
+/// Many failures one after the other, each as soon as the channel has recovered from the previous failure: more than
+/// the channel accepts without a completed request. One end has no requests at all.
 #[test]
 fn the_two_queue_pairs_take_turns() {
     let mut pair = Pair::new(Wire::perfect(), BYTES, &config(Service::Rc));
@@ -346,8 +347,8 @@ fn the_two_queue_pairs_take_turns() {
     assert_eq!(pair.ends[1].counters().recoveries, 20);
 }
 
-/// While this side does not know that the peer's end is dead, it does not connect its own end again: a request of the
-/// peer with an old PSN could be acknowledged as a duplicate, although it was never executed.
+/// As long as this end does not know that the peer's queue pair is dead, it does not connect its own queue pair again:
+/// a request of the peer with an old PSN could be acknowledged as a duplicate, although it was never executed.
 #[test]
 fn an_end_is_connected_again_only_after_the_other_is_dead() {
     let mut pair = Pair::new(Wire::perfect(), BYTES, &config(Service::Rc));

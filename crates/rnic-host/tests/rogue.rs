@@ -138,9 +138,9 @@ fn reads_are_chunked_too_and_every_operation_arrives() {
     assert_eq!(sum, (u64::from_ne_bytes([1; 8]) + 3).to_ne_bytes());
 }
 
-/// The network of the test delays packets by 5 us in each direction. So the round-trip time of every chunk is 10 us and
-/// the time of an ACK on the link, however many chunks wait in the NIC: the formula leaves out the time at the rate
-/// limit.
+/// The network of the test delays packets by 5 us in each direction. So the round-trip time of every chunk is 10 us
+/// plus the transmission time of an ACK, however many chunks wait in the NIC: the formula excludes the time that the
+/// rate limit causes.
 #[test]
 fn the_round_trip_time_leaves_out_the_time_in_the_nic() {
     let aimd =
@@ -160,7 +160,7 @@ fn the_round_trip_time_leaves_out_the_time_in_the_nic() {
     assert!(rtt >= Network::DELAY * 2 + ack && rtt <= Network::DELAY * 2 + ack + reth * 7, "{rtt}");
 }
 
-/// The rate that the congestion control computes from the completions reaches the NIC, and the NIC keeps it.
+/// The rate that the congestion control computes from the completions reaches the NIC, and the NIC does not exceed it.
 #[test]
 fn the_rate_limit_of_the_nic_follows_the_congestion_control() {
     let wire = Wire::new(Faults::NONE, 1, BitRate::from_gbps(10));
@@ -194,7 +194,8 @@ fn over_uc_the_layer_acknowledges_once_per_chunk() {
     assert_eq!(pair.wire.nics[1].bytes(pair.memory[1].id).unwrap()[..200_000], [0; 200_000]);
 }
 
-/// More messages than the peer has receives: they wait at the peer, and neither time nor a probe loses them.
+/// If the peer has fewer receives than messages arrive, the messages wait at the peer, and are lost neither by timeouts
+/// nor by probes.
 #[test]
 fn over_uc_messages_wait_for_receives() {
     let config = Config { service: Service::Uc, receives: 512, ..control("none") };
@@ -217,8 +218,8 @@ fn over_uc_messages_wait_for_receives() {
     assert_eq!(pair.ends.each_ref().map(|end| end.counters().recoveries), [0, 0]);
 }
 
-/// The peer's answer in a recovery is lost, while the requester already sends parts through the shadow, and the peer
-/// accepts them. The peer's next message has an old count, and is answered again.
+/// The peer's response in a recovery is lost, while the requester already sends parts through the shadow, and the peer
+/// accepts them. The peer's next message contains an old count, and gets another response.
 #[test]
 fn over_uc_a_lost_answer_is_repeated() {
     let config = Config { service: Service::Uc, ..control("none") };

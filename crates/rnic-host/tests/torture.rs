@@ -163,7 +163,7 @@ fn the_same_seed_is_the_same_world() {
 }
 
 /// A world of a multipath channel. With `spread` all paths share a queue pair, and the network keeps the order of
-/// packets, because nothing else makes the loss detection exact then.
+/// packets, because the loss detection is exact only if packets stay in order.
 fn multipath(seed: u64, steps: u64, spread: bool) -> Report {
     let mut dice = Dice::new(seed);
     let mut faults = Faults::random(&mut dice);
@@ -229,7 +229,7 @@ fn channels_with_one_queue_pair_for_all_paths_equal_the_model() {
     assert!([sum.lost, sum.replayed, sum.received].iter().all(|count| *count > 100), "{sum:?}");
 }
 
-/// A world that once failed: an acknowledgement for an earlier chunk stopped the repetition of a path's reset.
+/// A regression test: an acknowledgement for an earlier chunk once stopped the repetition of a path's reset.
 #[test]
 fn what_was_wrong_once() {
     assert_eq!(multipath(1_037, 300, false).ended, 0);

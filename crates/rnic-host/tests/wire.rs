@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 /// Payload bytes of a full packet.
 pub(crate) const MTU: u32 = 1_024;
 
-/// What happens to a packet: its sender (0 or 1), the queue pair number to which it is addressed. Returns `false` if
+/// Decides the fate of a packet, given its sender (0 or 1) and its destination queue pair number. Returns `false` if
 /// the packet is lost.
 pub(crate) type Filter = Box<dyn FnMut(usize, u32) -> bool>;
 

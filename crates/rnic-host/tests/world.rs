@@ -1,8 +1,8 @@
 //! A world with one channel: random operations on random memory in both directions, and a plain model that predicts
 //! memory and messages.
 //!
-//! The model is that of the torture test of the verbs: each direction has its own target memory at the responder. The
-//! model applies an operation when it is posted. Operations whose order nothing guarantees get the fence flag.
+//! The model is the model of the torture test of the verbs: each direction has its own target memory at the responder.
+//! The model applies an operation when it is posted. Operations whose order nothing guarantees get the fence flag.
 
 use crate::wire::Wire;
 use rnic_host::{Failure, HostError};
@@ -37,8 +37,8 @@ pub(crate) struct Rules {
     pub(crate) sends: bool,
     /// Whether atomics are posted.
     pub(crate) atomics: bool,
-    /// Whether each operation that overlaps an outstanding one needs a fence; otherwise only Writes and atomics that
-    /// overlap an outstanding Read.
+    /// Whether each operation that overlaps an outstanding operation needs a fence; otherwise only Writes and atomics
+    /// that overlap an outstanding Read.
     pub(crate) fences: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Runs a bench in Icarus Verilog, which has four states: a bit that no reset and no input has set is X.
+//! Runs a bench in Icarus Verilog, which simulates four-state logic: a bit that was set neither by reset nor by an
+//! input has the value X.
 
 use crate::model::Design;
 use crate::tools::{HwError, Tool, run};

@@ -11,7 +11,7 @@ pub const WAIVED: [(&str, &str); 6] = [
     ("DECLFILENAME", "a file of generated Verilog has the name of its program, not of its first module"),
     ("UNUSEDSIGNAL", "a program does not use every bit of a header or of an interface"),
     ("UNUSEDPARAM", "parameters for widths are passed on to blocks that derive others from them"),
-    ("PINCONNECTEMPTY", "outputs that nobody needs are left open explicitly"),
+    ("PINCONNECTEMPTY", "outputs that no block needs are left open explicitly"),
 ];
 
 /// Checks a design with `verilator --lint-only -Wall`, apart from the warnings that are [`WAIVED`].

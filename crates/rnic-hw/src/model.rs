@@ -84,8 +84,8 @@ impl Compiler {
         Ok(compiler)
     }
 
-    /// The compiler with its options. A bench runs for less time than its compilation takes; at level 2 the compilation
-    /// of a long pipeline takes three times as long.
+    /// The compiler with its options. A bench runs for less time than its compilation takes; with optimisation level 2
+    /// the compilation of a long pipeline takes three times as long.
     fn command(&self, folder: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command.args(["-O1", "-w", "-std=c++17", "-DVM_COVERAGE=0", "-DVM_SC=0", "-DVM_TRACE_FST=0"]);

@@ -37,7 +37,7 @@ const INCLUDED: [(&str, &str); 5] = [
 /// registers.
 ///
 /// # Errors
-/// A program does not compile, which a test excludes.
+/// A program does not compile. A test checks that this does not happen.
 pub fn programs(messages: u128) -> Result<Vec<(&'static str, Program)>, HwError> {
     let include = |path: &str| INCLUDED.iter().find(|(name, _)| *name == path).map(|(_, text)| (*text).to_string());
     let constants = [("MESSAGES".to_string(), messages)];
@@ -76,7 +76,7 @@ pub struct Verified {
 /// A call of a block of the NIC: the function and its arguments.
 type Call = (&'static str, Vec<u64>);
 
-/// Records the machine's calls, and answers each request for a message with the same information.
+/// Records the machine's calls, and responds to each request for a message with the same information.
 #[derive(Default)]
 struct Recorder {
     info: RxMsgInfo,

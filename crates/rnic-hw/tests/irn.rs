@@ -1,9 +1,9 @@
-//! IRN's blocks in Verilog against the transport core. Without Verilator the tests say that they are skipped.
+//! Compares IRN's blocks in Verilog with the transport core. Without Verilator the tests are skipped, with a message.
 
 use rnic_hw::irn::{Block, Coverage, Logic, Mutant, Parameters, Trace, check, compare_logics, mutants, survives};
 use rnic_hw::tools::Tool;
 
-/// Whether Verilator and its compiler are installed; says so if not.
+/// Whether Verilator and its compiler are installed; prints a message if not.
 fn verilator() -> bool {
     let missing = [Tool::Verilator, Tool::Compiler].into_iter().find_map(|tool| tool.find().err());
     if let Some(error) = &missing {
@@ -16,7 +16,8 @@ fn seen(coverage: &Coverage, what: &str) -> u64 {
     coverage.0.iter().find(|(name, _)| *name == what).map_or(0, |(_, count)| *count)
 }
 
-/// Every block does what the core does, with the BDP cap of the paper and others, and the trace has every kind of step.
+/// Every block has the same results as the core, with the BDP cap of the paper and with other caps, and the trace
+/// contains every kind of step.
 #[test]
 fn the_blocks_follow_the_core() {
     if !verilator() {
@@ -52,7 +53,7 @@ fn the_blocks_follow_the_published_logic() {
     assert!(seen(&coverage, "timer extended") > 5);
 }
 
-/// Operations of one queue pair wait for each other, and still do what the core does.
+/// Operations of one queue pair wait for each other, and still have the core's results.
 #[test]
 fn one_queue_pair_waits_for_itself() {
     if !verilator() {
@@ -64,9 +65,9 @@ fn one_queue_pair_waits_for_itself() {
     assert_eq!(intervals, [70, 70], "seven cycles, but for the last steps of batches: {checked:?}");
 }
 
-/// Changes that no comparison can notice, because they change nothing that leaves a block: (block, line, from).
+/// Changes that no comparison can detect, because they change no output of a block: (block, line, changed text).
 ///
-/// The packet at distance `below` is the highest selectively acknowledged one, so it is never the one that is found.
+/// The packet at distance `below` is the highest selectively acknowledged one, so the search never finds it.
 const EQUIVALENT: [(Block, usize, &str); 1] = [(Block::TxFree, 144, " < ")];
 
 fn is_equivalent(mutant: &Mutant) -> bool {
@@ -91,7 +92,7 @@ fn a_flipped_condition_in_each_block_is_noticed() {
     }
 }
 
-/// Every change of every condition, operator and constant is noticed, except those that change nothing.
+/// Every change of every condition, operator and constant is detected, except changes without an effect.
 #[test]
 #[ignore = "compiles more than a hundred models: about ten minutes"]
 fn every_mutant_is_noticed() {
@@ -115,8 +116,8 @@ fn every_mutant_is_noticed() {
     assert!(survivors.is_empty(), "{survivors:?}");
 }
 
-/// What the two logics do with one lost packet, one lost NACK and one late packet: the core retransmits about what was
-/// lost, the published logic whole windows.
+/// The retransmissions of the two logics after one lost packet, one lost NACK and one late packet: the core retransmits
+/// little more than the lost packets, the published logic whole windows.
 #[test]
 fn the_logics_differ_where_the_documentation_says() {
     let rows = compare_logics();

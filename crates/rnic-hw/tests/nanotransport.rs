@@ -1,5 +1,5 @@
-//! NanoTransport's fixed-function blocks against the transport core. Without Verilator the tests say that they are
-//! skipped.
+//! Compares NanoTransport's fixed-function blocks with the transport core. Without Verilator the tests are skipped,
+//! with a message.
 
 use rnic_hw::HwError;
 use rnic_hw::mutation::Change;
@@ -18,7 +18,7 @@ fn rtl(name: &str) -> Rtl {
     generate(&program, 64).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Whether Verilator and its compiler are installed; says so if not.
+/// Whether Verilator and its compiler are installed; prints a message if not.
 fn verilator() -> bool {
     let missing = [Tool::Verilator, Tool::Compiler].into_iter().find_map(|tool| tool.find().err());
     if let Some(error) = &missing {
@@ -27,7 +27,7 @@ fn verilator() -> bool {
     missing.is_none()
 }
 
-/// Every block does what the core does, and the trace has every kind of step.
+/// Every block has the same results as the core, and the trace contains every kind of step.
 #[test]
 fn the_blocks_follow_the_core() {
     if !verilator() {
@@ -60,7 +60,7 @@ fn a_flipped_condition_in_each_block_is_noticed() {
     }
 }
 
-/// Changes that no comparison can notice, as (block, part of the line, changed text, reason).
+/// Changes that no comparison can detect, as (block, part of the line, changed text, reason).
 const EQUIVALENT: [(Block, &str, &str, &str); 7] = [
     (Block::Packetization, "assign refuses =", " || ", "it only spares attempts that find no buffer"),
     (Block::Packetization, "assign refuses =", " >= ", "the queue has room for more ids than this bound"),
@@ -76,7 +76,8 @@ fn is_equivalent(block: Block, mutant: &Change) -> bool {
     EQUIVALENT.iter().any(|(of, part, from, _)| *of == block && line.contains(part) && *from == mutant.from)
 }
 
-/// Whether two NICs with a mutant pass messages over a link that loses frames: then they do not notice the mutant.
+/// Whether two NICs with a mutant deliver all messages over a link that loses frames. If so, the two NICs do not detect
+/// the mutant.
 fn nics_work(block: Block, mutant: &Change) -> bool {
     let lossy = PairParameters { loss: 20, trim: 40, ..PairParameters::default() };
     let mut design = pair(&rtl("ndp.p4"), lossy).unwrap();
@@ -91,8 +92,8 @@ fn nics_work(block: Block, mutant: &Change) -> bool {
     }
 }
 
-/// Every change of every condition, operator and constant of a block is noticed by the comparison with the core, or by
-/// two NICs that pass messages, except those that change nothing.
+/// Every change of every condition, operator and constant of a block is detected by the comparison with the core, or by
+/// two NICs that exchange messages, except changes without an effect.
 fn every_mutant_is_noticed(block: Block) {
     assert!(verilator(), "this test needs Verilator");
     let all = mutants(block);
@@ -127,8 +128,8 @@ fn every_mutant_of_the_generator_is_noticed() {
     every_mutant_is_noticed(Block::Generator);
 }
 
-/// Two NICs pass messages of all lengths in both directions over a link that loses and trims frames, and their payload
-/// arrives unchanged.
+/// Two NICs exchange messages of all lengths in both directions over a link that loses and trims frames, and their
+/// payload arrives unchanged.
 #[test]
 fn two_nics_pass_messages() {
     if !verilator() {
@@ -146,7 +147,8 @@ fn two_nics_pass_messages() {
     assert!(delivered.iter().any(|message| message.timeouts > 0), "frames were lost");
 }
 
-/// The other programs pass messages, too. A window and Homa have no trimming: they need the timeouts of packetization.
+/// NICs with the other programs deliver messages, too. The programs `window` and Homa do not use trimming, so they need
+/// the timeouts of packetization.
 #[test]
 fn every_program_passes_messages() {
     if !verilator() {
@@ -165,7 +167,7 @@ fn every_program_passes_messages() {
     }
 }
 
-/// Frames of 64 bytes and full frames pass at the rate of the link, and the latency is within the paper's.
+/// Frames of 64 bytes and full frames pass at the rate of the link, and the latency is at most the paper's.
 #[test]
 fn a_nic_sends_at_line_rate() {
     if !verilator() {
@@ -202,8 +204,8 @@ fn cocotb() -> Option<&'static str> {
     })
 }
 
-/// The files of an exported NIC pass their lint, with all nets declared, and the self-test of the board runs without a
-/// fault. With cocotb, the tests that are exported pass, too.
+/// The files of an exported NIC pass the linter, with all nets declared, and the self-test of the board runs without a
+/// fault. With cocotb, the exported tests pass, too.
 #[test]
 fn an_exported_nic_passes_its_tests() {
     let parameters = PairParameters { log_slots: 5, rtx_needs_credit: true, ..PairParameters::default() };
@@ -255,7 +257,7 @@ fn text_of_core(files: &[(String, String)]) -> &str {
     files.iter().find(|(name, _)| name == "rnic_nic.core").map_or("", |(_, text)| text)
 }
 
-/// Runs the self-test of the board in four states: messages arrive, and no LED of a fault is on.
+/// Runs the self-test of the board with a simulator of four-state logic: messages arrive, and no LED shows a fault.
 fn self_test(folder: &Path) {
     let bench = "module board;
         reg clk = 0;

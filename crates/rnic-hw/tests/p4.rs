@@ -1,5 +1,5 @@
-//! Pipelines of P4 programs in Verilog against the virtual machine. Without Verilator the tests say that they are
-//! skipped.
+//! Compares pipelines of P4 programs in Verilog with the virtual machine. Without Verilator the tests are skipped, with
+//! a message.
 
 mod expressions;
 
@@ -15,7 +15,7 @@ fn program(name: &str) -> Program {
     compile_file(&path, &[]).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Whether Verilator and its compiler are installed; says so if not.
+/// Whether Verilator and its compiler are installed; prints a message if not.
 fn verilator() -> bool {
     let missing = [Tool::Verilator, Tool::Compiler].into_iter().find_map(|tool| tool.find().err());
     if let Some(error) = &missing {
@@ -54,7 +54,7 @@ fn pipelines_do_what_the_machine_does() {
 }
 
 /// Functions, inner controls and parsers, `verify`, priorities of entries, header stacks, `lookahead` and operations of
-/// registers have a hardware form.
+/// registers can be translated to hardware.
 #[test]
 fn constructs_of_the_language_do_what_the_machine_does() {
     if !verilator() {

@@ -130,7 +130,7 @@ impl Environment {
         })
     }
 
-    /// Reads the settings with `variable`, which returns the value of a variable.
+    /// Reads the settings. `variable` returns the value of the environment variable with a given name.
     ///
     /// # Errors
     /// A sentence that names the variable, what is wrong, and what would be accepted.

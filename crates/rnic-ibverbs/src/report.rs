@@ -1,5 +1,5 @@
-//! Messages to the user, on standard error. A program may call a function that fails again and again, for example
-//! because it looks for devices every second.
+//! Messages to the user, on standard error. A program may repeatedly call a function that fails, for example because it
+//! looks for devices every second.
 
 use rnic_cabi::entry::lock;
 use std::collections::BTreeSet;

@@ -4,8 +4,8 @@ use crate::common::{alone, await_port, both, command, has, library, program, sta
 use std::fs;
 
 /// All messages arrive whole. The program has both ends of its connections, and destroys none before all completions
-/// have come: if one of two processes goes earlier, as in a ping-pong, the loss of its last ACK is an error of the
-/// other.
+/// have come: if one of two processes ends earlier, as in a ping-pong, and its last ACK is lost, the other process gets
+/// an error.
 #[test]
 fn lost_packets_are_repaired() {
     let Some(program) = program("many") else { return };
@@ -17,8 +17,8 @@ fn lost_packets_are_repaired() {
     });
 }
 
-/// The bandwidth of `ib_write_bw` in MB/s under loss, and the services of the queue pairs of server and client. The
-/// sides may have different transports.
+/// The bandwidth of `ib_write_bw` in MB/s under loss, and the services of the queue pairs of server and client. Server
+/// and client may use different transports.
 fn write(transports: [&str; 2]) -> (f64, [String; 2]) {
     let mut result = (0.0, <[String; 2]>::default());
     alone(|namespace| {
@@ -46,8 +46,9 @@ fn write(transports: [&str; 2]) -> (f64, [String; 2]) {
     result
 }
 
-/// Two ends that have IRN agree on it, and repair lost packets. An end that has it uses RC with one that has not. The
-/// page of results has the gain; a busy machine changes the ratio.
+/// Two ends that both support IRN agree to use it, and IRN retransmits lost packets. If only one end supports IRN, both
+/// use RC. The test does not check the gain in bandwidth, because a busy machine changes it; docs/results/verbs.md
+/// reports it.
 #[test]
 fn irn_is_agreed_on_and_withstands_loss() {
     if !has("ib_write_bw") {

@@ -27,8 +27,8 @@ fn udp_ports() -> Vec<u16> {
     local.filter_map(|address| u16::from_str_radix(address.split(':').nth(1)?, 16).ok()).collect()
 }
 
-/// Packets with random bytes, and with headers that are nearly right, to all ports of both sides: every message still
-/// arrives, and nothing else.
+/// Packets with random bytes, and with headers that are nearly right, to all ports of both ends: the ends still receive
+/// every message, and nothing else.
 #[test]
 fn strangers_packets_change_nothing() {
     if !has("ibv_rc_pingpong") {
@@ -69,8 +69,8 @@ fn strangers_packets_change_nothing() {
     });
 }
 
-/// A stranger that fills the receive buffers of all sockets leaves a slow or busy host no packet of the peer. The
-/// connection then ends with the error of a dead peer, and never with wrong data, and the next one works.
+/// A third host fills the receive buffers of all sockets, so that a slow or busy host receives no packet of its peer.
+/// The connection then fails as if the peer were dead, and never delivers wrong data; the next connection works.
 #[test]
 fn a_flood_ends_a_connection_at_worst() {
     if !has("ibv_rc_pingpong") {
@@ -104,7 +104,8 @@ fn a_flood_ends_a_connection_at_worst() {
     });
 }
 
-/// Processes that connect to the broker and send no or wrong messages neither stop it nor those that it serves.
+/// Processes that connect to the broker and send no or wrong messages stop neither the broker nor the processes that it
+/// serves.
 #[test]
 fn wrong_messages_do_not_stop_the_broker() {
     if !has("ibv_rc_pingpong") {

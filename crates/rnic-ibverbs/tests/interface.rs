@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// The symbols that a library exports, with their versions: `name@VERSION`, or `name@@VERSION` if it is the usual one.
+/// The symbols that a library exports, with their versions: `name@VERSION`, or `name@@VERSION` for the default version.
 fn exports(library: &Path) -> Option<BTreeSet<String>> {
     let output = Command::new("readelf").args(["-W", "--dyn-syms"]).arg(library).output().ok()?;
     let text = String::from_utf8(output.stdout).unwrap();
@@ -90,7 +90,7 @@ fn structures_and_constants_are_those_of_the_header() {
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
-/// A C program that calls the verbs in right and in wrong ways, and says which answer was not expected.
+/// A C program that calls the verbs in right and in wrong ways, and prints which result was not expected.
 #[test]
 fn verbs_answer_as_the_manual_says() {
     let Some(program) = program("answers") else { return };
@@ -100,7 +100,7 @@ fn verbs_answer_as_the_manual_says() {
     });
 }
 
-/// A queue pair whose packets the link cannot carry is refused, and does not end with timeouts.
+/// A queue pair whose packets are too large for the link is refused, instead of failing later by timeouts.
 #[test]
 fn a_path_mtu_beyond_that_of_the_port_is_refused() {
     if !has("ibv_rc_pingpong") {
@@ -137,8 +137,8 @@ fn a_process_has_a_thousand_queue_pairs() {
     });
 }
 
-/// A C program whose threads post to one queue pair, poll one completion queue, and destroy objects while others take
-/// their events; at last a thread waits for events of a device that is closed.
+/// A C program whose threads post to one queue pair, poll one completion queue, and destroy objects while other threads
+/// take the events of these objects; at the end, a thread waits for events of a device while the device is closed.
 #[test]
 fn threads_share_the_objects_of_a_device() {
     let Some(program) = program("threads") else { return };

@@ -1,4 +1,4 @@
-//! Programs of the distribution that run with the library, from the simplest to those that use most of it.
+//! Programs of the distribution that run with the library, in the order of the number of functions that they use.
 
 use crate::common::{alone, await_port, both, command, has, linked, start};
 use rnic_netns::Pair;
@@ -92,7 +92,8 @@ fn perftest_measures_latency() {
     ]);
 }
 
-/// Two hosts, as two containers are: each has its own addresses, and packets go over a link. IPv6 too.
+/// Programs on two hosts, which are two containers: each has its own addresses, and packets go over a link. The tests
+/// use IPv4 and IPv6.
 #[test]
 fn two_hosts_talk_over_a_link() {
     if !has("ib_write_bw") {

@@ -1,6 +1,6 @@
-//! Unmodified programs with the library: those of the distribution, and C programs that are compiled here.
+//! Runs unmodified programs with the library: programs of the distribution, and C programs that the tests compile.
 //!
-//! Each test skips itself, and says so, if a program or the header of libibverbs is not installed.
+//! A test is skipped, with a message, if a program or the header of libibverbs is not installed.
 
 #![allow(clippy::disallowed_methods, reason = "the tests look for programs, and wait for them")]
 

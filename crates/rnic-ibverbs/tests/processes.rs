@@ -25,7 +25,8 @@ fn processes_share_an_address() {
     });
 }
 
-/// The first process has the UDP port. When it dies, another takes it over, and connections go on.
+/// The first process has the UDP port. When the first process is killed, another process takes over the port, and the
+/// connections continue.
 #[test]
 fn connections_survive_the_death_of_the_first_process() {
     if !has("ib_send_bw") {
@@ -52,7 +53,8 @@ fn connections_survive_the_death_of_the_first_process() {
     });
 }
 
-/// A process receives a message and ends at once, without destroying its queue pair: its NIC acknowledges the message.
+/// A process receives a message and ends immediately, without destroying its queue pair. The message is still
+/// acknowledged, as by a NIC.
 #[test]
 fn a_process_that_exits_has_acknowledged_what_it_received() {
     let Some(program) = program("leave") else { return };
@@ -65,8 +67,8 @@ fn a_process_that_exits_has_acknowledged_what_it_received() {
 }
 
 /// If a peer is killed, the program gets an error within the timeout, whether its packets are datagrams or go through
-/// memory. The client always has requests without an ACK; the client of a ping-pong may only wait for a message, and
-/// then no NIC reports an error.
+/// memory. The client always has unacknowledged requests. The client of a ping-pong would not do: while it only waits
+/// for a message, no NIC reports an error.
 #[test]
 fn the_death_of_a_peer_is_an_error() {
     if !has("ib_write_bw") || !has("ibv_rc_pingpong") {

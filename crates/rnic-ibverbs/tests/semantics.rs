@@ -1,4 +1,4 @@
-//! Answers on which programs rely although the manual pages do not state them, and times until an error.
+//! Results on which programs rely although the manual pages do not state them, and the time until an error is reported.
 
 use crate::common::{alone, await_port, command, has, library, program, start};
 use rnic_ibverbs::library::NAME;
@@ -50,7 +50,8 @@ fn lost_packets_do_not_cost_the_timeout_of_the_program() {
     });
 }
 
-/// All addresses of 127.0.0.0/8 are devices if the user names them, with any names, and reach each other.
+/// All addresses of 127.0.0.0/8 are devices if the user lists them, with any device names, and these devices reach each
+/// other.
 #[test]
 fn loopback_addresses_are_devices_with_names() {
     if !has("ibv_devices") || !has("ibv_rc_pingpong") {
@@ -72,7 +73,7 @@ fn loopback_addresses_are_devices_with_names() {
     });
 }
 
-/// A message about a mistake appears once, although the program asks for devices several times.
+/// The library prints the message about a mistake once, although the program asks for devices several times.
 #[test]
 fn messages_appear_once() {
     let Some(program) = compiled(
@@ -89,7 +90,7 @@ fn messages_appear_once() {
     });
 }
 
-/// Compiles a C program with these libraries; `None`, with a message, if there is no header of libibverbs.
+/// Compiles a C program with these libraries; `None`, with a message, if the header of libibverbs is not installed.
 fn compiled(name: &str, source: &str, arguments: &[PathBuf]) -> Option<PathBuf> {
     program("rounds")?;
     let (file, out) = (library().join(format!("{name}.c")), library().join(name));
@@ -138,8 +139,8 @@ fn a_program_without_a_device_fails_if_devices_are_required() {
     });
 }
 
-/// A program with a libibverbs of its own, as Python wheels have one, gets rnic's devices if the library is loaded
-/// first. Otherwise a process that has both libraries is warned.
+/// A program that has its own libibverbs, like many Python wheels, gets rnic's devices if the library is loaded first.
+/// Otherwise a process that has both libraries prints a warning.
 #[test]
 fn a_bundled_library_is_overridden_or_reported() {
     let script = library().join("bundled.map");

@@ -1,4 +1,5 @@
-//! How much a controller takes: pinglists of 10,000 hosts, results in the verdicts, and results over TLS onto the disk.
+//! Benchmarks of a controller: pinglists of 10,000 hosts, evaluation of results, and the path of results over TLS to
+//! the disk.
 //!
 //! `cargo bench -p rnic-mesh --bench controller`
 
@@ -20,7 +21,7 @@ use std::time::Instant;
 
 /// Hosts of the inventory: 2 data centers of 5 podsets of 25 ToRs with 40 hosts each.
 const SHAPE: [u32; 4] = [2, 5, 25, 40];
-/// Probes of a report, as an agent with 60 probes per second sends it every 10 s.
+/// Number of probes in a report of an agent that sends 60 probes per second and a report every 10 s.
 const PROBES: usize = 600;
 /// Connections that report at the same time.
 const REPORTERS: usize = 8;

@@ -70,7 +70,7 @@ pub struct Rule {
     pub raise: f64,
     /// The alarm ends when the metric is below this value, which is at most `raise`.
     pub clear: f64,
-    /// Number of evaluations in a row that must agree before the alarm begins or ends.
+    /// Number of consecutive evaluations that must agree before the alarm begins or ends.
     #[serde(default = "two")]
     pub verdicts: u32,
     /// Minimum number of probes in the window. With fewer probes the alarm does not change.
@@ -146,9 +146,9 @@ impl Rule {
         value < self.clear || (self.clear == 0.0 && value == 0.0)
     }
 
-    /// Whether the probes of the last minute show that the fault of an alarm with this value has ended. A share of lost
-    /// probes needs enough probes for this: at the alarm's share, three of them would have been lost, so a minute
-    /// without losses has a probability below 5 % unless the fault has ended.
+    /// Whether the probes of the last minute show that the fault of an alarm with this value has ended. For an alarm on
+    /// the share of lost probes, the minute must have enough probes: if the share were still the alarm's, three probes
+    /// would be lost on average, so a minute without losses would have a probability below 5 %.
     fn has_ended(&self, series: &Series, alarm: f64, now: u64) -> bool {
         let minute = (Window::Minute, 0);
         let below = self.value_over(series, minute, RECENT, now).is_some_and(|value| self.is_below_clear(value));
@@ -176,8 +176,8 @@ pub struct Alarm {
     pub metric: Metric,
     /// The rule's bound for raising the alarm.
     pub raise: f64,
-    /// Time in ms at which the fault ended, if the last minute shows that it has; from then on, `value` is the value
-    /// since that time. If the fault does not return, the alarm ends two minutes after it.
+    /// Time in ms at which the fault ended, if the last minute shows that it has; from then on, `value` covers only the
+    /// probes since that time. If the fault does not return, the alarm ends two minutes after it.
     pub recovering_ms: Option<u64>,
 }
 
@@ -194,7 +194,7 @@ pub enum Subject {
 struct State {
     /// Number of evaluations in a row whose value demands a change of the alarm.
     agreeing: u32,
-    /// Number of evaluations in a row after which the last minute showed that the fault has ended.
+    /// Number of consecutive evaluations in which the last minute showed that the fault has ended.
     clean: u32,
     on: Option<Alarm>,
     /// End in ms of the latest fault. The rule's window does not include earlier cells, which would raise the alarm
@@ -269,8 +269,8 @@ impl Alarms {
         }
     }
 
-    /// Compares the probes of a series with a rule's bounds. Besides [`Alarms::judge`], this notices the end of a fault
-    /// before it has left the rule's window.
+    /// Compares the probes of a series with a rule's bounds. In addition to [`Alarms::judge`], this detects the end of
+    /// a fault before it has left the rule's window.
     pub fn watch(
         &mut self, (number, rule): (usize, &Rule), subject: Subject, name: impl FnOnce() -> String, series: &Series,
         now: u64,
@@ -351,7 +351,7 @@ mod tests {
     }
 
     /// A fault of five minutes with 20 % loss: its alarm over ten minutes is recovering a minute after the repair, ends
-    /// a good minute later, and does not return; a second fault raises it again.
+    /// a little more than a minute later, and does not return; a second fault raises it again.
     #[test]
     fn an_alarm_ends_soon_after_its_fault() {
         use crate::record::ProbeResult;

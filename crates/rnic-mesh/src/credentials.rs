@@ -162,7 +162,7 @@ const DAY: i64 = 86_400;
 pub struct Issue {
     /// Life of a new certificate in days.
     pub days: u32,
-    /// Whether certificates with less than a third of their life left, which includes ended ones, are made again.
+    /// Whether to renew certificates that have expired, or have less than a third of their validity period left.
     pub renew: bool,
     /// Names of certificates that are withdrawn: their fingerprints are added to the list [`DENIED`], and their files
     /// are removed. A host that is still in the inventory gets a new certificate.
@@ -183,8 +183,8 @@ pub struct Issued {
     pub files: Vec<PathBuf>,
     /// Names of the certificates that replace others.
     pub renewed: Vec<String>,
-    /// Names of the certificates that were not renewed and have less than a third of their life left, with their ends
-    /// in seconds since 1970.
+    /// Names of the certificates that were not renewed and have less than a third of their life left, with their expiry
+    /// times in seconds since 1970.
     pub due: Vec<(String, i64)>,
 }
 
@@ -257,7 +257,7 @@ fn failed(error: rcgen::Error) -> String {
     format!("no certificate can be made: {error}")
 }
 
-/// Start of a new certificate's life: a day ago, because the clocks of the hosts may be slow.
+/// Start of a new certificate's validity: one day ago, because the clocks of the hosts may be slow.
 fn start(now: OffsetDateTime) -> OffsetDateTime {
     now - time::Duration::days(1)
 }
@@ -266,7 +266,8 @@ fn at(seconds: i64) -> Result<OffsetDateTime, String> {
     OffsetDateTime::from_unix_timestamp(seconds).map_err(|error| format!("no certificate can be made: {error}"))
 }
 
-/// The authority of a folder, which is made if there is none, and the end of its life in seconds since 1970.
+/// Returns the authority in a folder, and its expiry time in seconds since 1970. Creates the authority if the folder
+/// has none.
 fn authority(
     folder: &Path, now: OffsetDateTime, made: &mut Vec<PathBuf>,
 ) -> Result<(Issuer<'static, KeyPair>, i64), String> {
@@ -302,7 +303,8 @@ fn authority(
     }
 }
 
-/// The end of a certificate that has less than a third of its life left; `None` for others.
+/// The expiry time of a certificate that has less than a third of its validity period left; `None` for other
+/// certificates.
 fn due(path: &Path, now: i64) -> Result<Option<i64>, String> {
     let certificate = CertificateDer::from_pem_file(path).map_err(|error| in_file(path, &error))?;
     let parsed = x509_parser::parse_x509_certificate(&certificate);
@@ -347,8 +349,8 @@ fn belongs(certificate: &Path, key: &KeyPair) -> Result<bool, String> {
     Ok(parsed.subject_public_key_info().as_ref() == key.subject_public_key_info())
 }
 
-/// Writes a file, complete or not at all, so that a service that reads its certificates meanwhile gets the old or the
-/// new one.
+/// Writes a file, complete or not at all, so that a service that reads its certificates at the same time gets either
+/// the old or the new certificate.
 fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let temporary = path.with_extension("pem.tmp");
     let mut file: File = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&temporary)?;
@@ -384,7 +386,8 @@ mod tests {
         assert!(missing.read().err().unwrap().contains("none.pem"));
     }
 
-    /// A certificate has an end; it is renewed in the last third of its life, and a withdrawn one is in the list.
+    /// A certificate expires, and is renewed in the last third of its validity period; the list contains each withdrawn
+    /// certificate.
     #[test]
     fn certificates_end_and_are_renewed_and_withdrawn() {
         let folder = tempfile::tempdir().unwrap();
@@ -438,7 +441,7 @@ mod tests {
         fs::write(path, bytes).unwrap();
     }
 
-    /// A damaged file is refused when it is read, or by the peer, or it means the same.
+    /// A damaged file is refused when it is read, or the peer refuses it, or the change does not affect its meaning.
     #[test]
     fn a_changed_bit_of_a_certificate_is_noticed() {
         let folder = tempfile::tempdir().unwrap();

@@ -255,7 +255,7 @@ impl Evaluation {
         findings
     }
 
-    /// The pair of hosts with the most bad probes on a path through a suspect, there or back.
+    /// The pair of hosts with the most bad probes whose probes or responses cross a suspect.
     fn worst(&self, symptom: Symptom, parts: &[u32]) -> Option<(u32, u32)> {
         let of_route: Vec<bool> =
             self.seen.routes.iter().map(|on| parts.iter().any(|part| on.contains(part))).collect();

@@ -1,12 +1,12 @@
 //! Localisation: which part of the network the failing paths have in common.
 //!
 //! A probe crosses parts of the network (hosts, links and switches), and so does its response. Each observation is the
-//! number of probes on one such path, and the number of bad (lost or slow) ones. If one part is faulty, probes through
-//! it are bad with a higher probability than other probes. The search is greedy, as in SCORE (Kompella et al., NSDI
-//! 2005), with the likelihood of Flock (Harsh et al., CoNEXT 2023). It selects the part that explains the observations
-//! best: the part whose probability of bad probes, compared with the probability of all other probes, gives the highest
-//! likelihood. It then removes the observations that this part explains, and repeats the search with the remaining
-//! ones.
+//! number of probes on one such path, and the number of bad (lost or slow) probes among them. If one part is faulty,
+//! probes through it are bad with a higher probability than other probes. The search is greedy, as in SCORE (Kompella
+//! et al., NSDI 2005), with the likelihood of Flock (Harsh et al., CoNEXT 2023). It selects the part that explains the
+//! observations best: the part whose probability of bad probes, compared with the probability of all other probes,
+//! gives the highest likelihood. It then removes the observations that this part explains, and repeats the search with
+//! the remaining observations.
 //!
 //! For a part with k bad probes of n, and the background probability b, the logarithm of the likelihood ratio is k ln(p
 //! / b) + (n - k) ln((1 - p) / (1 - b)), where p = k / n. If one link of a switch is bad, the switch has the same k as
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// The probes on one path, and how many of them were bad.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Observation {
-    /// Parts at the ends of the path, such as hosts; a part may be there twice.
+    /// Parts at the ends of the path, such as hosts; the same part may occur twice.
     pub ends: [u32; 4],
     /// Routes of the probe and of its response, as indexes into [`Seen::routes`]; an index beyond the end stands for no
     /// route.
@@ -214,7 +214,8 @@ mod tests {
         seen(&paths)
     }
 
-    /// Observations of paths over these parts. The first part is at both ends; the others are on routes that overlap.
+    /// Observations of paths over these parts. The first part is at both ends of the path; the other parts are on
+    /// overlapping routes.
     fn seen(paths: &[(Vec<u32>, u32, u32)]) -> Seen {
         let mut seen = Seen { parts: 200, ..Seen::default() };
         for (parts, probes, bad) in paths {

@@ -108,8 +108,8 @@ impl Parts {
         Some(number)
     }
 
-    /// Maps the addresses of a trace to `target` to switches, and removes hops without an answer from its end. Also
-    /// returns whether the trace is complete: every hop has answered, and the last hop is the target's ToR switch, if
+    /// Maps the addresses of a trace to `target` to switches, and removes hops without a response from its end. Also
+    /// returns whether the trace is complete: every hop has responded, and the last hop is the target's ToR switch, if
     /// the inventory lists an address of this switch.
     pub(crate) fn hops(
         &mut self, inventory: &Inventory, target: u32, hops: &[Option<IpAddr>],

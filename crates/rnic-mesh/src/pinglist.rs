@@ -102,7 +102,7 @@ fn add(pairs: &mut BTreeSet<(u32, u32)>, a: u32, b: u32) {
     }
 }
 
-/// The hosts of all groups: first one host of each group, then a second one of each group, and so on.
+/// The hosts of all groups: first one host of each group, then a second host of each group, and so on.
 fn interleaved(groups: &[Vec<u32>]) -> Vec<u32> {
     let longest = groups.iter().map(Vec::len).max().unwrap_or(0);
     (0..longest).flat_map(|rank| groups.iter().filter_map(move |group| group.get(rank))).copied().collect()

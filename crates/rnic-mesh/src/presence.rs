@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-/// Maximum number of probes that are held back. Beyond it the oldest probes count as results that do not concern the
+/// Maximum number of probes that are held back. If there are more, the oldest count as results that do not concern the
 /// network.
 const MAX_HELD: usize = 100_000;
 
@@ -41,7 +41,7 @@ pub struct Held {
 pub(crate) struct Waiting(VecDeque<Held>);
 
 impl Waiting {
-    /// Holds a probe back. If the maximum is exceeded, removes and returns the oldest one.
+    /// Holds a probe back. If the maximum is exceeded, removes and returns the oldest probe.
     pub(crate) fn hold(&mut self, held: Held) -> Option<Held> {
         self.0.push_back(held);
         if self.0.len() > MAX_HELD { self.0.pop_front() } else { None }

@@ -17,8 +17,8 @@ pub const MAX_PATHS: u16 = 64;
 /// Maximum number of hops of a traced path.
 pub const MAX_HOPS: usize = 16;
 
-/// Maximum time in a result in ns: a day. Clocks measure no longer time between a probe and its response, because the
-/// timeout is at most a minute; only an agent that was stopped in the meantime sees the response later.
+/// Maximum time in a result in ns: a day. A valid result has no longer time between a probe and its response, because
+/// the timeout is at most a minute. Only an agent that was stopped in the meantime could measure a longer time.
 pub const MAX_NS: u64 = 86_400_000_000_000;
 /// Maximum time of day in a result, in microseconds since 1970: the end of the year 9999.
 pub const MAX_AT_US: u64 = 253_402_300_799_999_999;
@@ -78,7 +78,7 @@ pub enum Fetched {
     List(Box<Pinglist>),
 }
 
-/// The targets that an agent probes, the probers that it answers, and the settings of the probes.
+/// The targets that an agent probes, the probers to which it responds, and the settings of the probes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Pinglist {
     /// Version of the list. It increases whenever an agent registers.
@@ -187,7 +187,7 @@ pub enum ProbeResult {
     Timeout,
     /// The prober's system could not send the probe.
     Unreachable,
-    /// The target's agent had ended or restarted, which is not a failure of the network.
+    /// The target's agent had ended or restarted, so the lost probe is not a failure of the network.
     Gone,
 }
 
@@ -216,14 +216,15 @@ impl ProbeResult {
     }
 }
 
-/// The routers on a path: the addresses from which they answer packets whose time to live expires.
+/// The routers on a path: the source addresses of the ICMP messages that they send when a packet's time to live
+/// expires.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Trace {
     /// Index of the target in [`Batch::targets`].
     pub target: u16,
     /// Index of the path.
     pub path: u16,
-    /// IP addresses of the hops, from the prober's ToR on; `None` for a hop that did not answer.
+    /// IP addresses of the hops, from the prober's ToR on; `None` for a hop that did not respond.
     pub hops: Vec<Option<std::net::IpAddr>>,
 }
 
@@ -284,8 +285,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Removes the targets whose names `is_known` does not accept, with their results and traces. Returns whether there
-    /// were any.
+    /// Removes the targets whose names `is_known` does not accept, with their results and traces. Returns whether any
+    /// targets were removed.
     pub fn retain_targets(&mut self, is_known: impl Fn(&str) -> bool) -> bool {
         let known: Vec<bool> = self.targets.iter().map(|(name, _)| is_known(name)).collect();
         if known.iter().all(|known| *known) {

@@ -107,8 +107,8 @@ mod tests {
     use crate::inventory::Scope;
     use crate::window::Window;
 
-    /// One host is dead for the second half of the run. The last minute of the page shows losses, the windows before do
-    /// not, and the host is the suspect.
+    /// One host is dead for the second half of the run. The last minute of the page shows losses, the earlier windows
+    /// do not, and the host is the suspect.
     #[test]
     fn a_dead_host_is_seen() {
         let host = |n: u32| format!("[[host]]\nname=\"h{n}\"\naddress=\"10.0.0.{n}\"\ntor=\"t{}\"\n", n % 2);

@@ -1,7 +1,7 @@
 //! The registered agents and their pinglists. This module uses neither sockets nor clocks.
 //!
 //! Probers and targets learn each other's addresses from the controller. The list of a prober includes a target only
-//! after the target has confirmed a list that admits this prober. Otherwise the target would not answer the first
+//! after the target has confirmed a list that admits this prober. Otherwise the target would not respond to the first
 //! probes, and they would count as lost.
 
 use crate::inventory::Inventory;
@@ -38,8 +38,8 @@ pub struct Registry {
     rotation: u64,
     secret: hmac::Key,
     /// The pairs of peers that an earlier inventory of this controller did not have, with [`Registry::version`] at the
-    /// time when they became peers. The list of a prober includes such a target only after the target has confirmed a
-    /// list of this version.
+    /// time when they became peers. The list of a prober includes a target of such a pair only after the target has
+    /// confirmed a list of this version.
     new_pairs: BTreeMap<(u32, u32), u64>,
 }
 
@@ -197,7 +197,7 @@ impl Registry {
     }
 
     /// The hosts whose agents had registered and are silent. If all registered agents below a ToR switch are silent,
-    /// and there are several, the ToR switch is the suspect.
+    /// and more than one is registered, the ToR switch is the suspect.
     pub fn silent(&self, now: u64) -> Vec<Finding> {
         let mut tors: BTreeMap<u32, (u64, Vec<u32>)> = BTreeMap::new();
         for (index, agent) in (0..).zip(&self.agents) {
@@ -402,7 +402,7 @@ mod tests {
     }
 
     /// Versions of rnic with the same protocol work together, even if one of them sends more than the other knows; an
-    /// agent with another protocol is told so, and does not disturb the others.
+    /// agent with another protocol gets an error, and does not disturb the other agents.
     #[test]
     fn versions_are_mixed_during_an_upgrade() {
         let mut registry = Registry::new(inventory(), &[1; 32]);
@@ -429,7 +429,8 @@ mod tests {
         assert!(registry.agent(1).is_none() && registry.agent(0).is_some());
     }
 
-    /// A host that is silent is a suspect until it is back; if all hosts below a ToR switch are silent, the switch is.
+    /// A host whose agent is silent is a suspect until it sends requests again. If all hosts below a ToR switch are
+    /// silent, the switch is the suspect.
     #[test]
     fn silent_hosts_are_suspects() {
         let mut registry = Registry::new(inventory(), &[1; 32]);

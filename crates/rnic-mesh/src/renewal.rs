@@ -9,8 +9,8 @@ use crate::verdict::Mesh;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The new indices of the hosts and ToR switches of an old inventory; `None` for those that were removed. A host that
-/// has another address or another ToR switch counts as removed and added.
+/// The new indices of the hosts and ToR switches of an old inventory; `None` for removed hosts and switches. A host
+/// that has another address or another ToR switch counts as removed and added.
 pub struct Renumbering {
     hosts: Vec<Option<u32>>,
     tors: Vec<Option<u32>>,
@@ -97,7 +97,7 @@ impl Mesh {
 }
 
 impl Parts {
-    /// Adds the switches of these parts to `new`. Returns the number in `new` of each switch, by its number here.
+    /// Adds the switches of these parts to `new`. Returns each switch's number in `new`, by its number in these parts.
     fn switches_in(&self, new: &mut Parts, inventory: &Inventory) -> BTreeMap<u32, u32> {
         let mut numbers = BTreeMap::new();
         for (address, old) in &self.routers {
@@ -114,7 +114,7 @@ impl Parts {
 }
 
 impl Routes {
-    /// The same routes over the parts of a new inventory, and the new number of each route.
+    /// Returns the same routes over the parts of a new inventory, and the new number of each route.
     fn renumbered(&self, parts: &mut Parts, switches: &BTreeMap<u32, u32>) -> (Routes, Vec<u32>) {
         let mut routes = Routes::default();
         let numbers = self.all_hops().map(|hops| {

@@ -1,7 +1,7 @@
 //! Which UDP source ports a pair of hosts uses, and how they change over time.
 //!
 //! An agent has [`MAX_PATHS`] source ports, and a pair of hosts uses some of them. If ECMP hashes one port to a bad
-//! link, the fault is not noticed as long as no pair uses this port. So the ports of a pair change: at each rotation a
+//! link, the fault is not detected as long as no pair uses this port. So the ports of a pair change: at each rotation a
 //! fifth of all paths change their port, as in R-Pingmesh (20 % per hour). Both hosts of a pair use the same path
 //! numbers at any time, because a response uses the path number of its probe, and the localisation combines the traces
 //! of both hosts.

@@ -16,8 +16,8 @@ pub(crate) const START_MS: u64 = 2 * 3_600_000;
 
 /// The state of a mesh.
 pub struct MeshState {
-    /// The inventory. A thread that uses indices of hosts or ToR switches keeps it locked meanwhile, so that the
-    /// indices remain valid: a reload of the inventory changes them.
+    /// The inventory. A thread that uses indices of hosts or ToR switches keeps it locked while it uses them, so that
+    /// the indices remain valid: a reload of the inventory changes them.
     pub(crate) inventory: RwLock<Arc<Inventory>>,
     pub(crate) mesh: Mutex<Mesh>,
     pub(crate) registry: Mutex<Registry>,
@@ -30,7 +30,8 @@ pub struct MeshState {
     pub(crate) refused: AtomicU64,
     /// Fingerprints of withdrawn certificates.
     pub(crate) denied: RwLock<BTreeSet<Fingerprint>>,
-    /// Ends of certificates in seconds since 1970: of the controller, and of the agents by name of their hosts.
+    /// Expiry times of certificates in seconds since 1970: the controller's, and the agents' by the names of their
+    /// hosts.
     pub(crate) ends: Mutex<BTreeMap<String, i64>>,
     /// Time in ms of the latest verdict.
     pub(crate) evaluated: AtomicU64,

@@ -1,4 +1,5 @@
-//! The suspects: what a finding says, since when a part of the network is suspected, and the suspects of the past.
+//! The suspects: the contents of a finding, the time since which a part of the network is suspected, and the suspects
+//! of the past.
 
 use std::collections::VecDeque;
 
@@ -52,7 +53,7 @@ pub struct Finding {
 const ABSENT_MS: u64 = 60_000;
 /// Maximum number of ended suspects that are kept.
 const MAX_ENDED: usize = 200;
-/// Maximum number of suspects that are followed. If an evaluation finds more, the rest has no start.
+/// Maximum number of suspects whose start is stored. If an evaluation finds more, the further suspects have no start.
 const MAX_OPEN: usize = 10_000;
 
 /// A suspect over time.
@@ -103,8 +104,8 @@ impl Suspects {
         self.open.iter().find(|open| key(&open.finding) == key(finding)).map(|open| open.since_ms)
     }
 
-    /// The suspects that are not in `findings`, those of the latest evaluation: first those that ended, then those that
-    /// may return. The newest is last.
+    /// The suspects that are not in `findings`, the findings of the latest evaluation: first the suspects that have
+    /// ended, then the suspects that may return. The newest is last.
     pub fn past(&self, findings: &[Finding]) -> impl Iterator<Item = &Suspected> {
         let is_past = |open: &&Suspected| !findings.iter().any(|finding| key(finding) == key(&open.finding));
         self.ended.iter().chain(self.open.iter().filter(is_past))

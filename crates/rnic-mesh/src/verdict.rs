@@ -14,7 +14,7 @@ use crate::window::{Cell, Series, Window};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Length in ms of the time slots of a path. The localisation uses the current slot and the one before.
+/// Length in ms of the time slots of a path. The localisation uses the current and the previous slot.
 const PATH_MS: u64 = 30_000;
 /// Length in ms and number of the time slots of a pair of hosts.
 const PAIR_MS: u64 = 60_000;
@@ -115,8 +115,8 @@ impl Pair {
         self.paths.binary_search_by_key(&number, |path| path.number).ok().and_then(|at| self.paths.get(at))
     }
 
-    /// The path with this number. A new path replaces the one that was probed longest ago if the pair already has `max`
-    /// paths.
+    /// The path with this number. If the pair already has `max` paths, a new path replaces the least recently probed
+    /// path.
     fn path_mut(&mut self, number: u16, max: usize) -> &mut Path {
         let at = match self.paths.binary_search_by_key(&number, |path| path.number) {
             Ok(at) => at,
@@ -360,7 +360,7 @@ impl Mesh {
         }
     }
 
-    /// The switches on a path, as part numbers for [`Mesh::part_name`]; `None` for a hop that did not answer.
+    /// The switches on a path, as part numbers for [`Mesh::part_name`]; `None` for a hop that did not respond.
     pub fn hops(&self, path: &Path) -> &[Option<u32>] {
         self.routes.hops(path.route)
     }

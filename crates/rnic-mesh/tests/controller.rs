@@ -179,9 +179,9 @@ fn files_of(data: &Path, end: &str) -> Vec<String> {
     names
 }
 
-/// The clock of a running controller goes back by two hours, then jumps ahead by five, then is right again. Every
-/// report is stored, windows do not notice, and a controller that starts afterwards fills its windows from the Parquet
-/// files.
+/// The clock of a running controller goes back by two hours, then jumps ahead by five, and is then correct again. Every
+/// report is stored, the windows are not affected, and a controller that starts afterwards fills its windows from the
+/// Parquet files.
 #[test]
 fn clock_steps_lose_nothing() {
     let folder = folder();
@@ -213,13 +213,13 @@ fn clock_steps_lose_nothing() {
     wait_for("the last file", || files_of(&data, ".log").is_empty().then_some(()));
     controller.end();
 
-    // A third one has Parquet files alone, one of them damaged: it says so, and uses the others.
+    // A third one has Parquet files alone, one of them damaged: it reports this, and uses the other files.
     std::fs::write(data.join("probes-2026-01-01T10-7.parquet"), [0; 64]).unwrap();
     let mut controller = Controller::start(folder, &now, None);
     let Event::Refilled(earlier) = controller.event(|event| matches!(event, Event::Refilled(_))) else { panic!() };
     assert_eq!((earlier.results, earlier.unreadable.len()), (90, 1), "{earlier:?}");
     assert_eq!(controller.probes("10m"), 90);
-    // The clock shows an hour before all results: their age is not known, and reports go on.
+    // The clock shows an hour before all results: their age is not known, and reports continue.
     controller.end();
     now.store(START - 2 * HOUR, Ordering::Relaxed);
     let controller = Controller::start(folder, &now, None);
@@ -227,13 +227,13 @@ fn clock_steps_lose_nothing() {
     let client = controller.client(folder);
     client.report(&batch(5, 7)).unwrap();
     assert_eq!(controller.probes("1m"), 27);
-    // A report that is on disk already is stored once more by nobody.
+    // No controller stores a report again that is already on disk.
     client.report(&batch(4, 80)).unwrap();
     assert_eq!(controller.probes("1h"), 27);
     controller.end();
 }
 
-/// A controller that starts with a damaged log says so, keeps the log, and uses the intact reports.
+/// A controller that starts with a damaged log reports the damage, keeps the log, and uses the intact reports.
 #[test]
 fn a_damaged_log_is_reported() {
     let folder = folder();
@@ -263,7 +263,7 @@ fn a_damaged_log_is_reported() {
     assert_eq!(std::fs::read_to_string(data.join("notes.log")).unwrap(), "notes");
 }
 
-/// A host with a certificate cannot report times that no clock measures, nor targets that do not exist.
+/// A host with a certificate cannot report times that no clock can measure, nor targets that do not exist.
 #[test]
 fn an_agent_that_lies_is_refused() {
     let folder = folder();
@@ -300,8 +300,8 @@ fn an_agent_that_lies_is_refused() {
     assert_eq!(stored.next(), None);
 }
 
-/// A target that was down when the controller was started again is no loss of the network, neither in what is reported
-/// then nor in what an earlier controller has stored. One that is up is.
+/// If a target was down when the controller was restarted, probes to it do not count as losses of the network, neither
+/// in new reports nor in reports that an earlier controller has stored. Lost probes to a target that is up count.
 #[test]
 fn a_target_that_was_down_at_a_restart_is_no_loss() {
     let folder = folder();
@@ -371,7 +371,7 @@ fn registration(host: &str, last: u8) -> Registration {
     Registration { protocol: PROTOCOL, host: host.into(), incarnation: 1, address, list_version: 0, digest: 0, health }
 }
 
-/// A controller reads its inventory again while it runs: results and agents of hosts that remain are kept, a host is
+/// A controller reads its inventory again while it runs: results and agents of hosts that remain are kept, one host is
 /// added, one is removed, and a file with a mistake changes nothing.
 #[test]
 fn the_inventory_is_read_again() {
@@ -460,7 +460,8 @@ fn certificates_are_withdrawn_and_renewed() {
     controller.end();
 }
 
-/// A host that falls silent is a suspect from then on, with its start; when it is back, it is in the history.
+/// A host whose agent stops sending requests becomes a suspect, with the time of its start. When the agent is back, the
+/// suspect is in the history.
 #[test]
 fn a_silent_host_is_a_suspect_until_it_is_back() {
     let folder = folder();
@@ -485,7 +486,7 @@ fn a_silent_host_is_a_suspect_until_it_is_back() {
     controller.end();
 }
 
-/// A collector of one request at a time: returns what it got, and answers with `answer`.
+/// A collector that handles one request at a time: it responds with `answer`, and returns the request.
 fn collector(answer: impl Fn(usize) -> Vec<u8> + Send + 'static) -> (String, mpsc::Receiver<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1/metrics", listener.local_addr().unwrap());
@@ -511,7 +512,8 @@ fn collector(answer: impl Fn(usize) -> Vec<u8> + Send + 'static) -> (String, mps
     (url, requests)
 }
 
-/// What a collector gets is what OpenTelemetry's own message types read; a collector that rejects values is heard.
+/// OpenTelemetry's own message types decode the bytes that a collector gets. If a collector rejects values, the
+/// controller reports this.
 #[test]
 fn a_collector_reads_the_metrics() {
     let folder = folder();

@@ -1,5 +1,5 @@
 //! Tests of a mesh on a simulated fabric: the same agents, pinglists, verdicts and localisation as on real hosts, over
-//! the packets of the simulator. The faults of links are known there, so the localisation can be checked against them.
+//! the packets of the simulator. The simulation knows which links are faulty, so the test can check the localisation.
 
 use rnic_endpoint::DatagramAddress;
 use rnic_fabric::config::FabricSpec;
@@ -335,8 +335,8 @@ fn found(mesh: &Mesh) -> Vec<(Symptom, Vec<String>)> {
     found
 }
 
-/// The round-trip time of the network is that of the links: 2 x 2 or 2 x 4 of them, each 2 us and the time of a
-/// frame there (582 + 20 bytes of a probe, 478 + 20 of a response, at 5 bytes per ns).
+/// The round-trip time of the network is the sum of the delays of the links: 2 x 2 or 2 x 4 links, each with 2 us and
+/// the transmission time of a frame (582 + 20 bytes of a probe, 478 + 20 of a response, at 5 bytes per ns).
 #[test]
 fn a_healthy_mesh_measures_the_fabric() {
     let (mesh, now) = run(Vec::new(), &[], 5);
@@ -351,8 +351,8 @@ fn a_healthy_mesh_measures_the_fabric() {
     }
 }
 
-/// The truth is found: a lossy link, a blackholed ECMP path, a slow link of a host, and a host whose software is
-/// slow, all at the same time.
+/// The localisation finds all faults: a lossy link, a blackholed ECMP path, a slow link of a host, and a host whose
+/// software is slow, all at the same time.
 #[test]
 fn the_localisation_finds_the_truth() {
     let links = vec![
@@ -372,8 +372,8 @@ fn the_localisation_finds_the_truth() {
     assert_eq!(found(&mesh), expected);
 }
 
-/// Each link and switch alone, once as a blackhole and once with a loss of 5 %: the localisation names it, and
-/// nothing else.
+/// Each link and switch is faulty alone, once as a blackhole and once with a loss of 5 %: the localisation names this
+/// link or switch, and nothing else.
 #[test]
 fn every_part_is_found() {
     let mut wrong = Vec::new();

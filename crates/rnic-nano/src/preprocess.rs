@@ -73,8 +73,8 @@ pub(crate) fn preprocess(main: SourceFile, include: Include) -> Preprocessed {
 struct Macro {
     body: Rc<[Token]>,
     span: Span,
-    /// Whether the macro is being expanded. Meanwhile the macro's own name is not expanded again, so that the expansion
-    /// ends.
+    /// Whether the macro is being expanded. During the expansion, the macro's own name is not expanded again, so that
+    /// the expansion ends.
     expanding: bool,
 }
 

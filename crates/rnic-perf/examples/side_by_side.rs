@@ -7,8 +7,8 @@
 //! It needs root, or a system that allows user namespaces. `--others` also measures libfabric, UCX and iperf3, if they
 //! are installed (Debian packages `libfabric-bin`, `ucx-utils` and `iperf3`).
 //!
-//! The repetitions of all measurements alternate, so that other load on the host affects all of them alike. Each line
-//! of the output holds the median, the minimum and the maximum. The lines "ceiling" are for plain UDP, sent by
+//! The repetitions of all measurements alternate, so that other load on the host affects all measurements alike. Each
+//! line of the output holds the median, the minimum and the maximum. The lines "ceiling" are for plain UDP, sent by
 //! `UDP_SEGMENT` and received by `UDP_GRO`, with the longest datagrams that the path MTU allows.
 
 use clap::{Parser, ValueEnum};
@@ -41,7 +41,7 @@ struct Arguments {
     #[arg(long, default_value_t = 500)]
     milliseconds: u64,
     /// Also measure libfabric's fi_pingpong over its reliable datagrams, ucx_perftest and iperf3 over TCP, if they are
-    /// installed, and the CPU time of both sides per GB
+    /// installed, and the CPU time of both ends per GB
     #[arg(long)]
     others: bool,
     /// Maximum packets in flight on a queue pair; each of several values is measured
@@ -53,7 +53,7 @@ struct Arguments {
     /// Message sizes in bytes of IRN Writes, whose bandwidth is measured in addition
     #[arg(long, value_delimiter = ',', default_values_t = [256, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 12 << 10, 16 << 10, 64 << 10, 256 << 10, 8 << 20])]
     sizes: Vec<u32>,
-    /// Also print counters of both sides for each measurement: calls that sent packets, packets, retransmissions
+    /// Also print counters of both ends for each measurement: calls that sent packets, packets, retransmissions
     #[arg(long)]
     counters: bool,
     /// File into which the results are also recorded, for `cargo run -p rnic-pages`
@@ -108,7 +108,7 @@ const SERVER: IpAddr = Pair::B4;
 const PATIENCE: &str = "20";
 
 impl Bench<'_> {
-    /// Records a result. One that is not a number is left out: other software did not print it.
+    /// Records a result. A result that is not a number is left out, because the other software did not print it.
     fn note(&mut self, name: &str, unit: &'static str, value: f64) {
         if value.is_nan() {
             return;
@@ -230,7 +230,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Runs the same program as server and as client, and returns what the client prints.
+    /// Runs the same program as server and as client, and returns the client's output.
     fn two(&self, program: &str, server: &[&str], client: &[&str]) -> Result<String, Box<dyn Error>> {
         let start = |program: &str, arguments: &[&str]| {
             let mut command = Command::new(program);
@@ -332,8 +332,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Measures the CPU time of both sides per GB. The difference between a long and a short transfer leaves out what
-    /// it takes to begin.
+    /// Measures the CPU time of both ends per GB. The difference between a long and a short transfer excludes the time
+    /// to set up the connection.
     fn cpu(&mut self) -> Result<(), Box<dyn Error>> {
         const MIB: [u32; 2] = [512, 3_584];
         let mut measure = |name: &str, run: Transfer<'_, Self>| {

@@ -20,7 +20,7 @@ pub(crate) const MAX_UNPROVED: Limit = Limit { of_all: 64, of_host: 8 };
 /// if it has credentials. Further clients are refused, with a reason.
 pub(crate) const MAX_WAITING: Limit = Limit { of_all: 64, of_host: 8 };
 /// Maximum number of failures to receive first messages that wait to be reported. Further ones are not reported, so
-/// that strangers cannot fill the memory or the log of a server.
+/// that hosts without credentials cannot fill the memory or the log of a server.
 pub(crate) const MAX_FAILURES: usize = 16;
 
 /// A client that has sent its first messages, and its place among the waiting clients, which it keeps while it is
@@ -57,8 +57,8 @@ pub(crate) struct Clients<T, E>(Receiver<Arrival<T, E>>);
 /// The sending end of the queue of a server.
 pub(crate) struct Reception<T, E>(SyncSender<Arrival<T, E>>);
 
-/// Makes the queue of a server. It has room for all waiting clients, for as many that were evicted while they waited,
-/// and for the failures.
+/// Makes the queue of a server. It has room for all waiting clients, for the same number of clients that were evicted
+/// while they waited, and for the failures.
 pub(crate) fn queue<T, E>() -> (Reception<T, E>, Clients<T, E>) {
     let (sender, receiver) = mpsc::sync_channel(2 * MAX_WAITING.of_all + MAX_FAILURES);
     (Reception(sender), Clients(receiver))
@@ -186,7 +186,7 @@ mod tests {
         socket.into()
     }
 
-    /// One host with 8 addresses opens 64 connections that say nothing, again and again.
+    /// One host with 8 addresses opens 64 connections that say nothing, repeatedly.
     #[test]
     fn silent_connections_do_not_keep_others_out() {
         serving(|server, clients| {
@@ -226,7 +226,8 @@ mod tests {
         drop(silent);
     }
 
-    /// A server that does not serve keeps as many clients as the limit, and as many failures.
+    /// While a server serves no client, it keeps at most the maximum number of waiting clients, and the maximum number
+    /// of failures.
     #[test]
     fn waiting_clients_and_failures_are_bounded() {
         serving(|server, clients| {

@@ -46,7 +46,7 @@ fn server_with(ip: IpAddr, options: ServeOptions) -> Server {
 /// What a server reports about each client.
 type Results = Receiver<Result<u32, PerfError>>;
 
-/// A server that serves until its flag is set: its address, what it reports about each client, its flag and its thread.
+/// A server that serves until its flag is set: its address, its reports about each client, its flag and its thread.
 fn serving() -> (SocketAddr, Results, Arc<AtomicBool>, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -234,7 +234,7 @@ fn host_transports_are_measured() {
     }
 }
 
-/// Each side damages a twentieth of the packets that it receives, and others are lost, late or there twice.
+/// Each end damages a twentieth of the packets that it receives, and loses, delays or duplicates other packets.
 #[test]
 fn multipath_survives_corruption() {
     let faults = FaultPlan { loss: 1.0, reorder: 1.0, duplicate: 1.0, corrupt: 5.0, seed: 42, ..FaultPlan::default() };
@@ -503,7 +503,7 @@ fn a_server_survives_what_clients_say() {
     server.join().unwrap();
 }
 
-/// The error of a client, and what a server with these options reports about it.
+/// Returns the error of a client, and the server's report about the client.
 fn failure(options: ServeOptions, plan: &Plan) -> [String; 2] {
     let server = server_with(Ipv4Addr::LOCALHOST.into(), options);
     let error = run(server.address, plan, &AtomicBool::new(false), |_, _| {}).unwrap_err().to_string();
@@ -551,11 +551,11 @@ fn client_and_server_with_the_same_secret_measure_and_others_get_an_error() {
     }
 }
 
-/// Each client that says nothing, or a byte now and then, has a thread of its own until its time is over.
+/// Each client that sends nothing, or a byte now and then, has its own thread until its timeout.
 #[test]
 fn a_dripping_client_does_not_keep_another_one_waiting() {
     let (address, results, stop, server) = serving();
-    // One fewer than the server hears of one host.
+    // One fewer than the first messages that the server receives from one host at the same time.
     let slow: Vec<TcpStream> = (0..7).map(|_| TcpStream::connect(address).unwrap()).collect();
     for mut stream in &slow {
         stream.write_all(b"{").unwrap();
@@ -640,7 +640,7 @@ impl ByHand {
 }
 
 /// The rounds of a verified measurement follow each other. A client cannot make the server verify the same messages
-/// again and again, or messages whose numbers do not exist.
+/// repeatedly, or messages whose numbers do not exist.
 #[test]
 fn rounds_are_due_one_after_another() {
     let (address, results, stop, server) = serving();
@@ -691,8 +691,8 @@ fn names_of_clients_are_harmless() {
     server.join().unwrap();
 }
 
-/// 64 silent connections from 8 addresses of one host, opened again as soon as they are closed, as a stranger without
-/// the secret can open them.
+/// 64 silent connections from 8 addresses of one host, opened again as soon as they are closed. A host can open them
+/// without the secret.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the stranger leaves some time for others")]
 fn silent_strangers_do_not_keep_out_who_has_the_secret() {
@@ -729,7 +729,8 @@ fn silent_strangers_do_not_keep_out_who_has_the_secret() {
     });
 }
 
-/// A measurement may take longer than the server's idle timeout, also one in which the server posts nothing.
+/// A measurement may take longer than the server's idle timeout, even if the server posts nothing during the
+/// measurement.
 #[test]
 fn an_active_client_is_served_as_long_as_it_likes() {
     for (op, latency) in [(Op::Read, false), (Op::Write, true)] {

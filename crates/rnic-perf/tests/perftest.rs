@@ -20,7 +20,7 @@ fn side(options: Options, role: Role, stream: TcpStream, look: impl FnOnce(&Sess
     session.finish().unwrap()
 }
 
-/// Runs a test between a client and a server. `look` gets the server's side after its traffic.
+/// Runs a test between a client and a server. Calls `look` with the server's end after the traffic.
 fn run(options: Options, look: impl FnOnce(&Session) + Send + 'static) -> (Outcome, Outcome) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! Tests the measurement of plain datagrams: its counts are right, and bad clients and servers do not break it.
+//! Tests the measurement of plain datagrams: its counts are right, and faulty clients and servers cause errors only.
 
 use rnic_endpoint::port::SendError;
 use rnic_netns::{Pair, with_pair};
@@ -111,7 +111,8 @@ fn bad_clients_are_reported_and_do_not_stop_the_server() {
     assert!(throughput(address, &case(Mode::Merged, 100)).unwrap().received > 0);
 }
 
-/// Clients that send nothing, and a client that begins a measurement and then does nothing, do not keep others out.
+/// Clients that send nothing, and a client that begins a measurement and then does nothing, do not prevent other
+/// clients from being served.
 #[test]
 fn a_silent_client_does_not_hold_the_server() {
     let (address, errors) = server("127.0.0.1:0");

@@ -101,7 +101,7 @@ pub enum PingEvent<'a> {
 
 /// Number of posted receives, and number of slots for outgoing probes.
 const SLOTS: usize = 128;
-/// Bit in the identifier of a work request that marks the send of a probe.
+/// Bit in the identifier of a work request that marks a Send of a probe.
 const SENT: u64 = 1 << 63;
 /// Maximum duration of a ping, because its clock overflows after 213 days.
 const MAX_LENGTH: Time = Time::from_ms(200 * 24 * 3_600_000);

@@ -159,7 +159,7 @@ impl EndpointConnections {
         self.connections.serve(&mut self.pairs, message, datagram, from, path)
     }
 
-    /// Posts the receive of a completed work request with the bit [`RECEIVE`] again.
+    /// Posts another receive in place of a completed work request with the bit [`RECEIVE`].
     ///
     /// # Errors
     /// If the device fails.

@@ -266,8 +266,7 @@ impl Prober {
         self.paths = paths;
     }
 
-    /// Ends the probes whose timeout has passed at `now`. A probe with a response but without a report counts as
-    /// answered.
+    /// Ends the probes whose timeout has passed at `now`. A probe with a response but without a report is not lost.
     pub fn on_time(&mut self, now: Time) {
         while self.outstanding.front().is_some_and(|first| now.saturating_sub(first.posted) >= self.config.timeout) {
             self.finish_first(ProbeError::Timeout);

@@ -4,7 +4,7 @@
 //! prober cannot make it send packets to a third party. The response and the report to a probe together are not longer
 //! than the probe. Their rate is limited for each session and for all sessions together. After the report has left, the
 //! responder keeps no state of the probe. Only differences of times are used, so the times may come from a device's
-//! clock, which never ends.
+//! clock.
 
 use crate::message::{Kind, MIN_PROBE, Message, response_len};
 use rnic_endpoint::DatagramAddress;

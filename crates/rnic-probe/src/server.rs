@@ -60,7 +60,7 @@ pub enum RespondEvent {
 /// Maximum number of TCP connections that have not opened a session. If a limit is reached, another such connection
 /// makes room for a new one ([`Admissions`]).
 const MAX_UNPROVED: Limit = Limit { of_all: 64, of_host: 8 };
-/// Estimate of the file descriptors that the responder needs for everything but sessions: two for each connection
+/// Estimate of the file descriptors that the responder needs for everything except sessions: two for each connection
 /// without a session, its devices, and the files of the program.
 const OTHER_FILES: usize = 256;
 /// Maximum number of events that wait to be reported; further ones are not reported. Each connection causes at most
@@ -130,8 +130,8 @@ pub fn respond(
     accepted.map(|()| counters)
 }
 
-/// Number of sessions for which the file descriptors of this process suffice. Without descriptors the responder could
-/// not accept the connection of a new host, in favour of which it closes another session.
+/// Number of sessions for which the file descriptors of this process suffice. When all sessions are in use, the
+/// responder closes a session in favour of a new host. It needs a free descriptor to accept the new host's connection.
 fn files_for_sessions() -> usize {
     let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(MAX_SESSIONS[0] as u64, |(soft, _)| soft);
     usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(OTHER_FILES).max(1)

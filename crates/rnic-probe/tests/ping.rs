@@ -1,4 +1,5 @@
-//! Tests of pings between two sides on this host, and of strangers who want something of a responder.
+//! Tests of pings between a prober and a responder on this host, and of hosts without a session that send messages to a
+//! responder.
 
 use rnic_endpoint::clock::{Clock, TimeSource as _};
 use rnic_endpoint::exchange::{Channel, Credentials};
@@ -264,8 +265,8 @@ fn message(session: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Without a session nothing is answered, with one only probes are, with no more bytes than they have, and after the
-/// end of the session nothing again.
+/// A responder responds only to probes of an open session: not before the session, not to other datagrams, and not
+/// after its end. The responses to a probe have together at most as many bytes as the probe.
 #[test]
 fn strangers_get_no_answer() {
     let side = Side::start("127.0.0.1:0", None);
@@ -299,7 +300,7 @@ fn strangers_get_no_answer() {
     assert_eq!(side.end(), ResponderCounters { answered: 1, limited: 0, unexpected: 7 });
 }
 
-/// Nobody can direct answers at a third party, and bad first messages are refused with a reason.
+/// No prober can direct responses at a third party, and invalid first messages are refused with a reason.
 #[test]
 fn sessions_of_others_are_refused() {
     let side = Side::start("127.0.0.1:0", None);
@@ -321,14 +322,14 @@ fn sessions_of_others_are_refused() {
         TcpStream::connect(&side.host).unwrap().write_all(garbage.as_bytes()).unwrap();
         assert!(!side.event().is_empty());
     }
-    // A connection that says nothing keeps nobody waiting.
+    // A connection that sends nothing does not delay other clients.
     let silent: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(&side.host).unwrap()).collect();
     assert_eq!(probe(&side.host, &options(3)).unwrap().0.answered, 3);
     drop(silent);
     side.end();
 }
 
-/// More sessions of one host than the responder admits are refused, and the sessions before them live on.
+/// More sessions of one host than the responder admits are refused, and the existing sessions continue.
 #[test]
 fn connections_are_bounded() {
     let side = Side::start("127.0.0.1:0", None);
@@ -346,8 +347,8 @@ fn connections_are_bounded() {
     side.end();
 }
 
-/// Silent connections of one host, many more than the responder receives at the same time, keep nobody out, with and
-/// without a secret.
+/// Silent connections of one host, many more than the responder receives at the same time, do not prevent other hosts
+/// from opening sessions, with and without a secret.
 #[test]
 fn silent_connections_make_room() {
     for credentials in [None, Some(Credentials::from_secret(&[3; 32]).unwrap())] {
@@ -395,7 +396,8 @@ fn reasons_of_the_responder_are_harmless() {
     responder.join().unwrap();
 }
 
-/// A prober that floods is answered at the rate of its session, and another one is not disturbed.
+/// A prober that floods the responder gets responses at the maximum rate of a session, and another prober is not
+/// disturbed.
 #[test]
 fn floods_are_limited() {
     let side = Side::start("127.0.0.1:0", None);
@@ -409,8 +411,8 @@ fn floods_are_limited() {
     assert!(counters.limited > 0, "{counters:?}");
 }
 
-/// Two hosts, joined by a link with Ethernet's MTU, that fails for a while. Probes are lost then, with a reason, and
-/// later ones are answered again.
+/// Two hosts, joined by a link with Ethernet's MTU, that fails for a while. During this time probes are lost, with a
+/// reason; later probes get responses again.
 #[test]
 fn a_link_that_fails_is_seen_and_returns() {
     rnic_netns::with_pair(1_500, |pair| {

@@ -1,5 +1,5 @@
-//! Events of peers when a process is killed, ends, or has children that end. A peer that receives a DREQ gets the
-//! event with the status 0; one that notices the death by its probes gets it with the status `-ETIMEDOUT`.
+//! The events that peers get when a process is killed, ends, or has children that end. The event has the status 0 if
+//! the peer has received a DREQ, and `-ETIMEDOUT` if its probes have detected the death.
 
 use crate::common::{await_port, await_text, command, has, start};
 use crate::hosts::{PORT, expect_disconnects, one_host, two_hosts};
@@ -8,8 +8,8 @@ use rnic_netns::Pair;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A process of another host is killed. Another process of that host disconnects its peers, whichever of them is the
-/// broker.
+/// A process of another host is killed. Another process of that host disconnects the peers of the killed process,
+/// whichever process is the broker.
 #[test]
 fn a_survivor_disconnects_the_peers_of_a_killed_process() {
     two_hosts(|a, b| {
@@ -26,7 +26,7 @@ fn a_survivor_disconnects_the_peers_of_a_killed_process() {
     });
 }
 
-/// The processes of one address: the peer itself survives, as the broker or as its successor.
+/// All processes have the same address: the peer itself survives, as the broker or as the broker's successor.
 #[test]
 fn a_peer_of_the_same_host_is_disconnected_immediately() {
     one_host(|host| {
@@ -98,8 +98,8 @@ fn a_standby_disconnects_the_peers_of_the_last_program() {
     });
 }
 
-/// Children of a process that end, or run another program, end none of its connections. A process that exits ends its
-/// own, and no others of its host.
+/// If a child of a process ends or executes another program, the connections of the process continue. A process that
+/// exits ends its own connections, and no other connections of its host.
 #[test]
 fn connections_that_live_on_are_not_ended() {
     one_host(|host| {

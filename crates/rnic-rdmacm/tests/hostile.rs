@@ -55,8 +55,8 @@ fn request(id: u32, port: u16) -> Message {
     })
 }
 
-/// Random and nearly right messages reach both sides, while they connect and exchange messages: every connection is
-/// still set up and ends.
+/// Random and nearly right messages arrive at two ends that connect and exchange messages: every connection is still
+/// set up and ended.
 #[test]
 fn strangers_messages_change_nothing() {
     if !has("ucmatose") {
@@ -102,7 +102,7 @@ fn strangers_messages_change_nothing() {
     });
 }
 
-/// The name of the broker of an address, whose version is that of `port/message.rs` of the library.
+/// The socket name of the broker of an address. Its version is the version in `port/message.rs` of the library.
 fn broker(ip: &str) -> String {
     let names = std::fs::read_to_string("/proc/thread-self/net/unix").unwrap();
     let names = names.lines().filter_map(|line| line.split_once('@')).map(|(_, name)| name.to_string());
@@ -128,7 +128,7 @@ fn join(broker: &str) -> OwnedFd {
     link
 }
 
-/// Sends a message with descriptors; whether the other end still takes it does not matter.
+/// Sends a message with descriptors; ignores whether the other end still receives it.
 fn send(link: &OwnedFd, message: &[u8], files: &[i32]) {
     let control = [ControlMessage::ScmRights(files)];
     let control = if files.is_empty() { &[][..] } else { &control };
@@ -151,9 +151,10 @@ fn forged(manager_id: u16, peer: IpAddr, count: u32) -> File {
     file
 }
 
-/// A process of the same user sends arbitrary messages to the broker. No process sends DREQs for a manager that exists,
-/// and at most a bounded number for the hostile process; the broker keeps no state of it; connections continue, and
-/// their peers are disconnected when they end.
+/// A process of the same user sends arbitrary messages to the broker. No process sends DREQs for the connections of an
+/// existing manager, and the hostile process causes only a bounded number of DREQs. The broker keeps no state of the
+/// hostile process. The connections of the other processes continue, and their peers are disconnected when these
+/// processes end.
 #[test]
 fn hostile_members_end_no_connections_of_others() {
     two_hosts(|a, b| {

@@ -1,4 +1,4 @@
-//! Hosts that run the program `deaths.c`: servers, clients with connections to them, and processes that only listen.
+//! Hosts that run the program `deaths.c`: servers, clients that connect to them, and processes that only listen.
 
 use crate::common::{Running, alone_waiting, await_text, command, library, linked_waiting, start};
 use crate::interface::compile;

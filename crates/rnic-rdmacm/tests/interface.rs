@@ -96,13 +96,13 @@ fn says(program: &str, last: &str) {
     });
 }
 
-/// A C program that calls the functions in right and in wrong ways, and says which answer was not expected.
+/// A C program that calls the functions in right and in wrong ways, and prints which result was not expected.
 #[test]
 fn calls_answer_as_the_manual_says() {
     says("calls.c", "all answers are right");
 }
 
-/// A C program whose threads take events, while others destroy the identifiers to which these belong.
+/// A C program whose threads take events, while other threads destroy the identifiers of these events.
 #[test]
 fn threads_share_identifiers() {
     says("threads.c", "the threads agree");

@@ -30,8 +30,8 @@ fn both_after(
     [server.end().success(), client.output]
 }
 
-/// Waits until a program that writes its trace to standard error listens: programs that connect by `rdma_cm` say
-/// nowhere that they do.
+/// Waits until a program that writes its trace to standard error listens: programs that connect by `rdma_cm` do not
+/// print when they listen.
 pub(crate) fn await_listener(server: &Running) {
     await_text(server, "rdma_listen");
 }
@@ -67,9 +67,10 @@ fn rping_runs() {
     assert!(client.contains("ping data: rdma-ping-19:"), "{client}");
 }
 
-/// One server for several clients, which runs until it is killed. Each client begins when the request of the one before
-/// is accepted: rping's thread for events keeps one request for its main thread (`child_cm_id`), and forgets it if the
-/// next one comes earlier. The client of the forgotten request waits for ever, over any library.
+/// One server for several clients, which runs until it is killed. Each client begins when the request of the previous
+/// client is accepted: rping's thread for events keeps one request for its main thread (`child_cm_id`), and overwrites
+/// it if the next request arrives before the main thread has taken it. The client of the overwritten request waits for
+/// ever, over any library.
 #[test]
 fn a_persistent_rping_serves_many() {
     if !has("rping") {
@@ -113,7 +114,8 @@ fn examples_of_librdmacm_run() {
     assert!(server.contains("rdma_server: end 0") && client.contains("rdma_client: end 0"), "{server}{client}");
 }
 
-/// 1,000 connections of one process with another one, and 64 processes of one address that connect at the same time.
+/// 1,000 connections of one process with another process, and 64 processes of one address that connect at the same
+/// time.
 #[test]
 fn many_connections_and_many_processes() {
     if !has("ucmatose") || !has("rping") {

@@ -1,6 +1,7 @@
-//! Unmodified programs that connect by `rdma_cm`: those of the distribution, and C programs that are compiled here.
+//! Runs unmodified programs that connect by `rdma_cm`: programs of the distribution, and C programs that the tests
+//! compile.
 //!
-//! Each test skips itself, and says so, if a program or the header of librdmacm is not installed.
+//! A test is skipped, with a message, if a program or the header of librdmacm is not installed.
 
 #![allow(clippy::disallowed_methods, reason = "the tests look for programs, and wait for them")]
 

@@ -26,8 +26,9 @@ fn both(namespace: &Namespace, server: &str, client: &str) -> [String; 2] {
     [server.end().success(), client.output]
 }
 
-/// Messages of any length meet the end of the send buffer anywhere. A Write goes around it: otherwise the first that
-/// ends a few bytes before it would make all further ones as short as that.
+/// With messages of any length, a message can reach the end of the send buffer at any byte. A Write wraps around there:
+/// otherwise the first Write that ends a few bytes before the end would make all later Writes as short as those few
+/// bytes.
 #[test]
 fn long_messages_are_long_writes() {
     if !has("rstream") {
@@ -129,8 +130,8 @@ fn rcopy_copies_a_file() {
     });
 }
 
-/// Makes commands of `stream.c`, a program that knows sockets only, with librspreload.so; `None` if something for it is
-/// not installed.
+/// Makes commands that run `stream.c`, a program for ordinary sockets, with librspreload.so; `None` if the library or a
+/// compiler is not installed.
 fn over_sockets() -> Option<impl Fn(&str) -> Command> {
     // Tests of this file run at the same time, and all start the one program.
     static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| compile(&programs("stream.c"), &[]));

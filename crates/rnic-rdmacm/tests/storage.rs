@@ -36,8 +36,8 @@ fn verified(line: &str, name: &str) -> String {
     output
 }
 
-/// tgt's target and the initiators of libiscsi and qemu. tgt reads a signal that it has blocked from a descriptor,
-/// which no thread of the library may take.
+/// tgt's target and the initiators of libiscsi and qemu. tgt blocks a signal and reads it from a descriptor, so no
+/// thread of the library may receive this signal.
 #[test]
 fn a_disk_is_written_and_read_over_iser() {
     if !["tgtd", "iscsi-inq", "qemu-io"].into_iter().all(has) {

@@ -1,4 +1,4 @@
-//! UCX, and Open MPI and MPICH, which stand on it.
+//! UCX, and Open MPI and MPICH, which use UCX.
 //!
 //! UCX looks for `/dev/infiniband/uverbs0` and for the types of GIDs in sysfs, so these tests give it such files, as
 //! `rnic verbs run --files` does.
@@ -116,11 +116,12 @@ fn mpich_runs() {
     });
 }
 
-/// UCX's example of a client and a server, which Debian has as source; `None`, with a message, if it is not there.
+/// UCX's example of a client and a server, which Debian ships as source; `None`, with a message, if it is not
+/// installed.
 ///
 /// Its client ends the connection as soon as it has sent its messages. UCX then discards messages that the server has
-/// not handled yet, over any transport: the server says "failed to close ep" or "server failed". So the client that is
-/// compiled here waits for the file `$DONE` first.
+/// not handled yet, over any transport, and the server prints "failed to close ep" or "server failed". So the test's
+/// version of the client waits for the file `$DONE` first.
 fn client_and_server() -> Option<PathBuf> {
     let folder = Path::new("/usr/share/doc/libucx-dev/examples");
     let Ok(source) = std::fs::read_to_string(folder.join("ucp_client_server.c")) else {

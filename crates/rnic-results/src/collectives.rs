@@ -3,7 +3,7 @@
 //!
 //! The algorithm bandwidth is the size of the operation divided by its time. The bus bandwidth is the algorithm
 //! bandwidth times a factor of the operation and the number of ranks, so that it can be compared with the rate of a
-//! link. Both are those of nccl-tests (its document PERFORMANCE.md), in 10^9 bytes per second.
+//! link. Both are defined as in nccl-tests (its document PERFORMANCE.md), and are in 10^9 bytes per second.
 
 use super::stats::Distribution;
 use super::text::{duration, exact_us, round6, three_digits};
@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 
 /// Columns of `collectives.csv`, one row per run and collective operation of a group. The columns from `end_us` on are
-/// empty if the operation did not complete. The last three, the parts of the critical path, add up to `time_us`.
+/// empty if the operation did not complete. The last three columns, the parts of the critical path, add up to
+/// `time_us`.
 const COLUMNS: [&str; 16] = [
     "run",
     "traffic",
@@ -47,7 +48,8 @@ pub struct CollectiveSummary {
     /// Distribution of the completion times in microseconds, from the first rank's start to the last rank's end.
     pub time_us: Option<Distribution>,
     /// The parts of the critical path in microseconds, on average over the completed operations: late start of a rank,
-    /// messages on an empty fabric, and the time by which messages are slower. They add up to the mean of `time_us`.
+    /// messages on an empty fabric, and the additional time of messages on the loaded fabric. They add up to the mean
+    /// of `time_us`.
     pub path_us: Option<[f64; 3]>,
 }
 

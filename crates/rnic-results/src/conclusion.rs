@@ -11,7 +11,7 @@ use super::seeds::{Replicates, over_seeds};
 use super::summary::{RunSummary, ScenarioSummary};
 use super::text::{count, duration, rate, three_digits};
 
-/// Maximum share of unfinished flows of a truncated run with which runs are still compared by slowdown.
+/// Maximum share of unfinished flows of a truncated run. Above this share, the runs are not compared by slowdown.
 const FEW_UNFINISHED: f64 = 0.01;
 /// Minimum change of a further metric, as a factor, for a sentence about it.
 const NOTABLE: f64 = 1.02;
@@ -124,8 +124,8 @@ fn points<'s>(groups: &[Replicates<'s>]) -> Vec<Vec<(&'s str, &'s str)>> {
     points
 }
 
-/// The sentence about one quantity, and the name of the best run in the scenario file if there is one. `None` if no run
-/// has a value.
+/// The sentence about one quantity, and the name of the best run in the scenario file, if one run is best. `None` if no
+/// run has a value.
 fn sentence(groups: &[Replicates<'_>], criterion: &Criterion<'_>) -> Option<(String, Option<String>)> {
     let start = if criterion.source.is_empty() { String::new() } else { format!("{}: ", criterion.source) };
     let points = points(groups);
@@ -154,8 +154,8 @@ struct Ranked<'g, 's> {
     estimate: Estimate,
 }
 
-/// The groups at one point that have a value, the best first; and the number of groups at the front between which the
-/// results do not decide.
+/// Returns the groups at one point that have a value, the best first, and the number of groups at the front whose order
+/// the results do not decide.
 fn ranking<'g, 's>(groups: &[&'g Replicates<'s>], criterion: &Criterion<'_>) -> Option<(Vec<Ranked<'g, 's>>, usize)> {
     let ranked = |group: &&'g Replicates<'s>| {
         Some(Ranked { group, estimate: group.estimate(&*criterion.value).filter(|of| of.mean > 0.0)? })

@@ -1,5 +1,5 @@
-//! The error of runs of flows as fluids (`fidelity = "flow"`): their metrics compared with those of the same runs with
-//! packets.
+//! The error of runs of flows as fluids (`fidelity = "flow"`): their metrics compared with the metrics of the same runs
+//! with packets.
 
 use super::stats::{Distribution, Goodput};
 use super::summary::{RunSummary, ScenarioSummary};
@@ -7,7 +7,7 @@ use super::text::{duration, percent, rate, round6, three_digits};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, TableStyle};
 use serde_json::{Value, json};
 
-/// What follows the name of a run with packets in the name of the same run with fluids (`rnic run --fidelity both`).
+/// Suffix of the name of a run with fluids, after the name of the same run with packets (`rnic run --fidelity both`).
 pub const OF_FLOWS: &str = ", flow";
 
 /// A metric of a run with packets and of the same run with fluids.
@@ -23,7 +23,8 @@ pub struct MetricError {
 }
 
 impl MetricError {
-    /// The relative error: 0.1 if the value with fluids is 10 % higher than with packets; `None` if that one is 0.
+    /// The relative error: 0.1 if the value with fluids is 10 % higher than with packets; `None` if the value with
+    /// packets is 0.
     pub fn relative(&self) -> Option<f64> {
         (self.packet > 0.0).then(|| self.flow / self.packet - 1.0)
     }
@@ -41,14 +42,14 @@ pub struct Pair<'s> {
 }
 
 impl Pair<'_> {
-    /// CPU time with packets over that with fluids; `None` if either was too short to measure.
+    /// CPU time with packets divided by CPU time with fluids; `None` if either was too short to measure.
     pub fn speed(&self) -> Option<f64> {
         let (packet, flow) = (self.packet.timing.cpu_s, self.flow.timing.cpu_s);
         (packet > 0.0 && flow > 0.0).then(|| packet / flow)
     }
 }
 
-/// The runs of a scenario that have been simulated both ways, in the scenario's order.
+/// The runs of a scenario that have been simulated with packets and with fluids, in the scenario's order.
 pub fn pairs(summary: &ScenarioSummary) -> Vec<Pair<'_>> {
     let with_packets = summary.runs.iter().filter(|run| run.fidelity.is_packet());
     let pair = |packet: &'_ RunSummary| {

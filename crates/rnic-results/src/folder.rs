@@ -1,5 +1,5 @@
-//! The folder of a command's result files: a lock that keeps two commands apart, and sets of files that appear together
-//! or not at all.
+//! The folder of a command's result files: a lock that prevents two commands from using the folder at the same time,
+//! and sets of files that appear together or not at all.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
@@ -73,7 +73,7 @@ impl FolderLock {
                 return Ok(lock);
             }
         }
-        Err(io::Error::new(ErrorKind::ResourceBusy, "other commands lock the folder again and again"))
+        Err(io::Error::new(ErrorKind::ResourceBusy, "other commands lock the folder repeatedly"))
     }
 
     /// Writes the holder into the locked file.
@@ -179,7 +179,7 @@ impl FileSet {
         result.map_err(|error| named_error(&path, &error))
     }
 
-    /// Gives all files their names, and returns their paths in the order in which they were added.
+    /// Renames all files to their final names, and returns their paths in the order in which they were added.
     ///
     /// # Errors
     /// A file cannot be renamed, for example because a folder has its name.

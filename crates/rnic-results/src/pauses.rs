@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 
 /// Columns of `pauses.csv`, one row per run and pause. `to_us` is empty if the pause lasted until the end of the run.
-/// `root` and `root_kind` are empty if no sample was taken during the pause, because samples determine the causes.
+/// `root` and `root_kind` are empty if no sample was taken during the pause, because the causes are determined only at
+/// samples.
 const PAUSE_COLUMNS: [&str; 9] = ["run", "node", "port", "peer", "priority", "from_us", "to_us", "root_kind", "root"];
 /// Columns of `victims.csv`, one row per run and victim flow ([`VictimSummary`]).
 const VICTIM_COLUMNS: [&str; 9] =
@@ -57,7 +58,8 @@ pub struct RootSummary {
     pub priority: u8,
     /// Simulated time of the first sample at which this root kept a port paused.
     pub first: Time,
-    /// Time for which this root kept ports paused: the number of samples at which it did, times the interval.
+    /// Time for which this root kept ports paused: the number of samples at which ports were paused because of this
+    /// root, times the interval.
     pub held: Time,
     /// Maximum number of ports that this root kept paused at the same sample.
     pub max_ports: u32,
@@ -133,7 +135,7 @@ pub(super) fn port_name(ports: &[PortRecord], port: u32) -> String {
     ports.get(port as usize).map_or(String::new(), |port| format!("{}:{}->{}", port.node, port.port, port.peer))
 }
 
-/// Name of a host. Hosts are the first nodes and have one port each, so the index of its port is the host's id.
+/// Name of a host. Hosts are the first nodes and have one port each, so the index of the port equals the host's id.
 pub(super) fn host_name(ports: &[PortRecord], host: u32) -> String {
     ports.get(host as usize).map_or(String::new(), |port| port.node.clone())
 }

@@ -151,7 +151,8 @@ impl<W: Write> PerfettoTrace<W> {
         }
     }
 
-    /// Writes the value of the counter with the number `number` of a port, and before it the counter's track.
+    /// Writes the value of counter `number` of a port. If the counter's track is not in the file yet, writes the track
+    /// first.
     fn count(&mut self, topology: &Topology, port: u32, number: u64, value: u64, at: Time) {
         let track = COUNTER_OF_PORT | number << 32 | u64::from(port);
         if !self.packets.has(track) {
@@ -222,7 +223,8 @@ impl<W: Write> PerfettoTrace<W> {
         self.missing.pauses += u64::from(!self.packets.slice(slice));
     }
 
-    /// Completes the trace with the flows and operations of the run. Returns the file, and what is missing in it.
+    /// Completes the trace with the flows and operations of the run. Returns the file, and a description of the parts
+    /// that are missing.
     ///
     /// # Errors
     /// The file cannot be written, or the records of flows cannot be read.

@@ -213,7 +213,7 @@ impl Search {
         }
     }
 
-    /// Continues the search in the range `from..=to` if a wanted rank lies there. `count` is the number of values in
+    /// Continues the search in the range `from..=to` if a wanted rank lies in it. `count` is the number of values in
     /// this range, `below` the number of smaller values.
     fn descend(&mut self, from: u64, to: u64, below: u64, count: u64) {
         let here = |rank: u64| (below..below + count).contains(&rank);

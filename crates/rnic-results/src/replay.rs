@@ -1,7 +1,7 @@
 //! Replays: a run over time as one HTML file that works offline.
 //!
 //! A [`Recorder`] receives the frames of a run ([`rnic_spec::Frame`]) while it is simulated. [`Recorder::finish`] adds
-//! what the record of the run tells (flows, the traffic matrix, faults), and thins the frames until the data have the
+//! the flows, the traffic matrix and the faults from the record of the run, and removes frames until the data have the
 //! allowed size. [`render`] makes the page of all runs of a scenario. The same frames and records give the same bytes.
 
 mod columns;
@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use std::io;
 
 const SCRIPT: &str = include_str!("replay/replay.js");
-/// The file has at most one pause for this number of bytes of its allowed size, so that frames have room too.
+/// The file may have one pause per this number of bytes of its maximum size, so that room is left for frames.
 const PAUSE_BYTES: u64 = 48;
 /// Name of the file of a replay.
 pub const FILE: &str = crate::report::REPLAY_FILE;

@@ -1,5 +1,5 @@
-//! Steps of programs of tasks, such as training steps: their times, how much of them ranks compute, and the operations
-//! of each kind, in `summary.json`, as sentences, and in `steps.csv`.
+//! Steps of programs of tasks, such as training steps: their times, the share of the time in which ranks compute, and
+//! the operations of each kind, in `summary.json`, as sentences, and in `steps.csv`.
 
 use super::stats::Distribution;
 use super::text::{duration, exact_us, percent, round6, three_digits};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 
 /// Columns of `steps.csv`, one row per run and step. The columns from `end_us` on are empty if the step did not
-/// complete. The last six, the parts of the critical path, add up to `time_us`.
+/// complete. The last six columns, the parts of the critical path, add up to `time_us`.
 const COLUMNS: [&str; 14] = [
     "run",
     "traffic",
@@ -27,20 +27,19 @@ const COLUMNS: [&str; 14] = [
     "excess_us",
 ];
 
-/// Where the time of a step goes: the parts of its critical path in microseconds, whose sum is the time of the step.
-/// The critical path is the chain of computations and messages of which each begins when the one before it ends, and
-/// whose last one ends the step.
+/// The parts of the critical path of a step in microseconds; their sum is the time of the step. The critical path is a
+/// chain of computations and messages: each begins when the previous one ends, and the last one ends the step.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Parts {
     /// Time from the start of the first rank to the start of the rank at which the path begins.
     pub late: f64,
     /// Time for which ranks compute on the path, at most as long as a rank computes on average.
     pub compute: f64,
-    /// Further time for which ranks compute on the path, up to the time of the rank that computes longest: ranks wait
-    /// for a straggler, or for a rank with more work.
+    /// Time of computation on the path beyond `compute`, up to the time of the rank that computes longest: the other
+    /// ranks wait for a straggler, or for a rank with more work.
     pub imbalance: f64,
-    /// Time for which ranks compute on the path beyond the time of any rank: computations of several ranks follow each
-    /// other, as in the bubble of a pipeline.
+    /// Time of computation on the path beyond the time of the rank that computes longest: computations of several ranks
+    /// follow each other, as in the bubble of a pipeline.
     pub bubble: f64,
     /// Time that the messages on the path would take on an empty fabric.
     pub network: f64,
@@ -126,8 +125,8 @@ fn computing(step: &StepRecord, ranks: u32) -> Option<f64> {
     Some(step.compute.as_us() / (time.as_us() * f64::from(ranks)).max(f64::MIN_POSITIVE))
 }
 
-/// Number of ranks of a pattern with steps, and of its steps that count; `None` for the steps of a trace, which are
-/// those that began.
+/// Number of ranks of a pattern with steps, and of its steps that count; `None` for the steps of a trace, where every
+/// step that began counts.
 fn extent(pattern: &TrafficPattern) -> Option<(u32, Option<u64>)> {
     match pattern {
         TrafficPattern::Training(training) => {
@@ -207,7 +206,7 @@ pub(super) fn to_json(summaries: &[StepSummary]) -> Value {
     summaries.iter().map(object).collect()
 }
 
-/// Maximum number of kinds of operations of a source that get a sentence: those that took most time.
+/// Maximum number of kinds of operations of a source that get a sentence: the kinds that took the most time.
 const MAX_KINDS: usize = 8;
 
 /// A number of bytes with three digits.

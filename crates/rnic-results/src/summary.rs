@@ -36,7 +36,7 @@ pub struct ScenarioSummary {
     pub not_started: Vec<String>,
     /// Whether `replay.html`, which shows the runs over time, is next to the report.
     pub replay: bool,
-    /// The command that makes these results again; `None` if they are not those of a command.
+    /// The command that reproduces these results; `None` if they do not come from a command.
     pub command: Option<String>,
 }
 
@@ -70,7 +70,7 @@ impl ScenarioSummary {
 
 /// The summary of one run. Statistics cover only measured flows, which are the finished flows that count in the
 /// statistics. A statistic is `None` (in JSON `null`) if no flow was measured. It is also `None` in every failed run,
-/// because the flows that finished there are not representative.
+/// because the finished flows of a failed run are not representative.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunSummary {
     /// Name of the run, unique in the scenario.
@@ -148,8 +148,8 @@ pub struct RunSummary {
     pub steps: Vec<StepSummary>,
     /// The requests of inferences, by traffic source; empty without them.
     pub inference: Vec<InferenceSummary>,
-    /// What the run simulated: packets, or flows as fluids. Of fluids, drops, losses, marks, retransmissions, timeouts,
-    /// pauses and queues are not modelled; their counts are 0 and mean nothing.
+    /// What the run simulated: packets, or flows as fluids. For flows as fluids, drops, losses, marks, retransmissions,
+    /// timeouts, pauses and queues are not modelled; their counts are 0 and have no meaning.
     pub fidelity: Fidelity,
     /// Simulated time that was skipped; `None` if the run has no `fast_forward`.
     pub fast_forward: Option<FastForwardRecord>,
@@ -158,7 +158,7 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
-    /// A value that only a simulation of packets has; `None`, "not modelled", of flows as fluids.
+    /// A value that only a simulation of packets has; `None` ("not modelled") for flows as fluids.
     pub fn modelled<T>(&self, value: T) -> Option<T> {
         self.fidelity.is_packet().then_some(value)
     }

@@ -105,7 +105,7 @@ impl Cells {
     }
 }
 
-/// Names and values of all columns: first the swept keys, then [`COLUMNS`]. A swept seed has no column of its own,
+/// Names and values of all columns: first the swept keys, then [`COLUMNS`]. A swept seed has no additional column,
 /// because [`COLUMNS`] always contains the seed.
 fn columns(summary: &ScenarioSummary) -> Vec<(String, Cells)> {
     let runs = &summary.runs;

@@ -16,7 +16,7 @@ use rnic_spec::short_keys;
 /// Minimum terminal width, in characters, for one table with metrics and counts. A narrower terminal shows two tables.
 const ONE_TABLE: usize = 110;
 /// Maximum number of sampled queues, and of sampled links, of a run that are listed below the table. If a run has more
-/// sampled queues, none of its queues is listed; if it has more sampled links, the busiest link is.
+/// sampled queues, none of its queues is listed; if it has more sampled links, only the busiest link is listed.
 const QUEUES: usize = 4;
 /// Minimum width of a table in characters; narrower terminals get this width too.
 const NARROWEST: usize = 60;
@@ -42,9 +42,9 @@ struct Column {
 const WARNINGS: usize = 8;
 
 /// The summary as plain text without colour codes. Lines have at most `width` characters; a `width` below 60 counts as
-/// 60. If the results are partial, the first line says so. Then follow the conclusion, what limits it (failures,
+/// 60. If the results are partial, the first line states this. Then follow the conclusion, its limitations (failures,
 /// unfinished flows, warnings), a table with a row per run, and sentences that compare the runs with the first one.
-/// Over several seeds, a row has the means of its runs.
+/// With several seeds, a row contains the means over the seeds.
 pub fn render(summary: &ScenarioSummary, width: usize) -> String {
     let width = width.clamp(NARROWEST, usize::from(u16::MAX));
     let warned: Vec<String> =
@@ -130,7 +130,7 @@ fn averaged(summary: &ScenarioSummary, groups: &[Replicates<'_>], width: usize) 
     })
 }
 
-/// A mean as text; over several seeds, with half the width of its confidence interval.
+/// A mean as text; with several seeds, with half the width of its confidence interval.
 fn with_interval(estimate: Option<Estimate>, show: fn(f64) -> String) -> String {
     match estimate {
         None => "-".to_string(),
@@ -140,8 +140,7 @@ fn with_interval(estimate: Option<Estimate>, show: fn(f64) -> String) -> String 
 }
 
 /// A table whose lines are not wrapped, with as many of `columns` columns as fit into `width`, and at least 3. `draw`
-/// returns the header and the rows of a table with so many columns, and the number of columns at the left that are
-/// aligned there.
+/// returns the header and the rows of a table with the given number of columns, and the number of left-aligned columns.
 fn fit(width: usize, columns: usize, draw: impl Fn(usize) -> (Vec<Cell>, Vec<Vec<Cell>>, usize)) -> String {
     let mut columns = columns;
     loop {
@@ -401,7 +400,8 @@ fn notes(summary: &ScenarioSummary) -> Vec<String> {
     notes
 }
 
-/// A sentence about each sampled link if they are few, else about the link with the highest mean utilisation.
+/// A sentence about each sampled link if few links are sampled, otherwise about the link with the highest mean
+/// utilisation.
 fn busiest_links(run: &RunSummary) -> Vec<String> {
     let sentence = |link: &LinkSummary, which: &str| {
         let [mean, high, max] = [link.utilisation.mean, link.utilisation.p95, link.utilisation.max].map(percent);

@@ -1,4 +1,4 @@
-//! The timeline of a step: what each rank of a program of tasks does when, in `timeline.csv`.
+//! The timeline of a step: the tasks of each rank of a program over time, in `timeline.csv`.
 
 use super::text::exact_us;
 use rnic_spec::{RunOutput, RunRecord, RunSpec, Scenario, TrafficPattern};
@@ -12,7 +12,8 @@ pub(super) fn any(reports: &[RunRecord]) -> bool {
     reports.iter().any(|report| !report.output.timeline.spans.is_empty())
 }
 
-/// A warning for each traffic source whose `timeline` is a step without tasks, and for each of which tasks are missing.
+/// A warning for each traffic source whose `timeline` is a step without tasks, and for each traffic source of which
+/// tasks are missing.
 pub(super) fn missing(spec: &RunSpec, output: &RunOutput) -> Vec<String> {
     let timeline = &output.timeline;
     let warning = |(index, source): (usize, &rnic_spec::Traffic)| {

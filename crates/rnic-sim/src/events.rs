@@ -110,7 +110,7 @@ impl<'e> Events<'e> {
 pub(crate) trait Listener {
     /// Whether the listener receives samples and pauses.
     fn wants_details(&self) -> bool;
-    /// The instants of the frames that the run must take, and their listener; `None` if nobody wants frames.
+    /// The instants of the frames that the run must take, and their listener; `None` without a listener.
     fn frames(&self) -> Option<(FramePlan, &dyn FrameListener)>;
     /// Passes the result of a probe to the listener.
     fn probe(&self, probe: MeshProbe);

@@ -296,7 +296,7 @@ pub(crate) struct LinkFaults<'p> {
     computed: BTreeMap<Knowledge, Arc<Routes>>,
 }
 
-/// Maximum number of sets of routes that a run keeps: links that flap lead to the same few again and again.
+/// Maximum number of sets of routes that a run keeps: links that flap lead to the same few repeatedly.
 const MAX_KEPT: usize = 16;
 
 impl<'p> LinkFaults<'p> {
@@ -383,7 +383,7 @@ impl<E: PartitionedHosts> Watcher<E> for LinkFaults<'_> {
     }
 
     /// A link that fails or returns ends the pauses of the past. A run without other events does not wait for a fault
-    /// that comes again and again.
+    /// that comes repeatedly.
     fn acts(&self) -> bool {
         self.next < Time::MAX && self.plan.faults.iter().all(|(fault, _)| fault.every.is_none())
     }

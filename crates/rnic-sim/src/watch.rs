@@ -92,7 +92,7 @@ pub(crate) struct Recorder<'p> {
     flows: BTreeMap<u32, FlowSamples>,
     values: usize,
     events: &'p dyn Listener,
-    /// Packets dropped and lost until the last sample, for each port and priority; empty if nobody listens.
+    /// Packets dropped and lost until the last sample, for each port and priority; empty without a listener.
     drops: Vec<(u64, u64)>,
 }
 

@@ -213,8 +213,8 @@ fn a_message_goes_on_at_the_rate_of_the_last_one() {
     let (output, took) = second_message(0, Time::ZERO, true);
     assert_eq!((output.totals.notifications >= 1, took), (true, paced(0, AT_20)));
     assert_eq!(second_message(0, Time::ZERO, false).1, paced(9, 0), "a new connection starts at line rate");
-    // After 55 us, fast recovery raises the rate half way back to 40 Gbps, although the pair has sent nothing
-    // meanwhile.
+    // After 55 us, fast recovery raises the rate half way back to 40 Gbps, although the pair has sent nothing in
+    // between.
     assert_eq!(second_message(0, Time::from_us(60), true).1, paced(0, AT_30));
     assert_eq!(second_message(0, Time::from_us(45), true).1, paced(0, AT_20));
 }

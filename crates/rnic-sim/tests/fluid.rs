@@ -315,7 +315,7 @@ fn bytes_are_conserved_and_threads_do_not_matter() {
         for port in &output.ports {
             assert!(port.busy <= output.end, "{port:?}");
         }
-        // The steps of a quantum let a flow wait before it starts; nobody is faster than alone.
+        // The steps of a quantum let a flow wait before it starts; no flow is faster than alone.
         assert!(output.flows.iter().all(|record| fct(&record) + 2 >= record.ideal.as_ps()));
     }
 }

@@ -209,7 +209,7 @@ fn multipath_survives_losses() {
 }
 
 /// Without congestion control, senders lose most of their packets to each other in a buffer that is hardly longer than
-/// a chunk. No channel ends: a chunk that is lost again and again is transmitted alone, and RoGUE's NIC goes back.
+/// a chunk. No channel ends: a chunk that is lost repeatedly is transmitted alone, and RoGUE's NIC goes back.
 #[test]
 fn senders_without_congestion_control_survive_a_small_buffer() {
     let star = STAR.replace("hosts = 3", "hosts = 9");

@@ -40,7 +40,7 @@ fn roce_with_pfc_waits_for_the_safety_timeout() {
     assert!(output.warnings.iter().any(|warning| warning == cost), "{:?}", output.warnings);
 }
 
-/// IRN loses the packets of 20 us, retransmits them as NACKs arrive, and goes on around the ring.
+/// IRN loses the packets of 20 us, retransmits them as NACKs arrive, and continues around the ring.
 #[test]
 fn irn_goes_around_after_convergence() {
     let bytes = 1_000_000;

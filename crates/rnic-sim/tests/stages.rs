@@ -48,7 +48,7 @@ fn every_miss_stops_the_pipeline() {
     assert_eq!(output.totals.pause_frames, 0);
 }
 
-/// A receive buffer without headroom drops packets, and a warning says so.
+/// A receive buffer without headroom drops packets, and a warning states this.
 #[test]
 fn a_receive_buffer_without_headroom_warns_and_drops() {
     let mut run = slow(1_024, Time::from_us(1));

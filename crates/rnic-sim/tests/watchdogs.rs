@@ -71,7 +71,7 @@ fn a_switch_finds_a_storm_and_restores_the_port() {
     }
 }
 
-/// While the watchdog drops packets, the switch is empty and pauses nobody, and h1 can send to h2 as if there were no
+/// While the watchdog drops packets, the switch is empty and sends no pauses, and h1 can send to h2 as if there were no
 /// storm.
 #[test]
 fn a_watchdog_that_drops_frees_the_rest_of_the_fabric() {
@@ -108,7 +108,7 @@ fn a_short_storm_and_an_idle_port_are_no_storms() {
 }
 
 /// A deadlock: the run without a watchdog fails; a watchdog that only alerts does not keep a run without events alive.
-/// A watchdog on all ports that drops packets breaks the deadlock, and the flows go on, although they may deadlock
+/// A watchdog on all ports that drops packets breaks the deadlock, and the flows continue, although they may deadlock
 /// again.
 #[test]
 fn a_watchdog_on_all_ports_breaks_a_deadlock() {

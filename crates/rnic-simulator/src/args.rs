@@ -163,7 +163,7 @@ pub(crate) struct RunArgs {
     #[arg(long = "replay-flow", value_name = "ID", requires = "replay")]
     pub(crate) replay_flows: Vec<u32>,
 
-    /// Serve a page that shows the runs while they go on, and their results afterwards
+    /// Serve a page that shows the runs while they are simulated, and their results afterwards
     ///
     /// Prints the address of the page. The default is a free port of this machine alone. At an address that other
     /// machines reach, the page needs the token that the printed address has. After the end the page stays until

@@ -27,7 +27,7 @@ enum CampaignCommand {
     Run(RunArgs),
     /// Write, or submit, the job of a cluster that simulates the runs of a manifest
     Submit(SubmitArgs),
-    /// Print what is done, missing, failed and going on
+    /// Print the numbers of runs that are done, missing, failed and in progress
     Status(StatusArgs),
     /// Print or write the results
     Results(ResultsArgs),

@@ -506,8 +506,8 @@ pub struct CollectiveRecord {
     pub path: PathRecord,
 }
 
-/// The parts of a time on the critical path: the chain of computations and messages of which each begins when the one
-/// before it ends, and whose last one ends last. The sum of the parts is exactly the time.
+/// The parts of a time on the critical path: the chain of computations and messages of which each begins when the
+/// previous one ends, and whose last one ends last. The sum of the parts is exactly the time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PathRecord {
     /// Time from the start of the first rank to the start of the rank at which the chain begins.

@@ -516,7 +516,7 @@ impl TrafficPattern {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Incast {
-    /// Number of senders, drawn anew for each request among the other hosts.
+    /// Number of senders, drawn again for each request among the other hosts.
     pub senders: u32,
     /// Payload bytes of the request, summed over all senders.
     pub total: Bytes,

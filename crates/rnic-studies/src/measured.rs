@@ -79,7 +79,8 @@ impl<'r> Measured<'r> {
     /// The congestion controls in `of` for which the experiment has results of runs of `file`, in the order of `of`.
     pub fn ccs<'c>(&self, file: &str, of: &[&'c str]) -> Vec<&'c str> {
         let known = |cc: &&&str| self.results.keys().any(|key| key.file == file && key.cc == **cc);
-        // If the experiment has no results, all congestion controls are returned, so that each gets a row that says so.
+        // If the experiment has no results, all congestion controls are returned, so that each gets a row that states
+        // this.
         of.iter().filter(|cc| self.missing.is_some() || known(cc)).copied().collect()
     }
 

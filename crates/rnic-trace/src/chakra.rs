@@ -1,9 +1,9 @@
-//! Execution traces of MLCommons Chakra, schema 1.0.0: one file `PREFIX.RANK.et` for each rank, with protobuf messages
-//! behind their lengths, plain or compressed by gzip; or one file `PREFIX.RANK.json` for each rank.
+//! Execution traces of MLCommons Chakra, schema 1.0.0: one file `PREFIX.RANK.et` for each rank, with protobuf messages,
+//! each after its length, uncompressed or compressed by gzip; or one file `PREFIX.RANK.json` for each rank.
 //!
-//! A computation takes `duration_micros`. The bytes of a collective are `comm_size`, which an all-gather counts as the
-//! part of one rank, as ASTRA-sim does. The group of a collective is named by `pg_name`; `PREFIX.groups.json` has the
-//! ranks of each name, as `{"0": [0, 1]}`. Without a name, all ranks form the group.
+//! A computation takes `duration_micros`. The bytes of a collective are `comm_size`. For an all-gather, `comm_size` is
+//! the part of one rank, as in ASTRA-sim. The group of a collective is named by `pg_name`; `PREFIX.groups.json` lists
+//! the ranks of each group, as `{"0": [0, 1]}`. Without a name, all ranks form the group.
 
 mod json;
 

@@ -21,7 +21,7 @@ pub(super) const COLUMNS: [&str; 12] =
 const MAX_GROUPS: usize = 1_000_000;
 const MAX_LABELS: usize = 10_000;
 
-/// The groups and labels of a file, numbered in the order in which they come.
+/// The groups and labels of a file, numbered in the order of their first rows.
 #[derive(Debug, Default)]
 struct Names {
     groups: BTreeMap<String, u32>,
@@ -103,7 +103,7 @@ fn read_group(text: &str, ranks: u32) -> Result<Vec<u32>, String> {
     }
 }
 
-/// Opens a trace. The whole file is read once, to find the rows of each rank and the groups.
+/// Opens a trace. Reads the whole file once, to find the groups, and the rows of each rank.
 pub(super) fn open(path: &str) -> Result<Graph, String> {
     let fail = |error: String| format!("{path}: {error}");
     let file = File::open(path).map_err(|error| fail(error.to_string()))?;

@@ -1,8 +1,8 @@
 //! GOAL (Group Operation Assembly Language) as text: the schedules that Schedgen and ATLAHS write and LogGOPSim reads.
 //!
 //! `calc` counts nanoseconds. Computations on different processors (`cpu`) are carried out at the same time; a rank has
-//! one NIC, and `nic` has no effect. An operation that `irequires` another begins when the other may begin, so it
-//! depends on what the other depends on.
+//! one NIC, and `nic` has no effect. An operation that `irequires` another operation may begin as soon as the other may
+//! begin, so it has the same dependencies as the other operation.
 
 use super::order::{Ordered, Unordered};
 use super::section::{Parts, Section};
@@ -112,7 +112,8 @@ pub(super) fn open(path: &str) -> Result<Graph, String> {
     Ok(Graph { communicators: Vec::new(), labels: vec![String::new()], tasks })
 }
 
-/// The operations of one rank. All are in memory, because lines at the end may add dependencies to the first.
+/// The operations of one rank. All are in memory, because lines at the end may add dependencies to the first
+/// operations.
 #[derive(Debug)]
 struct Schedule {
     path: String,
@@ -216,7 +217,7 @@ fn work(text: &str) -> Option<Result<Work, String>> {
     })
 }
 
-/// The values of `tag` and `cpu` among the options of an operation, each of which has a number.
+/// Returns the values of `tag` and `cpu` among the options of an operation. Each option has a number.
 fn options(words: &[&str]) -> Option<[u64; 2]> {
     let mut values = [0; 2];
     let pairs = words.chunks_exact(2);

@@ -5,7 +5,8 @@
 //! A part has
 //! the number of operations and of roots (4 each), the roots (4 each), the operations, and the lists of dependents.
 //! An operation of 39 bytes has the number of its dependencies (4), kind (1), peer (4), size (8), tag (4), processor
-//! (1), NIC (1), and the number and first index of the dependents of its end (4 each), and of its start (4 each).
+//! (1), NIC (1), then two lists of dependents, each as number and first index (4 each): operations that wait for its
+//! end, and operations that wait for its start.
 
 use super::goal::MARKERS;
 use super::order::{Ordered, Unordered};
@@ -89,7 +90,7 @@ fn read(path: &str) -> Result<Graph, String> {
     Ok(Graph { communicators: Vec::new(), labels: vec![String::new()], tasks })
 }
 
-/// The operations of one rank. All are in memory, because lists at the end have their dependents.
+/// The operations of one rank. All are in memory, because the lists of dependents are at the end of the part.
 #[derive(Debug)]
 struct Schedule {
     path: String,
@@ -182,8 +183,8 @@ impl Schedule {
     }
 }
 
-/// Adds to each operation those on whose ends it depends. An operation that begins with the start of another one
-/// depends on what that one depends on.
+/// Adds to each operation the operations that must end before it begins. An operation that waits for the start of
+/// another operation gets the other's dependencies.
 fn connect(tasks: &mut [Named], dependents: &[[List; 2]], all: &[u32]) -> Result<(), String> {
     let of = |on: usize, List { count, first }: List| {
         let end = (first as usize).saturating_add(count as usize);

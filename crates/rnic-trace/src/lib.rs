@@ -1,13 +1,14 @@
-//! Traces of distributed programs, as the operations of each rank and what they depend on.
+//! Traces of distributed programs: the operations of each rank, with their dependencies.
 //!
 //! - [`open`] reads a trace: CSV in rnic's own columns, GOAL as text, or Chakra execution traces.
-//! - [`Graph`] has the [`Tasks`] of each rank, which are read as they are needed: a trace is never in memory as a whole
-//!   (but for a rank of a GOAL text, whose dependencies may be anywhere).
+//! - [`Graph`] has the [`Tasks`] of each rank, which are read when they are needed. So only the current part of a trace
+//!   is in memory, except for GOAL as text: a rank of it is in memory completely, because its dependencies may be
+//!   anywhere.
 //! - [`open_other`] reads formats that scenarios do not name: GOAL in binary form, and workload files of SimAI and
 //!   ASTRA-sim. [`write_csv`] converts them.
-//! - [`survey`] checks a whole trace and counts what it has.
+//! - [`survey`] checks a whole trace and counts its operations.
 //!
-//! Files are hostile: lengths are limited, and a wrong file costs one sentence.
+//! Files are untrusted: lengths are limited, and a malformed file causes an error of one sentence.
 //!
 //! ```
 //! use rnic_spec::TraceFormat;

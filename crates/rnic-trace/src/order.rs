@@ -1,10 +1,10 @@
-//! Puts the tasks of a rank into an order in which each comes after those on which it depends.
+//! Sorts the tasks of a rank, so that each task comes after the tasks on which it depends.
 
 use super::task::{Named, Task, Tasks};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Maximum number of tasks that wait for a task that comes later in the file.
+/// Maximum number of tasks that are held back because a task on which they depend comes later in the file.
 const WINDOW: usize = 100_000;
 /// Maximum number of gaps between the numbers of tasks.
 const MAX_GAPS: usize = 4_000_000;
@@ -42,7 +42,7 @@ pub(crate) struct Ordered<S> {
     ready: VecDeque<Task>,
     /// Tasks that wait, with the number of tasks for which each waits.
     waiting: BTreeMap<u64, (Named, usize)>,
-    /// For each task that has not been read, or waits itself, the tasks that wait for it.
+    /// The tasks that wait for a task, by the name of that task, which was not read yet or waits itself.
     dependents: BTreeMap<u64, SmallVec<[u64; 4]>>,
     /// Tasks that are ready or have been handed out.
     done: Ranges,

@@ -2,9 +2,9 @@
 //! training.
 //!
 //! The first line is the policy, `MICRO`, `DATA`, `MODEL` or `HYBRID_TRANSFORMER_FWD_IN_BCKWD` with settings such as
-//! `model_parallel_NPU_group: 8 ep: 1 pp: 1 all_gpus: 32`, the second one the number of layers. A layer has a name, a
-//! number without meaning, then time in nanoseconds, collective operation and bytes for the forward pass, the gradients
-//! of inputs and those of weights, and the time of the update.
+//! `model_parallel_NPU_group: 8 ep: 1 pp: 1 all_gpus: 32`, the second line is the number of layers. A layer has a name,
+//! a number without meaning, then time in nanoseconds, collective operation and bytes, three times: for the forward
+//! pass, the gradients of inputs and the gradients of weights. The time of the update is last.
 //!
 //! A rank computes the layers forwards, each followed by its collective operation, then backwards. The collective
 //! operation of a layer's weights overlaps with the computation of the layers below; the update waits for it.
@@ -256,7 +256,8 @@ struct Steps {
     layers: Arc<Vec<Layer>>,
     /// The communicator of each scope.
     scopes: [u32; 4],
-    /// Number of phases that have been taken: first those of the forward pass, then those of the backward pass.
+    /// Number of phases that have been taken: first the phases of the forward pass, then the phases of the backward
+    /// pass.
     phase: usize,
     next: u64,
     queue: VecDeque<Task>,
@@ -277,7 +278,7 @@ impl Steps {
         id
     }
 
-    /// Adds a computation and the collective operation after it; returns the last task of the two.
+    /// Adds a computation, and the collective operation that follows it, if any. Returns the later of these tasks.
     fn phase(&mut self, phase: Phase, after: SmallVec<[u64; 4]>) -> (u64, u64) {
         let compute = self.push(phase.compute, after);
         let Some((scope, operation, bytes)) = phase.collective else { return (compute, compute) };

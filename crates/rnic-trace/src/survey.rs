@@ -8,14 +8,15 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::Arc;
 
-/// Maximum number of distinct (sender, receiver, tag) of messages whose counterpart has not been read.
+/// Maximum number of distinct combinations of sender, receiver and tag whose messages have no counterpart yet.
 const MAX_UNMATCHED: usize = 20_000_000;
 
 /// Reads a whole trace.
 ///
 /// # Errors
-/// The trace cannot be read; an operation names a rank that does not exist, or depends on operations that do not exist
-/// or in a circle; sends and receives, or the collective operations of a group's ranks, do not match. One sentence.
+/// The trace cannot be read; an operation names a rank that does not exist, depends on operations that do not exist, or
+/// depends on itself; sends and receives, or the collective operations of a group's ranks, do not match. The error is
+/// one sentence.
 pub fn survey(path: &str, format: TraceFormat) -> Result<TraceContent, String> {
     let graph = super::open(path, format)?;
     let (bytes, crc32) = checksum(path, format)?;
@@ -48,7 +49,7 @@ pub struct Counts {
     pub collectives: BTreeMap<&'static str, (u64, u64)>,
 }
 
-/// Reads all tasks of a trace, checks that they fit together, and counts them.
+/// Reads all tasks of a trace, checks that they match, and counts them.
 ///
 /// # Errors
 /// As [`survey`].

@@ -1,5 +1,5 @@
-//! Tasks of ranks: the computations, messages and collective operations of a distributed program, and what they depend
-//! on.
+//! Tasks of ranks: the computations, messages and collective operations of a distributed program, and their
+//! dependencies.
 //!
 //! A [`Graph`] has the tasks of all ranks. Each rank takes them one after the other from a generator, so a graph need
 //! not be in memory.
@@ -27,7 +27,7 @@ pub enum Work {
         to: u32,
         /// Number of payload bytes; 0 counts as 1.
         bytes: u64,
-        /// Tag of the message. Messages of one sender with one tag match receive tasks in order.
+        /// Tag of the message. Messages with the same sender and the same tag match receive tasks in order.
         tag: u64,
     },
     /// Waits for a message.
@@ -37,15 +37,16 @@ pub enum Work {
         /// Tag of the message.
         tag: u64,
     },
-    /// The rank's part of a collective operation. The n-th collective task of a rank on a communicator belongs to the
-    /// n-th one of each other rank of it, and begins after the one before.
+    /// The rank's part of a collective operation. The n-th collective task of a rank on a communicator, and the n-th
+    /// collective task of each other rank of this communicator, form one operation. It begins after the rank's previous
+    /// collective task on the communicator.
     Collective {
         /// Index in [`Graph::communicators`].
         communicator: u32,
         /// The operation.
         operation: CollectiveOperation,
-        /// Size as nccl-tests counts it: see [`rnic_spec::Collective::size`]. Operations of fewer bytes than ranks and
-        /// channels count as one byte for each.
+        /// Size as nccl-tests counts it: see [`rnic_spec::Collective::size`]. If an operation has fewer bytes than
+        /// ranks or channels, it has one byte for each.
         bytes: u64,
     },
     /// Does nothing, and completes at once.
@@ -72,7 +73,7 @@ pub struct Task {
 pub enum Offer {
     /// It has another task.
     Task(Task),
-    /// It may have a task at this time, or when one of its tasks has completed.
+    /// The rank may have a further task at this time, or when one of its tasks has completed.
     Later(Time),
     /// It may have a task when one of its tasks has completed.
     Waits,
@@ -80,7 +81,7 @@ pub enum Offer {
     End,
 }
 
-/// The tasks of one rank, one after the other. A task comes after those on which it depends.
+/// The tasks of one rank, one after the other. A task comes after the tasks on which it depends.
 pub trait Tasks: Debug + Send {
     /// The next task; `None` after the last one.
     ///
@@ -88,8 +89,8 @@ pub trait Tasks: Debug + Send {
     /// One sentence that says why the tasks cannot be read.
     fn next(&mut self) -> Result<Option<Task>, String>;
 
-    /// The next task of a rank whose tasks depend on what has happened before the time `now`. `is_open` returns whether
-    /// an earlier task has not completed. By default tasks depend on nothing.
+    /// The next task of a rank whose tasks depend on events before the time `now`. `is_open` returns whether an earlier
+    /// task has not completed. By default, tasks do not depend on the time or on completions.
     ///
     /// # Errors
     /// As [`next`](Tasks::next).
@@ -110,7 +111,7 @@ pub struct Graph {
     pub tasks: Vec<Box<dyn Tasks>>,
 }
 
-/// A task as a file has it, with its name for error messages; the name may be empty.
+/// A task of a file, with its name for error messages, which may be empty.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Named {
     pub(crate) task: Task,

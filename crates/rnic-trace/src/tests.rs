@@ -8,7 +8,7 @@ fn write(folder: &Path, name: &str, content: &[u8]) -> String {
     path.to_str().unwrap().to_string()
 }
 
-/// What a survey of a CSV or GOAL file says: an error without the path.
+/// Returns the result of a survey of a CSV or GOAL file. An error does not contain the path.
 fn error(format: TraceFormat, text: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = write(folder.path(), "trace", text.as_bytes());
@@ -282,7 +282,8 @@ fn damage(content: &[u8], read: impl Fn(&str) -> Result<Graph, String>) {
     assert!(prefixes > content.len() / 2 && changes > 0, "{prefixes} prefixes and {changes} changes are errors");
 }
 
-/// The file of [`GOAL`] in binary form, with another tag, and with an operation that begins with the start of another.
+/// The file of [`GOAL`] in binary form, with another tag, and with an operation that waits for the start of another
+/// operation.
 fn binary() -> Vec<u8> {
     let operation = |kind: u8, peer: u32, size: u64, dependents: [u32; 4]| {
         let mut bytes = vec![0, 0, 0, 0, kind];

@@ -37,8 +37,8 @@ impl From<String> for WriteError {
     }
 }
 
-/// Writes a trace as CSV with rnic's columns. A rank without tasks gets one that does nothing, because the file has as
-/// many ranks as its largest one says.
+/// Writes a trace as CSV with rnic's columns. A rank without tasks gets a task without effect, because the largest rank
+/// in the file determines the number of ranks.
 ///
 /// # Errors
 /// Why a task cannot be read, or why the output cannot be written.

@@ -77,7 +77,7 @@ impl Pacer {
         }
     }
 
-    /// Begins to count the credit of `flow` anew, for another flow of this number.
+    /// Begins to count the credit of `flow` again, for another flow of this number.
     pub fn forget(&mut self, flow: u32) {
         if let Some(account) = self.accounts.get_mut(flow as usize) {
             *account = Account { queued: account.queued, ..Account::default() };

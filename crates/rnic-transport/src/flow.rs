@@ -81,7 +81,7 @@ impl<C: CongestionControl> Regulator<C> {
     }
 
     /// Counts all stored times from an origin that is later by `by` ([`Time::rebased`]); `now` counts from the new
-    /// origin. The congestion control begins anew, because its implementation knows its own times only.
+    /// origin. The congestion control begins again, because its implementation knows its own times only.
     pub fn rebase(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time, by: Time) {
         self.not_before = self.not_before.rebased(by);
         self.congestion = C::new(params, &FlowConfig { max_rate: None, ..cfg.clone() }, now);
@@ -343,7 +343,7 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         self.recovery.shorten(packets);
     }
 
-    /// Begins the path selection of the flow anew with this seed, which should differ between flows.
+    /// Restarts the path selection of the flow with this seed, which should differ between flows.
     pub fn seed_paths(&mut self, cfg: &FlowConfig, seed: u64) {
         self.recovery.seed_paths(&cfg.paths, seed);
     }

@@ -121,7 +121,7 @@ fn attack_sender<P: Protocol>(cfg: &FlowConfig, packets: u32, moves: &[Move], ca
             }
         }
         prop_assert!(sender.in_flight() <= cap);
-        prop_assert!(!sender.is_complete() || claimed, "complete, and nobody said so");
+        prop_assert!(!sender.is_complete() || claimed, "complete, and no response said so");
         if sender.is_complete() {
             prop_assert_eq!(sender.in_flight(), 0);
             prop_assert_eq!(sender.next_transmit(cfg), None);

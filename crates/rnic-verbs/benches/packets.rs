@@ -103,7 +103,7 @@ impl Pair {
         Pair { sides, now, packets: 0 }
     }
 
-    /// Moves all packets that side `from` has to send to the other side. Returns whether there were any.
+    /// Moves all packets that side `from` has to send to the other device. Returns whether there were any.
     fn carry(&mut self, from: usize) -> bool {
         let [a, b] = &mut self.sides;
         let (from, to) = if from == 0 { (a, b) } else { (b, a) };

@@ -105,7 +105,7 @@ impl ForeignMemory {
     }
 
     /// Keeps `owner` until the device no longer accesses the memory, and drops it then. With an owner that keeps the
-    /// memory valid, such as a memory map, nobody else needs to.
+    /// memory valid, such as a memory map, the caller need not keep it valid.
     pub fn with_owner(self, owner: impl Any + Send) -> ForeignMemory {
         ForeignMemory { _owner: Some(Box::new(owner)), ..self }
     }
@@ -479,7 +479,7 @@ mod tests {
     fn the_owner_of_foreign_memory_lives_as_long_as_the_backing() {
         let owner = Arc::new([5u8; 16]);
         let weak = Arc::downgrade(&owner);
-        // SAFETY: the owner keeps the memory valid, and nobody writes it.
+        // SAFETY: the owner keeps the memory valid, and no thread writes it.
         let memory = unsafe { ForeignMemory::read_only(owner.as_ptr(), 16) }.with_owner(owner);
         let backing = Backing::Foreign(memory);
         let mut out = [0; 16];
@@ -506,7 +506,7 @@ mod tests {
         let [_, _, mut backing] = buffer.backings();
         let start = buffer.0.cast::<u8>();
         backing.write(1, &[8]).unwrap();
-        // SAFETY: within the buffer; nothing else accesses it meanwhile.
+        // SAFETY: within the buffer; nothing else accesses it during the call.
         assert_eq!(unsafe { start.add(1).read() }, 8);
         // SAFETY: as above.
         unsafe { start.add(2).write(9) };
@@ -518,7 +518,7 @@ mod tests {
     #[test]
     fn read_only_memory_is_not_written() {
         let bytes = [3u8; 16];
-        // SAFETY: the array outlives the backing, and nobody writes it.
+        // SAFETY: the array outlives the backing, and no thread writes it.
         let mut backing = Backing::Foreign(unsafe { ForeignMemory::read_only(bytes.as_ptr(), 16) });
         assert_eq!(backing.write(0, &[1]), Err(AccessError::Rights));
         assert_eq!(backing.atomic(0, Atomic::Add(1)), Err(AccessError::Rights));

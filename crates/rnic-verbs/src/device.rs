@@ -80,7 +80,7 @@ impl Device {
     /// Counts all times from an origin that is later by [`Device::EPOCH`], so that a device can run without end: times
     /// are below 2^63 ps (106 days). The owner calls it when its clock reads at least `EPOCH`, and from then on passes
     /// times that are less by `EPOCH`. It should call it as late as after one and a half epochs, because times before
-    /// the new origin become 0. The congestion controls of the connections begin anew. The timestamps of completions
+    /// the new origin become 0. The congestion controls of the connections begin again. The timestamps of completions
     /// that wait in completion queues do not change.
     pub fn rebase(&mut self) {
         let by = Device::EPOCH;
@@ -89,7 +89,7 @@ impl Device {
         self.ctx.next_cnp = self.ctx.next_cnp.rebased(by);
         self.qps.values_mut().for_each(|qp| qp.rebase(now, by));
         self.timers = std::mem::take(&mut self.timers).into_iter().map(|(at, slot)| (at.rebased(by), slot)).collect();
-        // A congestion control that begins anew has other timers.
+        // A congestion control that begins again has other timers.
         for slot in self.qps.slots() {
             self.wake(slot);
         }
@@ -124,8 +124,8 @@ impl Device {
     }
 
     /// Whether an asynchronous event was raised since the last call of this function, even if it was taken since then.
-    /// The owner wakes those who wait for events: whoever takes an event early must not take the wake-up of the others
-    /// with it.
+    /// The owner wakes those who wait for events: a thread that takes an event early must not take the wake-up of the
+    /// others with it.
     pub fn take_raised(&mut self) -> bool {
         std::mem::take(&mut self.ctx.raised)
     }

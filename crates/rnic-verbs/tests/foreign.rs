@@ -219,7 +219,7 @@ fn read_only_memory_can_be_sent_and_read_but_not_written() {
     let bytes = pattern(300, 6);
     let mut pair = Pair::new(Service::Rc);
     let side = &mut pair.sides[1];
-    // SAFETY: the vector outlives the device, and nobody writes it.
+    // SAFETY: the vector outlives the device, and no thread writes it.
     let memory = || unsafe { ForeignMemory::read_only(bytes.as_ptr(), bytes.len()) };
     for access in [Access::LOCAL, Access { remote_write: true, ..Access::LOCAL_READ }, Access::ALL] {
         let refused = side.device.register_foreign(side.pd, memory(), None, access);

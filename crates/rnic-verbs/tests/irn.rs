@@ -558,7 +558,7 @@ fn congestion_marks_come_back_with_the_acknowledgement() {
 fn what_is_late_is_not_taken_for_lost() {
     let mut pair = pair();
     pair.sides[0].fill(0, &pattern(5_000, 4));
-    // The timeout is 1 ms, but the path's delay is 1.5 ms, and each packet arrives later than the one before it.
+    // The timeout is 1 ms, but the path's delay is 1.5 ms, and each packet arrives later than the previous packet.
     pair.script(|seen: &Seen<'_>| match seen.from {
         0 => Fate::Late(Time::from_us(1_500 + 5 * seen.number)),
         _ => Fate::Arrives,

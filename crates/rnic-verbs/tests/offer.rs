@@ -49,7 +49,8 @@ fn two_ends_that_have_irn_use_it() {
     pair.post(0, 1, pair.write_op(1, 0), 300);
     pair.run();
     assert_eq!(services(&pair), [Service::Irn; 2]);
-    // Both offer at once. Each hears the other's Offer and says so; each answers, because the other has not decided.
+    // Both offer at once. Each receives the other's Offer and states this in its own Offers; each answers, because the
+    // other has not decided.
     pair.expect(
         "
         A Offer #899 ask

@@ -402,7 +402,7 @@ fn read_responses_and_posted_receives_bring_credits() {
     pair.post(0, 1, SendOp::Send, 10);
     pair.run();
     pair.trace.clear();
-    // Nothing is outstanding: the receives are told by an ACK of the last packet.
+    // Nothing is outstanding: an ACK of the last packet announces the receives.
     pair.recv(1, 1, 0, 10);
     pair.recv(1, 2, 0, 10);
     pair.drain();

@@ -69,7 +69,7 @@ fn a_host_with_mlx5_and_rxe() {
     has(&text, "rnic_pause_storm_events_total{device=\"eth0\",severity=\"error\"} 1");
     has(&text, "rnic_pfc_frames_total{node=\"n\",port=\"eth1\",priority=\"3\",direction=\"received\"} 4");
     assert!(!text.contains("port_transmit_wait"), "the device has no such counter");
-    // Without any file the reading is empty, and says so.
+    // Without any file the reading is empty, and contains a note about this.
     let empty = tempfile::tempdir().unwrap();
     let reading = Host::open(empty.path()).unwrap().read();
     assert!(reading.sources.iter().all(|(_, up)| !up) && reading.priorities.is_empty());
@@ -208,7 +208,7 @@ fn a_switch_is_read_from_redis() {
     drop(listener);
 }
 
-/// A peer that is no Redis, and one that never answers, are one sentence each.
+/// A peer that is not a Redis server, and a peer that never responds, each cause an error of one sentence.
 #[test]
 fn a_hostile_redis_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,5 +1,5 @@
-//! Inputs as tools and switches really print them: `rnic lint` and `rnic counters` read them, or say what they cannot
-//! use.
+//! Inputs in the forms that tools and switches print: `rnic lint` and `rnic counters` read them, or report the parts
+//! that they cannot use.
 
 use rnic_metrics::exposition::Metrics;
 use rnic_watch::counters::{Host, Recorder};
@@ -81,7 +81,7 @@ fn put(folder: &Path, path: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// The names of the checks, each with its place, of all findings that are at least warnings.
+/// For all findings that are at least warnings: the name of the check and the place.
 fn found(report: &Report) -> Vec<String> {
     let severe = report.findings.iter().filter(|finding| finding.check.severity > Severity::Note);
     severe.map(|finding| format!("{}: {}", finding.check.name, finding.place())).collect()
@@ -104,7 +104,8 @@ fn a_dump_of_a_running_switch_is_read() {
     assert_eq!((report.devices.0, found(&report)), (1, vec![]), "the rest is checked");
 }
 
-/// A port without a lossless group: SONiC does not make it later if the configuration has the groups of run time.
+/// A port without a lossless group: SONiC does not create the group later if the configuration already contains the
+/// groups that SONiC creates at run time.
 #[test]
 fn a_port_without_lossless_group_is_a_danger() {
     let mut db = switch();
@@ -198,7 +199,7 @@ fn links_are_read_from_json0() {
     assert_eq!(report(&files, "").devices, (1, 1, 1));
 }
 
-/// A firmware version and a RoCE mode are settings, and a file that no reader knows is listed.
+/// A firmware version and a RoCE mode are settings, and the report lists a file that no reader recognises.
 #[test]
 fn files_of_a_host_are_read_or_listed() {
     let files = [

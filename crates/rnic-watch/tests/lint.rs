@@ -1,4 +1,4 @@
-//! Checks of the example fleet, which is in order, and of the same fleet with one mistake at a time.
+//! Checks of the example fleet, which has no findings, and of the same fleet with one mistake at a time.
 
 use rnic_watch::lint::{CHECKS, Desired, FailOn, Finding, Fix, Fleet, Report, Severity, check, fix_commands, scenario};
 use serde_json::{Value, json};
@@ -667,8 +667,8 @@ fn the_incidents_are_found_before_as_documented() {
     }
 }
 
-/// A finding says where its setting is, and what would end it. The change of all findings together, applied as a patch,
-/// ends all of them.
+/// A finding states the place of its setting, and a change that fixes it. The changes of all findings, applied together
+/// as a patch, fix all findings.
 #[test]
 fn findings_have_positions_and_changes_that_end_them() {
     let copy = Copy::new();
@@ -730,7 +730,7 @@ fn contradictory_changes_are_left_out() {
     assert!(!script.contains("apply-patch rnic-fix"), "{script}");
 }
 
-/// The same mistake on all leaves is one entry with the names of the devices.
+/// The same mistake on all leaves is reported as one finding with the names of the devices.
 #[test]
 fn equal_findings_of_devices_are_joined() {
     let copy = Copy::new();

@@ -1,8 +1,8 @@
 //! Components of rnic's pages: charts, tables, tooltips, colours.
 //!
 //! The components are ES modules and style sheets in the folder `components` of this crate. A page has its own script,
-//! which imports what it needs from them. [`script`] makes one text of that script and its modules, so that a page can
-//! be a single file that works offline, and needs no build tool. [`style`] does the same for style sheets.
+//! which imports the components that it needs. [`script`] makes one text of that script and its modules, so that a page
+//! can be a single file that works offline, and needs no build tool. [`style`] does the same for style sheets.
 //!
 //! ```
 //! let script = rnic_web::script("import { brief } from \"./numbers.js\";\nconsole.log(brief(\"time\", 1234));\n");
@@ -65,7 +65,7 @@ pub const RECORDING_STYLE: &str = include_str!("../components/replay.css");
 /// The script of a page as one text, without comments: the modules that it imports, directly or through other modules,
 /// and the script itself.
 ///
-/// Imports must have the form `import { NAME, NAME } from "./MODULE.js";`, on a line of their own.
+/// Imports must have the form `import { NAME, NAME } from "./MODULE.js";`, each on its own line.
 pub fn script(page: &str) -> String {
     let mut needed: BTreeSet<&str> = imports(page).map(|import| import.module).collect();
     let mut used: Vec<&Module> = Vec::new();

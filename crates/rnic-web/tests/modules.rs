@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 const CHECK: &str = include_str!("check.js");
 const AXES: &str = include_str!("axes.json");
 
-/// The scripts of the tests in a folder, each in a block of its own.
+/// The scripts of the tests in a folder, each in its own block.
 fn tests(folder: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

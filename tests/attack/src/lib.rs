@@ -60,7 +60,7 @@ impl fmt::Display for Finding {
         let Finding { case, packets, outcome } = self;
         let state = match &outcome.failed {
             Some(status) => format!("ended ({status})"),
-            None => "goes on".to_string(),
+            None => "continues".to_string(),
         };
         write!(
             f,

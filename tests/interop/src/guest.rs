@@ -69,7 +69,7 @@ impl Default for GuestOptions {
 }
 
 /// A command that runs in a guest.
-#[must_use = "a command that nobody waits for may end after the case"]
+#[must_use = "a command for which no test waits may end after the case"]
 #[derive(Clone, Debug)]
 pub struct Job {
     id: u64,

@@ -220,7 +220,7 @@ impl Shared {
             let is_unknown = |state: &mut State| !state.neighbours.contains_key(&address);
             self.met.wait_while_for(&mut state, is_unknown, NEIGHBOUR_RETRY);
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, format!("nobody answers for {address}")))
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("no host responds for {address}")))
     }
 
     /// Builds the frame that requests the Ethernet address of an IP address: an ARP request or a neighbour

@@ -82,7 +82,7 @@ fn a_signal_ends_the_programs_of_the_ladder() {
             let ended = ladder.wait_with_output().unwrap();
             assert_eq!(ended.status.code(), Some(code));
             assert_eq!(String::from_utf8_lossy(&ended.stderr), "rnic-ladder: interrupted\n");
-            wait_for("a program goes on", || processes.iter().all(|number| !runs(*number)).then_some(()));
+            wait_for("a program continues", || processes.iter().all(|number| !runs(*number)).then_some(()));
         }
     });
 }

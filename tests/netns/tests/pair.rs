@@ -112,6 +112,6 @@ fn a_killed_group_leaves_nobody() {
         // The shell may print the process ID before its child has executed the other program.
         assert!(becomes(&|command| command.starts_with(b"sleep")));
         drop(group);
-        assert!(becomes(&<[u8]>::is_empty), "sleep goes on");
+        assert!(becomes(&<[u8]>::is_empty), "sleep continues");
     });
 }

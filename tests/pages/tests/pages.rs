@@ -47,7 +47,7 @@ fn recorded_outcomes_are_those_of_the_rule() {
     none(&check::outcomes(&data()));
 }
 
-/// Stale data are allowed, because a new measurement takes its time. But the page of each study says so.
+/// Stale data are allowed, because a new measurement takes its time. But the page of each study states this.
 #[test]
 fn pages_say_whether_their_data_are_stale() {
     let data = data();

@@ -41,7 +41,7 @@ pub struct Progress {
     pub wanted: usize,
 }
 
-/// Receives the events and results of a campaign's runs; its methods may be called from any thread. `key` is the key of
+/// Receives the events and results of a campaign's runs. Its methods may be called from any thread. `key` is the key of
 /// the run's fingerprint.
 pub trait CampaignListener: Sync {
     /// A run starts.

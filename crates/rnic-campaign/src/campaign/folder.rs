@@ -108,7 +108,7 @@ impl Folder {
         Ok(names)
     }
 
-    /// The manifest of the campaign `name`, or of the only campaign if there is no name.
+    /// The manifest of the campaign `name`, or of the only campaign if `name` is `None`.
     ///
     /// # Errors
     /// The folder has no such campaign, it has several campaigns and no name is given, or the manifest cannot be read.
@@ -246,7 +246,8 @@ impl Folder {
         Ok(Removed { unused, damaged, journals, bytes: removed.bytes + packed_bytes })
     }
 
-    /// A sentence about results of other versions of rnic, which are not used; `None` if there are none.
+    /// A sentence about results of other versions of rnic, which are not used; `None` if the folder has no such
+    /// results.
     pub fn other_versions(&self) -> Option<String> {
         let mut codes: BTreeMap<String, usize> = BTreeMap::new();
         self.results.for_each(|result| {

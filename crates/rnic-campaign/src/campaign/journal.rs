@@ -15,7 +15,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Maximum length of a line in bytes; what follows in a longer line is ignored.
+/// Maximum length of a line in bytes; the rest of a longer line is ignored.
 const MAX_LINE: u64 = 1 << 16;
 
 /// What precedes the checksum of a line, and what follows it.
@@ -175,7 +175,7 @@ pub struct Worker {
     pub failed: u64,
     /// When it last wrote a line, in seconds since 1970.
     pub last_s: f64,
-    /// Number of lines of its journal that are damaged or incomplete. What they said is missing here.
+    /// Number of lines of its journal that are damaged or incomplete. The content of these lines is missing.
     pub damaged: u64,
 }
 
@@ -285,7 +285,8 @@ mod tests {
         assert_eq!(workers[0].1.ended, 2);
     }
 
-    /// With any bit of its journal changed, a worker is what its other lines say, and the damage is counted.
+    /// If any bit of a journal is changed, the worker's state follows from the undamaged lines, and the damaged line is
+    /// counted.
     #[test]
     fn a_changed_bit_of_a_journal_is_noticed() {
         let parent = tempfile::tempdir().unwrap();

@@ -144,7 +144,8 @@ impl Manifest {
     /// manifest of this campaign or `replace` is true. Returns whether it replaced another content.
     ///
     /// # Errors
-    /// The file exists and may not be replaced, it cannot be written, or a run has a number that JSON cannot represent.
+    /// The file exists and must not be replaced, it cannot be written, or a run has a number that JSON cannot
+    /// represent.
     pub fn write_new(&self, path: &Path, replace: bool) -> Result<bool, CampaignError> {
         let mut first = String::new();
         let is_other = match File::open(path) {

@@ -124,7 +124,7 @@ impl Replication {
         }
     }
 
-    /// The runs that have become wanted since the last call, in the order of the manifest.
+    /// The runs that were added to the wanted runs since the last call, in the order of the manifest.
     pub fn take_wanted(&mut self) -> Vec<Replica> {
         std::mem::take(&mut self.newly_wanted)
     }
@@ -134,8 +134,8 @@ impl Replication {
         self.wanted
     }
 
-    /// Adds the result of a run. If it is the last one wanted of its point and the interval is too wide, further runs
-    /// become wanted.
+    /// Adds the result of a run. If it is the last missing result of its point, and the interval is too wide, further
+    /// seeds of the point are wanted.
     pub fn add_result(&mut self, replica: Replica, result: &RunResult) {
         let metric = self.manifest.until.as_ref().and_then(|until| result.metric(&until.metric));
         self.add_value(replica, result.state, metric);

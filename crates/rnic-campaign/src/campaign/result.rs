@@ -17,7 +17,8 @@ pub enum RunState {
     Completed,
     /// The run cannot be set up, or failed. A simulation is deterministic, so it would fail each time.
     Failed,
-    /// Each worker that started the run was killed, or its machine stopped, as often as the campaign allows.
+    /// The run was lost the maximum number of times: each worker that started the run was killed, or its machine
+    /// stopped.
     Lost,
 }
 

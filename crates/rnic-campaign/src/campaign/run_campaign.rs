@@ -138,8 +138,8 @@ impl Outcomes {
         self.progress.failed += usize::from(state != RunState::Completed);
     }
 
-    /// Takes the next missing runs: at most `count`, and at most as many as take `seconds` of CPU time by the estimate
-    /// [`cost`] times `scale`, but at least one. Empty if no run is missing at the moment.
+    /// Takes the next missing runs: at most `count`, with at most `seconds` of CPU time in total, estimated as [`cost`]
+    /// times `scale`, but at least one. Empty if no run is missing at the moment.
     pub fn next_batch(&mut self, count: usize, seconds: f64, scale: f64) -> Vec<MissingRun> {
         let mut batch = Vec::new();
         let mut sum = 0.0;

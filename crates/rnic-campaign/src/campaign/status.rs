@@ -46,7 +46,8 @@ pub struct Standing {
     pub digest: u128,
     /// Number of attempts whose workers were killed, over the runs that are not stored as lost.
     pub lost: u32,
-    /// The workers that live, those that were killed during a run, and those whose journals are damaged.
+    /// The workers that are alive, the workers that were killed during a run, and the workers whose journals are
+    /// damaged.
     pub workers: Vec<Worker>,
 }
 

@@ -24,7 +24,7 @@ struct Counts {
     /// Number of packets that the capture contains only in part.
     truncated: u64,
     pfc: u64,
-    /// Number of frames that are neither RoCE nor PFC, by the name of their kind.
+    /// Number of frames that are neither RoCE nor PFC, by the kind of frame.
     others: BTreeMap<String, u64>,
 }
 

@@ -12,8 +12,8 @@ const MAX_MTU: u16 = 8_960;
 
 /// The contents of a captured frame.
 pub(super) enum Found<'a> {
-    /// One RoCE packet, or the packets of a batch. A batch is a captured datagram of several packets: the NIC was still
-    /// to segment it, or the kernel coalesced it on reception.
+    /// One RoCE packet, or the packets of a batch. A batch is a captured datagram of several packets: the NIC had not
+    /// segmented it yet, or the kernel coalesced it on reception.
     Packets(Vec<Roce<'a>>),
     /// A frame of priority flow control (PFC).
     Pfc {
@@ -50,7 +50,7 @@ impl Network<'_> {
 pub(super) enum Checked {
     /// The ICRC in the packet, which equals the computed ICRC.
     Right(u32),
-    /// The ICRC in the packet, which is right if the IPv4 identification counts as 0: two rnic endpoints leave it out.
+    /// The ICRC in the packet. It is right if the IPv4 identification counts as 0, as between two rnic endpoints.
     RightWithoutId(u32),
     /// The ICRC in the packet differs from the computed ICRC.
     Wrong {
@@ -76,11 +76,11 @@ pub(super) struct Roce<'a> {
     pub(super) id: u16,
     /// The header of the protected datagram that contains the packet; `None` for all other packets.
     pub(super) protected: Option<ProtectedHeader>,
-    /// The captured bytes from the base transport header to the ICRC. Of a packet inside an authenticated datagram,
-    /// the last four bytes can have any value. Of an encrypted datagram: all bytes.
+    /// The captured bytes from the base transport header to the ICRC. For a packet inside an authenticated datagram,
+    /// the last four bytes can have any value. For an encrypted datagram, these are all captured bytes of the datagram.
     pub(super) body: &'a [u8],
-    /// Why rnic cannot parse a packet that is not bad: for example, its opcode is another vendor's. Only the base
-    /// transport header of such a packet is shown. `None` for all other packets.
+    /// The reason why rnic cannot parse a valid packet, for example because it has another vendor's opcode. Only the
+    /// base transport header of such a packet is shown. `None` for all other packets.
     pub(super) foreign: Option<String>,
     /// The transport headers; `None` if they cannot be parsed.
     pub(super) headers: Option<Headers>,
@@ -119,8 +119,8 @@ impl<'a> Roce<'a> {
     }
 }
 
-/// The UDP ports that carry RoCE: 4791, the ports that the user names, and the ports to which the capture has had a
-/// packet with a right ICRC or protection. Two programs on one host cannot both have port 4791.
+/// The UDP ports that carry RoCE: 4791, the ports that the user names, and the destination ports of earlier packets
+/// with a correct ICRC or valid protection. Two programs on one host cannot both have port 4791.
 #[derive(Default)]
 pub(super) struct Ports {
     known: BTreeSet<u16>,
@@ -331,7 +331,7 @@ fn is_manufacturers(opcode: u8) -> bool {
     opcode >= 0xc0
 }
 
-/// Whether the fields of a packet with an opcode of IRN fit together, as in every packet that rnic sends.
+/// Whether the fields of a packet with an opcode of IRN are consistent, as in every packet that rnic sends.
 fn is_plausible(packet: &Packet<'_>) -> bool {
     let headers = &packet.headers;
     let (opcode, len) = (headers.bth.opcode, packet.payload.len() as u64);
@@ -349,12 +349,12 @@ fn is_plausible(packet: &Packet<'_>) -> bool {
     send && write && length
 }
 
-/// Splits a captured datagram into packets if it is a batch. A batch is a large datagram that the NIC was still to
-/// segment into datagrams of one size (UDP_SEGMENT), or that the kernel coalesced on reception (UDP_GRO).
+/// Splits a captured datagram into packets if it is a batch. A batch is a large datagram that the NIC had not segmented
+/// yet into datagrams of one size (UDP_SEGMENT), or that the kernel coalesced on reception (UDP_GRO).
 ///
 /// A batch is recognised by its ICRCs: for one packet size, the ICRCs of all packets are right if the IPv4
-/// identification increases by 1 from packet to packet, or if it counts as 0 in all of them. `None` if there is no such
-/// size.
+/// identification increases by 1 from packet to packet, or if it counts as 0 in all of them. `None` if no such size
+/// exists.
 fn batch<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>) -> Option<Vec<Roce<'a>>> {
     batch_with(ethernet, datagram, true).or_else(|| batch_with(ethernet, datagram, false))
 }

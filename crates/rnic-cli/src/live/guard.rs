@@ -1,6 +1,6 @@
-//! Who may read the page of a run. A page of another site must not read it, neither from its own origin nor through a
-//! name that it resolves to this machine (DNS rebinding); and at an address that other machines reach, only who knows
-//! the token may.
+//! Decides which clients may read the page of a run. A page of another site must not read it, neither from its own
+//! origin nor through a name that resolves to this machine (DNS rebinding). At an address that other machines can
+//! reach, a client needs the token.
 
 use crate::page_guard::{is_of_other_origin, is_token, protect, text};
 use axum::extract::{Request, State};
@@ -52,7 +52,8 @@ fn has_token(query: &str, token: &str) -> bool {
     given.any(|given| is_token(given.as_bytes(), token))
 }
 
-/// Refuses what the guard refuses, and adds the headers that keep the page closed to other sites.
+/// Rejects the requests that the guard does not admit, and adds the headers that prevent other sites from reading the
+/// page.
 pub(super) async fn admit(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
     let mut response = match guard.refusal(path, query, request.headers()) {

@@ -32,7 +32,8 @@ static SCRIPT: LazyLock<String> = LazyLock::new(|| rnic_web::script(include_str!
 static STYLE: LazyLock<String> =
     LazyLock::new(|| rnic_web::style(&[rnic_web::RECORDING_STYLE, include_str!("../../page/live.css")].concat()));
 
-/// The policy of result files: pages such as the report have their script in them, and run in an origin of their own.
+/// The content security policy of result files: pages such as the report contain their scripts, and get their own
+/// origin.
 const FILE_POLICY: &str = "sandbox allow-scripts allow-downloads; default-src 'none'; style-src 'unsafe-inline'; \
      script-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'";
 /// Bytes of a file that are read at a time.
@@ -82,8 +83,8 @@ fn router(runs: Arc<Runs>, guard: Guard) -> Router {
         .with_state(runs)
 }
 
-/// A result file. Its name is looked up among those of the files that the runs have written, so no other file can be
-/// named.
+/// A result file. Its name is looked up in the list of the files that the runs have written, so a request cannot read
+/// any other file.
 async fn file(State(runs): State<Arc<Runs>>, Path(name): Path<String>) -> Response {
     let shown = runs.results();
     let found = shown.as_ref().and_then(|shown| shown.files.get(&name));

@@ -1,5 +1,5 @@
-//! What a page shows of the runs: their progress, warnings, recordings and results. The simulation writes it, and
-//! each client of the server reads what it has not read yet, so no client makes a run wait.
+//! The state of the runs that a page shows: their progress, warnings, recordings and results. The simulation writes the
+//! state, and each client of the server reads the parts that it has not read yet, so no client makes a run wait.
 
 use crate::run_state::{RunState, Stage};
 use crate::service::Clock;

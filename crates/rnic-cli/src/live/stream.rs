@@ -1,5 +1,6 @@
 //! The stream of server-sent events of one client. The client takes each event when its connection has room for it; the
-//! next event is made of the state at that time. So a slow client costs one event of memory and delays nobody.
+//! next event is made of the state at that time. So a slow client needs memory for one event only, and delays neither
+//! the runs nor other clients.
 //!
 //! Events: `hello` (title and names of the runs), `state` (progress and warnings), `fabric` (a run whose recording
 //! begins), `frames` (its next frames), `results` (the table and the names of the files).
@@ -98,7 +99,7 @@ impl Client {
         }
         self.silent = if self.waiting.is_empty() { self.silent + 1 } else { 0 };
         if self.silent >= SILENT_LOOKS {
-            self.waiting.push_back(Event::default().comment("the runs go on"));
+            self.waiting.push_back(Event::default().comment("the runs continue"));
             self.silent = 0;
         }
     }

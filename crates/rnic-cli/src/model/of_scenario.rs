@@ -1,5 +1,5 @@
 //! `rnic model buffers SCENARIO.toml`: whether the ECN thresholds of a scenario's switches are low enough, so that
-//! switches mark packets before PFC pauses their senders, and what to write instead.
+//! switches mark packets before PFC pauses their senders, and which values to use instead.
 
 use super::{ModelFormat, aligned};
 use rnic_fabric::Topology;
@@ -53,7 +53,7 @@ pub(super) fn check(
     if wrong.is_empty() { Ok(()) } else { Err(CliError::Failed(wrong)) }
 }
 
-/// The run to check, which must have PFC: without PFC no mark comes too late.
+/// The run to check, which must have PFC: without PFC, no pause can come before a mark.
 fn chosen<'s>(scenario: &'s Scenario, name: Option<&str>) -> Result<&'s RunSpec, CliError> {
     let with_pfc = || scenario.runs.iter().filter(|run| run.transport.pfc);
     let run = match name {
@@ -69,12 +69,12 @@ fn chosen<'s>(scenario: &'s Scenario, name: Option<&str>) -> Result<&'s RunSpec,
         _ => format!("runs with PFC: {}", names.join(", ")),
     };
     Err(CliError::Input(format!(
-        "run \"{}\" has no PFC, so its switches pause nobody before they mark; {others}",
+        "run \"{}\" has no PFC, so its switches send no pauses before they mark; {others}",
         run.name
     )))
 }
 
-/// Fails if the switches of the run have no shared buffer, which alone the model describes.
+/// Fails if the switches of the run have no shared buffer, because the model describes only shared buffers.
 fn refuse_other_buffers(run: &RunSpec) -> Result<(), CliError> {
     let (key, what) = match run.fabric.switch.queueing {
         QueueingSetup::Shared(_) => return Ok(()),
@@ -123,8 +123,8 @@ impl<'r> Fabric<'r> {
         })
     }
 
-    /// The headroom that a port of the group needs in the simulation, and that it needs if its peer reacts to a pause
-    /// as late as IEEE 802.3 allows.
+    /// The headroom that a port of the group needs in the simulation, and the headroom that it needs if its peer reacts
+    /// to a pause as late as IEEE 802.3 allows.
     fn needed(&self, group: &PortGroup) -> [Bytes; 2] {
         [Time::ZERO, reaction(group.rate)].map(|reaction| group.headroom(self.frame, self.gap, reaction))
     }
@@ -300,7 +300,7 @@ impl<'r> Fabric<'r> {
 }
 
 /// The switches of the topology by their ports: groups of equal ports, in order of their rates and delays, and the
-/// names of the switches that have them. Kinds of switches are in the order of their first switches.
+/// names of the switches with these groups. Kinds of switches are in the order of their first switches.
 fn switches(topology: &Topology) -> Vec<(Vec<PortGroup>, Vec<String>)> {
     let mut kinds: Vec<(Vec<PortGroup>, Vec<String>)> = Vec::new();
     for node in topology.hosts..topology.nodes() {
@@ -314,7 +314,7 @@ fn switches(topology: &Topology) -> Vec<(Vec<PortGroup>, Vec<String>)> {
         let name = topology.names[node as usize].clone();
         match kinds.iter_mut().find(|(known, _)| *known == groups) {
             Some((_, names)) => names.push(name),
-            // A switch without links, which a graph may have, pauses nobody.
+            // A switch without links, which a graph may have, pauses no port.
             None if groups.is_empty() => {}
             None => kinds.push((groups, vec![name])),
         }

@@ -1,7 +1,7 @@
 //! `rnic perf --serve`: a measurement on a live page, with sliders that change the injected faults.
 //!
 //! Threads measure and one thread reads the counters at an interval. The page asks for the points of the intervals; a
-//! browser that asks rarely, or never, costs the measurement nothing, because the points are in one bounded list.
+//! browser that asks rarely, or never, does not slow the measurement down, because the points are in one bounded list.
 
 mod page;
 
@@ -53,7 +53,7 @@ pub(super) fn live(address: SocketAddr, arguments: &MeasureArgs, interruption: &
     let server = Server::start(listener, page::router(page.clone()), Limits::default())
         .map_err(|error| CliError::Io { doing: "cannot serve the page".to_string(), error })?;
     if !server.address().ip().is_loopback() {
-        note("the page is served over plain HTTP to other hosts: whoever sees the traffic can read its token");
+        note("the page is served over plain HTTP to other hosts: anyone who sees the traffic can read its token");
     }
     note(&format!("live page at http://{}/#{}; Ctrl-C ends", server.address(), page.token()));
     let stop = AtomicBool::new(false);
@@ -126,8 +126,8 @@ fn accept(listener: &TcpListener, series: &Series, stop: &AtomicBool) {
     }
 }
 
-/// Runs the client again and again. A measurement that fails, for example because every retransmission was lost, is
-/// reported to `failed` and on standard error, and begins again.
+/// Runs the client repeatedly. A measurement that fails, for example because every retransmission was lost, is reported
+/// to `failed` and on standard error, and begins again.
 ///
 /// # Errors
 /// The plan is impossible, or the last measurement failed.
@@ -157,7 +157,7 @@ fn measure(series: &Series, stop: &AtomicBool, failed: impl Fn(Option<String>)) 
     last.map_or(Ok(()), |why| Err(CliError::Failed(vec![why])))
 }
 
-/// Reads the counters at an interval, until the user interrupts or `ends` says so.
+/// Reads the counters at an interval, until the user interrupts or `ends` returns true.
 fn observe(series: &[Series], page: &Page, interruption: &Interruption, ends: impl Fn(u64) -> bool) {
     let clock = service::Clock::start();
     let mut meters: Vec<Meter> = series.iter().map(|series| Meter::new(series.live.clone())).collect();

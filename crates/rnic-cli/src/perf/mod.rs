@@ -58,7 +58,7 @@ enum Other {
 
 #[derive(Args, Debug)]
 struct RawArgs {
-    /// The server, a host that runs `rnic perf raw`; without it this side is the server
+    /// The server, a host that runs `rnic perf raw`; without it this command is the server
     #[arg(value_name = "HOST")]
     host: Option<String>,
 
@@ -81,7 +81,7 @@ struct RawArgs {
 
 #[derive(Args, Debug)]
 struct MeasureArgs {
-    /// The server, a host that runs `rnic perf`; without it this side is the server
+    /// The server, a host that runs `rnic perf`; without it this command is the server
     #[arg(value_name = "HOST")]
     host: Option<String>,
 
@@ -102,8 +102,8 @@ struct MeasureArgs {
     once: bool,
 
     /// Show throughput, latency and retransmissions on a live page with sliders for faults, at this address [default:
-    /// 127.0.0.1, any free port]. Without HOST, both sides run in this process: IRN and RC next to each other, or the
-    /// one of --service
+    /// 127.0.0.1, any free port]. Without HOST, both ends run in this process: IRN and RC next to each other, or only
+    /// the service of --service
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -235,7 +235,7 @@ struct MeasureArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     fault_seed: u64,
 
-    /// Time without a response after which a side gives up the other; without unit in seconds [default: 5 s; with
+    /// Time without a response after which an end aborts the connection; without unit in seconds [default: 5 s; with
     /// --service rogue or multipath 10 s]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     give_up_after: Option<Time>,

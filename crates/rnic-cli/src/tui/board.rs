@@ -1,5 +1,5 @@
-//! What the view in the terminal shows: the progress of each run, and of the fabric of each run its hottest ports and
-//! the rates of drops, trims and pauses.
+//! The content of the view in the terminal: the progress of each run, and for the fabric of each run, the busiest ports
+//! and the rates of drops, trims and pauses.
 
 use crate::run_state::{RunState, Stage};
 use rnic_fabric::{PortId, Topology};
@@ -24,7 +24,7 @@ pub(super) struct Board {
     pub(super) runs: Vec<Run>,
     /// The run whose fabric is shown.
     pub(super) selected: usize,
-    /// Whether the user has selected a run. Otherwise the run that began last is shown.
+    /// Whether the user has selected a run. Otherwise the view shows the run that began last.
     pub(super) is_chosen: bool,
     pub(super) has_help: bool,
     /// The latest warnings, escaped for a terminal.

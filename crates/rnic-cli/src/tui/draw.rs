@@ -1,4 +1,5 @@
-//! Draws a [`Board`]. Everything fits into 60 columns and 15 lines; more room shows more runs, ports and instants.
+//! Draws a [`Board`]. Everything fits into 60 columns and 15 lines; a larger terminal shows more runs, ports and
+//! instants.
 
 use super::board::{Board, Hot, Run};
 use crate::run_state::Stage;

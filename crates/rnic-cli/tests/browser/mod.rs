@@ -148,7 +148,7 @@ impl Browser {
         self.request("POST", &path, body).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Sends one HTTP request to the driver on a connection of its own, and returns the response.
+    /// Sends one HTTP request to the driver on its own connection, and returns the response.
     fn request(&self, method: &str, path: &str, body: &Value) -> io::Result<Value> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
         stream.set_read_timeout(Some(PATIENCE))?;

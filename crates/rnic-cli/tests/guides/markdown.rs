@@ -1,4 +1,4 @@
-//! Code blocks of a Markdown file, with the marks that say what a test does with them.
+//! Code blocks of a Markdown file, with the marks that tell a test how to treat them.
 
 /// What a test does with a code block. A mark is an HTML comment in the lines directly above the block, which readers
 /// of the guide do not see: `<!-- file: graph.toml -->`.
@@ -20,7 +20,7 @@ pub(crate) enum Mark {
     Shorter(String),
     /// The commands of the block fail, for this reason.
     Fails(String),
-    /// Leave the only command of the block running. Go on when it has printed this text.
+    /// Leave the only command of the block running. Continue when it has printed this text.
     Background(String),
     /// First end the latest background command whose text contains this string, as Ctrl-C does.
     Interrupt(String),
@@ -147,8 +147,8 @@ fn words(line: &str) -> String {
     kept.collect::<Vec<_>>().join(" ")
 }
 
-/// The lines of an output by their words. Of the lines of a table, only the name of the row remains: the numbers decide
-/// where the other columns wrap.
+/// Returns the lines of an output as words. From a line of a table, only the name of the row is kept, because the
+/// widths of numbers determine where the other columns wrap.
 fn essence(output: &str) -> Vec<String> {
     let mut after_rule = false;
     let mut lines = Vec::new();
@@ -162,10 +162,10 @@ fn essence(output: &str) -> Vec<String> {
 }
 
 /// Compares the output that a guide shows, if it shows any, with the output of the command. Numbers may differ. The
-/// output has more lines than the shown ones only where the guide shows `...`.
+/// output may have lines that the guide does not show only where the guide shows `...`.
 ///
 /// # Errors
-/// The first line that only one of the two has.
+/// The first line that only the guide or only the output has.
 pub(crate) fn compare(shown: &str, output: &str) -> Result<(), String> {
     if shown.is_empty() {
         return Ok(());

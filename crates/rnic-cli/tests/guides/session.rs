@@ -1,4 +1,4 @@
-//! A shell in a temporary folder that has what the guides expect: the command `rnic`, `scenarios/`, `p4/` and
+//! A shell in a temporary folder with the files that the guides expect: the command `rnic`, `scenarios/`, `p4/` and
 //! `examples/`.
 
 use super::repository;
@@ -47,7 +47,7 @@ impl Session {
         Session::with_prefix(&[], Folder::Temporary(tempfile::tempdir().unwrap())).expect("a shell starts")
     }
 
-    /// Starts a shell in a folder of this name that keeps what Cargo builds for the template.
+    /// Starts a shell in a folder with this name. The folder keeps the files that Cargo builds for the template.
     pub(crate) fn start_keeping_builds(name: &str) -> Session {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         for old in ["rnic", "my-congestion-control"] {
@@ -61,7 +61,7 @@ impl Session {
         session
     }
 
-    /// Starts a shell in network and mount namespaces of its own; `None` if the system does not allow these.
+    /// Starts a shell in its own network and mount namespaces; `None` if the system does not allow these.
     pub(crate) fn start_in_namespace() -> Option<Session> {
         // Without root a user namespace gives the rights, but there tcpdump cannot drop its own.
         let unshare = ["unshare", "--mount", "--net"];
@@ -125,8 +125,8 @@ impl Session {
         (script, output)
     }
 
-    /// Runs a command in the shell, with `shorter` appended to the arguments of `rnic`. Returns what it printed, and
-    /// its exit code.
+    /// Runs a command in the shell, with `shorter` appended to the arguments of `rnic`. Returns its output and its exit
+    /// code.
     pub(crate) fn run(&mut self, command: &str, shorter: &str) -> std::io::Result<(String, i32)> {
         let (script, output) = self.write_command(command);
         let (script, printed) = (script.display(), output.display());
@@ -140,7 +140,7 @@ impl Session {
     /// Starts a command and returns when it has printed `text`.
     ///
     /// # Errors
-    /// What the command printed, if it does not print the text in time.
+    /// The output of the command, if it does not print the text in time.
     pub(crate) fn start_background(&mut self, command: &str, text: &str) -> Result<(), String> {
         let (script, output) = self.write_command(&format!("exec {command}"));
         let (script, printed) = (script.display(), output.display());
@@ -168,7 +168,8 @@ impl Session {
         matches!(self.run(ports, ""), Ok((_, 0)))
     }
 
-    /// Ends the latest background command that contains `part`, as Ctrl-C does; does nothing if there is none.
+    /// Ends the latest background command that contains `part`, as Ctrl-C does; does nothing if no such command is
+    /// running.
     pub(crate) fn interrupt(&mut self, part: &str) {
         let Some(at) = self.background.iter().rposition(|(command, _)| command.contains(part)) else { return };
         let (_, process) = self.background.remove(at);

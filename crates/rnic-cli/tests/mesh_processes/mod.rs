@@ -45,7 +45,8 @@ impl Process {
         self.lines.lock().unwrap().clone()
     }
 
-    /// Whether the process runs and has said something, or has ended without; `None` if neither is known yet.
+    /// `true` if the process runs and has printed something, `false` if it has ended without output; `None` if neither
+    /// has happened yet.
     pub(crate) fn started(&mut self) -> Option<Option<bool>> {
         if self.lines().iter().any(|line| line.contains("agents at ")) {
             return Some(Some(true));

@@ -205,8 +205,8 @@ impl Manager {
         }
     }
 
-    /// Listens on a service ID. Events about it have the `token`. `backlog` is the maximum number of requests that
-    /// wait for the program; 0 for 1,024. Further ones are ignored, and their senders try again.
+    /// Listens on a service ID. Events about it have the `token`. `backlog` is the maximum number of requests that wait
+    /// for the program; 0 for 1,024. Further requests are ignored, and their senders retransmit them.
     ///
     /// # Errors
     /// [`ManagerError::InUse`].
@@ -264,8 +264,8 @@ impl Manager {
         self.connections.is_empty()
     }
 
-    /// Requests a connection with `peer`. `request` is complete but for its communication ID and the numbers of retries
-    /// and the timeouts of the communication manager, which the manager sets. Returns the communication ID.
+    /// Requests a connection with `peer`. `request` is complete except for the fields that the manager sets: the
+    /// communication ID, and the retry counts and timeouts of the communication manager. Returns the communication ID.
     ///
     /// # Errors
     /// [`ManagerError::Full`].
@@ -307,7 +307,7 @@ impl Manager {
         }
     }
 
-    /// Accepts a request. `reply` is complete but for the communication IDs.
+    /// Accepts a request. `reply` is complete except for the communication IDs.
     ///
     /// # Errors
     /// [`ManagerError::Unknown`], [`ManagerError::State`].

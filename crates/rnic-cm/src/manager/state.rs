@@ -89,9 +89,9 @@ impl Manager {
         }
     }
 
-    /// Whether the manager may send a message to the peer of a connection without being asked. A peer to which this
-    /// end has sent the REQ, or which has confirmed the REP, is at its address; the messages to all others have a
-    /// limited rate.
+    /// Whether the manager may send a message to the peer of a connection without being asked. The address of a peer is
+    /// proved if this end has sent the REQ, or if the peer has confirmed the REP. The messages to all other peers have
+    /// a limited rate.
     pub(super) fn may_send(&mut self, now: Time, id: u32) -> bool {
         let is_at_address = |connection: &Connection| connection.active || connection.confirmed;
         self.connections.get(&id).is_some_and(is_at_address) || self.half_open.may_send(now)

@@ -7,7 +7,7 @@
 //! numbers do not depend on how two threads meet. `-- TEXT` runs only the lines that contain the text. The bench needs
 //! root.
 //!
-//! What it does not show: a NIC whose driver gives AF_XDP its buffers without copies, and a third core that polls for
+//! The bench does not cover a NIC whose driver gives AF_XDP its buffers without copies, and a third core that polls for
 //! io_uring.
 #![allow(missing_docs, reason = "a program, not a library")]
 #![allow(unsafe_code, reason = "rings that the kernel shares have no safe interface")]
@@ -48,7 +48,7 @@ impl Shape {
 
 /// A way of sending: it sends `BATCHES` batches of the bytes.
 type Sending<'a> = Box<dyn FnMut(&[u8], Shape) -> Result<(), Failure> + 'a>;
-/// A way of receiving: it receives all datagrams that are there, and returns their bytes.
+/// A way of receiving: it receives all datagrams that have arrived, and returns their bytes.
 type Receiving<'a> = Box<dyn FnMut() -> Result<usize, Failure> + 'a>;
 
 /// The sockets of the two namespaces.

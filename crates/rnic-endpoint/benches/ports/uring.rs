@@ -6,7 +6,7 @@ use nix::libc;
 use nix::sys::socket::{SockaddrIn, SockaddrLike as _};
 use std::os::fd::RawFd;
 
-/// What the kernel reads during a call for one message. It does not move while a call is in progress.
+/// The structures that the kernel reads during a call for one message. It does not move while a call is in progress.
 struct Message {
     header: libc::msghdr,
     slice: libc::iovec,
@@ -43,8 +43,8 @@ impl Message {
     }
 }
 
-/// Submits the entries, and waits for the result of each. With zero copy, notifications come in addition, which it
-/// ignores: the bytes that are sent never change.
+/// Submits the entries, and waits for the result of each. With zero copy, the kernel also sends notifications. They are
+/// ignored, because the sent bytes never change.
 fn carry_out(ring: &mut IoUring, entries: &[squeue::Entry]) -> Result<Vec<i32>, Failure> {
     for entry in entries {
         // SAFETY: the messages and buffers to which the entries refer live until their results are there.

@@ -30,7 +30,7 @@ fn map(fd: Option<&OwnedFd>, len: usize, offset: i64) -> Result<*mut u8, Failure
     if at == libc::MAP_FAILED { Err(io::Error::last_os_error().into()) } else { Ok(at.cast()) }
 }
 
-/// One of the four rings of a socket. This side either produces entries or consumes them.
+/// One of the four rings of a socket. This program either produces its entries or consumes them.
 struct Ring {
     producer: *const AtomicU32,
     consumer: *const AtomicU32,

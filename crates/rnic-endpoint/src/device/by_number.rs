@@ -6,16 +6,17 @@ use crate::clock::TimeSource;
 use rnic_verbs::{CqId, Notify, VerbsError};
 use std::task::Waker;
 
-/// What [`Device::watch`] waits for: the completions of a queue, or with `None` the device's asynchronous events.
+/// The event for which [`Device::watch`] waits: the completions of a queue, or with `None` the device's asynchronous
+/// events.
 pub type Watched = Source;
 
 impl Device {
-    /// Runs `work` on the device's verbs while they are locked, and then wakes the threads for which there may be work
-    /// now. `work` must use the device only through its argument.
+    /// Runs `work` on the device's verbs while they are locked, and then wakes the threads that may have work now.
+    /// `work` must use the device only through its argument.
     ///
-    /// It is the way to several verbs under one lock, and to those that have no handle. Objects that `work` creates
-    /// live until it destroys them or the last handle of the device is dropped. It must neither destroy objects that
-    /// belong to handles, nor connect a queue pair with protection.
+    /// It allows several verbs under one lock, and verbs for objects without a handle. Objects that `work` creates live
+    /// until it destroys them or the last handle of the device is dropped. It must neither destroy objects that belong
+    /// to handles, nor connect a queue pair with protection.
     pub fn with_verbs<R>(&self, work: impl FnOnce(&mut rnic_verbs::Device) -> R) -> R {
         let shared = self.shared();
         let mut verbs = shared.verbs();
@@ -27,7 +28,7 @@ impl Device {
     }
 
     /// Runs `work` like [`Device::with_verbs`], for verbs that give the thread that moves packets no work, such as
-    /// posting a receive. If packets are ready to be sent nevertheless, it is woken.
+    /// posting a receive. If packets are ready to be sent nevertheless, the thread is woken.
     pub fn with_verbs_quietly<R>(&self, work: impl FnOnce(&mut rnic_verbs::Device) -> R) -> R {
         let shared = self.shared();
         let mut verbs = shared.verbs();
@@ -42,8 +43,8 @@ impl Device {
         result
     }
 
-    /// Sends what waits to be sent, such as the ACK of a message that the application has received already. Callers do
-    /// so before they destroy a queue pair.
+    /// Sends the packets that wait to be sent, such as the ACK of a message that the application has already received.
+    /// Callers do so before they destroy a queue pair.
     pub fn settle(&self) {
         self.shared().settle();
     }
@@ -57,16 +58,17 @@ impl Device {
     /// Moves completions, oldest first, from a queue to `out`; returns their number.
     ///
     /// # Errors
-    /// When there is no such queue, or its completions were lost because it was full.
+    /// When the queue does not exist, or its completions were lost because it was full.
     pub fn poll_number(&self, cq: CqId, out: &mut [rnic_verbs::Completion]) -> Result<usize, VerbsError> {
         self.shared().verbs().poll_cq(cq, out)
     }
 
     /// Wakes `waker` once: at the next completion of the queue that is of the kind `notify`, or at the next
-    /// asynchronous event. Returns `false` if completions or events wait already; the waker is not woken for them.
+    /// asynchronous event. Returns `false` if completions or events are already waiting; in this case the waker is not
+    /// woken.
     ///
     /// # Errors
-    /// When the device is closed, or there is no such queue.
+    /// When the device is closed, or the queue does not exist.
     pub fn watch(&self, source: Watched, notify: Notify, waker: &Waker) -> Result<bool, Error> {
         self.shared().register(source, notify, waker)
     }

@@ -51,8 +51,8 @@ impl CompletionQueue {
         Ok(count)
     }
 
-    /// Waits until the queue has completions, and moves them to `out`; returns their number. The number is 0 if there
-    /// were none within `timeout`.
+    /// Waits until the queue has completions, and moves them to `out`; returns their number. The number is 0 if none
+    /// arrived within `timeout`.
     ///
     /// # Errors
     /// As [`CompletionQueue::poll`].
@@ -88,8 +88,8 @@ impl CompletionQueue {
     /// Waits until the queue has a completion, and takes the oldest one.
     ///
     /// # Errors
-    /// As [`CompletionQueue::wait`]; [`Error::Failed`] if the work request failed, [`Error::TimedOut`] if there was no
-    /// completion within `timeout`.
+    /// As [`CompletionQueue::wait`]; [`Error::Failed`] if the work request failed, [`Error::TimedOut`] if no work
+    /// request completed within `timeout`.
     pub fn wait_one(&self, timeout: Time) -> Result<Completion, Error> {
         let mut out = [Completion::BLANK];
         match self.wait(&mut out, timeout)? {
@@ -104,7 +104,7 @@ impl CompletionQueue {
     /// the first poll of the future resolve it in any case.
     ///
     /// On a device with a progress thread the task sleeps until the future resolves. Without a progress thread the task
-    /// wakes itself again and again, and sends and receives packets each time.
+    /// wakes itself repeatedly, and sends and receives packets each time.
     pub fn completions(&self, notify: Notify) -> Completions<'_> {
         Completions { queue: self, notify }
     }

@@ -25,7 +25,7 @@ impl Default for DatagramOptions {
     }
 }
 
-/// The address of a UD queue pair: all that others need to send to it.
+/// The address of a UD queue pair: all attributes that other hosts need to send to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct DatagramAddress {
     /// IP address and UDP port on which the queue pair's device receives.
@@ -75,11 +75,12 @@ impl Device {
 }
 
 impl QueuePair {
-    /// Opens a UD queue pair: it moves from INIT through the state RTR to RTS. From now on it receives datagrams from
-    /// anyone who knows its number and its Q_Key, and sends datagrams. Returns what others need to send to it.
+    /// Opens a UD queue pair: it moves from INIT through the state RTR to RTS. From now on it sends datagrams, and
+    /// receives datagrams from any host that knows its number and its Q_Key. Returns the address that other hosts need
+    /// to send to it.
     ///
-    /// Datagrams are plain RoCEv2 and not protected. A receive needs [`GRH_LEN`](crate::GRH_LEN) (40) bytes more than
-    /// the datagram has.
+    /// Datagrams are plain RoCEv2 and not protected. The buffer of a receive must be [`GRH_LEN`](crate::GRH_LEN) (40)
+    /// bytes longer than the datagram.
     ///
     /// ```
     /// use rnic_endpoint::*;
@@ -118,11 +119,11 @@ impl QueuePair {
     }
 
     /// Posts a Send, or a Send with Immediate, of a UD queue pair. It completes when the packet has left the device;
-    /// the timestamp of the completion is the time at which the device handed the packet to the system. A datagram that
-    /// is lost is not noticed.
+    /// the timestamp of the completion is the time at which the device handed the packet to the system. The loss of a
+    /// datagram is not detected.
     ///
     /// # Errors
-    /// If the send queue is full or the request is invalid; the request is not posted then.
+    /// If the send queue is full or the request is invalid; in both cases the request is not posted.
     pub fn post_datagram(&self, request: &SendRequest<'_>, to: &Recipient) -> Result<(), Error> {
         self.shared().reaches(to)?;
         let qpn = self.qpn();

@@ -79,14 +79,15 @@ impl ProtectionDomain {
     /// ```
     ///
     /// # Errors
-    /// When a limit of the device is reached. The buffer is dropped then.
+    /// When a limit of the device is reached. In this case the buffer is dropped.
     pub fn register_buffer<M: Buffer>(&self, buffer: M, access: Access) -> Result<MemoryRegion<Held<M>>, Error> {
         let registered = self.0.device.shared().verbs().register_buffer(self.0.id, Box::new(buffer), None, access);
         Ok(MemoryRegion::new(self, registered?))
     }
 
-    /// Registers memory that other processes share. The address of the region is that of a new map in this process,
-    /// which ends when the region is dropped. [`MemoryRegion::read`] and [`MemoryRegion::write`] access the bytes.
+    /// Registers memory that other processes share. The address of the region is the address of a new map in this
+    /// process, which ends when the region is dropped. [`MemoryRegion::read`] and [`MemoryRegion::write`] access the
+    /// bytes.
     ///
     /// ```
     /// use rnic_endpoint::{Access, Config, Device, Pages, SharedMemory};
@@ -108,12 +109,12 @@ impl ProtectionDomain {
         self.register_foreign(memory.map()?, access)
     }
 
-    /// Registers memory that remains the application's. The address of the region is the memory's own address. The
-    /// device accesses the memory until the region is dropped.
+    /// Registers memory that the application continues to own. The address of the region is the memory's own address.
+    /// The device accesses the memory until the region is dropped.
     ///
     /// The caller's promises to the unsafe function [`ForeignMemory::new`], for example that the memory stays
-    /// allocated, must hold until the region is dropped. A region that is leaked, as by `std::mem::forget`, is never
-    /// dropped, so the promises must then hold for ever.
+    /// allocated, must hold until the region is dropped. A region that is leaked, for example by `std::mem::forget`, is
+    /// never dropped, so the promises must hold for ever.
     ///
     /// # Errors
     /// When a limit of the device is reached, or `access` admits writes to memory that is read-only.
@@ -240,7 +241,7 @@ impl<B> MemoryRegion<B> {
         self.domain.0.device.shared().verbs()
     }
 
-    /// The address of the region's first byte. In work requests of both sides, the address of byte n of the region is
+    /// The address of the region's first byte. In work requests of both ends, the address of byte n of the region is
     /// this address plus n.
     pub fn addr(&self) -> u64 {
         self.info().addr

@@ -134,7 +134,7 @@ impl Device {
     /// Opens a device that receives on `address`, an IP address of this host, at UDP port 4791.
     ///
     /// # Errors
-    /// When the address is not one of this host, another socket has the port, or a system call fails.
+    /// When the address does not belong to this host, another socket has the port, or a system call fails.
     pub fn open(address: IpAddr, config: Config) -> Result<Device, Error> {
         Device::open_at(SocketAddr::new(address, port::ROCE_PORT), config)
     }
@@ -239,8 +239,8 @@ impl Device {
         self.shared().local
     }
 
-    /// Makes progress once: receives packets, fires timers, sends packets. Returns whether there was any work. On a
-    /// device with a progress thread this function does nothing.
+    /// Makes progress once: receives packets, fires timers, sends packets. Returns whether it did any work. On a device
+    /// with a progress thread this function does nothing.
     ///
     /// # Errors
     /// When the device is closed or a system call fails.
@@ -253,8 +253,8 @@ impl Device {
     }
 
     /// Sleeps until the device has sent or received packets, or `timeout` has passed. For an application that has no
-    /// work of its own and only responds to its peers. May return early. Returns whether this thread has moved packets
-    /// at once, without sleeping.
+    /// other work and only responds to its peers. May return early. Returns whether this thread has moved packets
+    /// immediately, without sleeping.
     ///
     /// # Errors
     /// When the device is closed or a system call fails.
@@ -277,7 +277,7 @@ impl Device {
         Ok(CompletionQueue(Arc::new(CqInner { device: self.clone(), id })))
     }
 
-    /// Takes the oldest asynchronous event, such as an error of a queue pair; returns `None` if there is none.
+    /// Takes the oldest asynchronous event, such as an error of a queue pair; returns `None` if no event is waiting.
     /// [`Device::next_event`] and [`Device::ready_fd`] wait for one.
     pub fn event(&self) -> Option<Event> {
         self.shared().verbs().poll_event()
@@ -320,7 +320,7 @@ impl Device {
     }
 
     /// Wakes the threads that sleep in this device. [`Device::wait`] returns; [`CompletionQueue::wait`] looks for
-    /// completions again and goes on waiting if there are none.
+    /// completions again, and continues to wait if it finds none.
     pub fn interrupt(&self) {
         self.shared().interrupt();
     }
@@ -413,7 +413,8 @@ mod tests {
         }
     }
 
-    /// Another thread takes the event before the thread that caused it has woken those who wait: they wake, too.
+    /// Another thread takes the event before the thread that caused it has woken the waiting threads. The waiting
+    /// threads wake nevertheless.
     #[test]
     fn an_event_that_is_taken_early_still_wakes() {
         let (port, _peer) = pair(LoopbackConfig::default());

@@ -103,7 +103,7 @@ pub struct Address {
     pub qpn: u32,
     /// PSN of the first request packet that the queue pair sends.
     pub psn: u32,
-    /// UDP source port of the packets that the queue pair sends. `None`: not known, so any port is accepted.
+    /// UDP source port of the packets that the queue pair sends. `None` if it is unknown; then any port is accepted.
     #[serde(default)]
     pub source_port: Option<u16>,
     /// Maximum number of packets that the queue pair has in flight. `None`: not known.
@@ -112,8 +112,8 @@ pub struct Address {
     /// How the queue pair's device protects packets.
     #[serde(default = "no_security")]
     pub security: Security,
-    /// Public key of the queue pair, if its device protects packets. It is not a secret. But if somebody replaces it on
-    /// its way, the peer connects to him.
+    /// Public key of the queue pair, if its device protects packets. It is not a secret. But if an attacker replaces it
+    /// during the exchange, the peer connects to the attacker.
     #[serde(default)]
     pub key: Option<PublicKey>,
 }
@@ -141,25 +141,25 @@ pub struct PathOptions {
     /// Code of the minimum time that the peer waits after an RNR (receiver not ready) NAK: 0 to 31, as in the
     /// InfiniBand specification. Code 12 is 0.64 ms.
     pub min_rnr_timer: u8,
-    /// Retransmission timeout of RC as an exponent n from 1 to 31: the timeout is 4.096 us times 2^n. With 0 there is
-    /// no timeout.
+    /// Retransmission timeout of RC as an exponent n from 1 to 31: the timeout is 4.096 us times 2^n. With 0 the queue
+    /// pair has no timeout.
     pub timeout: u8,
     /// RC without `give_up_after`: maximum number of consecutive retransmissions after timeouts, 0 to 7. After one more
     /// timeout the request fails.
     pub retry_count: u8,
-    /// Maximum number of consecutive retransmissions after RNR NAKs, 0 to 6; 7 means that there is no limit.
+    /// Maximum number of consecutive retransmissions after RNR NAKs, 0 to 6; 7 means no limit.
     pub rnr_retry: u8,
     /// Differentiated services code point (DSCP) of the packets that the queue pair sends, 0 to 63.
     pub dscp: u8,
-    /// RC and IRN: time without a response after which the queue pair gives up its peer, 1 ms to 1 day: its requests
-    /// fail with [`TransportRetryExceeded`](rnic_verbs::Status::TransportRetryExceeded). With `None`, IRN takes
-    /// [`Config::give_up_after`](crate::Config::give_up_after), and RC gives up after `retry_count` retransmissions, as
+    /// RC and IRN: time without a response after which the queue pair aborts, 1 ms to 1 day: its requests fail with
+    /// [`TransportRetryExceeded`](rnic_verbs::Status::TransportRetryExceeded). With `None`, IRN takes
+    /// [`Config::give_up_after`](crate::Config::give_up_after), and RC aborts after `retry_count` retransmissions, as
     /// InfiniBand prescribes.
     pub give_up_after: Option<Time>,
     /// RC and IRN: idle time after which the queue pair probes whether its peer is alive, 1 ms to 1 day. If the peer is
-    /// dead, the device raises the event [`QueuePairError`](rnic_verbs::Event::QueuePairError) at the latest
-    /// `keep_alive` and `give_up_after` after the peer's last response. Any RC peer answers the probes. With `None` an
-    /// idle queue pair does not notice that its peer is dead.
+    /// dead, the device raises the event [`QueuePairError`](rnic_verbs::Event::QueuePairError) at most `keep_alive`
+    /// plus `give_up_after` after the peer's last response. Every RC peer responds to the probes. With `None` an idle
+    /// queue pair does not detect that its peer is dead.
     pub keep_alive: Option<Time>,
 }
 
@@ -270,11 +270,11 @@ impl QueuePair {
         self.device().path_mtu(self.0.options.service, peer)
     }
 
-    /// Connects this queue pair to the queue pair at `peer`: this one moves from INIT through the state RTR to RTS.
-    /// Both ends must use the same path MTU.
+    /// Connects this queue pair to the queue pair at `peer`: the local queue pair moves from INIT through the state RTR
+    /// to RTS. Both ends must use the same path MTU.
     ///
     /// If the two devices protect packets ([`Config::security`](crate::Config::security)), the packets of the
-    /// connection are protected from here on, with keys that only the two queue pairs know.
+    /// connection are protected from now on, with keys that only the two queue pairs know.
     ///
     /// # Errors
     /// If an attribute is out of range, the queue pair is connected already, its service is UD, or only one of the two
@@ -319,7 +319,7 @@ impl QueuePair {
         verbs.to_rtr(self.0.qpn, connection, now)?;
         if let Some(session) = session {
             self.shared().sessions.insert(self.0.qpn, session);
-            // Whoever reads the keys of this process later does not find those of the past.
+            // An attacker who reads the keys of this process later does not find the keys of the past.
             identity.keys = None;
         }
         verbs.to_rts(self.0.qpn, attributes, now)?;
@@ -374,7 +374,7 @@ impl QueuePair {
     /// Posts a send request.
     ///
     /// # Errors
-    /// If the send queue is full or the request is invalid; the request is not posted then.
+    /// If the send queue is full or the request is invalid; in both cases the request is not posted.
     pub fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
         Ok(self.device().post_sends_to(self.0.qpn, |verbs| verbs.post_send(self.0.qpn, request))?)
     }
@@ -451,8 +451,8 @@ impl QueuePair {
     /// number, options and rate limit stay. Receives must be posted again.
     ///
     /// The queue pair gets a new address, which it returns and which the next peer needs: it has another first PSN, and
-    /// another public key if the device protects packets. So packets of the old connection that arrive late are not
-    /// taken for those of the new one. The peer is not told: its requests fail, unless it resets its queue pair too.
+    /// another public key if the device protects packets. So late packets of the old connection are not mistaken for
+    /// packets of the new one. The peer gets no notification: its requests fail, unless it resets its queue pair too.
     ///
     /// ```
     /// # use rnic_endpoint::{Config, Device, PathOptions, QpOptions, QueuePair};
@@ -471,7 +471,7 @@ impl QueuePair {
     /// ```
     ///
     /// # Errors
-    /// When the system has no random numbers; then nothing changes.
+    /// When the system has no random numbers; in this case the queue pair does not change.
     pub fn reset(&self) -> Result<Address, Error> {
         let (shared, qpn) = (self.shared(), self.0.qpn);
         let mut identity = lock(&self.0.identity);

@@ -30,13 +30,13 @@ impl Wake for Bell {
 /// ([`CompletionQueue::ready_fd`]), or a device has asynchronous events ([`Device::ready_fd`]). With it a program waits
 /// in `poll` or `epoll`, for several queues, sockets and timers together. It also works with the `AsyncFd` of tokio.
 ///
-/// It works like the completion channel of libibverbs: the program arms it, takes what is there already, and waits.
-/// Each [`ReadyFd::arm`] makes the descriptor readable at most once.
+/// It works like the completion channel of libibverbs: the program arms it, takes the completions or events that have
+/// already arrived, and waits. Each [`ReadyFd::arm`] makes the descriptor readable at most once.
 ///
-/// - On a device with a progress thread ([`Mode::Thread`]) that is all that a program needs.
-/// - On a device without one ([`Mode::Polled`]) [`ReadyFd::arm`] sends and receives packets once. The descriptor
-///   becomes readable only while a thread of the application goes on to do so, with [`Device::progress`] for example. A
-///   program whose only thread sleeps in `poll` needs [`Mode::Thread`].
+/// - On a device with a progress thread ([`Mode::Thread`]) the program needs nothing else.
+/// - On a device without a progress thread ([`Mode::Polled`]) [`ReadyFd::arm`] sends and receives packets once. The
+///   descriptor becomes readable only while a thread of the application continues to send and receive packets, with
+///   [`Device::progress`] for example. A program whose only thread sleeps in `poll` needs [`Mode::Thread`].
 ///
 /// When the device closes, the descriptor becomes readable, and [`ReadyFd::arm`] returns the error. The program must
 /// neither read nor write the descriptor.
@@ -95,8 +95,8 @@ impl ReadyFd {
         })
     }
 
-    /// Makes the descriptor unreadable, and has it become readable at the next completion or event. Returns `false` if
-    /// completions or events are there already. Then the program takes them instead of waiting.
+    /// Makes the descriptor unreadable until the next completion or event. Returns `false` if completions or events are
+    /// already waiting; in this case the program takes them instead of waiting for the descriptor.
     ///
     /// # Errors
     /// When the device is closed, or in [`Mode::Polled`] a system call fails.
@@ -124,9 +124,9 @@ impl AsRawFd for ReadyFd {
 }
 
 impl CompletionQueue {
-    /// Creates a file descriptor that becomes readable when the queue has completions: any, or with
-    /// [`Notify::Solicited`] those of failed work requests and of messages that the peer sent with the solicited event
-    /// bit. [`ReadyFd`] has an example.
+    /// Creates a file descriptor that becomes readable when the queue has completions: any completions, or with
+    /// [`Notify::Solicited`] only completions of failed work requests and of messages that the peer sent with the
+    /// solicited event bit. [`ReadyFd`] has an example.
     ///
     /// # Errors
     /// When the process has no file descriptor left.
@@ -144,11 +144,11 @@ impl Device {
         ReadyFd::new(self, None, Notify::Any)
     }
 
-    /// Returns a future that takes the oldest asynchronous event, such as an error of a queue pair, as soon as there is
-    /// one. If several tasks wait, each event goes to one of them.
+    /// Returns a future that takes the oldest asynchronous event, such as an error of a queue pair, as soon as one is
+    /// raised. If several tasks wait, each event goes to one of them.
     ///
-    /// As with [`CompletionQueue::completions`], on a device without a progress thread the task wakes itself again and
-    /// again, and sends and receives packets each time.
+    /// As with [`CompletionQueue::completions`], on a device without a progress thread the task wakes itself
+    /// repeatedly, and sends and receives packets each time.
     pub fn next_event(&self) -> NextEvent<'_> {
         NextEvent { device: self }
     }

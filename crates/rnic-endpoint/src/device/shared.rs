@@ -31,7 +31,8 @@ use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What threads and tasks wait for: the completions of a queue, or with `None` the device's asynchronous events.
+/// The event for which threads and tasks wait: the completions of a queue, or with `None` the device's asynchronous
+/// events.
 pub(super) type Source = Option<CqId>;
 
 pub(crate) struct Shared {
@@ -171,7 +172,7 @@ impl Shared {
         self.notify();
     }
 
-    /// Wakes all threads that sleep in this device: the one that waits for packets, and those that wait for
+    /// Wakes all threads that sleep in this device: the thread that waits for packets, and the threads that wait for
     /// completions.
     pub(super) fn interrupt(&self) {
         self.waker.wake_by_ref();
@@ -198,7 +199,7 @@ impl Shared {
     }
 
     /// Receives packets, fires timers and sends packets once, unless another thread holds the driver. Returns whether
-    /// there was any work.
+    /// it did any work.
     pub(super) fn progress(&self) -> Result<bool, Error> {
         if self.closing.load(Ordering::Acquire) {
             return Ok(false);
@@ -212,9 +213,9 @@ impl Shared {
         Ok(worked)
     }
 
-    /// Receives packets, fires timers and sends packets once. If there was nothing to do, sleeps until there is, `cq`
-    /// has completions, or `left` has passed. If another thread holds the driver, only sleeps. Returns whether there
-    /// was work, so that it did not sleep.
+    /// Receives packets, fires timers and sends packets once. If it finds no work, sleeps until work arrives, `cq` has
+    /// completions, or `left` has passed. If another thread holds the driver, only sleeps. Returns whether it found
+    /// work, and so did not sleep.
     pub(crate) fn progress_or_wait(&self, cq: Option<CqId>, left: Time) -> Result<bool, Error> {
         self.alive()?;
         let lead = if self.mode == Mode::Polled { self.try_lead() } else { None };
@@ -281,7 +282,7 @@ impl Shared {
     }
 
     /// Registers `waker` to be woken when `source` has completions or events, or the device closes. Returns `false` if
-    /// it already has some.
+    /// `source` already has completions or events.
     pub(super) fn register(&self, source: Source, notify: Notify, waker: &Waker) -> Result<bool, Error> {
         let mut late = Vec::new();
         let armed = {
@@ -411,7 +412,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the thread that holds the driver has finished its round, and sends what is left to be sent.
+    /// Waits until the thread that holds the driver has finished its round, and sends the remaining packets.
     pub(super) fn settle(&self) {
         self.asking.fetch_add(1, Ordering::AcqRel);
         let _asking = Asking(&self.asking);

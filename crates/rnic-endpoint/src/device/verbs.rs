@@ -144,7 +144,7 @@ impl Verbs for Device {
 }
 
 impl Device {
-    /// Changes the state of a queue pair. Whoever connects it with protection must have added its session.
+    /// Changes the state of a queue pair. A caller that connects it with protection must have added its session before.
     pub(crate) fn transition(&self, qpn: Qpn, transition: Transition) -> Result<(), VerbsError> {
         let mut verbs = self.shared().verbs();
         verbs.advance_to(self.shared().clock.now());
@@ -168,7 +168,7 @@ impl Device {
     }
 
     /// Runs `post`, which posts receives to queue pair `qpn`, under one lock. Then wakes the threads that wait for
-    /// completions, and the thread that sends packets if the peer must be told that there are receives again.
+    /// completions, and the thread that sends packets if the peer must be notified that receives are available again.
     pub(super) fn post_receives_to<R>(
         &self, qpn: Qpn, post: impl FnOnce(&mut rnic_verbs::Device) -> Result<R, VerbsError>,
     ) -> Result<R, VerbsError> {

@@ -8,8 +8,8 @@ use rnic_verbs::{Access, Bind, Data, SendFlags, SendOp, SendRequest, WindowInfo,
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// A memory window: a remote key to a part of a region, which is given and taken back by requests to a queue pair,
-/// while the region stays registered. Peers lose their access when the window is dropped.
+/// A memory window: a remote key to a part of a region, which requests to a queue pair grant and revoke, while the
+/// region stays registered. Peers lose their access when the window is dropped.
 ///
 /// ```
 /// # use rnic_endpoint::{Access, Config, Device, PathOptions, QpOptions, SendOp, Time, WindowKind};
@@ -77,8 +77,8 @@ impl Drop for MemoryWindow {
 
 impl QueuePair {
     /// Posts a request that binds a memory window to the bytes `range` of a region, with the rights `access` for peers.
-    /// Returns the remote key of the binding, which is valid once the request is complete. The peer's addresses are
-    /// those of the region. An empty range ends the binding of a window of type 1.
+    /// Returns the remote key of the binding, which is valid once the request is complete. The peer uses the addresses
+    /// of the region. An empty range ends the binding of a window of type 1.
     ///
     /// # Errors
     /// If the range is not within the region, or the errors of [`QueuePair::post_send`]. A binding that the region does

@@ -35,7 +35,7 @@ pub enum ExchangeError {
         error: io::Error,
     },
     /// The TCP connection cannot be opened.
-    #[error("cannot connect to {peer} over TCP: {error}; is the other side running, and the port open?")]
+    #[error("cannot connect to {peer} over TCP: {error}; is the peer running, and the port open?")]
     Connect {
         /// The address of the peer.
         peer: SocketAddr,
@@ -130,7 +130,7 @@ impl Channel {
         Channel::over(dial(host)?)
     }
 
-    /// Opens a connection like [`Channel::connect`] with TLS 1.3, in which both sides prove that they may take part.
+    /// Opens a connection like [`Channel::connect`] with TLS 1.3, in which both ends authenticate each other.
     ///
     /// # Errors
     /// As [`Channel::connect`]; also if the peer has other credentials, or does not use TLS.
@@ -151,8 +151,8 @@ impl Channel {
         Channel::prepare(stream, |socket, _| Ok(Stream::plain(socket)))
     }
 
-    /// Makes a channel of a TCP connection that a listener accepted, with TLS 1.3, in which both sides prove that they
-    /// may take part.
+    /// Makes a channel of a TCP connection that a listener accepted, with TLS 1.3, in which both ends authenticate each
+    /// other.
     ///
     /// # Errors
     /// When the connection is already broken, the peer has other credentials, or it does not use TLS.
@@ -214,7 +214,7 @@ impl Channel {
         self.receive_within(Some(PATIENCE))
     }
 
-    /// Receives a message, all bytes of which must arrive within `patience`. With `None` there is no time limit.
+    /// Receives a message, all bytes of which must arrive within `patience`. `None` means no time limit.
     ///
     /// # Errors
     /// As [`Channel::receive`].

@@ -21,8 +21,8 @@ enum AfterError {
     End,
 }
 
-/// Classifies an error of `accept`. Linux also reports errors of a client's network there (accept(2), "Error
-/// handling"). A server must survive them, and must survive that clients use up its file descriptors.
+/// Classifies an error of `accept`. On Linux, `accept` also returns errors of a client's network (accept(2), "Error
+/// handling"). A server must survive these errors, and must also survive if clients use up its file descriptors.
 fn after(error: &io::Error) -> AfterError {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(

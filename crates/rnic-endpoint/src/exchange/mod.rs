@@ -2,7 +2,7 @@
 //! with a JSON document.
 //!
 //! A [`Channel`] carries messages of any serialisable type. [`connect`] exchanges the addresses of the two queue pairs
-//! over a channel and connects them. Both sides call the same functions:
+//! over a channel and connects them. Both ends call the same functions:
 //!
 //! ```no_run
 //! use rnic_endpoint::exchange::{self, Channel, RemoteMemory};
@@ -19,10 +19,10 @@
 //! # Security
 //!
 //! The addresses hold public keys, from which the two queue pairs derive the keys that protect their packets
-//! ([`Security`](crate::Security)). So whoever can only read the exchange, or can only send packets, learns and forges
-//! nothing. With [`Channel::connect_secured`] and [`Channel::accept_secured`] the exchange runs over TLS 1.3, in which
-//! both sides prove that they know a secret or have a certificate. Then whoever alters the exchange is noticed too.
-//! Without TLS he can take the place of the peer.
+//! ([`Security`](crate::Security)). So an attacker who can only read the exchange, or can only send packets, can
+//! neither read nor forge protected packets. With [`Channel::connect_secured`] and [`Channel::accept_secured`] the
+//! exchange runs over TLS 1.3, in which both ends prove that they know a secret or have a certificate. An attacker who
+//! alters the exchange is then detected too. Without TLS he can impersonate the peer.
 
 mod channel;
 mod deadline;
@@ -78,22 +78,22 @@ struct Ready {
 }
 
 /// Connects `qp` with a queue pair of the peer, which calls this function at the same time. When it returns, both queue
-/// pairs can send. Returns the path MTU of the connection in payload bytes. Each side offers `options.mtu`. If
-/// `options.mtu` is `None`, the side offers the MTU of its path to the peer. The smaller of the two offers is used.
+/// pairs can send. Returns the path MTU of the connection in payload bytes. Each end offers `options.mtu`. If
+/// `options.mtu` is `None`, the end offers the MTU of its path to the peer. The smaller of the two offers is used.
 ///
 /// The peer's device must have the IP address from which the peer's TCP connection comes; [`connect_at`] admits
 /// another.
 ///
 /// # Errors
-/// When the two sides have different transport services or versions of the exchange, the TCP connection breaks, the
+/// When the two ends have different transport services or versions of the exchange, the TCP connection breaks, the
 /// peer's device has another IP address, or the device refuses to connect.
 pub fn connect(channel: &mut Channel, qp: &QueuePair, options: &PathOptions) -> Result<u32, ExchangeError> {
     let peer = channel.peer_addr().ip();
     connect_at(channel, qp, peer, options)
 }
 
-/// Connects `qp` like [`connect`] with a queue pair whose device has the IP address `device`. The address that the peer
-/// tells must be the same: otherwise a peer could make this host send packets to a third party.
+/// Connects `qp` like [`connect`] with a queue pair whose device has the IP address `device`. The address in the peer's
+/// message must be the same: otherwise a peer could make this host send packets to a third party.
 ///
 /// # Errors
 /// As [`connect`].
@@ -135,8 +135,8 @@ struct ChannelOffer {
 /// path MTU in payload bytes, which is chosen as by [`connect`].
 ///
 /// # Errors
-/// When the two sides have different kinds of channel or versions of the exchange, the TCP connection breaks, the
-/// peer's device has another IP address than the peer, or the device refuses to connect.
+/// When the two ends have different kinds of channel or versions of the exchange, the TCP connection breaks, the peer's
+/// device has another IP address than the peer, or the device refuses to connect.
 pub fn connect_channel(
     channel: &mut Channel, own: &host::Channel, options: &host::PathOptions,
 ) -> Result<u32, ExchangeError> {

@@ -1,4 +1,5 @@
-//! TLS 1.3 for the out-of-band exchange: who may take part ([`Credentials`]), and the encrypted connection.
+//! TLS 1.3 for the out-of-band exchange: authentication of the two ends ([`Credentials`]), and the encrypted
+//! connection.
 
 use super::deadline::Deadline;
 use crate::sync::lock;
@@ -47,8 +48,8 @@ pub enum CredentialsError {
     Unfit(String),
 }
 
-/// Who may take part in an exchange. Both sides prove over TLS 1.3 that they know the same secret, or have a
-/// certificate of the same authority.
+/// The credentials with which the two ends of an exchange authenticate each other. Both ends prove over TLS 1.3 that
+/// they know the same secret, or have a certificate of the same authority.
 ///
 /// ```
 /// use rnic_endpoint::exchange::Credentials;
@@ -73,12 +74,13 @@ impl Credentials {
     /// Minimum length of a secret in bytes.
     pub const SECRET_LEN: usize = 16;
 
-    /// Credentials of a secret that both sides have. The secret must be random, such as the output of
-    /// `openssl rand -hex 32`: somebody who talks to one side once can test guesses of it on his own machine.
+    /// Credentials from a secret that both ends know. The secret must be random, such as the output of
+    /// `openssl rand -hex 32`: an attacker who has connected to one end once can test guesses of the secret on his own
+    /// machine.
     ///
-    /// TLS libraries have no secrets of this kind as they have certificates. So an Ed25519 key pair is derived from the
-    /// secret, and each side proves that it has the private key, with the public key in the place of a certificate
-    /// (RFC 7250).
+    /// TLS libraries support certificates, but not secrets of this kind. So an Ed25519 key pair is derived from the
+    /// secret, and each end proves that it has the private key, with the public key in the place of a certificate (RFC
+    /// 7250).
     ///
     /// # Errors
     /// If the secret is shorter than [`Credentials::SECRET_LEN`].
@@ -113,7 +115,7 @@ impl Credentials {
         Ok(Credentials::of(client, server))
     }
 
-    /// Credentials of the secret in a file. White space at its beginning and end does not count.
+    /// Credentials of the secret in a file. White space at the beginning and end of the file is ignored.
     ///
     /// # Errors
     /// If the file cannot be read, or [`Credentials::from_secret`] refuses the secret.
@@ -122,12 +124,12 @@ impl Credentials {
         Credentials::from_secret(bytes.trim_ascii())
     }
 
-    /// Credentials of a certificate: PEM files with the certificate chain of this side, its private key, and the
-    /// certificates of the authorities that the peer's certificate must come from. The certificate of a server must be
-    /// for the host name or IP address by which clients call it.
+    /// Credentials of a certificate: PEM files with the certificate chain of this end, its private key, and the
+    /// certificates of the authorities of which one must have issued the peer's certificate. The certificate of a
+    /// server must be for the host name or IP address by which clients call it.
     ///
     /// # Errors
-    /// If a file cannot be read, or the certificate and the key do not fit together.
+    /// If a file cannot be read, or the private key does not belong to the certificate.
     pub fn from_pem_files(chain: &Path, key: &Path, authorities: &Path) -> Result<Credentials, CredentialsError> {
         let unfit = |why: &dyn fmt::Display| CredentialsError::Unfit(why.to_string());
         let certificates = |path: &Path| -> Result<Vec<CertificateDer<'static>>, CredentialsError> {
@@ -342,7 +344,8 @@ impl Stream {
         }
     }
 
-    /// Passes bytes from the socket to TLS. The lock is free meanwhile, so that another thread can write.
+    /// Passes bytes from the socket to TLS. The lock is not held while the thread waits for bytes, so that another
+    /// thread can write.
     fn feed(&self, tls: &Mutex<Connection>, deadline: Option<Deadline>) -> io::Result<()> {
         let mut raw = [0; 4_096];
         let read = self.read_socket(&mut raw, deadline)?;

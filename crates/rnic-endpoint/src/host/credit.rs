@@ -1,16 +1,16 @@
-//! Credit of multipath channels: what a device's channels grant to their peers.
+//! Credit of multipath channels: the credit that a device's channels grant to their peers.
 //!
 //! All channels of a device share the rate of its link equally: a channel whose peer wants credit grants it at the rate
-//! of the link, divided by the number of channels whose peers want some. So the chunks of many senders arrive no faster
-//! than the link takes them, and no channel waits for the thread of another one, as it would if they took turns.
+//! of the link, divided by the number of channels whose peers want credit. So the chunks of many senders arrive at most
+//! at the rate of the link, and no channel waits for another channel's thread, as it would if the channels took turns.
 
 use rnic_host::{Frames, HostError, multipath};
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::Verbs;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Credit that was not granted because the channel's software ran late, and that it may grant at once, as time on the
-/// link. Without it each delay of a thread would be lost to the link.
+/// Maximum credit that a channel may grant immediately after its thread ran late, as time on the link. Without this,
+/// the link would be idle for each delay of a thread.
 const BACKLOG: Time = Time::from_us(200);
 
 /// The credit of one channel.
@@ -26,12 +26,13 @@ pub(super) struct Granter {
 }
 
 impl Granter {
-    /// Grants `chunk` bytes at a time, with frames as `frames` says, at the share of `rate` that the channel has.
+    /// Grants `chunk` bytes at a time, in the frames that `frames` describes, at the channel's share of `rate`.
     pub(super) fn new(rate: BitRate, chunk: u32, frames: Frames) -> Granter {
         Granter { rate, chunk: chunk.into(), frames, next: Time::ZERO, claims: false }
     }
 
-    /// Grants what the rate allows at `now`. `claims` is the number of the device's channels whose peers want credit.
+    /// Grants as many bytes as the rate allows at `now`. `claims` is the number of the device's channels whose peers
+    /// want credit.
     ///
     /// # Errors
     /// If the NIC fails.

@@ -1,10 +1,10 @@
-//! Channels to a peer whose congestion control and last resort of loss recovery run in this host's software: RoGUE, and
-//! multipath over unreliable connections. The page `docs/concepts/host-transports.md` describes both; the crate
-//! `rnic-host` has their code, which this module runs on the device's sockets.
+//! Channels to a peer whose congestion control, and whose loss recovery beyond the NIC's, run in this host's software:
+//! RoGUE, and multipath over unreliable connections. The page `docs/concepts/host-transports.md` describes both; the
+//! crate `rnic-host` has their code, which this module runs on the device's sockets.
 //!
 //! A [`Channel`] takes the place of a queue pair: the application posts Sends, Writes and Reads, and polls its own
-//! completions. It survives what ends a queue pair: an outage of the network that is longer than the NIC retries, an
-//! interface that goes down, a peer that stops for seconds.
+//! completions. It survives failures that end a queue pair: an outage of the network that is longer than the NIC's
+//! retries, an interface that goes down, a peer that stops for seconds.
 //!
 //! ```
 //! use rnic_endpoint::host::{self, Channel, PathOptions};
@@ -33,9 +33,9 @@
 //!
 //! # Progress
 //!
-//! With a progress thread ([`Mode::Thread`]) each channel has a thread of its own, which sleeps while there is nothing
-//! to do and while the application polls. Without ([`Mode::Polled`]) the application must poll or wait on both sides,
-//! also on a side that only receives, because the peer waits for its acknowledgements.
+//! With a progress thread ([`Mode::Thread`]) each channel has its own thread, which sleeps while it has no work and
+//! while the application polls. Without a progress thread ([`Mode::Polled`]) the application must poll or wait at both
+//! ends. This includes an end that only receives, because the peer waits for its acknowledgements.
 
 mod address;
 mod credit;
@@ -89,7 +89,7 @@ impl From<VerbsError> for ChannelError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PathOptions {
     /// Path MTU in payload bytes. With `None` it is the maximum that the path and the service of the channel's queue
-    /// pairs admit. Both sides must use the same.
+    /// pairs admit. Both ends must use the same value.
     pub mtu: Option<u32>,
     /// Differentiated services code point (DSCP) of the packets sent, 0 to 63.
     pub dscp: u8,
@@ -235,11 +235,12 @@ impl Channel {
         Ok(self.device().path_mtu(self.inner.service, peer)?)
     }
 
-    /// Connects the channel to the peer's. What the peer sends before its own channel is connected is repeated.
+    /// Connects the channel to the peer's channel. Messages that one end sends before the other end is connected are
+    /// retransmitted.
     ///
     /// # Errors
-    /// If the channel is connected, the two sides are of different kinds, only one device protects packets, or an
-    /// attribute is out of range. Then the channel can only be dropped.
+    /// If the channel is connected, the two ends are channels of different kinds, only one device protects packets, or
+    /// an attribute is out of range. After an error the channel can only be dropped.
     pub fn connect(&self, peer: &Address, options: &PathOptions) -> Result<(), ChannelError> {
         let protection = match (self.device().shared().security, peer.security) {
             (Security::None, Security::None) => None,
@@ -293,7 +294,7 @@ impl Channel {
     /// posting.
     ///
     /// # Errors
-    /// If the channel is not connected or has ended, its queue is full, or the channel does not have the operation.
+    /// If the channel is not connected or has ended, its queue is full, or the channel does not support the operation.
     pub fn post_send(&self, request: &SendRequest<'_>) -> Result<(), ChannelError> {
         self.post_sends(std::slice::from_ref(request)).map(|_| ())
     }
@@ -323,7 +324,7 @@ impl Channel {
     }
 
     /// Posts a receive into a range of a region. Messages of the peer complete receives in the order of posting. On a
-    /// multipath channel the region needs the right of remote writes.
+    /// multipath channel the region must allow remote writes.
     ///
     /// # Errors
     /// If the channel has ended, too many receives are posted, or the range is not in the region.
@@ -355,8 +356,8 @@ impl Channel {
         }
     }
 
-    /// Waits until there are completions, and moves them to `out`; returns their number. The number is 0 if there were
-    /// none within `timeout`.
+    /// Waits until the channel has completions, and moves them to `out`; returns their number. The number is 0 if none
+    /// arrived within `timeout`.
     ///
     /// # Errors
     /// As [`Channel::poll`].
@@ -373,10 +374,10 @@ impl Channel {
         }
     }
 
-    /// Waits until there is a completion, and takes the oldest one.
+    /// Waits until the channel has a completion, and takes the oldest one.
     ///
     /// # Errors
-    /// As [`Channel::wait`]; [`Error::Failed`] if the request failed, [`Error::TimedOut`] if there was no completion
+    /// As [`Channel::wait`]; [`Error::Failed`] if the request failed, [`Error::TimedOut`] if no request completed
     /// within `timeout`.
     pub fn wait_one(&self, timeout: Time) -> Result<Completion, ChannelError> {
         let mut out = [Completion::BLANK];
@@ -414,7 +415,7 @@ impl Channel {
         }
     }
 
-    /// Ends the channel and tells the peer. What is outstanding completes as flushed.
+    /// Ends the channel and notifies the peer. Outstanding requests and receives complete as flushed.
     ///
     /// # Errors
     /// If the device is closed.

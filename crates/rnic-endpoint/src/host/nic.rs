@@ -1,5 +1,5 @@
-//! The device as a channel sees it: with the keys and attributes of the peer's queue pairs, and a clock that never goes
-//! back.
+//! The device with the interface that a channel uses: with the keys and attributes of the peer's queue pairs, and a
+//! clock that never goes back.
 
 use crate::clock::{ContinuousClock, TimeSource};
 use crate::device::Device;
@@ -20,8 +20,8 @@ pub(super) struct PeerQueuePair {
     pub(super) key: Option<PublicKey>,
 }
 
-/// A queue pair of this side. Its session begins when it is connected for the first time, and remains when the channel
-/// connects it to the same peer again: numbers of packets go on, so no number is used twice with the same keys.
+/// A queue pair of this end. Its session begins when it is connected for the first time, and remains when the channel
+/// connects it to the same peer again: packet numbers continue, so no number is used twice with the same keys.
 #[derive(Default)]
 struct Own {
     keys: Option<KeyPair>,
@@ -49,7 +49,7 @@ impl Nic {
         Nic { device, own, peers, peer_in_flight: rnic_verbs::MAX_IN_FLIGHT, protection, clock }
     }
 
-    /// What the peer must know of the queue pairs that were created through this NIC.
+    /// The attributes that the peer needs of the queue pairs that were created through this NIC.
     pub(super) fn introduction(&self) -> Vec<PeerQueuePair> {
         // One question for all of them: each interrupts the thread that moves packets.
         self.device.shared().ask(|driver| {
@@ -62,7 +62,8 @@ impl Nic {
         })
     }
 
-    /// Sets the queue pairs of the peer, before the channel connects to them. `protection` is that of the connection.
+    /// Sets the queue pairs of the peer, before the channel connects to them. `protection` is the protection of the
+    /// connection.
     pub(super) fn meet(&mut self, peers: &[PeerQueuePair], in_flight: u32, protection: Option<Protection>) {
         self.peers = peers.iter().map(|peer| (Qpn(peer.qpn), *peer)).collect();
         self.peer_in_flight = in_flight;

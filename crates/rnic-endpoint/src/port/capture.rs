@@ -16,8 +16,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A capture file in the format pcapng, into which several ports can write.
 ///
-/// If the file cannot be written, for example because the disk is full, the capture ends: the file keeps the packets
-/// before, as whole blocks, and the ports continue without it.
+/// If the file cannot be written, for example because the disk is full, the capture ends: the file keeps the earlier
+/// packets, as complete blocks, and the ports continue without it.
 #[derive(Clone)]
 pub struct CaptureFile(Arc<Mutex<Capture>>);
 
@@ -308,7 +308,7 @@ mod tests {
         assert!(failures.recv().is_err(), "one report");
     }
 
-    /// The system's file that is always full: the head of the capture cannot be written.
+    /// With `/dev/full`, the head of the capture cannot be written.
     #[test]
     fn a_capture_without_room_does_not_begin() {
         let error = CaptureFile::create(Path::new("/dev/full"), |_| {}).err().unwrap();

@@ -1,4 +1,4 @@
-//! Errors of ports: why a port could not be opened, and why a batch of datagrams could not be sent.
+//! Errors of ports: the reasons why a port could not be opened, or a batch of datagrams could not be sent.
 
 use super::Limits;
 use std::io;

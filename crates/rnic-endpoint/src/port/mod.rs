@@ -56,7 +56,7 @@ pub struct Batch<'a> {
     /// The UDP source port of the datagrams, which [`Port::source_port`] returned.
     pub source_port: u16,
     /// The source address of the datagrams. With `None` it is the port's own address. If the port's address is the
-    /// unspecified one, the system chooses the source address by its route to the destination.
+    /// unspecified address, the system chooses the source address by its route to the destination.
     pub source_address: Option<IpAddr>,
     /// DSCP and ECN codepoint of the datagrams.
     pub traffic_class: TrafficClass,
@@ -208,7 +208,7 @@ pub trait Port: Send {
 
     /// Returns the UDP source port for a flow with this hash. It is one of [`SOURCE_PORTS`] unless the port is
     /// configured otherwise. The same hash always gives the same source port, and different hashes spread over all
-    /// source ports that this port has.
+    /// source ports of this port.
     fn source_port(&self, hash: u32) -> u16;
 
     /// The largest batch that [`Port::send`] takes now. The limits shrink if the system refuses larger batches.

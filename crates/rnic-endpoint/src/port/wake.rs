@@ -25,7 +25,7 @@ impl WakeFlag {
     }
 
     /// The thread that other threads can wake calls this before it sleeps in `ppoll`. Returns whether another thread
-    /// has already woken it; then the thread must not sleep.
+    /// has already woken it; in this case the thread must not sleep.
     pub(super) fn fall_asleep(&self) -> bool {
         let came = self.state.compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire).is_err();
         if came {

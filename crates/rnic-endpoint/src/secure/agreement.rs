@@ -7,9 +7,8 @@ use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use std::fmt;
 
-/// The public key of a queue pair. It is not a secret, but whoever can replace it on its way to the peer can take the
-/// place of the queue pair.
-/// Text formats have it as 64 hexadecimal digits.
+/// The public key of a queue pair. It is not a secret, but an attacker who replaces it on its way to the peer can
+/// impersonate the queue pair. In text formats it is 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct PublicKey(pub [u8; 32]);
@@ -73,8 +72,8 @@ impl KeyPair {
     }
 
     /// Derives the keys of the connection between this queue pair, which has the number `qpn`, and the queue pair
-    /// `peer_qpn` with the public key `peer`. Both sides must pass the same `protection`; otherwise neither can open
-    /// the other's packets.
+    /// `peer_qpn` with the public key `peer`. Both ends must pass the same `protection`; otherwise neither can open the
+    /// other's packets.
     ///
     /// # Errors
     /// When the public key is invalid.

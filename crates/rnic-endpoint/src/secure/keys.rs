@@ -13,9 +13,9 @@
 //! nonce          = iv[e] xor packet number
 //! ```
 //!
-//! Each direction has its own secrets, because sender and receiver are part of them. The epoch `e` of a packet is its
-//! number divided by [`EPOCH`], so both sides change the key at the same packet, without a message about it, and the
-//! earlier secret is forgotten. RFC 9001 (section 6.6) limits the packets under one key of AES-128-GCM to 2^23.
+//! Each direction has its own secrets, because the derivation includes sender and receiver. The epoch `e` of a packet
+//! is its number divided by [`EPOCH`], so both ends change the key at the same packet, without exchanging a message,
+//! and discard the earlier secret. RFC 9001 (section 6.6) limits the packets under one key of AES-128-GCM to 2^23.
 
 use aws_lc_rs::aead::{AES_128_GCM, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::error::Unspecified;
@@ -28,9 +28,9 @@ pub const EPOCH: u64 = 1 << 23;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Protection {
-    /// Nobody can alter, forge or repeat a packet, but everyone on the path can read it.
+    /// No third party can alter, forge or repeat a packet, but every host on the path can read it.
     Authenticated,
-    /// As [`Protection::Authenticated`], and nobody can read the packet.
+    /// As [`Protection::Authenticated`], and no third party can read the packet.
     Encrypted,
 }
 

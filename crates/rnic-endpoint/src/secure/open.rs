@@ -8,21 +8,21 @@ use rnic_wire::{BthView, ICRC_LEN, ProtectedHeader};
 /// Why a packet was not opened. The receiver drops such packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The packet is no protected packet, or not one of this connection and its protection.
+    /// The packet is not protected, or does not belong to this connection, or has another kind of protection.
     #[error("not a protected packet of this connection")]
     NotProtected,
     /// A packet with this number was received before, or the number is older than the window.
     #[error("the packet was received before")]
     Replayed,
-    /// The tag is wrong: somebody without the key wrote or altered the packet.
+    /// The tag is wrong: a sender without the key wrote or altered the packet.
     #[error("the packet is not authentic")]
     Forged,
 }
 
 /// Authenticates and decrypts the packets that a queue pair receives.
 pub struct Opener {
-    /// Keys of the epoch before the current one, of the current one, and of the next. The current epoch is the highest
-    /// one of which an authentic packet has arrived, so a forged packet never changes keys.
+    /// Keys of the epoch before the current one, of the current epoch, and of the next epoch. The current epoch is the
+    /// highest one of which an authentic packet has arrived, so a forged packet never changes keys.
     previous: Option<PacketKey>,
     current: PacketKey,
     next: PacketKey,

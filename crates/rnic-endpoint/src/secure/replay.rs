@@ -1,12 +1,13 @@
-//! The window of received packet numbers, by which a receiver finds out that a packet was received before.
+//! The window of received packet numbers, by which a receiver detects that a packet was received before.
 
 /// Bits of one word of the window.
 const WORD: u64 = u64::BITS as u64;
 /// Number of words: a power of two.
 const WORDS: usize = 256;
 
-/// The numbers of received packets: those of the last [`ReplayWindow::SIZE`] numbers one by one; all earlier ones count
-/// as received. The words are a ring, in which the window slides a whole word at a time (RFC 6479).
+/// The numbers of received packets. The window stores one bit for each of the last [`ReplayWindow::SIZE`] numbers; all
+/// earlier numbers count as received. The words are a ring, in which the window slides a whole word at a time (RFC
+/// 6479).
 pub struct ReplayWindow {
     /// Bit `n % 64` of word `n / 64 % WORDS` says whether packet `n` was received.
     words: Box<[u64; WORDS]>,
@@ -15,8 +16,8 @@ pub struct ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// Number of packet numbers before the highest received one that the window tells apart, at least. A connection has
-    /// at most 8,192 packets in flight for each direction of requests.
+    /// Minimum number of packet numbers below the highest received number for which the window knows whether the packet
+    /// was received. A connection has at most 8,192 packets in flight for each direction of requests.
     pub const SIZE: u64 = (WORDS as u64 - 1) * WORD;
 
     /// A window of which no packet was received.
@@ -69,7 +70,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compared with a set: no number is new twice, and every number within the window is new the first time.
+        /// Compares the window with a set: no number is new twice, and every number within the window is new the first
+        /// time.
         #[test]
         fn it_agrees_with_a_set(steps in prop::collection::vec((0..40_000u64, 0..50_000u64), 1..400)) {
             let (mut window, mut set, mut highest) = (ReplayWindow::new(), BTreeSet::new(), 0u64);

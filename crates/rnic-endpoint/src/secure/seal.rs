@@ -54,7 +54,7 @@ impl Sealer {
 
     /// Skips to packet `number`, as if the packets before it had been sent, so that a test reaches a change of keys. A
     /// receiver opens packets of the epoch of the last packet that it received and of the next one, so a test may skip
-    /// to the next epoch, but not over it.
+    /// to the next epoch, but not beyond it.
     ///
     /// # Errors
     /// If the packet was sent already: no number is used twice.

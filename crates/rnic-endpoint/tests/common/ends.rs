@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
-/// The datagrams that a [`Tapped`] port has received, and those that it is to receive next.
+/// The datagrams that a [`Tapped`] port has received, and the datagrams that it will receive next.
 #[derive(Default)]
 pub(crate) struct Tap {
     pub(crate) seen: Vec<(Meta, Vec<u8>)>,
@@ -21,7 +21,7 @@ pub(crate) struct Tap {
     pub(crate) holds: bool,
 }
 
-/// A port at whose receiving side a test listens, and adds and holds back datagrams.
+/// A port whose received datagrams a test can observe, hold back and supplement.
 struct Tapped {
     port: LoopbackPort,
     tap: Arc<Mutex<Tap>>,

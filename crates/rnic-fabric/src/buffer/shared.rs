@@ -52,7 +52,7 @@ pub struct SharedPfc {
     /// Bytes reserved for each (port, priority), for packets that arrive beyond the threshold.
     pub headroom: Bytes,
     /// Bitmap of the priorities that PFC protects, normally all (255). In the others there is no headroom: the switch
-    /// drops packets beyond the threshold and pauses nobody.
+    /// drops packets beyond the threshold and sends no pauses.
     pub lossless: u8,
 }
 

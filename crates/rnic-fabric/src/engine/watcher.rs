@@ -39,7 +39,7 @@ pub trait Watcher<H: PartitionedHosts> {
     /// change causes must take at least the engine's lookahead (the minimum time of a frame on any link) to arrive, as
     /// every other frame does.
     fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H);
-    /// Whether a later observation can cause events. If so, a run in which no other event is left goes on to that
+    /// Whether a later observation can cause events. If so, a run in which no other event is left continues to that
     /// observation.
     fn acts(&self) -> bool {
         false

@@ -5,7 +5,7 @@ use crate::error::HostError;
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{Limits, Qpn};
 
-/// Settings of a multipath channel. Both sides must have the same number of paths and the same `credit`.
+/// Settings of a multipath channel. Both ends must have the same number of paths and the same `credit`.
 ///
 /// ```
 /// use rnic_host::Control;
@@ -18,19 +18,19 @@ use rnic_verbs::{Limits, Qpn};
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Number of paths, 1 to 256. Each is an unreliable connection in each direction, so it takes two queue pairs; with
-    /// `spread` all paths together take two.
+    /// `spread` all paths together need two.
     pub paths: u32,
     /// Whether one queue pair in each direction sends the chunks of all paths, and each chunk has an entropy that
-    /// chooses its path ([`Extras::spread`](rnic_verbs::Extras::spread)). Both sides must have the same.
+    /// chooses its path ([`Extras::spread`](rnic_verbs::Extras::spread)). Both ends must have the same value.
     pub spread: bool,
-    /// Whether chunks may be CE-marked, and completions tell it ([`Extras::ecn`](rnic_verbs::Extras::ecn)), so that
-    /// congestion controls can respond to marks.
+    /// Whether chunks may be CE-marked, and completions report the marks ([`Extras::ecn`](rnic_verbs::Extras::ecn)), so
+    /// that congestion controls can respond to marks.
     pub ecn: bool,
     /// Length of a chunk in bytes, 256 to 2^24. UCCL-Tran's 32 KB.
     pub chunk: u32,
-    /// Whether new chunks become shorter, down to one packet, while more chunks are lost than `loss_tolerance` admits,
-    /// and longer again when few are lost. One lost packet costs a whole chunk, because an unreliable connection drops
-    /// the rest of the message.
+    /// Whether new chunks become shorter, down to one packet, while the share of lost chunks exceeds `loss_tolerance`,
+    /// and longer again when few chunks are lost. One lost packet costs a whole chunk, because an unreliable connection
+    /// drops the rest of the message.
     pub shrink: bool,
     /// Congestion control of the sender.
     pub control: Control,
@@ -48,20 +48,21 @@ pub struct Config {
     pub receives: u32,
     /// Capacity of the send queue of each path, at least 4.
     pub send_wr: u32,
-    /// Number of receives of the NIC that each path has, at least 4: chunks that arrive while none is posted are lost.
+    /// Number of receives of the NIC that each path has, at least 4: chunks that arrive while no receive is posted are
+    /// lost.
     pub recv_wr: u32,
     /// Maximum number of scatter-gather elements of a request.
     pub sges: u32,
     /// Maximum length in bytes of inline data, at least the 32 bytes of a record.
     pub inline: u32,
-    /// Minimum time without a sign of a path after which the sender probes it; also the time between two notes that
-    /// repeat a request. UCCL-Tran's retransmission timeout of 500 us. A probe is not a retransmission, so a shorter
-    /// time does no harm.
+    /// Minimum time without an acknowledgement on a path after which the sender probes the path; also the time between
+    /// two notes that repeat a request. The default is UCCL-Tran's retransmission timeout, 500 us. A probe is not a
+    /// retransmission, so a shorter time does no harm.
     pub timeout: Time,
-    /// Share of the chunks, 0 to 1, whose loss the congestion control does not hear of, because it can be random: more
-    /// losses than this among 128 chunks are a sign of congestion.
+    /// Share of the chunks, 0 to 1, whose loss is not reported to the congestion control, because the losses may be
+    /// random. If more than this share of 128 chunks is lost, the losses count as a sign of congestion.
     pub loss_tolerance: f64,
-    /// Number of probes in a row without an answer after which a path is reset, at least 1.
+    /// Number of consecutive probes without a response after which a path is reset, at least 1.
     pub path_probes: u32,
     /// Maximum number of transmissions of one chunk, at least 2. UCCL-Tran's 50 timeouts.
     pub max_attempts: u32,
@@ -74,10 +75,10 @@ pub struct Config {
 }
 
 /// Receiver credit, in the manner of EQDS ("An Edge-Queued Datagram Service for All Datacenter Traffic", NSDI 2022):
-/// the sender transmits only what the receiver has granted.
+/// the sender transmits only as many bytes as the receiver has granted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Credit {
-    /// Bytes that the sender may transmit before the first grant, so that a message need not wait a round trip.
+    /// Bytes that the sender may transmit before the first grant, so that a message does not wait for a round trip.
     pub unsolicited: u64,
 }
 
@@ -177,10 +178,10 @@ impl Config {
     }
 }
 
-/// What the peer must know of one side of a channel before it can connect. The application transports it.
+/// The attributes of one end of a channel that the peer needs to connect. The application sends them to the peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Address {
-    /// The queue pairs on which this side transmits chunks, one for each path, or one for all.
+    /// The queue pairs on which this end transmits chunks: one for each path, or one for all paths.
     pub outbound: Vec<Qpn>,
     /// The queue pairs on which this side receives chunks.
     pub inbound: Vec<Qpn>,
@@ -192,7 +193,7 @@ pub struct Address {
     pub ring: u64,
     /// Remote key of the ring.
     pub ring_rkey: u32,
-    /// From this number both sides compute the first PSNs of this side. It should be kept from third parties.
+    /// Both ends compute the first PSNs of this end from this number. It should be kept secret from third parties.
     pub salt: u64,
 }
 
@@ -205,7 +206,7 @@ pub struct Counters {
     pub retransmitted: u64,
     /// Number of chunks received.
     pub received: u64,
-    /// Number of chunks received that were there already. The loss detection is exact, so there should be none.
+    /// Number of received chunks that had arrived before. The loss detection is exact, so this should be 0.
     pub duplicates: u64,
     /// Number of notes sent: acknowledgements, credits, requests for them.
     pub notes: u64,
@@ -213,7 +214,7 @@ pub struct Counters {
     pub probes: u64,
     /// Number of resets of paths.
     pub resets: u64,
-    /// Number of chunks of which the peer's NIC told that a switch had trimmed them.
+    /// Number of chunks that a switch has trimmed, according to the peer's NIC.
     pub trimmed: u64,
     /// Number of acknowledged chunks that were CE-marked.
     pub marked: u64,

@@ -11,7 +11,7 @@ use rnic_transport::Time;
 use rnic_verbs::{Access, RecvRequest, SendAttributes, Verbs};
 
 impl Channel {
-    /// Connects the channel to the peer with this address, on the path `link`. All chunks use the one IP address; the
+    /// Connects the channel to the peer with this address, on the path `link`. All chunks use the same IP address; the
     /// network distinguishes paths by the queue pairs' UDP source ports, if the NIC gives each its own.
     ///
     /// # Errors
@@ -23,7 +23,7 @@ impl Channel {
         }
         let own = self.config.queue_pairs() as usize;
         if peer.inbound.len() != own || peer.outbound.len() != own {
-            let possible = format!("{}, as on the other side", peer.inbound.len().min(peer.outbound.len()));
+            let possible = format!("{}, as at the peer", peer.inbound.len().min(peer.outbound.len()));
             return Err(HostError::range("the number of paths", own as u64, possible));
         }
         let frames = Frames { mtu: link.path_mtu, header: rnic_transport::headers::ROCE_DATA };

@@ -6,9 +6,9 @@ use crate::error::HostError;
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::Verbs;
 
-/// Grants credit to the peers of several channels, at the rate of this host's link: one chunk to each in turn, like the
-/// pull queue of EQDS (NSDI 2022) and NDP (SIGCOMM 2017). So the chunks of many senders arrive no faster than the link
-/// takes them.
+/// Grants credit to the peers of several channels, at the rate of this host's link: one chunk to each peer in turn,
+/// like the pull queue of EQDS (NSDI 2022) and NDP (SIGCOMM 2017). So the chunks of many senders arrive at most at the
+/// rate of the link.
 ///
 /// ```
 /// use rnic_host::multipath::Grants;
@@ -49,8 +49,8 @@ impl Grants {
         Ok(Grants { rate, chunk: chunk.into(), frames, next: Time::ZERO, turn: 0 })
     }
 
-    /// Grants what the rate allows at `now`. `channels` are all channels whose credit this host's link limits, always
-    /// in the same order.
+    /// Grants as many bytes as the rate allows at `now`. `channels` are all channels whose credit this host's link
+    /// limits, always in the same order.
     ///
     /// # Errors
     /// If the NIC fails.
@@ -67,7 +67,7 @@ impl Grants {
         Ok(())
     }
 
-    /// When [`Grants::run`] is to be called next; `None`: not before a channel's peer wants credit.
+    /// The time at which [`Grants::run`] must be called next; `None`: not before the peer of a channel demands credit.
     pub fn next_time(&self, channels: &[&Channel]) -> Option<Time> {
         channels.iter().any(|channel| channel.wanted() > 0).then_some(self.next)
     }
@@ -84,7 +84,7 @@ impl Channel {
         }
     }
 
-    /// Allows the peer to transmit `bytes` bytes more, and tells it so.
+    /// Allows the peer to transmit `bytes` more bytes, and sends it a note with the grant.
     ///
     /// # Errors
     /// If the NIC fails.

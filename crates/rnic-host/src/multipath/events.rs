@@ -1,12 +1,13 @@
-//! What arrives: completions of the NIC, chunks, notes; and timers.
+//! Handles events: completions of the NIC, chunks, notes, and timers.
 //!
 //! A path that is silent, although the sender probed it, is reset, so that its chunks can be transmitted on other
 //! paths:
 //!
-//! 1. The sender resets its queue pair, and connects it again with the next PSN. It tells the receiver this PSN.
-//! 2. The receiver resets its queue pair, handles the completions that it has, and connects it again. From now on it
-//!    takes every packet that was sent before for an old one, and drops it. It answers with what it has received.
-//! 3. With the answer the sender knows which chunks of the path are lost, and uses the path again.
+//! 1. The sender resets its queue pair, and connects it again with the next PSN. It sends this PSN to the receiver.
+//! 2. The receiver resets its queue pair, handles the queue pair's completions, and connects it again. From now on the
+//!    queue pair drops every packet from before the reset as a duplicate. The receiver responds with the list of
+//!    received chunks.
+//! 3. From the response the sender learns which chunks of the path are lost. It then uses the path again.
 
 use super::header::{Header, Kind};
 use super::hooks::{AckView, ChunkView, View};
@@ -44,7 +45,7 @@ impl Channel {
                     (true, _) => self.reset_path(nic, path, now)?,
                     (false, Status::Success) => self.on_chunk(nic, path, now, completion)?,
                     (false, _) if completion.trimmed => self.on_trimmed(nic, path, completion),
-                    // The sender probes the path in vain, and resets it.
+                    // The sender gets no response to its probes of the path, and resets it.
                     (false, _) => {}
                 }
             }
@@ -367,7 +368,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Tells the peer how much this side wants to transmit, while it waits for credit.
+    /// While this end waits for credit, sends the peer the number of bytes that it wants to transmit.
     pub(super) fn request_credit(&mut self, nic: &mut dyn Verbs, now: Time) -> Result<(), HostError> {
         if !self.is_starved {
             self.next_request = None;
@@ -408,7 +409,8 @@ impl Channel {
         self.mailbox.send(nic, &bytes)
     }
 
-    /// Ends the channel: the oldest request completes with `status`, the others and all receives as flushed.
+    /// Ends the channel: the oldest request completes with `status`, the other requests and all receives complete as
+    /// flushed.
     pub(super) fn end(
         &mut self, nic: &mut dyn Verbs, now: Time, status: Status, why: Failure,
     ) -> Result<(), HostError> {

@@ -7,9 +7,9 @@
 //! | 21 to 0 | chunk number, modulo 2^22 |
 //!
 //! UCCL-Tran's paper (OSDI 2026) has 8 bits of connection, 7 of message, 8 of chunk, a last flag and 8 reserved bits.
-//! Then numbers repeat after 2^15 chunks of 32 KB, which take 21 ms at 400 Gbps. Here one sequence of chunk numbers
-//! covers all messages of a connection and repeats after 2^22 chunks, 2.7 s at 400 Gbps. Records describe the messages,
-//! and are chunks themselves.
+//! With these fields, numbers repeat after 2^15 chunks of 32 KB, which take 21 ms at 400 Gbps. Here one sequence of
+//! chunk numbers covers all messages of a connection and repeats after 2^22 chunks, 2.7 s at 400 Gbps. Records describe
+//! the messages, and are chunks themselves.
 
 /// The kind of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,7 +20,7 @@ pub enum Kind {
     Retransmission,
     /// A record of the layer.
     Record,
-    /// A chunk without data, which asks for an acknowledgement of its path; the number identifies the probe.
+    /// A chunk without data, a probe, which requests an acknowledgement of its path. The number identifies the probe.
     Probe,
 }
 
@@ -59,7 +59,8 @@ impl Header {
         u32::from(self.connection) << 24 | kind << NUMBER_BITS | (self.number % NUMBERS) as u32
     }
 
-    /// The header in this immediate data. Of the numbers that have these 22 bits, it is the nearest to `expected`.
+    /// The header in this immediate data. Its number is the number with these 22 low bits that is nearest to
+    /// `expected`.
     pub fn from_imm(imm: u32, expected: u64) -> Header {
         let kind = match imm >> NUMBER_BITS & 3 {
             0 => Kind::Data,

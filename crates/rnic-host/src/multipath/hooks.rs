@@ -1,4 +1,5 @@
-//! The eight hooks of a multipath channel: what the author of a transport changes without changing the channel.
+//! The eight hooks of a multipath channel: functions by which the author of a transport changes its behaviour without a
+//! change of the channel.
 
 use rnic_transport::{BitRate, Time};
 
@@ -60,10 +61,11 @@ pub struct AckView {
     pub sample: Option<(u32, Time)>,
 }
 
-/// The eight hooks of a multipath channel. Each has a default, so a transport implements only what it changes.
+/// The eight hooks of a multipath channel. Each has a default, so a transport implements only the functions that it
+/// changes.
 ///
-/// This path selection fills the first path until it has 128 KB outstanding, then the second, and so on. It is the
-/// whole file that its author writes:
+/// This path selection fills the first path until it has 128 KB outstanding, then the second, and so on. This is the
+/// whole file that an author writes:
 ///
 /// ```
 /// use rnic_host::multipath::{Channel, ChunkView, Config, Hooks, View};
@@ -89,8 +91,8 @@ pub struct AckView {
 /// # Ok::<(), rnic_host::HostError>(())
 /// ```
 pub trait Hooks: Send {
-    /// Chunk size: the length in bytes of the next chunk of a message of which `left` bytes are not transmitted. The
-    /// channel limits it to 1 byte at least, and to `left` and 2^24 bytes at most.
+    /// Chunk size: the length in bytes of the next chunk of a message. `left` bytes of the message are not transmitted
+    /// yet. The channel limits it to 1 byte at least, and to `left` and 2^24 bytes at most.
     fn chunk_size(&mut self, view: &View<'_>, left: u64) -> u32 {
         let _ = left;
         view.chunk
@@ -102,7 +104,7 @@ pub trait Hooks: Send {
         view.not_before
     }
 
-    /// Path selection: the index of the path for this chunk. An index that is too large means the last path.
+    /// Path selection: the index of the path for this chunk. An index that is too large selects the last path.
     fn select_path(&mut self, view: &View<'_>, chunk: &ChunkView) -> u32 {
         let _ = chunk;
         power_of_two(view)
@@ -137,8 +139,8 @@ pub trait Hooks: Send {
 /// The built-in path selections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathPolicy {
-    /// Two random paths are compared, and the one with the lower round-trip time is taken; with equal times, the one
-    /// with fewer bytes outstanding (UCCL-Tran).
+    /// Compares two random paths, and selects the path with the lower round-trip time, or with fewer outstanding bytes
+    /// if the times are equal (UCCL-Tran).
     PowerOfTwo,
     /// One path after the other.
     RoundRobin,

@@ -1,12 +1,12 @@
-//! What a loss of chunks means: whether it is a sign of congestion, and when a chunk that is lost again and again is
-//! transmitted once more.
+//! Evaluates losses of chunks: decides whether they are a sign of congestion, and when to retransmit a chunk that is
+//! lost repeatedly.
 //!
 //! A network may lose packets at random, and a congestion control that halves its window at each loss then falls to a
-//! small fraction of the link. So single losses do not reach the congestion control, but many do
+//! small fraction of the link. So single losses are not reported to the congestion control, but frequent losses are
 //! ([`Config::loss_tolerance`](super::Config::loss_tolerance)); BBR's second version tolerates losses in the same way.
 //!
 //! Without a congestion control, or where buffers are smaller than the chunks of several senders, chunks can be lost as
-//! often as they are transmitted, for as long as all senders go on. So a chunk that was lost [`CALM`] times is
+//! often as they are transmitted, as long as all senders continue. So a chunk that was lost [`CALM`] times is
 //! transmitted alone, after a random time whose maximum doubles with each further loss (binary exponential backoff, as
 //! in Ethernet).
 
@@ -56,7 +56,8 @@ impl Losses {
 pub(super) struct ChunkLength {
     current: u32,
     max: u32,
-    /// Number of chunks with about the current length that were acknowledged or lost, and of lost ones among them.
+    /// Number of chunks with about the current length that were acknowledged or lost, and the number of lost chunks
+    /// among them.
     seen: u32,
     lost: u32,
 }
@@ -71,9 +72,9 @@ impl ChunkLength {
         self.current
     }
 
-    /// A chunk of `len` bytes was acknowledged or lost. More losses than the share `tolerance` halve the length, down
-    /// to a packet of `mtu` bytes. Less than a quarter of this share doubles it: chunks of twice the length are lost
-    /// about twice as often, so a length that was doubled is not halved immediately.
+    /// Records that a chunk of `len` bytes was acknowledged or lost. More losses than the share `tolerance` halve the
+    /// length, down to a packet of `mtu` bytes. Less than a quarter of this share doubles it: chunks of twice the
+    /// length are lost about twice as often, so a length that was doubled is not halved immediately.
     pub(super) fn sample(&mut self, len: u32, is_lost: bool, tolerance: f64, mtu: u32) {
         // Other chunks say nothing about this length: they are older, or the last of their messages.
         if len > self.current || len <= self.current / 2 {

@@ -7,7 +7,7 @@
 //! | `header`, `record`, `note` | what the two layers exchange: headers of chunks, records, acknowledgements |
 //! | `sender`, `path` | requests and chunks; what was transmitted on each path, and what of it is lost |
 //! | `transmit` | transmits chunks as window, rate, credit and hooks allow |
-//! | `losses` | which losses are a sign of congestion; chunks that are lost again and again |
+//! | `losses` | which losses are a sign of congestion; chunks that are lost repeatedly |
 //! | `receiver` | which chunks have arrived |
 //! | `events` | completions of the NIC, acknowledgements, resets of paths, timers |
 //! | `credit` | grants credit to several senders at the rate of a link |
@@ -75,10 +75,10 @@ struct Peer {
 /// The application posts requests and receives, and polls their completions. It calls [`Channel::progress`] whenever
 /// completions of the NIC may have arrived, and at [`Channel::next_time`].
 ///
-/// What the application can rely on: requests complete in the order of posting, each once, when all their bytes are in
-/// the peer's memory. Messages complete receives in the order of posting, after all earlier Writes. Two requests on the
-/// same bytes need the fence flag on the later one, because chunks overtake each other. Sends and Writes with
-/// Immediate wait until the peer has posted a receive.
+/// Guarantees: requests complete in the order of posting, each exactly once, when all their bytes are in the peer's
+/// memory. Messages complete receives in the order of posting, after all earlier Writes. Two requests on the same bytes
+/// need the fence flag on the later one, because chunks overtake each other. Sends and Writes with Immediate wait until
+/// the peer has posted a receive.
 ///
 /// ```
 /// use rnic_host::Link;
@@ -153,7 +153,8 @@ pub struct Channel {
     rtt: Smoothed,
     losses: Losses,
     chunk_length: ChunkLength,
-    /// When the rate allows the next chunk, and when a hook or the rate wants it if it waits.
+    /// The time at which the rate allows the next chunk, and the time at which a waiting chunk is due by a hook or the
+    /// rate.
     not_before: Time,
     wake: Option<Time>,
     /// No path has a deadline before this time.
@@ -162,14 +163,15 @@ pub struct Channel {
     heard: Time,
     next_probe: u32,
     random: u64,
-    /// Chunks received, and CE-marked ones of them, modulo 2^32; what the peer last told of its own.
+    /// Numbers of received chunks and of CE-marked chunks among them, modulo 2^32; and the same numbers of the peer,
+    /// from its last note.
     marks: (u32, u32),
     told_marks: (u32, u32),
     /// The newest chunk received and its time, if it is not acknowledged.
     newest: Option<(u64, Time)>,
     /// Notes to send when all completions are polled.
     answers: Vec<Topic>,
-    /// Bytes transmitted, the peer's grant, and what the peer was last told of the demand.
+    /// Transmitted bytes, the peer's grant, and the demand in the last note to the peer.
     transmitted: u64,
     granted: u64,
     told_demand: u64,
@@ -280,7 +282,7 @@ impl Channel {
     ///
     /// # Errors
     /// If the channel is not connected or has ended, its queue is full, the operation is not one of Send, Send with
-    /// Immediate, Write and Write with Immediate, or the request is one that no NIC takes.
+    /// Immediate, Write and Write with Immediate, or no NIC accepts the request.
     pub fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), HostError> {
         self.usable()?;
         if request.op.is_fetching() || matches!(request.op, SendOp::SendInv(_)) {
@@ -303,7 +305,7 @@ impl Channel {
     }
 
     /// Posts a receive of up to `len` bytes into `region`, from its byte `offset` on. The peer writes the message
-    /// directly there, so the region needs the right of remote writes. Messages complete receives in order.
+    /// directly there, so the region must allow remote writes. Messages complete receives in order.
     ///
     /// # Errors
     /// If the channel has ended, too many receives are posted, or the bytes are not in the region.
@@ -332,8 +334,8 @@ impl Channel {
         count
     }
 
-    /// Handles completions of the NIC, fires timers, transmits what congestion control, credit and hooks allow, and
-    /// acknowledges what arrived. `now` is the time of the NIC's clock.
+    /// Handles completions of the NIC, fires timers, transmits the chunks that congestion control, credit and hooks
+    /// allow, and acknowledges received chunks. `now` is the time of the NIC's clock.
     ///
     /// # Errors
     /// If the NIC fails. Failures of requests are completions, not errors.
@@ -352,7 +354,8 @@ impl Channel {
         Ok(())
     }
 
-    /// When [`Channel::progress`] is to be called next, even if no completion arrives; `None`: not before a completion.
+    /// The time at which [`Channel::progress`] must be called next, even if no completion arrives; `None`: not before a
+    /// completion.
     pub fn next_time(&self) -> Option<Time> {
         let peer = self.peer.as_ref().filter(|_| self.ended.is_none())?;
         let outstanding = self.sender.open() > 0;
@@ -392,7 +395,7 @@ impl Channel {
         self.counters
     }
 
-    /// Ends the channel and tells the peer: what is outstanding completes as flushed.
+    /// Ends the channel and notifies the peer. Outstanding requests and receives complete as flushed.
     ///
     /// # Errors
     /// If the NIC fails.
@@ -406,7 +409,7 @@ impl Channel {
         self.cq
     }
 
-    /// Destroys the queue pairs of the channel, which can do nothing afterwards.
+    /// Destroys the queue pairs of the channel. The channel cannot be used afterwards.
     ///
     /// # Errors
     /// If the NIC fails.

@@ -1,8 +1,9 @@
-//! Notes: the messages on the control queue pair. Each carries the whole state of its sender that the peer needs, so
-//! the next note makes up for a lost one.
+//! Notes: the messages on the control queue pair. Each note carries all state of its sender that the peer needs, so the
+//! next note replaces a lost one.
 
 /// Number of chunks that may be outstanding, and that an acknowledgement describes. UCCL-Tran has 128: 4 MB of chunks
-/// of 32 KB, which a connection of 400 Gbps fills in 84 us. A lost chunk that needs longer would stop the connection.
+/// of 32 KB, which a connection of 400 Gbps fills in 84 us. If the recovery of a lost chunk took longer, the connection
+/// would stall.
 pub(super) const WINDOW: u64 = 512;
 const WORDS: usize = WINDOW as usize / 64;
 /// Length of a note in bytes.
@@ -17,7 +18,8 @@ pub(super) enum Topic {
     /// Only the state.
     #[default]
     State,
-    /// The sender waits for credit, and asks for a note with what was granted: that note may have been lost.
+    /// The sender waits for credit, and requests the note with the latest grant again, because this note may have been
+    /// lost.
     Starved,
     /// Of the chunks received so far (their number modulo 2^32), this many were CE-marked.
     Marks { received: u32, marked: u32 },
@@ -27,7 +29,8 @@ pub(super) enum Topic {
     Probed { path: u16, probe: u32 },
     /// The sender has reset its end of this path and continues with this PSN.
     Reset { path: u16, generation: u32, psn: u32 },
-    /// The sender has reset its end of this path too: nothing that was transmitted before arrives any more.
+    /// The sender has reset its end of this path too: no chunk that was transmitted before the reset can arrive any
+    /// more.
     Ready { path: u16, generation: u32 },
     /// The sender's channel has ended.
     Close,
@@ -45,7 +48,7 @@ pub(super) struct Note {
     pub(super) newest: Option<(u64, u32)>,
     /// Bytes that the sender of the note allows its peer in total (receiver credit).
     pub(super) granted: u64,
-    /// Bytes that the sender of the note has transmitted and wants to transmit in total.
+    /// Bytes that the sender of the note has transmitted or wants to transmit, in total.
     pub(super) demand: u64,
 }
 

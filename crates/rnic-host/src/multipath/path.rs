@@ -1,4 +1,4 @@
-//! The sender's state of a path: which chunks were transmitted on it, and when it was last heard of.
+//! The sender's state of a path: which chunks were transmitted on it, and when the last acknowledgement for it arrived.
 //!
 //! An unreliable connection delivers in order: its receiver drops a packet with a PSN before the expected one. So when
 //! a chunk is acknowledged, every chunk that was transmitted on the same path before it has either arrived as well or
@@ -25,7 +25,7 @@ pub(super) struct Path {
     pub(super) qpn: Qpn,
     /// PSN of the next packet.
     psn: Psn,
-    /// Chunks that are transmitted and not known to be received or lost: index on the path, and number.
+    /// Chunks that were transmitted and are not known to be received or lost: index on the path, and chunk number.
     flight: VecDeque<(u64, u64)>,
     /// Number of chunks transmitted on the path.
     sent: u64,
@@ -33,7 +33,7 @@ pub(super) struct Path {
     pub(super) unsignaled: u32,
     rtt: Smoothed,
     outstanding: u64,
-    /// When the path is probed, or its reset repeated; `None` if nothing is outstanding on it.
+    /// The time at which the path is probed, or its reset repeated; `None` if no chunk is outstanding on it.
     pub(super) deadline: Option<Time>,
     /// Probes since the last sign of the path.
     pub(super) silent: u32,
@@ -67,13 +67,14 @@ impl Path {
     }
 
     /// The time after which the path is probed: twice the round-trip time, at least `least`, doubled by every probe
-    /// that was not answered.
+    /// without a response.
     pub(super) fn timeout(&self, least: Time) -> Time {
         let span = self.rtt.get().map_or(least, |rtt| least.max(rtt * 2));
         span * (1 << self.silent.min(6))
     }
 
-    /// The queue pair of the path has sent `packets` packets, on this path or, if paths share it, on another.
+    /// The queue pair of the path has sent `packets` packets, on this path or, if several paths share the queue pair,
+    /// on another path.
     pub(super) fn advance(&mut self, packets: u64) {
         self.psn = self.psn.plus(packets as u32);
     }
@@ -100,8 +101,8 @@ impl Path {
         self.outstanding = self.outstanding.saturating_sub(bytes);
     }
 
-    /// The peer has received something that was transmitted on the path. Calls `lost` for the chunks that were
-    /// transmitted before it and that `is_acked` does not know.
+    /// The peer has received the chunk that has this index on the path. Calls `lost` for each earlier chunk of the path
+    /// for which `is_acked` is false.
     pub(super) fn heard(&mut self, now: Time, least: Time, is_acked: impl Fn(u64) -> bool, mut lost: impl FnMut(u64)) {
         if let Some(last) = self.flight.iter().rposition(|(_, number)| is_acked(*number)) {
             for (_, number) in self.flight.drain(..=last).filter(|(_, number)| !is_acked(*number)) {
@@ -111,8 +112,8 @@ impl Path {
         self.alive(now, least);
     }
 
-    /// The peer has received the probe `id`: every chunk that was transmitted before it and that `is_acked` does not
-    /// know is lost.
+    /// The peer has received the probe `id`: every chunk that was transmitted before it and for which `is_acked` is
+    /// false is lost.
     pub(super) fn answered(
         &mut self, id: u32, now: Time, least: Time, is_acked: impl Fn(u64) -> bool, mut lost: impl FnMut(u64),
     ) {
@@ -131,7 +132,7 @@ impl Path {
         self.probe.is_some_and(|probe| probe.id == id)
     }
 
-    /// A chunk that was transmitted on the path is lost for another reason than a later sign of the path. Returns
+    /// A chunk of the path counts as lost for another reason than the arrival of a later chunk of the path. Returns
     /// whether it was outstanding.
     pub(super) fn drop_chunk(&mut self, number: u64) -> bool {
         let at = self.flight.iter().position(|(_, own)| *own == number);
@@ -159,8 +160,8 @@ impl Path {
         self.rtt.sample(rtt);
     }
 
-    /// This side's end was reset. It continues with `psn`, so that the receiver takes all packets that were sent before
-    /// for old ones.
+    /// This end of the path was reset. It continues with `psn`, so that the receiver drops all packets from before the
+    /// reset as duplicates.
     pub(super) fn begin_reset(&mut self, psn: u32) {
         self.generation += 1;
         self.probe = None;
@@ -173,8 +174,8 @@ impl Path {
         self.psn.value()
     }
 
-    /// The peer has reset its end: nothing that was transmitted before arrives any more. Returns the chunks that were
-    /// not known to be received or lost.
+    /// The peer has reset its end: no chunk that was transmitted before the reset can arrive any more. Returns the
+    /// chunks that were not known to be received or lost.
     pub(super) fn end_reset(&mut self) -> VecDeque<(u64, u64)> {
         self.reset = None;
         self.silent = 0;

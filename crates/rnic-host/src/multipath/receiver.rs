@@ -21,7 +21,7 @@ impl Receiver {
         &self.arrived
     }
 
-    /// Chunk `number` has arrived. Returns `false` if it was there already, or is beyond the window.
+    /// Records that chunk `number` has arrived. Returns `false` if it had already arrived, or is beyond the window.
     pub(super) fn receive(&mut self, number: u64, is_record: bool) -> bool {
         let Some(at) = number.checked_sub(self.next).filter(|at| *at < WINDOW) else { return false };
         let (word, bit) = (at as usize / 64, 1 << (at % 64));
@@ -35,7 +35,7 @@ impl Receiver {
         true
     }
 
-    /// Passes the next chunk in order if it has arrived. Returns its number, and whether it is a record.
+    /// Advances past the next chunk in order if it has arrived. Returns its number, and whether it is a record.
     pub(super) fn advance(&mut self) -> Option<(u64, bool)> {
         if self.arrived[0] & 1 == 0 {
             return None;

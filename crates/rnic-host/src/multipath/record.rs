@@ -1,5 +1,5 @@
-//! Records: what the two layers tell each other reliably and in order. A record is a chunk of 32 bytes that is written
-//! into a ring in the peer's memory, so it is numbered, acknowledged and retransmitted like every other chunk.
+//! Records: messages between the two layers that arrive reliably and in order. A record is a chunk of 32 bytes that is
+//! written into a ring in the peer's memory, so it is numbered, acknowledged and retransmitted like every other chunk.
 
 /// Length of a record in bytes.
 pub(super) const LEN: usize = 32;

@@ -1,4 +1,4 @@
-//! The sender's requests and chunks: what is transmitted next, what is outstanding, what is lost.
+//! The sender's requests and chunks: which chunk is transmitted next, which chunks are outstanding, and which are lost.
 //!
 //! All chunks of a direction have consecutive numbers in the order of posting. So a request is complete when all chunks
 //! up to its last one are acknowledged, and requests complete in the order of posting.
@@ -67,7 +67,7 @@ pub(super) struct Chunk {
 /// What could be transmitted next.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Candidate {
-    /// Nothing, until a request is posted, an acknowledgement arrives or the peer posts a receive.
+    /// No chunk can be transmitted until a request is posted, an acknowledgement arrives or the peer posts a receive.
     None,
     /// The chunk with this number is lost.
     Again(u64),
@@ -82,7 +82,7 @@ pub(super) enum Candidate {
 #[derive(Default, Debug)]
 pub(super) struct Sender {
     requests: VecDeque<Request>,
-    /// Number of the first of `requests`, and of the one of which the next chunk is.
+    /// Number of the first request in `requests`, and number of the request to which the next chunk belongs.
     first: u64,
     current: u64,
     chunks: VecDeque<Chunk>,
@@ -207,8 +207,8 @@ impl Sender {
         Candidate::None
     }
 
-    /// The chunk that a candidate becomes, and its number. `len` is the length of a data chunk, `ring` the place of the
-    /// next record in the peer's memory.
+    /// Makes a chunk from a candidate; returns it with its number. `len` is the length of a data chunk, `ring` the
+    /// address of the next record in the peer's memory.
     pub(super) fn make(&self, candidate: Candidate, len: u64, ring: impl FnOnce(u64) -> Room) -> Option<(u64, Chunk)> {
         let next = self.next();
         let (content, to) = match candidate {
@@ -276,9 +276,9 @@ impl Sender {
         }
     }
 
-    /// Handles an acknowledgement: all chunks before `next`, and those in `bits`. Calls `acked` for each chunk that it
-    /// acknowledges for the first time, with number, path and length. Returns `false` if it acknowledges chunks that
-    /// were never transmitted.
+    /// Handles an acknowledgement: all chunks before `next`, and the chunks in `bits`. Calls `acked` for each chunk
+    /// that it acknowledges for the first time, with number, path and length. Returns `false` if it acknowledges chunks
+    /// that were never transmitted.
     pub(super) fn acknowledge(&mut self, next: u64, bits: &Bits, mut acked: impl FnMut(u64, u32, u32)) -> bool {
         if next > self.next() {
             return false;

@@ -160,7 +160,8 @@ impl Channel {
 }
 
 impl Channel {
-    /// The state of the path that counts the packets of its queue pair: its own, or the first one's if all share one.
+    /// The state of the path that counts the packets of its queue pair: the path itself, or the first path if all paths
+    /// share one queue pair.
     fn owner(&mut self, path: u32) -> &mut Path {
         &mut self.paths[if self.config.spread { 0 } else { path as usize }]
     }

@@ -1,5 +1,5 @@
-//! Over UC: what a side does with parts, acknowledgements and probes that arrive, and when it sends its own. The module
-//! `counted` has the rules.
+//! Over UC: handles parts, acknowledgements and probes that arrive, and decides when to send acknowledgements and
+//! probes. The module `counted` describes the rules.
 
 use super::Channel;
 use super::counted;
@@ -14,7 +14,7 @@ use rnic_verbs::{Completion, Opcode, Status, Verbs};
 const PROBE: Time = Time::from_us(100);
 
 impl Channel {
-    /// A part arrived through this side's primary, or through the old one that is being drained.
+    /// A part arrived through this end's primary, or through the old primary, which is being drained.
     pub(super) fn on_counted(
         &mut self, nic: &mut dyn Verbs, now: Time, completion: &Completion,
     ) -> Result<(), HostError> {
@@ -45,7 +45,7 @@ impl Channel {
     }
 
     /// Accepts the parts that have arrived and need no more receives than the application has posted, and acknowledges
-    /// them. `is_prompt`: the last of them has just arrived.
+    /// them. `is_prompt`: the last of these parts has just arrived.
     pub(super) fn accept(&mut self, nic: &mut dyn Verbs, time: Time, is_prompt: bool) -> Result<(), HostError> {
         let mut asks = false;
         while let Some(counted) = &mut self.counted
@@ -104,7 +104,7 @@ impl Channel {
         self.complete(arrived);
     }
 
-    /// The peer has had no acknowledgement for long, and all parts before `before` should have arrived.
+    /// The peer has not received an acknowledgement for a long time, and has sent all parts before `before`.
     pub(super) fn on_probe(&mut self, nic: &mut dyn Verbs, now: Time, before: u32) -> Result<(), HostError> {
         let Some(counted) = &self.counted else { return Ok(()) };
         match self.phase {
@@ -116,7 +116,7 @@ impl Channel {
         if (1..=counted::PARTS).contains(&missing) { self.lost(nic, now) } else { self.acknowledge(nic, false) }
     }
 
-    /// Time after which a part without an acknowledgement is asked for. It doubles with each probe without a response.
+    /// Time after which a probe requests the acknowledgement of a part. It doubles with each probe without a response.
     fn timeout(&self, probes: u8) -> Time {
         let rtt = self.rtt().unwrap_or(self.config.base_rtt);
         ((rtt * 4 + PROBE) * (1_u64 << probes.min(8))).min(Time::from_ns(4_096 << self.config.timeout))
@@ -129,7 +129,7 @@ impl Channel {
         Some(oldest.departure.left.max(counted.answered).saturating_add(self.timeout(counted.probes)))
     }
 
-    /// Sends a probe if it is time for it; after too many without an answer the side leaves the epoch.
+    /// Sends a probe if one is due. After too many probes without a response, this end leaves the epoch.
     pub(super) fn probe(&mut self, nic: &mut dyn Verbs, now: Time) -> Result<(), HostError> {
         if self.probe_time().is_none_or(|at| at > now) {
             return Ok(());

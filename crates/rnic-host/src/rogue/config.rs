@@ -17,11 +17,11 @@ use rnic_verbs::{Access, Limits, Qpn, Service};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Service of the two queue pairs: [`Service::Rc`], [`Service::Irn`] or [`Service::Uc`]. Over UC a channel has
+    /// Service of the two queue pairs: [`Service::Rc`], [`Service::Irn`] or [`Service::Uc`]. Over UC a channel supports
     /// Writes and Writes with Immediate only.
     pub service: Service,
     /// Length of a chunk in bytes, 4,096 to 2^24: Writes and Reads of at least this length are split into chunks, and
-    /// smaller requests are signalled once per this number of bytes. The source's 64 KB.
+    /// smaller requests are signalled once per this number of bytes. The source has 64 KB.
     pub chunk: u32,
     /// Congestion control.
     pub control: Control,
@@ -44,21 +44,22 @@ pub struct Config {
     /// Rights of the peer through the channel.
     pub access: Access,
     /// Minimum rate, whatever the congestion control says; above 0. The NIC's timer runs while its rate limiter delays
-    /// packets, so the timeout must be longer than the 16 packets between two requests for an ACK take at this rate.
+    /// packets, so the timeout must be longer than the time that 16 packets, the distance between two requests for an
+    /// ACK, take at this rate.
     pub min_rate: BitRate,
-    /// Code n of the NIC's retransmission timeout, 1 to 31: 4.096 us times 2^n. Code 11 is 8.4 ms. IRN has timeouts of
-    /// its own. Over UC: maximum time without an acknowledgement after which the channel sends a probe.
+    /// Code n of the NIC's retransmission timeout, 1 to 31: 4.096 us times 2^n. Code 11 is 8.4 ms. IRN has its own
+    /// timeouts. Over UC: maximum time without an acknowledgement after which the channel sends a probe.
     pub timeout: u8,
     /// Number of retries of the NIC after timeouts, 0 to 7, before the queue pair fails and the channel recovers. Over
     /// UC: number of probes without a response before the channel recovers, less one.
     pub retry_count: u8,
     /// Maximum number of reads and atomics outstanding at the peer.
     pub max_rd_atomic: u8,
-    /// Time between two transmissions of the message by which the layers agree in a recovery; greater than 0.
+    /// Time between two transmissions of the message by which the two layers synchronise in a recovery; greater than 0.
     pub sync_interval: Time,
     /// Time after which a channel ends whose peer does not respond in a recovery.
     pub patience: Time,
-    /// Maximum number of recoveries in a row without a completed request between them; at least 1.
+    /// Maximum number of consecutive recoveries without a completed request between them; at least 1.
     pub max_recoveries: u32,
     /// Seed of first PSNs; it must be secret, and different for each channel.
     pub seed: u64,
@@ -149,7 +150,7 @@ impl Config {
         Ok(())
     }
 
-    /// Checks that the NIC's timeout is longer than packets wait for an ACK at the minimum rate.
+    /// Checks that the NIC's timeout is longer than the time for which packets wait for an ACK at the minimum rate.
     pub(crate) fn check_timeout(&self, frames: Frames) -> Result<(), HostError> {
         let least = self.min_rate.time_for(PACKETS_PER_ACK * u64::from(frames.mtu + frames.header));
         let possible = (1..=31).find(|code| Time::from_ns(4_096 << code) > least);
@@ -168,14 +169,14 @@ impl Config {
 /// Maximum number of packets that a requester sends before it asks for an ACK.
 const PACKETS_PER_ACK: u64 = 16;
 
-/// What the peer must know of one side of a channel before it can connect. The application transports it.
+/// The attributes of one end of a channel that the peer needs to connect. The application sends them to the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Address {
     /// The two queue pairs for requests; the first is the primary at the beginning.
     pub qpns: [Qpn; 2],
     /// The control queue pair.
     pub control: Qpn,
-    /// From this number both sides compute the first PSNs of this side. It should be kept from third parties.
+    /// Both ends compute the first PSNs of this end from this number. It should be kept secret from third parties.
     pub salt: u64,
 }
 
@@ -190,7 +191,7 @@ pub struct Counters {
     pub samples: u64,
     /// Number of failed queue pairs from which the channel recovered.
     pub recoveries: u64,
-    /// Number of parts whose completion did not come and that the peer turned out to have executed.
+    /// Number of parts that the peer had executed although their completions did not arrive.
     pub settled: u64,
     /// Number of parts that were replayed.
     pub replayed: u64,

@@ -1,16 +1,16 @@
 //! Loss recovery over unreliable connections (UC), which neither acknowledge nor retransmit.
 //!
-//! The source says that RoGUE supports UC and does not say how, so this is a reconstruction. Every part is a Write with
+//! The source states that RoGUE supports UC, but not how. So this is a reconstruction. Every part is a Write with
 //! Immediate, because the responder's software sees no other Write. The immediate data is the part's *mark*: its number
-//! modulo 2,048, so that the responder notices a lost part as soon as the next one arrives. Such a Write consumes a
+//! modulo 2,048, so that the responder detects a lost part as soon as the next part arrives. Such a Write consumes a
 //! receive and no buffer, so both layers keep [`PARTS`] receives without buffers posted, and no more parts are
 //! outstanding.
 //!
 //! - The responder acknowledges a part that asks for it, over the control connection, with the number of parts that it
-//!   has accepted. The requester asks for it where it would ask an RC queue pair for a completion: once per chunk. The
-//!   acknowledgement is the completion of the parts before it.
+//!   has accepted. The requester requests an acknowledgement where it would request a completion of an RC queue pair:
+//!   once per chunk. The acknowledgement completes the parts before it.
 //! - A part whose number is not the next one shows a loss. The responder then leaves the epoch, as if its queue pair
-//!   had failed: the shadow takes over, and the requester replays what the responder has not accepted.
+//!   had failed: the shadow takes over, and the requester replays the parts that the responder has not accepted.
 //! - A requester that gets no acknowledgement for some round-trip times sends a probe. A responder that lacks a part
 //!   before the number in the probe leaves the epoch.
 //!
@@ -18,7 +18,7 @@
 //! responder has not accepted is replayed, and the responder has not reported its message.
 //!
 //! The application's immediate data has 32 bits and the mark has room for 16 of them. The upper half, unless it is 0,
-//! goes ahead in an empty part.
+//! is sent before, in an empty part.
 //!
 //! A UC responder accepts every packet that begins a message, unless its PSN is before the expected PSN. So a queue
 //! pair that was reset continues with the PSN after its last one, and the responder drops a late packet from before the
@@ -29,7 +29,7 @@ use rnic_transport::{Psn, Time};
 use rnic_verbs::SendOp;
 use std::collections::VecDeque;
 
-/// Maximum number of parts that a side has outstanding, and number of receives that the other side keeps posted.
+/// Maximum number of outstanding parts of an end, and number of receives that its peer keeps posted.
 pub(super) const PARTS: u32 = 512;
 /// Part numbers in marks are modulo this number, which is more than twice [`PARTS`].
 const NUMBERS: u64 = 2_048;
@@ -80,7 +80,7 @@ impl Mark {
     }
 }
 
-/// The operation of a part of a request with the operation `op`; `None` if UC does not have it.
+/// The operation of a part of a request with the operation `op`; `None` if UC does not support it.
 pub(super) fn part_op(op: SendOp, part: &Part, asks: bool) -> Option<SendOp> {
     let (addr, rkey, imm) = match op {
         SendOp::Write { addr, rkey } => (addr, rkey, None),
@@ -120,7 +120,7 @@ pub(super) struct Counted {
     upper_half: u16,
     /// Whether a part of this epoch is missing; then later ones are ignored.
     pub(super) is_missing: bool,
-    /// When an acknowledgement arrived last, or a probe was sent; and the number of probes since an acknowledgement.
+    /// The time of the latest acknowledgement or probe, and the number of probes since the latest acknowledgement.
     pub(super) answered: Time,
     pub(super) probes: u8,
 }
@@ -143,8 +143,8 @@ impl Counted {
         *next = Psn::new(*next).plus(packets).value();
     }
 
-    /// The PSNs to announce at the beginning of an epoch: with which the queue pair of this epoch was connected, and
-    /// with which the dead one will be.
+    /// The PSNs to announce at the beginning of an epoch: the first PSN of this epoch's queue pair, and the first PSN
+    /// with which the dead queue pair will be connected again.
     pub(super) fn announced(&self, epoch: u32) -> [u32; 2] {
         [0, 1].map(|slot| if slot == epoch as usize % 2 { self.own[slot].first } else { self.own[slot].next })
     }
@@ -164,8 +164,8 @@ impl Counted {
         (self.answered, self.probes) = (now, 0);
     }
 
-    /// Handles a part that arrived. The result is whether all parts before it have arrived, too; once one is missing,
-    /// the result is false for the rest of the epoch.
+    /// Handles a part that arrived. The result is whether all parts before it have arrived, too; as soon as a part is
+    /// missing, the result is false for the rest of the epoch.
     pub(super) fn arrive(&mut self, imm: Option<u32>) -> bool {
         let expected = (self.arrived_to() % NUMBERS) as u16;
         match imm.and_then(Mark::from_imm).filter(|mark| mark.number == expected && !self.is_missing) {

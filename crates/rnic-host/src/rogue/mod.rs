@@ -30,7 +30,7 @@ use rnic_verbs::{
 };
 use std::collections::VecDeque;
 
-/// Number of receives of the control queue pair; over UC it also carries the acknowledgements.
+/// Number of receives of the control queue pair; over UC this queue pair also carries the acknowledgements.
 const MAILBOX: u32 = 16;
 const COUNTED_MAILBOX: u32 = 64;
 /// Set in the work request ids of receives.
@@ -50,15 +50,15 @@ struct Peer {
     address: Address,
 }
 
-/// A RoGUE channel to one peer: reliable, in order, with the operations of a reliable connection; over UC with Writes
-/// and Writes with Immediate only.
+/// A RoGUE channel to one peer: reliable, in order, with the operations of a reliable connection; over UC, only Writes
+/// and Writes with Immediate are supported.
 ///
 /// The application posts requests and receives as to a queue pair, and polls their completions. It calls
 /// [`Channel::progress`] whenever completions may have arrived, and at [`Channel::next_time`]. The NIC is an argument
 /// of every function, so many channels can use one NIC.
 ///
-/// A request that succeeds was executed exactly once, except Writes and Reads, whose repetition nobody can notice as
-/// long as the rules of [`verdicts`] hold. Completions come in the order of posting.
+/// A request that succeeds was executed exactly once. Only Writes and Reads may be executed repeatedly, which has no
+/// visible effect as long as the rules of [`verdicts`] hold. Completions come in the order of posting.
 ///
 /// ```
 /// use rnic_host::Link;
@@ -125,7 +125,7 @@ pub struct Channel {
     connected: [u32; 2],
     queue: Queue,
     receives: VecDeque<Receive>,
-    /// Number of the first of `receives`, and of the first that is not posted to the primary.
+    /// Number of the first receive in `receives`, and number of the first receive that is not posted to the primary.
     first_receive: u64,
     next_receive: u64,
     /// Number of messages received.
@@ -202,7 +202,7 @@ impl Channel {
         Address { qpns: self.qpns, control: self.mailbox.qpn, salt: link::mix(self.config.seed ^ 0x0072_6f67_7565) }
     }
 
-    /// Connects the channel to the peer with this address, on the path `link`. Packets of the peer that arrive before
+    /// Connects the channel to the peer with this address, on the path `link`. Packets of the peer that arrive earlier
     /// are lost, and the peer's NIC retransmits them.
     ///
     /// # Errors
@@ -239,7 +239,7 @@ impl Channel {
     /// completion.
     ///
     /// # Errors
-    /// If the channel is not connected or has ended, its queue is full, or the request is one that no NIC takes.
+    /// If the channel is not connected or has ended, its queue is full, or no NIC accepts the request.
     pub fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), HostError> {
         self.usable()?;
         if self.counted.is_some() && !matches!(request.op, SendOp::Write { .. } | SendOp::WriteImm { .. }) {
@@ -301,8 +301,8 @@ impl Channel {
         count
     }
 
-    /// Handles completions of the NIC, fires timers, and posts what congestion control allows. `now` is the time of the
-    /// NIC's clock.
+    /// Handles completions of the NIC, fires timers, and posts the requests that congestion control allows. `now` is
+    /// the time of the NIC's clock.
     ///
     /// # Errors
     /// If the NIC fails. Failures of requests are completions, not errors.
@@ -323,7 +323,8 @@ impl Channel {
         Ok(())
     }
 
-    /// When [`Channel::progress`] is to be called next, even if no completion arrives; `None`: not before a completion.
+    /// The time at which [`Channel::progress`] must be called next, even if no completion arrives; `None`: not before a
+    /// completion.
     pub fn next_time(&self) -> Option<Time> {
         let timer = self.pacing.as_ref()?.next_timer();
         let read = self.next_read.filter(|_| matches!(self.phase, Phase::Active));
@@ -360,7 +361,7 @@ impl Channel {
         self.qpns[self.epoch as usize % 2]
     }
 
-    /// Ends the channel and tells the peer: what is outstanding completes as flushed.
+    /// Ends the channel and notifies the peer. Outstanding requests and receives complete as flushed.
     ///
     /// # Errors
     /// If the NIC fails.
@@ -374,7 +375,7 @@ impl Channel {
         self.cq
     }
 
-    /// Destroys the queue pairs of the channel, which can do nothing afterwards.
+    /// Destroys the queue pairs of the channel. The channel cannot be used afterwards.
     ///
     /// # Errors
     /// If the NIC fails.

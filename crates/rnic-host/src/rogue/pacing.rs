@@ -11,19 +11,21 @@ use rnic_transport::congestion::{AckSample, LossSignal};
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::SendOp;
 
-/// How many chunks the NIC has, at least 1, and the rate at which it sends them, so that `wanted` bytes per picosecond
-/// flow over a path with the round-trip time `rtt` in picoseconds. `line` is the rate of the link.
+/// The number of chunks that the NIC should have, at least 1, and the rate at which it should send them, so that
+/// `wanted` bytes per picosecond flow over a path with the round-trip time `rtt` in picoseconds. `line` is the rate of
+/// the link.
 ///
-/// With `k` chunks of `S` bytes that the NIC sends at the rate `r`, a chunk is posted when the one `k` before it
-/// completes, so `k * S` bytes take `S / r + rtt`: the time in which the NIC sends is no part of `rtt`. The result is
-/// the least `k` for which `r` is at most the rate of the link, and `r` is never less than `wanted`.
+/// With `k` chunks of `S` bytes that the NIC sends at the rate `r`, a chunk is posted when the chunk `k` positions
+/// before it completes, so `k * S` bytes take `S / r + rtt`: the time in which the NIC sends is not part of `rtt`. The
+/// result is the least `k` for which `r` is at most the rate of the link, and `r` is never less than `wanted`.
 ///
-/// The number matters, because the departures that the layer computes are right again as soon as the NIC has no chunk
-/// when the next one is posted. A NIC that always has one more sends later than computed after any delay of its own,
-/// for example by other queue pairs, and what was the delay of one chunk looks like a queue for ever.
+/// The number matters for the computed departures. If the NIC is delayed, for example by other queue pairs, chunks
+/// leave later than computed. The computed departures are correct again as soon as the NIC has no chunk left when the
+/// next chunk is posted. With a larger number of chunks the NIC never runs out of chunks, and the delay of one chunk
+/// looks like a queue for ever.
 ///
-/// A window of `W` bytes wants `W / rtt`. If it is below a chunk, and the line is much faster, `k` is 1, so that the
-/// rate limit alone decides: RoGUE's rule.
+/// A window of `W` bytes corresponds to the rate `W / rtt`. If the window is smaller than a chunk, and the line is much
+/// faster, `k` is 1, so that the rate limit alone decides: RoGUE's rule.
 fn pipeline(wanted: f64, rtt: f64, chunk: f64, line: f64) -> (u32, f64) {
     let wanted = wanted.min(line);
     // The small number is for errors of rounding.
@@ -33,8 +35,8 @@ fn pipeline(wanted: f64, rtt: f64, chunk: f64, line: f64) -> (u32, f64) {
 }
 
 /// Bytes of a request of `len` bytes beyond its frames' common headers: the headers of its first and its last packet,
-/// and the pad. Without them the computed departures of a busy queue pair would be ever earlier than the true ones,
-/// which looks like a queue that grows.
+/// and the pad. Without them the computed departures of a busy queue pair would be earlier than the true departures by
+/// an increasing time, which looks like a growing queue.
 fn extra(op: &SendOp, len: u64) -> u64 {
     let headers = match op {
         SendOp::Write { .. } => RETH,
@@ -59,12 +61,14 @@ pub(super) struct Pacing {
     max_window: u64,
     departures: Departures,
     smoothed: Smoothed,
-    /// The last and the least round-trip time measured; before the first one, that of the configuration.
+    /// The latest and the minimum measured round-trip time; before the first measurement, the configured round-trip
+    /// time.
     last_rtt: Time,
     least_rtt: Time,
     /// Rate limit of the NIC; `None`: only the link limits the rate.
     rate: Option<BitRate>,
-    /// Reads: when the next one may be posted. The peer sends the data, so this side's rate limit does not pace it.
+    /// The time at which the next Read may be posted. The peer sends the data, so this end's rate limit does not pace
+    /// Reads.
     next_read: Time,
     /// Bytes and packets of the parts that the NIC has.
     bytes: u64,
@@ -108,7 +112,7 @@ impl Pacing {
         Allowance { window: Some(bytes), rate: Some(bps.min(self.max_rate)).filter(|rate| *rate < self.line) }
     }
 
-    /// Whether `part` may be posted now. The error is the time at which it may be; `None`: after a completion.
+    /// Whether `part` may be posted now. The error is the time at which it may be posted; `None`: after a completion.
     pub(super) fn admits(&self, part: &Part, now: Time) -> Result<(), Option<Time>> {
         let window = self.allowance().window.unwrap_or(self.chunk);
         if self.bytes >= window {
@@ -140,8 +144,7 @@ impl Pacing {
         self.packets -= part.packets;
     }
 
-    /// A signalled part completed at `completed`; with it `acked` packets are acknowledged. Returns the round-trip
-    /// time.
+    /// A signalled part completed at `completed`, which acknowledges `acked` packets. Returns the round-trip time.
     pub(super) fn sample(&mut self, part: &Part, acked: u32, completed: Time) -> Time {
         let rtt = part.departure.rtt(completed);
         self.smoothed.sample(rtt);
@@ -151,7 +154,7 @@ impl Pacing {
         rtt
     }
 
-    /// The queue pair failed: it has no parts any more. `loss` is what it says about the path.
+    /// The queue pair failed, so it has no parts any more. `loss` is the signal for the congestion control.
     pub(super) fn failed(&mut self, now: Time, loss: Option<LossSignal>) {
         (self.bytes, self.packets) = (0, 0);
         self.departures.reset();
@@ -170,7 +173,7 @@ impl Pacing {
         }
     }
 
-    /// The rate limit to set, if the one in effect differs from it by more than 1/64.
+    /// The rate limit to set, if the current rate limit differs from it by more than 1/64.
     pub(super) fn new_rate(&self) -> Option<Option<BitRate>> {
         let (old, new) = (self.rate, self.allowance().rate);
         let bps = |rate: Option<BitRate>| rate.unwrap_or(self.line).as_bps();

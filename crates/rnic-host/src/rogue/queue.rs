@@ -29,7 +29,8 @@ pub(crate) struct Request {
 /// A part of a request: one request of the NIC.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
-    /// Number in the order of posting to the NIC, its work request id; set when the part is posted.
+    /// Number of the part in the order of posting to the NIC, which is its work request ID. It is set when the part is
+    /// posted.
     pub(crate) number: u64,
     /// Number of the request.
     request: u64,
@@ -123,7 +124,7 @@ impl Queue {
         self.flight.push_back(part);
     }
 
-    /// Takes the oldest part out of the flight if its number is at most `number`: it is done.
+    /// Removes the oldest part in flight if its number is at most `number`, because it is done.
     pub(crate) fn done(&mut self, number: u64) -> Option<Part> {
         self.flight.front().filter(|part| part.number <= number)?;
         let part = self.flight.pop_front()?;
@@ -163,12 +164,13 @@ impl Queue {
         self.requests.pop_front()
     }
 
-    /// Decides what happens to the parts of a dead queue pair whose completions did not come; `received` is the number
-    /// of the last message that the peer has received. Returns the numbers of executed and of replayed parts.
+    /// Decides which parts of a dead queue pair are done and which are replayed: the parts whose completions did not
+    /// arrive; `received` is the number of the last message that the peer has received. Returns the numbers of executed
+    /// and of replayed parts.
     ///
     /// # Errors
-    /// If it is unknown whether an atomic was executed. Then the parts of the longest prefix that was executed are
-    /// done, and nothing is replayed.
+    /// If it is unknown whether an atomic was executed. In this case the parts of the longest executed prefix are done,
+    /// and no part is replayed.
     pub(crate) fn recover(&mut self, received: u64) -> Result<(u64, u64), ()> {
         let kinds: Vec<PartKind> = self.flight.iter().map(|part| part.kind).collect();
         let verdicts = verdicts(&kinds, received);
@@ -203,7 +205,7 @@ impl Queue {
         (settled, self.replay(replays))
     }
 
-    /// Replays these parts before the ones that are to be replayed already. Returns their number.
+    /// Replays these parts before the parts that are already waiting to be replayed. Returns their number.
     fn replay(&mut self, mut replays: VecDeque<Part>) -> u64 {
         let count = replays.len() as u64;
         replays.append(&mut self.replays);

@@ -1,21 +1,21 @@
 //! Completions of the NIC, and the recovery when a queue pair fails.
 //!
-//! A channel has two connections for requests, the primary and the shadow, and an unreliable one for the messages of
-//! the two layers. Over UC a lost part has the same effect as a failed queue pair (`counted`). An epoch is the time in
-//! which one of the two is the primary: in epoch e it is queue pair `e % 2`. A side leaves an epoch when its primary
-//! fails or when it hears that the peer has left it:
+//! A channel has two connections for requests, the primary and the shadow, and an unreliable connection for the
+//! messages of the two layers. Over UC a lost part has the same effect as a failed queue pair (`counted`). An epoch is
+//! the time in which one of the two is the primary: in epoch e it is queue pair `e % 2`. An end leaves an epoch when
+//! its primary fails, or when it learns that the peer has left the epoch:
 //!
 //! 1. It moves the primary into the error state and polls until all its work requests are completed. From then on no
-//!    request of either side is executed through this queue pair, and the count of received messages is final.
+//!    request of either end is executed through this queue pair, and the count of received messages is final.
 //! 2. It posts its receives to the queue pair of the new epoch, and sends a Sync message with the count until the
 //!    peer's Sync message arrives.
-//! 3. When it has the peer's message, both ends of the old queue pair are dead. It decides by the peer's count what is
-//!    done and what is replayed ([`verdicts`](super::verdicts)), and posts to the new primary.
+//! 3. When it has the peer's message, both ends of the old queue pair are dead. It decides by the peer's count which
+//!    parts are done and which are replayed ([`verdicts`](super::verdicts)), and posts to the new primary.
 //! 4. It resets the old queue pair and connects it again with other first PSNs, as the shadow.
 //!
 //! The order of steps 3 and 4 matters. A responder acknowledges a request with a PSN before the expected one, because
-//! it takes the request for a retransmission. If one end were connected with new PSNs while the other still sent
-//! requests with the old ones, these could be acknowledged though they were never executed. So an end is connected
+//! the request looks like a retransmission. If one end were connected with new PSNs while the other still sent requests
+//! with the old ones, these requests could be acknowledged although they were never executed. So an end is connected
 //! again only when the other end is known to be dead.
 
 use super::sync::Message;
@@ -171,7 +171,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Takes the oldest receive if the completion is of it; returns its work request id.
+    /// Removes the oldest receive if the completion belongs to it; returns its work request ID.
     fn take_receive(&mut self, completion: &Completion) -> Option<u64> {
         if completion.wr_id & !RECEIVE != self.first_receive {
             return None;
@@ -182,7 +182,7 @@ impl Channel {
         Some(receive.wr_id)
     }
 
-    /// A queue pair has failed. If it is the primary, the side leaves the epoch.
+    /// A queue pair has failed. If it is the primary, this end leaves the epoch.
     fn failed(&mut self, nic: &mut dyn Verbs, now: Time, completion: &Completion) -> Result<(), HostError> {
         match self.phase {
             Phase::Active if completion.qpn == self.primary() => {
@@ -196,8 +196,8 @@ impl Channel {
         }
     }
 
-    /// Leaves all epochs before `epoch`. The peer's count is known if the peer has left them first; the signal is for
-    /// the congestion control, if this side's requests were lost.
+    /// Leaves all epochs before `epoch`. If the peer has left the epochs first, its count is known. The signal is
+    /// passed to the congestion control if requests of this end were lost.
     pub(super) fn leave(
         &mut self, nic: &mut dyn Verbs, now: Time, epoch: u32, (peer_received, loss): (Option<u64>, Option<LossSignal>),
     ) -> Result<(), HostError> {
@@ -357,7 +357,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Ends the channel: the oldest request completes with `status`, the others and all receives as flushed.
+    /// Ends the channel: the oldest request completes with `status`, the other requests and all receives complete as
+    /// flushed.
     pub(super) fn end(
         &mut self, nic: &mut dyn Verbs, now: Time, status: Status, why: Failure,
     ) -> Result<(), HostError> {

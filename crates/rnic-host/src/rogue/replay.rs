@@ -1,10 +1,10 @@
-//! What may be replayed after a queue pair failed.
+//! Decides which parts may be replayed after a queue pair has failed.
 //!
 //! When both ends of a reliable connection are dead and all their completions have been polled, the requester knows for
-//! each part (a request of the NIC) whether its completion came. For the other parts it knows two facts: RC executes
+//! each part (a request of the NIC) whether its completion arrived. For the other parts it knows two facts: RC executes
 //! requests in order, and the peer's layer has counted the messages that completed receives. So if the peer has
-//! received message number n, it has executed every part up to the one that carried message n. And if the peer has not
-//! received message m, it has executed no part after the one that carries message m, and not that one either.
+//! received message number n, it has executed every part up to the part that carried message n. And if the peer has not
+//! received message m, it has executed neither the part that carries message m nor any part after it.
 //!
 //! | part | executed | not executed | unknown |
 //! |---|---|---|---|
@@ -35,12 +35,13 @@ pub enum Verdict {
     Done,
     /// It is posted to the other queue pair.
     Replay,
-    /// It may have been executed, so it must not be replayed, and whether it was is unknown, or its result is lost.
+    /// The part may have been executed, so it must not be replayed. Whether it was executed is unknown, or its result
+    /// is lost.
     Undecided,
 }
 
-/// The verdicts on the parts whose completions did not come, in order of posting. `received` is the number of the last
-/// message that the peer has received; both ends of the queue pair are dead.
+/// The verdicts on the parts whose completions did not arrive, in order of posting. `received` is the number of the
+/// last message that the peer has received; both ends of the queue pair are dead.
 ///
 /// ```
 /// use rnic_host::rogue::{PartKind, Verdict, verdicts};
@@ -72,8 +73,7 @@ pub fn verdicts(parts: &[PartKind], received: u64) -> Vec<Verdict> {
 mod tests {
     use super::*;
 
-    /// Every sequence of five parts, every number of parts that the peer executed: no verdict contradicts what
-    /// happened.
+    /// For every sequence of five parts and every number of executed parts, no verdict contradicts the execution.
     #[test]
     fn no_verdict_is_wrong() {
         let mut checked = 0;

@@ -1,4 +1,4 @@
-//! The messages of the two layers: they agree in a recovery, and over UC acknowledge parts.
+//! The messages of the two layers: they synchronise the two ends in a recovery, and over UC they acknowledge parts.
 
 /// Length in bytes of a message on the control queue pair.
 pub(super) const LEN: usize = 16;
@@ -7,13 +7,13 @@ pub(super) const LEN: usize = 16;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Message {
     /// "My queue pairs of all epochs before `epoch` are dead, and I have received `received` messages through them. My
-    /// queue pair of this epoch is connected, and my receives are posted to it." `is_answer` says that the sender has
-    /// the peer's message of this epoch, so this one needs no answer.
+    /// queue pair of this epoch is connected, and my receives are posted to it." `is_answer`: the sender has received
+    /// the peer's message of this epoch, so this message needs no response.
     Sync { epoch: u32, received: u64, is_answer: bool },
     /// The sender's channel has ended.
     Close,
     /// Over UC in place of `Sync`: `received` is the number of accepted parts modulo 2^32, and `psns` are the first
-    /// PSNs of the sender's two queue pairs, the dead one's for its next connection.
+    /// PSNs of the sender's two queue pairs, with the PSN of the dead queue pair's next connection.
     Counted { epoch: u32, received: u32, psns: [u32; 2], is_answer: bool },
     /// Over UC: the sender has accepted `accepted` parts, modulo 2^32. `is_prompt` says that the last of them has just
     /// arrived, so that the message's arrival yields a round-trip time.
@@ -23,8 +23,8 @@ pub(super) enum Message {
 }
 
 impl Message {
-    /// Byte 0: kind; byte 1: whether it is an answer, or prompt; bytes 4 to 7: epoch; bytes 8 to 15: received messages.
-    /// Over UC bytes 8 to 11 have the count, and the six bytes 2, 3 and 12 to 15 the two PSNs. Numbers are
+    /// Byte 0: kind; byte 1: whether the message is a response, or prompt; bytes 4 to 7: epoch; bytes 8 to 15: received
+    /// messages. Over UC bytes 8 to 11 contain the count, and the six bytes 2, 3 and 12 to 15 the two PSNs. Numbers are
     /// little-endian.
     pub(super) fn to_bytes(self) -> [u8; LEN] {
         let mut bytes = [0; LEN];

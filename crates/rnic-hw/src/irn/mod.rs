@@ -5,7 +5,8 @@
 //! is an input of each step, and the new state is an output.
 //!
 //! Two logics exist for the sender ([`Logic`]). They differ in the recovery sequence, in the conclusions from a partial
-//! acknowledgement, and in the moment when the timer's length is chosen; `docs/concepts/transports.md` has the reasons.
+//! acknowledgement, and in the time at which the timer's length is chosen; `docs/concepts/transports.md` has the
+//! reasons.
 
 mod check;
 mod compare;
@@ -44,7 +45,7 @@ pub const FILES: [(&str, &str); 9] = [
 /// log2 of the number of queue pairs of a co-simulation.
 const LOG_QUEUE_PAIRS: u32 = 6;
 
-/// One of the four blocks, or the blocks of one side with the contexts of many queue pairs.
+/// One of the four blocks, or the blocks of a sender or a receiver, with the contexts of many queue pairs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Block {
     /// The receiver's reaction to a data packet.

@@ -60,7 +60,7 @@ pub fn period(rtl: &Rtl) -> u32 {
 ///
 /// # Errors
 /// The program does not fit a NIC: its headers are longer than a word of the link, it asks for a message at two places,
-/// or its egress pipeline takes no packet in every cycle.
+/// or its egress pipeline cannot accept a packet in every cycle.
 pub(super) fn program(rtl: &Rtl) -> Result<String, HwError> {
     let ingress = &rtl.ingress;
     let egress = &rtl.egress;
@@ -183,7 +183,8 @@ fn input(port: &Port) -> Result<String, HwError> {
     }
 }
 
-/// Connects outputs of a pipeline; an output that it does not have is 0. A width of 0: the wire is a port.
+/// Connects outputs of a pipeline; an output that the pipeline does not have is 0. If the width is 0, the wire is a
+/// port.
 fn outputs(text: &mut String, connections: &mut Vec<String>, pipeline: &PipelineRtl, wires: &[(&str, &str, u32)]) {
     for (output, wire, width) in wires {
         if *width > 0 {

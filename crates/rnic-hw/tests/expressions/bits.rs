@@ -1,5 +1,5 @@
-//! Numbers as lists of bits, with the operators of P4_16 as its specification describes them. Nothing here is shared
-//! with the compiler or the machine: an operator works bit by bit.
+//! Numbers as lists of bits, with the operators of P4_16 as its specification describes them. This module shares no
+//! code with the compiler or the machine: an operator works bit by bit.
 
 use std::cmp::Ordering;
 
@@ -20,7 +20,7 @@ impl Bits {
         self.0.last().copied().unwrap_or_default()
     }
 
-    /// The number with zeros, or copies of its sign, above it; or its lowest bits.
+    /// Converts the number to another width: adds zeros or copies of the sign bit above it, or keeps its lowest bits.
     pub(super) fn resized(&self, width: usize, signed: bool) -> Bits {
         let above = signed && self.sign();
         Bits((0..width).map(|bit| self.0.get(bit).copied().unwrap_or(above)).collect())
@@ -61,7 +61,7 @@ impl Bits {
         product
     }
 
-    /// The exact sum or difference if it fits the width, else the closest number that does.
+    /// The exact sum or difference if it fits the width, otherwise the closest number that fits.
     pub(super) fn saturated(&self, other: &Bits, subtract: bool, signed: bool) -> Bits {
         let width = self.width();
         let (a, b) = (self.resized(width + 2, signed), other.resized(width + 2, signed));

@@ -1,5 +1,5 @@
-//! Random expressions in the machine, in Verilog under Verilator and under Icarus Verilog, and in an evaluator that is
-//! written apart ([`bits`]). A case is one expression with one set of operands.
+//! Random expressions in the machine, in Verilog under Verilator and under Icarus Verilog, and in an independent
+//! evaluator ([`bits`]). A case is one expression with one set of operands.
 
 mod bits;
 mod generate;
@@ -21,7 +21,7 @@ const EXPRESSIONS: usize = 24;
 /// Size of the machine's header buffer in bytes.
 const ROOM: usize = 24 * 16;
 
-/// Whether the programs are installed; says so if not.
+/// Whether the programs are installed; prints a message if not.
 fn installed(tools: &[Tool]) -> bool {
     let missing = tools.iter().find_map(|tool| tool.find().err());
     if let Some(error) = &missing {
@@ -64,7 +64,7 @@ fn departure(random: &mut Random) -> Departure {
     }
 }
 
-/// What the evaluator expects in the header: each result with zeros in front, in whole bytes.
+/// The header that the evaluator expects: each result, padded with leading zeros to whole bytes.
 fn expected(generator: &Generator, departure: &Departure) -> Vec<u8> {
     let operands = Operands::of(departure);
     let results = generator.results.iter().map(|expression| expression.value(&operands));

@@ -50,8 +50,8 @@ pub(crate) struct ContextState {
 }
 
 impl Context {
-    /// Opens a device. `operations` makes the structure that C sees, from two descriptors: the descriptor that programs
-    /// take for the descriptor of a kernel device, and the descriptor of asynchronous events.
+    /// Opens a device. `operations` makes the structure that C sees, from two descriptors: the descriptor that stands
+    /// for a kernel device, and the descriptor of asynchronous events.
     ///
     /// # Errors
     /// The error in C; a message was printed.
@@ -149,8 +149,8 @@ pub(crate) fn ip(gid: &ibv_gid) -> IpAddr {
     rnic_cm::ip::address(gid.raw)
 }
 
-/// The descriptor that programs take for the descriptor of a kernel device, and keep or duplicate. No kernel device
-/// exists, so `/dev/null` stands for it. All devices of a process have the same one, which stays open.
+/// The descriptor that stands for a kernel device. Programs may keep or duplicate it. No kernel device exists, so
+/// `/dev/null` stands for it. All devices of a process share this descriptor, which stays open.
 fn command_descriptor() -> Result<c_int, c_int> {
     static NULL: Mutex<Option<File>> = Mutex::new(None);
     let mut null = lock(&NULL);

@@ -170,7 +170,7 @@ pub(crate) unsafe fn post_sends(
     None
 }
 
-/// Posts a list of receives, each by `post`. Returns the first request that is refused.
+/// Posts a list of receives: calls `post` for each receive. Returns the first request that is refused.
 ///
 /// # Safety
 /// Each request of the list can be read, and so can its scatter list.

@@ -106,8 +106,9 @@ const CHANGE_ACCESS: c_int = 1 << 2;
 pub extern "C" fn ibv_rereg_mr(
     mr: Handle<Region>, flags: c_int, pd: *mut ibv_pd, addr: *mut c_void, len: size_t, access: c_int,
 ) -> c_int {
-    /// The results of a call that has failed: libibverbs itself has found the mistake, or the device. This library does
-    /// not change the region in either case; with others the region of a failed command cannot be used.
+    /// The return values of a failed call: `INPUT` if libibverbs itself has found the mistake, `COMMAND` if the device
+    /// has. This library leaves the region unchanged in both cases; with other libraries the region cannot be used
+    /// after a failed command.
     const INPUT: c_int = -1;
     const COMMAND: c_int = -4;
     entry(COMMAND, || {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// Time after which a program that is still running has failed. A program takes a second; a busy machine takes longer.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The folder with the libraries, which are linked once per test run: of the static libraries beside this program, or
-/// of those in the folder `$RNIC_TEST_ARCHIVES`, which a sanitizer has instrumented.
+/// The folder with the libraries, which are linked once per test run: from the static libraries next to this program,
+/// or from the folder `$RNIC_TEST_ARCHIVES`, whose static libraries a sanitizer has instrumented.
 pub(crate) fn library() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -47,16 +47,17 @@ pub(crate) fn has(program: &str) -> bool {
     found
 }
 
-/// Runs `test` in a namespace, so that ports and devices are those of the test.
+/// Runs `test` in its own network namespace, so that no other program uses the test's ports and devices.
 pub(crate) fn alone(test: impl FnOnce(&Namespace)) {
     linked(|pair| test(&pair.a));
 }
 
-/// Held by each test that runs programs: by one test whose programs poll, or by several whose programs mostly wait.
+/// A lock that each test holds while its programs run: one test at a time if the programs poll, several tests if they
+/// mostly wait.
 static CORES: RwLock<()> = RwLock::new(());
 
-/// Runs `test` with two namespaces that a link joins, and beside no other test: programs of several tests that poll
-/// would leave each other no core.
+/// Runs `test` with two namespaces that a link joins, while no other test runs: if programs of several tests polled,
+/// they would not have enough cores.
 pub(crate) fn linked(test: impl FnOnce(&Pair)) {
     let _all = CORES.write().unwrap_or_else(PoisonError::into_inner);
     rnic_netns::with_pair(1_500, test);
@@ -88,8 +89,8 @@ pub(crate) struct Ended {
     pub(crate) output: String,
 }
 
-/// A command with the library, and with the libraries `$RNIC_TEST_PRELOAD`: the runtime of a sanitizer. `line` has the
-/// program and its arguments, separated by spaces.
+/// A command with the library, and with the libraries `$RNIC_TEST_PRELOAD`: the runtime of a sanitizer. `line` contains
+/// the program and its arguments, separated by spaces.
 pub(crate) fn command(line: &str) -> Command {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap());
@@ -189,7 +190,8 @@ pub(crate) fn await_port(namespace: &Namespace, port: u16, server: &mut Running)
     }
 }
 
-/// Runs a server and its client, whose command ends with the server's address; returns the output of both.
+/// Runs a server and its client, whose command ends with the server's address; returns the outputs of server and
+/// client.
 pub(crate) fn both(namespace: &Namespace, line: &str, port: u16, set: &dyn Fn(&mut Command)) -> [String; 2] {
     let (mut server, mut client) = (command(line), command(&format!("{line} 127.0.0.1")));
     set(&mut server);
@@ -200,7 +202,7 @@ pub(crate) fn both(namespace: &Namespace, line: &str, port: u16, set: &dyn Fn(&m
     [server.end().success(), client]
 }
 
-/// Compiles a C program of the folder `programs`; `None`, with a message, if there is no header of libibverbs.
+/// Compiles a C program of the folder `programs`; `None`, with a message, if the header of libibverbs is not installed.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let header = Path::new("/usr/include/infiniband/verbs.h");
     if !header.exists() {

@@ -1,4 +1,5 @@
-//! A new pinglist: it ends probing some targets, begins probing others, and admits probers that the agent answers.
+//! A new pinglist: it ends probing some targets, begins probing others, and names the probers to which the agent
+//! responds.
 
 use super::{Agent, Series};
 use crate::record::{MAX_PATHS, MAX_TARGETS, Pinglist, ns};

@@ -1,8 +1,8 @@
-//! The agent of a host: it probes the targets of its pinglist and answers the probers that the list admits. It uses
+//! The agent of a host: it probes the targets of its pinglist and responds to the probers that the list admits. It uses
 //! neither sockets nor clocks, so that a simulated host runs the same code as a real one.
 //!
 //! An agent limits the traffic that its pinglist can demand: each pair and the whole host have maximum rates
-//! ([`Limits`]). After three fetches in a row without a response of the controller, the agent stops probing until a
+//! ([`Limits`]). After three consecutive fetches without a response of the controller, the agent stops probing until a
 //! fetch succeeds.
 
 mod batches;
@@ -20,7 +20,7 @@ use rnic_probe::responder::Responder;
 use rnic_transport::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Number of fetches in a row without a response after which an agent stops probing.
+/// Number of consecutive fetches without a response after which an agent stops probing.
 pub const MAX_FAILED_FETCHES: u32 = 3;
 
 /// Bounds that no pinglist can exceed.
@@ -147,7 +147,7 @@ impl Agent {
     }
 
     /// Notes that a fetch succeeded, and returns whether the agent had stopped. Each series keeps its phase, so that
-    /// the probes do not all leave at once, neither now nor later.
+    /// the probes never all leave at the same time.
     fn resume(&mut self, now: Time) -> bool {
         let stopped = self.stopped();
         self.failed_fetches = 0;

@@ -40,7 +40,7 @@ fn agent(limits: Limits) -> Agent {
     Agent::new("h1", 5, vec![50_000, 50_001], limits, Time::ZERO)
 }
 
-/// Runs the agent until `end`; every probe leaves at once, and `answers` decides which ones are answered.
+/// Runs the agent until `end`; every probe leaves immediately, and `answers` decides which probes get a response.
 fn run(agent: &mut Agent, end: Time, answers: impl Fn(&Outgoing) -> bool) -> Vec<(Time, Outgoing)> {
     let mut sent = Vec::new();
     while let Some(now) = agent.next_time().filter(|next| *next < end) {

@@ -111,7 +111,7 @@ async fn report(
     Ok("stored")
 }
 
-/// Handles a batch that an agent shows because an earlier batch waits for space on the disk.
+/// Handles a batch that an agent sends while an earlier batch of the agent waits for space on the disk.
 async fn show(
     State(controller): State<Arc<Controller>>, ConnectInfo(peer): ConnectInfo<Peer>, bytes: Bytes,
 ) -> Response<&'static str> {

@@ -126,7 +126,7 @@ pub(super) fn metrics(state: &MeshState) -> Metrics {
 /// Maximum number of agents whose certificates have metrics.
 const MAX_ENDS: usize = 100;
 
-/// The ends of the controller's certificate and of the agents' certificates that end first, in seconds since 1970.
+/// The earliest expiry times of the controller's certificate and of the agents' certificates, in seconds since 1970.
 fn certificate_ends(state: &MeshState) -> Vec<(String, i64)> {
     let ends = state.ends.lock();
     let mut agents: Vec<(String, i64)> =

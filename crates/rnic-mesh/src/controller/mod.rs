@@ -128,9 +128,9 @@ pub enum Event {
     Inventory(usize, usize, usize),
     /// The certificates and the list of withdrawn certificates were read again; number of withdrawn ones.
     Certificates(usize),
-    /// A file cannot be used, for this reason; the controller continues with what it has read before.
+    /// A file cannot be used, for this reason; the controller continues with the previous content.
     NotReloaded(String),
-    /// A certificate ends soon or has ended: its name, and its end in seconds since 1970.
+    /// A certificate expires soon or has expired: its name, and its expiry time in seconds since 1970.
     CertificateEnds(String, i64),
     /// The OTLP collector does not accept metrics.
     Otlp(String),
@@ -208,8 +208,8 @@ impl Controller {
         *known = error;
     }
 
-    /// Evaluates alarms and suspects. Reports can be counted between the steps, because each step locks the mesh only
-    /// briefly.
+    /// Evaluates alarms and suspects. Reports of agents can be counted between the steps, because each step locks the
+    /// mesh only briefly.
     fn evaluate(&self, now: u64) {
         let mut evaluation = Evaluation::new(now);
         while evaluation.step(&mut self.state.mesh.lock()) {
@@ -233,7 +233,7 @@ impl Controller {
         self.state.mesh.lock().add(batch, now, presence);
     }
 
-    /// Counts the probes that were held back because it was not known whether their targets are up.
+    /// Counts the probes whose results are not evaluated yet, because it was not known whether their targets are up.
     fn settle(&self, now: u64) {
         let held = self.state.mesh.lock().held();
         if !held.is_empty() {
@@ -372,7 +372,7 @@ fn open(
 /// Serves the page of a recorded mesh until `stop` is set. Passes the server's address to `opened`.
 ///
 /// # Errors
-/// If the address is no loopback address, or cannot be used.
+/// The address is not a loopback address, or cannot be used.
 pub fn show(
     state: MeshState, page: SocketAddr, stop: &AtomicBool, opened: impl FnOnce(SocketAddr),
 ) -> Result<(), ControllerError> {

@@ -18,7 +18,7 @@ pub(super) struct Quota {
 struct State {
     /// Results per millisecond.
     rate: f64,
-    /// Number of results that each host may store now, and the time of this number in ms.
+    /// Number of results that each host may store now, and the time in ms at which this number was computed.
     hosts: Vec<(f64, u64)>,
 }
 
@@ -39,7 +39,7 @@ impl Quota {
     /// Takes `count` results from the quota of a host.
     ///
     /// # Errors
-    /// A sentence, if the host may not store as many now.
+    /// A sentence, if this exceeds the number that the host may store now.
     pub(super) fn take(&self, host: u32, count: usize, now: u64) -> Result<(), String> {
         let mut state = self.state.lock();
         let rate = state.rate;

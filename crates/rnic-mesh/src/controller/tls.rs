@@ -1,5 +1,5 @@
-//! TLS connections, with the peer's certificate. The handshake rejects clients without a certificate of the authority;
-//! the number of concurrent handshakes and the time of each are limited.
+//! TLS connections, with the peer's certificate. The handshake rejects clients without a certificate of the certificate
+//! authority; the number of concurrent handshakes and the time of each are limited.
 
 use crate::credentials::{Fingerprint, end_of, fingerprint};
 use parking_lot::RwLock;
@@ -19,7 +19,7 @@ use tokio_rustls::server::TlsStream;
 /// Maximum number of concurrent handshakes. If a limit is reached, another handshake makes room for a new one, so that
 /// hosts without a certificate do not keep agents out ([`Admissions`]).
 const HANDSHAKES: Limit = Limit { of_all: 256, of_host: 32 };
-/// Maximum number of connections whose handshake is complete, and which the server has not taken.
+/// Maximum number of connections whose handshake is complete, and that the server has not taken yet.
 const COMPLETE: usize = 64;
 /// Maximum time of a handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
@@ -142,8 +142,8 @@ mod tests {
         (server.with_single_cert(vec![der], key).unwrap(), client)
     }
 
-    /// 400 connections that send nothing, which is more than the number of handshakes. A new client does not wait until
-    /// their time has passed.
+    /// 400 connections that send nothing, which is more than the maximum number of handshakes. A new client does not
+    /// wait until these connections time out.
     #[test]
     fn silent_connections_make_room() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -17,7 +17,7 @@ fn rounded(value: Option<f64>) -> Value {
     value.map_or(Value::Null, |value| json!((value * 1e3).round() / 1e3))
 }
 
-/// A value with four significant digits at least, because a share of lost probes can be small.
+/// Formats a value with at least four significant digits, because a share of lost probes can be small.
 fn precise(value: f64) -> Value {
     if value.abs() < 1.0 { json!((value * 1e6).round() / 1e6) } else { rounded(Some(value)) }
 }

@@ -29,7 +29,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Options {
     /// Name of this host in the inventory and in its certificate.
     pub host: String,
-    /// IP address and UDP port of the device; port 0 stands for any free one.
+    /// IP address and UDP port of the device; port 0 stands for any free port.
     pub address: SocketAddr,
     /// Address of the controller, `https://HOST:PORT`.
     pub controller: String,
@@ -106,7 +106,8 @@ pub enum Event {
     Reachable,
     /// The certificates were read again.
     Certificates,
-    /// The certificates cannot be used, for this reason; the agent continues with those that it has read before.
+    /// The certificates cannot be used, for this reason; the agent continues with the certificates that it has read
+    /// before.
     NotReloaded(String),
     /// The agent's certificate ends soon or has ended; its end in seconds since 1970.
     CertificateEnds(i64),
@@ -473,7 +474,7 @@ fn pause(time: Time) {
 /// The local address from which a packet to `to` leaves.
 ///
 /// # Errors
-/// If there is no route.
+/// The host has no route to `to`.
 pub fn local_address(to: IpAddr) -> io::Result<IpAddr> {
     let any: IpAddr = if to.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() };
     let socket = std::net::UdpSocket::bind((any, 0))?;

@@ -1,9 +1,9 @@
 //! The agent's device on a real NIC, through libibverbs.
 //!
-//! If completions have hardware time stamps, the differences T5 - T2 and T4 - T3 are differences of hardware time
-//! stamps. Otherwise T2 to T5 are the times at which the software sees the completions. Only differences of hardware
-//! time stamps are used, so the hardware's clock and the software's clock are never compared: the arrival time of a
-//! response is the software's T2 plus the hardware's T5 - T2.
+//! The times T2 to T5 are defined in [`rnic_probe::prober`]. If completions have hardware time stamps, the differences
+//! T5 - T2 and T4 - T3 are differences of hardware time stamps. Otherwise T2 to T5 are the times at which the software
+//! sees the completions. Only differences of hardware time stamps are used, so the hardware's clock and the software's
+//! clock are never compared: the arrival time of a response is the software's T2 plus the hardware's T5 - T2.
 
 use super::{CONNECTION_TIMEOUT, NicChoice, NicTimes, Shared};
 use crate::agent::{Outgoing, ProbeId};
@@ -93,12 +93,12 @@ fn instant() -> Instant {
 /// A datagram that has been posted and whose send has not completed.
 enum Leaving {
     Probe(ProbeId),
-    /// A response, and the arrival time of its probe (T3) by the software's and by the hardware's clock.
+    /// A response, and the arrival time of its probe (T3) by the clocks of the software and of the hardware.
     Response(Reply, Time, Option<u64>),
     Report,
 }
 
-/// Time for which the time stamp of a probe is kept: longer than any probe waits.
+/// Time for which the time stamp of a probe is kept: longer than the timeout of any probe.
 const KEPT: Time = Time::from_ms(61_000);
 
 /// The departure times of probes (T2), by the software's and by the hardware's clock.

@@ -44,7 +44,7 @@ fn read(path: &Path) -> (Vec<u64>, Damage) {
     (sequences.collect(), entries.damage())
 }
 
-/// Changes each byte of a log, and returns how many batches can still be read.
+/// Changes each byte of a log, and returns the number of batches that can still be read.
 fn changed(path: &Path, bytes: &[u8], with: u8) -> Vec<usize> {
     let each = (0..bytes.len()).map(|at| {
         let mut bytes = bytes.to_vec();
@@ -180,7 +180,7 @@ fn a_changed_byte_of_a_parquet_file_is_noticed() {
     }
 }
 
-/// Every page has the checksum of its bytes, so other readers of Parquet notice damaged values too.
+/// Every page has the checksum of its bytes, so other readers of Parquet detect damaged values too.
 #[test]
 fn pages_have_checksums() {
     let folder = tempfile::tempdir().unwrap();
@@ -216,7 +216,7 @@ fn a_changed_byte_of_the_state_is_noticed() {
         changed[at] ^= 1 << (at % 8);
         fs::write(&path, &changed).unwrap();
         let why = open().err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(why.contains("state.json: ") && why.contains("register anew"), "byte {at}: {why}");
+        assert!(why.contains("state.json: ") && why.contains("register again"), "byte {at}: {why}");
     }
     // A state of rnic 0.2.0.
     fs::write(&path, serde_json::to_vec(&state).unwrap()).unwrap();

@@ -17,7 +17,7 @@
 //! | any | the batch |
 //!
 //! After a damaged record, readers continue at the next record, which they find by its marker. An agent does not know
-//! the marker, so its batch cannot contain bytes that readers take for the record of another host.
+//! the marker, so its batch cannot contain bytes that readers would mistake for the record of another host.
 //!
 //! Logs of rnic 0.2.0 and earlier have no header. Their records consist of the length of the batch (4 bytes), the
 //! checksum of all bytes after this field (4 bytes), the time of arrival (8 bytes), and the batch. After a damaged
@@ -302,7 +302,7 @@ fn time(bytes: &[u8], at: usize) -> u64 {
     u64::from(number(bytes, at)) | u64::from(number(bytes, at + 4)) << 32
 }
 
-/// A file that is read in order, with the bytes after a position in memory.
+/// A file that is read in order. A part of it, from the current position on, is in memory.
 struct Window {
     file: File,
     bytes: Vec<u8>,

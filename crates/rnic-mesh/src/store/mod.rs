@@ -66,7 +66,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// `state.json` is damaged.
-    #[error("{path}: {why}; if you remove the file, the agents register anew", path = path.display())]
+    #[error("{path}: {why}; if you remove the file, the agents register again", path = path.display())]
     State {
         /// The file.
         path: PathBuf,
@@ -146,7 +146,7 @@ impl Store {
     /// of an hour that has passed, for [`Converter::convert`].
     ///
     /// # Errors
-    /// If the disk is full, for example. None of the batches is stored then.
+    /// If the disk is full, for example. In this case none of the batches is stored.
     pub fn append(&mut self, batches: &[(&Batch, &[u8])], unix_us: u64) -> Result<Option<PathBuf>, StoreError> {
         let mut passed = None;
         let now = hour(unix_us);
@@ -214,7 +214,7 @@ pub struct Earlier {
 
 /// Reads the results that the controller received from `since_us` to `now_us` from the Parquet files of a folder, in
 /// order of arrival, but at most the newest row groups with `max` results. Results after `now_us` are left out: the
-/// clock went back, so their age is not known. A file that is damaged is no obstacle.
+/// clock went back, so their age is not known. Damaged files are skipped.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -379,7 +379,7 @@ fn state_checksum(text: &str) -> String {
     format!("\ncrc32 {:08x}\n", crc32fast::hash(text.as_bytes()))
 }
 
-/// Reads the content of `state.json`. Files of rnic 0.2.0 and earlier have no checksum and no line break.
+/// Reads the content of `state.json`. Files of rnic 0.2.0 and earlier have neither a checksum nor a line break.
 fn read_state(bytes: &[u8]) -> Result<State, String> {
     let text = str::from_utf8(bytes).map_err(|error| error.to_string())?;
     let (json, sum) = text.split_at(text.find('\n').unwrap_or(text.len()));
@@ -517,7 +517,7 @@ mod tests {
         assert_eq!(none, Earlier::default());
         let (mut store, _) = Store::open(folder.path(), 99, |_| ()).unwrap();
         let mut sequence = 0;
-        // Two hours, the second one in twelve parts: the clock went back again and again.
+        // Two hours, the second one in twelve parts: the clock went back repeatedly.
         for number in [0, 1].into_iter().chain((0..22).map(|turn| turn % 2 * 2 + 1)) {
             sequence += 1;
             if let Some(log) = append(&mut store, &batch("a", sequence, 3), number * HOUR + sequence) {
@@ -566,6 +566,6 @@ mod tests {
         assert_eq!(Store::open(folder.path(), 9, |_| ()).unwrap().1, state);
         fs::write(folder.path().join("state.json"), "{").unwrap();
         let error = Store::open(folder.path(), 9, |_| ()).err().unwrap().to_string();
-        assert!(error.contains("state.json: EOF") && error.contains("register anew"), "{error}");
+        assert!(error.contains("state.json: EOF") && error.contains("register again"), "{error}");
     }
 }

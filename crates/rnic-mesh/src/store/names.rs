@@ -38,7 +38,7 @@ impl<'n> Name<'n> {
     }
 }
 
-/// The first microsecond of an hour since 1970; `None` if the text is not an hour.
+/// The start of an hour, given as text, in microseconds since 1970; `None` if the text is not an hour.
 fn start(hour: &str) -> Option<u64> {
     let bytes = hour.as_bytes();
     let separators = [(4, b'-'), (7, b'-'), (10, b'T')];

@@ -3,7 +3,8 @@
 //! Each page has the CRC-32 of its compressed bytes in its header, as the Parquet format defines it; the `parquet`
 //! crate writes pages without. In addition, the 12 bytes before the footer are [`MAGIC`] and the CRC-32 of all other
 //! bytes of the file, footer included. Readers of Parquet skip these 12 bytes, because no offset of the footer refers
-//! to them. The key [`KEY`] in the footer says that a file has them; files of rnic 0.2.0 and earlier do not.
+//! to them. The key [`KEY`] in the footer says that a file has these checksums; files of rnic 0.2.0 and earlier have
+//! neither.
 
 use parquet::column::page::{CompressedPage, PageWriteSpec, PageWriter};
 use parquet::errors::ParquetError;
@@ -52,8 +53,8 @@ impl PageWriter for Pages<'_> {
 }
 
 /// Inserts field 4, `crc`, into a page header in Thrift's compact protocol. The fields 1 to 3 are 32-bit integers: the
-/// type of the page and its two sizes. A byte with the type of a field has the distance of its number from the previous
-/// field's number in its upper four bits.
+/// type of the page and its two sizes. In front of each field is a byte: its lower four bits are the type of the field,
+/// and its upper four bits are the difference between the field's number and the previous field's number.
 fn with_checksum(header: &[u8], sum: u32) -> Option<Vec<u8>> {
     const INTEGER: u8 = 0x15;
     let mut at = 0;

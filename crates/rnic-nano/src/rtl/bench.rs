@@ -73,7 +73,7 @@ pub(super) fn bench(ingress: &PipelineRtl, egress: &PipelineRtl) -> (String, (us
         32 * words_in - 1,
         32 * words_out - 1
     );
-    // A packet of the other pipeline waits until the one before it has left.
+    // A packet of the other pipeline waits until the previous packet has left.
     let drain = ingress.stages.max(egress.stages) + 2;
     let _ = write!(
         text,

@@ -48,7 +48,7 @@ pub struct PipelineRtl {
     pub name: &'static str,
     /// Number of stages: cycles from a packet to its result.
     pub stages: u32,
-    /// Minimum number of cycles between two packets, so that each sees the registers that the one before it left.
+    /// Minimum number of cycles between two packets, so that each sees the registers as the previous packet left them.
     pub distance: u32,
     /// The values that come with a packet.
     pub inputs: Vec<Port>,

@@ -20,8 +20,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
 /// Options of a ping-pong with `ibv_rc_pingpong`, `ibv_uc_pingpong` or `ibv_ud_pingpong`. Transport service, size,
-/// iterations and MTU must be the same at both ends, because the ends exchange only addresses. The defaults are the
-/// defaults of `ibv_rc_pingpong`.
+/// iterations and MTU must be the same at both ends, because the ends exchange only addresses. The defaults are those
+/// of `ibv_rc_pingpong`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Transport service: RC, UC or UD.
@@ -94,7 +94,7 @@ pub enum Error {
         /// Status of the request's completion.
         status: Status,
     },
-    /// There was no completion within [`Options::timeout`]. The values are that time and the numbers of messages sent
+    /// No work request completed within [`Options::timeout`]. The values are that time and the numbers of messages sent
     /// and received.
     #[error(
         "no completion for {0}, after {1} messages sent and {2} received; size, iterations and MTU must be the same on both sides"

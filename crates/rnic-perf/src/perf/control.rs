@@ -40,7 +40,7 @@ pub(super) const MESSAGE_TIMEOUT: Time = Time::from_ms(30_000);
 const NAP: Time = Time::from_ms(1);
 
 /// Maximum number of received messages that wait for the measuring thread. In the protocol each message follows a
-/// response to the previous one, so a peer that sends more at once fills the buffers of TCP, and then cannot send.
+/// response to the previous one, so a peer that sends more messages fills the buffers of TCP, and then cannot send.
 const MAX_WAITING_MESSAGES: usize = 2;
 /// Maximum number of settings of a congestion control in a message. No control has as many.
 const MAX_SETTINGS: usize = 64;

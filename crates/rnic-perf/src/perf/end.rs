@@ -153,8 +153,8 @@ impl End {
         self.lanes.connect(addr, (&theirs.peers, &theirs.channels), theirs.in_flight, mtu, &self.setup)
     }
 
-    /// Returns the offset of a slot (place of one message) in the registered memory, which has the same layout on both
-    /// sides.
+    /// Returns the offset of a slot (place of one message) in the registered memory, which has the same layout at both
+    /// ends.
     pub(super) fn offset(&self, queue_pair: usize, slot: u32) -> usize {
         (queue_pair * self.setup.slots as usize + slot as usize) * self.setup.stride as usize
     }
@@ -183,7 +183,7 @@ impl End {
         succeeded(&out[..count])
     }
 
-    /// Polls completions like [`End::poll`], but sleeps for up to 1 ms if there are none.
+    /// Polls completions like [`End::poll`], but sleeps for up to 1 ms if the queue is empty.
     pub(super) fn wait<'c>(&self, out: &'c mut [Completion]) -> Result<&'c [Completion], PerfError> {
         let count = self.lanes.wait(&self.device, out, Time::from_ms(1))?;
         succeeded(&out[..count])

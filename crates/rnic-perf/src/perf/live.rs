@@ -49,7 +49,7 @@ impl LiveFaults {
     /// Maximum delay in milliseconds.
     pub const MAX_DELAY: f64 = 20.0;
 
-    /// The faults as a port takes them.
+    /// Converts the faults to the configuration of a port.
     ///
     /// # Errors
     /// A value is out of range or not a number.
@@ -108,7 +108,7 @@ pub struct Live {
     faults: Mutex<Faults>,
     /// Increases with each change of `faults`.
     version: AtomicU32,
-    /// The devices of the client and of the server, as far as they belong to this process.
+    /// The devices of the client and of the server; `None` for a device of another process.
     ends: [Mutex<Option<Observed>>; 2],
     messages: AtomicU64,
     bytes: AtomicU64,
@@ -159,7 +159,7 @@ impl Live {
         *self.ends[usize::from(side != 0)].lock() = Some(observed);
     }
 
-    /// Stops to observe the device of the client (`side` 0) or of the server (1).
+    /// Stops observing the device of the client (`side` 0) or of the server (1).
     pub(super) fn forget(&self, side: u64) {
         *self.ends[usize::from(side != 0)].lock() = None;
     }
@@ -186,12 +186,13 @@ impl Live {
     }
 }
 
-/// The client's side of a [`Live`]: it counts completed messages, and measures the latency of one message at a time,
+/// The client's part of a [`Live`]: it counts completed messages, and measures the latency of one message at a time,
 /// from the posting of its request to its completion.
 pub(super) struct Timed {
     live: Arc<Live>,
     size: u32,
-    /// Number of messages of the first queue pair that complete with the measured message, and the time of its posting.
+    /// Number of messages of the first queue pair up to and including the measured message, and the time at which the
+    /// measured message was posted.
     measured: Option<(u64, Time)>,
 }
 

@@ -6,7 +6,7 @@
 //! | operation | bandwidth | latency |
 //! |---|---|---|
 //! | Write | completions at the client | half a round trip. With polled progress, and if packets of a message are
-//! placed in order (RC, or messages of one packet), each side polls the last byte of the peer's Write. Otherwise the
+//! placed in order (RC, or messages of one packet), each end polls the last byte of the peer's Write. Otherwise the
 //! Writes carry immediate data |
 //! | Send | completions at the client | half a round trip |
 //! | Read, atomics | completions at the client | a round trip |

@@ -149,7 +149,7 @@ pub struct Report {
     pub depth: u32,
     /// Name of the congestion control.
     pub congestion: String,
-    /// Which thread sends and receives packets: `thread` for a progress thread, `polled` for the measuring thread.
+    /// The thread that sends and receives packets: `thread` for a progress thread, `polled` for the measuring thread.
     pub progress: &'static str,
     /// How packets are protected: `none`, `authenticated` or `encrypted`.
     pub security: &'static str,

@@ -115,7 +115,7 @@ struct Hello {
     mtu_fixed: bool,
 }
 
-/// Receives the first messages of a client, and moves the client to those that wait to be served.
+/// Receives the first messages of a client, and moves the client to the queue of clients that wait to be served.
 fn receive_hello(
     stream: TcpStream, credentials: Option<&Credentials>, admission: &Admission,
 ) -> Result<(Channel, Hello), PerfError> {
@@ -139,7 +139,7 @@ fn receive_hello(
     Ok((channel, Hello { setup: Box::new(with_short_names(*setup)), client, mtu_fixed }))
 }
 
-/// Makes the names in a client's setup safe for messages and logs. A name that this changes is not valid anyway.
+/// Makes the names in a client's setup safe for messages and logs. This changes only names that are not valid.
 fn with_short_names(mut setup: Setup) -> Setup {
     let names = [&mut setup.service, &mut setup.congestion];
     let settings = setup.settings.iter_mut().flat_map(|(key, value)| [key, value]);

@@ -107,7 +107,7 @@ fn send(port: &mut UdpPort, destination: SocketAddr, case: &Case, window: Option
     }
 }
 
-/// Returns the number of received bytes from the receiver's latest report; `None` if no report has arrived.
+/// Returns the number of received bytes, according to the receiver's latest report; `None` if no report has arrived.
 fn report(port: &mut UdpPort) -> Result<Option<u64>, RawError> {
     let arrival = port.receive().map_err(RawError::Port)?;
     let last = arrival.and_then(|arrival| arrival.segments().last());

@@ -93,7 +93,7 @@ pub extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
     }
 }
 
-/// Waits for the request of a peer, and creates the queue pair for it if `rdma_create_ep` had attributes.
+/// Waits for the request of a peer, and creates its queue pair if the program passed attributes to `rdma_create_ep`.
 pub(crate) fn get_request(listener: Handle<Id>) -> Result<Handle<Id>, c_int> {
     if !lock(&listener.state().inner).sync {
         return Err(libc::EINVAL);

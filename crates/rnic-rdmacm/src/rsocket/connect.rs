@@ -106,7 +106,7 @@ pub extern "C" fn rlisten(socket: c_int, backlog: c_int) -> c_int {
 }
 
 /// # Safety
-/// The address and its length are null; otherwise the memory of the address has the length.
+/// The pointers to the address and to its length are null, or the memory of the address has this length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn raccept(socket: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     with(socket, |socket| {

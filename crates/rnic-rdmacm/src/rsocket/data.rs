@@ -13,7 +13,7 @@ pub(super) const STEP: (u32, u32) = (2_048, 65_536);
 /// A buffer of the program: address, and bytes.
 pub(super) type Buffer<T> = (T, usize);
 
-/// The buffers of a list of the program.
+/// Returns the buffers in a scatter/gather list of the program.
 ///
 /// # Safety
 /// The list has `count` entries.
@@ -195,8 +195,8 @@ pub unsafe extern "C" fn rrecv(socket: c_int, buf: *mut c_void, len: size_t, fla
 }
 
 /// # Safety
-/// The buffer has `len` bytes. The address of the source and its length are null; otherwise the memory of the address
-/// has the length.
+/// The buffer has `len` bytes. The pointers to the source address and to its length are null, or the memory of the
+/// address has this length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrecvfrom(
     socket: c_int, buf: *mut c_void, len: size_t, flags: c_int, source: *mut sockaddr, source_len: *mut socklen_t,

@@ -357,7 +357,7 @@ fn set_of_datagrams(inner: &mut datagram::Inner, level: c_int, option: c_int, va
 }
 
 /// # Safety
-/// The value and its length are null; otherwise the memory of the value has the length.
+/// The pointers to the value and to its length are null, or the memory of the value has this length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rgetsockopt(
     socket: c_int, level: c_int, option: c_int, value: *mut c_void, len: *mut socklen_t,
@@ -436,7 +436,7 @@ fn result(value: c_int) -> Result<c_int, c_int> {
 /// Writes an address for the program; `None` stands for the unspecified address of the domain.
 ///
 /// # Safety
-/// `out` and `len` are null; otherwise `out` has the length `len`.
+/// `out` and `len` are null, or the memory at `out` has the length `*len`.
 pub(super) unsafe fn write_address(
     address: Option<SocketAddr>, domain: c_int, out: *mut sockaddr, len: *mut socklen_t,
 ) -> Result<c_int, c_int> {
@@ -461,7 +461,7 @@ pub(super) unsafe fn write_address(
 }
 
 /// # Safety
-/// The address and its length are null; otherwise the memory of the address has the length.
+/// The pointers to the address and to its length are null, or the memory of the address has this length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rgetpeername(socket: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     let streams = |socket: &Socket| {
@@ -475,7 +475,7 @@ pub unsafe extern "C" fn rgetpeername(socket: c_int, address: *mut sockaddr, len
 }
 
 /// # Safety
-/// The address and its length are null; otherwise the memory of the address has the length.
+/// The pointers to the address and to its length are null, or the memory of the address has this length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rgetsockname(socket: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     let streams = |socket: &Socket| {

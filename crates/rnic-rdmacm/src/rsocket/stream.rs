@@ -352,8 +352,8 @@ impl Stream {
     }
 
     /// Takes the next target from the target list when the current target is full. The peer writes targets into the
-    /// target list. An entry is read only after the completion of the Write that carries it, because the entry may be
-    /// half written before.
+    /// target list. An entry is read only after the completion of the Write that carries it, because only a part of the
+    /// entry may be written before this completion.
     fn take_target(&mut self) {
         while self.target.len == 0 && self.new_targets > 0 {
             self.new_targets -= 1;
@@ -372,7 +372,7 @@ impl Stream {
         self.controls > 0
     }
 
-    /// Sends at most `len` bytes of the program, if [`Stream::can_send`]; returns how many.
+    /// Sends at most `len` bytes of the program, if [`Stream::can_send`]; returns the number of sent bytes.
     ///
     /// # Safety
     /// `data` has `len` bytes.
@@ -408,7 +408,8 @@ impl Stream {
         Source { parts, count: if second == 0 { 1 } else { 2 }, flags: 0 }
     }
 
-    /// Writes at most `len` bytes into memory that the peer has mapped, if [`Stream::can_send`]; returns how many.
+    /// Writes at most `len` bytes into memory that the peer has mapped, if [`Stream::can_send`]; returns the number of
+    /// written bytes.
     ///
     /// # Safety
     /// `data` has `len` bytes.

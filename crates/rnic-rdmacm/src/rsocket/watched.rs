@@ -101,7 +101,7 @@ impl<T: Source> Watched<T> {
     }
 
     /// Arms the descriptors. The caller then waits for the descriptors, and calls [`Watched::wake_up`] afterwards. A
-    /// completion or event may have come before the call.
+    /// completion or event may already have arrived before the call.
     ///
     /// # Errors
     /// The system has no file descriptors.
@@ -204,7 +204,8 @@ mod tests {
     use std::sync::mpsc::{Receiver, channel};
     use std::time::Duration;
 
-    /// Takes events that arrive elsewhere, as from a socket that another thread has read, or by a descriptor.
+    /// Takes events that did not arrive through this thread's descriptors, for example from a socket that another
+    /// thread has read.
     struct Fake {
         elsewhere: bool,
         fd: EventFd,
@@ -231,7 +232,7 @@ mod tests {
         Box::leak(Box::new(Watched::new(Fake { elsewhere: false, fd, is_done: false })))
     }
 
-    /// Starts a thread that waits until it is done. Returns when the thread is the leader.
+    /// Starts a thread that waits until its operation is done. Returns when the thread is the leader.
     fn leader(watched: &'static Watched<Fake>) -> Receiver<()> {
         let (done, is_done) = channel();
         std::thread::spawn(move || {

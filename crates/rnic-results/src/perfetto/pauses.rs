@@ -1,4 +1,4 @@
-//! The pauses of a trace: what frames say about the causes of a pause before it ends, and the arrows between pauses.
+//! The pauses of a trace: the causes of a pause that frames show before the pause ends, and the arrows between pauses.
 
 use super::packets::ns;
 use rnic_spec::{FramePause, RootKind};
@@ -11,7 +11,7 @@ const MAX_OPEN: usize = 1 << 18;
 /// What the frames of a run have shown of a pause.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Seen {
-    /// The paused port for which the packets of this port waited at the latest frame.
+    /// The paused port on which the packets of this port waited at the latest frame.
     pub(super) waits_for: Option<u32>,
     /// The root cause at the latest frame.
     pub(super) root: Option<(RootKind, u32)>,
@@ -53,9 +53,9 @@ impl OpenPauses {
         }
     }
 
-    /// Draws an arrow from the pause `cause` to the pause `effect`, unless the effect has one. A pause that began
-    /// before its cause, because the cause was paused before and resumed in the meantime, gets none: the direction of
-    /// an arrow is that of time.
+    /// Draws an arrow from the pause `cause` to the pause `effect`, unless the effect already has an arrow. A pause
+    /// that began before its cause gets no arrow, because arrows point forward in time. This happens if the cause
+    /// resumed, and was paused again, during the effect's pause.
     fn connect(&mut self, cause: Key, effect: Key) {
         let has_arrow = self.open.get(&effect).is_none_or(|seen| seen.from.is_some());
         if has_arrow || ns(cause.2) >= ns(effect.2) {
@@ -71,7 +71,7 @@ impl OpenPauses {
         }
     }
 
-    /// Removes a pause that has ended, and returns what the frames have shown of it; `None` if it was in no frame.
+    /// Removes a pause that has ended, and returns its causes from the frames; `None` if no frame has shown the pause.
     pub(super) fn take(&mut self, port: u32, priority: u8, since: Time) -> Option<Seen> {
         self.open.remove(&(port, priority, since))
     }

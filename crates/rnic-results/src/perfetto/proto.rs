@@ -87,7 +87,7 @@ pub(super) struct TrackEvent {
     pub(super) name: Option<String>,
     #[prost(int64, optional, tag = "30")]
     pub(super) counter_value: Option<i64>,
-    /// Ids of arrows. The events with the same id are connected in order of time.
+    /// Ids of arrows. An arrow connects the events with its id, in order of time.
     #[prost(fixed64, repeated, packed = "false", tag = "47")]
     pub(super) flow_ids: Vec<u64>,
     /// Ids of arrows that end at the event.

@@ -61,7 +61,8 @@ struct Records<'p, W> {
 }
 
 impl<W: Write> Records<'_, W> {
-    /// Adds a slice to a track with this name of a group; slices that overlap are on several tracks with the name.
+    /// Adds a slice to a track with this name in a group. Overlapping slices are put on several tracks with the same
+    /// name.
     fn add(&mut self, (group, process): (Group, &str), track: String, slice: Slice) {
         let (parent, pid) = match group {
             Group::Host(host) => (NODE | u64::from(host), pid(host)),

@@ -6,8 +6,8 @@ use rnic_fabric::config::{FabricSpec, LinkSpec, SwitchSpec, TopologySpec};
 use rnic_spec::{CollectiveRecord, FramePause, PathRecord};
 use rnic_transport::{BitRate, Bytes};
 
-/// Two hosts at each of two switches: the ports 0 to 3 are those of the hosts h0 to h3; `left` has the ports 4 (to h0),
-/// 5 (to h1) and 6 (to `right`), `right` the ports 7 (to h2), 8 (to h3) and 9 (to `left`).
+/// Two hosts at each of two switches: the ports 0 to 3 belong to the hosts h0 to h3; `left` has the ports 4 (to h0), 5
+/// (to h1) and 6 (to `right`), `right` the ports 7 (to h2), 8 (to h3) and 9 (to `left`).
 fn dumbbell() -> Arc<Topology> {
     let link = LinkSpec { rate: BitRate::from_gbps(100), delay: Time::from_us(1), loss: 0.0 };
     let shape = TopologySpec::Dumbbell { left: 2, right: 2, bottleneck_rate: None, bottleneck_delay: None };

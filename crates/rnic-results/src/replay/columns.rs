@@ -1,4 +1,5 @@
-//! The columns of a recorded run as bytes. `rnic-web/components/columns.js` reads them and states the form of numbers.
+//! The columns of a recorded run as bytes. `rnic-web/components/columns.js` reads the columns, and defines the encoding
+//! of numbers.
 //!
 //! The columns are, in this order: the time of each frame, as picoseconds since the frame before; for each port, its
 //! utilisation in each frame (0 to 255), as one byte, the difference from the frame before; for each port, its queue in
@@ -83,7 +84,8 @@ pub(super) fn deflated(seen: &Seen, flows: &[u32], end: Time) -> io::Result<Vec<
     deflate.finish()
 }
 
-/// The utilisation of a port in each frame: the part of the time since the frame before for which it was sending.
+/// The utilisation of a port in each frame: the share of the time since the previous frame in which the port was
+/// sending.
 fn used(out: &mut Numbers, seen: &Seen, port: usize) {
     let links = u64::from(seen.picture.ports[port].links);
     let (mut time, mut busy, mut last) = (Time::ZERO, 0, 0u8);

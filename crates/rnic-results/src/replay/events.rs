@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Largest number of faults and actions of watchdogs.
 const MAX_FAULTS: usize = 32;
 
-/// The events of a run in order of time, as the page reads them. Times are in microseconds.
+/// The events of a run in order of time, in the form that the page reads. Times are in microseconds.
 pub(super) fn of(seen: &Seen, spec: &RunSpec, report: &RunRecord) -> Vec<Value> {
     let end = report.output.end;
     let mut events: Vec<(Time, &str, String, Option<u32>)> = Vec::new();

@@ -1,4 +1,5 @@
-//! The flows of a replay: those that readers ask for first, and those that the user names, with their paths.
+//! The flows of a replay, with their paths: the flows that readers want to see first, and the flows that the user
+//! names.
 
 use super::picture::INSIDE;
 use super::recorder::Seen;
@@ -19,7 +20,7 @@ pub(super) struct Chosen {
     why: &'static str,
 }
 
-/// The flows of a run: first those that `named` names, then victims, the slowest and the largest.
+/// The flows of a run: first the flows in `named`, then victims, the slowest and the largest.
 pub(super) fn choose(report: &RunRecord, named: &[u32]) -> Vec<Chosen> {
     let victims = report.output.pauses.iter().flat_map(|pauses| &pauses.victims).map(|victim| victim.flow);
     let victims: Vec<u32> = victims.take(OF_KIND).collect();
@@ -46,13 +47,15 @@ pub(super) fn choose(report: &RunRecord, named: &[u32]) -> Vec<Chosen> {
     chosen
 }
 
-/// The completion time relative to that on an empty fabric; of a flow that has not finished, until the end of the run.
+/// The completion time relative to the completion time on an empty fabric. For an unfinished flow, the time until the
+/// end of the run counts.
 fn slowdown(flow: &FlowRecord, end: Time) -> f64 {
     let time = flow.finish.unwrap_or(end).saturating_sub(flow.start);
     time.as_ps() as f64 / flow.ideal.as_ps().max(1) as f64
 }
 
-/// Keeps the flows with the greatest values, the greatest first; of equal ones the first.
+/// Keeps the flows with the greatest values, in descending order. Among flows with equal values, the first flows are
+/// kept.
 fn keep_first(kept: &mut Vec<(f64, FlowRecord)>, candidate: (f64, FlowRecord)) {
     let place = kept.partition_point(|(value, _)| *value >= candidate.0);
     if place < OF_KIND {

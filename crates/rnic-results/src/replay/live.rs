@@ -1,6 +1,6 @@
-//! The recording of a run that is still being simulated, as JSON for a page that receives it step by step. The
-//! objects are those that `rnic-web/components/recording.js` describes: `makeRecording` takes the fabric, `appendFrame`
-//! a frame.
+//! The recording of a run that is still being simulated, as JSON for a page that receives it step by step.
+//! `rnic-web/components/recording.js` describes the objects: its function `makeRecording` takes the fabric, and
+//! `appendFrame` takes a frame.
 
 use super::recorder::{Kept, KeptPause, Recorder, Seen};
 use super::sampling::Role;
@@ -47,8 +47,8 @@ impl Recorder {
         Some(fabric_json(name, self.seen.as_ref()?))
     }
 
-    /// The kept frames after those that `cursor` has read, at most `most`, and moves the cursor. The recorder thins its
-    /// frames, so a late reader gets a thinned recording; it is never longer than the recorder's memory.
+    /// Returns at most `most` of the kept frames after the position of `cursor`, and advances the cursor. The recorder
+    /// removes frames when it has too many, so a late reader gets fewer frames per time.
     pub fn read(&self, cursor: &mut Cursor, most: usize) -> Option<NewFrames> {
         let seen: &Seen = self.seen.as_ref()?;
         let frames = unread(seen, cursor.frame.as_ref().map(|kept| kept.time), most);
@@ -177,7 +177,7 @@ fn frame_json(before: Option<&Kept>, frame: &Kept, links: &[u32]) -> Value {
     })
 }
 
-/// The state of a drawn port; `None` if its queue is as before, it has not been sending, and its totals are as before.
+/// The state of a drawn port; `None` if its queue and its totals have not changed, and it has not been sending.
 fn port_json(before: Option<&Kept>, frame: &Kept, port: usize, links: &[u32]) -> Option<Value> {
     let (queued_before, busy_before) = before.map_or((0, 0), |kept| (kept.queued[port], kept.busy_ns[port]));
     let busy = frame.busy_ns[port].saturating_sub(busy_before);

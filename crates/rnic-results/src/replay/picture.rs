@@ -1,5 +1,5 @@
-//! The picture of a fabric: which nodes and links are drawn, and where. Trees are drawn by tiers, other fabrics in
-//! which all switches have hosts as a ring. A large fabric is drawn by groups of nodes.
+//! The picture of a fabric: which nodes and links are drawn, and at which positions. Trees are drawn by tiers, other
+//! fabrics in which all switches have hosts as a ring. A large fabric is drawn by groups of nodes.
 
 use rnic_fabric::topology::NodeId;
 use rnic_fabric::{HostId, PortId, Topology};
@@ -87,7 +87,7 @@ impl Picture {
         if levels == 1 && switches > 2 { self.place_in_ring() } else { self.place_by_tiers(levels) }
     }
 
-    /// The drawn nodes of tier 0, by the index of the lowest neighbour above them.
+    /// The drawn nodes of tier 0, by the index of their first neighbour in the tier above.
     fn below(&self) -> BTreeMap<u32, Vec<usize>> {
         let mut below: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for port in &self.ports {
@@ -152,7 +152,8 @@ impl Picture {
         if below.is_empty() { 0.5 } else { below.iter().sum::<f64>() / below.len() as f64 }
     }
 
-    /// Places the hosts in one row or, if they are many, as cells in several rows. Returns the height of the rows.
+    /// Places the hosts in one row or, if they are many, as cells in several rows. Returns the total height of the
+    /// rows.
     fn place_hosts(&mut self) -> f64 {
         let blocks: Vec<Vec<usize>> = self.below().into_values().collect();
         let count: usize = blocks.iter().map(Vec::len).sum();
@@ -251,7 +252,7 @@ fn members(topology: &Topology, tiers: &[u32]) -> Vec<u32> {
     groups.into_iter().enumerate().map(|(node, group)| index(&(tiers[node], group))).collect()
 }
 
-/// The pod of each node: that of all nodes below it, if these are in one pod.
+/// The pod of each node: the pod of all nodes below it, if these nodes are in one pod.
 fn pods(topology: &Topology, tiers: &[u32]) -> Vec<Option<u32>> {
     let mut pods: Vec<Option<u32>> = vec![None; topology.nodes() as usize];
     topology.host_ids().for_each(|host| pods[host.index()] = topology.pod_of(host));

@@ -1,4 +1,4 @@
-//! The recorder of a run: it receives the frames of the run and keeps as many as the file may have.
+//! The recorder of a run: it receives the frames of the run, and keeps as many frames as fit into the file.
 
 use super::matrix::Matrix;
 use super::picture::{INSIDE, Picture};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 const FRAMES: (u64, u64) = (128, 1_000);
 /// Bytes of a port in a frame in the file, about.
 const PORT_BYTES: u64 = 2;
-/// Ports per host in usual fabrics, at most; the number of frames depends on it.
+/// Maximum number of ports per host in usual fabrics. The number of frames depends on it.
 const PORTS_PER_HOST: u64 = 6;
 /// Ports that are drawn of a large fabric, about.
 const MAX_PORTS: u64 = 12_000;
@@ -24,7 +24,7 @@ const TAIL: usize = 4 * BEFORE;
 const MAX_PAUSES: usize = 50_000;
 /// Largest number of pauses with causes that are kept of a frame.
 const MAX_CAUSES: usize = 512;
-/// Largest number of flows under way whose delivered bytes are kept of a frame: the first to start.
+/// Maximum number of active flows whose delivered bytes a frame keeps: the flows that started first.
 const MAX_FLOWS: usize = 2_048;
 /// Largest number of flows whose hash is kept.
 const MAX_HASHES: usize = 1_000_000;
@@ -235,7 +235,8 @@ impl Seen {
         self.picture.drawn.get(port as usize).copied().unwrap_or(INSIDE)
     }
 
-    /// Updates the state now by a frame. Returns whether packets were dropped, lost or trimmed since the last frame.
+    /// Updates the current state with a frame. Returns whether packets were dropped, lost or trimmed since the last
+    /// frame.
     fn take(&mut self, frame: &Frame, named: &[u32]) -> bool {
         self.now.time = frame.time;
         self.now.totals.clear();
@@ -343,8 +344,8 @@ impl Seen {
         self.frames.len() < before
     }
 
-    /// Sorts the pauses by their starts. If they are more than `most`, pauses of a port that follow each other closely
-    /// become one, for growing times between them.
+    /// Sorts the pauses by their starts. If the number of pauses exceeds `most`, merges pauses of a port that are
+    /// separated by a short time, and increases this time until at most `most` pauses are left.
     pub(super) fn merge_pauses(&mut self, most: usize, end: Time) {
         let mut gap = Time::from_us(1);
         while self.pauses.len() > most && gap < end {

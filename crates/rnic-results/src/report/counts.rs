@@ -1,4 +1,4 @@
-//! The report's tables of details: statistics by flow size and by traffic source, packet counts, and the ports with
+//! The report's tables of details: statistics by flow size and by traffic source, packet counts, and the ports with the
 //! most pauses and drops.
 
 use super::super::stats::Distribution;
@@ -160,7 +160,7 @@ pub(super) fn counts(summary: &ScenarioSummary) -> String {
     format!("<section id=\"counts\"><h2>Fabric</h2>\n{table}</section>\n")
 }
 
-/// The table of the links of each run by tier and direction; empty if no run has such numbers.
+/// The table of the links of each run by tier and direction; empty if no run has statistics of links.
 pub(super) fn tiers(summary: &ScenarioSummary) -> String {
     let mut lines = Vec::new();
     for run in summary.runs.iter().filter(|run| !run.tiers.is_empty()) {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Percentiles, in thousandths, whose points have a name in the tooltip.
 const MARKS: [(u32, &str); 3] = [(500, "median"), (990, "99th percentile"), (999, "99.9th percentile")];
 
-/// Percentiles of the figure of the slowest flows, in thousandths; the distances are even on its axis.
+/// Percentiles of the figure of the slowest flows, in thousandths; they are equidistant on its axis.
 const SLOWEST: [u32; 24] = [
     500, 550, 600, 650, 700, 750, 800, 840, 870, 900, 920, 940, 950, 960, 970, 980, 985, 990, 992, 994, 996, 997, 998,
     999,
@@ -62,8 +62,8 @@ fn completion_times(flows: &FlowLog, per_mille: &[u32]) -> Option<Ranked> {
     fct.into_iter().next().flatten()
 }
 
-/// The flow completion times of the measured flows at these percentiles, in thousandths. Of percentiles with the same
-/// completion time, only the first and the last are points.
+/// The flow completion times of the measured flows at these percentiles, in thousandths. Among percentiles with the
+/// same completion time, only the first and the last become points.
 fn distribution(flows: &FlowLog, per_mille: &[u32]) -> Vec<Point> {
     let Some(fct) = completion_times(flows, per_mille) else { return Vec::new() };
     let mut points: Vec<Point> = Vec::new();
@@ -112,8 +112,8 @@ fn upper(flows: &FlowLog) -> Vec<Point> {
 /// The queues of a run by tier: each value is a number of bytes.
 type Tiers = BTreeMap<(usize, String), Vec<f64>>;
 
-/// Figure of the lengths of queues, with a view per tier and a curve per run: of the samples of queues if a run has
-/// them, else of the maximum of each port. `None` if no queue was ever used.
+/// Figure of the lengths of queues, with a view per tier and a curve per run: of the samples of queues if the run has
+/// samples, otherwise of the maximum of each port. `None` if no queue was ever used.
 pub(super) fn queues(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Lines> {
     let runs = || scenario.runs.iter().zip(reports).take(summary.runs.len());
     let is_sampled =

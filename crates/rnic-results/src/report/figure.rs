@@ -64,7 +64,7 @@ pub struct Bar {
     pub series: usize,
     /// Name in the bar's tooltip; if empty, the tooltip shows the name of the series.
     pub name: String,
-    /// Value of the bar. `None` means that there is no result, and is drawn as a cross on the axis.
+    /// Value of the bar. `None` means that no result exists, and is drawn as a cross on the axis.
     pub value: Option<f64>,
     /// Ends of the bar's whisker, for example of a 95 % confidence interval.
     pub interval: Option<[f64; 2]>,

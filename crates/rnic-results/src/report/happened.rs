@@ -1,5 +1,5 @@
 //! What happened in each run, in sentences made of its numbers: which links were busiest, where switches dropped
-//! packets, who paused whom and why, and what the slowest flows have in common.
+//! packets, which ports paused which other ports and why, and the common properties of the slowest flows.
 
 use super::super::pauses::{PauseSummary, host_name, port_name};
 use super::super::stats::{fct_us, slowdown};
@@ -9,13 +9,13 @@ use super::html::{escape, inline};
 use rnic_spec::{FlowRecord, PortRecord, PriorityCounters, RunOutput, RunRecord};
 use std::collections::BTreeMap;
 
-/// Maximum number of runs that are described. Of more runs, only the run with the highest 99th percentile of the
-/// slowdown is described.
+/// Maximum number of runs that are described. If there are more runs, only the run with the highest 99th percentile of
+/// the slowdown is described.
 const RUNS: usize = 6;
-/// The slowest flows are those with at least the 99th percentile of the slowdown; with fewer flows than this, there are
-/// too few of them.
+/// The slowest flows are those with at least the 99th percentile of the slowdown; with fewer flows than this, no
+/// sentence describes the slowest flows.
 const MIN_FLOWS: usize = 100;
-/// Share of something that one node or port has, from which on the sentence names it.
+/// Minimum share of a total (such as drops) at one node or port for which a sentence names this node or port.
 const NOTABLE: f64 = 0.25;
 
 /// The section of the page; empty if no run has anything to say.
@@ -209,7 +209,8 @@ impl Slow {
         }
     }
 
-    /// Why these flows were slow, as far as their records say. `has_pauses` says that the run had pauses.
+    /// Returns the causes for which these flows were slow, as far as their records contain them. `has_pauses` says that
+    /// the run had pauses.
     fn why(&self, has_pauses: bool) -> String {
         let rest = self.flows - self.timeouts - self.retransmitted;
         let waited = match has_pauses {
@@ -264,7 +265,7 @@ mod tests {
         sentences(&summary.runs[0], &reports[0].output)
     }
 
-    /// A hundred flows that take twice as long as alone, but flow 7, which takes eight times as long.
+    /// A hundred flows that take twice as long as on an empty fabric, except flow 7, which takes eight times as long.
     fn hundred(output: &mut RunOutput) {
         let flow = |id| FlowRecord { dst: 1 - id % 2, src: id % 2, ..fixture::flow(id, 1_000) };
         let slow = FlowRecord { finish: Some(Time::from_us(40)), timeouts: 2, ..flow(7) };

@@ -57,7 +57,7 @@ pub(super) fn boards(summary: &ScenarioSummary, reports: &[RunRecord]) -> Vec<(S
 }
 
 /// The queues, the links and the goodput of flows of several runs over each other: a view for each queue, link or flow,
-/// in which each run has a curve. `all` is the number of runs with samples, of which some may not be drawn.
+/// in which each run has a curve. `all` is the number of runs with samples, some of which may not be drawn.
 fn overlay(sampled: &[Sampled<'_>], all: usize) -> Option<Board> {
     let figures = [overlaid_queues(sampled), overlaid_links(sampled), overlaid_flows(sampled)];
     let mut rows: Vec<Vec<Figure>> = figures.into_iter().flatten().map(|figure| vec![figure]).collect();

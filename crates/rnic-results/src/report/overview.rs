@@ -11,8 +11,8 @@ use super::html::{change, escape, exact, inline, row, table, time};
 use super::page::NO_SCRIPT;
 use super::settings::ROWS_FROM;
 
-/// The command that makes the figures with this heading again, if they are those of one run; else empty, because the
-/// header has the command of all figures.
+/// The command that reproduces the figures with this heading, if they belong to one run. Otherwise empty, because the
+/// header contains the command for all figures.
 pub(super) fn again(summary: &ScenarioSummary, heading: &str) -> String {
     let run = summary.runs.iter().find(|run| heading.ends_with(&format!(": {}", run.name)));
     let (Some(command), Some(run)) = (&summary.command, run.filter(|_| summary.runs.len() > 1)) else {
@@ -51,7 +51,7 @@ pub(super) const LONG: usize = 12;
 /// Maximum number of warnings that are visible when the page loads. Further warnings are folded.
 const WARNINGS: usize = 6;
 
-/// The answer to the scenario's question: the conclusion, and below it what limits it: unfinished flows, and warnings.
+/// The answer to the scenario's question: the conclusion, and below it its limitations: unfinished flows, and warnings.
 pub(super) fn answer(summary: &ScenarioSummary) -> String {
     let Conclusion { main, notes } = conclusion(summary);
     let paragraph = |class: &str, sentence: &String| format!("<p class=\"{class}\">{}</p>\n", escape(sentence));

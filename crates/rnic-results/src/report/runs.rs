@@ -273,7 +273,7 @@ fn incast(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
 }
 
 /// Figures of a sweep: every metric against the setting that varies. With several traffic sources, the slowdown of each
-/// source has a view of its own.
+/// source has its own view.
 fn over(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     let name = if sweep.unit.is_empty() { sweep.key.clone() } else { format!("{}, {}", sweep.key, sweep.unit) };
     let lines = |title: &str, unit: Unit, views: Vec<View>| {
@@ -302,7 +302,7 @@ fn over(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     Board { series: sweep.names.clone(), shown: 0, rows }
 }
 
-/// Figures of a sweep whose values are no numbers: for every metric, a group of bars for each point.
+/// Figures of a sweep whose values are not numbers: for every metric, a group of bars for each point.
 fn by_category(summary: &ScenarioSummary, categories: &Categories) -> Board {
     let seeds = categories.points.iter().flat_map(|(_, series)| series).map(Vec::len).max().unwrap_or(1);
     let bar = |value: &dyn Fn(usize) -> Option<f64>, series: usize, runs: &[usize]| {

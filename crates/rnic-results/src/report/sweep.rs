@@ -50,7 +50,7 @@ impl Sweep {
     }
 }
 
-/// The runs of a `[sweep]` whose swept values are no numbers, or that varies the seed only.
+/// The runs of a `[sweep]` whose swept values are not numbers, or that varies the seed only.
 #[derive(PartialEq, Debug)]
 pub(super) struct Categories {
     /// The swept keys other than the seed; empty if only the seed varies.
@@ -160,7 +160,7 @@ pub(super) fn categories(summary: &ScenarioSummary) -> Option<Categories> {
 }
 
 /// Finds the setting for the horizontal axis of runs without a `[sweep]`: among the settings that `wanted` accepts, the
-/// one that gives the fewest series. `None` if the runs do not form curves over any such setting.
+/// setting that gives the fewest series. `None` if the runs do not form curves over any such setting.
 pub(super) fn find(summary: &ScenarioSummary, settings: &Settings, wanted: impl Fn(&str) -> bool) -> Option<Sweep> {
     let differ: Vec<usize> = (0..settings.keys.len()).filter(|key| !settings.same(*key)).collect();
     let sweeps = differ.iter().filter(|key| wanted(&settings.keys[**key]));

@@ -1,4 +1,4 @@
-//! The figures of programs of tasks: where the time of a step goes, and what each rank does when.
+//! The figures of programs of tasks: the parts of the time of a step, and the tasks of each rank over time.
 
 use super::super::summary::{RunSummary, ScenarioSummary};
 use super::figure::{Axis, Bar, BarGroup, Bars, Board, Figure, Scale, Span, SpanRow, Spans, Unit};
@@ -16,7 +16,7 @@ const FINEST: f64 = 1_200.0;
 /// What a row shows: traffic source, rank, and whether the row has operations instead of computations.
 type RowKey = (u16, u32, bool);
 
-/// The board about where the time of steps goes; `None` if no run has completed a step.
+/// The board with the parts of the time of steps; `None` if no run has completed a step.
 pub(super) fn parts(summary: &ScenarioSummary) -> Option<Board> {
     let of_run = |run: &RunSummary| {
         let several = run.steps.len() > 1;

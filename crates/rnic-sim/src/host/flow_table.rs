@@ -179,7 +179,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
             ranks.must = true;
         }
     }
-    /// The reason why the hosts ended the run; `None` while the run goes on.
+    /// The reason why the hosts ended the run; `None` during the run.
     pub(crate) fn stop(&self) -> Option<Stop> {
         self.stop
     }
@@ -465,7 +465,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         if reports {
             (self.windows, self.reported_hops) = (0, hops);
         }
-        // If the flow records cannot be stored, the run has failed and need not go on.
+        // If the flow records cannot be stored, the run has failed and need not continue.
         let mut cancelled = reports && (self.report_progress(end, hops).is_break() || self.log.error().is_some());
         if let Some(ranks) = &mut self.ranks {
             // All ranks end the run after the same window: the next one.

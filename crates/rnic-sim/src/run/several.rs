@@ -59,7 +59,7 @@ pub(crate) fn simulate_several(job: Job<'_, '_>, build: impl Fn(&str) -> Option<
         Ok(fabric) => fabric,
         Err(error) => return RunOutput::not_started(error.to_string()),
     };
-    // The hosts of the single transports tell nobody of their progress.
+    // The hosts of the single transports do not report their progress.
     let quiet = Events::ignored();
     let count = resolved.stacks.len() as u32;
     let mut stacks = Vec::new();

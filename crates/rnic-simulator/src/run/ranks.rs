@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, group: &RankGroup)
         let sharing = Sharing::among(threads).on_ranks(group.clone());
         let record = rnic_sim::run::run(catalogue, run, resolved, None, &sharing, &Events::to(&mut report));
         if let Some(error) = group.error() {
-            return Err(CliError::Failed(vec![format!("run \"{}\" cannot go on: {error}", run.name)]));
+            return Err(CliError::Failed(vec![format!("run \"{}\" cannot continue: {error}", run.name)]));
         }
         // All ranks must agree whether another run starts.
         let mut interrupted = [u64::from(interruption.exit_code().is_some())];

@@ -1,12 +1,12 @@
-//! Chakra traces as JSON: the messages one after the other, as the jsonizer of Chakra writes them (`ctrlDeps`,
-//! `durationMicros`, `COMM_COLL_NODE`), or one object with a list `workload_graph`, as the feeder of Chakra reads it
-//! (`Id`, `NodeType`, `runtime`).
+//! Reads Chakra traces in the two JSON formats: the sequence of messages that Chakra's jsonizer writes (with fields
+//! such as `ctrlDeps`, `durationMicros`, `COMM_COLL_NODE`), or one object with a list `workload_graph` that Chakra's
+//! feeder reads (with `Id`, `NodeType`, `runtime`).
 
 use super::{Attribute, Node};
 use serde_json::{Deserializer, Map, StreamDeserializer, Value, de::IoRead};
 use std::io::{BufReader, Read};
 
-/// Maximum length of a file with a list of nodes, which is in memory as a whole.
+/// Maximum length of a file with a list of nodes, which is read into memory as a whole.
 const MAX_LIST: u64 = 1 << 30;
 
 /// The nodes of a file, one after the other.

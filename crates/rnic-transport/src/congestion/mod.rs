@@ -203,7 +203,7 @@ pub trait CongestionControl: Clone + Send + 'static {
     }
     /// Handles the arrival of credit, in packets since the flow began, modulo 2^16.
     fn on_credit(&mut self, _params: &Self::Params, _now: Time, _total: u16) {}
-    /// Begins anew to count credit, for the next flow of a connection.
+    /// Begins again to count credit, for the next flow of a connection.
     fn forget_credit(&mut self) {}
     /// The time of the next call of [`on_timer`](CongestionControl::on_timer); `None` if no timer runs.
     fn next_timer(&self) -> Option<Time> {

@@ -167,7 +167,8 @@ impl Reassembly {
         self.lookup(cfg, now, request, rx_msg_id, true)
     }
 
-    /// Looks up a packet of a message that is being received, and marks the packet as received if the request says so.
+    /// Looks up a packet of a message that is being received, and marks the packet as received if the request demands
+    /// it.
     #[inline]
     fn lookup(
         &mut self, cfg: &NicConfig, now: Time, request: &RxMsgInfoRequest, rx_msg_id: u16, is_new_msg: bool,

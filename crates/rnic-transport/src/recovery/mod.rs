@@ -73,7 +73,7 @@ pub trait SendRecovery: Clone + Send + 'static {
     fn path(&self) -> u16 {
         0
     }
-    /// Begins the path selection of the flow anew with this seed, which should differ between flows.
+    /// Restarts the path selection of the flow with this seed, which should differ between flows.
     fn seed_paths(&mut self, _cfg: &PathConfig, _seed: u64) {}
     /// Number of packets sent and not acknowledged cumulatively.
     fn in_flight(&self) -> u32;

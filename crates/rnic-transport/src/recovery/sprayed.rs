@@ -176,7 +176,7 @@ impl SprayedSender {
         found && self.begin_recovery()
     }
 
-    /// Returns whether no recovery was going on.
+    /// Returns whether no recovery was in progress.
     pub(super) fn begin_recovery(&mut self) -> bool {
         let begins = self.recover.is_none();
         if begins {

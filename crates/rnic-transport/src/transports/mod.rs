@@ -365,7 +365,7 @@ pub struct TransportDeclaration {
     pub wire: WireFormat,
     /// Whether the simulator warns if the cap on packets in flight keeps a lone flow below line rate.
     pub warns_of_small_cap: bool,
-    /// Whether the transport responds to packets that switches have trimmed; otherwise it takes them for lost ones.
+    /// Whether the transport responds to packets that switches have trimmed; otherwise it treats them as lost.
     pub handles_trimming: bool,
     /// Whether NICs of this transport can grant credit to senders ([`crate::credit`]).
     pub grants_credit: bool,

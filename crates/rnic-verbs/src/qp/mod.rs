@@ -369,7 +369,7 @@ impl Qp {
             rnic_wire::Service::Ud => Some(Service::Ud),
         };
         let own = self.common.init.service;
-        // UD has no congestion control, so nobody sends it a CNP.
+        // UD has no congestion control, so peers send it no CNPs.
         if service.map_or(own == Service::Ud, |service| service != own) && !self.may_use_irn(opcode) {
             return Err((Dropped::Opcode, false));
         }

@@ -6,8 +6,8 @@
 //!
 //! - An end uses IRN when it receives an Offer, or a request of IRN, that shows that the peer knows of its own Offer.
 //! - An end that has received no Offer gives up when its first request has waited for [`PATIENCE`], and uses RC.
-//! - An end that has received an Offer does not give up. It uses RC only if the peer does: the peer says so, or sends a
-//!   request of RC.
+//! - An end that has received an Offer does not give up. It uses RC only if the peer does: the peer's answer states
+//!   this, or the peer sends a request of RC.
 //!
 //! If one end uses IRN, the other end has sent an Offer with the knowledge of the first one's, so it has received an
 //! Offer and does not give up. The first one answers its Offers until it uses IRN, too.
@@ -25,7 +25,7 @@ pub(crate) const PATIENCE: Time = Time::from_ms(250);
 /// Time after which an end that has received an Offer no longer waits for its peer. The connection has failed then,
 /// because neither end could reach the other, and requests of RC will find it out.
 const LIMIT: Time = Time::from_ms(10_000);
-/// Intervals between two Offers: the first, from which each is twice the one before, and the longest.
+/// Intervals between two Offers: the first, from which each interval is twice the previous one, and the longest.
 const INTERVALS: [Time; 2] = [Time::from_ms(2), Time::from_ms(64)];
 /// Number of Offers that a queue pair sends while nothing waits and no Offer has arrived.
 const UNASKED: u32 = 8;
@@ -77,7 +77,7 @@ pub(crate) fn answer(c: &Common, service: Service, packet: &Packet<'_>) -> Resul
 /// What follows from a packet or a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// The queue pair goes on offering.
+    /// The queue pair continues offering.
     Open,
     /// The queue pair uses this service from now on, and sends this answer.
     Agreed(Service, Option<Answer>),

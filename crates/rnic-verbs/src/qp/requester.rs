@@ -269,7 +269,7 @@ impl Core {
     }
 
     /// Writes a probe into `out` if one is due, and returns its length in bytes; 0 if none is due. The probe is a Write
-    /// of 0 bytes with the PSN of the last packet, which the peer takes for a duplicate and acknowledges.
+    /// of 0 bytes with the PSN of the last packet, which is a duplicate for the peer; the peer acknowledges it.
     pub(crate) fn emit_probe(&mut self, c: &Common, out: &mut [u8]) -> usize {
         if !self.keep_alive.take_due() {
             return 0;
@@ -315,7 +315,7 @@ impl Core {
     }
 
     /// Gives up the peer if it has been silent for too long, and makes a probe due if it is time for one. Returns
-    /// whether the queue pair goes on.
+    /// whether the queue pair continues.
     pub(crate) fn on_silence(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time) -> bool {
         if self.gives_up_at(c).is_some_and(|at| at <= now) {
             c.fail_send(ctx, Status::TransportRetryExceeded);

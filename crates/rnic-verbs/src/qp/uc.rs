@@ -146,7 +146,7 @@ impl Uc {
         if let Some(spread) = &mut self.spread {
             if spread.see(psn) {
                 spread.take(psn);
-                // The last packet names the message. Of a message that lost an earlier packet nothing is told.
+                // The last packet names the message. A message that lost an earlier packet is not reported.
                 self.trimmed = true;
                 self.end_trimmed(c, ctx, packet);
                 self.trimmed = false;

@@ -20,8 +20,8 @@ pub const GRH_LEN: u32 = 40;
 /// The attributes that a UD queue pair gets in the transition from INIT to RTR.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DatagramAttributes {
-    /// Queue key (Q_Key). The queue pair drops datagrams with another one. Whoever knows the queue pair number and the
-    /// Q_Key can send to the queue pair, from any address.
+    /// Queue key (Q_Key). The queue pair drops datagrams with another one. A host that knows the queue pair number and
+    /// the Q_Key can send to the queue pair, from any address.
     pub qkey: u32,
     /// Maximum length of a datagram in bytes of payload: 256, 512, 1024, 2048 or 4096. A datagram is one packet, so the
     /// path to each recipient must admit a packet with so much payload.

@@ -254,7 +254,7 @@ pub struct SendAttributes {
     ///
     /// The time counts from the last response that acknowledged a packet for the first time, or from the transmission
     /// of the oldest outstanding request if that was later. An RNR NAK shows that the peer is alive, so the time counts
-    /// anew when the wait that it asks for ends.
+    /// again when the wait that it asks for ends.
     pub give_up_after: Option<Time>,
     /// RC and IRN: idle time after which the queue pair probes whether its peer is alive, 1 ms to 1 day. `None`: it
     /// never does, so it notices a dead peer only when it sends a request.

@@ -394,7 +394,7 @@ impl Device {
         qp.engine = Engine::None;
         qp.answer = None;
         if qp.common.extras.offer_irn {
-            // The next connection is agreed on anew.
+            // The next connection is agreed on again.
             qp.common.init.service = Service::Rc;
         }
         qp.common.reset();

@@ -217,7 +217,7 @@ fn ethtool(interface: &str) -> Option<String> {
 struct Names {
     frames: [&'static str; 2],
     pauses: &'static str,
-    /// Time in microseconds for which the transmitter was paused, and for which this port paused its peer.
+    /// Time in microseconds for which the transmitter was paused, and time for which this port paused its peer.
     duration: [&'static str; 2],
     packets: [&'static str; 2],
     bytes: [&'static str; 2],

@@ -179,7 +179,8 @@ impl Finding {
         self.place_of(&[&self.device])
     }
 
-    /// The location of an equal finding on these devices: their number and some names, ports and path.
+    /// The location of an equal finding on these devices: the number of devices and the names of some, the ports, and
+    /// the path of the setting.
     pub fn place_of(&self, devices: &[&str]) -> String {
         let mut place = match devices {
             [] => String::new(),

@@ -60,7 +60,7 @@ fn level(severity: Severity) -> &'static str {
     }
 }
 
-/// A path as a relative reference: all bytes but unreserved characters and `/` are percent-encoded (RFC 3986).
+/// A path as a relative reference: all bytes except unreserved characters and `/` are percent-encoded (RFC 3986).
 fn uri(path: &str) -> String {
     let mut text = String::new();
     for byte in path.bytes() {

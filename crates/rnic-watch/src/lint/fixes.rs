@@ -78,8 +78,8 @@ pub(crate) fn patch(db: Option<&ConfigDb>, changes: &[Change]) -> Vec<Value> {
     operations
 }
 
-/// A script with the proposed changes of all findings that are not accepted, by device. Lines that begin with `#` say
-/// why some findings have none.
+/// A script with the proposed changes of all findings that are not accepted, by device. For a finding without a
+/// proposed change, a line that begins with `#` says why.
 pub fn fix_commands(fleet: &Fleet, report: &Report) -> String {
     let mut text =
         "# Proposed by rnic lint. Review each change: objects such as buffer profiles can be shared by several \
@@ -216,7 +216,7 @@ fn of_host(interface: &str, device: Option<&str>, path: &str, wanted: &str) -> O
     }
 }
 
-/// A word for a shell. Names with other characters than those of names are put into quotes.
+/// Returns `name` as a word for a shell. It is put into quotes if it contains characters that are unusual in names.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

@@ -111,7 +111,7 @@ fn group(db: &ConfigDb, port: &str, index: u8, setting: Option<&str>) -> Option<
     referred(db, ("BUFFER_PG", port, index), "profile", ("BUFFER_PROFILE", name))
 }
 
-/// The field of the object to which a field of a port's row refers; the referring field itself if there is no object.
+/// The field of the object to which a field of a port's row refers; the referring field itself if no object exists.
 fn referred(
     db: &ConfigDb, (table, port, index): (&str, &str, u8), field: &str, (target, name): (&str, &str),
 ) -> Option<Row> {

@@ -126,7 +126,7 @@ impl Report {
         self.findings.iter().filter(|finding| finding.check.severity == severity && finding.accepted.is_none()).count()
     }
 
-    /// Whether a finding that is not accepted is at least as severe as `on` says.
+    /// Whether the severity of a finding that is not accepted is at least `on`.
     pub fn fails(&self, on: FailOn) -> bool {
         self.findings.iter().any(|finding| finding.fails(on))
     }

@@ -47,8 +47,8 @@ impl State {
     }
 
     /// Sets the time at which each finding was first seen (`now` for a new finding), and removes findings that no
-    /// longer exist from the state. If the clock was set back, the time of first sight of a known finding does not
-    /// change.
+    /// longer exist from the state. If the clock was set back, the time at which a known finding was first seen does
+    /// not change.
     pub fn update(&mut self, findings: &mut [Finding], now: u64) {
         let mut seen = BTreeMap::new();
         for finding in findings {

@@ -109,8 +109,8 @@ pub(crate) struct Scheduler {
     pub(crate) weight: u64,
 }
 
-/// WRED thresholds at which a queue marks or drops packets. The values are the ones for green packets; all packets are
-/// green unless a policer colours them.
+/// WRED thresholds at which a queue marks or drops packets. The values are the values for green packets; all packets
+/// are green unless a policer colours them.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Wred {
     pub(crate) name: String,

@@ -130,7 +130,7 @@ struct Rank {
     number: u32,
     decisions: Shared<Decisions>,
     queue: VecDeque<Task>,
-    /// Id of the latest task, and of the task after which the rank goes on.
+    /// Id of the latest task, and of the task after which the rank continues.
     id: u64,
     last: Option<u64>,
     /// Requests whose keys and values the rank has not received, with the task that ends their reception.
@@ -162,7 +162,7 @@ impl Rank {
         self.id
     }
 
-    /// Adds a task after which the rank goes on.
+    /// Adds a task after which the rank continues.
     fn then(&mut self, label: u32, work: Work) {
         let id = self.add(label, work, self.last);
         self.last = Some(id);

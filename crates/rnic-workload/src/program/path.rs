@@ -1,5 +1,5 @@
-//! The critical path: the chain of computations and messages that leads to an event, of which each begins when the one
-//! before it ends.
+//! The critical path: the chain of computations and messages that leads to an event, of which each begins when the
+//! previous one ends.
 //!
 //! A path is carried forward: an operation that waits for several others begins with the path of the last one that
 //! completes. So the critical path of a step needs no memory beyond that of the open operations.

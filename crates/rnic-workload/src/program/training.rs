@@ -239,7 +239,7 @@ struct Passes {
     feed_forward: f64,
     output: f64,
     queue: VecDeque<Task>,
-    /// Id of the latest task, and of the task after which the rank goes on.
+    /// Id of the latest task, and of the task after which the rank continues.
     id: u64,
     last: Option<u64>,
     /// Id of the task that ends the previous step; `None` in the first step.
@@ -280,7 +280,7 @@ impl Passes {
         self.id
     }
 
-    /// Adds a task after which the rank goes on.
+    /// Adds a task after which the rank continues.
     fn then(&mut self, step: u32, label: u32, work: Work) {
         let id = self.add(step, label, work, self.last);
         self.last = Some(id);

@@ -33,7 +33,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         name: "cm-killed",
-        about: "rping in the guest that only receives hears of the death of its peer over rnic",
+        about: "rping in the guest that only receives learns of the death of its peer over rnic",
         run: killed,
     },
 ];

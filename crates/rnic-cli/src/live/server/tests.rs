@@ -170,7 +170,8 @@ fn a_late_client_gets_the_fabric_and_the_frames_so_far() {
     assert_eq!(data("state").last().unwrap()["runs"][0]["stage"], "finished");
 }
 
-/// A client that reads nothing gets no event after those that its connection holds; the runs do not notice.
+/// A client that reads nothing gets only the events that fit into its connection's buffers, and does not slow the runs
+/// down.
 #[test]
 fn clients_that_do_not_read_stop_nobody() {
     let (server, runs, recordings) = serve_recordings(None);

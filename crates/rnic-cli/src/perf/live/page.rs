@@ -1,8 +1,9 @@
 //! The page of `rnic perf --serve` over HTTP. The binary contains all parts of the page.
 //!
-//! The data and the sliders need a token, which is in the address that the command prints, behind `#`: browsers do not
-//! send this part, and the page's script sends it in a header. A page of another site has no token, and cannot send the
-//! header. Requests that change faults must also come from the page's own origin, if the browser states one.
+//! The data and the sliders need a token, which follows `#` in the address that the command prints. Browsers do not
+//! send this part of an address; the page's script sends the token in a header. A page of another site does not know
+//! the token, and cannot send the header. Requests that change faults must also come from the page's own origin, if the
+//! browser states one.
 
 use crate::page_guard::{asset, is_of_other_origin, is_token, protect, token};
 use axum::body::Bytes;

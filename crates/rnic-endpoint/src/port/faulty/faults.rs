@@ -130,7 +130,7 @@ pub struct Faults {
     /// How corrupted datagrams differ from the sent datagrams.
     pub corruption_kind: CorruptionKind,
     /// Probability that a datagram is reordered: it is held back until a random number of later datagrams, from 1 to
-    /// [`Faults::reordering_depth`], have passed, or for a millisecond if fewer come.
+    /// [`Faults::reordering_depth`], have passed, or for a millisecond if fewer arrive.
     pub reordering: Probability,
     /// Maximum number of later datagrams that overtake a reordered datagram. With 0 no datagram is reordered.
     pub reordering_depth: u32,

@@ -81,7 +81,7 @@ impl<M> Lane<M> {
     }
 
     /// Draws the faults of the next datagram. It always draws five random numbers, one for each kind of fault. So the
-    /// probability of one kind does not change to which datagrams another kind happens.
+    /// probability of one kind of fault does not affect which datagrams another kind affects.
     pub(super) fn fate(&mut self, now: Time) -> Fate {
         let faults = self.faults;
         let [loss, duplication, corruption, reordering, delay] = [(); 5].map(|()| {
@@ -116,8 +116,8 @@ impl<M> Lane<M> {
         fate
     }
 
-    /// Returns the state of the random stream and the counters, to which [`Lane::rewind`] can return if a datagram
-    /// turns out not to be sent.
+    /// Returns the state of the random stream and the counters, to which [`Lane::rewind`] can return if a datagram is
+    /// not sent after all.
     pub(super) fn mark(&self) -> (Pcg64Mcg, FaultCounters) {
         (self.rng.clone(), self.counters)
     }

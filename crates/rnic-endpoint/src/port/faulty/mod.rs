@@ -20,11 +20,12 @@ use std::task::Waker;
 ///
 /// The faults are reproducible: with the same seed the same faults happen to the n-th datagram of a direction, whatever
 /// its content and its batch. Only two times depend on the clock: when a delay ends, and when a reordered datagram is
-/// delivered because no later datagrams come.
+/// delivered because no later datagrams arrive.
 ///
 /// With faults on sent datagrams the port takes batches of one datagram only: if a datagram in the middle of a larger
-/// batch were lost, the IPv4 identifications of the later ones would change, and their ICRCs would be wrong. Faults on
-/// received datagrams do not limit the size of batches, so they are the right choice for measurements of speed.
+/// batch were lost, the IPv4 identifications of the later datagrams would change, and their ICRCs would be wrong.
+/// Faults on received datagrams do not limit the size of batches, so they are the right choice for measurements of
+/// speed.
 #[derive(Debug)]
 pub struct FaultyPort<P, C = Clock> {
     inner: P,

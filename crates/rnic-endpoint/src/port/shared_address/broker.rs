@@ -1,4 +1,4 @@
-//! The broker of an address: the device that has UDP port 4791. It passes packets from other hosts to the devices and
+//! The broker of an address: the device that has UDP port 4791. It forwards packets from other hosts to the devices and
 //! connection managers that have joined.
 
 use super::connection_list::ConnectionList;

@@ -20,10 +20,10 @@
 //!     │ ◀─────────────────────────────────────────────── │
 //! ```
 //!
-//! Until the acceptance arrives, and whenever a step fails, packets go as datagrams. Both ends check that the other one
-//! belongs to the same user. The packets are those of the wire, without a correct ICRC: the receiver's own queue pairs
-//! check keys, bounds, rights and order, and its own process writes its memory. A sender can write nothing but the ring
-//! and the bell.
+//! Until the acceptance arrives, and whenever a step fails, packets go as datagrams. Each end checks that its peer
+//! belongs to the same user. The packets have the same format as on the wire, but no correct ICRC: the receiver's own
+//! queue pairs check keys, bounds, rights and order, and its own process writes its memory. A sender can write nothing
+//! but the ring and the bell.
 
 use super::message::Directory;
 use super::{SLOTS, socket};
@@ -37,10 +37,11 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of links from a device. Packets for further devices go as datagrams.
 const MAX_OUTGOING: usize = 64;
-/// Maximum number of connections that have not made their offer yet. Another one replaces the oldest.
+/// Maximum number of connections that have not made their offer yet. A further connection replaces the oldest.
 const MAX_UNKNOWN: usize = 64;
-/// How long a sender waits for room in a ring whose receiver takes nothing out. Then it drops packets, as a full
-/// receive buffer does, until the receiver takes some: a stopped process must not stop those that send to others too.
+/// How long a sender waits for room in a ring if the receiver removes no packets. After this time it drops packets,
+/// like a full receive buffer, until the receiver removes some: a stopped process must not block a sender that also
+/// sends to other processes.
 const MAX_STALL: Duration = Duration::from_millis(20);
 /// Number of batches that go as datagrams after a failed attempt to make a link, before the next attempt. The number
 /// doubles with each failure.
@@ -66,7 +67,7 @@ fn read_offer(bytes: &[u8]) -> Option<(u32, u16)> {
 /// A link to another device.
 struct Outgoing {
     socket: OwnedFd,
-    /// The UDP port of the receiver, by which a later device with the same slot differs.
+    /// The UDP port of the receiver. It distinguishes the receiver from a later device with the same slot.
     port: u16,
     ring: RingSender,
     /// The receiver's bell; `None` until it has accepted the link.
@@ -114,7 +115,7 @@ pub(super) enum Found {
     Nothing,
     /// Packets, in the buffer.
     Packets(Received),
-    /// Packets of a new link. Datagrams that the same sender sent before them come first.
+    /// Packets of a new link. Earlier datagrams of the same sender are delivered before them.
     AfterDatagrams,
 }
 
@@ -132,7 +133,7 @@ pub(super) struct Links {
     ip: IpAddr,
     slot: u32,
     port: u16,
-    /// The bell of the device and its memory; `None` before the first link to the device.
+    /// The bell of the device, and the memory of the bell; `None` before the first link to the device.
     bell: Option<(Bell, SharedMemory)>,
     /// By slot.
     outgoing: Box<[Option<Path>]>,
@@ -363,7 +364,7 @@ impl Links {
     }
 
     /// Accepts a link from the device with the slot `slot`, whose ring is in `file`. An earlier link of this device has
-    /// ended: a device offers another one only then.
+    /// ended: a device offers another link only after the end of the earlier one.
     fn accept(&mut self, socket: OwnedFd, slot: u32, port: u16, file: OwnedFd) {
         let Ok(Some(ring)) = RingReceiver::open(file) else { return };
         if self.bell.is_none() {
@@ -378,7 +379,7 @@ impl Links {
         self.incoming_slots.push(slot);
     }
 
-    /// Prepares to wait for a wake-up. Returns `false` if a ring has packets; then the thread must not wait.
+    /// Prepares to wait for a wake-up. Returns `false` if a ring has packets; in this case the thread must not wait.
     pub(super) fn fall_asleep(&self) -> bool {
         let quiet = self.ready.iter().all(|word| *word == 0);
         quiet && self.bell.as_ref().is_none_or(|(bell, _)| bell.fall_asleep())
@@ -411,7 +412,7 @@ impl Links {
         }
     }
 
-    /// The descriptors to wait for: `name`, which is the socket of the device's slot, and those of the links.
+    /// The descriptors to wait for: `name`, which is the socket of the device's slot, and the descriptors of the links.
     pub(super) fn descriptors<'a>(&'a self, name: &'a OwnedFd) -> impl Iterator<Item = (Watched, BorrowedFd<'a>)> + 'a {
         let unknown = self.unknown.iter().map(|socket| (Watched::Unknown, socket.as_fd()));
         let incoming = self.incoming_slots.iter().filter_map(|slot| {
@@ -441,8 +442,8 @@ impl Outgoing {
         }
     }
 
-    /// Asks the receiver for room; returns `false` if it has taken nothing out of the ring for so long that the sender
-    /// no longer waits.
+    /// Requests a notification of room from the receiver. Returns `false` if the receiver has not removed packets from
+    /// the ring for so long that the sender no longer waits.
     fn wait_for_room(&mut self) -> Result<bool, Broken> {
         let head = self.ring.ask_for_room()?;
         match self.full {
@@ -564,7 +565,8 @@ mod tests {
         assert_eq!(order.collect::<Vec<_>>(), [63, 64, 1_023, 63, 64, 1_023, 63, 64, 1_023]);
     }
 
-    /// When the directory no longer has a device, both ends drop the link; packets that are in the ring are received.
+    /// When the directory no longer contains a device, both ends drop the link; packets that are in the ring are
+    /// received.
     #[test]
     fn a_link_ends_with_its_devices() {
         let [mut a, mut b] = [1, 2].map(|slot| Peer::new("127.47.93.3", slot));
@@ -590,7 +592,7 @@ mod tests {
         assert!(!a.links.reaches(2));
     }
 
-    /// A sleeping receiver is woken by one message, and a sender that found the ring full by another one.
+    /// A sleeping receiver is woken by one message, and a sender that found the ring full is woken by another message.
     #[test]
     fn sleepers_are_woken() {
         let [mut a, mut b] = [1, 2].map(|slot| Peer::new("127.47.93.4", slot));
@@ -616,7 +618,7 @@ mod tests {
         assert!(!a.links.is_blocked());
     }
 
-    /// A receiver that takes nothing out for 20 ms loses packets, until it takes some.
+    /// A receiver that removes no packets from the ring for 20 ms loses packets, until it removes some.
     #[test]
     fn a_stopped_receiver_loses_packets() {
         let [mut a, mut b] = [1, 2].map(|slot| Peer::new("127.47.93.5", slot));
@@ -632,7 +634,7 @@ mod tests {
         assert_eq!(a.send(2, &data), Sent::Full, "the time begins again");
     }
 
-    /// An offer for a slot and UDP port that the directory does not have is refused, and tried again later.
+    /// An offer for a slot and UDP port that the directory does not contain is refused, and tried again later.
     #[test]
     fn devices_that_are_not_in_the_directory_get_no_link() {
         let [mut a, mut b] = [1, 2].map(|slot| Peer::new("127.47.93.6", slot));
@@ -670,7 +672,7 @@ mod tests {
         link.ring.corrupt();
         assert_eq!(a.send(2, b"x"), Sent::Taken { dropped: false });
         assert_eq!((b.receive(), b.links.incoming_slots.len()), (None, 0));
-        // Nobody takes anything out of the ring any more.
+        // No process removes records from the ring any more.
         let data = vec![0; 60_000];
         while a.send(2, &data) == (Sent::Taken { dropped: false }) {}
         std::thread::sleep(MAX_STALL);

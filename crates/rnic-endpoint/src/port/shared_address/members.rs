@@ -282,7 +282,8 @@ mod tests {
         assert!(is_closed(&silent[49], &mut buffer) && !is_closed(&silent[50], &mut buffer), "the oldest are closed");
     }
 
-    /// Members that do not receive get queues up to a limit each, and up to a limit together.
+    /// For members that do not receive, messages are queued up to a limit for each member, and up to a limit for all
+    /// members together.
     #[test]
     fn messages_for_members_that_do_not_receive_are_bounded() {
         let mut members = Members::new();

@@ -66,8 +66,8 @@
 //! - Between two devices that have the path within the host ([`SharedAddressPort::with_path_within_host`]; those of
 //!   [`Device::open_shared`] have it) packets go through rings in memory instead, without an ICRC. `links.rs` describes
 //!   them.
-//! - A packet from another address arrives at the broker. The broker handles its own packets, and passes the others on
-//!   to the device with the slot of their QPN, in a message over the Unix socket.
+//! - A packet from another address arrives at the broker. The broker handles its own packets, and forwards each other
+//!   packet to the device with the slot of its QPN, in a message over the Unix socket.
 //! - A packet to queue pair 1 goes to the broker, which passes it on to the manager that has claimed the service ID, or
 //!   whose manager ID is in the communication ID of the receiver.
 //! - A request for a service ID without a claim is queued for a second, because the server may be about to claim it.
@@ -201,15 +201,17 @@ const MANAGER_TIMEOUT: Duration = Duration::from_secs(3);
 const OWNER_CHECK: Duration = Duration::from_millis(500);
 /// Time until the next attempt to connect to the broker, or to become the broker.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
-/// While packets keep arriving, the port handles the messages of its Unix sockets after this number of receive calls.
+/// While packets keep arriving, the port handles the messages of its Unix sockets once per this number of receive
+/// calls.
 const SERVE_INTERVAL: u32 = 64;
 /// Maximum number of consecutive receive calls that poll only the source of the latest packet. Polling a source costs a
 /// system call. If each receive call polled both sources, a program that waits for a message would make two system
 /// calls for each poll.
 const SINGLE_SOURCE_POLLS: u32 = 7;
 
-/// While packets arrive by memory, number of receive calls without a look at the sockets. A call that finds packets
-/// counts as [`RING_ARRIVAL`] calls. Looking at a ring takes a few nanoseconds, and a system call a few hundred.
+/// Number of receive calls between two polls of the sockets while packets arrive by memory. A call that finds packets
+/// counts as [`RING_ARRIVAL`] calls. Polling a ring takes a few nanoseconds, and a system call a few hundred
+/// nanoseconds.
 const RING_POLLS: u32 = 256;
 const RING_ARRIVAL: u32 = 8;
 /// How long a thread that waits for room in a ring sleeps at most. The receiver wakes it earlier, unless it has ended
@@ -222,7 +224,7 @@ const SOURCE_PORT_COUNT: usize = 4;
 /// Stands for the slot of packets to queue pair 1. The broker finds the manager of such a packet.
 const MANAGERS: u32 = u32::MAX;
 
-/// The slot of the device for which a packet is, or [`MANAGERS`]; `None` if the bytes are too short for a packet.
+/// The slot of the device to which a packet goes, or [`MANAGERS`]; `None` if the bytes are too short for a packet.
 fn slot_of(packet: &[u8]) -> Option<u32> {
     let qpn = packet.get(5..8)?;
     if rnic_cm::packet::is_for_manager(packet) {
@@ -286,7 +288,8 @@ pub fn check_names(ip: IpAddr) -> Result<bool, SharedAddressError> {
     match socket::connect(ip) {
         Ok(Ok(_)) => has_broker = true,
         Ok(Err(owner)) => return Err(SharedAddressError::OtherUser { ip, name, owner: Some(owner) }),
-        // Nobody has the name, a process of this user is just becoming the broker, or a user has only bound the name.
+        // No process has the name, a process of this user is just becoming the broker, or a user has only bound the
+        // name.
         Err(Errno::ECONNREFUSED) => check_owner(ip, name)?,
         // Many processes are connecting to the broker.
         Err(Errno::EAGAIN) => {}
@@ -344,7 +347,7 @@ pub struct SharedAddressPort {
     message: Vec<u8>,
     /// The latest arrival at a UDP port.
     arrival: Vec<u8>,
-    /// The packets for this device in an arrival that the broker has passed on in part.
+    /// The packets for this device in an arrival of which the broker has forwarded the other packets.
     selected: Vec<u8>,
     receive_calls: u32,
     /// The source of the latest packet.
@@ -419,10 +422,10 @@ impl SharedAddressPort {
         }
     }
 
-    /// Lets packets to and from devices of the same address, whose ports have this path too, go through memory instead
-    /// of datagrams. Where the system has no memory or no descriptors for it, packets remain datagrams. Call it before
-    /// the device is opened. A port that is wrapped in another one, for example to inject faults or to capture packets,
-    /// must not have this path: packets through memory have no ICRC.
+    /// Sends and receives packets through memory instead of datagrams, if the device at the other end has the same
+    /// address, and its port has this path too. If the system has no memory or no descriptors for this path, packets
+    /// remain datagrams. Call it before the device is opened. A port that is wrapped in another one, for example to
+    /// inject faults or to capture packets, must not have this path: packets through memory have no ICRC.
     ///
     /// ```
     /// use rnic_endpoint::port::shared_address::SharedAddressPort;

@@ -44,7 +44,7 @@ pub(super) fn broker_name(ip: IpAddr) -> String {
 }
 
 /// Claims the slot `slot` of the address `ip` for as long as the descriptor is open. The system ensures that no other
-/// process gets the slot, also if the broker changes.
+/// process gets the slot, even if the broker changes.
 ///
 /// # Errors
 /// `EADDRINUSE` if another process has the slot.
@@ -61,7 +61,8 @@ pub(super) fn claim_manager(ip: IpAddr, manager: u16) -> nix::Result<OwnedFd> {
     claim(&format!("{}/cm/{manager}", broker_name(ip)))
 }
 
-/// Claims the role of the broker of the address `ip`, and listens for members. One process at a time can have it.
+/// Claims the role of the broker of the address `ip`, and listens for members. Only one process at a time can have this
+/// role.
 ///
 /// # Errors
 /// `EADDRINUSE` if another process is the broker.
@@ -101,8 +102,8 @@ pub(super) fn connect_slot(ip: IpAddr, slot: u32) -> nix::Result<Result<OwnedFd,
 /// Maximum number of processes of other users whose connections one call of [`accept`] closes.
 const MAX_OTHERS: usize = 128;
 
-/// Accepts the next process of this user that has connected; `None` if no such process has connected. Closes the
-/// connections of other users that have come before it.
+/// Accepts the next process of this user that has connected; `None` if no such process has connected. Closes earlier
+/// connections of other users.
 pub(super) fn accept(listener: &OwnedFd) -> Option<OwnedFd> {
     for _ in 0..MAX_OTHERS {
         let socket = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
@@ -198,8 +199,9 @@ pub(super) fn send_with(socket: &OwnedFd, message: &[u8], file: &impl AsFd) -> n
     }
 }
 
-/// Receives a message like [`receive`], with the first file descriptor that came with it. Further ones are closed, also
-/// if the system truncated the control message: the crate `nix` does not return the descriptors of a truncated message.
+/// Receives a message like [`receive`], with the first file descriptor that came with it. Further descriptors are
+/// closed, even if the system truncated the control message: the crate `nix` does not return the descriptors of a
+/// truncated message.
 pub(super) fn receive_with(socket: &OwnedFd, buffer: &mut [u8]) -> nix::Result<(usize, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -21,7 +21,7 @@ pub struct Standby {
 }
 
 impl Standby {
-    /// Makes a standby for the programs at the address `ip`, present and future ones.
+    /// Makes a standby for all present and future programs at the address `ip`.
     ///
     /// # Errors
     /// The system has no UDP port at this address, no descriptors, or no files in memory.

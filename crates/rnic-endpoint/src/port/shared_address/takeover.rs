@@ -39,7 +39,7 @@ const CLAIM_TIME: Duration = Duration::from_secs(10);
 const CLAIM_INTERVALS: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(500));
 /// How long the thread waits for a broker before it sends. Without a broker no response arrives.
 const JOIN_TIMEOUT: Duration = Duration::from_millis(300);
-/// Maximum number of messages that the thread sends, and receives, in a row for one takeover.
+/// Maximum number of messages that the thread sends, and receives, consecutively for one takeover.
 const BURST: usize = 64;
 /// Time in milliseconds for which the thread waits: normally, and between two bursts.
 const WAITS: (u16, u16) = (10, 1);
@@ -126,8 +126,8 @@ struct Takeover {
 }
 
 impl Candidate {
-    /// Takes over the manager ID if the manager no longer exists. `Ok(None)` if the candidate is discarded; `Err` gives
-    /// the candidate back for the next attempt.
+    /// Takes over the manager ID if the manager no longer exists. `Ok(None)` if the candidate is discarded; `Err`
+    /// contains the candidate, for the next attempt.
     fn take_over(mut self, now: Instant, time: Time) -> Result<Option<Takeover>, Candidate> {
         let read = |list: &ConnectionList| Disconnector::new(time, self.ip, self.manager, &list.read());
         if read(&self.list).is_empty() {

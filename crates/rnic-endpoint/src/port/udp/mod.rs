@@ -109,8 +109,8 @@ pub struct UdpPort {
     /// The sending sockets, sorted by source port.
     senders: Vec<Sender>,
     /// A socket that is connected to destinations to ask the kernel for the MTU of their paths, in the network
-    /// namespace of the port. A port that sends by the socket that receives has none, and makes it for each question,
-    /// in the namespace of the caller.
+    /// namespace of the port. A port that sends by its receiving socket has no such socket: it opens one for each
+    /// question, in the namespace of the caller.
     probe: Option<Socket>,
     segmentation: bool,
     starved: bool,
@@ -136,15 +136,15 @@ impl UdpPort {
     ///
     /// # Errors
     ///
-    /// The address is in use or is not an address of this host, there are not enough free source ports, or a system
-    /// call fails.
+    /// The address is in use or is not an address of this host, not enough source ports are free, or a system call
+    /// fails.
     pub fn bind(address: SocketAddr, config: &UdpConfig) -> Result<UdpPort, BindError> {
         UdpPort::bind_after(address, config, &|_| Ok(()))
     }
 
     /// Opens `count` ports that receive on the same address and UDP port: datagrams for queue pair number `n` arrive at
     /// the port with index `n % count`. The kernel selects the port, so that a thread for each port scales with the
-    /// number of cores. [`Device::open_shards`](crate::Device::open_shards) opens a device on each.
+    /// number of cores. [`Device::open_shards`](crate::Device::open_shards) opens a device on each port.
     ///
     /// Another program of the same user could add its own socket to the group and receive part of the datagrams. This
     /// function never joins the group of another program: it fails if the address is in use.

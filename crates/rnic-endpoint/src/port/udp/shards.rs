@@ -56,7 +56,7 @@ struct Parcel {
     data: Vec<u8>,
 }
 
-/// Opens `count` ports on `address`. UDP port 0 stands for any free port, the same one for all of them.
+/// Opens `count` ports on `address`. UDP port 0 stands for any free port, which is the same for all opened ports.
 pub(super) fn bind(address: SocketAddr, count: u32, open: Open<'_>) -> Result<Vec<UdpPort>, BindError> {
     if !(1..=Shard::MAX).contains(&count) {
         return Err(BindError::Shards { asked: count, max: Shard::MAX });

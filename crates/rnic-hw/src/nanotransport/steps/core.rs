@@ -61,7 +61,7 @@ pub(super) struct Script {
     pub(super) verdict: Option<Stores>,
     /// Receptions that have expired or were superseded.
     pub(super) expired: Vec<u16>,
-    /// Departures that the blocks passed to the egress pipeline, by the header of the packet.
+    /// Packets that the blocks passed to the egress pipeline, by the header of the packet.
     departures: BTreeMap<DepartureId, Departure>,
     next_departure: u32,
 }

@@ -136,8 +136,8 @@ struct Row {
 }
 
 impl Row {
-    /// The sender that uses the row after this number of takeovers: alternately another sender or another slot takes
-    /// over.
+    /// The sender that uses the row after `n` takeovers. Another sender and another slot of the same sender take over
+    /// alternately.
     fn sender(self, takeovers: u32) -> Sender {
         let high_ip = takeovers.div_ceil(2) << 8;
         let high_slot = ((takeovers / 2) << 4) as u16 & 0xfff0;

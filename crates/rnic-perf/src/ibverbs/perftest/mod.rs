@@ -246,7 +246,7 @@ pub struct Session {
     cq: CompletionQueue,
     pairs: Vec<QueuePair>,
     peers: Vec<Keys>,
-    /// The attributes of the local queue pairs and of their buffers, as the local end sends them to the peer. Later
+    /// The attributes of the local queue pairs and of their buffers, which the local end sends to the peer. Later
     /// exchanges over TCP contain the same attributes again, some of them only to synchronise.
     keys: Vec<Keys>,
     layout: Layout,
@@ -491,7 +491,7 @@ impl Session {
 }
 
 /// Exchanges perftest's greeting: version, sizes of cycle buffer and cache line, and path MTU. Returns the two sizes
-/// and the MTU that both sides use, in bytes.
+/// and the MTU that both ends use, in bytes.
 fn greet(conversation: &mut Conversation, mtu: u32) -> Result<(u32, u32, u32), Error> {
     messages::check_version(&conversation.exchange(&messages::encode_version(), "its version")?)?;
     let page = conversation.exchange(&messages::encode_size(CYCLE), "its page size")?;

@@ -53,7 +53,7 @@ struct Peer {
     path: Option<Path>,
 }
 
-/// Makes room for another peer: if there are [`MAX_PEERS`], removes one to which the rsocket is not connected.
+/// Makes room for another peer: if the rsocket has [`MAX_PEERS`] peers, removes a peer to which it is not connected.
 fn make_room<T>(peers: &mut BTreeMap<SocketAddr, T>, connected: Option<SocketAddr>) {
     if peers.len() >= MAX_PEERS {
         let other = peers.keys().find(|other| Some(**other) != connected).copied();

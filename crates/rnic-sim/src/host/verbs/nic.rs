@@ -61,7 +61,7 @@ pub(crate) struct VerbsShared<X: HostChannel> {
     pub(super) trim: bool,
     /// The packet that the device of a host writes.
     pub(super) batch: Batch,
-    /// The first error of a host: the run cannot go on.
+    /// The first error of a host: the run cannot continue.
     pub(super) error: Option<String>,
 }
 

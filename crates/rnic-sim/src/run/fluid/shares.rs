@@ -22,7 +22,7 @@ use std::collections::binary_heap::PeekMut;
 /// Relative tolerance of comparisons: of rates with each other, and of loads with the rate of a link.
 const TOLERANCE: f64 = 1e-9;
 
-/// The load of ACKs on a link counts anew when it has changed by more than this part of the link's rate.
+/// The load of ACKs on a link counts again when it has changed by more than this part of the link's rate.
 const ACK_STEP: f64 = 5e-3;
 
 /// Number of a link: that of its transmitting port.
@@ -58,7 +58,7 @@ struct LinkState {
     /// The flows that use the link, each with the index of the link among its hops.
     members: Vec<(u32, u32)>,
     is_dirty: bool,
-    /// Whether `acks` has changed enough to count anew.
+    /// Whether `acks` has changed enough to count again.
     has_new_acks: bool,
     /// The computation to which the fields below belong.
     epoch: u64,
@@ -441,7 +441,7 @@ impl Shares {
         for number in &touched {
             let link = &self.links[*number as usize];
             let (is_bottleneck, others) = (link.level >= 0.0, link.members.len());
-            // Links that nobody waits for need no check.
+            // Links for which no flow waits need no check.
             if others > 0 && (is_bottleneck || link.held > 0) {
                 self.check(*number);
             }

@@ -62,7 +62,7 @@ impl RttTimeout {
 }
 
 /// What a requester sends after a timeout: only the first unacknowledged packet, until the peer responds. A peer that
-/// is slow, and not deaf, would otherwise get all packets in flight again and again.
+/// is slow, and not deaf, would otherwise get all packets in flight repeatedly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Probe {
     /// No timeout has expired since the last response.

@@ -26,7 +26,7 @@ pub(crate) struct Rdma {
     pub(crate) cnp_dscp: Option<u8>,
     /// Length in metres of links whose length is not configured.
     pub(crate) length: Option<u64>,
-    /// Time until a peer reacts to a pause. `None`: the maximum of IEEE 802.3 at the rate of the link.
+    /// Time until a peer reacts to a pause. `None` stands for the maximum of IEEE 802.3 at the rate of the link.
     pub(crate) reaction: Option<Time>,
 }
 
@@ -107,7 +107,7 @@ impl Desired {
         self.switches.role_of(name).or_else(|| self.hosts.role_of(name))
     }
 
-    /// The roles that match a device of this kind, in the order of the file. The device has the first one.
+    /// The roles that match a device of this kind, in the order of the file. The device has the first of them.
     pub(crate) fn roles_of(&self, name: &str, is_switch: bool) -> Vec<&str> {
         let layers = if is_switch { &self.switches } else { &self.hosts };
         let matching = layers.roles.iter().filter(|(_, patterns, _)| patterns.iter().any(|one| matches(one, name)));

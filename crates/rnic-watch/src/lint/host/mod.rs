@@ -62,7 +62,7 @@ pub(crate) struct Interface {
     pub(crate) roce_tos: Option<u8>,
     /// Traffic class that the device sets in all RoCE packets; `None` if unknown, `Some(None)` if the device sets none.
     pub(crate) traffic_class: Option<Option<u8>>,
-    /// The RoCE version of connections that rdma_cm sets up: `v1` or `v2`; `None` if unknown.
+    /// The RoCE version that rdma_cm uses for new connections: `v1` or `v2`; `None` if unknown.
     pub(crate) roce_mode: Option<&'static str>,
     /// Whether the NIC has RoCE v2; `None` if unknown.
     pub(crate) roce: Option<bool>,

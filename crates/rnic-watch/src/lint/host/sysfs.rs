@@ -225,7 +225,7 @@ fn read_interface(dump: &Dump, folder: &str, interface: &mut Interface, remarks:
     }
 }
 
-/// The value that was read; an error is added to the errors of the host.
+/// Returns the value if it was read. Otherwise adds the error to the errors of the host.
 fn usable<T>(read: Result<Option<T>, InputError>, remarks: &mut Remarks<'_>) -> Option<T> {
     read.unwrap_or_else(|error| {
         remarks.errors.push(error);

@@ -38,7 +38,7 @@ fn lossless(port: &Port) -> impl Iterator<Item = (u8, &Profile)> {
 
 impl Shared {
     /// The shared buffer of the pool that the lossless groups use; `None` if no lossless group is configured, or the
-    /// pool or its size is not.
+    /// pool or its size is not configured.
     pub(crate) fn of(switch: &Switch) -> Option<Shared> {
         let pool =
             switch.used().flat_map(|(_, port)| lossless(port)).map(|(_, profile)| profile.pool.clone()).next()?;
@@ -147,7 +147,7 @@ fn of_pool(switch: &Switch, shared: &Shared, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A switch of the buffer model. All its ports are like the port of `case`, and its shared bytes are those of the
+/// A switch of the buffer model. All its ports are like the port of `case`, and it has the shared bytes of the
 /// configuration.
 fn modelled(case: &Case, profile: &Profile, shared: &Shared, alpha: f64) -> model::Switch {
     let headroom = profile.xoff.unwrap_or(0);

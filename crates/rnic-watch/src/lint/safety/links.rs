@@ -65,8 +65,8 @@ pub(super) fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     host_mtus(context, findings);
 }
 
-/// Finds hosts that send RDMA with a DSCP that is lossy at their switch. DSCPs of RDMA are left out, because the checks
-/// of the switch find them.
+/// Finds hosts that send RDMA with a DSCP that is lossy at their switch. The DSCPs that the desired state assigns to
+/// RDMA are left out, because the checks of the switch cover them.
 fn lossy_classes(context: &Context<'_>, findings: &mut Vec<Finding>) {
     for [a, b] in context.links.iter().map(|link| &link.ends) {
         for (host, switch) in [(a, b), (b, a)] {
@@ -85,8 +85,8 @@ fn lossy_classes(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Finds switches of which no port is lossless for RDMA, although a switch above is. RDMA is rolled out from the hosts
-/// up: top-of-rack switches, then the podset, then the spine (RDMA over Commodity Ethernet at Scale).
+/// Finds switches of which no port is lossless for RDMA, although a port of a switch above it is. RDMA is rolled out
+/// from the hosts up: top-of-rack switches, then the podset, then the spine (RDMA over Commodity Ethernet at Scale).
 fn rollout(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let tiers = tiers(context);
     let is_on = |name: &str| {

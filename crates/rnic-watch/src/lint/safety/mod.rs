@@ -98,9 +98,9 @@ pub(crate) fn pfc_priorities(port: &Port, class: u8) -> BTreeSet<u8> {
     port.pfc.iter().copied().filter(|priority| port.group_of_pfc(*priority) == group).collect()
 }
 
-/// Whether a traffic class is lossless at a port: PFC is enabled for its priority group, and the group has headroom. A
-/// group without a configured profile counts as having headroom, because SONiC's buffer manager computes its profile,
-/// and so does a group that SONiC may add at run time.
+/// Whether a traffic class is lossless at a port: PFC is enabled for its priority group, and the group has headroom.
+/// Two kinds of groups count as having headroom: a group without a configured profile, because SONiC's buffer manager
+/// computes its profile, and a group that SONiC may add at run time.
 pub(crate) fn is_lossless(port: &Port, class: u8) -> bool {
     let buffer = match port.groups.get(&port.group_of(class)) {
         Some(group) => group.profile.as_ref().is_none_or(|profile| profile.lossless()),

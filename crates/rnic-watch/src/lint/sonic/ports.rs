@@ -77,8 +77,8 @@ pub(super) fn read(fields: &Fields<'_>, switch: &mut Switch) {
     }
 }
 
-/// The role of a port that no link connects to a host or switch: `Rec` (recirculation), `Inb` (in-band port of a
-/// chassis) or `Dpc` (to a data processing unit inside the switch). `None` for all other ports.
+/// The role of a port that is not connected to a host or switch by a link: `Rec` (recirculation), `Inb` (in-band port
+/// of a chassis) or `Dpc` (to a data processing unit inside the switch). `None` for all other ports.
 fn internal_role(fields: &Fields<'_>, row: Row<'_>) -> Option<&'static str> {
     const ROLES: [&str; 5] = ["Rec", "Inb", "Dpc", "Ext", "Int"];
     let found = match fields.text(row, "role") {

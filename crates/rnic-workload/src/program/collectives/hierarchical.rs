@@ -114,7 +114,7 @@ impl Schedule for Hierarchical {
             let segment = (u64::from(self.server) + 2 * u64::from(servers) - step) % u64::from(servers);
             let bytes = part(self.of_local(piece, self.local), servers.into(), segment);
             let server = (self.server + 1) % servers;
-            // Both the operation before the ring, and the receive operation of the step before, are the one before.
+            // Both the operation before the ring, and the receive operation of the step before, are the previous ones.
             return send(ranks.at(server * accelerators + self.local), bytes, tag, 0, after(1));
         }
         let last = in_ring - 2 * steps;

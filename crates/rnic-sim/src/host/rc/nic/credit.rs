@@ -15,7 +15,7 @@ use rnic_transport::{Pdu, Time};
 use std::cmp::Reverse;
 
 impl<T> RcNic<T> {
-    /// Begins to count the credit of the receiving end in `slot` anew, for another flow.
+    /// Begins to count the credit of the receiving end in `slot` again, for another flow.
     #[cold]
     pub(crate) fn forget_credit(&mut self, slot: EndSlot) {
         if let Some(pacer) = &mut self.credit {
