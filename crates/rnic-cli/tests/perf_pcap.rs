@@ -54,8 +54,8 @@ fn both_ends_capture_the_packets_of_a_measurement() {
             decode(folder.path(), file).iter().map(packet).collect()
         };
         let (client, server) = (packets("client.pcapng"), packets("server.pcapng"));
-        let writes =
-            |all: &BTreeSet<(String, u64, String)>| all.iter().filter(|(name, ..)| name.contains("WRITE")).count();
+        let count =
+            |all: &BTreeSet<[String; 3]>, text: &str| all.iter().filter(|[name, ..]| name.contains(text)).count();
         assert!(count(&client, "WRITE") >= 20 && count(&server, "WRITE") >= 20, "{options}: {client:?}");
         assert!(count(&client, "cknowledge") > 0 && count(&server, "cknowledge") > 0, "{options}: {client:?}");
         assert!(client.intersection(&server).count() >= 21, "{options}");
