@@ -154,8 +154,8 @@ def submit_hyperqueue(
 
     `client` is `hyperqueue.Client`. Each task executes `rnic campaign run MANIFEST --store STORE --shard i/n` on one
     processor; `command` is the command of rnic, by default the command of this Python. `client.wait_for_jobs([job])`
-    waits for it. The standard error of a task is in the folder `logs` of the store while the task runs, and stays there
-    if the task fails.
+    waits for the job. The standard error of a task is in the folder `logs` of the store while the task runs, and
+    stays there if the task fails.
     """
     from hyperqueue import Job
     from hyperqueue.output import StdioDef

@@ -409,7 +409,8 @@ class CollectiveTimes(Metrics):
 
 
 class CollectiveParts(Metrics):
-    """The mean parts of the critical path of collective operations, in microseconds; their sum is the mean time."""
+    """The mean durations of the parts of a collective operation's critical path, in microseconds; their sum is the mean
+    time of the operation."""
 
     __slots__ = ()
 
@@ -453,8 +454,8 @@ class OperationResult(Metrics):
 
 
 class StepParts(Metrics):
-    """The parts of the time of a step: the mean parts of its critical path, in microseconds; their sum is the mean
-    time."""
+    """The mean durations of the parts of a step's critical path, in microseconds; their sum is the mean time of the
+    step."""
 
     __slots__ = ()
 

@@ -13,12 +13,12 @@
 //! | [`Out`] | the memory can be written, and no other thread accesses it during the call |
 //! | [`InOut`] | both |
 //!
-//! An object of a library begins with the structure that C sees, and continues with the library's state ([`Object`]). C
-//! programs may write the structure at any time, so that no reference to it exists: the macros [`get!`](crate::get) and
-//! [`set!`](crate::set) read and write its fields through the raw pointer. References exist to the state only, which C
-//! does not know, and which threads share by locks and atomics.
+//! An object of a library begins with the structure that the C program gets, and continues with the library's state
+//! ([`Object`]). C programs may write the structure at any time, so that no reference to it exists: the macros
+//! [`get!`](crate::get) and [`set!`](crate::set) read and write its fields through the raw pointer. References exist to
+//! the state only, which C programs do not access, and which threads share by locks and atomics.
 
-/// A kind of object that a library makes: the structure that C sees, and the state of the library.
+/// A kind of object that a library makes: the structure that the C program gets, and the state of the library.
 ///
 /// # Safety
 /// The type has a field of the type `C` at `C_OFFSET`, and a field of the type `State` at `STATE_OFFSET`.

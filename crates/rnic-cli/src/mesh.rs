@@ -64,7 +64,7 @@ struct AgentArgs {
     #[arg(long, value_name = "ADDRESS")]
     address: Option<IpAddr>,
 
-    /// UDP port of this side's device
+    /// UDP port of this host's device
     #[arg(long, value_name = "N", default_value_t = ROCE_PORT)]
     roce_port: u16,
 
@@ -166,10 +166,10 @@ struct PlanArgs {
     inventory: PathBuf,
 }
 
-/// The certificates of one side.
+/// The certificates of an agent or of the controller.
 #[derive(Args, Debug)]
 struct FileArgs {
-    /// PEM file with the certificate of this side
+    /// PEM file with the certificate of this command
     #[arg(long, value_name = "FILE")]
     certificate: PathBuf,
 

@@ -71,7 +71,7 @@ pub(crate) struct PingArgs {
     #[arg(short, long, value_name = "N", default_value_t = PING_PORT)]
     port: u16,
 
-    /// UDP port of this side's device
+    /// UDP port of this host's device
     #[arg(long, value_name = "N", default_value_t = ROCE_PORT)]
     roce_port: u16,
 

@@ -35,7 +35,7 @@ pub(crate) struct PingpongArgs {
     #[arg(long, value_name = "ADDRESS")]
     address: Option<IpAddr>,
 
-    /// UDP port for RDMA on both sides
+    /// UDP port for RDMA on both hosts
     #[arg(long, value_name = "PORT", default_value_t = ROCE_PORT)]
     roce_port: u16,
 

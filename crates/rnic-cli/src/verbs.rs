@@ -398,7 +398,7 @@ fn try_to_show_files() -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(said.lines().last().unwrap_or("the attempt failed").to_string()) }
 }
 
-/// The processes of this user that have a library named libibverbs and not rnic's, with the library, at most ten.
+/// The first ten processes of this user that have loaded another libibverbs than rnic's, and the path of that library.
 fn processes_with_another_library() -> Vec<(u32, PathBuf)> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let ids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

@@ -317,7 +317,7 @@ fn the_program_forgets_a_connection_in_any_state() {
     net.settle();
     assert!(matches!(net.expect(0), Event::Rejected { reason: reason::CONSUMER, .. }));
     net.sides[1].stop_listening(SERVICE);
-    // Established: the peer gets a DREQ, this side no event.
+    // Established: the peer gets a DREQ, and this manager gets no event.
     let [a, b] = net.established();
     net.sides[0].destroy(net.now, a);
     net.settle();

@@ -180,9 +180,9 @@ impl Driver {
             };
             // With `send_first` the round ends after a lone message, so that the application, which may wait for this
             // message, sees it soon. After an arrival that holds only ACKs the round continues: several ACKs together
-            // allow more packets to be sent in one batch. It also continues until it has received as much as it has sent:
-            // while many queue pairs have something to send, arrivals would otherwise wait longer and longer, until
-            // their senders retransmit, which are more arrivals.
+            // allow more packets in one batch. It also continues until it has received as much as it has sent: while
+            // many queue pairs have something to send, arrivals would otherwise wait longer and longer, until their
+            // senders retransmit, which are more arrivals.
             if self.send_first && is_lone && !only_acks && arrivals >= self.sent {
                 break;
             }

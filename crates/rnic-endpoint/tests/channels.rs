@@ -84,8 +84,8 @@ fn round(sides: &[Side; 2], channels: &[Channel; 2], number: u32) {
     while found.iter().any(Option::is_none) {
         for (channel, found) in channels.iter().zip(&mut found) {
             let mut out = [Completion::BLANK];
-            // In polled mode one thread serves both sides, so it must not wait long for one of them, and must also
-            // serve the one that is done, which acknowledges.
+            // In polled mode one thread serves both ends, so it must not wait long for one of them, and must also serve
+            // the one that is done, which acknowledges.
             if found.is_some() {
                 channel.poll(&mut []).unwrap();
             } else if channel.wait(&mut out, Time::from_us(200)).unwrap() > 0 {

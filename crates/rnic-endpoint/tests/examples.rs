@@ -37,7 +37,7 @@ fn pingpong_has_a_time_for_each_round() {
     serving.join().unwrap().unwrap();
 }
 
-/// Even if the last ACK is lost, neither side exits before both have finished.
+/// Even if the last ACK is lost, neither program exits before both have finished.
 #[test]
 fn pingpong_ends_well_on_a_path_that_loses() {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));

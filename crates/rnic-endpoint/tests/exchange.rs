@@ -16,7 +16,7 @@ struct Sides<T> {
 }
 
 impl<T: std::fmt::Debug> Sides<T> {
-    /// The error messages of both sides, without the addresses of the peers.
+    /// The error messages of both ends, without the addresses of the peers.
     fn errors(self) -> [String; 2] {
         [self.client, self.server].map(|side| {
             let text = side.unwrap_err().to_string();
@@ -26,7 +26,7 @@ impl<T: std::fmt::Debug> Sides<T> {
     }
 }
 
-/// Opens channels with these credentials, and runs `then` on both sides.
+/// Opens channels with these credentials, and runs `then` on both ends.
 fn meet<T: Send>(
     client: Option<&Credentials>, server: Option<&Credentials>,
     then: impl Fn(&mut Channel) -> Result<T, ExchangeError> + Sync,
@@ -77,7 +77,7 @@ fn queue_pairs_connect_over_tcp_and_over_tls_with_one_secret() {
 fn long_messages_pass_over_tls_in_both_directions() {
     let text = "x".repeat(900_000);
     let sides = meet(Some(&secret(1)), Some(&secret(1)), |channel| {
-        // The messages do not fit in the buffers of the sockets, so each side sends while the other one receives.
+        // The messages do not fit in the buffers of the sockets, so each end sends while its peer receives.
         let mut speaker = channel.speaker();
         let (sent, received) = std::thread::scope(|scope| {
             let sent = scope.spawn(|| speaker.send(&text));

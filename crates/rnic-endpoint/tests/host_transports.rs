@@ -128,7 +128,7 @@ fn multipath_over_sockets() {
         requests(&sides, round, &sges, |request| ends[0].post_send(request).unwrap());
         let (mut found, mut counts) = ([Completion::BLANK; 2], [0; 2]);
         let limit = sides[0].nic.now() + Time::from_ms(20_000);
-        // A queue pair of each side dies while chunks are outstanding.
+        // A queue pair of each end fails while chunks are outstanding.
         let path = round as usize % 16;
         sides[0].nic.modify_qp(addresses[0].outbound[path], Transition::Error).unwrap();
         sides[1].nic.modify_qp(addresses[1].inbound[15 - path], Transition::Error).unwrap();

@@ -148,7 +148,7 @@ fn a_queue_pair_without_connection_can_be_reset_and_one_with_a_silent_peer() {
     let second = a.qp.reset().unwrap();
     assert_ne!(first.key, second.key);
     connect(&a, &b);
-    // The peer resets alone: the requests of this side fail.
+    // Only the peer resets: the requests of this end fail.
     b.qp.reset().unwrap();
     a.qp.post(1, SendOp::Send, &[a.region.slice(0, 8).unwrap()]).unwrap();
     let error = a.cq.wait_one(PATIENCE).unwrap_err();

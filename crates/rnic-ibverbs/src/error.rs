@@ -4,7 +4,7 @@ use crate::trace;
 use libc::c_int;
 use rnic_verbs::VerbsError;
 
-/// The number of an error in C.
+/// The number by which C programs know an error.
 pub(crate) fn number(error: &VerbsError) -> c_int {
     match error {
         VerbsError::Busy { .. } => libc::EBUSY,

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Duration;
 
-/// Maximum number of clients whose first messages a server is receiving. If a limit is reached, another such client
-/// makes room for a new one ([`Admissions`]).
+/// Maximum number of clients whose first messages a server is receiving. If a limit is reached, the server closes the
+/// connection of another such client and accepts the new one ([`Admissions`]).
 pub(crate) const MAX_UNPROVED: Limit = Limit { of_all: 64, of_host: 8 };
 /// Maximum number of clients that wait to be served. They have sent their first messages, with the server's credentials
 /// if it has credentials. Further clients are refused, with a reason.

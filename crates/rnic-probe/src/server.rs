@@ -57,8 +57,8 @@ pub enum RespondEvent {
     NoArrivalTimes(IpAddr, String),
 }
 
-/// Maximum number of TCP connections that have not opened a session. If a limit is reached, another such connection
-/// makes room for a new one ([`Admissions`]).
+/// Maximum number of TCP connections that have not opened a session. If a limit is reached, the server closes another
+/// such connection and accepts the new one ([`Admissions`]).
 const MAX_UNPROVED: Limit = Limit { of_all: 64, of_host: 8 };
 /// Estimate of the file descriptors that the responder needs for everything except sessions: two for each connection
 /// without a session, its devices, and the files of the program.

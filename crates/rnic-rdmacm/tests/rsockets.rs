@@ -193,7 +193,7 @@ fn the_death_of_a_peer_ends_a_stream() {
         while !client.output().contains("waits") {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        // It has the connection for a while, so that both sides know that the other one responds to probes.
+        // It has the connection for a while, so that both ends know that their peer responds to probes.
         std::thread::sleep(std::time::Duration::from_millis(6_000));
         let begin = std::time::Instant::now();
         server.kill();

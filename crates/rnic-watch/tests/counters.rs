@@ -220,7 +220,7 @@ fn a_hostile_redis_is_an_error() {
             let _ = stream.read(&mut [0; 1024]);
             let _ = stream.write_all(answer);
             if answer.is_empty() {
-                // The client gives up first.
+                // The client stops first.
                 let _ = stream.read_to_end(&mut Vec::new());
             }
         }

@@ -36,7 +36,7 @@ pub struct Manifest {
     pub name: String,
     /// Version and hash of the code that wrote the manifest, as [`CODE`].
     pub code: String,
-    /// Number of seeds of each run; with `until` the number of seeds with which it begins.
+    /// Number of seeds of each run; with `until`, the initial number of seeds.
     pub seeds: u32,
     /// When a run has been simulated with enough seeds; `None` for a fixed number.
     pub until: Option<Until>,

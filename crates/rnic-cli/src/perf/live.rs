@@ -34,7 +34,7 @@ const UNLIMITED: Time = Time::from_ms(86_400_000);
 struct Series {
     plan: Plan,
     live: Arc<Live>,
-    /// The listener of the server, if both sides run in this process.
+    /// The listener of the server, if client and server run in this process.
     listener: Option<TcpListener>,
     /// The server's address.
     server: String,
@@ -117,7 +117,7 @@ fn one(plan: Plan, live: Live, listener: Option<TcpListener>, server: String) ->
     Series { plan: Plan { live: Some(live.clone()), faults, ..plan }, live, listener, server }
 }
 
-/// Runs the server of a measurement whose both sides are in this process.
+/// Runs the server of a measurement whose client is in this process too.
 fn accept(listener: &TcpListener, series: &Series, stop: &AtomicBool) {
     let options = ServeOptions { roce_port: 0, live: Some(series.live.clone()), ..ServeOptions::default() };
     // The client has the reason of a failure, too.

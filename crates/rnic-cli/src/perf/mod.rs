@@ -89,7 +89,7 @@ struct MeasureArgs {
     #[arg(short, long, value_name = "N", default_value_t = DEFAULT_PORT)]
     port: u16,
 
-    /// UDP port of this side's device; with --perftest, UDP port of both sides
+    /// UDP port of this host's device; with --perftest, UDP port on both hosts
     #[arg(long, value_name = "N", default_value_t = ROCE_PORT)]
     roce_port: u16,
 
@@ -211,19 +211,19 @@ struct MeasureArgs {
     #[arg(long)]
     verify: bool,
 
-    /// Percentage of received packets that each side drops, such as 1%
+    /// Percentage of received packets that client and server drop, such as 1%
     #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = percentage)]
     loss: f64,
 
-    /// Percentage of received packets that each side delivers after later packets
+    /// Percentage of received packets that client and server deliver after later packets
     #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = percentage)]
     reorder: f64,
 
-    /// Percentage of received packets that each side delivers twice
+    /// Percentage of received packets that client and server deliver twice
     #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = percentage)]
     duplicate: f64,
 
-    /// Percentage of received packets that each side corrupts
+    /// Percentage of received packets that client and server corrupt
     #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = percentage)]
     corrupt: f64,
 
@@ -251,7 +251,7 @@ struct MeasureArgs {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with_all = ["host", "perftest"])]
     max_memory: Option<u64>,
 
-    /// Use a progress thread on both sides, and sleep while waiting, instead of polling
+    /// Use progress threads in client and server, which sleep while they wait, instead of polling
     #[arg(long)]
     thread: bool,
 

@@ -56,7 +56,7 @@ pub struct RemoteMemory {
 }
 
 impl RemoteMemory {
-    /// Describes a memory region of this side, to be sent to the peer.
+    /// Describes a memory region of this end, to be sent to the peer.
     pub fn of<B>(region: &MemoryRegion<B>) -> RemoteMemory {
         RemoteMemory { addr: region.addr(), rkey: region.rkey(), len: region.len() as u64 }
     }

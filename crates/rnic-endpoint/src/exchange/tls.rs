@@ -205,7 +205,7 @@ impl SameKey {
         verify_tls13_signature_with_raw_key(message, &key, signature, schemes)
     }
 
-    /// The error for TLS 1.2, which neither side offers.
+    /// The error for TLS 1.2, which neither end offers.
     fn too_old() -> rustls::Error {
         rustls::Error::General("TLS 1.2 is not supported".to_string())
     }

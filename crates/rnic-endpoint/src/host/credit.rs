@@ -9,8 +9,8 @@ use rnic_transport::{BitRate, Time};
 use rnic_verbs::Verbs;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Maximum credit that a channel may grant immediately after its thread ran late, as time on the link. Without this,
-/// the link would be idle for each delay of a thread.
+/// Maximum credit that a channel may grant at once after its thread was delayed, as the time that the link needs for
+/// these bytes. Without this credit, each delay of a thread would leave the link idle for the same time.
 const BACKLOG: Time = Time::from_us(200);
 
 /// The credit of one channel.

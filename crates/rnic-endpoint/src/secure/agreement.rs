@@ -104,8 +104,8 @@ impl fmt::Debug for KeyPair {
 
 /// The two directions of a protected connection.
 pub struct Session {
-    /// Protects the packets that this side sends.
+    /// Protects the packets that this end sends.
     pub sealer: Sealer,
-    /// Authenticates and decrypts the packets that this side receives.
+    /// Authenticates and decrypts the packets that this end receives.
     pub opener: Opener,
 }

@@ -68,7 +68,7 @@ pub struct Config {
     pub max_attempts: u32,
     /// Time after which a channel ends whose peer acknowledges nothing.
     pub patience: Time,
-    /// Number of the connection in the headers of chunks that this side receives.
+    /// Number of the connection in the headers of chunks that this end receives.
     pub connection: u8,
     /// Seed of first PSNs and of random path choices; it must be secret, and different for each channel.
     pub seed: u64,
@@ -183,11 +183,11 @@ impl Config {
 pub struct Address {
     /// The queue pairs on which this end transmits chunks: one for each path, or one for all paths.
     pub outbound: Vec<Qpn>,
-    /// The queue pairs on which this side receives chunks.
+    /// The queue pairs on which this end receives chunks.
     pub inbound: Vec<Qpn>,
     /// The control queue pair.
     pub control: Qpn,
-    /// Number of the connection in the headers of chunks to this side.
+    /// Number of the connection in the headers of chunks to this end.
     pub connection: u8,
     /// Virtual address of the ring into which the peer writes records.
     pub ring: u64,

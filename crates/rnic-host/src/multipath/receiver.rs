@@ -7,7 +7,7 @@ use super::note::{Bits, WINDOW};
 pub(super) struct Receiver {
     /// Number of the first chunk that has not arrived.
     next: u64,
-    /// Bit k: whether chunk `next + k` has arrived, and whether it is a record.
+    /// Bit k of `arrived`: whether chunk `next + k` has arrived. Bit k of `records`: whether this chunk is a record.
     arrived: Bits,
     records: Bits,
 }

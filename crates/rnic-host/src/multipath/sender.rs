@@ -89,7 +89,7 @@ pub(super) struct Sender {
     /// Number of the first of `chunks`.
     base: u64,
     lost: VecDeque<u64>,
-    /// Records about this side's receives that are not transmitted.
+    /// Records about this end's receives that are not transmitted yet.
     receives: VecDeque<Record>,
     /// Receives of the peer that no message has taken.
     rooms: VecDeque<Room>,

@@ -112,7 +112,7 @@ impl Channel {
             _ => return Ok(()),
         }
         let missing = before.wrapping_sub(counted.arrived_to() as u32);
-        // Everything that this side's NIC has received is handled: the probe was polled from the same queue.
+        // Everything that this end's NIC has received is handled: the probe was polled from the same queue.
         if (1..=counted::PARTS).contains(&missing) { self.lost(nic, now) } else { self.acknowledge(nic, false) }
     }
 

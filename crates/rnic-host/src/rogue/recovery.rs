@@ -35,7 +35,7 @@ pub(super) enum Phase {
     Active,
     /// The old primary is in the error state, and its work requests are being completed.
     Draining,
-    /// The side has sent its Sync message, and waits for the peer's.
+    /// This end has sent its Sync message, and waits for the peer's Sync message.
     Waiting {
         /// When the Sync message is retransmitted.
         repeat: Time,
@@ -47,11 +47,11 @@ pub(super) enum Phase {
 /// State of a recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Recovery {
-    /// When the side left the previous epoch.
+    /// When this end left the previous epoch.
     began: Time,
     /// The peer's count of received messages, from its Sync message of this epoch.
     peer_received: Option<u64>,
-    /// This side's count in its Sync message of this epoch.
+    /// The count in this end's Sync message of this epoch.
     own_received: u64,
     /// The queue pair of this epoch failed before the epoch began.
     pub(super) failed_again: bool,
@@ -250,7 +250,8 @@ impl Channel {
         loss: Option<LossSignal>,
     ) -> Result<(), HostError> {
         match self.phase {
-            // The peer has left this side's epoch. It can only be one ahead: it needed this side's message before.
+            // The peer has begun the next epoch. It cannot be further ahead, because it needs a message of this end for
+            // each epoch.
             _ if epoch == self.epoch.wrapping_add(1) && received.is_some() => {
                 self.leave(nic, now, epoch, (received, loss))
             }
@@ -258,7 +259,8 @@ impl Channel {
                 self.recovery.peer_received = received.or(self.recovery.peer_received);
                 Ok(())
             }
-            // The peer still waits for this side's message, which was lost. Over UC its count may be old by now.
+            // The peer still waits for this end's message, which was lost. Over UC the count in that message may be old
+            // by now.
             Phase::Active if epoch == self.epoch && !is_answer && epoch > 0 => self.send_sync(nic, true),
             _ => Ok(()),
         }

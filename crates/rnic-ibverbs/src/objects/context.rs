@@ -50,11 +50,11 @@ pub(crate) struct ContextState {
 }
 
 impl Context {
-    /// Opens a device. `operations` makes the structure that C sees, from two descriptors: the descriptor that stands
-    /// for a kernel device, and the descriptor of asynchronous events.
+    /// Opens a device. `operations` makes the structure that the C program gets, from two descriptors: the descriptor
+    /// that stands for a kernel device, and the descriptor of asynchronous events.
     ///
     /// # Errors
-    /// The error in C; a message was printed.
+    /// An error number of C (`EINVAL` and others); a message was printed.
     pub(crate) fn open(
         device: Handle<Device>, operations: impl FnOnce(c_int, c_int) -> verbs_context,
     ) -> Result<Handle<Context>, c_int> {

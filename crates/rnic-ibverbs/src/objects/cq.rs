@@ -70,10 +70,10 @@ pub(crate) struct Notification {
 }
 
 impl Cq {
-    /// Creates a queue for at least `cqe` completions. `extended` makes the structure that C sees.
+    /// Creates a queue for at least `cqe` completions. `extended` makes the structure that the C program gets.
     ///
     /// # Errors
-    /// The error in C, with a line in the trace that says why.
+    /// An error number of C (`EINVAL` and others). A line in the trace gives the reason.
     pub(crate) fn create(
         verb: &str, context: Handle<Context>, cqe: u32, cq_context: *mut c_void, channel: Option<Handle<Channel>>,
         comp_vector: u32, extended: fn(ibv_cq) -> ibv_cq_ex,
@@ -131,7 +131,7 @@ fn packet_type(completion: &Completion, context: &ContextState) -> u8 {
     }
 }
 
-/// Converts a completion of a queue of `context` to the structure that C sees.
+/// Converts a completion of a queue of `context` to the structure that the C program gets.
 pub(crate) fn wc(completion: &Completion, context: &ContextState) -> ibv_wc {
     let (imm_data, with) = match (completion.imm, completion.invalidated) {
         (Some(imm), _) => (imm.to_be(), IBV_WC_WITH_IMM),

@@ -1,6 +1,7 @@
-//! The objects that C programs make. Each object begins with the structure that C sees, followed by the state of this
-//! crate ([`rnic_cabi::pointer`]). The objects do not depend on the functions that C calls: a function that makes an
-//! object gets the table of these functions as an argument. The dependencies between the modules have no cycles.
+//! The objects that C programs make. Each object begins with the structure that the C program gets, followed by the
+//! state of this crate ([`rnic_cabi::pointer`]). The objects do not depend on the functions that C calls: a function
+//! that makes an object gets the table of these functions as an argument. The dependencies between the modules have no
+//! cycles.
 
 pub(crate) mod ah;
 pub(crate) mod channel;

@@ -71,10 +71,10 @@ pub(crate) struct InitAttributes {
 
 impl Qp {
     /// Creates a queue pair. Sets the capacities in `attr` to the capacities of the new queue pair. `operations` are
-    /// the send operations of an extended queue pair; `extended` makes the structure that C sees.
+    /// the send operations of an extended queue pair; `extended` makes the structure that the C program gets.
     ///
     /// # Errors
-    /// The error in C, with a line in the trace that says why.
+    /// An error number of C (`EINVAL` and others). A line in the trace gives the reason.
     ///
     /// # Safety
     /// The pointers of queues in `attr` are null, or the pointers of objects that exist.

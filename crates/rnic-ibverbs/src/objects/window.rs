@@ -101,7 +101,7 @@ pub(crate) struct Type2 {
 }
 
 impl Type2 {
-    /// Shows the program the key of the binding, which was posted. Programs read it from the window.
+    /// Writes the key of the posted binding into the window, where programs read it.
     ///
     /// # Safety
     /// The window exists.

@@ -128,7 +128,7 @@ extern "C" fn send_inv(qp: Handle<ExtendedQp>, rkey: u32) {
 }
 
 /// # Safety
-/// The information can be read. The window and the region are null or exist.
+/// The structure at `info` can be read. The window `mw` and the region in `info` are null, or exist.
 unsafe extern "C" fn bind_mw(qp: Handle<ExtendedQp>, mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) {
     begin(qp, SendOp::Bind);
     last(qp, |request| {

@@ -16,8 +16,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// Maximum number of concurrent handshakes. If a limit is reached, another handshake makes room for a new one, so that
-/// hosts without a certificate do not keep agents out ([`Admissions`]).
+/// Maximum number of concurrent handshakes. If a limit is reached, the server ends another handshake and begins the new
+/// one, so that hosts without a certificate do not keep agents out ([`Admissions`]).
 const HANDSHAKES: Limit = Limit { of_all: 256, of_host: 32 };
 /// Maximum number of connections whose handshake is complete, and that the server has not taken yet.
 const COMPLETE: usize = 64;

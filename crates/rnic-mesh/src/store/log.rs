@@ -357,8 +357,8 @@ impl Window {
         self.start = end;
     }
 
-    /// Number of bytes, at least 1, that can be skipped without skipping a marker. The marker may follow then, or more
-    /// bytes to be searched.
+    /// Number of bytes, at least 1, that can be skipped without skipping a marker. After these bytes, either a marker
+    /// begins, or the search continues.
     fn distance(&mut self, marker: &Marker) -> usize {
         let bytes = self.peek(Window::CHUNK);
         let rest = bytes.get(1..).unwrap_or_default();

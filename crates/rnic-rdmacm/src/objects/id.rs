@@ -275,7 +275,7 @@ pub(crate) fn has_no_events(id: Handle<Id>) -> bool {
     Channel::is_empty(channel(id).state())
 }
 
-/// Writes the addresses of an identifier into the structure that C sees.
+/// Writes the addresses of an identifier into the structure that the C program gets.
 pub(crate) fn show_addresses(id: Handle<Id>, inner: &Inner) {
     if let Some(local) = inner.local {
         set!(id.route.addr.src = sockets::of(local).0);
@@ -297,7 +297,7 @@ pub(crate) fn show_addresses(id: Handle<Id>, inner: &Inner) {
     }
 }
 
-/// Writes the path of an identifier into the structure that C sees.
+/// Writes the path of an identifier into the structure that the C program gets.
 pub(crate) fn show_path(id: Handle<Id>, inner: &Inner) {
     let (Some(device), Some(remote)) = (inner.device, inner.remote) else { return };
     let path = ibv_sa_path_rec {

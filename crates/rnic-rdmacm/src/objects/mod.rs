@@ -1,5 +1,5 @@
-//! The objects of the library. Each has the structure that C sees, which begins it, and the state of this crate
-//! ([`rnic_cabi::pointer`]). The modules are layers: a module uses only modules above it in this table.
+//! The objects of the library. Each object begins with the structure that the C program gets, followed by the state of
+//! this crate ([`rnic_cabi::pointer`]). The modules are layers: a module uses only modules above it in this table.
 //!
 //! | module | contents |
 //! |---|---|

@@ -39,7 +39,7 @@ pub enum SharedAddressError {
         name: String,
         /// Number of slots whose names belong to other users.
         names: usize,
-        /// The user that has most of these names; `None` if the system does not report it.
+        /// The user to whom most of these slot names belong; `None` if the system does not report the user.
         owner: Option<Owner>,
     },
     /// The broker of the address does not respond.

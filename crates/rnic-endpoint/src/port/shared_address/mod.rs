@@ -449,8 +449,7 @@ impl SharedAddressPort {
         Shard { index: self.slot, count: SLOTS }
     }
 
-    /// The device's own UDP port. The buffer sizes of this port are needed to fit a [`Config`](crate::Config) to the
-    /// port.
+    /// The device's own UDP port. A [`Config`](crate::Config) for this device depends on the buffer sizes of this port.
     pub fn udp(&self) -> &UdpPort {
         &self.own
     }

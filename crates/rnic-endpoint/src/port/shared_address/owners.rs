@@ -25,7 +25,8 @@ const TYPE: usize = 1;
 const UNIX_DIAG_NAME: u16 = 0;
 const UNIX_DIAG_UID: u16 = 7;
 const SHOW: u32 = 1 << 0 | 1 << 6;
-/// Maximum number of messages that are read. On a host with more sockets the result is incomplete.
+/// Maximum number of netlink messages that are read, one for each Unix socket of the host. On a host with more sockets
+/// the result is incomplete.
 const MAX_MESSAGES: usize = 1 << 20;
 
 /// A user of this host.

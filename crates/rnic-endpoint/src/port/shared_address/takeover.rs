@@ -28,7 +28,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Maximum number of candidates. Further lists are discarded; the peers detect the end of the process by their probes.
+/// Maximum number of candidates. If there are more, the thread ignores the further managers; the peers of an ignored
+/// manager detect its end by their probes.
 const MAX_CANDIDATES: usize = 256;
 /// Maximum number of concurrent takeovers. Each has four descriptors.
 const MAX_TAKEOVERS: usize = 16;

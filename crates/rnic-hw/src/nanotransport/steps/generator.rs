@@ -10,7 +10,8 @@ const LONG_PAUSE: u64 = 40;
 const FULL_QUEUE: u64 = 40;
 /// The probability 1 / n that time passes between two steps.
 const TIME_PASSES: u64 = 4;
-/// Interval of the pacer in nanoseconds, in which it releases one packet. Between two steps it releases at most one.
+/// Interval of the pacer in nanoseconds. The pacer releases one packet per interval, and at most one packet between two
+/// steps.
 const PACE_NS: u64 = 40;
 /// Duration in nanoseconds of a part of a long pause. Four parts are longer than half of the range of 32-bit times.
 const PAUSE_NS: u64 = 900_000_000;
