@@ -1,13 +1,13 @@
 // The page of `rnic run --serve`: the progress of the runs, their fabrics while they are simulated, and the results.
 // `live/stream.rs` states the events. All texts become text nodes.
 
-import { element } from "./dom.js";
+import { byId, element } from "./dom.js";
+import { table } from "./table.js";
 import { enableTips } from "./tip.js";
 import { enableLayout } from "./layout.js";
 import { appendFrame, makeRecording } from "./recording.js";
 import { makeView } from "./view.js";
 
-const byId = (id) => document.getElementById(id);
 const main = document.querySelector("main");
 const token = new URLSearchParams(location.search).get("token");
 const withToken = (path) => (token ? `${path}?token=${encodeURIComponent(token)}` : path);
@@ -48,17 +48,15 @@ const draw = () => {
 };
 const request = () => { state.drawing ||= setTimeout(draw, 150); };
 
-const row = ({ name, stage, done, text }) => element(
-  "tr",
-  {},
-  element("td", {}, name),
-  element("td", {}, element("progress", { max: "1", value: String(done), "aria-label": `Progress of ${name}` })),
-  element("td", {}, stage),
-  element("td", {}, text),
-);
+const row = ({ name, stage, done, text }) => [
+  name,
+  element("progress", { max: "1", value: String(done), "aria-label": `Progress of ${name}` }),
+  stage,
+  text,
+];
 
 const showState = ({ runs, warnings }) => {
-  byId("runs").replaceChildren(element("tbody", {}, runs.map(row)));
+  byId("runs").replaceChildren(table(["Run", "Progress", "State", "Flows, simulated time, speed"], runs.map(row)));
   byId("warnings").replaceChildren(...warnings.map(({ run, text }) => element("li", {}, `${run}: ${text}`)));
   const count = (wanted) => runs.filter(({ stage }) => stage === wanted).length;
   if (!state.done) byId("status").textContent = `${count("running")} running, ${count("finished")} of ${runs.length} finished`;

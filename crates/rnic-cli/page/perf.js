@@ -1,13 +1,13 @@
 // The page of `rnic perf --serve`: it asks for new points at an interval, draws them, and sends the sliders' values.
 
 import { brief } from "./numbers.js";
-import { element } from "./dom.js";
+import { byId, element } from "./dom.js";
 import { drawLines } from "./lines.js";
+import { number, table } from "./table.js";
 
 const POLL = 500;
 const KEPT = 240;
 const token = location.hash.slice(1);
-const byId = (id) => document.getElementById(id);
 const TITLES = { irn: "IRN (selective retransmission)", rc: "RC (go-back-N)" };
 const title = (name) => TITLES[name] || name;
 
@@ -157,12 +157,9 @@ const draw = (names) => {
   byId("figures").replaceChildren(...wholes, ...pairs);
   const second = rows.slice(-4);
   if (!second.length) return;
-  const head = ["", ...COLUMNS.map(([text]) => text)].map((text) => element("th", { class: "number" }, text));
-  const body = names.map((name, series) => element("tr", {}, element("th", {}, title(name)), COLUMNS.map(
-    ([, value]) => element("td", { class: "number" }, brief("number", mean(second.map((row) => value(row.points[series]))))),
-  )));
-  byId("now").replaceChildren(element("table", {}, element("tr", {}, head), body));
-  drawPairs(names);
+  const of = (series) => COLUMNS.map(([, value]) => brief("number", mean(second.map((row) => value(row.points[series])))));
+  const body = names.map((name, series) => [title(name), ...of(series)]);
+  byId("now").replaceChildren(table(["", ...COLUMNS.map(([text]) => number(text))], body));
 };
 
 const poll = async () => {

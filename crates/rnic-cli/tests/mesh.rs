@@ -528,6 +528,7 @@ fn strangers_get_nothing() {
     drop(silent);
     // The page admits only names of this machine, so that no page elsewhere reads it through DNS.
     assert_eq!(get(&page, "/api/overview", "Host: evil.example:18518\r\n").unwrap().0, 403);
+    assert_eq!(get(&page, "/api/overview", "Host: 127.evil.example:18518\r\n").unwrap().0, 403);
     let (status, head, _) = get(&page, "/", "").unwrap();
     assert!(status == 200 && head.to_lowercase().contains("content-security-policy: default-src 'none'"), "{head}");
     assert_eq!(get(&page, "/../inventory.toml", "").unwrap().0, 404);

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod connections;
+pub mod guard;
 mod stall;
 
 use axum::Router;

@@ -2,7 +2,7 @@
 // agents and files.
 
 import { brief } from "./numbers.js";
-import { choice, element } from "./dom.js";
+import { button, byId, choice, element, setText } from "./dom.js";
 import { number, table } from "./table.js";
 import { enableTips } from "./tip.js";
 import { enableLayout } from "./layout.js";
@@ -11,8 +11,6 @@ import { boardFrame, showBoard } from "./board.js";
 const METRICS = [["loss", "loss"], ["p50-us", "p50"], ["p99-us", "p99"], ["p999-us", "p99.9"]];
 const WINDOWS = [["1m", "1 min"], ["10m", "10 min"], ["1h", "1 h"]];
 const state = { metric: "loss", window: "1m", tors: null, pair: null, answered: null, name: "" };
-
-const $ = (id) => document.getElementById(id);
 
 const time = (us) => brief("time", us);
 const percent = (share) => brief("percent", share * 100);
@@ -45,20 +43,20 @@ const clock = (date) => date.toLocaleTimeString("en-GB");
 // The overall state: headline, title and icon of the tab.
 function drawState(level, text, details) {
   const name = state.name ? `${state.name}: RDMA Pingmesh` : "RDMA Pingmesh";
-  $("name").textContent = name;
-  $("state").className = `state ${level}`;
-  $("glyph").textContent = GLYPHS[level];
-  // The text is set only if it has changed, so that screen readers do not repeat it.
-  if ($("headline").textContent !== text) $("headline").textContent = text;
-  $("asof").textContent = details;
+  byId("name").textContent = name;
+  byId("state").className = `state ${level}`;
+  byId("glyph").textContent = GLYPHS[level];
+  // A text that has not changed is not set again, so that screen readers do not repeat it.
+  setText(byId("headline"), text);
+  byId("asof").textContent = details;
   document.title = `${GLYPHS[level]} ${text} \u2013 ${name}`;
   const icon = `data:image/svg+xml,${encodeURIComponent(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">${SHAPES[level]}</svg>`)}`;
-  if ($("icon").getAttribute("href") !== icon) $("icon").setAttribute("href", icon);
+  if (byId("icon").getAttribute("href") !== icon) byId("icon").setAttribute("href", icon);
   document.body.classList.toggle("outdated", level === "stale");
 }
 
 function drawMap(data) {
-  const map = $("map");
+  const map = byId("map");
   const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.key : null;
   const by = new Map(data.cells.map((cell) => [`${cell[0]} ${cell[1]}`, cell]));
   const many = data.tors.length > 16;
@@ -70,43 +68,47 @@ function drawMap(data) {
     const [, , value, probes, lost] = cell;
     const text = show(data.metric, value);
     const title = `${from} to ${to}: ${text}; ${probes} probes, ${lost} lost`;
-    const button = element("button", { type: "button", title, "aria-label": title, "data-key": `${from} ${to}`,
-      class: `${many ? "" : "few"} ${stepClass(data.scale, value)}`,
-      click: () => { state.tors = [from, to]; state.pair = null; detail(true); } },
-      many ? (step(data.scale, value) > 3 ? "\u2716" : "") : text);
-    return element("td", {}, button);
+    const sign = many ? (step(data.scale, value) > 3 ? "\u2716" : "") : text;
+    const select = () => {
+      state.tors = [from, to];
+      state.pair = null;
+      detail(true);
+    };
+    const style = `${many ? "" : "few"} ${stepClass(data.scale, value)}`;
+    const attributes = { title, "aria-label": title, "data-key": `${from} ${to}`, class: style };
+    return element("td", {}, button(sign, null, select, attributes));
   })));
   map.replaceChildren(element("thead", {}, head), element("tbody", {}, rows));
-  if (focused) for (const button of map.querySelectorAll("button")) if (button.dataset.key === focused) button.focus();
+  if (focused) for (const item of map.querySelectorAll("button")) if (item.dataset.key === focused) item.focus();
   const bounds = data.scale.map((bound) => show(data.metric, bound));
   const names = data.metric === "loss"
     ? ["nothing lost", `up to ${bounds[1]}`, `from ${bounds[1]}`, `from ${bounds[2]}`, `\u2716 from ${bounds[3]}`]
     : [`below ${bounds[0]}`, `from ${bounds[0]}`, `from ${bounds[1]}`, `from ${bounds[2]}`, `\u2716 from ${bounds[3]}`];
-  $("legend").replaceChildren(...names.map((name, i) => element("span", { class: `step${i}` }, name)),
+  byId("legend").replaceChildren(...names.map((name, i) => element("span", { class: `step${i}` }, name)),
     element("span", { class: "unknown" }, "no probes"));
 }
 
 function drawFindings(data) {
   const since = (ms) => (ms === null ? "" : `for ${age(ms)}`);
-  const paths = (finding) => (finding.worst && finding.tors ? element("button", { type: "button", click: () => {
+  const paths = (finding) => (finding.worst && finding.tors ? button(`paths of ${finding.worst.join(" to ")}`, null, () => {
     state.tors = finding.tors;
     state.pair = finding.worst;
     detail(true);
-  } }, `paths of ${finding.worst.join(" to ")}`) : null);
-  const cards = data.findings.map((finding) => element("div", { class: `card ${finding.symptom}`, "data-symptom": finding.symptom },
+  }, { class: "link" }) : null);
+  const cards = data.findings.map((finding) => element("div", { class: `notice card ${finding.symptom}`, "data-symptom": finding.symptom },
     element("strong", {}, finding.text), element("span", { class: "when" }, since(finding.age_ms)), paths(finding)));
   const hidden = data.suspects_all - cards.length;
   if (hidden > 0) cards.push(element("p", { class: "weak" }, `and ${hidden} more`));
-  $("findings").replaceChildren(...(cards.length ? cards : [element("p", { class: "good" }, "No part of the network explains failures.")]));
+  byId("findings").replaceChildren(...(cards.length ? cards : [element("p", { class: "good" }, "No part of the network explains failures.")]));
   const past = data.past.map((row) => [row.text, age(row.age_ms), age(row.ended_ms)]);
-  history($("past"), `${past.length} earlier suspects`, past.length ? table(["Suspect", number("Found before"), number("Last found before")], past) : null);
+  history(byId("past"), `${past.length} earlier suspects`, past.length ? table(["Suspect", number("Found before"), number("Last found before")], past) : null);
   const status = (alarm) => (alarm.recovering_ms === null ? "on" : `recovering for ${age(alarm.recovering_ms)}`);
   const rows = data.alarms.map((alarm) => [alarm.rule, alarm.about, status(alarm), show(alarm.metric, alarm.value), show(alarm.metric, alarm.raise), age(alarm.age_ms)]);
   const ended = data.ended.map((alarm) => [alarm.rule, alarm.about, age(alarm.age_ms), age(alarm.ended_ms)]);
-  $("alarms").replaceChildren(
+  byId("alarms").replaceChildren(
     rows.length ? table(["Rule", "About", "State", ...["Value", "Bound", "Since"].map(number)], rows) : element("p", { class: "good" }, "No alarm is on."),
-    $("ended"));
-  history($("ended"), `${ended.length} ended`, ended.length ? table(["Rule", "About", number("Began before"), number("Ended before")], ended) : null);
+    byId("ended"));
+  history(byId("ended"), `${ended.length} ended`, ended.length ? table(["Rule", "About", number("Began before"), number("Ended before")], ended) : null);
 }
 
 // Fills a box with details, which remain open or closed.
@@ -157,7 +159,7 @@ function drawSeries(history) {
     return;
   }
   const root = boardFrame(data);
-  $("series").replaceChildren(root);
+  byId("series").replaceChildren(root);
   updateSeries = showBoard(root, data);
 }
 
@@ -173,18 +175,21 @@ async function detail(jump) {
   const [from, to] = state.tors;
   const data = await get(`api/tors?${query(from, to)}`);
   if (!state.tors || state.tors[0] !== from || state.tors[1] !== to) return;
-  $("detail").hidden = false;
-  $("detail-title").textContent = `${from} to ${to}`;
+  byId("detail").hidden = false;
+  byId("detail-title").textContent = `${from} to ${to}`;
   drawSeries(data.history);
   const rows = data.pairs.map((pair) => [
-    element("button", { type: "button", class: "link", click: () => { state.pair = [pair.prober, pair.target]; paths(true); } }, `${pair.prober} to ${pair.target}`),
+    button(`${pair.prober} to ${pair.target}`, null, () => {
+      state.pair = [pair.prober, pair.target];
+      paths(true);
+    }, { class: "link" }),
     pair.probes, loss(pair), time(pair.mean_us), time(pair.max_us),
   ]);
   const parts = [element("p", { class: "weak" }, `${data.all} pairs of hosts, the worst first; last ten minutes`), table(["Pair", ...["Probes", "Lost", "Mean", "Max"].map(number)], rows)];
-  $("pairs").replaceChildren(...parts);
+  byId("pairs").replaceChildren(...parts);
   if (jump) {
-    $("paths").replaceChildren();
-    $("detail").scrollIntoView({ block: "start" });
+    byId("paths").replaceChildren();
+    byId("detail").scrollIntoView({ block: "start" });
   }
   if (state.pair) await paths(false);
 }
@@ -195,11 +200,11 @@ async function paths(jump) {
   const way = (hops) => (hops && hops.length ? hops.join(" \u2192 ") : "not traced");
   const rows = data.paths.map((path) => [path.path, path.source_port, path.probes, loss(path), path.slow, way(path.hops), way(path.back)]);
   const minutes = data.minutes.map((m) => [age(m.age_ms), m.probes, loss(m), time(m.mean_us), time(m.max_us)]);
-  $("paths").replaceChildren(
+  byId("paths").replaceChildren(
     element("h3", {}, `${from} to ${to}`),
     table([...["Path", "Source port", "Probes", "Lost", "Slow"].map(number), "There", "Back"], rows),
     table(["Ago", "Probes", "Lost", "Mean", "Max"].map(number), minutes));
-  if (jump) $("paths").scrollIntoView({ block: "nearest" });
+  if (jump) byId("paths").scrollIntoView({ block: "nearest" });
 }
 
 async function refresh() {
@@ -209,8 +214,8 @@ async function refresh() {
     const note = data.note ? `${data.note}. ` : "";
     state.name = data.name;
     state.answered = new Date();
-    $("status").textContent = `${note}${data.agents.up} of ${data.agents.known} agents up, ${data.probes} results.${trouble}`;
-    $("status").className = trouble ? "bad" : "";
+    byId("status").textContent = `${note}${data.agents.up} of ${data.agents.known} agents up, ${data.probes} results.${trouble}`;
+    byId("status").className = trouble ? "bad" : "";
     const since = data.state.age_ms === null ? "" : `Since ${clock(new Date(Date.now() - data.state.age_ms))} (${age(data.state.age_ms)}). `;
     const verdict = data.verdict_ms === null ? "" : `; latest verdict ${age(data.verdict_ms)} ago`;
     // Verdicts are ten minutes apart at most, unless the controller hangs.
@@ -219,14 +224,14 @@ async function refresh() {
     else drawState(data.state.level, data.state.text, `${since}As of ${clock(state.answered)}${verdict}.`);
     drawFindings(data);
     drawMap(data);
-    $("scopes").replaceChildren(table(["Scope", ...["Probes", "Lost", "p50", "p99", "p99.9"].map(number)],
+    byId("scopes").replaceChildren(table(["Scope", ...["Probes", "Lost", "p50", "p99", "p99.9"].map(number)],
       data.scopes.map((scope) => [scope.scope, scope.probes, loss(scope), time(scope.p50_us), time(scope.p99_us), time(scope.p999_us)])));
-    $("agents-summary").textContent = `${data.agents.waiting} results wait at agents, ${data.agents.discarded} were discarded there; ${data.gone} results said nothing about the network; ${data.refused} requests refused.`;
+    byId("agents-summary").textContent = `${data.agents.waiting} results wait at agents, ${data.agents.discarded} were discarded there; ${data.gone} results said nothing about the network; ${data.refused} requests refused.`;
     // Agents that need attention first; a page of ten thousand rows helps nobody.
     const order = { silent: 0, "never seen": 1, up: 2 };
     const sorted = [...agents].sort((a, b) => order[a.state] - order[b.state]);
     const columns = ["Host", "ToR", "State", "Times", ...["Seen", "Probes", "Answered", "Waiting", "Strangers", "Prober", "Responder"].map(number)];
-    $("agents").replaceChildren(table(columns, sorted.slice(0, 200).map((agent) => {
+    byId("agents").replaceChildren(table(columns, sorted.slice(0, 200).map((agent) => {
       const health = agent.health || {};
       const text = element("span", { class: agent.state === "up" ? "good" : "bad" }, agent.state);
       const counts = [health.probes, health.answered, health.waiting, health.strange].map((count) => count ?? "\u2013");
@@ -243,7 +248,7 @@ async function refresh() {
 }
 
 function select(id, label, options) {
-  const press = choice($(id), label, options, state[id], (value) => {
+  const press = choice(byId(id), label, options, state[id], (value) => {
     state[id] = value;
     press(value);
     refresh();

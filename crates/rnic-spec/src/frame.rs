@@ -19,7 +19,7 @@ pub struct Frame {
     /// The flows that are under way now and were not at the previous frame, in order of their ids.
     pub started: Vec<FrameFlow>,
     /// The flows that have ended since the previous frame, in order of their ids, at most [`Frame::MAX_ENDED`]. Flows
-    /// that also started since then are in no `started`. A flow may be missing in `delivered` a frame before it is here.
+    /// that also started since then are in no `started`. A flow may be missing in `delivered` one frame earlier.
     pub ended: Vec<FrameEnd>,
     /// Id and payload bytes that have arrived so far of each flow that is under way, in order of ids.
     pub delivered: Vec<(u32, u64)>,

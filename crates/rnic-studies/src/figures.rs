@@ -260,6 +260,7 @@ fn tails(m: &Measured<'_>, file: &'static str, runs: &[&'static str], cc: &'stat
         x: Axis { name: "percentile".to_string(), unit: Unit::Number, scale: Scale::Nines },
         y: Axis { name: "FCT".to_string(), unit: Unit::Time, scale: Scale::Auto },
         dots: false,
+        drops: false,
         views: vec![View { name: String::new(), lines: runs.iter().enumerate().map(line).collect() }],
         first: 0,
         reference: None,
@@ -291,6 +292,7 @@ fn sweep(
         x: Axis { name: axis.to_string(), unit: Unit::Number, scale: Scale::Linear },
         y: Axis { name: "ratio".to_string(), unit: Unit::Factor, scale: Scale::Auto },
         dots: true,
+        drops: false,
         views: vec![View { name: String::new(), lines: ccs.iter().enumerate().map(line).collect() }],
         first: 0,
         reference: same(),
@@ -365,6 +367,7 @@ fn curves(m: &Measured<'_>, axis: &str, picks: &[Pick], metric: Metric, traffic:
         x: Axis { name: axis.to_string(), unit: Unit::Number, scale: if small { Scale::Log } else { Scale::Linear } },
         y: Axis { name: metric.axis.to_string(), unit: metric.unit, scale: Scale::Zero },
         dots: true,
+        drops: false,
         views: vec![View { name: String::new(), lines }],
         ..Lines::default()
     }
@@ -423,6 +426,7 @@ fn each_flow(
             x: Axis { name: axis.to_string(), unit: Unit::Number, scale: Scale::Linear },
             y: Axis { name: title.to_string(), unit: Unit::Number, scale: Scale::Zero },
             dots: true,
+            drops: false,
             views: vec![View { name: String::new(), lines }],
             ..Lines::default()
         })]],

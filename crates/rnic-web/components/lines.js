@@ -24,6 +24,18 @@ const scalesOf = (figure, hidden) => {
   };
 };
 
+// With more curves, lines from points to the axis would hide each other.
+const MAX_DROPS = 4;
+
+// Vertical lines from the points of a curve that have a note to the horizontal axis.
+const drawDrops = ({ svg, frame, px, py }, points, series, mark) => {
+  for (const [x, y, , note] of points) {
+    if (!note) continue;
+    const place = { x1: px(x), x2: px(x), y1: py(y), y2: frame.bottom };
+    node("line", { ...place, class: "drop", stroke: colour(series), "data-note": note, ...mark }, svg);
+  }
+};
+
 // Draws a figure of the kind "lines". `board` has the names of the series, the hidden series, and the index of the
 // selected view. A point is `[x, y]` or `[x, y, [low, high] or null, note]`. Returns the axes
 // (see `drawFrame`), or null without a point.
@@ -49,16 +61,17 @@ export const drawLines = (box, figure, board, width) => {
   drawReference(axes, figure.reference);
   const spots = [];
   const place = (x, y) => `${px(x).toFixed(1)} ${py(y).toFixed(1)}`;
-  for (const line of view.lines) {
+  const visible = view.lines.filter((line) => !board.hidden.has(line.series) && pointsOf([line]).length);
+  for (const line of visible) {
     const { series } = line;
     const known = pointsOf([line]);
-    if (board.hidden.has(series) || !known.length) continue;
     const mark = { "data-series": series, "data-name": board.series[series] };
     if (known.some((point) => point[2])) {
       const ends = (i) => known.map(([x, y, interval]) => place(x, interval ? interval[i] : y));
       const outline = `M${ends(1).join("L")}L${ends(0).reverse().join("L")}Z`;
       node("path", { d: outline, class: "band", fill: colour(series), ...mark }, svg);
     }
+    if (figure.drops && visible.length <= MAX_DROPS) drawDrops(axes, known, series, mark);
     node("path", {
       d: `M${known.map(([x, y]) => place(x, y)).join("L")}`,
       class: "mark series",

@@ -53,8 +53,9 @@ const MODULES: &[Module] = modules![
     "view",
 ];
 
-const STYLES: [&str; 3] = [
+const STYLES: [&str; 4] = [
     include_str!("../components/theme.css"),
+    include_str!("../components/page.css"),
     include_str!("../components/chart.css"),
     include_str!("../components/table.css"),
 ];

@@ -3,7 +3,7 @@
 use super::guard::{Guard, admit};
 use super::state::{Runs, Shown};
 use super::stream::events;
-use crate::page_guard::{asset, token};
+use crate::page_guard::token;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
@@ -13,6 +13,7 @@ use axum::response::sse::Sse;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use rnic_campaign::RunListener;
+use rnic_http::guard::asset;
 use rnic_http::{Limits, Server};
 use rnic_simulator::error::CliError;
 use rnic_simulator::interrupt::Interruption;

@@ -97,7 +97,7 @@ pub(crate) trait Buffer<B> {
     fn egress(&self, output: usize, priority: usize) -> u64;
     /// Counts the bytes of each egress queue from now on.
     fn count_queues(&mut self) {}
-    /// Bytes that wait for an output in a priority. Unless the buffer counts them, the function walks through the queue.
+    /// Bytes that wait for an output in a priority. Unless the buffer counts them, this walks through the queue.
     fn queued_bytes(&self, output: usize, priority: usize) -> u64 {
         self.egress(output, priority)
     }

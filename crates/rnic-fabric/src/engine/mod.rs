@@ -546,7 +546,7 @@ impl<B: Body> Fabric<B> {
         let (partition, port) = self.at(port);
         partition.links.ports[port].pause_wanted
     }
-    /// Counts the bytes of all egress queues from now on. Otherwise [`Fabric::egress`] may have to walk through a queue.
+    /// Counts the bytes of all egress queues from now on. Otherwise [`Fabric::egress`] may walk through a queue.
     pub fn count_queues(&mut self) {
         self.partitions.iter_mut().for_each(|partition| partition.count_queues());
     }

@@ -8,11 +8,12 @@ use crate::credentials::{OPERATOR, is_for};
 use crate::state::MeshState;
 use crate::window::Window;
 use axum::extract::{ConnectInfo, Query, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use rnic_http::guard::{asset, names_this_machine, protect};
 use rnic_metrics::exposition::CONTENT_TYPE;
 use serde::Deserialize;
 use std::sync::atomic::Ordering;
@@ -39,18 +40,12 @@ pub(super) fn router(state: Arc<MeshState>, local: bool) -> Router {
         .with_state(state)
 }
 
-fn asset(kind: &'static str, content: &'static str) -> Response {
-    ([(header::CONTENT_TYPE, kind)], content).into_response()
-}
-
 /// Admits only operators. On a loopback address it admits only requests whose `Host` header names this machine:
 /// otherwise a page of another site could read the responses through a name that the site resolves to this address (DNS
 /// rebinding).
 async fn admit(State((state, local)): State<(Arc<MeshState>, bool)>, request: Request, next: Next) -> Response {
     let admitted = if local {
-        let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-        matches!(name, "localhost" | "127.0.0.1" | "[::1]") || name.starts_with("127.")
+        names_this_machine(request.headers())
     } else {
         let peer = request.extensions().get::<ConnectInfo<Peer>>();
         let peer = peer.filter(|ConnectInfo(peer)| !peer.identity.is_none_or(|(print, _)| state.is_denied(&print)));
@@ -62,13 +57,7 @@ async fn admit(State((state, local)): State<(Arc<MeshState>, bool)>, request: Re
         return (StatusCode::FORBIDDEN, "only operators read the mesh's data\n").into_response();
     }
     let mut response = next.run(request).await;
-    let headers = response.headers_mut();
-    let policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
-                  frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    protect(&mut response);
     response
 }
 

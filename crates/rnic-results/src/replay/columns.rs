@@ -5,7 +5,8 @@
 //! utilisation in each frame (0 to 255), as one byte, the difference from the frame before; for each port, its queue in
 //! each frame in units of [`QUEUE_UNIT`], as the difference from the frame before; for each port, the frames in which
 //! its totals changed; the pauses; for each frame, its pauses with their causes, and its cycle; the cells of the matrix
-//! at each of its instants, with the time as picoseconds since the instant before; for each flow, the frames with its delivered bytes.
+//! at each of its instants, with the time as picoseconds since the instant before; for each flow, the frames with its
+//! delivered bytes.
 
 use super::matrix::InUnits;
 use super::recorder::{Kept, Seen, Totals};

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 /// Largest number of hosts that are drawn one by one; in a larger fabric, nodes are drawn in groups.
 const MAX_HOSTS: u32 = 2_048;
-/// Largest number of groups of switches outside pods.
-const MAX_GROUPS: u32 = 256;
+/// Largest number of groups of switches in a fabric without pods, and of switches outside pods: each of these has a
+/// line to each pod.
+const MAX_GROUPS: (u32, u32) = (256, 64);
 /// Number of hosts that fit into one row; more hosts are drawn as cells in several rows.
 const ROW: usize = 160;
 /// Number of columns of cells that fit beside each other.
@@ -230,7 +231,8 @@ fn members(topology: &Topology, tiers: &[u32]) -> Vec<u32> {
     }
     let pods = pods(topology, tiers);
     let loose = (topology.hosts..topology.nodes()).filter(|node| pods[*node as usize].is_none()).count() as u32;
-    let size = loose.div_ceil(MAX_GROUPS).max(1);
+    let has_pods = topology.host_ids().any(|host| pods[host.index()].is_some());
+    let size = loose.div_ceil(if has_pods { MAX_GROUPS.1 } else { MAX_GROUPS.0 }).max(1);
     let switches = |node: NodeId| {
         let number = (node - topology.hosts) / size;
         if size == 1 { Group::Node(node) } else { Group::Switches { tier: tiers[node as usize], number } }
@@ -435,6 +437,16 @@ mod tests {
         };
         assert_eq!((links(0, 4), links(8, 4), links(8, 12), links(0, 5)), (Some(1024), Some(16), Some(1), None));
         assert!(picture.drawn.iter().all(|port| *port != INSIDE));
+    }
+
+    #[test]
+    fn many_cores_are_drawn_by_groups() {
+        let picture = picture(TopologySpec::FatTree { k: 32 });
+        // 32 pods with hosts, edge and aggregation switches each; 256 cores in groups of four.
+        assert_eq!(picture.nodes.len(), 3 * 32 + 64);
+        assert_eq!((picture.nodes[96].name.as_str(), picture.nodes[96].kind), ("core0\u{2013}core3", Kind::Group));
+        // Both directions of hosts to edge, edge to aggregation, and aggregation to each group of cores.
+        assert_eq!(picture.ports.len(), 2 * (32 + 32 + 32 * 64));
     }
 
     #[test]

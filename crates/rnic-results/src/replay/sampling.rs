@@ -19,10 +19,10 @@ const MAX_BURSTS: u32 = 16;
 /// Number of regular intervals without losses after which a loss is an event.
 const QUIET: u64 = 64;
 /// Number of states of ports and flows that a run may take in any case.
-const FREE_STATES: u64 = 100_000;
-/// Bytes that links must transmit for each further state of a port or flow. A state costs more than its instructions,
-/// because it is not in the cache.
-const BYTES_PER_STATE: u64 = 400_000;
+const FREE_STATES: u64 = 200_000;
+/// Bytes that links must transmit for each further state of a port or flow. At 1,024 hosts their simulation takes about
+/// 2.5 us, and a state 0.1 us, half of it to deflate it at the end.
+const BYTES_PER_STATE: u64 = 30_000;
 
 /// Why a frame is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,6 +34,16 @@ pub(super) enum Role {
     Event,
     /// Between two regular frames; the latest [`BEFORE`] are kept, for an event that may begin.
     Fine,
+}
+
+impl Role {
+    /// Frames of this role may take one of this number of parts of the states that a run may take.
+    const fn part(self) -> u64 {
+        match self {
+            Role::Regular | Role::Fine => 4,
+            Role::Event => 2,
+        }
+    }
 }
 
 /// What a frame shows.
@@ -80,8 +90,8 @@ pub(super) struct Sampling {
     bursts: u32,
     paused_at: Option<Time>,
     lost_at: Option<Time>,
-    /// States of all frames so far, and of the latest frame.
-    states: u64,
+    /// States of all frames so far, by their roles, and of the latest frame.
+    states: [u64; 3],
     of_frame: u64,
     bytes: u64,
 }
@@ -101,7 +111,7 @@ impl Sampling {
             bursts: 0,
             paused_at: None,
             lost_at: None,
-            states: 0,
+            states: [0; 3],
             of_frame: 0,
             bytes: 0,
         }
@@ -111,7 +121,6 @@ impl Sampling {
     pub(super) fn take(&mut self, shows: &Shows) -> Verdict {
         let Shows { time, states, bytes, .. } = *shows;
         (self.now, self.bytes, self.of_frame) = (time, bytes, states);
-        self.states += states;
         let is_event = self.is_event(shows);
         let is_regular = time >= self.due;
         let thins = is_regular && self.count_regular();
@@ -121,6 +130,7 @@ impl Sampling {
             (false, true) => Role::Regular,
             (false, false) => Role::Fine,
         };
+        self.states[role as usize] += states;
         if begins {
             (self.burst, self.bursts) = (BURST, self.bursts + 1);
         } else {
@@ -156,25 +166,23 @@ impl Sampling {
         pauses || losses
     }
 
-    /// Number of states by which another frame would exceed this part of those that the run may take; 0 if it would
-    /// not.
-    fn missing(&self, part: u64) -> u64 {
-        let allowed = (FREE_STATES + self.bytes / BYTES_PER_STATE) / part;
-        (self.states + self.of_frame).saturating_sub(allowed)
+    /// Number of states by which another frame of a role would exceed those that its role may take; 0 if it would not.
+    fn missing(&self, role: Role) -> u64 {
+        let allowed = (FREE_STATES + self.bytes / BYTES_PER_STATE) / role.part();
+        (self.states[role as usize] + self.of_frame).saturating_sub(allowed)
     }
 
-    /// The time until the next frame should be taken. Bursts may use all states that the run may take, regular frames
-    /// half of them, and fine frames a quarter.
+    /// The time until the next frame should be taken.
     pub(super) fn interval_to_next(&self) -> Time {
         let due = self.due.saturating_sub(self.now);
-        if self.burst > 0 && self.missing(1) == 0 {
+        if self.burst > 0 && self.missing(Role::Event) == 0 {
             return Time::from_ps((self.interval.as_ps() / PARTS).max(1_000)).min(due);
         }
         let wait = self.wait();
         let fine = Time::from_ps((self.interval.as_ps() / PARTS).max(Recorder::INTERVAL.as_ps()));
         if wait > due {
             wait
-        } else if fine < due && self.bursts < MAX_BURSTS && self.missing(4) == 0 {
+        } else if fine < due && self.bursts < MAX_BURSTS && self.missing(Role::Fine) == 0 {
             fine
         } else {
             due
@@ -184,7 +192,7 @@ impl Sampling {
     /// The time in which the links transmit enough for a regular frame, at the pace between the latest two regular
     /// frames; at most eight times as long as between these.
     fn wait(&self) -> Time {
-        let bytes = self.missing(2).saturating_mul(2 * BYTES_PER_STATE);
+        let bytes = self.missing(Role::Regular).saturating_mul(Role::Regular.part() * BYTES_PER_STATE);
         let (time, more) = self.pace;
         let times = (bytes as f64 / more.max(1) as f64).min(8.0);
         Time::from_ps((time.as_ps() as f64 * times) as u64)
@@ -251,22 +259,22 @@ mod tests {
     #[test]
     fn frames_wait_for_work() {
         let mut sampling = Sampling::new(1_000);
-        sampling.states = FREE_STATES / 2 - 1;
+        sampling.states[Role::Regular as usize] = FREE_STATES / 4 - 1;
         sampling.take(&Shows { bytes: 0, ..shows(0) });
-        // The next state needs 800,000 bytes, 160 times those of the latest interval; but at most 8 times as long.
+        // The next two states need far more bytes than the links have sent in the latest interval.
         sampling.take(&Shows { bytes: 5_000, ..shows(1) });
         assert_eq!(sampling.interval_to_next(), Time::from_us(8));
-        // A burst may take all states.
+        // A burst may take other states.
         sampling.take(&Shows { bytes: 10_000, paused: true, ..shows(9) });
         assert_eq!(sampling.interval_to_next(), Time::from_ps(62_500));
     }
 
     #[test]
-    fn fine_frames_are_the_first_to_go() {
+    fn fine_frames_cost_a_part() {
         let mut sampling = Sampling::new(4);
         follow(&mut sampling, 30, |time| Shows { time, ..shows(0) });
         assert_eq!(sampling.interval_to_next(), Time::from_us(1));
-        sampling.states = FREE_STATES / 4;
+        sampling.states[Role::Fine as usize] = FREE_STATES / 4;
         assert!(sampling.interval_to_next() > Time::from_us(1), "{}", sampling.interval_to_next());
     }
 }

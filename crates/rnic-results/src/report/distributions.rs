@@ -43,9 +43,13 @@ pub(super) fn fct(summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Li
     let lines: Vec<Line> = reports.iter().enumerate().take(summary.runs.len()).map(line).collect();
     lines.iter().any(|line| !line.points.is_empty()).then(|| Lines {
         title: "Distribution of the flow completion time".into(),
-        caption: "percentage of the measured flows that finished within a time; further left is better".into(),
-        x: Axis { name: "Flow completion time".into(), unit: Unit::Time, scale: Scale::Auto },
+        caption:
+            "percentage of the measured flows that finished within a time, with lines at the median, the 99th and the \
+                  99.9th percentile; further left is better"
+                .into(),
+        x: Axis { name: "Flow completion time".into(), unit: Unit::Time, scale: Scale::Log },
         y: Axis { name: "Percentage of flows".into(), unit: Unit::Percent, scale: Scale::Zero },
+        drops: true,
         views: vec![View { name: String::new(), lines }],
         ..Lines::default()
     })

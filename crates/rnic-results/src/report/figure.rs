@@ -85,6 +85,8 @@ pub struct Lines {
     pub y: Axis,
     /// Whether a dot marks each point.
     pub dots: bool,
+    /// Whether a vertical line leads from each point with a note to the horizontal axis, if few curves are visible.
+    pub drops: bool,
     /// Views of the figure, all on the same axes. Readers of the page select the view that is visible. A figure with a
     /// single view has no selection.
     pub views: Vec<View>,
@@ -385,6 +387,7 @@ impl Figure {
                 "y": axis(&lines.y),
                 "dots": lines.dots,
                 "first": lines.first,
+                "drops": lines.drops,
                 "reference": reference(&lines.reference),
                 "stated": range(lines.stated),
                 "reach": lines.reach.map(|axes| axes.map(|ends| ends.map(round6))),

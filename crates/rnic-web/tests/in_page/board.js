@@ -135,6 +135,30 @@ test("changed data are drawn, and hidden series stay hidden", () => {
   update(changed);
   equal([...root.querySelectorAll("rect.mark[data-group]")].map((bar) => bar.dataset.value), ["20"]);
 });
+test("lines lead from points with a note to the axis", () => {
+  const shown = (count) => {
+    const curves = Array.from({ length: count }, (_, series) => ({ series, points: [[1, 0], [2, 50, null, "median"], [9, 100]] }));
+    const figure = { ...lines, stated: null, drops: true, first: 0, views: [{ name: "", lines: curves }] };
+    const board = { series: curves.map((_, i) => `run ${i}`), shown: count, figures: [figure] };
+    const root = boardFrame(board);
+    document.body.replaceChildren(root);
+    showBoard(root, board);
+    return root;
+  };
+  const root = shown(2);
+  const [drop, other] = root.querySelectorAll("line.drop");
+  const numbers = (item, names) => names.map((name) => Number(item.getAttribute(name)));
+  const axis = Math.max(...[...root.querySelectorAll("line.axis")].map((line) => Number(line.getAttribute("y1"))));
+  const path = root.querySelector("path.series").getAttribute("d").split("L")[1].split(" ").map(Number);
+  const [x1, x2, y1, y2] = numbers(drop, ["x1", "x2", "y1", "y2"]);
+  equal([x1 === x2, x1.toFixed(1), y1.toFixed(1), y2 === axis], [true, path[0].toFixed(1), path[1].toFixed(1), true]);
+  equal([drop.dataset.note, drop.dataset.series, other.dataset.series], ["median", "0", "1"]);
+  // Lines of many curves would hide each other; hidden curves do not count.
+  const many = shown(5);
+  equal(many.querySelectorAll("line.drop").length, 0);
+  many.querySelector('.legend [data-series="3"]').click();
+  equal(many.querySelectorAll("line.drop").length, 4);
+});
 test("a figure without points says so", () => {
   const empty = { ...lines, empty: "Nothing.", views: [{ name: "", lines: [{ series: 0, points: [] }] }] };
   const board = { series: ["a"], shown: 1, figures: [empty] };

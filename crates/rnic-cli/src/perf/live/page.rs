@@ -5,7 +5,7 @@
 //! the token, and cannot send the header. Requests that change faults must also come from the page's own origin, if the
 //! browser states one.
 
-use crate::page_guard::{asset, is_of_other_origin, is_token, protect, token};
+use crate::page_guard::{is_token, token};
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use parking_lot::Mutex;
+use rnic_http::guard::{asset, is_of_other_origin, protect};
 use rnic_perf::{Live, LiveFaults, Point};
 use rnic_untrusted::text::brief;
 use serde_json::{Map, Value, json};
