@@ -357,7 +357,7 @@ impl CongestionControl for InPython {
     fn on_loss(&mut self, class: &Arc<Class>, now: Time, signal: LossSignal) {
         if self.hooks.loss {
             let signal = match signal {
-                LossSignal::Nack => "nack",
+                LossSignal::Nack | LossSignal::LastHop => "nack",
                 LossSignal::Timeout => "timeout",
             };
             self.call(class, |py| intern!(py, "on_loss"), |py| (now.as_us(), signal).into_pyobject(py));

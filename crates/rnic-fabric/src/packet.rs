@@ -12,6 +12,9 @@ pub trait Body: Copy + Default + Send {
 
     /// Adds the telemetry record of a switch that forwards the packet.
     fn stamp(&mut self, _hop: HopRecord) {}
+    /// Handles that a switch has removed the packet's payload. `last_hop` says whether the packet was about to leave to
+    /// its receiver.
+    fn trimmed(&mut self, _last_hop: bool) {}
     /// The host that sent the packet, if the body names it. A switch returns a trimmed header to this host if the
     /// buffer has no room for the header.
     fn source(&self) -> Option<HostId> {

@@ -141,6 +141,8 @@ pub(crate) struct Port<B> {
     pub(crate) pause_wanted: u8,
     /// Bitmap of the paused priorities in the last pause frame that this port sent to the peer.
     pub(crate) pause_told: u8,
+    /// Whether the node at the other end is a host.
+    pub(crate) leads_to_host: bool,
     special: Option<Box<Special<B>>>,
 }
 
@@ -175,6 +177,7 @@ impl<B> Port<B> {
             paused: 0,
             pause_wanted: 0,
             pause_told: 0,
+            leads_to_host: topology.is_host(topology.peer_node(number)),
             special,
         };
         port.set_rate(rate);

@@ -37,8 +37,8 @@ impl Watcher<Script> for Changes {
 }
 
 const FULL: BitRate = BitRate::from_gbps(40);
-const DOWN: LinkState = LinkState { is_up: false, rate: FULL };
-const UP: LinkState = LinkState { is_up: true, rate: FULL };
+const DOWN: LinkState = LinkState { is_up: false, rates: [FULL; 2] };
+const UP: LinkState = LinkState { is_up: true, rates: [FULL; 2] };
 
 /// Ports of both directions of the links between the named nodes.
 fn down(topology: &Topology, links: &[(&str, &str)]) -> Vec<bool> {
@@ -86,7 +86,7 @@ fn a_slower_link_takes_longer_for_each_later_frame() {
     let mut fabric = Fabric::new(&spec(TopologySpec::SingleSwitch { hosts: 2 }), 1).unwrap();
     let topology = fabric.topology().clone();
     let host = port(&topology, "h0", "s0");
-    let slow = LinkState { is_up: true, rate: BitRate::from_gbps(10) };
+    let slow = LinkState { is_up: true, rates: [BitRate::from_gbps(10); 2] };
     let mut script = Script::new(2);
     script.send_burst(0, 0, 1, 6);
     let later = vec![(7 * T / 2, Change::Link(host, slow))];

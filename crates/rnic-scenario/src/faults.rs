@@ -162,6 +162,7 @@ fn read_link_faults(link: &NamedLink, table: &Table<'_>) -> Result<Vec<LinkFault
         from: link.from.clone(),
         to: link.to.clone(),
         rate,
+        one_way: false,
         start,
         duration,
         every,
@@ -196,8 +197,10 @@ fn read_link_faults(link: &NamedLink, table: &Table<'_>) -> Result<Vec<LinkFault
     }
     if let Some(rate) = table.given("slow_rate")? {
         let start = table.value("slow_at")?;
-        faults.push(fault(Some(rate), start, until(table, ("slow_at", start), "slow_until")?, None));
-    } else if let Some((key, item)) = ["slow_at", "slow_until"].into_iter().find_map(|key| Some((key, table.get(key)?)))
+        let slow = fault(Some(rate), start, until(table, ("slow_at", start), "slow_until")?, None);
+        faults.push(LinkFault { one_way: table.value("slow_one_way")?, ..slow });
+    } else if let Some((key, item)) =
+        ["slow_at", "slow_until", "slow_one_way"].into_iter().find_map(|key| Some((key, table.get(key)?)))
     {
         return Err(item.error(format!("`{key}` without `slow_rate`"), "add `slow_rate`, the rate in this time"));
     }

@@ -107,11 +107,17 @@ impl LinkPlan {
         let mut states = BTreeMap::new();
         for (fault, ports) in &self.faults {
             for port in ports {
-                let rate = topology.port(*port).link.rate;
-                let state = states.entry(*port).or_insert(LinkState { is_up: true, rate });
-                if fault.is_active(now) {
-                    state.is_up &= fault.rate.is_some();
-                    state.rate = state.rate.min(fault.rate.unwrap_or(rate));
+                let info = topology.port(*port);
+                let state = states.entry(*port).or_insert(LinkState { is_up: true, rates: [info.link.rate; 2] });
+                if !fault.is_active(now) {
+                    continue;
+                }
+                state.is_up &= fault.rate.is_some();
+                let begins_here = topology.names[info.node as usize] == fault.from;
+                for (rate, is_forward) in state.rates.iter_mut().zip([begins_here, !begins_here]) {
+                    if is_forward || !fault.one_way {
+                        *rate = (*rate).min(fault.rate.unwrap_or(*rate));
+                    }
                 }
             }
         }
@@ -213,7 +219,8 @@ impl LinkCase {
     /// The rate of the link of a port.
     pub(crate) fn rate(&self, topology: &Topology, port: PortId) -> BitRate {
         let info = topology.port(port);
-        self.states.get(&port.min(info.peer)).map_or(info.link.rate, |state| state.rate)
+        let backward = usize::from(info.peer < port);
+        self.states.get(&port.min(info.peer)).map_or(info.link.rate, |state| state.rates[backward])
     }
 
     /// Which links are down or slow, as "while leaf0:spine1 is down"; `None` if no link is.
@@ -221,7 +228,7 @@ impl LinkCase {
         let name = |port: &PortId| link_name(topology, *port);
         let down: Vec<String> = self.down().iter().map(name).collect();
         let is_slow =
-            |(port, state): &(&PortId, &LinkState)| state.is_up && state.rate < topology.port(**port).link.rate;
+            |(port, state): &(&PortId, &LinkState)| state.is_up && state.rates != [topology.port(**port).link.rate; 2];
         let slow: Vec<String> = self.states.iter().filter(is_slow).map(|(port, _)| name(port)).collect();
         let part = |links: &[String], how: &str| {
             let is = if links.len() == 1 { "is" } else { "are" };
@@ -302,7 +309,7 @@ const MAX_KEPT: usize = 16;
 impl<'p> LinkFaults<'p> {
     pub(crate) fn new(plan: &'p LinkPlan, topology: &Topology, nominal: Arc<Routes>) -> LinkFaults<'p> {
         let states = plan.states(topology, Time::ZERO).into_keys();
-        let up = |port: PortId| (port, LinkState { is_up: true, rate: topology.port(port).link.rate });
+        let up = |port: PortId| (port, LinkState { is_up: true, rates: [topology.port(port).link.rate; 2] });
         LinkFaults {
             plan,
             next: Time::ZERO,

@@ -90,6 +90,7 @@ fn faults_of_links_and_the_end_of_the_run_happen_when_they_are_due() {
         to: "s0".into(),
         rate: Some(rnic_transport::BitRate::from_gbps(10)),
         start: Time::from_ms(30),
+        one_way: false,
         duration: Some(Time::from_ms(20)),
         every: None,
     };

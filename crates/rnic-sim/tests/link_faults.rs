@@ -12,7 +12,15 @@ use rnic_transport::{BitRate, Time};
 /// The link between s0 and s1 is down from 1 us on, for `us` microseconds.
 fn fault(us: Option<u64>) -> LinkFault {
     let duration = us.map(Time::from_us);
-    LinkFault { from: "s0".into(), to: "s1".into(), rate: None, start: Time::from_us(1), duration, every: None }
+    LinkFault {
+        from: "s0".into(),
+        to: "s1".into(),
+        rate: None,
+        one_way: false,
+        start: Time::from_us(1),
+        duration,
+        every: None,
+    }
 }
 
 /// A ring of four switches. Routing learns of the failure after 20 us.
@@ -87,6 +95,23 @@ fn a_slower_link_needs_no_new_route() {
     let finish = output.flows.iter().next().unwrap().finish.unwrap();
     // Link by link: the first packet over the first link, all packets over the slow one, the last one over the third.
     assert_eq!(finish, Time::from_ps(3 * D + ROCE + 4_000 * ROCE + ROCE));
+}
+
+/// Only the direction from `s0` to `s1` is slow: data of the flow take four times as long, those of a flow back do not.
+#[test]
+fn one_direction_of_a_link_can_be_slow() {
+    let rate = Some(BitRate::from_gbps(10));
+    let finish = |from: &str, to: &str, src, dst| {
+        let slow =
+            LinkFault { from: from.into(), to: to.into(), rate, one_way: true, start: Time::ZERO, ..fault(None) };
+        let mut run = broken_ring("roce", slow);
+        run.transport.pfc = true;
+        let output = outcome(&run, &[flow(0, src, dst, 1_024_000)]);
+        output.flows.iter().next().unwrap().finish.unwrap()
+    };
+    let (slow, whole) = (Time::from_ps(3 * D + 4_002 * ROCE), Time::from_ps(3 * D + 1_002 * ROCE));
+    assert_eq!((finish("s0", "s1", 0, 1), finish("s0", "s1", 1, 0)), (slow, whole));
+    assert_eq!((finish("s1", "s0", 0, 1), finish("s1", "s0", 1, 0)), (whole, slow));
 }
 
 /// A link that is down stays down when another fault, which names its ends in the other order, lowers its rate.

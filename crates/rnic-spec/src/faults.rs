@@ -36,9 +36,13 @@ pub struct LinkFault {
     pub from: String,
     /// Name of the other node.
     pub to: String,
-    /// Rate of both directions during the fault, at most the link's own; `None`: the link is down.
+    /// Rate during the fault, at most the link's own; `None`: the link is down.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate: Option<BitRate>,
+    /// Whether only the direction from `from` to `to` has this rate. A link that is down carries nothing in either
+    /// direction.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub one_way: bool,
     /// Simulated time at which the fault begins. A fault that begins at 0 is known to routing from the start.
     pub start: Time,
     /// Time after `start` at which the link is as before; `None`: never.

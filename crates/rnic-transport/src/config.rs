@@ -207,6 +207,12 @@ pub struct FlowConfig {
     /// Whether switches trim data packets that they have no room for, so that the receiver learns of every loss in the
     /// fabric.
     pub trims: bool,
+    /// UET: number of packets that one ACK acknowledges, at most 16; 1: the receiver acknowledges each packet.
+    pub ack_packets: u32,
+    /// UET: whether senders treat packets that the last switch before the receiver trimmed differently from others.
+    pub last_hop_trims: bool,
+    /// UET: time without a response after which the sender probes; `None`: it does not probe.
+    pub probe_after: Option<Time>,
 }
 
 impl FlowConfig {
@@ -246,6 +252,9 @@ impl Default for FlowConfig {
             paths: PathConfig::default(),
             reorder: None,
             trims: false,
+            ack_packets: 1,
+            last_hop_trims: false,
+            probe_after: None,
         }
     }
 }

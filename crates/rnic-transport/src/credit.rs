@@ -7,8 +7,12 @@
 //! total.
 //!
 //! Credit is counted in packets, full ones and others.
+//!
+//! In a fabric with less capacity than its hosts, the rate of a receiver's link is too much. Then a NIC can adapt the
+//! rate of its grants to the marks and trimmed packets that it receives ([`Reduction`]).
 
 use crate::Time;
+use crate::random::Random;
 use std::collections::VecDeque;
 
 /// How NICs grant credit.
@@ -18,6 +22,121 @@ pub struct CreditConfig {
     pub quantum: u32,
     /// Rate of all grants together, as a share of the link's rate, above 0 and at most 1.
     pub share: f64,
+    /// How the rate adapts to a fabric with less capacity than its hosts; `None`: it stays.
+    pub reduction: Option<Reduction>,
+}
+
+/// How the rate of a NIC's grants adapts to the marks and trimmed packets of the data that it receives.
+///
+/// About once per `interval`, with *t* the share of packets that a switch before the last one trimmed, and *g* the
+/// average share of marked packets (each new one counts half):
+///
+/// - the rate falls by *t* line rates, and by a factor of 1 - (*g* - 0.3)/2 if *g* is above 0.3;
+/// - else it grows by 0.01 line rates, without marks by twice as much in each interval after the last decrease.
+///
+/// The constants are those of the public reference simulator (uet-htsim, 2025).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Reduction {
+    /// Minimum rate, as a share of [`CreditConfig::share`], above 0 and below 1.
+    pub min: f64,
+    /// Mean time between two changes. Each time is random, from 0.75 to 1.25 of it, so that NICs do not act together.
+    pub interval: Time,
+}
+
+/// Average share of marked packets above which the rate falls, and the weight of the excess.
+const MARKS: (f64, f64) = (0.3, 0.5);
+/// Increase of the rate, as a share of the link's rate.
+const INCREASE: f64 = 0.01;
+/// Maximum number of intervals without packets that are made up for one by one.
+const MAX_IDLE: u32 = 16;
+
+/// The state of a [`Reduction`].
+#[derive(Clone, Debug)]
+struct Reducer {
+    config: Reduction,
+    /// The current rate, as a share of the rate without reduction, and the average share of marked packets.
+    rate: f64,
+    marks: f64,
+    /// Number of increases since the last decrease.
+    increases: i32,
+    /// Packets since the last change: all of them, marked ones, and those trimmed by the last switch and by others.
+    arrived: u32,
+    marked: u32,
+    last_hop: u32,
+    trimmed: u32,
+    /// When the rate changes next.
+    due: Time,
+    random: Random,
+}
+
+impl Reducer {
+    fn new(config: Reduction) -> Reducer {
+        Reducer {
+            config,
+            rate: 1.0,
+            marks: 0.0,
+            increases: 0,
+            arrived: 0,
+            marked: 0,
+            last_hop: 0,
+            trimmed: 0,
+            due: config.interval,
+            random: Random(0),
+        }
+    }
+
+    /// Makes all changes that are due at `now`.
+    fn catch_up(&mut self, now: Time) {
+        for _ in 0..MAX_IDLE {
+            if self.due > now {
+                return;
+            }
+            self.change();
+            let interval = self.next_interval();
+            self.due += interval;
+        }
+        if self.due <= now {
+            self.due = now + self.next_interval();
+        }
+    }
+
+    /// A random time from 0.75 to 1.25 intervals.
+    fn next_interval(&mut self) -> Time {
+        let thousandths = 750 + u64::from(self.random.below(501));
+        Time::from_ps(self.config.interval.as_ps() * thousandths / 1_000)
+    }
+
+    /// Changes the rate by what has arrived since the last change.
+    fn change(&mut self) {
+        let share = |packets: u32, of: u32| if of == 0 { 0.0 } else { f64::from(packets) / f64::from(of) };
+        self.marks = (self.marks + share(self.marked, self.arrived - self.last_hop - self.trimmed)) / 2.0;
+        let excess = (self.marks - MARKS.0).max(0.0);
+        if self.trimmed > 0 || excess > 0.0 {
+            self.rate = (self.rate - share(self.trimmed, self.arrived)) * (1.0 - excess * MARKS.1);
+            self.increases = 0;
+        } else {
+            let doublings = if self.marked == 0 { self.increases } else { 0 };
+            self.rate += INCREASE * 2f64.powi(doublings);
+            self.increases = (self.increases + 1).min(MAX_IDLE as i32);
+        }
+        self.rate = self.rate.clamp(self.config.min, 1.0);
+        (self.arrived, self.marked, self.last_hop, self.trimmed) = (0, 0, 0, 0);
+    }
+}
+
+/// A data packet that a NIC has received, as far as the rate of its grants is concerned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// With its payload.
+    Whole {
+        /// Whether a switch CE-marked it.
+        marked: bool,
+    },
+    /// Without its payload.
+    Trimmed {
+        /// Whether the last switch before the NIC trimmed it.
+        last_hop: bool,
+    },
 }
 
 impl CreditConfig {
@@ -63,6 +182,8 @@ pub struct Pacer {
     turns: VecDeque<u32>,
     /// When the next grant may leave.
     next: Time,
+    /// What adapts the rate to the fabric; `None` if it stays.
+    reducer: Option<Box<Reducer>>,
 }
 
 impl Pacer {
@@ -74,6 +195,36 @@ impl Pacer {
             accounts: Vec::new(),
             turns: VecDeque::new(),
             next: Time::ZERO,
+            reducer: config.reduction.map(|config| Box::new(Reducer::new(config))),
+        }
+    }
+
+    /// The same pacer with other random numbers; `seed` should differ between NICs.
+    pub fn seeded(mut self, seed: u64) -> Pacer {
+        if let Some(reducer) = &mut self.reducer {
+            reducer.random = Random(seed);
+        }
+        self
+    }
+
+    /// Takes note of a data packet that arrives at `now`.
+    #[inline]
+    pub fn note(&mut self, now: Time, received: Received) {
+        let Some(reducer) = &mut self.reducer else { return };
+        reducer.catch_up(now);
+        reducer.arrived += 1;
+        match received {
+            Received::Whole { marked } => reducer.marked += u32::from(marked),
+            Received::Trimmed { last_hop: true } => reducer.last_hop += 1,
+            Received::Trimmed { last_hop: false } => reducer.trimmed += 1,
+        }
+    }
+
+    /// The time of a packet at the current rate of the grants.
+    fn packet_time(&self) -> Time {
+        match &self.reducer {
+            None => self.interval,
+            Some(reducer) => Time::from_ps((self.interval.as_ps() as f64 / reducer.rate).round() as u64),
         }
     }
 
@@ -124,8 +275,9 @@ impl Pacer {
                 account.queued = true;
                 self.turns.push_back(flow);
             }
-            self.next = now + self.interval * u64::from(amount);
-            return Some(Grant { flow, total: account.granted });
+            let granted = Grant { flow, total: account.granted };
+            self.next = now + self.packet_time() * u64::from(amount);
+            return Some(granted);
         }
         None
     }
@@ -137,7 +289,7 @@ mod tests {
 
     /// Quanta of 4 packets; a packet takes 99 ns on the link, so 100 ns at a share of 0.99.
     fn pacer() -> Pacer {
-        Pacer::new(&CreditConfig { quantum: 4, share: 0.99 }, Time::from_ns(99))
+        Pacer::new(&CreditConfig { quantum: 4, share: 0.99, reduction: None }, Time::from_ns(99))
     }
 
     /// All grants from 1 us on: time in nanoseconds, flow and total.
@@ -212,5 +364,52 @@ mod tests {
         assert_eq!(grants(&mut pacer), [], "what the old flow waits for is not granted");
         assert_eq!(pacer.ask(0, 3), 0);
         assert_eq!(grants(&mut pacer), [(1_400, 0, 3)]);
+    }
+
+    /// The rate after each of several intervals of 1 us, in which these packets arrive: all, marked, trimmed by the last
+    /// switch, trimmed by others.
+    fn rates(min: f64, intervals: &[(u32, u32, u32, u32)]) -> Vec<f64> {
+        let mut reducer = Reducer::new(Reduction { min, interval: Time::from_us(1) });
+        let change = |(arrived, marked, last_hop, trimmed): &(u32, u32, u32, u32)| {
+            (reducer.arrived, reducer.marked) = (*arrived, *marked);
+            (reducer.last_hop, reducer.trimmed) = (*last_hop, *trimmed);
+            reducer.change();
+            (reducer.rate * 1e6).round() / 1e6
+        };
+        intervals.iter().map(change).collect()
+    }
+
+    #[test]
+    fn marks_and_trims_in_the_fabric_lower_the_rate() {
+        // All of 8 whole packets are marked: the average is 0.5, then 0.75; of 100 packets 10 are trimmed in the fabric.
+        let marked = (10, 8, 2, 0);
+        assert_eq!(rates(0.1, &[marked, marked]), [0.9, 0.9 * (1.0 - 0.45 / 2.0)]);
+        // Both at once: (1 - 0.1) x (1 - (0.5 - 0.3)/2).
+        assert_eq!(rates(0.1, &[(100, 90, 0, 10)]), [0.81]);
+        assert_eq!(rates(0.85, &[(100, 90, 0, 10)]), [0.85], "the minimum");
+        // The last switch trims because of other senders to this receiver, which grants deal with.
+        assert_eq!(rates(0.1, &[(10, 0, 10, 0)]), [1.0]);
+        // After a decrease the rate grows by 1, 2, 4 %; with a few marks always by 1 %.
+        assert_eq!(rates(0.1, &[(10, 0, 0, 5), (9, 0, 0, 0), (9, 0, 0, 0), (9, 0, 0, 0)]), [0.5, 0.51, 0.53, 0.57]);
+        assert_eq!(rates(0.1, &[(10, 0, 0, 5), (9, 1, 0, 0), (9, 1, 0, 0)]), [0.5, 0.51, 0.52]);
+    }
+
+    #[test]
+    fn a_lower_rate_makes_grants_rarer_until_the_fabric_is_free_again() {
+        let reduction = Reduction { min: 0.5, interval: Time::from_us(10) };
+        let config = CreditConfig { quantum: 4, share: 0.99, reduction: Some(reduction) };
+        let mut pacer = Pacer::new(&config, Time::from_ns(99)).seeded(7);
+        // Four of 10 packets are trimmed: 0.6 of the rate, with packets of 167 ns instead of 100.
+        for packet in 0..10 {
+            pacer.note(Time::from_us(1), Received::Trimmed { last_hop: packet >= 4 });
+        }
+        pacer.note(Time::from_us(13), Received::Whole { marked: false });
+        assert_eq!(pacer.packet_time(), Time::from_ps(166_667));
+        pacer.ask(0, 8);
+        assert_eq!(pacer.grant(Time::from_us(13)), Some(Grant { flow: 0, total: 4 }));
+        assert_eq!(pacer.next(), Some(Time::from_us(13) + Time::from_ps(4 * 166_667)));
+        // Without packets for long, the rate is whole again.
+        pacer.note(Time::from_ms(9), Received::Whole { marked: true });
+        assert_eq!(pacer.packet_time(), Time::from_ns(100));
     }
 }

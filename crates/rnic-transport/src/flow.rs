@@ -243,6 +243,7 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         let pdu = if pick.syn { pdu.with_syn() } else { pdu };
         let pdu = if P::SPRAYS { pdu.with_path(self.recovery.path()) } else { pdu };
         let pdu = if C::CREDIT { self.with_credit(params, now, pdu) } else { pdu };
+        let pdu = if P::COALESCES { self.with_ack_request(cfg, pick, pdu) } else { pdu };
         Some(TxDesc { pdu, payload, retransmission: pick.retransmission })
     }
 
@@ -265,6 +266,19 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
     #[inline]
     pub fn sent(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time, bytes: u32) {
         self.regulator.sent(cfg, params, now, bytes);
+    }
+
+    /// Makes the data packet `pdu` of `pick`, which has just left, ask for an ACK at once if the flow can send no other
+    /// packet before one arrives, or if it is a retransmission. It is for protocols whose receivers may acknowledge
+    /// several packets at once ([`Protocol::COALESCES`]).
+    pub fn with_ack_request(&self, cfg: &FlowConfig, pick: Pick, pdu: Pdu) -> Pdu {
+        let asks = cfg.ack_packets > 1 && (pick.retransmission || self.next_transmit(cfg).is_none());
+        if asks { pdu.with_ack_request() } else { pdu }
+    }
+
+    /// The packet without data that asks the receiver what has arrived, if one is due at `now`.
+    pub fn probe(&mut self, now: Time) -> Option<Pdu> {
+        self.recovery.probe(now)
     }
 
     /// Makes the data packet `pdu`, which leaves at `now`, ask for the credit that the flow needs after it. It is for
@@ -500,6 +514,7 @@ impl<P: Protocol> Receiver<P> {
         if pdu.kind() != PduKind::Data {
             return RxOutcome { discarded: true, ..RxOutcome::default() };
         }
+        let pdu = if P::COALESCES { pdu.with_mark_echo(meta.marked) } else { pdu };
         let mut outcome = self.recovery.on_data(cfg, now, pdu);
         outcome.reply = outcome.reply.map(|reply| reply.with_mark_echo(meta.marked));
         if let Some(interval) = cfg.cnp_interval {

@@ -61,8 +61,8 @@ pub struct Pdu {
     /// PSN (24 bits), kind (2 bits) and flags.
     head: u32,
     /// NACK: PSN of the packet that triggered the NACK (24 bits), and number of packets immediately before this packet
-    /// that the NACK acknowledges too (8 bits; see [`Pdu::with_below`]). Sprayed flows: the entropy instead
-    /// ([`Pdu::with_path`]).
+    /// that the NACK acknowledges too (8 bits; see [`Pdu::with_below`]). Sprayed flows: the entropy instead of this
+    /// number ([`Pdu::with_path`]), and instead of the PSN a bitmap of packets and its place ([`Pdu::with_map`]).
     trigger: u32,
     /// Data: departure time. ACK and NACK: departure time of the data packet that caused them.
     stamp: Stamp,
@@ -75,6 +75,9 @@ impl Pdu {
     const SYN: u32 = 1 << 28;
     const TRIMMED: u32 = 1 << 29;
     const CREDIT: u32 = 1 << 30;
+    /// Data: asks for an ACK. NACK: has a bitmap. NACK of a trimmed packet, and its data: the last switch trimmed it.
+    const MORE: u32 = 1 << 31;
+    const OFFSET_SHIFT: u32 = 16;
     const CREDIT_SHIFT: u32 = 16;
     const BELOW_SHIFT: u32 = 24;
     /// Maximum number of packets that a NACK can selectively acknowledge in addition to the packet that triggered it,
@@ -123,6 +126,25 @@ impl Pdu {
         self.head |= Pdu::TRIMMED;
         self
     }
+    /// Makes this data packet ask the receiver for an ACK at once.
+    pub const fn with_ack_request(mut self) -> Pdu {
+        self.head |= Pdu::MORE;
+        self
+    }
+    /// Makes this NACK acknowledge several packets, instead of the one that triggered it: packet `psn` + `offset` + i
+    /// for each bit i of `map`. The entropy stays.
+    pub const fn with_map(mut self, offset: u8, map: u16) -> Pdu {
+        let path = self.trigger >> Pdu::BELOW_SHIFT << Pdu::BELOW_SHIFT;
+        self.trigger = path | (offset as u32) << Pdu::OFFSET_SHIFT | map as u32;
+        self.head |= Pdu::MORE;
+        self
+    }
+    /// Makes this data packet, or this NACK of a trimmed packet, say that the last switch before the receiver trimmed
+    /// it. A data packet can no longer ask for an ACK then: it has no payload to acknowledge.
+    pub const fn with_last_hop(mut self) -> Pdu {
+        self.head |= Pdu::MORE | Pdu::TRIMMED;
+        self
+    }
     /// Sets the SYN flag: a data packet becomes a SYN, an ACK becomes a SYN-ACK.
     pub const fn with_syn(mut self) -> Pdu {
         self.head |= Pdu::SYN;
@@ -131,6 +153,11 @@ impl Pdu {
     /// A congestion notification packet (CNP).
     pub const fn cnp() -> Pdu {
         Pdu { head: (PduKind::Cnp as u32) << Pdu::KIND_SHIFT, trigger: 0, stamp: Stamp(0) }
+    }
+    /// A packet without data that departs at `now` and asks the receiver what has arrived. It is a data packet with the
+    /// SYN flag, and its ACK has this flag too.
+    pub const fn probe(now: Time) -> Pdu {
+        Pdu::data(Psn::new(0), false, now).with_syn()
     }
     /// A packet without data that asks the receiver for credit, as [`with_credit`](Pdu::with_credit) does. It has the
     /// kind of data packets, because the receiving end of a flow gets it.
@@ -176,6 +203,23 @@ impl Pdu {
     pub const fn trigger(self) -> Psn {
         Psn::new(self.trigger)
     }
+    /// NACK that does not report a trimmed packet: the packets that it acknowledges selectively, one or those of its
+    /// bitmap.
+    pub fn selected(self) -> impl Iterator<Item = Psn> {
+        let (from, map) = match self.head & Pdu::MORE {
+            0 => (self.trigger(), 1),
+            _ => (self.psn().plus(self.trigger >> Pdu::OFFSET_SHIFT & 0xff), self.trigger & 0xffff),
+        };
+        (0..16).filter(move |bit| map >> bit & 1 == 1).map(move |bit| from.plus(bit))
+    }
+    /// Data: whether the packet asks for an ACK at once.
+    pub const fn asks_ack(self) -> bool {
+        self.head & (Pdu::MORE | Pdu::TRIMMED) == Pdu::MORE
+    }
+    /// Data that was trimmed, and NACK: whether the last switch before the receiver trimmed the packet.
+    pub const fn is_last_hop(self) -> bool {
+        self.head & (Pdu::MORE | Pdu::TRIMMED) == Pdu::MORE | Pdu::TRIMMED
+    }
     /// NACK: number of packets immediately before [`trigger`](Pdu::trigger) that the NACK selectively acknowledges too.
     pub const fn below(self) -> u32 {
         self.trigger >> Pdu::BELOW_SHIFT
@@ -188,7 +232,8 @@ impl Pdu {
             _ => self.trigger as u16,
         }
     }
-    /// Whether the packet sets up a connection: a SYN, which carries no data, or a SYN-ACK.
+    /// Whether the packet sets up a connection: a SYN, which carries no data, or a SYN-ACK. With transport `uet`: whether
+    /// it is a [`probe`](Pdu::probe), or the ACK of one.
     pub const fn is_syn(self) -> bool {
         self.head & Pdu::SYN != 0
     }
@@ -296,6 +341,29 @@ mod tests {
             let with = nack.with_path(77).with_path(path);
             assert_eq!((with.path(), with.trigger(), with.with_path(0)), (path & 255, psn.plus(1), nack));
         }
+    }
+
+    #[test]
+    fn a_bitmap_replaces_the_trigger_and_keeps_the_entropy() {
+        let psn = Psn::new(0xff_fffe);
+        let nack = Pdu::nack(psn, psn.plus(1), Stamp::default()).with_path(200);
+        assert_eq!(nack.selected().collect::<Vec<_>>(), [psn.plus(1)]);
+        let many = nack.with_map(255, 0b1000_0000_0000_0101).with_mark_echo(true);
+        assert_eq!(many.selected().collect::<Vec<_>>(), [255, 257, 270].map(|by| psn.plus(by)));
+        assert_eq!((many.kind(), many.psn(), many.path(), many.is_trimmed()), (PduKind::Nack, psn, 200, false));
+        assert!(many.mark_echo() && !many.is_last_hop());
+    }
+
+    #[test]
+    fn the_place_of_trimming_and_a_request_for_an_ack_are_apart() {
+        let data = Pdu::data(Psn::new(7), true, Time::from_us(7)).with_path(0xabcd);
+        let asking = data.with_ack_request();
+        assert!(asking.asks_ack() && !asking.is_last_hop() && !data.asks_ack());
+        let last = asking.with_last_hop();
+        assert!(last.is_last_hop() && !last.asks_ack());
+        assert_eq!((last.kind(), last.psn(), last.path(), last.is_last()), (PduKind::Data, data.psn(), 0xabcd, true));
+        let nack = Pdu::nack(Psn::new(3), Psn::new(7), data.stamp()).with_trimmed();
+        assert!(!nack.is_last_hop() && nack.with_last_hop().is_last_hop() && nack.with_last_hop().is_trimmed());
     }
 
     #[test]

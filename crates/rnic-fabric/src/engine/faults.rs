@@ -19,8 +19,9 @@ pub struct LinkState {
     /// Whether the link carries frames. If not, every frame that a port transmits into it is lost; frames that are on
     /// the link already arrive.
     pub is_up: bool,
-    /// Nominal rate of both directions, at most the link's rate in the topology.
-    pub rate: BitRate,
+    /// Nominal rates of the two directions, from the port that names the link and back to it, each at most the link's
+    /// rate in the topology.
+    pub rates: [BitRate; 2],
 }
 
 impl<B: Body> Fabric<B> {
@@ -32,12 +33,14 @@ impl<B: Body> Fabric<B> {
     /// If the rate is above the link's rate in the topology, on which the engine's windows rely.
     pub fn set_link(&mut self, port: PortId, state: LinkState) {
         let info = *self.topology.port(port);
-        assert!(state.rate <= info.link.rate, "a link of {} cannot have {}", info.link.rate, state.rate);
+        let most = state.rates[0].max(state.rates[1]);
+        assert!(most <= info.link.rate, "a link of {} cannot have {most}", info.link.rate);
         let (clocks, seed) = self.clocks;
-        for (port, node) in [(port, info.node), (info.peer, self.topology.port(info.peer).node)] {
+        let ends = [(port, info.node), (info.peer, self.topology.port(info.peer).node)];
+        for ((port, node), rate) in ends.into_iter().zip(state.rates) {
             let Location { partition, slot } = self.plan.node(node);
             if self.plan.is_here(partition) {
-                let rate = BitRate::from_bps(clocks.rate(state.rate, seed, node));
+                let rate = BitRate::from_bps(clocks.rate(rate, seed, node));
                 let (number, in_node) = (self.plan.port(port).slot.index(), self.topology.port_in_node(port) as usize);
                 let change = (state.is_up, rate);
                 self.partitions[partition as usize].restart_link(slot, (number, in_node), self.now, change);

@@ -18,7 +18,8 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
             return None;
         }
         let highest = self.priorities as u8 - 1;
-        let header = if packet.is_trimmed() { packet } else { trim_payload(&trim, highest, packet) };
+        let last_hop = links.ports[self.first_port + output].leads_to_host;
+        let header = if packet.is_trimmed() { packet } else { trim_payload(&trim, highest, packet, last_hop) };
         let goes_on = self.admits(links, input, output, &header, now);
         let sent = if goes_on { (header, output) } else { self.returned(&trim, links, routes, input, header, now)? };
         let counters = &mut links.counters[(self.first_port + output) * self.priorities + packet.priority as usize];
@@ -41,13 +42,16 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
     }
 }
 
-/// The data packet without its payload, in the priority that `trim` sets for headers.
-fn trim_payload<B: Body>(trim: &TrimSpec, highest: u8, packet: Packet<B>) -> Packet<B> {
+/// The data packet without its payload, in the priority that `trim` sets for headers. `last_hop` says whether the packet
+/// was about to leave to a host.
+fn trim_payload<B: Body>(trim: &TrimSpec, highest: u8, packet: Packet<B>, last_hop: bool) -> Packet<B> {
     let priority = match trim.headers {
         TrimmedPriority::Highest => highest,
         TrimmedPriority::Above => highest.min(packet.priority + 1),
         TrimmedPriority::Below => packet.priority.saturating_sub(1),
     };
     let bytes = packet.bytes.min(trim.to.max(MIN_FRAME));
-    Packet { bytes, priority, flags: packet.flags | Packet::<B>::TRIMMED, ..packet }
+    let mut body = packet.body;
+    body.trimmed(last_hop);
+    Packet { bytes, priority, flags: packet.flags | Packet::<B>::TRIMMED, body, ..packet }
 }

@@ -61,6 +61,7 @@ mod tests {
             from: "leaf0".into(),
             to: "spine1".into(),
             rate: None,
+            one_way: false,
             start: Time::from_us(10),
             duration: Some(Time::from_us(5)),
             every: None,

@@ -396,6 +396,9 @@ pub(super) const LINK: Section = Section {
         Setting::new("slow_until", Kind::Time, "\"5 ms\"", "time until which the link has the rate `slow_rate`")
             .derived("until the end of the run")
             .nowhere(),
+        Setting::new("slow_one_way", Kind::Flag, "true", "whether only the direction from `from` to `to` is slow")
+            .default("false")
+            .fields(&["/fabric.faults.links[].one_way"]),
     ],
 };
 

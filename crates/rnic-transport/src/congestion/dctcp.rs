@@ -108,11 +108,11 @@ impl CongestionControl for Dctcp {
     }
     fn on_loss(&mut self, _params: &DctcpParams, _now: Time, signal: LossSignal) {
         match signal {
-            LossSignal::Nack if self.window.may_cut() => {
+            LossSignal::Nack | LossSignal::LastHop if self.window.may_cut() => {
                 self.window.cut(0.5);
                 self.threshold = 0;
             }
-            LossSignal::Nack => {}
+            LossSignal::Nack | LossSignal::LastHop => {}
             LossSignal::Timeout => {
                 if self.window.whole() > 1 {
                     self.threshold = (self.window.whole() / 2).max(2);

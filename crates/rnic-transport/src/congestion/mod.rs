@@ -53,6 +53,9 @@ pub enum LossSignal {
     /// By a NACK, or by duplicate or selective acknowledgements. The congestion control gets this signal once per
     /// recovery episode; with transport `uet`, once for each trimmed packet.
     Nack,
+    /// By a NACK of transport `uet` which says that the last switch before the receiver trimmed the packet: the
+    /// congestion is at the receiver, where credit deals with it.
+    LastHop,
     /// The retransmission timer fired.
     Timeout,
 }

@@ -98,6 +98,13 @@ impl Nscc {
         Time::from_ps(self.average as u64)
     }
 
+    /// Handles a packet that the last switch before the receiver trimmed, in a flow that credit limits too. Only quick
+    /// adapt makes the window smaller.
+    pub(super) fn on_last_hop(&mut self, params: &NsccParams, now: Time) {
+        self.is_due = true;
+        self.quick_adapt(params, now);
+    }
+
     fn clamp(&mut self, params: &NsccParams) {
         self.window = self.window.clamp(params.packet, params.max_window);
     }
@@ -266,8 +273,8 @@ impl CongestionControl for Nscc {
         self.is_due = true;
         self.quick_adapt(params, now);
         match signal {
-            LossSignal::Nack if self.ignored > 0.0 => {}
-            LossSignal::Nack => self.window -= params.packet,
+            LossSignal::Nack | LossSignal::LastHop if self.ignored > 0.0 => {}
+            LossSignal::Nack | LossSignal::LastHop => self.window -= params.packet,
             LossSignal::Timeout => self.window = params.packet,
         }
         self.clamp(params);

@@ -11,13 +11,15 @@
 //! With `nscc`, the window of NSCC limits the flow, too, and with it what the flow asks for: credit keeps the last link
 //! from overload, and NSCC the links before it.
 //!
+//! With `min_share` below 1, a NIC lowers the rate of its grants to a fabric with less capacity than its hosts
+//! ([`Reduction`]).
+//!
 //! Source: the public reference simulator (uet-htsim, 2025). UET 1.0 prevails; it was not read. Not modelled: the lower
-//! priority of speculative packets, the division of a sender's requests among receivers, credit for idle senders, and
-//! the reduction of the rate for fabrics with less capacity than their hosts.
+//! priority of speculative packets, the division of a sender's requests among receivers, and credit for idle senders.
 
 use super::{AckSample, CongestionControl, LossSignal, Marking, Nscc, NsccParams, Parameter, Settings, ceiling};
 use crate::config::FlowConfig;
-use crate::credit::{CreditConfig, ahead};
+use crate::credit::{CreditConfig, Reduction, ahead};
 use crate::{BitRate, Time};
 
 /// Maximum window in packets: totals of credit, which have 16 bits, must be comparable.
@@ -100,6 +102,13 @@ impl CongestionControl for Rccc {
             100.0,
             "maximum window, and maximum credit to ask for, in bandwidth-delay products; 1.5 (uet-htsim)",
         ),
+        Parameter::number(
+            "min_share",
+            1.0,
+            0.01,
+            1.0,
+            "share of `share` to which marks and trims in the fabric may lower the rate of all grants; our choice (1: never; uet-htsim: 0.9 / oversubscription, without NSCC)",
+        ),
         Parameter::flag(
             "nscc",
             false,
@@ -115,8 +124,12 @@ impl CongestionControl for Rccc {
         if let Some(window) = settings.value("max_window") {
             nscc.set("max_window", window)?;
         }
+        let min = settings.number("min_share")?;
+        // The feedback of a rate arrives after about 1.5 round trips (uet-htsim).
+        let interval = Time::from_ps(flow.base_rtt.as_ps() * 3 / 2);
         Ok(RcccParams {
             credit: CreditConfig {
+                reduction: (min < 1.0).then_some(Reduction { min, interval }),
                 quantum: ((settings.bytes("quantum")? as f64 / packet).round() as u32).clamp(1, MAX_WINDOW),
                 share: settings.number("share")?,
             },
@@ -169,8 +182,11 @@ impl CongestionControl for Rccc {
     }
 
     fn on_loss(&mut self, params: &RcccParams, now: Time, signal: LossSignal) {
-        if let Some(nscc) = &mut self.nscc {
-            nscc.on_loss(&params.nscc, now, signal);
+        match &mut self.nscc {
+            // Credit deals with the congestion of the last link, so the window does not shrink for it.
+            Some(nscc) if signal == LossSignal::LastHop => nscc.on_last_hop(&params.nscc, now),
+            Some(nscc) => nscc.on_loss(&params.nscc, now, signal),
+            None => {}
         }
     }
 
@@ -312,6 +328,17 @@ mod tests {
         assert_eq!(flow.window(), 54);
         flow.on_loss(&params, Time::from_us(1), LossSignal::Timeout);
         assert_eq!((flow.window(), flow.ask(&params, Time::from_us(1), 100)), (1, 1));
+    }
+
+    #[test]
+    fn the_window_beside_credit_does_not_shrink_for_the_last_hop() {
+        let params = RcccParams { with_nscc: true, ..params(&[]) };
+        let mut flow = flow(&params);
+        // 225,000 bytes; a packet of 4,100 bytes less for a trim within the fabric: 53.9 packets.
+        flow.on_loss(&params, Time::from_us(1), LossSignal::LastHop);
+        assert_eq!(flow.window(), 54);
+        flow.on_loss(&params, Time::from_us(1), LossSignal::Nack);
+        assert_eq!(flow.window(), 53);
     }
 
     #[test]

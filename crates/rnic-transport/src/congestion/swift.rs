@@ -225,7 +225,7 @@ impl CongestionControl for Swift {
 
     fn on_loss(&mut self, params: &SwiftParams, now: Time, signal: LossSignal) {
         match signal {
-            LossSignal::Nack => self.timeouts = 0,
+            LossSignal::Nack | LossSignal::LastHop => self.timeouts = 0,
             LossSignal::Timeout if self.is_paced(now) => {}
             LossSignal::Timeout => {
                 self.timeouts = self.timeouts.saturating_add(1);

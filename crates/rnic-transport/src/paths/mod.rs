@@ -20,7 +20,7 @@ mod plb;
 mod reps;
 
 use crate::Time;
-use crate::random::below;
+use crate::random::Random;
 use bitmap::Bitmap;
 use ecmp::Ecmp;
 use mixed::Mixed;
@@ -290,21 +290,6 @@ impl Algorithm {
 pub const fn flow_hash(hash: u32, path: u16) -> u32 {
     // 2^32 divided by the golden ratio, made odd: multiplication is a bijection, and moves the entropy to all bits.
     hash ^ (path as u32).wrapping_mul(0x9e37_79b9)
-}
-
-/// The random numbers of one flow: splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
-/// 2014), with 8 bytes of state.
-#[derive(Clone, Debug)]
-struct Random(u64);
-
-impl Random {
-    /// A number below `bound`.
-    fn below(&mut self, bound: u32) -> u32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        below(z ^ (z >> 31), u64::from(bound)) as u32
-    }
 }
 
 #[cfg(test)]

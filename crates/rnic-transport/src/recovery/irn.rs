@@ -352,6 +352,11 @@ impl IrnReceiver {
         }
     }
 
+    /// Whether packets have arrived after one that has not.
+    pub(super) fn has_gaps(&self) -> bool {
+        self.arrived.count() > 0
+    }
+
     /// Accepts the expected packet, and with it the packets after it that have arrived.
     #[inline]
     fn advance(&mut self) {

@@ -75,6 +75,11 @@ pub trait SendRecovery: Clone + Send + 'static {
     }
     /// Restarts the path selection of the flow with this seed, which should differ between flows.
     fn seed_paths(&mut self, _cfg: &PathConfig, _seed: u64) {}
+    /// The packet without data that asks the receiver what has arrived, if one is due at `now`
+    /// ([`FlowConfig::probe_after`]). Only the senders of transport `uet` implement the function.
+    fn probe(&mut self, _now: Time) -> Option<Pdu> {
+        None
+    }
     /// Number of packets sent and not acknowledged cumulatively.
     fn in_flight(&self) -> u32;
     /// Whether all packets of the flow are acknowledged.
@@ -187,6 +192,9 @@ pub trait Protocol: Clone + Send + 'static {
     const SPRAYS: bool = false;
     /// Whether receivers respond to packets that a switch has trimmed ([`ReceiveRecovery::on_trimmed`]).
     const TRIMS: bool = false;
+    /// Whether a receiver may acknowledge several packets at once ([`FlowConfig::ack_packets`]). Then data packets say
+    /// whether they need an ACK at once, and the receiver is told of marks.
+    const COALESCES: bool = false;
     /// Whether the sender learns from acknowledgements that all packets have arrived. If it does not, the owner of both
     /// (the simulator) must drop the sender when the receiver is complete.
     fn sender_learns_completion(cfg: &FlowConfig) -> bool;

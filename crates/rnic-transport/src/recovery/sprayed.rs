@@ -250,10 +250,8 @@ impl SendRecovery for SprayedSender {
             self.timer_start = now;
         }
         let mut acked = if advance > 0 { self.slide(now, advance as u32) } else { 0 };
-        if pdu.kind() == PduKind::Nack
-            && let Some(slot) = self.slot(pdu.trigger())
-        {
-            acked += self.acknowledge(slot);
+        if pdu.kind() == PduKind::Nack {
+            acked += pdu.selected().filter_map(|psn| self.slot(psn).map(|slot| self.acknowledge(slot))).sum::<u32>();
         }
         let rtt = pdu.stamp().elapsed(now);
         if self.latest.is_none_or(|latest| pdu.stamp().is_from(latest)) {

@@ -6,9 +6,19 @@
 //! departed later have arrived that reordering no longer explains its absence: 1.5 windows, at least 5 packets. A
 //! timeout is the last resort. In a lossless fabric nothing is lost.
 //!
-//! Source: the public reference simulator of the Ultra Ethernet Consortium (uet-htsim, 2025). Its receivers acknowledge
-//! several packets at once (every 16 KB, and at once for marks), with a bitmap of 64 packets. Here every packet has its
-//! ACK, as with the reference's option of an ACK per packet, so no bitmap is needed.
+//! Source: the public reference simulator of the Ultra Ethernet Consortium (uet-htsim, 2025). Three of its mechanisms are
+//! options here:
+//!
+//! - **ACKs of several packets** ([`FlowConfig::ack_packets`]; the reference acknowledges every 16 KB). The receiver
+//!   acknowledges at once: the first packet, a marked one, a duplicate, one that asks for it, and the end of a message.
+//!   A packet asks for an ACK if it is a retransmission, or if its sender can send no other before an ACK. After such a
+//!   request the receiver acknowledges again when no gap is left. An ACK has a bitmap of 16 packets (the reference's
+//!   has 64); a packet that is too far from those that wait for an ACK gets its own.
+//! - **Trimming by the last switch** ([`FlowConfig::last_hop_trims`]): it is no fault of the path, so the path selection
+//!   learns nothing bad, and a window beside credit does not shrink.
+//! - **Probes** ([`FlowConfig::probe_after`]): a sender that has packets in flight and hears nothing asks what has
+//!   arrived. If the response comes without much delay, the packets lost are those that departed before the probe and
+//!   are not acknowledged.
 //!
 //! The state of sender and receiver is that of [`Sprayed`](super::Sprayed); only the detection of losses differs.
 
@@ -17,6 +27,7 @@ use super::{Pick, Progress, Protocol, ReceiveRecovery, SendRecovery, StreamRecei
 use crate::config::FlowConfig;
 use crate::congestion::LossSignal;
 use crate::paths::{PathConfig, Signal};
+use crate::pdu::Stamp;
 use crate::{Pdu, PduKind, Psn, RxOutcome, Time};
 
 /// The loss recovery protocol of Ultra Ethernet Transport: its sender and receiver.
@@ -28,6 +39,7 @@ impl Protocol for Uet {
     type Receiver = UetReceiver;
     const SPRAYS: bool = true;
     const TRIMS: bool = true;
+    const COALESCES: bool = true;
     fn sender_learns_completion(_cfg: &FlowConfig) -> bool {
         true
     }
@@ -45,6 +57,11 @@ pub struct UetSender {
     sprayed: SprayedSender,
     /// The congestion control's window when a packet was last sent, in packets.
     window: u32,
+    /// When the last response arrived, or the first packet in flight left, and the number of probes since.
+    heard: Time,
+    probes: u32,
+    /// Whether a probe is due.
+    is_probing: bool,
 }
 
 impl UetSender {
@@ -83,6 +100,36 @@ impl UetSender {
         found
     }
 
+    /// When the next probe is due: the first after `probe_after` without a response, each other after 5/3 of it.
+    fn probe_at(&self, cfg: &FlowConfig) -> Option<Time> {
+        let after = cfg.probe_after.filter(|_| self.sprayed.in_flight > 0)?;
+        Some(self.heard + Time::from_ps(after.as_ps() * u64::from(3 + 5 * self.probes) / 3))
+    }
+
+    fn hear(&mut self, now: Time) {
+        (self.heard, self.probes, self.is_probing) = (now, 0, false);
+    }
+
+    /// Handles the response to a probe: counts the packets as lost that departed before it and are not acknowledged.
+    /// Returns whether there are any.
+    fn on_probed(&mut self, cfg: &FlowConfig, now: Time, stamp: Stamp) -> bool {
+        // A delay of a base round trip is the reference's target without trimming.
+        if stamp.elapsed(now) >= cfg.base_rtt * 2 {
+            return false;
+        }
+        let mut found = false;
+        for slot in 0..self.sprayed.sent.len() {
+            let sent = self.sprayed.sent[slot];
+            let departed = Stamp::at(sent.at);
+            if sent.state == State::InFlight && departed != stamp && stamp.is_from(departed) {
+                self.sprayed.lose(now, slot, Signal::Lost);
+                found = true;
+            }
+        }
+        self.pass();
+        found
+    }
+
     /// Handles a NACK of a trimmed packet.
     fn on_trimmed(&mut self, now: Time, pdu: Pdu) -> Progress {
         let advance = pdu.psn().distance_from(self.sprayed.first_missing).max(0) as u32;
@@ -93,33 +140,41 @@ impl UetSender {
         // A NACK about an earlier transmission of the packet says nothing about the one in flight.
         let slot = self.sprayed.slot(pdu.trigger()).filter(|slot| {
             let sent = self.sprayed.sent[*slot];
-            sent.state == State::InFlight && crate::pdu::Stamp::at(sent.at) == pdu.stamp()
+            sent.state == State::InFlight && Stamp::at(sent.at) == pdu.stamp()
         });
+        let (signal, loss) = match pdu.is_last_hop() {
+            true => (Signal::Good, LossSignal::LastHop),
+            false => (Signal::Trimmed, LossSignal::Nack),
+        };
         if let Some(slot) = slot {
-            self.sprayed.lose(now, slot, Signal::Trimmed);
+            self.sprayed.lose(now, slot, signal);
         }
         self.pass();
-        Progress { acked, loss: slot.map(|_| LossSignal::Nack) }
+        Progress { acked, loss: slot.map(|_| loss) }
     }
 }
 
 impl SendRecovery for UetSender {
     fn new(cfg: &FlowConfig, packets: u64) -> UetSender {
-        UetSender { sprayed: SprayedSender::new(cfg, packets), window: cfg.bdp_cap }
+        let sprayed = SprayedSender::new(cfg, packets);
+        UetSender { sprayed, window: cfg.bdp_cap, heard: Time::ZERO, probes: 0, is_probing: false }
     }
 
     fn following(&self, cfg: &FlowConfig, packets: u64, now: Time) -> UetSender {
-        UetSender { sprayed: self.sprayed.following(cfg, packets, now), window: self.window }
+        let sprayed = self.sprayed.following(cfg, packets, now);
+        UetSender { sprayed, window: self.window, heard: now, probes: 0, is_probing: false }
     }
 
     fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress {
+        self.hear(now);
         if pdu.kind() == PduKind::Nack && pdu.is_trimmed() {
             return self.on_trimmed(now, pdu);
         }
         let Progress { acked, .. } = self.sprayed.on_reply(cfg, now, pdu);
         self.pass();
         // Without timeouts the fabric is lossless, and a missing packet is only late.
-        let lost = !cfg.trims && cfg.timeouts.is_some() && self.infer(now);
+        let inferred = !cfg.trims && cfg.timeouts.is_some() && self.infer(now);
+        let lost = inferred || pdu.is_syn() && self.on_probed(cfg, now, pdu.stamp());
         Progress { acked, loss: lost.then_some(LossSignal::Nack) }
     }
 
@@ -133,11 +188,30 @@ impl SendRecovery for UetSender {
         if self.sprayed.in_flight >= self.window {
             return None;
         }
+        if self.sprayed.in_flight == 0 {
+            self.hear(now);
+        }
         self.sprayed.poll(cfg, now, window)
     }
 
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time> {
-        self.sprayed.deadline(cfg)
+        let (timeout, probe) = (self.sprayed.deadline(cfg), self.probe_at(cfg));
+        timeout.into_iter().chain(probe).min()
+    }
+
+    fn on_timer(&mut self, cfg: &FlowConfig, now: Time) -> Option<LossSignal> {
+        if self.sprayed.deadline(cfg).is_none_or(|at| at > now) {
+            self.probes += 1;
+            self.is_probing = true;
+            return None;
+        }
+        self.on_deadline(cfg, now);
+        Some(LossSignal::Timeout)
+    }
+
+    fn probe(&mut self, now: Time) -> Option<Pdu> {
+        let is_due = std::mem::take(&mut self.is_probing);
+        is_due.then(|| Pdu::probe(now).with_path(self.sprayed.paths.next(now)))
     }
 
     fn on_deadline(&mut self, cfg: &FlowConfig, now: Time) {
@@ -183,54 +257,141 @@ impl SendRecovery for UetSender {
     }
 }
 
+/// Packets that arrived out of order and are not acknowledged yet: packet `from` + i for each bit i of `map`. Bit 0 is
+/// set unless no packet waits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waiting {
+    from: Psn,
+    map: u16,
+}
+
+impl Waiting {
+    /// Adds a packet; returns whether it fits into the bitmap.
+    fn add(&mut self, psn: Psn) -> bool {
+        if self.map == 0 {
+            *self = Waiting { from: psn, map: 1 };
+            return true;
+        }
+        let after = psn.distance_from(self.from);
+        match after {
+            0..16 => self.map |= 1 << after,
+            -15..0 if self.map.leading_zeros() >= after.unsigned_abs() => {
+                *self = Waiting { from: psn, map: self.map << after.unsigned_abs() | 1 };
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Removes the packets before `expected`, which are acknowledged cumulatively.
+    fn advance(&mut self, expected: Psn) {
+        let passed = expected.distance_from(self.from).max(0) as u32;
+        let map = u32::from(self.map).checked_shr(passed).unwrap_or(0) as u16;
+        let empty = if map == 0 { 0 } else { map.trailing_zeros() };
+        *self = Waiting { from: self.from.plus(passed + empty), map: map >> empty };
+    }
+}
+
 /// The receiver of a flow with reliable unordered delivery.
 #[derive(Clone, Debug)]
-pub struct UetReceiver(SprayedReceiver);
+pub struct UetReceiver {
+    receiver: SprayedReceiver,
+    /// Number of packets that have arrived since the last ACK, and those of them that arrived out of order.
+    arrived: u32,
+    waiting: Waiting,
+    /// Whether a packet has arrived.
+    has_begun: bool,
+    /// Whether a packet asked for an ACK, and a gap has been there since.
+    was_asked: bool,
+}
+
+impl UetReceiver {
+    /// The ACK of all packets that wait for one, or `own` if they do not fit into it. `pdu` is the packet that caused
+    /// it.
+    fn acknowledge(&mut self, pdu: Pdu, own: Pdu) -> Pdu {
+        let expected = StreamReceiver::expected(&self.receiver.0);
+        self.arrived = 0;
+        if self.waiting.map == 0 {
+            return Pdu::ack(expected, pdu.stamp()).with_path(pdu.path());
+        }
+        let Ok(offset) = u8::try_from(self.waiting.from.distance_from(expected)) else { return own };
+        let map = std::mem::take(&mut self.waiting.map);
+        Pdu::nack(expected, pdu.psn(), pdu.stamp()).with_path(pdu.path()).with_map(offset, map)
+    }
+
+    /// The response to a data packet if one ACK acknowledges several packets; `outcome` has the packet's own.
+    fn coalesce(&mut self, cfg: &FlowConfig, pdu: Pdu, outcome: RxOutcome) -> RxOutcome {
+        let Some(own) = outcome.reply.filter(|_| !outcome.discarded) else { return outcome };
+        let fits = own.kind() == PduKind::Ack || self.waiting.add(pdu.psn());
+        self.waiting.advance(StreamReceiver::expected(&self.receiver.0));
+        self.arrived += 1;
+        self.was_asked |= pdu.asks_ack();
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        let is_drained = self.was_asked && !self.receiver.0.has_gaps();
+        self.was_asked &= !is_drained;
+        let at_once = is_first || is_drained || outcome.completed || pdu.mark_echo() || pdu.asks_ack();
+        let reply = match () {
+            () if !fits => Some(own),
+            () if at_once || self.arrived >= cfg.ack_packets => Some(self.acknowledge(pdu, own)),
+            () => None,
+        };
+        RxOutcome { reply, ..outcome }
+    }
+}
 
 impl ReceiveRecovery for UetReceiver {
     fn new(cfg: &FlowConfig, packets: u64, now: Time) -> UetReceiver {
-        UetReceiver(SprayedReceiver::new(cfg, packets, now))
+        let receiver = SprayedReceiver::new(cfg, packets, now);
+        UetReceiver { receiver, arrived: 0, waiting: Waiting::default(), has_begun: false, was_asked: false }
     }
 
     fn on_data(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> RxOutcome {
-        self.0.on_data(cfg, now, pdu)
+        if pdu.is_syn() {
+            let expected = StreamReceiver::expected(&self.receiver.0);
+            let own = Pdu::ack(expected, pdu.stamp()).with_path(pdu.path());
+            let reply = Some(self.acknowledge(pdu, own).with_syn());
+            return RxOutcome { reply, discarded: true, ..RxOutcome::default() };
+        }
+        let outcome = self.receiver.on_data(cfg, now, pdu);
+        if cfg.ack_packets > 1 { self.coalesce(cfg, pdu, outcome) } else { outcome }
     }
 
-    fn on_trimmed(&mut self, _cfg: &FlowConfig, _now: Time, pdu: Pdu) -> Option<Pdu> {
-        let expected = StreamReceiver::expected(&self.0.0);
-        Some(Pdu::nack(expected, pdu.psn(), pdu.stamp()).with_path(pdu.path()).with_trimmed())
+    fn on_trimmed(&mut self, cfg: &FlowConfig, _now: Time, pdu: Pdu) -> Option<Pdu> {
+        let expected = StreamReceiver::expected(&self.receiver.0);
+        let nack = Pdu::nack(expected, pdu.psn(), pdu.stamp()).with_path(pdu.path()).with_trimmed();
+        Some(if cfg.last_hop_trims && pdu.is_last_hop() { nack.with_last_hop() } else { nack })
     }
 
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time> {
-        self.0.deadline(cfg)
+        self.receiver.deadline(cfg)
     }
 
     fn on_deadline(&mut self, cfg: &FlowConfig, now: Time) -> Option<Pdu> {
-        self.0.on_deadline(cfg, now)
+        self.receiver.on_deadline(cfg, now)
     }
 
     fn is_complete(&self) -> bool {
-        self.0.is_complete()
+        self.receiver.is_complete()
     }
 
     fn missing(&self) -> (u64, bool) {
-        self.0.missing()
+        self.receiver.missing()
     }
 
     fn post(&mut self, packets: u64, waiting: bool) {
-        self.0.post(packets, waiting);
+        self.receiver.post(packets, waiting);
     }
 
     fn next_message(&mut self, packets: u64) -> bool {
-        self.0.next_message(packets)
+        self.receiver.next_message(packets)
     }
 
     fn left_of_message(&self) -> u64 {
-        self.0.left_of_message()
+        self.receiver.left_of_message()
     }
 
     fn shorten(&mut self, packets: u64) {
-        self.0.shorten(packets);
+        self.receiver.shorten(packets);
     }
 }
 
@@ -303,5 +464,94 @@ mod tests {
         assert_eq!(losses, [None, None, None, None, None, nack, None], "with the sixth later packet");
         let again = sender.poll(&cfg, Time::from_us(22), 4).unwrap();
         assert!(again.retransmission && again.psn == Psn::new(0));
+    }
+
+    /// Packets that arrive in this order, one each microsecond, and what the receiver acknowledges after each: the
+    /// cumulative PSN, and the PSNs of the bitmap.
+    fn acknowledged(cfg: &FlowConfig, packets: u64, arrivals: &[Pdu]) -> Vec<Option<(u32, Vec<u32>)>> {
+        let mut receiver = UetReceiver::new(cfg, packets, Time::ZERO);
+        let mut next = |pdu: &Pdu| {
+            let reply = receiver.on_data(cfg, Time::from_us(9), *pdu).reply?;
+            let selected = (reply.kind() == PduKind::Nack).then(|| reply.selected().map(Psn::value).collect());
+            Some((reply.psn().value(), selected.unwrap_or_default()))
+        };
+        arrivals.iter().map(&mut next).collect()
+    }
+
+    #[test]
+    fn an_ack_of_four_packets_has_those_out_of_order_in_its_bitmap() {
+        let cfg = FlowConfig { ack_packets: 4, ..cfg(true) };
+        let data = |psn| Pdu::data(Psn::new(psn), psn == 29, Time::from_us(1)).with_path(3);
+        // The first packet at once. Packets 1 and 5 and 7 wait; with 3, four have arrived.
+        let order = [0, 1, 5, 7, 3, 2, 4].map(data);
+        let expected = [Some((1, vec![])), None, None, None, Some((2, vec![3, 5, 7])), None, None];
+        assert_eq!(acknowledged(&cfg, 30, &order), expected);
+        // A marked packet, and one that asks, are acknowledged at once; the latter again when no gap is left.
+        let order = [data(0), data(2).with_mark_echo(true), data(4).with_ack_request(), data(1), data(3)];
+        let expected = [Some((1, vec![])), Some((1, vec![2])), Some((1, vec![4])), None, Some((5, vec![]))];
+        assert_eq!(acknowledged(&cfg, 30, &order), expected);
+        // Packet 20 is too far from packet 2, and gets its own ACK. Packet 2 still waits.
+        let order = [0, 2, 20, 4, 5].map(data);
+        let expected = [Some((1, vec![])), None, Some((1, vec![20])), None, Some((1, vec![2, 4, 5]))];
+        assert_eq!(acknowledged(&cfg, 30, &order), expected);
+        // The last packet completes the flow, and a duplicate is acknowledged at once.
+        let order = [data(0), data(1), data(1), data(29)];
+        assert_eq!(acknowledged(&cfg, 30, &order), [Some((1, vec![])), None, Some((2, vec![])), None]);
+        assert_eq!(acknowledged(&cfg, 2, &[data(0), data(1)]), [Some((1, vec![])), Some((2, vec![]))]);
+    }
+
+    #[test]
+    fn the_sender_counts_each_packet_of_a_bitmap_once() {
+        let cfg = FlowConfig { ack_packets: 4, ..cfg(true) };
+        let mut sender = UetSender::new(&cfg, 12);
+        let data = send(&mut sender, &cfg, 8);
+        let ack = Pdu::nack(Psn::new(2), Psn::new(7), data[7].stamp()).with_path(1).with_map(1, 0b10101);
+        let progress = sender.on_reply(&cfg, Time::from_us(20), ack);
+        assert_eq!((progress.acked, progress.loss, sender.in_flight()), (5, None, 3), "0, 1, 3, 5, 7");
+        assert_eq!(sender.on_reply(&cfg, Time::from_us(21), ack).acked, 0);
+    }
+
+    #[test]
+    fn a_trim_at_the_last_hop_is_no_fault_of_the_path() {
+        let cfg = FlowConfig { last_hop_trims: true, ..cfg(true) };
+        let (mut sender, mut receiver) = (UetSender::new(&cfg, 9), UetReceiver::new(&cfg, 9, Time::ZERO));
+        let data = send(&mut sender, &cfg, 3);
+        let mut lost = |trimmed: Pdu| {
+            let nack = receiver.on_trimmed(&cfg, Time::from_us(9), trimmed).unwrap();
+            sender.on_reply(&cfg, Time::from_us(10), nack).loss
+        };
+        assert_eq!(lost(data[0]), Some(LossSignal::Nack));
+        assert_eq!(lost(data[1].with_last_hop()), Some(LossSignal::LastHop));
+        let cfg = FlowConfig { last_hop_trims: false, ..cfg };
+        let nack = receiver.on_trimmed(&cfg, Time::from_us(9), data[2].with_last_hop()).unwrap();
+        assert!(nack.is_trimmed() && !nack.is_last_hop(), "without the setting all trims are alike");
+    }
+
+    #[test]
+    fn a_sender_that_hears_nothing_probes_and_finds_what_is_lost() {
+        let us = Time::from_us;
+        let timeouts = FlowConfig::default().timeouts;
+        let cfg = FlowConfig { probe_after: Some(us(36)), base_rtt: us(12), timeouts, ..cfg(true) };
+        let (mut sender, mut receiver) = (UetSender::new(&cfg, 9), UetReceiver::new(&cfg, 9, Time::ZERO));
+        let data = send(&mut sender, &cfg, 3);
+        let ack = receiver.on_data(&cfg, us(6), data[1]).reply.unwrap();
+        sender.on_reply(&cfg, us(12), ack);
+        // Three round trips after the response.
+        assert_eq!((sender.deadline(&cfg), sender.probe(us(48))), (Some(us(48)), None));
+        assert_eq!(sender.on_timer(&cfg, us(48)), None);
+        let probe = sender.probe(us(48)).unwrap();
+        assert_eq!(sender.probe(us(48)), None, "one probe");
+        // Without a response the next one is due five round trips later; the timeout of 100 us would be due before.
+        assert_eq!(sender.probe_at(&cfg), Some(us(108)));
+        let slow = receiver.on_data(&cfg, us(60), probe).reply.unwrap();
+        assert_eq!((slow.is_syn(), slow.psn()), (true, Psn::new(0)));
+        // A response after two base round trips proves nothing: the packets may wait in the same queue.
+        assert_eq!(sender.on_reply(&cfg, us(72), slow).loss, None);
+        assert_eq!(sender.on_timer(&cfg, us(108)), None);
+        let probe = sender.probe(us(108)).unwrap();
+        let fast = receiver.on_data(&cfg, us(114), probe).reply.unwrap();
+        assert_eq!(sender.on_reply(&cfg, us(120), fast).loss, Some(LossSignal::Nack));
+        assert_eq!((sender.in_flight(), sender.sprayed.lost), (0, 2), "packets 0 and 2");
+        assert!(sender.poll(&cfg, us(121), 20).unwrap().retransmission);
     }
 }

@@ -137,6 +137,9 @@ pub(super) fn config(settings: &Settings, fabric: &FabricFacts, two_timeouts: bo
         paths: Default::default(),
         reorder: None,
         trims: fabric.trims,
+        ack_packets: 1,
+        last_hop_trims: false,
+        probe_after: None,
     }
 }
 

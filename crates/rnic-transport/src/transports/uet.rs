@@ -7,11 +7,12 @@
 use super::flow::{self, BDP_CAP, RTO, RTO_HIGH, TIMEOUTS};
 use super::spray::{self, PATHS, REPS_FREEZE};
 use super::{Description, FabricFacts, FlowTransport, FrameSizes, ProtocolVisitor, Transport, TransportDeclaration};
-use crate::config::FlowConfig;
+use crate::Time;
+use crate::config::{FlowConfig, Timeouts};
 use crate::headers::{UET_ACK, UET_DATA, UET_NACK};
 use crate::paths::NAMES;
 use crate::recovery::Uet as Unordered;
-use crate::settings::{Parameter, Settings};
+use crate::settings::{Kind, Parameter, Settings};
 
 /// The transport UET: reliable unordered delivery over many paths.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +31,61 @@ const PARAMETERS: &[Parameter] = &[
     ),
     PATHS,
     REPS_FREEZE,
+    Parameter::derived(
+        ACK_EVERY,
+        Kind::Size { min: 64, max: 1 << 20 },
+        "bytes of packets after which a receiver acknowledges, at most 16 packets; every packet (uet-htsim: 16 KiB)",
+    ),
+    Parameter::flag(
+        LAST_HOP,
+        false,
+        "whether a packet that the last switch trimmed counts as congestion of the receiver, not of the path; our choice (false; uet-htsim: true)",
+    ),
+    Parameter::number(
+        PROBE_AFTER,
+        0.0,
+        0.0,
+        1e6,
+        "base round trips without a response after which a sender probes; our choice (0: never; uet-htsim: 3 without trimming)",
+    ),
 ];
+
+const ACK_EVERY: &str = "ack_every";
+const LAST_HOP: &str = "last_hop_trims";
+const PROBE_AFTER: &str = "probe_after";
+
+/// Number of packets that the bitmap of an ACK has room for.
+const MAX_ACK_PACKETS: u64 = 16;
+
+/// Number of packets that an ACK acknowledges.
+fn ack_packets(settings: &Settings, fabric: &FabricFacts) -> Result<u32, String> {
+    let Ok(bytes) = settings.bytes(ACK_EVERY) else { return Ok(1) };
+    let packet = u64::from(fabric.mtu + fabric.header);
+    match bytes.div_ceil(packet) {
+        packets @ 2..=MAX_ACK_PACKETS => Ok(packets as u32),
+        packets => Err(format!(
+            "`{ACK_EVERY}` of {bytes} B is {packets} packets of {packet} B; accepted: 2 to {MAX_ACK_PACKETS} packets, {} to {} B (without it every packet has an ACK)",
+            packet + 1,
+            MAX_ACK_PACKETS * packet
+        )),
+    }
+}
+
+/// Time without a response after which a sender probes.
+fn probe_after(settings: &Settings, fabric: &FabricFacts, cfg: &FlowConfig) -> Result<Option<Time>, String> {
+    let after = fabric.base_rtt.as_ps() as f64 * settings.number(PROBE_AFTER)?;
+    let after = Some(Time::from_ps(after as u64)).filter(|after| *after > Time::ZERO);
+    match (after, cfg.timeouts) {
+        (Some(_), None) => Err(format!(
+            "`{PROBE_AFTER}` has no effect without timeouts, because nothing is lost; accepted: 0, or `timeouts = true`"
+        )),
+        (Some(after), Some(Timeouts { high, .. })) if after >= high => Err(format!(
+            "`{PROBE_AFTER}` has no effect: a sender would probe after {after}, and retransmits after {high}; accepted: less than {:.1}",
+            high.as_ps() as f64 / fabric.base_rtt.as_ps() as f64
+        )),
+        _ => Ok(after),
+    }
+}
 
 impl FlowTransport for Uet {
     const DECLARATION: TransportDeclaration = TransportDeclaration {
@@ -70,12 +125,31 @@ impl Transport for Uet {
         // The window begins at 1.5 bandwidth-delay products and never exceeds them (uet-htsim).
         let cap = fabric.fill.saturating_mul(3).div_ceil(2);
         let cfg = FlowConfig { bdp_cap: flow::bdp_cap(settings, cap, true), ..flow::config(settings, fabric, false) };
+        let last_hop_trims = settings.flag(LAST_HOP)?;
+        if last_hop_trims && !fabric.trims {
+            return Err(format!(
+                "`{LAST_HOP}` has no effect, because the switches do not trim; accepted: false, or `trim = true` in `[fabric.switch]` with queueing = \"output\""
+            ));
+        }
+        let cfg = FlowConfig {
+            ack_packets: ack_packets(settings, fabric)?,
+            probe_after: probe_after(settings, fabric, &cfg)?,
+            last_hop_trims,
+            ..cfg
+        };
         Ok(FlowConfig { reorder: None, ..spray::with_paths(settings, fabric, cfg) })
     }
 
     fn describe_flows(&self, settings: &Settings, cfg: &FlowConfig) -> (Description, Description) {
         let mut before = vec![flow::describe_cap(cfg)];
         before.extend(spray::describe(settings, cfg));
+        if cfg.ack_packets > 1 {
+            before.push((ACK_EVERY, format!("{} packets", cfg.ack_packets)));
+        }
+        if cfg.last_hop_trims {
+            before.push((LAST_HOP, "true".to_string()));
+        }
+        before.extend(cfg.probe_after.map(|after| (PROBE_AFTER, after.to_string())));
         (before, flow::describe_timeouts(cfg, false))
     }
 }

@@ -86,7 +86,9 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         let packet = cfg.line_rate.time_for(u64::from(cfg.mtu + cfg.header + config.frame_gap));
         let credit = C::credit(&params).map(|credit| Pacer::new(&credit, packet));
         let shared = || RcShared { cfg: cfg.clone(), params: params.clone(), host: config };
-        Hosts::with(kind, plan, table, shared, |_| RcNic::new(&config, credit.clone()))
+        Hosts::with(kind, plan, table, shared, |host| {
+            RcNic::new(&config, credit.clone().map(|credit| credit.seeded(host.0.into())))
+        })
     }
 
     /// Makes the hosts store, for a capture, the packet addresses of every flow that starts from now on.

@@ -143,6 +143,21 @@ impl<P: Protocol, C: CongestionControl, T: InBand> Host<RcNics<P, C, T>> {
         }
     }
 
+    /// Queues a packet without data from the sending end of a flow to its receiving end: a probe, or a request for
+    /// credit.
+    fn ask_receiver(&mut self, config: &HostConfig, slot: EndSlot, pdu: Pdu) {
+        let peer = &self.senders[slot].peer;
+        let hash = peer.hashes.data;
+        self.nic.control.push_back(Packet {
+            dst: peer.host,
+            flow_hash: if P::SPRAYS { flow_hash(hash, pdu.path()) } else { hash },
+            bytes: (config.ack_bytes as u16).max(MIN_FRAME),
+            priority: config.control_priority,
+            flags: Packet::<Segment<T>>::CONTROL,
+            body: Segment { slot: peer.slot, pdu, in_band: T::default() },
+        });
+    }
+
     fn arm_receiver(&mut self, cfg: &FlowConfig, slot: EndSlot) {
         let end = &mut self.receivers[slot];
         if let Some(at) = end.receiver.deadline(cfg)
@@ -242,6 +257,11 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         if end.sender.on_deadline(cfg, params, at) == Some(Timer::Retransmit) {
             end.timeouts += 1;
             self.totals.timeouts += 1;
+        }
+        if P::TRIMS
+            && let Some(probe) = host.senders[slot].sender.probe(at)
+        {
+            host.ask_receiver(&self.shared.host, slot, probe);
         }
         host.arm_sender(cfg, slot);
         host.schedule(cfg, slot, at);

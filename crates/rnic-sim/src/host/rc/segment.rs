@@ -24,6 +24,11 @@ impl<T: InBand> Body for Segment<T> {
     fn stamp(&mut self, hop: HopRecord) {
         self.in_band.push(hop);
     }
+    fn trimmed(&mut self, last_hop: bool) {
+        if last_hop && self.pdu.kind() == PduKind::Data {
+            self.pdu = self.pdu.with_last_hop();
+        }
+    }
     fn place(&self) -> Option<(u32, u64)> {
         (self.pdu.kind() == PduKind::Data).then(|| (self.slot.0, u64::from(self.pdu.psn().value())))
     }

@@ -84,6 +84,7 @@ impl SendStream {
         let pdu = if pick.syn { pdu.with_syn() } else { pdu };
         let pdu = if P::SPRAYS { pdu.with_path(sender.recovery().path()) } else { pdu };
         let pdu = if C::CREDIT { sender.with_credit(params, now, pdu) } else { pdu };
+        let pdu = if P::COALESCES { sender.with_ack_request(cfg, pick, pdu) } else { pdu };
         Some(TxDesc { pdu, payload, retransmission: pick.retransmission })
     }
 }

@@ -367,8 +367,8 @@ impl<'r, 'e: 'r> Run<'r, 'e> {
     fn change_links(&mut self, step: LinkStep) {
         self.count_all();
         for (port, state) in step.links {
-            let rate = if state.is_up { bytes_per_ps(state.rate.as_bps()) } else { 0.0 };
-            for port in [port, self.topology.port(port).peer] {
+            for (port, rate) in [port, self.topology.port(port).peer].into_iter().zip(state.rates) {
+                let rate = if state.is_up { bytes_per_ps(rate.as_bps()) } else { 0.0 };
                 self.counters.rates[port.index()] = rate;
                 self.shares.set_rate(port.0, rate);
             }

@@ -7,8 +7,9 @@ use super::{RcNic, RcShared, TimerEnd};
 use crate::host::ids::{EndSlot, FlowId};
 use crate::host::partition::NicPartition;
 use crate::in_band::InBand;
-use rnic_fabric::{MIN_FRAME, Packet, SlotId};
+use rnic_fabric::{Packet, SlotId};
 use rnic_transport::congestion::CongestionControl;
+use rnic_transport::credit::Received;
 use rnic_transport::paths::flow_hash;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::{Pdu, Time};
@@ -29,11 +30,23 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
     /// packet.
     pub(super) fn asks(&mut self, host: SlotId, now: Time, packet: &Packet<Segment<T>>) -> bool {
         let Segment { slot, pdu, .. } = packet.body;
+        if pdu.is_syn() {
+            return false; // a probe, which asks for no credit
+        }
         let hash = self.hosts[host.index()].receivers[slot].peer.hashes.data;
         if packet.flow_hash != if P::SPRAYS { flow_hash(hash, pdu.path()) } else { hash } {
             return pdu.is_credit(); // a packet of an earlier flow in this slot
         }
         let Some(pacer) = &mut self.hosts[host.index()].nic.credit else { return false };
+        if !pdu.is_credit() {
+            pacer.note(
+                now,
+                match packet.is_trimmed() {
+                    true => Received::Trimmed { last_hop: pdu.is_last_hop() },
+                    false => Received::Whole { marked: packet.is_marked() },
+                },
+            );
+        }
         let waits = pacer.next().is_some();
         let total = pacer.ask(slot.0, pdu.credit());
         // A sender that asks again for what it has been granted has not got the grant.
@@ -69,16 +82,8 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
     pub(super) fn request_credit(&mut self, host: SlotId, slot: EndSlot, now: Time) {
         let RcShared { cfg, params, host: config } = &self.shared;
         let host = &mut self.hosts[host.index()];
-        let end = &mut host.senders[slot];
-        if let Some(pdu) = end.sender.credit_request(cfg, params, now) {
-            host.nic.control.push_back(Packet {
-                dst: end.peer.host,
-                flow_hash: end.peer.hashes.data,
-                bytes: (config.ack_bytes as u16).max(MIN_FRAME),
-                priority: config.control_priority,
-                flags: Packet::<Segment<T>>::CONTROL,
-                body: Segment { slot: end.peer.slot, pdu, in_band: T::default() },
-            });
+        if let Some(pdu) = host.senders[slot].sender.credit_request(cfg, params, now) {
+            host.ask_receiver(config, slot, pdu);
         }
         host.arm_sender(cfg, slot);
     }
