@@ -615,7 +615,8 @@ fn incidents() -> Vec<(&'static str, Vec<Change>)> {
 /// state: a change of the running configuration is a difference, with its place.
 #[test]
 fn every_setting_of_the_paper_is_compared() {
-    let changes: [(&str, &str, Box<dyn Fn(&mut Copy)>); 10] = [
+    type Change = Box<dyn Fn(&mut Copy)>;
+    let changes: [(&str, &str, Change); 10] = [
         (
             "leaf1",
             "pool.ingress_lossless_pool.size",

@@ -11,8 +11,8 @@
 //! | `lacks` | the part of the item that rnic lacks, in a clause |
 //! | `missing` | why rnic does not have the item at all, in a clause; such an item has no `shown` |
 //!
-//! The file has no states. An item with `missing` is missing; an item with `lacks`, or with a row that is not inside its
-//! claim, is partly there; every other item works.
+//! The file has no states. An item with `missing` is missing; an item with `lacks`, or with a row that is not inside
+//! its claim, is partly there; every other item works.
 
 use crate::data::Data;
 use crate::study::{self, Counts, PAPERS, link, rows_page};

@@ -49,8 +49,8 @@ mod tests {
     use rnic_transport::Bytes;
     use rnic_transport::congestion::Marking;
 
-    /// With thresholds of 5 and 200 KB and a probability of 20 %: nothing up to 5 KB, half of 20 % in the middle, 20 % at
-    /// 200 KB, everything above. The standard deviation of 100,000 draws is below 0.13 %.
+    /// With thresholds of 5 and 200 KB and a probability of 20 %: nothing up to 5 KB, half of 20 % in the middle, 20 %
+    /// at 200 KB, everything above. The standard deviation of 100,000 draws is below 0.13 %.
     #[test]
     fn the_probability_rises_from_kmin_to_kmax_and_is_one_above() {
         let marking = Marking { kmin: Bytes(5_000), kmax: Bytes(200_000), pmax: 0.2 };
