@@ -1,10 +1,10 @@
 //! State of a queue pair that is the same for every transport service (RC, IRN, UC, UD): queues, completions, errors.
 
-use crate::counters::QpCounters;
 use crate::memory::Memory;
 use crate::packet::Route;
 use crate::queue::{CompletionQueue, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{Local, SendQueue, Wqe};
+use crate::statistics::QpCounters;
 use crate::table::Table;
 use crate::types::{
     Access, Completion, Connection, CqId, Event, Extras, Opcode, Pd, QpInit, Qpn, SendAttributes, SendOp, Service,

@@ -38,8 +38,8 @@ mod responder;
 
 use super::sending::{CnpState, Due};
 use crate::common::{Common, Ctx};
-use crate::counters::SenderState;
 use crate::packet::Writer;
+use crate::statistics::SenderState;
 use crate::types::VerbsError;
 use crate::{Congestion, Dropped};
 use acks::Cause;

@@ -2,10 +2,10 @@
 
 use super::timeout::{Probe, RttTimeout};
 use crate::common::{Common, Ctx, status_of};
-use crate::counters::SenderState;
 use crate::packet::TxContext;
 use crate::qp::requester::{Acknowledged, Core, aeth, take_response};
 use crate::qp::sending::Due;
+use crate::statistics::SenderState;
 use crate::types::VerbsError;
 use crate::{Congestion, Dropped};
 use rnic_transport::pdu::Stamp;
