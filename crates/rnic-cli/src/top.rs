@@ -18,12 +18,11 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Arguments of `rnic top`.
-///
-/// A process publishes its queue pairs if it has opened a device of rnic's libibverbs (`rnic verbs`), or is a
-/// measurement of `rnic perf` or `rnic pingpong`. Root sees the processes of all users of this network namespace, other
-/// users see their own. RNIC_STATS=off keeps a program out.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
+#[command(after_help = "A process publishes its queue pairs if it has opened a device of rnic's libibverbs (`rnic \
+    verbs`), or is a measurement of `rnic perf` or `rnic pingpong`. Root sees the processes of all users of this network \
+    namespace, other users see their own. RNIC_STATS=off keeps a program out.\n\n\
+    Examples:\n  \
     rnic top                                  # keys: s sort, / filter, q quit\n  \
     rnic top --once --sort rtt\n  \
     rnic top --process ib_write_bw --process 4711\n  \

@@ -54,8 +54,7 @@ fn both_ends_capture_the_packets_of_a_measurement() {
             decode(folder.path(), file).iter().map(packet).collect()
         };
         let (client, server) = (packets("client.pcapng"), packets("server.pcapng"));
-        let count =
-            |all: &BTreeSet<[String; 3]>, text: &str| all.iter().filter(|[name, ..]| name.contains(text)).count();
+        let count = |all: &BTreeSet<[String; 3]>, part| all.iter().filter(|[name, ..]| name.contains(part)).count();
         assert!(count(&client, "WRITE") >= 20 && count(&server, "WRITE") >= 20, "{options}: {client:?}");
         assert!(count(&client, "cknowledge") > 0 && count(&server, "cknowledge") > 0, "{options}: {client:?}");
         assert!(client.intersection(&server).count() >= 21, "{options}");
@@ -68,7 +67,9 @@ fn protected_packets_are_captured() {
     let folder = tempfile::tempdir().unwrap();
     measure(folder.path(), "--roce-port 15799", "--roce-port 15799 --security encrypted -n 5 -s 4096");
     let output = rnic(folder.path(), "decode client.pcapng").output().unwrap();
-    assert!(text(&output).matches("encrypted").count() >= 10, "{}", text(&output));
+    // The five Writes of 4,096 bytes share datagrams.
+    let encrypted = text(&output).lines().filter(|line| line.contains("encrypted")).count();
+    assert!(encrypted >= 3 && text(&output).contains("bad: 0"), "{}", text(&output));
 }
 
 #[test]

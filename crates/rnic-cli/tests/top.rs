@@ -31,6 +31,7 @@ fn measurement(namespace: &Namespace, arguments: &[&str]) -> KilledChild {
 
 /// Waits until the table has `count` queue pairs that satisfy the condition.
 #[track_caller]
+#[expect(clippy::disallowed_methods, reason = "a condition that never holds fails the test after a minute")]
 fn until(namespace: &Namespace, count: usize, holds: impl Fn(&Value) -> bool) -> Vec<Value> {
     let begin = Instant::now();
     loop {
@@ -48,8 +49,8 @@ fn number(pair: &Value, name: &str) -> f64 {
     pair[name].as_f64().unwrap_or(-1.0)
 }
 
-/// The table has the queue pairs of a measurement with their rates and round-trip times. A filter leaves other processes
-/// out. When the process is killed, it disappears.
+/// The table has the queue pairs of a measurement with their rates and round-trip times. A filter leaves other
+/// processes out. When the process is killed, it disappears.
 #[test]
 fn the_queue_pairs_of_a_measurement_are_shown_until_it_ends() {
     rnic_netns::with_pair(1_500, |pair| {

@@ -146,8 +146,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Lets the port handle the messages of its other sockets now. A port that several processes share does so only from
-    /// time to time.
+    /// Lets the port handle the messages of its other sockets now. A port that several processes share does so only
+    /// from time to time.
     pub(crate) fn tend(&mut self) {
         // A member of a shared address may have sent a message before it closed its socket.
         for _ in 0..2 {

@@ -23,7 +23,7 @@ fn start(run: Box<dyn FnOnce() + Send>) -> std::io::Result<()> {
     std::thread::Builder::new().spawn(run).map(drop)
 }
 
-/// Starts this program again in a role, as this user or another, and waits for its line `ready`; also returns that line.
+/// Starts this program again in a role, as this user or another, and waits for its line `ready`, which it also returns.
 fn child(role: &str, user: Option<u32>) -> (Child, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["statistics::a_child_has_a_role", "--exact", "--nocapture"]).env(ROLE, role);

@@ -165,7 +165,7 @@ extern "C" fn at_exit() {
 pub(crate) fn tend() {
     let open = OPEN_DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     if open.0 == std::process::id() {
-        // A device that is closed in the meantime waits in `unregister`, so that this thread is not the last to have it.
+        // A device that is closed in the meantime waits in `unregister`, so that this thread never frees it.
         open.1.iter().filter_map(Weak::upgrade).for_each(|state| state.device.tend());
     }
 }

@@ -4,11 +4,10 @@ use crate::memory::Memory;
 use crate::packet::Route;
 use crate::queue::{CompletionQueue, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{Local, SendQueue, Wqe};
-use crate::statistics::QpCounters;
 use crate::table::Table;
 use crate::types::{
-    Access, Completion, Connection, CqId, Event, Extras, Opcode, Pd, QpInit, Qpn, SendAttributes, SendOp, Service,
-    Source, State, Status,
+    Access, Completion, Connection, CqId, Event, Extras, Opcode, Pd, QpCounters, QpInit, Qpn, SendAttributes, SendOp,
+    Service, Source, State, Status,
 };
 use crate::{Counters, VerbsError};
 use rnic_transport::Time;

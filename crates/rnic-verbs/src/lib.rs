@@ -13,7 +13,6 @@
 //! | [`device`] | the device: its verbs, received and sent packets, timers |
 //! | [`queue`] | completion queues and receive queues |
 //! | [`flow`] | congestion controls of queue pairs, chosen by name or by type |
-//! | `statistics` | statistics of single queue pairs ([`QpStatistics`]) |
 //! | [`counters`] | counters of a device, and the reasons for which it drops packets |
 //! | [`conformance`] | checks of an implementation of [`Verbs`], the trait that software above a NIC uses |
 //!
@@ -38,7 +37,6 @@ mod qp;
 mod qps;
 pub mod queue;
 mod send_queue;
-mod statistics;
 mod table;
 pub mod types;
 mod verbs;
@@ -58,5 +56,4 @@ pub use interface::{Verbs, until_full};
 pub use qp::MAX_IN_FLIGHT;
 pub use qps::{QpnHasher, QpnMap};
 pub use queue::Notify;
-pub use statistics::{QpCounters, QpStatistics, SenderState};
 pub use types::*;

@@ -7,6 +7,7 @@ mod datagram;
 mod error;
 mod memory;
 mod queue_pair;
+mod statistics;
 mod window;
 mod work;
 
@@ -18,6 +19,7 @@ pub use queue_pair::{
     Capacities, Connection, Extras, MAX_MTU, QpChange, QpInfo, QpInit, SendAttributes, Service, State, Transition,
     URGENT_DSCP,
 };
+pub use statistics::{QpCounters, QpStatistics, SenderState};
 pub use window::{Bind, WindowId, WindowInfo, WindowKind};
 pub use work::{Completion, Data, Opcode, RecvRequest, SendFlags, SendOp, SendRequest, Status};
 

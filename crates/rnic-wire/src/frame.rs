@@ -620,8 +620,8 @@ impl Envelope {
         self.emit_headers(len, out)
     }
 
-    /// Writes the frame that carries the UDP payload `datagram`, such as a protected datagram, to the start of `out`, and
-    /// returns its length in bytes.
+    /// Writes the frame that carries the UDP payload `datagram`, such as a protected datagram, to the start of `out`,
+    /// and returns its length in bytes.
     ///
     /// # Panics
     /// If `out` is too short.
@@ -631,7 +631,7 @@ impl Envelope {
         self.emit_headers(datagram.len(), out)
     }
 
-    /// Writes the headers before the `len` bytes of UDP payload that `out` has already. Returns the length of the frame.
+    /// Writes the headers before the `len` bytes of UDP payload that `out` has. Returns the length of the frame.
     fn emit_headers(&self, len: usize, out: &mut [u8]) -> usize {
         let body_at = self.header_len();
         let udp_at = body_at - UDP_LEN;

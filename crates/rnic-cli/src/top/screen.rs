@@ -242,7 +242,7 @@ PID PROGRAM  DEVICE QP       TYPE STATE PEER              SEND pkt/s   B/s RECV 
   2 program2 rnic0  0x000002 rc   RTS   10.0.0.2 0x000abc      2.00k 2.00M        500   0  1.00k   5/64 12.3 us   3
   1 program1 rnic0  0x000001 rc   RTS   10.0.0.2 0x000abc      1.00k 1.00M        250   0    500   5/64 12.3 us   3
 
-1 processes of other users are not shown";
+processes of other users, which are not shown: 1";
         assert_eq!(text, expected);
     }
 

@@ -109,10 +109,10 @@ pub(super) fn notes(all: &Processes, choice: &Choice) -> Vec<String> {
         notes.push(format!("{who} has more devices or queue pairs than a report has"));
     }
     if all.of_others > 0 {
-        notes.push(format!("{} processes of other users are not shown", count(all.of_others as u64)));
+        notes.push(format!("processes of other users, which are not shown: {}", count(all.of_others as u64)));
     }
     if all.omitted > 0 {
-        notes.push(format!("{} processes beyond {MAX_PROCESSES} are not shown", count(all.omitted as u64)));
+        notes.push(format!("processes beyond {MAX_PROCESSES}, which are not shown: {}", count(all.omitted as u64)));
     }
     let any = all.found.iter().any(|process| choice.shows(process.pid, &process.report.program));
     if !any {
@@ -222,7 +222,7 @@ PID  PROGRAM    DEVICE  QP        TYPE  STATE  PEER               SEND pkt/s   B
             ("process 3 does not answer", "2 more processes have no report")
         );
         assert_eq!(said[6], "process 42 has more devices or queue pairs than a report has");
-        assert_eq!(said[7], "2,000 processes of other users are not shown");
+        assert_eq!(said[7], "processes of other users, which are not shown: 2,000");
         let none = Choice { processes: vec!["x".to_string()], ..choice };
         assert_eq!(notes(&reading().1, &none), ["no process fits x"]);
     }

@@ -420,8 +420,8 @@ impl Shared {
         self.lead().flush(&self.verbs);
     }
 
-    /// Waits until the thread that holds the driver has finished its round, and lets the port handle the messages of its
-    /// other sockets.
+    /// Waits until the thread that holds the driver has finished its round, and lets the port handle the messages of
+    /// its other sockets.
     pub(super) fn tend(&self) {
         self.asking.fetch_add(1, Ordering::AcqRel);
         let _asking = Asking(&self.asking);

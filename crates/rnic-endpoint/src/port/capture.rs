@@ -123,9 +123,10 @@ impl Write for Blocks {
     }
 }
 
-/// A port that captures all packets that another port sends and receives. Protected datagrams of
-/// rnic are captured as they are; other datagrams that are not RoCEv2 packets are left out. A socket does not show the identification of received packets, so the ICRC in the file is computed for the
-/// identification that the IPv4 header in the file has. Ethernet addresses are 0.
+/// A port that captures all packets that another port sends and receives. Protected datagrams of rnic are captured as
+/// they are; other datagrams that are not RoCEv2 packets are left out. A socket does not show the identification of
+/// received packets, so the ICRC in the file is computed for the identification that the IPv4 header in the file has.
+/// Ethernet addresses are 0.
 pub struct CapturePort<P> {
     inner: P,
     file: CaptureFile,

@@ -1,8 +1,9 @@
 //! Statistics of the queue pairs of all processes of a host, for `rnic top`.
 //!
-//! A process *publishes* its devices ([`publish`]). From then on one of its threads listens at a Unix socket, and writes
-//! a [`Report`] to each process that connects. The thread sleeps otherwise, and the threads that move packets do nothing
-//! for it: they count packets and bytes of each queue pair in any case. [`processes`] reads the reports of all processes.
+//! A process *publishes* its devices ([`publish`]). From then on one of its threads listens at a Unix socket, and
+//! writes a [`Report`] to each process that connects. The thread sleeps otherwise, and the threads that move packets do
+//! nothing for it: they count packets and bytes of each queue pair in any case. [`processes`] reads the reports of all
+//! processes.
 //!
 //! | question | answer |
 //! |---|---|

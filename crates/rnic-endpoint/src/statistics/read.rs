@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Maximum number of processes that are counted, of those that are not read.
+/// Maximum number of processes that are counted and not read.
 const MAX_COUNTED: usize = 10_000;
 
 /// The report of a process.

@@ -5,6 +5,7 @@ mod memory;
 mod post;
 mod queue_pairs;
 mod queues;
+mod statistics;
 mod windows;
 
 use crate::types::{State, VerbsError};
