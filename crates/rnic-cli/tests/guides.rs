@@ -17,6 +17,7 @@ const GUIDES: &[&str] = &[
     "first-run",
     "operate",
     "mesh",
+    "mesh-at-scale",
     "alerts",
     "own-topology-and-traffic",
     "from-a-trace",
@@ -183,6 +184,11 @@ fn alerts() {
 #[test]
 fn mesh() {
     follow("mesh", Kind::Fast);
+}
+
+#[test]
+fn mesh_at_scale() {
+    follow("mesh-at-scale", Kind::Fast);
 }
 
 #[test]
