@@ -95,13 +95,13 @@ module nt_reassembly #(
     wire        supersedes = same_slot && row_fate == ACTIVE && newer;
     wire        begins = same_slot ? newer : row_fate != ACTIVE;
     wire        continues = same_slot && row_fate == ACTIVE && same;
-    wire        was_complete = same_slot && row_fate == COMPLETE && same;
 
     wire [31:0] packets = in_msg_len == 0 ? 32'd1 : (in_msg_len >> LOG_MTU) + {31'd0, |in_msg_len[LOG_MTU-1:0]};
     wire        none_free;
     wire [LOG_SLOTS-1:0] free_slot;
     nt_lowest #(.LOG_W(LOG_SLOTS)) first_free (.bits(~live), .none(none_free), .index(free_slot));
     wire        in_message = in_pkt_offset < packets;
+    wire        was_complete = same_slot && row_fate == COMPLETE && same && in_message;
     wire        is_offered, is_large;
     wire [LOG_LARGE-1:0] number;
     wire        info = in_valid && in_op == INFO;

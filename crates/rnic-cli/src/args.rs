@@ -19,7 +19,7 @@ use rnic_simulator::absent::Ignored as P4Args;
 use std::path::PathBuf;
 
 #[cfg(feature = "p4")]
-pub(crate) use p4::{P4Args, P4BuildArgs, P4CheckArgs, P4Command};
+pub(crate) use p4::{P4Args, P4BuildArgs, P4CheckArgs, P4Command, P4TraceArgs};
 
 /// An RDMA NIC in software: simulation of RDMA transports, and a RoCEv2 endpoint.
 ///

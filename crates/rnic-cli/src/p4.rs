@@ -1,12 +1,12 @@
 //! The command `rnic p4`, which checks transports programmed in P4.
 
-use crate::args::{P4Args, P4BuildArgs, P4CheckArgs, P4Command};
+use crate::args::{P4Args, P4BuildArgs, P4CheckArgs, P4Command, P4TraceArgs};
 use rnic_nano::corpus::Corpus;
 use rnic_nano::cost::{Cost, Hardware, PipelineCost, analyse};
 use rnic_nano::diagnostic::Diagnostic;
 use rnic_nano::hir::{self, MatchKind, Pipeline};
-use rnic_nano::source::Span;
-use rnic_nano::{CompileError, Program, Rejected, compile_file, rtl};
+use rnic_nano::source::{SourceMap, Span};
+use rnic_nano::{CompileError, Program, Rejected, compile_file, rtl, trace};
 use rnic_simulator::error::{CliError, no_hardware};
 use rnic_simulator::format::Format;
 use rnic_simulator::output;
@@ -20,6 +20,7 @@ pub(crate) fn p4(arguments: &P4Args) -> Result<(), CliError> {
     match &arguments.command {
         P4Command::Check(arguments) => check(arguments),
         P4Command::Build(arguments) => build(arguments),
+        P4Command::Trace(arguments) => trace(arguments),
     }
 }
 
@@ -31,6 +32,7 @@ fn build(arguments: &P4BuildArgs) -> Result<(), CliError> {
         Err(CompileError::Rejected(rejected)) => return Err(CliError::Program(Box::new(rejected))),
         Err(unreadable) => return Err(CliError::Input(unreadable.to_string())),
     };
+    warn(&program);
     let rtl =
         rtl::generate(&program, program.header_room() as u32).map_err(|error| no_hardware(&file, &program, &error))?;
     if let Some(folder) = &arguments.verilog {
@@ -52,6 +54,41 @@ fn build(arguments: &P4BuildArgs) -> Result<(), CliError> {
         }
         verified.iter().try_for_each(|sentence| writeln!(out, "{sentence}"))
     })
+}
+
+/// Runs a program on two NICs and prints what it does with each packet.
+fn trace(arguments: &P4TraceArgs) -> Result<(), CliError> {
+    let program = match compile_file(&arguments.file, &arguments.constants) {
+        Ok(program) => program,
+        Err(CompileError::Rejected(rejected)) => return Err(CliError::Program(Box::new(rejected))),
+        Err(unreadable) => return Err(CliError::Input(unreadable.to_string())),
+    };
+    warn(&program);
+    let P4TraceArgs { messages, bytes, lose, packets, .. } = *arguments;
+    let settings = trace::Settings { messages, bytes, lose_every: lose, described: packets };
+    let mut printed = Ok(());
+    let traced = trace::trace(&program, &settings, &mut |line| {
+        if printed.is_ok() {
+            printed = output::print(|out| writeln!(out, "{line}"));
+        }
+    });
+    printed?;
+    let trace::Traced { delivered, acknowledged, packets, lost, rejected, end } = traced;
+    output::print(|out| {
+        writeln!(
+            out,
+            "{delivered} of {messages} messages delivered, {acknowledged} acknowledged, in {:.4} us; {packets} packets, {lost} \
+             lost, {rejected} rejected by the parser",
+            end.as_us()
+        )
+    })?;
+    if delivered == messages && acknowledged == messages {
+        return Ok(());
+    }
+    Err(CliError::Failed(vec![format!(
+        "{} of {messages} messages were not delivered and acknowledged",
+        messages - delivered.min(acknowledged)
+    )]))
 }
 
 /// Compares the Verilog of a program with the virtual machine, and returns a sentence about the packets compared.
@@ -94,6 +131,9 @@ fn check(arguments: &P4CheckArgs) -> Result<(), CliError> {
     if let Err(P4Error::Annotation { annotation, accepted, .. }) = program_of_run {
         return Err(CliError::Input(format!("{file}: the annotation {annotation} of `main`; accepted: {accepted}")));
     }
+    if arguments.format == Format::Table {
+        warn(&program);
+    }
     let cost = arguments.cost.then(|| analyse(&program, &Hardware::default()));
     output::print(|out| match arguments.format {
         Format::Table => {
@@ -110,7 +150,14 @@ fn check(arguments: &P4CheckArgs) -> Result<(), CliError> {
     })
 }
 
-/// Compiles all programs in a folder, and prints the number of programs that the compiler rejects, with the reasons.
+/// Prints the compiler's warnings about a program on standard error.
+fn warn(program: &Program) {
+    for warning in &program.hir().warnings {
+        warning.render(program.sources()).lines().for_each(output::note);
+    }
+}
+
+/// Compiles all programs in a folder, and prints how many of them the compiler rejects, with the reasons.
 fn check_folder(arguments: &P4CheckArgs, folder: &str) -> Result<(), CliError> {
     if arguments.cost || !arguments.constants.is_empty() {
         let message = format!("`{folder}` is a folder: --cost and --constant are for one program");
@@ -227,6 +274,7 @@ fn document(file: &str, program: &Program) -> Value {
         "egress_tables": tables(&hir.egress),
         "externs": instances.collect::<Vec<_>>(),
         "constants": constants.collect::<Vec<_>>(),
+        "warnings": diagnostics(&hir.warnings, program.sources()),
     })
 }
 
@@ -278,11 +326,16 @@ fn cost_document(cost: &Cost) -> Value {
     })
 }
 
-/// Returns the errors of a P4 program as JSON; lines and columns count from 1.
+/// Returns the errors of a P4 program as JSON.
 fn errors(rejected: &Rejected) -> Vec<Value> {
+    diagnostics(&rejected.errors, &rejected.sources)
+}
+
+/// Returns errors or warnings as JSON; lines and columns count from 1.
+fn diagnostics(diagnostics: &[Diagnostic], sources: &SourceMap) -> Vec<Value> {
     let position = |span: Span, label: &str| {
-        let file = rejected.sources.files.get(usize::from(span.file)).map(|file| file.name.as_str());
-        let (line, column) = rejected.sources.position(span);
+        let file = sources.files.get(usize::from(span.file)).map(|file| file.name.as_str());
+        let (line, column) = sources.position(span);
         json!({ "file": file, "line": line, "column": column, "label": label })
     };
     let error = |error: &Diagnostic| {
@@ -294,5 +347,5 @@ fn errors(rejected: &Rejected) -> Vec<Value> {
             "help": error.help,
         })
     };
-    rejected.errors.iter().map(error).collect()
+    diagnostics.iter().map(error).collect()
 }

@@ -18,6 +18,7 @@ const GUIDES: &[&str] = &[
     "operate",
     "top",
     "mesh",
+    "mesh-at-scale",
     "alerts",
     "own-topology-and-traffic",
     "from-a-trace",
@@ -184,6 +185,11 @@ fn alerts() {
 #[test]
 fn mesh() {
     follow("mesh", Kind::Fast);
+}
+
+#[test]
+fn mesh_at_scale() {
+    follow("mesh-at-scale", Kind::Fast);
 }
 
 #[test]

@@ -21,6 +21,8 @@ mod lint;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod mesh;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod mesh_deployment;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod mesh_in_namespaces;
 mod model;
 #[cfg(feature = "p4")]

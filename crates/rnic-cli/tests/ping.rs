@@ -203,8 +203,8 @@ fn a_closed_output_ends_the_ping() {
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
 }
 
-/// A host that does not run for 200 ms answers late. The kernel received the packets in time, so the network's time does
-/// not include the 200 ms: they are the delay of the host that slept.
+/// A host that does not run for 200 ms answers late. The kernel received the packets in time, so the network's time
+/// does not include the 200 ms: they are the delay of the host that slept.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a process is stopped for some real time")]
 fn a_stopped_process_is_not_the_networks_delay() {

@@ -236,9 +236,16 @@ fn decode(rtl: &Rtl, words: &[u32], verified: &mut Verified) -> Expected {
         made.push((function, values));
     }
     verified.calls += made.len() as u64;
+    in_order(&mut made);
     let consumed = output("out_accepted") == 0 || output("out_reassembly_drop") == 1;
     let place = ["out_reassembly_rx_msg_id", "out_reassembly_pkt_offset", "out_reassembly_is_last_pkt"].map(output);
     Expected::Ingress { reassemble: (!consumed).then_some((place[0], place[1], place[2])), calls: made }
+}
+
+/// Sorts calls by their functions. The order of calls of different functions has no meaning, because each block of the
+/// NIC has its own state; calls of one function keep their order.
+fn in_order(calls: &mut [Call]) {
+    calls.sort_by_key(|(function, _)| *function);
 }
 
 /// The inputs of a pipeline by name, as words of a step.
@@ -457,6 +464,7 @@ impl Source<'_> {
                 Some((rx_msg_id.into(), pkt_offset.into(), is_last_pkt.into()))
             }
         };
+        in_order(&mut blocks.calls);
         Expected::Ingress { reassemble, calls: blocks.calls }
     }
 }

@@ -70,6 +70,47 @@ fn constructs_of_the_language_do_what_the_machine_does() {
     }
 }
 
+/// A state of the parser at several positions, and requests for messages in branches that exclude each other, which
+/// share a port.
+#[test]
+fn positions_and_branches_do_what_the_machine_does() {
+    let text = include_str!("../../rnic-nano/tests/programs/branches.p4");
+    let compiled = |text: String| {
+        let main = SourceFile { name: "branches.p4".into(), text };
+        compile(main, &|_| None, &[]).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let requests = |program: &Program| {
+        let rtl = rtl::generate(program, 64).unwrap_or_else(|error| panic!("{error}"));
+        let requests = rtl.ingress.calls.iter().filter(|call| call.function == "get_rx_msg_info");
+        requests.map(|call| call.position.clone()).collect::<Vec<_>>()
+    };
+    let program = compiled(text.to_string());
+    let found = requests(&program);
+    let lines = (1..).zip(text.lines()).filter(|(_, line)| line.contains("get_rx_msg_info"));
+    let mut lines: Vec<String> = lines.map(|(number, _)| format!("branches.p4:{number}")).collect();
+    assert_eq!((found.len(), lines.len()), (1, 3));
+    // In the order of execution: the action is behind the branch of its table.
+    lines.rotate_left(1);
+    assert_eq!(found[0], lines.join(", "));
+    // A place after the branches can be reached by the same packet, and so can one that needs the results of another.
+    let after = text.replace(
+        "        }\n    }\n}\n\ncontrol E",
+        "        }\n        get_rx_msg_info({ 4, 0, 0, 0, 0, false });\n    }\n}\n\ncontrol E",
+    );
+    assert_eq!(requests(&compiled(after)).len(), 2);
+    let one_after_the_other = text.replace(
+        "answer(DATA, info.ack_no);",
+        "rx_msg_info_t next = get_rx_msg_info({ 3, 0, 0, info.ack_no, 0, false });\nanswer(DATA, next.ack_no);",
+    );
+    assert_eq!(requests(&compiled(one_after_the_other)).len(), 2);
+    if !verilator() {
+        return;
+    }
+    let rtl = rtl::generate(&program, 64).unwrap_or_else(|error| panic!("{error}"));
+    let verified = verify(&program, &rtl, &bench(&rtl, None), 30_000, 1, None).unwrap_or_else(|e| panic!("{e}"));
+    assert!(verified.accepted > 5_000 && verified.calls > 5_000, "{verified:?}");
+}
+
 /// A changed operator in the generated Verilog is noticed.
 #[test]
 fn a_changed_operator_is_noticed() {

@@ -1,9 +1,18 @@
-//! Diagnostics of the P4 compiler: the errors of a program and their positions.
+//! Diagnostics of the P4 compiler: the errors of a program, warnings about it, and their positions.
 
 use crate::source::{SourceMap, Span};
 use std::fmt::Write;
 
-/// One error that the compiler found in a program.
+/// Whether the compiler refuses a program because of a diagnostic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Severity {
+    /// The compiler refuses the program.
+    Error,
+    /// The program is probably not what its author wants.
+    Warning,
+}
+
+/// One error or warning of the compiler.
 ///
 /// # Examples
 /// ```
@@ -26,6 +35,8 @@ use std::fmt::Write;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
+    /// Whether the compiler refuses the program.
+    pub severity: Severity,
     /// The error in one sentence, without a full stop at its end.
     pub message: String,
     /// The source range in which the error lies.
@@ -42,7 +53,13 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// Creates an error without related source ranges and without advice.
     pub fn new(span: Span, message: impl Into<String>, label: impl Into<String>) -> Diagnostic {
-        Diagnostic { message: message.into(), span, label: label.into(), related: Vec::new(), help: None }
+        let (message, label) = (message.into(), label.into());
+        Diagnostic { severity: Severity::Error, message, span, label, related: Vec::new(), help: None }
+    }
+
+    /// Creates a warning without related source ranges and without advice.
+    pub fn warning(span: Span, message: impl Into<String>, label: impl Into<String>) -> Diagnostic {
+        Diagnostic { severity: Severity::Warning, ..Diagnostic::new(span, message, label) }
     }
 
     /// Creates an error for a construct of P4_16 that this compiler does not support. `what` names the construct, and
@@ -64,10 +81,14 @@ impl Diagnostic {
         self
     }
 
-    /// Renders the error as plain text. The text has the message, the position as `file:line:column`, the source line
-    /// with `^` under the source range, the related source ranges in the same form, and the advice.
+    /// Renders the error or warning as plain text. The text has the message, the position as `file:line:column`, the
+    /// source line with `^` under the source range, the related source ranges in the same form, and the advice.
     pub fn render(&self, sources: &SourceMap) -> String {
-        let mut text = format!("error: {}\n", self.message);
+        let severity = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let mut text = format!("{severity}: {}\n", self.message);
         self.render_span(&mut text, sources, self.span, &self.label);
         for (span, label) in &self.related {
             self.render_span(&mut text, sources, *span, label);

@@ -9,6 +9,7 @@
 
 pub mod check;
 
+use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 
 /// A checked P4 program: two pipelines and the objects that they share.
@@ -25,6 +26,8 @@ pub struct Program {
     pub annotations: Vec<(String, String)>,
     /// The top-level constants whose values a user may replace, each with its current value.
     pub constants: Vec<(String, u128)>,
+    /// The warnings about the program, in the order of their source ranges.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// The ingress or the egress pipeline. Each pipeline has its own slots (scalar variables).

@@ -17,6 +17,8 @@
 //! | `program` | a compiled program, which can run on any number of NICs: [`Program`] |
 //! | `pipeline` | a compiled program loaded into one NIC: [`P4Pipeline`] |
 //! | [`runtime`] | registers, schedulers, tables and the control plane's access to tables |
+//! | [`interpret`] | an interpreter of the HIR, for tests and traces |
+//! | [`trace`] | what a program does with each packet, for its author |
 //! | [`cost`] | a model of the program's cost in hardware |
 //!
 //! # Examples
@@ -44,6 +46,7 @@ pub mod corpus;
 pub mod cost;
 pub mod diagnostic;
 pub mod hir;
+pub mod interpret;
 mod lexer;
 mod lower;
 pub mod parser;
@@ -54,6 +57,7 @@ pub mod rtl;
 pub mod runtime;
 pub mod sema;
 pub mod source;
+pub mod trace;
 mod vm;
 
 pub use compile::{CompileError, Rejected, compile, compile_file};

@@ -195,9 +195,7 @@ impl<const N: usize> P4Pipeline<N> {
         &mut self, blocks: &mut B, packet: &[u8], len: usize, arrival: &Arrival<'_>, hops: u64,
     ) -> Verdict {
         let executable = self.program.ingress();
-        let flags = [arrival.trimmed, arrival.returned, arrival.marked].map(u64::from);
-        let given =
-            [nanoseconds(arrival.now), arrival.frame_bytes.into(), flags[0], flags[1], flags[2], hops, 1, 0, 0, 0];
+        let given = arrival_values(arrival, hops);
         let input =
             |index: u8| *given.get(usize::from(index)).unwrap_or_else(|| &self.nic[usize::from(index) - given.len()]);
         let mut context =
@@ -250,23 +248,7 @@ impl<const N: usize> Pipeline for P4Pipeline<N> {
 
     fn egress(&mut self, departure: &Departure) -> Framed<P4Header<N>> {
         let executable = self.program.egress();
-        let d = departure;
-        let given: [u64; 14] = [
-            nanoseconds(d.now),
-            d.dst_ip.into(),
-            d.dst_context.into(),
-            d.src_context.into(),
-            d.tx_msg_id.into(),
-            d.msg_len.into(),
-            d.pkt_offset.into(),
-            d.credit.into(),
-            d.rank.into(),
-            d.flags.into(),
-            d.is_new_msg.into(),
-            d.is_rtx.into(),
-            u64::from(d.payload) & 0xffff,
-            0,
-        ];
+        let given = departure_values(departure);
         let input =
             |index: u8| *given.get(usize::from(index)).unwrap_or_else(|| &self.nic[usize::from(index) - given.len()]);
         let mut bytes = [0; N];
@@ -298,6 +280,35 @@ impl<const N: usize> Pipeline for P4Pipeline<N> {
     }
 }
 
+/// The values that the NIC passes to the ingress pipeline with a packet that has `hops` telemetry records, in the order
+/// of [`ARRIVAL`].
+#[inline]
+pub(crate) fn arrival_values(arrival: &Arrival<'_>, hops: u64) -> [u64; ARRIVAL.len()] {
+    let flags = [arrival.trimmed, arrival.returned, arrival.marked].map(u64::from);
+    [nanoseconds(arrival.now), arrival.frame_bytes.into(), flags[0], flags[1], flags[2], hops, 1, 0, 0, 0]
+}
+
+/// The values that the NIC passes to the egress pipeline with a packet, in the order of [`DEPARTURE`].
+#[inline]
+pub(crate) fn departure_values(d: &Departure) -> [u64; DEPARTURE.len()] {
+    [
+        nanoseconds(d.now),
+        d.dst_ip.into(),
+        d.dst_context.into(),
+        d.src_context.into(),
+        d.tx_msg_id.into(),
+        d.msg_len.into(),
+        d.pkt_offset.into(),
+        d.credit.into(),
+        d.rank.into(),
+        d.flags.into(),
+        d.is_new_msg.into(),
+        d.is_rtx.into(),
+        u64::from(d.payload) & 0xffff,
+        0,
+    ]
+}
+
 fn nanoseconds(time: Time) -> u64 {
     time.as_ps() / 1000
 }
@@ -314,7 +325,7 @@ fn verdict(executable: &Executable, frame: &Frame) -> Verdict {
 
 /// The NIC's fixed-function blocks (for example reassembly) for the egress pipeline: none of their functions has an
 /// effect. The compiler rejects a program whose egress pipeline calls such a function.
-struct NoBlocks;
+pub(crate) struct NoBlocks;
 
 impl Blocks for NoBlocks {
     fn get_rx_msg_info(&mut self, _: &RxMsgInfoRequest) -> RxMsgInfo {

@@ -223,7 +223,7 @@ fn apply(apply: &Apply<u8>, frame: &mut Frame, tables: &[Arc<Table>]) -> usize {
 }
 
 /// Calls a function or method that the NIC provides to programs.
-fn call<B: Blocks>(call: &Call<u8>, frame: &mut Frame, context: &mut Context<'_, B>) {
+pub(crate) fn call<B: Blocks>(call: &Call<u8>, frame: &mut Frame, context: &mut Context<'_, B>) {
     match call.target {
         Function::GetRxMsgInfo => get_rx_msg_info(call, frame, context.blocks),
         Function::Delivered => delivered(call, frame, context.blocks),

@@ -1,12 +1,9 @@
 //! Tests of semantic analysis: programs are translated to HIR, and the HIR is interpreted. The expected results are
 //! computed by hand.
 
-#[path = "hir_interpreter/mod.rs"]
-mod hir_interpreter;
-
-use hir_interpreter::{Externs, Flow, Interpreter};
 use proptest::prelude::*;
 use rnic_nano::hir::{self, BinaryOp, Expr, ExprKind, ExternCall, Program, SlotId, Stmt, Target, UnaryOp};
+use rnic_nano::interpret::{Externs, Flow, Interpreter};
 use rnic_nano::parser::parse_program;
 use rnic_nano::sema::analyse;
 use rnic_nano::source::SourceFile;

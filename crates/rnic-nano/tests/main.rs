@@ -14,3 +14,4 @@ mod meaning;
 mod syntax;
 mod syntax_properties;
 mod twins;
+mod warnings;

@@ -186,9 +186,9 @@ impl Folder {
     }
 
     /// Removes what is not needed: results whose keys are not in `used` or that another version of rnic computed,
-    /// replaced and damaged results, incomplete files, and journals of workers that have ended. A journal remains if its worker
-    /// lost a run that is still missing. An incomplete file remains for an hour, because a running worker may be
-    /// writing it. With `dry`, files are only counted.
+    /// replaced and damaged results, incomplete files, and journals of workers that have ended. A journal remains if
+    /// its worker lost a run that is still missing. An incomplete file remains for an hour, because a running worker
+    /// may be writing it. With `dry`, files are only counted.
     ///
     /// # Errors
     /// A worker is simulating, so its new result could be removed; or a file cannot be removed.

@@ -1,7 +1,7 @@
 //! Pack files: results of many runs, one after the other, so that a campaign of thousands of runs has a few files.
 //!
-//! A process appends to one pack, which it has locked; other processes append to other packs. Readers need no lock. Each
-//! result of a pack is an *entry*:
+//! A process appends to one pack, which it has locked; other processes append to other packs. Readers need no lock.
+//! Each result of a pack is an *entry*:
 //!
 //! | bytes | content |
 //! |---|---|
@@ -29,8 +29,8 @@ const MARKER: [u8; 8] = *b"\xf5rnic-1\n";
 const HEADER: usize = 48;
 /// Length in bytes of the checksum after the content.
 const SUM: u64 = 4;
-/// Length in bytes from which on a pack is not continued, so that few bytes are read to continue it, and little space is
-/// needed to rewrite it.
+/// Length in bytes from which on a pack is not continued, so that few bytes are read to continue it, and little space
+/// is needed to rewrite it.
 const MAX_CONTINUED: u64 = 64 << 20;
 /// Maximum buffer for an entry that is written. An entry that is not longer is written by a single system call.
 const MAX_BUFFER: u64 = 1 << 20;
@@ -239,8 +239,8 @@ pub(super) struct Writer {
     pid: u32,
 }
 
-/// The packs of this process to which no store appends at the moment. An engine opens a store for each batch of runs, and
-/// need not read the pack each time.
+/// The packs of this process to which no store appends at the moment. An engine opens a store for each batch of runs,
+/// and need not read the pack each time.
 static FREE: Mutex<Vec<Writer>> = Mutex::new(Vec::new());
 
 /// Closes the packs to which no store of this process appends at the moment.
@@ -249,8 +249,8 @@ pub(super) fn close_unused() {
 }
 
 impl Writer {
-    /// Opens a pack of `folder` that nobody else writes to and that is complete, or creates one. `packs` are the packs in
-    /// the folder, `ending` is the extension of their names.
+    /// Opens a pack of `folder` that nobody else writes to and that is complete, or creates one. `packs` are the packs
+    /// in the folder, `ending` is the extension of their names.
     ///
     /// # Errors
     /// The folder cannot be written.

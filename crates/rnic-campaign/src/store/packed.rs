@@ -115,8 +115,8 @@ impl<V: Stored> PackedStore<V> {
         state.entries.get(&key).cloned()
     }
 
-    /// The stored result with a fingerprint; `None` if none is stored, or it is damaged. Does not see results that other
-    /// processes have written since the first call and the last [`PackedStore::refresh`].
+    /// The stored result with a fingerprint; `None` if none is stored, or it is damaged. Does not see results that
+    /// other processes have written since the first call and the last [`PackedStore::refresh`].
     pub(crate) fn get(&self, fingerprint: &Fingerprint) -> Option<(Header, V)> {
         let mut state = self.state.lock();
         let key = fingerprint.number();

@@ -86,8 +86,8 @@ fn a_changed_bit_costs_one_result() {
     }
 }
 
-/// A process that is killed while it writes leaves the beginning of a result. All results before it remain, and the next
-/// process writes to another pack, because this one is incomplete.
+/// A process that is killed while it writes leaves the beginning of a result. All results before it remain, and the
+/// next process writes to another pack, because this one is incomplete.
 #[test]
 fn a_cut_pack_loses_its_last_result() {
     let (folder, pack, bytes) = three();

@@ -17,6 +17,40 @@ pub(crate) enum P4Command {
     Check(P4CheckArgs),
     /// Generate Verilog from a program, and compare it with the virtual machine
     Build(P4BuildArgs),
+    /// Run a program on two NICs and show what it does with each packet: headers, calls of the NIC, registers
+    Trace(P4TraceArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic p4 trace transport.p4\n  \
+    rnic p4 trace transport.p4 --messages 2 --bytes 20000 --lose 5\n\n\
+    NIC a (10.0.0.1) sends messages to NIC b (10.0.0.2) over a link of 100 Gbps and 1 us; a full packet has 1024 bytes.\n\
+    Exit codes: 0 all messages were delivered and acknowledged; 1 they were not; 2 the program has errors or cannot be read.")]
+pub(crate) struct P4TraceArgs {
+    /// The P4 program; paths in its `#include "file"` directives are relative to this file
+    #[arg(value_name = "FILE.p4")]
+    pub(crate) file: PathBuf,
+
+    /// Replace the value of a top-level constant of the program; may be repeated
+    #[arg(long = "constant", value_name = "NAME=VALUE", value_parser = parse_constant)]
+    pub(crate) constants: Vec<(String, u128)>,
+
+    /// Number of messages that are sent at the same time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) messages: u32,
+
+    /// Length of each message in bytes
+    #[arg(long, value_name = "N", default_value_t = 3_000, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub(crate) bytes: u32,
+
+    /// Lose every Nth packet, counted over both directions
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
+    pub(crate) lose: Option<u64>,
+
+    /// Maximum number of sent and received packets to show
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub(crate) packets: u64,
 }
 
 #[derive(Args, Debug)]

@@ -59,8 +59,8 @@ pub fn period(rtl: &Rtl) -> u32 {
 /// The text of the module for a program.
 ///
 /// # Errors
-/// The program does not fit a NIC: its headers are longer than a word of the link, it asks for a message at two places,
-/// or its egress pipeline cannot accept a packet in every cycle.
+/// The program does not fit a NIC: its headers are longer than a word of the link, a packet may ask for a message
+/// twice, or its egress pipeline takes no packet in every cycle.
 pub(super) fn program(rtl: &Rtl) -> Result<String, HwError> {
     let ingress = &rtl.ingress;
     let egress = &rtl.egress;
@@ -90,8 +90,9 @@ pub(super) fn program(rtl: &Rtl) -> Result<String, HwError> {
     if sites.len() != 1 {
         let positions: Vec<&str> = sites.iter().map(|call| call.position.as_str()).collect();
         return refuse(&format!(
-            "the program calls get_rx_msg_info at {} places ({}): a NIC in hardware has the answer in one stage, so call \
-             it once, before the branches that use its result",
+            "the program calls get_rx_msg_info at {} places that a packet may reach one after the other ({}): a NIC in \
+             hardware answers once per packet, so call it in branches that exclude each other, or once before the \
+             branches that use its result",
             sites.len(),
             positions.join(", ")
         ));

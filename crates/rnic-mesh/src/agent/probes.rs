@@ -109,8 +109,8 @@ impl Agent {
         })
     }
 
-    /// Handles a datagram that asks for a reliable connection, at `now`. If this host admits the prober, returns the address for
-    /// the reply, and the prober.
+    /// Handles a datagram that asks for a reliable connection, at `now`. If this host admits the prober, returns the
+    /// address for the reply, and the prober.
     pub fn connect(&mut self, now: Time, source: (IpAddr, u32), datagram: &[u8]) -> Option<(Reply, DatagramAddress)> {
         let answer = self.responder.on_connect(now, source, datagram)?;
         Some((answer, self.responder.prober(answer.response.session)?))

@@ -321,7 +321,7 @@ mod tests {
         let instances = vec![];
         let annotations = vec![];
         let constants = vec![];
-        Program { ingress, egress: Pipeline::default(), instances, annotations, constants }
+        Program { ingress, egress: Pipeline::default(), instances, annotations, constants, warnings: Vec::new() }
     }
 
     fn with(change: impl FnOnce(&mut Pipeline)) -> Checked {

@@ -8,7 +8,7 @@ use crate::hir::{
     Entry, Expr, ExprKind, ExternCall, HeaderId, Instance, Pattern, Pipeline, SlotId, Stmt, Table, Target, Transition,
 };
 use crate::source::Span;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A pipeline as data flow.
 #[derive(Debug, Default)]
@@ -35,6 +35,12 @@ pub(super) struct Emission {
 /// them.
 const MAX_OPTIONAL: usize = 12;
 
+/// Positions in the packet in bits, each with the predicates under which the parser comes there.
+type Arrivals = BTreeMap<u32, Vec<NodeId>>;
+
+/// The end of a branch: the predicate after it, and the positions in the packet.
+type Ended = (NodeId, Vec<(u32, NodeId)>);
+
 struct Builder<'p> {
     pipeline: &'p Pipeline,
     instances: &'p [Instance],
@@ -47,8 +53,16 @@ struct Builder<'p> {
     left: Vec<NodeId>,
     emitted: Vec<Emission>,
     modified: Vec<u32>,
-    /// In the parser: the bits that are consumed so far; `None` if their number depends on the packet.
-    position: Option<u32>,
+    /// In the parser: the numbers of bits that may be consumed so far, each with the predicate under which it is. A
+    /// single number holds for every packet.
+    position: Vec<(u32, NodeId)>,
+    /// The branches around the current statement: the number of the branching, and that of the branch.
+    branches: Vec<(u32, u32)>,
+    branchings: u32,
+    /// The calls of `get_rx_msg_info`.
+    requests: Vec<Request>,
+    /// First stage in which `get_rx_msg_info` may be called.
+    earliest: u32,
     /// The first bytes of the packet, which the parser sees.
     room: u32,
     /// The name of the parser's state.
@@ -57,12 +71,53 @@ struct Builder<'p> {
     span: Option<Span>,
 }
 
+/// The calls of `get_rx_msg_info` at places of which a packet reaches at most one: they share a port of the pipeline.
+struct Request {
+    /// Number of the call in the data flow.
+    number: usize,
+    results: Vec<NodeId>,
+    places: Vec<Place>,
+}
+
+/// A place at which [`INFO`] is called: the branches around it, its predicate and its arguments.
+type Place = (Vec<(u32, u32)>, NodeId, Vec<NodeId>);
+
+/// The function of the NIC that has results.
+const INFO: &str = "get_rx_msg_info";
+/// Widths of the results of [`INFO`] in bits.
+const INFO_RESULTS: [u32; 6] = [1, 16, 1, 1, 1, 32];
+
+/// Maximum number of positions in the packet at which a state of the parser may begin. Each needs a multiplexer for
+/// every field that the state extracts.
+const MAX_POSITIONS: usize = 8;
+
+/// Whether a packet that is in the branches `a` is never in the branches `b`.
+fn exclude(a: &[(u32, u32)], b: &[(u32, u32)]) -> bool {
+    a.iter().any(|(branching, branch)| b.iter().any(|other| other.0 == *branching && other.1 != *branch))
+}
+
 /// Bytes of a header buffer, which limits where a parser may extract headers.
 const HEADER_PORT: &str = "header";
 const LENGTH_PORT: &str = "header_bytes";
 
 /// Builds the data flow of a pipeline whose parser sees the first `room` bytes of a packet.
 pub(super) fn build(pipeline: &Pipeline, instances: &[Instance], room: u32) -> Result<Flow, RtlError> {
+    let mut earliest = 0;
+    loop {
+        // The results of a call have a stage before the arguments of its later places are known. If one of these has a
+        // later stage, the flow is built again with it.
+        match build_from(pipeline, instances, room, earliest)? {
+            Ok(flow) => return Ok(flow),
+            Err(stage) => earliest = stage,
+        }
+    }
+}
+
+/// Builds the data flow, in which no call of [`INFO`] is before the stage `earliest`. The inner error is the stage that
+/// such a call needs instead.
+fn build_from(
+    pipeline: &Pipeline, instances: &[Instance], room: u32, earliest: u32,
+) -> Result<Result<Flow, u32>, RtlError> {
     let mut net = Netlist::default();
     let mut slots: Vec<NodeId> = pipeline.slots.iter().map(|slot| net.constant(0, slot.width)).collect();
     for (name, slot) in &pipeline.inputs {
@@ -79,7 +134,11 @@ pub(super) fn build(pipeline: &Pipeline, instances: &[Instance], room: u32) -> R
         left: Vec::new(),
         emitted: Vec::new(),
         modified: Vec::new(),
-        position: Some(0),
+        position: vec![(0, alive)],
+        branches: Vec::new(),
+        branchings: 0,
+        requests: Vec::new(),
+        earliest,
         room,
         state: String::new(),
         span: None,
@@ -90,9 +149,12 @@ pub(super) fn build(pipeline: &Pipeline, instances: &[Instance], room: u32) -> R
     builder.body(&pipeline.control)?;
     builder.alive = accepted;
     builder.body(&pipeline.deparser)?;
+    if let Some(stage) = builder.join_requests() {
+        return Ok(Err(stage));
+    }
     let output = |(name, slot): &(String, SlotId)| (name.replace('.', "_"), builder.slots[slot.0 as usize]);
     let outputs = pipeline.outputs.iter().map(output).collect();
-    Ok(Flow { net: builder.net, accepted, outputs, emitted: builder.emitted })
+    Ok(Ok(Flow { net: builder.net, accepted, outputs, emitted: builder.emitted }))
 }
 
 impl Builder<'_> {
@@ -151,18 +213,19 @@ impl Builder<'_> {
         }
         let never = self.net.constant(0, 1);
         let mut entered = vec![never; pipeline.states.len()];
-        // Where each state begins in the packet: not known yet, or not the same for all packets.
-        let mut positions: Vec<Option<Option<u32>>> = vec![None; pipeline.states.len()];
-        (entered[0], positions[0]) = (self.alive, Some(Some(0)));
+        // Where each state may begin in the packet.
+        let mut positions: Vec<Arrivals> = vec![Arrivals::new(); pipeline.states.len()];
+        (entered[0], positions[0]) = (self.alive, Arrivals::from([(0, vec![self.alive])]));
         let mut accepted = never;
         for index in self.order()? {
             let state = &pipeline.states[index];
             self.alive = entered[index];
             self.state.clone_from(&state.name);
             self.span = Some(state.span);
-            self.position = positions[index].unwrap_or(Some(0));
+            self.position = self.join_arrivals(std::mem::take(&mut positions[index]));
+            self.check_positions()?;
             self.body(&state.body)?;
-            let position = self.position;
+            let position = std::mem::take(&mut self.position);
             let mut go = |builder: &mut Self, target: Target, predicate: NodeId| match target {
                 Target::Reject => Ok(()),
                 Target::Accept => {
@@ -172,9 +235,7 @@ impl Builder<'_> {
                 Target::State(next) => {
                     let next = next.0 as usize;
                     entered[next] = builder.net.or(entered[next], predicate);
-                    if *positions[next].get_or_insert(position) != position {
-                        positions[next] = Some(None);
-                    }
+                    builder.add_arrivals(&mut positions[next], &position, predicate);
                     Ok(())
                 }
             };
@@ -196,48 +257,92 @@ impl Builder<'_> {
         Ok(accepted)
     }
 
-    /// Where the parser is in the packet, in bits.
-    fn place(&self) -> Result<u32, RtlError> {
-        self.position.ok_or_else(|| {
-            let message =
-                format!("the parser reads the packet in its state `{}` after different numbers of bytes", self.state);
-            RtlError::new(message, "write one state for each position in the packet", self.span)
-        })
+    /// Checks the number of positions at which a state of the parser may begin.
+    fn check_positions(&self) -> Result<(), RtlError> {
+        let count = self.position.len();
+        if count <= MAX_POSITIONS {
+            return Ok(());
+        }
+        let message = format!("the parser's state `{}` begins after {count} different numbers of bytes", self.state);
+        let help = "each position needs a multiplexer for every field: at most 8 are possible";
+        Err(RtlError::new(message, help, self.span))
     }
 
-    /// The packet must have `bits` bits, or it is rejected.
+    /// Adds the positions `from` to those at which a state or statement may begin; `predicate` says whether the parser
+    /// comes from them.
+    fn add_arrivals(&mut self, to: &mut Arrivals, from: &[(u32, NodeId)], predicate: NodeId) {
+        for (bits, held) in from {
+            // A single position holds for every packet.
+            let holds = if from.len() == 1 { predicate } else { self.net.and(predicate, *held) };
+            to.entry(*bits).or_default().push(holds);
+        }
+    }
+
+    /// The positions at which a state or statement may begin, with one predicate each.
+    fn join_arrivals(&mut self, arrivals: Arrivals) -> Vec<(u32, NodeId)> {
+        if arrivals.len() == 1 {
+            return arrivals.into_keys().map(|bits| (bits, self.alive)).collect();
+        }
+        arrivals.into_iter().map(|(bits, predicates)| (bits, self.any(predicates))).collect()
+    }
+
+    /// The parser has read or skipped `bits` bits.
+    fn consume(&mut self, bits: u32) {
+        self.position.iter_mut().for_each(|(position, _)| *position += bits);
+    }
+
+    /// The packet must have `bits` more bits, or it is rejected.
     fn need(&mut self, bits: u32) -> Result<(), RtlError> {
         let room = self.room;
-        if bits > 8 * room {
-            let message = format!("the parser reads {} bytes, and the pipeline sees {room}", bits.div_ceil(8));
+        let end = bits + self.position.iter().map(|(position, _)| *position).max().unwrap_or_default();
+        if end > 8 * room {
+            let message = format!("the parser reads {} bytes, and the pipeline sees {room}", end.div_ceil(8));
             return Err(RtlError::new(message, "shorter headers fit", self.span));
         }
         let length = self.net.input(LENGTH_PORT, 16);
-        let bytes = self.net.constant(u128::from(bits.div_ceil(8)), 16);
-        let enough = self.net.binary(BinaryOp::Le, bytes, length);
-        self.alive = self.net.and(self.alive, enough);
+        let mut enough = None;
+        for (position, holds) in self.position.clone() {
+            let bytes = self.net.constant(u128::from((position + bits).div_ceil(8)), 16);
+            let fits = self.net.binary(BinaryOp::Le, bytes, length);
+            enough = Some(match enough {
+                None => fits,
+                Some(others) => self.net.mux(holds, fits, others),
+            });
+        }
+        if let Some(enough) = enough {
+            self.alive = self.net.and(self.alive, enough);
+        }
         Ok(())
     }
 
-    /// Assigns the next bits of the packet to slots, and returns the position behind them.
-    fn read(&mut self, fields: &[SlotId]) -> Result<u32, RtlError> {
-        let position = self.place()?;
+    /// Assigns the next bits of the packet to slots.
+    fn read(&mut self, fields: &[SlotId]) -> Result<(), RtlError> {
         let bits: u32 = fields.iter().map(|field| self.pipeline.slots[field.0 as usize].width).sum();
-        self.need(position + bits)?;
+        self.need(bits)?;
         let packet = self.net.input(HEADER_PORT, 8 * self.room);
-        let mut at = position;
+        let mut at = 0;
         for field in fields {
             let width = self.pipeline.slots[field.0 as usize].width;
             at += width;
-            let value = self.net.slice(packet, 8 * self.room - at, width);
-            self.assign(*field, value);
+            let mut value = None;
+            for (position, holds) in self.position.clone() {
+                let part = self.net.slice(packet, 8 * self.room - position - at, width);
+                value = Some(match value {
+                    None => part,
+                    Some(others) => self.net.mux(holds, part, others),
+                });
+            }
+            if let Some(value) = value {
+                self.assign(*field, value);
+            }
         }
-        Ok(at)
+        Ok(())
     }
 
     fn extract(&mut self, header: HeaderId) -> Result<(), RtlError> {
         let header = &self.pipeline.headers[header.0 as usize];
-        self.position = Some(self.read(&header.fields)?);
+        self.read(&header.fields)?;
+        self.consume(header.fields.iter().map(|field| self.pipeline.slots[field.0 as usize].width).sum());
         let valid = self.net.constant(1, 1);
         self.assign(header.valid, valid);
         Ok(())
@@ -272,14 +377,37 @@ impl Builder<'_> {
         body.iter().try_for_each(|statement| self.statement(statement))
     }
 
-    /// Runs a body under a further condition. Returns the predicate after it, and the position in the packet.
-    fn branch(&mut self, condition: NodeId, body: &[Stmt]) -> Result<(NodeId, Option<u32>), RtlError> {
-        let before = (self.alive, self.position);
+    /// Begins a branching, of whose branches a packet takes at most one. Returns its number.
+    fn branching(&mut self) -> u32 {
+        self.branchings += 1;
+        self.branchings
+    }
+
+    /// Runs a body under a further condition, as the branch `place` of a branching. Returns the predicate after it, and
+    /// the positions in the packet.
+    fn branch(&mut self, place: (u32, u32), condition: NodeId, body: &[Stmt]) -> Result<Ended, RtlError> {
+        let before = (self.alive, self.position.clone());
         self.alive = self.net.and(before.0, condition);
+        self.branches.push(place);
         self.body(body)?;
-        let after = (self.alive, self.position);
+        self.branches.pop();
+        let after = (self.alive, std::mem::take(&mut self.position));
         (self.alive, self.position) = before;
         Ok(after)
+    }
+
+    /// The positions after a branching with these ends of its branches.
+    fn join_positions(&mut self, ends: &[Ended]) {
+        let first = ends.first().map(|end| &end.1);
+        if ends.iter().all(|end| Some(&end.1) == first) {
+            self.position = first.cloned().unwrap_or_default();
+            return;
+        }
+        let mut joined = Arrivals::new();
+        for (predicate, positions) in ends {
+            self.add_arrivals(&mut joined, positions, *predicate);
+        }
+        self.position = self.join_arrivals(joined);
     }
 
     fn statement(&mut self, statement: &Stmt) -> Result<(), RtlError> {
@@ -306,33 +434,36 @@ impl Builder<'_> {
             }
             Stmt::If { condition, then, otherwise } => {
                 let condition = self.value(condition);
-                let (yes, position) = self.branch(condition, then)?;
+                let branching = self.branching();
+                let yes = self.branch((branching, 0), condition, then)?;
                 let opposite = self.net.not(condition);
-                let (no, other) = self.branch(opposite, otherwise)?;
-                self.position = position.filter(|_| position == other);
-                self.alive = self.net.or(yes, no);
+                let no = self.branch((branching, 1), opposite, otherwise)?;
+                self.alive = self.net.or(yes.0, no.0);
+                self.join_positions(&[yes, no]);
             }
             Stmt::Switch { value, cases, default } => {
                 let value = self.value(value);
                 let mut open = self.net.constant(1, 1);
                 let mut after = self.net.constant(0, 1);
-                let mut positions = Vec::new();
-                for (labels, body) in cases {
+                let mut ends = Vec::new();
+                let branching = self.branching();
+                for (index, (labels, body)) in (0..).zip(cases) {
                     let patterns = labels.iter().map(|label| Pattern::Masked { value: *label, mask: u128::MAX });
                     let mut listed = self.net.constant(0, 1);
                     for pattern in patterns {
                         let one = self.all_match(&[pattern], &[value]);
                         listed = self.net.or(listed, one);
                     }
-                    let (end, position) = self.branch(listed, body)?;
-                    positions.push(position);
-                    after = self.net.or(after, end);
+                    let end = self.branch((branching, index), listed, body)?;
+                    after = self.net.or(after, end.0);
+                    ends.push(end);
                     let other = self.net.not(listed);
                     open = self.net.and(open, other);
                 }
-                let (end, position) = self.branch(open, default)?;
-                self.position = position.filter(|_| positions.iter().all(|other| *other == position));
-                self.alive = self.net.or(after, end);
+                let end = self.branch((branching, u32::MAX), open, default)?;
+                self.alive = self.net.or(after, end.0);
+                ends.push(end);
+                self.join_positions(&ends);
             }
             Stmt::Scope(body) => {
                 let never = self.net.constant(0, 1);
@@ -354,13 +485,10 @@ impl Builder<'_> {
             Stmt::Emit(header) => self.emit(*header)?,
             Stmt::Extract(header) => self.extract(*header)?,
             Stmt::Advance(bits) => {
-                let end = self.place()? + bits;
-                self.need(end)?;
-                self.position = Some(end);
+                self.need(*bits)?;
+                self.consume(*bits);
             }
-            Stmt::Lookahead(slots) => {
-                self.read(slots)?;
-            }
+            Stmt::Lookahead(slots) => self.read(slots)?,
         }
         Ok(())
     }
@@ -403,6 +531,7 @@ impl Builder<'_> {
         }
         let none = if table.default.is_some() { self.net.constant(0, 1) } else { open };
         let mut after = self.net.and(self.alive, none);
+        let branching = self.branching();
         for (index, action) in table.actions.iter().enumerate() {
             let mine: Vec<_> = chosen.iter().filter(|(_, action, _)| *action == index).collect();
             let runs = self.any(mine.iter().map(|(taken, ..)| *taken).collect());
@@ -417,7 +546,9 @@ impl Builder<'_> {
                 let value = self.one_of(&choices, width);
                 self.assign(*slot, value);
             }
+            self.branches.push((branching, index as u32));
             self.body(&action.body)?;
+            self.branches.pop();
             after = self.net.or(after, self.alive);
             self.alive = before;
         }
@@ -429,8 +560,11 @@ impl Builder<'_> {
     fn external(&mut self, call: &ExternCall) -> Result<(), RtlError> {
         let arguments: Vec<NodeId> = call.arguments.iter().map(|argument| self.value(argument)).collect();
         let Some(instance) = call.instance else {
-            let widths: &[u32] = if call.function == "get_rx_msg_info" { &[1, 16, 1, 1, 1, 32] } else { &[] };
-            let results = self.net.call(&call.function, self.alive, &arguments, widths, call.span);
+            let results = if call.function == INFO {
+                self.request(call, arguments)
+            } else {
+                self.net.call(&call.function, self.alive, &arguments, &[], (call.span, 0))
+            };
             self.store(call, &results);
             return Ok(());
         };
@@ -462,6 +596,47 @@ impl Builder<'_> {
         };
         self.store(call, &results);
         Ok(())
+    }
+
+    /// Calls [`INFO`]. Places of which a packet reaches at most one share a call, unless one needs the results of
+    /// another.
+    fn request(&mut self, call: &ExternCall, arguments: Vec<NodeId>) -> Vec<NodeId> {
+        let place = (self.branches.clone(), self.alive, arguments);
+        let operands = [&place.2[..], &[place.1]].concat();
+        let net = &self.net;
+        let fits = |request: &&mut Request| {
+            request.places.iter().all(|other| exclude(&other.0, &place.0)) && !net.depends(&operands, request.number)
+        };
+        if let Some(request) = self.requests.iter_mut().find(fits) {
+            self.net.calls[request.number].spans.push(call.span);
+            request.places.push(place);
+            return request.results.clone();
+        }
+        let number = self.net.calls.len();
+        let results = self.net.call(INFO, place.1, &place.2, &INFO_RESULTS, (call.span, self.earliest));
+        self.requests.push(Request { number, results: results.clone(), places: vec![place] });
+        results
+    }
+
+    /// Gives the calls of [`INFO`] the arguments of all their places. Returns the stage that one of them needs, if it
+    /// is later than the stage from which its results were computed.
+    fn join_requests(&mut self) -> Option<u32> {
+        let mut needed = None;
+        for Request { number, places, .. } in std::mem::take(&mut self.requests) {
+            let mut places = places.into_iter();
+            let (_, mut predicate, mut arguments) = places.next()?;
+            for (_, other, values) in places {
+                for (argument, value) in arguments.iter_mut().zip(values) {
+                    *argument = self.net.mux(other, value, *argument);
+                }
+                predicate = self.net.or(predicate, other);
+            }
+            let stage = self.net.latest(&[&arguments[..], &[predicate]].concat());
+            let call = &mut self.net.calls[number];
+            (call.predicate, call.arguments) = (predicate, arguments);
+            needed = needed.max(Some(stage).filter(|stage| *stage > call.stage));
+        }
+        needed
     }
 
     /// An object with read-modify-write operations has one port, so a packet accesses it once.

@@ -4,9 +4,10 @@
 //! says whether it has an effect. Each operation gets a stage. A packet may enter in every
 //! cycle, unless two stages use the same registers; [`PipelineRtl::distance`] is the minimum distance.
 //!
-//! What has no hardware form is refused with a sentence ([`RtlError`]): loops of the parser, headers at a position that
-//! depends on the packet, headers that are emitted conditionally, and a register array of read-modify-write operations
-//! with two accesses. A scheduler has 16 messages in hardware; the virtual machine has a FIFO for further ones.
+//! What has no hardware form is refused with a sentence ([`RtlError`]): loops of the parser, more than eight positions
+//! of a header in the packet, more than twelve headers that are emitted conditionally, and a register array of
+//! read-modify-write operations with two accesses. A scheduler has 16 messages in hardware; the virtual machine has a
+//! FIFO for further ones.
 
 mod bench;
 mod flow;

@@ -3,7 +3,7 @@
 use crate::arithmetic;
 use crate::hir::{BinaryOp, InstanceId, UnaryOp};
 use crate::source::Span;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Identifies a node by its index.
 pub(super) type NodeId = usize;
@@ -88,7 +88,8 @@ pub(super) struct Call {
     pub(super) arguments: Vec<NodeId>,
     /// Widths of the results in bits.
     pub(super) results: Vec<u32>,
-    pub(super) span: Span,
+    /// The places in the program that share the call.
+    pub(super) spans: Vec<Span>,
     /// Stage in which the arguments leave; the results arrive in the next one.
     pub(super) stage: u32,
 }
@@ -287,20 +288,51 @@ impl Netlist {
         self.unary(UnaryOp::Not, a)
     }
 
-    fn latest(&self, ids: &[NodeId]) -> u32 {
+    pub(super) fn latest(&self, ids: &[NodeId]) -> u32 {
         ids.iter().map(|id| self.nodes[*id].stage).max().unwrap_or_default()
     }
 
-    /// Adds a call of the NIC's blocks and returns its results. Calls keep their order.
+    /// Whether nodes depend on the results of a call.
+    pub(super) fn depends(&self, nodes: &[NodeId], call: usize) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut open = nodes.to_vec();
+        while let Some(id) = open.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            match &self.nodes[id].kind {
+                Kind::Result(number, _) if *number == call => return true,
+                Kind::Input(_) | Kind::Const(_) => {}
+                Kind::Unary(_, a) | Kind::Slice(a, _) | Kind::ZeroExtend(a) | Kind::SignExtend(a) => open.push(*a),
+                Kind::Binary(_, a, b) => open.extend([*a, *b]),
+                Kind::Mux(a, b, c) => open.extend([*a, *b, *c]),
+                Kind::Result(number, _) => {
+                    let call = &self.calls[*number];
+                    open.extend(call.arguments.iter().chain([&call.predicate]));
+                }
+                Kind::Read(number, _) => {
+                    // What the access reads may also depend on earlier accesses of the same object.
+                    let instance = self.accesses[*number].instance;
+                    let same = self.accesses[..=*number].iter().filter(|access| access.instance == instance);
+                    open.extend(same.flat_map(|one| one.values.iter().chain([&one.predicate, &one.index])));
+                }
+            }
+        }
+        false
+    }
+
+    /// Adds a call of the NIC's blocks, at the place `span` of the program, in the stage `earliest` or later. Returns
+    /// its results. Calls keep their order.
     pub(super) fn call(
-        &mut self, function: &str, predicate: NodeId, arguments: &[NodeId], results: &[u32], span: Span,
+        &mut self, function: &str, predicate: NodeId, arguments: &[NodeId], results: &[u32],
+        (span, earliest): (Span, u32),
     ) -> Vec<NodeId> {
         let operands = [arguments, &[predicate]].concat();
-        let stage = self.latest(&operands);
+        let stage = self.latest(&operands).max(earliest);
         let number = self.calls.len();
         let function = function.to_string();
         let arguments = arguments.to_vec();
-        self.calls.push(Call { function, predicate, arguments, results: results.to_vec(), span, stage });
+        self.calls.push(Call { function, predicate, arguments, results: results.to_vec(), spans: vec![span], stage });
         let mut offset = 0;
         let mut result = |width: &u32| {
             offset += width;

@@ -31,7 +31,8 @@ pub struct Port {
 pub struct CallSite {
     /// The function, such as `ctrl_pkt_event`.
     pub function: String,
-    /// Where the call is in the source text, as `FILE:LINE`; empty if the source text is not known.
+    /// Where the call is in the source text, as `FILE:LINE`, or the places that share it, with commas; empty if the
+    /// source text is not known.
     pub position: String,
     /// Stage in which the call leaves; its results arrive in the next stage.
     pub stage: u32,
@@ -192,7 +193,7 @@ impl Part {
         }
         let calls = net.calls.iter().map(|call| CallSite {
             function: call.function.clone(),
-            position: place(call.span, sources),
+            position: places(&call.spans, sources),
             stage: call.stage,
             arguments: call.arguments.iter().map(|id| net.width(*id)).collect(),
             results: call.results.clone(),
@@ -401,7 +402,7 @@ impl Part {
             }
         }
         for (number, call) in self.net().calls.iter().enumerate() {
-            let _ = writeln!(text, "    // {} {}", call.function, place(call.span, sources));
+            let _ = writeln!(text, "    // {} {}", call.function, places(&call.spans, sources));
             let valid = self.valid(call.stage);
             let predicate = self.at(call.predicate, call.stage);
             let _ = writeln!(text, "    assign {name}_call{number}_valid = {valid} && {predicate};");
@@ -602,6 +603,11 @@ fn place(span: Span, sources: &SourceMap) -> String {
     let Some(file) = sources.files.get(usize::from(span.file)) else { return String::new() };
     let name: String = file.name.chars().map(|c| if c.is_ascii_graphic() && c != '\\' { c } else { '_' }).collect();
     format!("{name}:{}", sources.position(span).0)
+}
+
+/// The positions of several source ranges.
+fn places(spans: &[Span], sources: &SourceMap) -> String {
+    spans.iter().map(|span| place(*span, sources)).collect::<Vec<_>>().join(", ")
 }
 
 /// Width of an emitted header in bits.

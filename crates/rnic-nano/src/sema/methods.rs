@@ -278,6 +278,9 @@ impl<'a> Analyser<'a> {
                 this.emit(Stmt::Assign { slot: SlotId(lvalue.slot), value: fold::constant(valid, 1) }, span);
             });
         } else if let Some(lvalue) = self.writable_lvalue(base) {
+            if valid == 1 {
+                self.pipe.notes.validated.push((SlotId(lvalue.slot), span));
+            }
             self.emit(Stmt::Assign { slot: SlotId(lvalue.slot), value: fold::constant(valid, 1) }, span);
         }
         Typed { ty: Type::Void, value: Value::Nothing, span }

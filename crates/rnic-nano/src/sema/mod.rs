@@ -34,6 +34,7 @@
 //! | `stack` | header stacks and tuples |
 //! | `statement`, `control`, `table`, `states` | statements; inlining of actions and controls; tables; parser states |
 //! | `declare`, `package` | top-level declarations; the package instance `main` |
+//! | `warn` | warnings about the checked program |
 
 mod call;
 mod control;
@@ -54,6 +55,7 @@ mod states;
 mod table;
 mod typed;
 mod types;
+mod warn;
 
 use crate::ast::Module;
 use crate::diagnostic::Diagnostic;
@@ -183,6 +185,8 @@ struct Pipe {
     counts: stack::Counts,
     /// In a parser: the state names an element that its stack does not have, so it rejects the packet.
     overflow: bool,
+    /// Notes for the warnings.
+    notes: warn::Notes,
 }
 
 impl<'a> Analyser<'a> {

@@ -52,10 +52,12 @@ impl<'a> Analyser<'a> {
         let [parser, ingress, egress, deparser] = &blocks[..] else { return None };
         let ingress = self.pipeline(parser, ingress);
         let egress = self.pipeline(egress, deparser);
+        let warnings = super::warn::warnings([&ingress, &egress], &self.instances);
+        let (ingress, egress) = (ingress.code, egress.code);
         let annotations = item.annotations.iter().map(|annotation| self.annotation(annotation)).collect();
         let instances = std::mem::take(&mut self.instances);
         let constants = std::mem::take(&mut self.constants);
-        Some(hir::Program { ingress, egress, instances, annotations, constants })
+        Some(hir::Program { ingress, egress, instances, annotations, constants, warnings })
     }
 
     /// Returns the parser and the controls that `main` names, after checking each against its type in the architecture.
@@ -213,7 +215,7 @@ impl<'a> Analyser<'a> {
 
     /// Translates the two blocks of a pipeline, which run one after the other: parser and ingress control, or egress
     /// control and deparser.
-    fn pipeline(&mut self, first: &ProgrammableBlock<'a>, second: &ProgrammableBlock<'a>) -> hir::Pipeline {
+    fn pipeline(&mut self, first: &ProgrammableBlock<'a>, second: &ProgrammableBlock<'a>) -> Pipe {
         self.pipe = Pipe::default();
         self.code.clear();
         let mut shared = Shared::new();
@@ -221,7 +223,7 @@ impl<'a> Analyser<'a> {
             let symbols = self.shared_variables(block, &mut shared);
             self.lower_block(block, symbols);
         }
-        std::mem::take(&mut self.pipe).code
+        std::mem::take(&mut self.pipe)
     }
 
     fn lower_block(&mut self, block: &ProgrammableBlock<'a>, symbols: Vec<Symbol<'a>>) {
@@ -260,6 +262,7 @@ impl<'a> Analyser<'a> {
                 (None, Type::Extern(number)) => Symbol::Object(number),
                 (None, ty) => {
                     let lvalue = self.allocate(ty, &expected.name.name, true, parameter.name.span);
+                    self.pipe.notes.shared.push(lvalue.slot..self.pipe.code.slots.len() as u32);
                     if !block.bindings.iter().any(|(name, _)| *name == written(&expected.ty)) {
                         self.connect_to_architecture(lvalue, expected);
                     }

@@ -61,6 +61,8 @@ impl<'a> Analyser<'a> {
         let ty = self.stored_type(&variable.ty);
         let span = variable.name.span;
         let lvalue = self.allocate(ty, &variable.name.name, true, span);
+        let slots = lvalue.slot..self.pipe.code.slots.len() as u32;
+        self.pipe.notes.variables.push((slots, span, variable.value.is_some()));
         match &variable.value {
             Some(value) if ty == Type::Error => {
                 self.expression(value);

@@ -257,10 +257,13 @@ impl Reassembly {
 }
 
 /// The response to a `GetRxMsgInfo` request about a message that has been delivered: it acknowledges all packets of the
-/// message.
+/// message. A packet beyond the end of the message is refused.
 #[cold]
 fn complete(cfg: &NicConfig, request: &RxMsgInfoRequest) -> RxMsgInfo {
     let ack_no = request.msg_len.div_ceil(cfg.mtu).max(1);
+    if request.pkt_offset >= ack_no {
+        return FAIL;
+    }
     RxMsgInfo { fail: false, rx_msg_id: RxMsgInfo::COMPLETE, ack_no, ..FAIL }
 }
 
@@ -305,6 +308,8 @@ mod tests {
         assert_eq!(block.payload(&cfg(), &last), 50);
         assert_eq!(block.complete(0), Completed { src_ip: 7, tx_msg_id: 1 << 16 | 3, bytes: 250 });
         assert_eq!(ask(&mut block, 0, &packet(1, 2)), Some((RxMsgInfo::COMPLETE, false, false, false, 3)));
+        assert_eq!(ask(&mut block, 0, &packet(1, 3)), None, "beyond the end of the delivered message");
+        assert_eq!(ask(&mut block, 0, &packet(1, u32::MAX)), None);
         assert!(block.all_free() && block.deadline().is_none());
     }
 

@@ -66,9 +66,9 @@ pub struct UdpConfig {
     pub coalescing: bool,
     /// Whether the port asks the kernel for the time at which it received each datagram (`SO_TIMESTAMPNS`), so that the
     /// time until the program runs again does not count as the network's. The kernel then takes time stamps of all
-    /// packets that the host receives, which costs some tens of nanoseconds a packet. It may begin some milliseconds after
-    /// the first socket of the host has asked; datagrams from before arrive when they are read. [`Port::arrival_times`]
-    /// says whether the kernel agreed.
+    /// packets that the host receives, which costs some tens of nanoseconds a packet. It may begin some milliseconds
+    /// after the first socket of the host has asked; datagrams from before arrive when they are read.
+    /// [`Port::arrival_times`] says whether the kernel agreed.
     pub arrival_times: bool,
 }
 

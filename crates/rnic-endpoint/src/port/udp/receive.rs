@@ -38,7 +38,8 @@ pub(super) struct Message {
 impl ReceiveBuffer {
     /// A buffer for a socket with this address. `times` says whether the kernel takes time stamps of its datagrams.
     pub(super) fn new(local: SocketAddr, times: bool) -> ReceiveBuffer {
-        // Room for the control messages: traffic class, segment length, local address, count of dropped datagrams, time.
+        // Room for the control messages: traffic class, segment length, local address, count of dropped datagrams,
+        // time.
         let control = nix::cmsg_space!(i32, i32, libc::in6_pktinfo, u32, libc::timespec);
         let arrivals = times.then(ArrivalClock::new);
         ReceiveBuffer { local, data: vec![0; LONGEST_ARRIVAL], control, overflowed: 0, arrivals }

@@ -2,15 +2,13 @@
 //! representation (HIR), for random programs.
 
 mod generator;
-#[path = "../../../tests/hir_interpreter/mod.rs"]
-mod hir_interpreter;
 
 use super::{Architecture, Executable, TELEMETRY_BYTES, lower};
-use crate::hir::{self, *};
+use crate::hir::*;
+use crate::interpret::{Externs, Interpreter};
 use crate::runtime::{State, Table as Rows, bind_instances};
 use crate::vm::{self, Context, Outcome};
 use generator::Generator;
-use hir_interpreter::{Externs, Interpreter};
 use proptest::prelude::*;
 use rnic_transport::message::{Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, RxMsgInfo, RxMsgInfoRequest};
 use std::collections::BTreeMap;
@@ -117,7 +115,8 @@ impl TestProgram {
             lowered => lowered.expect("a program of the subset"),
         };
         let (annotations, constants, egress) = Default::default();
-        let program = Program { ingress: pipeline, egress, instances: generator.instances, annotations, constants };
+        let (instances, warnings) = (generator.instances, Vec::new());
+        let program = Program { ingress: pipeline, egress, instances, annotations, constants, warnings };
         Some(TestProgram { program, executable, emitted, outputs })
     }
 

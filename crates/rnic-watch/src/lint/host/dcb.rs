@@ -1,5 +1,5 @@
-//! Reads the output of `dcb app show` (the priority of traffic by EtherType, destination port or DSCP, IEEE 802.1Qaz) and
-//! of `devlink dev param show` (whether a NIC has RoCE).
+//! Reads the output of `dcb app show` (the priority of traffic by EtherType, destination port or DSCP, IEEE 802.1Qaz)
+//! and of `devlink dev param show` (whether a NIC has RoCE).
 
 use super::Remarks;
 use crate::input::{InputError, shown};

@@ -1,12 +1,11 @@
-//! An interpreter of the high-level intermediate representation (HIR), for tests. It executes a pipeline as the
-//! documentation of the HIR says, in a simple and slow way.
+//! An interpreter of the high-level intermediate representation (HIR). It executes a pipeline as the documentation of
+//! the HIR says, in a simple and slow way. Tests compare the virtual machine with it, and [`trace`](crate::trace) shows
+//! what a program does.
 //!
-//! The interpreter shares only the definition of the HIR with the compiler. The module that includes it must bring the
-//! name `hir` into scope, because unit tests and integration tests reach the HIR by different paths.
+//! The interpreter shares only the definition of the HIR with the compiler and the virtual machine; in particular it
+//! has its own operators.
 
-#![allow(dead_code, reason = "each including test uses a part of it")]
-
-use super::hir::{
+use crate::hir::{
     BinaryOp, Expr, ExprKind, ExternCall, HeaderId, Pattern, Pipeline, SlotId, StateId, Stmt, TableId, Target,
     Transition, UnaryOp,
 };
@@ -15,14 +14,14 @@ use super::hir::{
 const MAX_STATES: usize = 5000;
 
 /// The functions and objects of the NIC that the interpreted program calls.
-pub(crate) trait Externs {
+pub trait Externs {
     /// Executes a call and returns its scalar results. If there are fewer results than the call has, the others are 0.
     fn call(&mut self, call: &ExternCall, arguments: &[u128]) -> Vec<u128>;
 }
 
 /// The way in which a statement ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Flow {
+pub enum Flow {
     /// Execution continues at the next statement.
     Next,
     /// Execution continues after the end of an enclosing scope; the number has the same meaning as in [`Stmt::Leave`].
@@ -34,16 +33,22 @@ pub(crate) enum Flow {
 }
 
 /// A pipeline that is being interpreted.
-pub(crate) struct Interpreter<'p, E> {
-    pub(crate) pipeline: &'p Pipeline,
-    pub(crate) slots: Vec<u128>,
-    pub(crate) externs: E,
+#[derive(Debug)]
+pub struct Interpreter<'p, E> {
+    /// The pipeline.
+    pub pipeline: &'p Pipeline,
+    /// The values of the slots (scalar variables).
+    pub slots: Vec<u128>,
+    /// The functions and objects of the NIC.
+    pub externs: E,
     /// The bytes of the arriving packet.
-    pub(crate) packet: Vec<u8>,
+    pub packet: Vec<u8>,
     /// Number of bits that the parser has consumed.
     position: usize,
+    /// The states of the parser that were entered, in order.
+    pub visited: Vec<StateId>,
     /// The bytes that the deparser has emitted.
-    pub(crate) emitted: Vec<u8>,
+    pub emitted: Vec<u8>,
 }
 
 /// Truncates a value to `width` bits.
@@ -57,46 +62,56 @@ fn signed(value: u128, width: u32) -> i128 {
 }
 
 impl<'p, E: Externs> Interpreter<'p, E> {
-    pub(crate) fn new(pipeline: &'p Pipeline, externs: E, packet: &[u8]) -> Interpreter<'p, E> {
+    /// A pipeline before it processes a packet. All slots are zero; the caller sets the inputs.
+    pub fn new(pipeline: &'p Pipeline, externs: E, packet: &[u8]) -> Interpreter<'p, E> {
         let slots = vec![0; pipeline.slots.len()];
-        Interpreter { pipeline, slots, externs, packet: packet.to_vec(), position: 0, emitted: Vec::new() }
+        Interpreter {
+            pipeline,
+            slots,
+            externs,
+            packet: packet.to_vec(),
+            position: 0,
+            visited: Vec::new(),
+            emitted: Vec::new(),
+        }
     }
 
     fn find(&self, name: &str) -> SlotId {
         let found = self.pipeline.slots.iter().position(|slot| slot.name == name);
-        SlotId(found.unwrap_or_else(|| panic!("no slot {name}")) as u32)
+        SlotId(found.expect("the pipeline has a slot of this name") as u32)
     }
 
-    /// Returns the value of the first slot that has this name.
-    pub(crate) fn get(&self, name: &str) -> u128 {
+    /// Returns the value of the first slot that has this name. Such a slot must exist.
+    pub fn get(&self, name: &str) -> u128 {
         self.slots[self.find(name).0 as usize]
     }
 
-    /// Sets the value of the first slot that has this name.
-    pub(crate) fn set(&mut self, name: &str, value: u128) {
+    /// Sets the value of the first slot that has this name. Such a slot must exist.
+    pub fn set(&mut self, name: &str, value: u128) {
         let slot = self.find(name);
         self.assign(slot, value);
     }
 
     fn assign(&mut self, slot: SlotId, value: u128) {
         let width = self.pipeline.slots[slot.0 as usize].width;
-        assert_eq!(value, truncate(value, width), "{value} does not fit in slot {}", slot.0);
+        debug_assert_eq!(value, truncate(value, width), "{value} does not fit in slot {}", slot.0);
         self.slots[slot.0 as usize] = value;
     }
 
     /// Returns the number of bytes of the packet that the parser has not consumed.
-    pub(crate) fn remaining_bytes(&self) -> usize {
+    pub fn remaining_bytes(&self) -> usize {
         self.packet.len() - self.position / 8
     }
 
     /// Runs the parser and returns `Accept` or `Reject`; `None` if the parser does not end within [`MAX_STATES`].
-    pub(crate) fn parser(&mut self) -> Option<Target> {
+    pub fn parser(&mut self) -> Option<Target> {
         if self.pipeline.states.is_empty() {
             return Some(Target::Accept);
         }
         let mut id = StateId(0);
         for _ in 0..MAX_STATES {
             let state = &self.pipeline.states[id.0 as usize];
+            self.visited.push(id);
             if self.body(&state.body) == Flow::TooShort {
                 return Some(Target::Reject);
             }
@@ -109,12 +124,12 @@ impl<'p, E: Externs> Interpreter<'p, E> {
     }
 
     /// Executes the control and returns the way in which it ended.
-    pub(crate) fn control(&mut self) -> Flow {
+    pub fn control(&mut self) -> Flow {
         self.body(&self.pipeline.control)
     }
 
     /// Executes the deparser and returns the way in which it ended.
-    pub(crate) fn deparser(&mut self) -> Flow {
+    pub fn deparser(&mut self) -> Flow {
         self.body(&self.pipeline.deparser)
     }
 
@@ -261,7 +276,7 @@ impl<'p, E: Externs> Interpreter<'p, E> {
             let (value, width) = (self.slots[field.0 as usize], self.pipeline.slots[field.0 as usize].width);
             bits.extend((0..width).rev().map(|bit| (value >> bit & 1) as u8));
         }
-        assert_eq!(bits.len() % 8, 0, "the header {} has whole bytes", header.name);
+        debug_assert_eq!(bits.len() % 8, 0, "the header {} has whole bytes", header.name);
         self.emitted.extend(bits.chunks(8).map(|byte| byte.iter().fold(0, |value, bit| value << 1 | bit)));
     }
 
