@@ -8,6 +8,8 @@ import { frameAt, lossesIn, pausesAt, cycleAt } from "./recording.js";
 
 // Number of steps of the utilisation that are drawn apart.
 const LEVELS = 12;
+// With more ports no line is wider than a pixel: thousands of wider lines that cross take five times as long.
+const MANY_PORTS = 1500;
 // Number of shades of a cell of the matrix.
 const SHADES = 32;
 const MARGIN = { left: 14, right: 14, top: 26, bottom: 26 };
@@ -130,7 +132,7 @@ const drawLinks = (context, recording, places, colours, at) => {
     const used = recording.used[at + port];
     if (used > 0 && places.cell[port] < 0) found[levelOf(used)].push(places.links[port]);
   }
-  const most = Math.max(1.6, Math.min(5, 1500 / recording.count));
+  const most = recording.count > MANY_PORTS ? 1 : Math.max(1.6, Math.min(5, 1500 / recording.count));
   found.forEach((links, level) => {
     if (!links.length) return;
     context.strokeStyle = colours.use[level];

@@ -2,7 +2,7 @@
 
 use super::matrix::Matrix;
 use super::picture::{INSIDE, Picture};
-use super::sampling::{BEFORE, Role, Sampling, Shows};
+use super::sampling::{BEFORE, Role, STATES_PER_PAUSE, Sampling, Shows};
 use super::under_way::{ShownFlows, UnderWay};
 use rnic_fabric::{PortId, Routes, Topology};
 use rnic_spec::{Frame, FramePort, PauseRow, RootKind, RunSpec};
@@ -187,7 +187,7 @@ impl Recorder {
         let losses = seen.take(frame, &self.named);
         let verdict = self.sampling.take(&Shows {
             time: frame.time,
-            states: (seen.ports.len() + frame.delivered.len()) as u64,
+            states: (seen.ports.len() + frame.delivered.len()) as u64 + frame.pauses.len() as u64 * STATES_PER_PAUSE,
             bytes: seen.bytes,
             paused: !frame.pauses.is_empty(),
             losses,

@@ -306,7 +306,7 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
     }
 
     /// The flows that started before `now`, have not finished, and have at least the id `first`. The flow table learns
-    /// only at the end of a window of simulated time that a flow has finished, so the flow's receiving end is asked too.
+    /// only at the end of a window of simulated time that a flow has finished, so its receiving end is asked too.
     fn open_flows(&self, now: Time, first: u32) -> impl Iterator<Item = (FlowId, &FlowRecord)> {
         let is_open = move |record: &FlowRecord| record.finish.is_none() && record.start < now && record.id >= first;
         let open = self.table.open_flows().filter(move |(_, record)| is_open(record));
