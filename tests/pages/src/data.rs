@@ -43,8 +43,8 @@ pub fn names(folder: &Path) -> Result<Vec<String>, String> {
 }
 
 impl Data {
-    /// Reads all records, the items of the papers, and the present states from `crates/rnic-studies/states.txt` and the recorded table of the
-    /// simulator's behaviour.
+    /// Reads all records, the items of the papers, and the present states from `crates/rnic-studies/states.txt` and the
+    /// recorded table of the simulator's behaviour.
     ///
     /// # Errors
     /// One sentence about the first file that cannot be read.
