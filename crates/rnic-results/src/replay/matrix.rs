@@ -89,10 +89,10 @@ impl Matrix {
         if count <= MIN_INSTANTS {
             return false;
         }
-        let mut index = 0;
+        let mut index = 0usize;
         self.instants.retain(|_| {
             index += 1;
-            (count - index) % 2 == 0
+            (count - index).is_multiple_of(2)
         });
         true
     }
