@@ -234,6 +234,45 @@ fn transports_in_host_software() {
     }
 }
 
+/// The frames in a capture, without the decoder, which reads RoCE only: the bytes of each enhanced packet block.
+#[cfg(feature = "p4")]
+fn frames(bytes: &[u8]) -> Vec<&[u8]> {
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let (mut at, mut frames) = (0, Vec::new());
+    while at < bytes.len() {
+        if word(at) == 6 {
+            frames.push(&bytes[at + 28..at + 28 + word(at + 20)]);
+        }
+        at += word(at + 4);
+    }
+    frames
+}
+
+/// The packets of a program in P4 are those that its deparser emits: Ethernet, IPv4 with the protocol of the program, and
+/// a payload whose length the IPv4 header has.
+#[cfg(feature = "p4")]
+#[test]
+fn programs_in_p4() {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/ndp.p4");
+    let run = format!("[[run]]\nname = \"A\"\ntransport = \"p4:{program}\"\n");
+    let (folder, output) = capture(&format!("{FABRIC}{INCAST}{run}"), "h1:s0", &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let bytes = fs::read(folder.path().join("a.pcapng")).unwrap();
+    let frames = frames(&bytes);
+    let sent = |node, peer| counters(folder.path(), node, peer)["tx_packets"];
+    assert_eq!(frames.len() as u64, sent("h1", "s0") + sent("s0", "h1"));
+    let mut data = 0;
+    for frame in &frames {
+        assert_eq!((&frame[12..14], frame[23]), (&[8, 0][..], 0x99), "IPv4, and the protocol of NDP");
+        let length = usize::from(u16::from_be_bytes([frame[16], frame[17]]));
+        assert_eq!(frame.len(), 14 + length);
+        // Ethernet, IPv4 and the program's header have 56 bytes. Host 1 has the address 10.0.0.1.
+        data += if frame[26..30] == [10, 0, 0, 1] { frame.len() - 56 } else { 0 };
+    }
+    // A third of 601 KB in each of three requests.
+    assert!((600_000..700_000).contains(&data), "{data}");
+}
+
 #[test]
 fn the_file_is_named_with_the_others() {
     let folder = tempfile::tempdir().unwrap();

@@ -27,7 +27,11 @@ pub struct P4Header<const N: usize> {
     pub len: u16,
 }
 
-impl<const N: usize> PacketHeader for P4Header<N> {}
+impl<const N: usize> PacketHeader for P4Header<N> {
+    fn bytes(&self) -> Option<&[u8]> {
+        self.bytes.get(..usize::from(self.len))
+    }
+}
 
 impl<const N: usize> Serialize for P4Header<N> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

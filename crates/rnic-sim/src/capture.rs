@@ -6,18 +6,20 @@
 //! padding, no RETH in the first packet of a RoCE Write, and not all headers of an IRN ACK.
 //!
 //! The packets of simulated NICs, below transports in host software, have all headers already. They belong to the NICs'
-//! connections, and not to flows.
+//! connections, and not to flows. The packets of programs in P4 are the bytes that the program's deparser emits, from the
+//! Ethernet header on, with zeros as payload.
 
 mod life;
 
 pub use life::{Event, PacketEvent};
 
-use crate::host::{EndAddress, FlowAddress, NicSegment, Segment};
+use crate::host::{EndAddress, FlowAddress, Framing, MessageSegment, NicSegment, Segment};
 use crate::in_band::InBand;
 use crate::resolve::{Resolved, SetupError};
 use rnic_fabric::{Body, Fabric, Fate, HostId, Packet as SimulatedPacket, PortId, TapFilter, Tapped, Topology};
 use rnic_spec::RunSpec;
 use rnic_spec::{FlowLog, FlowRecord};
+use rnic_transport::message::PacketHeader;
 use rnic_transport::paths::flow_hash;
 use rnic_transport::transports::WireFormat;
 use rnic_transport::{Pdu, PduKind, Psn, Time};
@@ -101,7 +103,7 @@ pub struct Capture {
     is_everywhere: bool,
     topology: Arc<Topology>,
     frames: Vec<Frame>,
-    /// Headers, and payload up to [`MAX_KEPT`] bytes, of the packets of simulated NICs.
+    /// Headers, and payload up to [`MAX_KEPT`] bytes, of the packets of simulated NICs; headers of the packets of programs.
     kept: Vec<u8>,
     /// Whether frames are missing because of the filter's limit.
     is_full: bool,
@@ -129,6 +131,20 @@ enum Content {
     Packet { record: u32, hash: u32, priority: u8, marked: bool, pdu: Pdu },
     /// A packet of a simulated NIC.
     Nic(NicPacket),
+    /// A packet of a program in P4.
+    Program(ProgramPacket),
+}
+
+/// A packet of a program in P4: headers that its deparser has emitted, and payload.
+#[derive(Clone, Copy, Debug)]
+struct ProgramPacket {
+    priority: u8,
+    is_control: bool,
+    /// Place of the headers in [`Capture::kept`], and their length.
+    at: usize,
+    headers: usize,
+    /// Bytes of payload.
+    payload: usize,
 }
 
 /// A packet of a simulated NIC.
@@ -197,12 +213,14 @@ impl Capture {
         if run.fast_forward > 0.0 {
             return impossible("a capture has every frame, and `fast_forward` skips some: leave it out".to_string());
         }
-        if run.transport.declaration.wire == WireFormat::Other {
+        // The headers of a program in P4 are bytes.
+        let is_program = resolved.messages.as_ref().is_some_and(|plan| plan.p4.is_some());
+        if run.transport.declaration.wire == WireFormat::Other && !is_program {
             let transport = &run.transport.name;
             return impossible(format!("a capture has RoCE frames, and transport = \"{transport}\" sends none"));
         }
         let mtu = resolved.flow.mtu;
-        if !mtu.is_multiple_of(4) || mtu > MAX_MTU {
+        if !is_program && (!mtu.is_multiple_of(4) || mtu > MAX_MTU) {
             return impossible(format!(
                 "a capture needs an mtu that is a multiple of 4 bytes and at most {MAX_MTU} bytes, not {mtu} bytes"
             ));
@@ -270,7 +288,7 @@ impl Capture {
                 let content = content(&frame.packet, frame.at)?;
                 let is_wanted = match content {
                     Content::Packet { record, .. } => self.flow.is_none_or(|flow| flow == record),
-                    Content::Pause(_) | Content::Nic(_) => self.flow.is_none(),
+                    Content::Pause(_) | Content::Nic(_) | Content::Program(_) => self.flow.is_none(),
                 };
                 let (bytes, flags) = (frame.packet.bytes, frame.packet.flags);
                 is_wanted.then_some(Frame { at: frame.at, interface, content, fate: frame.fate, bytes, flags })
@@ -283,10 +301,36 @@ impl Capture {
 
     /// As [`Capture::end`], for a fabric of simulated NICs, whose packets have their headers.
     pub(crate) fn end_of_nics<B: NicSegment>(&mut self, fabric: &Fabric<B>) {
+        self.take(fabric, Capture::keep);
+    }
+
+    /// As [`Capture::end`], for the packets of a program in P4, whose headers are the bytes that its deparser has
+    /// emitted.
+    pub(crate) fn end_of_programs<H: PacketHeader, T: InBand>(
+        &mut self, fabric: &Fabric<MessageSegment<H, T>>, framing: &Framing,
+    ) {
+        self.take(fabric, |capture, frame| {
+            let packet = &frame.packet;
+            if packet.is_pause() {
+                return Some(Content::Pause(packet.paused_priorities()));
+            }
+            let bytes = packet.body.header.bytes()?;
+            let at = capture.kept.len();
+            capture.kept.extend_from_slice(bytes);
+            let is_control = packet.flags & SimulatedPacket::<H>::CONTROL != 0;
+            let around = framing.header.max(bytes.len() as u32) as usize;
+            let payload = if is_control { 0 } else { usize::from(packet.bytes).saturating_sub(around) };
+            let (headers, priority) = (bytes.len(), packet.priority);
+            Some(Content::Program(ProgramPacket { priority, is_control, at, headers, payload }))
+        });
+    }
+
+    /// Takes the recorded frames from the fabric. `keep` returns the content of a frame.
+    fn take<B: Body>(&mut self, fabric: &Fabric<B>, keep: impl Fn(&mut Capture, &Tapped<B>) -> Option<Content>) {
         for interface in 0..self.ports.len() {
             let noted = fabric.tapped(self.ports[interface]);
             for frame in noted {
-                let Some(content) = self.keep(frame) else { continue };
+                let Some(content) = keep(self, frame) else { continue };
                 let Tapped { at, packet, fate } = frame;
                 let (bytes, flags) = (packet.bytes, packet.flags);
                 self.frames.push(Frame { at: *at, interface: interface as u32, content, fate: *fate, bytes, flags });
@@ -367,6 +411,12 @@ impl Capture {
                     let envelope = envelope((nic.src.0, nic.dst.0), nic.hash, nic.priority << 5 | ecn);
                     let len = envelope.emit(&packet, &mut bytes);
                     file.frame(frame.interface, ns, &bytes[..len])?;
+                }
+                Content::Program(packet) => {
+                    let end = packet.headers + packet.payload;
+                    bytes[..packet.headers].copy_from_slice(&self.kept[packet.at..packet.at + packet.headers]);
+                    bytes[packet.headers..end].fill(0);
+                    file.frame(frame.interface, ns, &bytes[..end])?;
                 }
                 Content::Packet { record, hash, priority, marked, pdu } => {
                     let Some(flow) = &flows.get(record) else { continue };
@@ -481,13 +531,15 @@ fn of_connection(records: &[u32], addresses: &[FlowAddress], pdu: Pdu) -> Option
 
 /// Fails if the packets of a run do not belong to flows.
 fn needs_flows(run: &RunSpec) -> Result<(), SetupError> {
-    if run.transport.declaration.wire != WireFormat::Nic {
-        return Ok(());
-    }
     let transport = &run.transport.name;
-    Err(SetupError::Capture(format!(
-        "the packets of transport = \"{transport}\" belong to connections of NICs, not to flows; --pcap captures them"
-    )))
+    let why = match run.transport.declaration.wire {
+        WireFormat::Nic => "belong to connections of NICs, not to flows",
+        WireFormat::Other if run.transport.declaration.reads_program => {
+            "have the headers of a program, which names no flows"
+        }
+        _ => return Ok(()),
+    };
+    Err(SetupError::Capture(format!("the packets of transport = \"{transport}\" {why}; --pcap captures them")))
 }
 
 /// The ports at both ends of every link between the two nodes that `link` names.

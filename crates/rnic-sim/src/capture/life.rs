@@ -53,7 +53,8 @@ pub struct PacketEvent {
     pub event: Event,
     /// Id of the packet's flow; `None` for a pause frame.
     pub flow: Option<u32>,
-    /// Kind of packet: `data`, `ack`, `nack`, `cnp` or `pause`; of simulated NICs `data` or `control`.
+    /// Kind of packet: `data`, `ack`, `nack`, `cnp` or `pause`; of simulated NICs and of programs `data` or
+    /// `control`.
     pub kind: &'static str,
     /// PSN of a data packet; the next expected PSN of an ACK or NACK; `None` for other packets.
     pub psn: Option<u32>,
@@ -127,6 +128,9 @@ impl Capture {
                 };
                 let psn = (pdu.kind() != PduKind::Cnp).then(|| pdu.psn().value());
                 (Some(record), kind, psn, priority)
+            }
+            Content::Program(packet) => {
+                (None, if packet.is_control { "control" } else { "data" }, None, packet.priority)
             }
             Content::Nic(packet) => (None, if packet.is_control { "control" } else { "data" }, None, packet.priority),
         };

@@ -42,7 +42,7 @@ impl ProgramVisitor for Messages<'_, '_> {
 /// Simulates a run of a message transport. `program` creates the transport program of a host from the host's IP
 /// address; `T` is the telemetry field of packets.
 fn simulate<P: Pipeline, T: InBand>(plan: &MessagePlan, job: Job<'_, '_>, program: impl Fn(u32) -> P) -> RunOutput {
-    let Job { resolved, seed, flows, source, events, sharing, .. } = job;
+    let Job { resolved, seed, flows, source, events, capture, sharing, .. } = job;
     let mut fabric = match sharing.fabric::<MessageSegment<P::Header, T>>(resolved, seed) {
         Ok(fabric) => fabric,
         Err(error) => return RunOutput::not_started(error.to_string()),
@@ -50,7 +50,13 @@ fn simulate<P: Pipeline, T: InBand>(plan: &MessagePlan, job: Job<'_, '_>, progra
     let table = FlowTable::new(resolved.host_config, resolved.flow.mtu, &fabric, flows, source, events);
     let partitions = fabric.plan().clone();
     let mut hosts = MessageHosts::<P, T, _>::new(plan.nic.clone(), plan.framing, program, partitions, table);
+    if let Some(capture) = &capture {
+        capture.begin(&mut fabric);
+    }
     let mut output = run_hosts(&mut fabric, resolved, &mut hosts, events);
+    if let Some(capture) = capture {
+        capture.end_of_programs(&fabric, &plan.framing);
+    }
     hosts.warn(&mut output.warnings);
     sharing.done(&fabric);
     output

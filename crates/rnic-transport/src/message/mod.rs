@@ -278,6 +278,11 @@ pub trait PacketHeader: Copy + Default + Send + Serialize + DeserializeOwned {
 
     /// Adds the telemetry record of a switch that forwards the data packet.
     fn stamp(&mut self, _hop: HopRecord) {}
+
+    /// The bytes of the headers, from the Ethernet header on; `None` if the header has no bytes.
+    fn bytes(&self) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// A transport program: the ingress and egress pipelines of a NIC, and the state that they share.

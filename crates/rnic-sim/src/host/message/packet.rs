@@ -29,7 +29,7 @@ pub(crate) struct MessageSegment<H, T> {
     pub(super) src: HostId,
     /// Slot of the flow's receiving end on the receiving host; [`EndSlot::NONE`] in a control packet.
     pub(super) slot: EndSlot,
-    pub(super) header: H,
+    pub(crate) header: H,
     pub(super) in_band: T,
 }
 
