@@ -3,8 +3,8 @@
 #
 #   inventory.sh hosts.csv > inventory.toml
 #
-# The list has a line for each host: name, IP address, ToR switch, podset and data center, separated by commas. Lines that
-# begin with # are comments. `rnic mesh plan inventory.toml` checks the result.
+# The list has a line for each host: name, IP address, ToR switch, podset and data center, separated by commas. Lines
+# that begin with # are comments. `rnic mesh plan inventory.toml` checks the result.
 set -eu
 if [ $# -ne 1 ]; then
     echo "usage: inventory.sh hosts.csv > inventory.toml" >&2

@@ -317,8 +317,8 @@ def work(
         return _rnic.work(store, name, engine, records, batch, metric, code, stop)
     with tempfile.TemporaryDirectory(prefix="rnic-worker-") as folder:
         reports = _rnic.work(folder, name, engine, records, batch, metric, code, stop)
-        # Records come before results, so that a result without its record cannot be found. No other worker has a pack of
-        # the same name.
+        # Records come before results, so that a result without its record cannot be found. No other worker has a pack
+        # of the same name.
         for ending in ("runs", "results"):
             packs = sorted(Path(folder).glob(f"runs/*.{ending}"))
             push(url, folder, {f"runs/{pack.name}": f"runs/{uuid.uuid4().hex}.{ending}" for pack in packs})

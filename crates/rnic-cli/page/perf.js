@@ -132,13 +132,11 @@ const drawFigure = ([name, , unit, axis], lines, names, empty) => {
 };
 
 const drawPairs = (names) => {
-  const head = ["", ...PAIR_COLUMNS.map(([text]) => text)].map((text) => element("th", { class: "number" }, text));
-  const body = names.flatMap((name, series) => rows[rows.length - 1].points[series].queue_pairs.map((pair) => element(
-    "tr", {}, element("th", {}, `${title(name)}, ${pairName(pair)}`),
-    PAIR_COLUMNS.map(([, text]) => element("td", { class: "number" }, text(pair))),
-  )));
-  byId("pairs").replaceChildren(...(body.length ? [element("table", {}, element("tr", {}, head), body)]
-    : ["No queue pair has a reliable connection."]));
+  const body = names.flatMap((name, series) => rows[rows.length - 1].points[series].queue_pairs.map((pair) => [
+    `${title(name)}, ${pairName(pair)}`, ...PAIR_COLUMNS.map(([, text]) => text(pair)),
+  ]));
+  const head = ["", ...PAIR_COLUMNS.map(([text]) => number(text))];
+  byId("pairs").replaceChildren(body.length ? table(head, body) : "No queue pair has a reliable connection.");
 };
 
 const draw = (names) => {
@@ -160,6 +158,7 @@ const draw = (names) => {
   const of = (series) => COLUMNS.map(([, value]) => brief("number", mean(second.map((row) => value(row.points[series])))));
   const body = names.map((name, series) => [title(name), ...of(series)]);
   byId("now").replaceChildren(table(["", ...COLUMNS.map(([text]) => number(text))], body));
+  drawPairs(names);
 };
 
 const poll = async () => {

@@ -58,7 +58,7 @@ fn capturing(local: SocketAddr, config: Config, file: CaptureFile) -> Result<Dev
     Device::on_port(Box::new(CapturePort::new(port, file)), config)
 }
 
-/// Creates a capture file. If it cannot be written later, a message says so, and the measurement continues.
+/// Creates a capture file. If it cannot be written later, a message states this, and the measurement continues.
 pub(crate) fn capture(path: &Path) -> Result<CaptureFile, CliError> {
     let name = path.display().to_string();
     let failed = move |CaptureFailure { error, packets }| {

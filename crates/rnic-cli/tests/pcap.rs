@@ -248,8 +248,8 @@ fn frames(bytes: &[u8]) -> Vec<&[u8]> {
     frames
 }
 
-/// The packets of a program in P4 are those that its deparser emits: Ethernet, IPv4 with the protocol of the program, and
-/// a payload whose length the IPv4 header has.
+/// The packets of a program in P4 are those that its deparser emits: Ethernet, IPv4 with the protocol of the program,
+/// and a payload whose length the IPv4 header has.
 #[cfg(feature = "p4")]
 #[test]
 fn programs_in_p4() {

@@ -12,12 +12,20 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Environment variable with the role of a child.
 const ROLE: &str = "RNIC_TEST_STATISTICS";
 const ENOUGH: Duration = Duration::from_secs(20);
+
+/// One test at a time: a reader sees the sockets of the whole host, and hostile ones may take all places.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn start(run: Box<dyn FnOnce() + Send>) -> std::io::Result<()> {
     std::thread::Builder::new().spawn(run).map(drop)
@@ -93,6 +101,7 @@ fn of(all: Processes, pid: u32) -> Option<Process> {
 /// exists, and gets no byte.
 #[test]
 fn a_process_publishes_until_it_ends() {
+    let _alone = alone();
     let (mut publisher, _) = child("publisher", None);
     let process = of(processes(ENOUGH).unwrap(), publisher.id()).expect("the child publishes");
     assert_eq!(process.user, nix::unistd::geteuid().as_raw());
@@ -122,6 +131,7 @@ fn a_process_publishes_until_it_ends() {
 /// A stopped process does not delay the others for longer than the time limit.
 #[test]
 fn a_stopped_process_is_silent() {
+    let _alone = alone();
     let (mut publisher, _) = child("publisher", None);
     let pid = nix::unistd::Pid::from_raw(publisher.id() as i32);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
@@ -135,6 +145,7 @@ fn a_stopped_process_is_silent() {
 /// This process publishes two devices, one after the other is closed, and more queue pairs than a report has.
 #[test]
 fn closed_devices_leave_the_report() {
+    let _alone = alone();
     let own = || of(processes(ENOUGH).unwrap(), std::process::id()).map(|process| process.report);
     let open = |name| {
         let device = Device::open_at("127.0.0.1:0".parse().unwrap(), unprotected()).unwrap();
@@ -187,6 +198,7 @@ fn write(reader: &OwnedFd, bytes: &[u8]) -> bool {
 /// no answer, and thousands of sockets. The reader ends in time, keeps its memory, and escapes the text.
 #[test]
 fn hostile_processes_cannot_disturb_a_reader() {
+    let _alone = alone();
     rnic_netns::with_pair(1_500, |pair| {
         pair.a.run(|| {
             impostor("endless", |reader| while write(reader, &[b'['; 4_096]) {});

@@ -138,8 +138,8 @@ impl Responder {
 
     /// The response to a probe from the IP address and the queue pair number `source`, which the owner processes at
     /// `now`; `None` if the probe gets no response. The rate limits count from `now`, which must never go back: arrival
-    /// times would not do, because a probe may have waited for longer than the one before. The bytes after the message
-    /// are not read; only their number matters.
+    /// times would not do, because a probe may have waited for longer than the previous one. The bytes after the
+    /// message are not read; only their number matters.
     pub fn on_probe(&mut self, now: Time, source: (IpAddr, u32), datagram: &[u8]) -> Option<Reply> {
         self.respond(now, source, datagram, (Kind::Probe, Kind::Response))
     }

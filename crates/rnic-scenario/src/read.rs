@@ -91,8 +91,8 @@ struct Use {
 
 /// Some keys of `[fabric]` and `[fabric.switch]` have an effect only with PFC, some only without PFC, and one only with
 /// a pause storm. For each such key of a run, notes whether the key has an effect in this run. Keys in files that the
-/// scenario extends are ignored, because they may be without effect in all runs. `pfc` says for each transport of the run
-/// whether PFC protects its packets.
+/// scenario extends are ignored, because they may be without effect in all runs. `pfc` says for each transport of the
+/// run whether PFC protects its packets.
 fn note_uses(table: &Table<'_>, pfc: &[bool], fabric: &FabricSetup, source: &Source<'_>) -> Result<()> {
     let has_pfc = pfc.contains(&true);
     let switch = table.table("switch")?;

@@ -6,8 +6,8 @@
 //! padding, no RETH in the first packet of a RoCE Write, and not all headers of an IRN ACK.
 //!
 //! The packets of simulated NICs, below transports in host software, have all headers already. They belong to the NICs'
-//! connections, and not to flows. The packets of programs in P4 are the bytes that the program's deparser emits, from the
-//! Ethernet header on, with zeros as payload.
+//! connections, and not to flows. The packets of programs in P4 are the bytes that the program's deparser emits, from
+//! the Ethernet header on, with zeros as payload.
 
 mod life;
 
@@ -103,7 +103,8 @@ pub struct Capture {
     is_everywhere: bool,
     topology: Arc<Topology>,
     frames: Vec<Frame>,
-    /// Headers, and payload up to [`MAX_KEPT`] bytes, of the packets of simulated NICs; headers of the packets of programs.
+    /// Headers, and payload up to [`MAX_KEPT`] bytes, of the packets of simulated NICs; headers of the packets of
+    /// programs.
     kept: Vec<u8>,
     /// Whether frames are missing because of the filter's limit.
     is_full: bool,

@@ -91,8 +91,8 @@ fn an_idle_round_trip() {
     assert_eq!((output.totals.probes, output.meshes[0].rows.len()), (36, 9));
 }
 
-/// The link to h1 loses everything for 100 us, and with it the first two probes (one in 50 us). Sent again after 100 us,
-/// both arrive; their round-trip times count from the first transmission.
+/// The link to h1 loses everything for 100 us, and with it the first two probes (one in 50 us). Retransmitted after 100
+/// us, both arrive; their round-trip times count from the first transmission.
 #[test]
 fn a_lost_probe_is_sent_again() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "roce");

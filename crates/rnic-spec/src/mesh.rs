@@ -23,7 +23,7 @@ pub struct Mesh {
     pub priority: u8,
     /// Length of the windows of simulated time for which the results have percentiles.
     pub window: Time,
-    /// Time after which a probe without a response is sent again, as by TCP; it doubles with each transmission. The
+    /// Time after which a probe without a response is retransmitted, as by TCP; it doubles with each transmission. The
     /// round-trip time counts from the first transmission. `None`: a lost probe stays without a response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rto: Option<Time>,

@@ -304,8 +304,8 @@ pub struct SharedSetup {
     /// Bytes by which the occupancy charged to an input port and priority must fall below the pause threshold before
     /// the switch sends XON; default two full frames.
     pub xon_offset: Option<Bytes>,
-    /// In priorities without PFC: maximum length of an output's queue, as a multiple of the buffer's free bytes. Default: a queue may
-    /// take all free bytes.
+    /// In priorities without PFC: maximum length of an output's queue, as a multiple of the buffer's free bytes.
+    /// Default: a queue may take all free bytes.
     pub egress_alpha: Option<f64>,
     /// Number of priorities for which headroom is reserved, and by which the threshold of `beta` is divided; default:
     /// the priorities in use.

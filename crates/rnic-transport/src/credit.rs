@@ -366,8 +366,8 @@ mod tests {
         assert_eq!(grants(&mut pacer), [(1_400, 0, 3)]);
     }
 
-    /// The rate after each of several intervals of 1 us, in which these packets arrive: all, marked, trimmed by the last
-    /// switch, trimmed by others.
+    /// The rate after each of several intervals of 1 us, in which these packets arrive: all, marked, trimmed by the
+    /// last switch, trimmed by others.
     fn rates(min: f64, intervals: &[(u32, u32, u32, u32)]) -> Vec<f64> {
         let mut reducer = Reducer::new(Reduction { min, interval: Time::from_us(1) });
         let change = |(arrived, marked, last_hop, trimmed): &(u32, u32, u32, u32)| {
@@ -381,7 +381,8 @@ mod tests {
 
     #[test]
     fn marks_and_trims_in_the_fabric_lower_the_rate() {
-        // All of 8 whole packets are marked: the average is 0.5, then 0.75; of 100 packets 10 are trimmed in the fabric.
+        // All of 8 whole packets are marked: the average is 0.5, then 0.75; of 100 packets 10 are trimmed in the
+        // fabric.
         let marked = (10, 8, 2, 0);
         assert_eq!(rates(0.1, &[marked, marked]), [0.9, 0.9 * (1.0 - 0.45 / 2.0)]);
         // Both at once: (1 - 0.1) x (1 - (0.5 - 0.3)/2).

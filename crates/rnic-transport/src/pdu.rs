@@ -131,7 +131,7 @@ impl Pdu {
         self.head |= Pdu::MORE;
         self
     }
-    /// Makes this NACK acknowledge several packets, instead of the one that triggered it: packet `psn` + `offset` + i
+    /// Makes this NACK acknowledge several packets, instead of its trigger: packet `psn` + `offset` + i
     /// for each bit i of `map`. The entropy stays.
     pub const fn with_map(mut self, offset: u8, map: u16) -> Pdu {
         let path = self.trigger >> Pdu::BELOW_SHIFT << Pdu::BELOW_SHIFT;
@@ -232,8 +232,8 @@ impl Pdu {
             _ => self.trigger as u16,
         }
     }
-    /// Whether the packet sets up a connection: a SYN, which carries no data, or a SYN-ACK. With transport `uet`: whether
-    /// it is a [`probe`](Pdu::probe), or the ACK of one.
+    /// Whether the packet sets up a connection: a SYN, which carries no data, or a SYN-ACK. With transport `uet`:
+    /// whether it is a [`probe`](Pdu::probe), or the ACK of one.
     pub const fn is_syn(self) -> bool {
         self.head & Pdu::SYN != 0
     }

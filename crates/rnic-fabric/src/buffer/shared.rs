@@ -27,8 +27,8 @@ pub struct SharedSpec {
     pub buffer: Bytes,
     /// PFC; `None`: the switch pauses nobody and drops packets that do not fit.
     pub pfc: Option<SharedPfc>,
-    /// Maximum length of the queue of an output in a priority that PFC does not protect, as a multiple of the free bytes
-    /// of the buffer; `None`: the queue may take all free bytes.
+    /// Maximum length of the queue of an output in a priority that PFC does not protect, as a multiple of the free
+    /// bytes of the buffer; `None`: the queue may take all free bytes.
     pub egress_alpha: Option<f64>,
 }
 
@@ -39,8 +39,8 @@ impl SharedSpec {
     }
 }
 
-/// PFC settings of a buffer that all ports share: the switch pauses the peer of an input port in a priority if the bytes
-/// that the port holds in this priority exceed a threshold.
+/// PFC settings of a buffer that all ports share: the switch pauses the peer of an input port in a priority if the
+/// bytes that the port holds in this priority exceed a threshold.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SharedPfc {
     /// Pause threshold for the bytes of a (port, priority) in the buffer. Packets beyond it go into the headroom and
@@ -285,8 +285,8 @@ mod tests {
 
     #[test]
     fn the_egress_limit_is_for_priorities_without_pfc() {
-        // As above, with a threshold that nothing reaches. A queue of q bytes of the second priority may be as long as a
-        // quarter of the free bytes: 1,000 <= 4,000 / 4, but 2,000 > 3,000 / 4.
+        // As above, with a threshold that nothing reaches. A queue of q bytes of the second priority may be as long as
+        // a quarter of the free bytes: 1,000 <= 4,000 / 4, but 2,000 > 3,000 / 4.
         let mut spec = with_pfc(10_000, PauseThreshold::Static(Bytes(4_000)), 1_000);
         spec.pfc.as_mut().unwrap().lossless = 0b01;
         spec.egress_alpha = Some(0.25);

@@ -24,7 +24,7 @@ pub struct ProbeSpec {
     /// Time between two probes, more than zero.
     pub interval: Time,
     /// Time, more than zero, after which the prober sends a probe without a response again; it doubles with each
-    /// transmission. `None`: no probe is sent again.
+    /// transmission. `None`: no probe is retransmitted.
     pub resend: Option<Time>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Prober<B> {
     due: BinaryHeap<Reverse<(u64, u32)>>,
     /// Posted probes without a response, by id.
     waiting: BTreeMap<u32, u64>,
-    /// Time at which a probe that then still has no response is sent again, its id, and how often it was sent.
+    /// Time at which a probe that then still has no response is retransmitted, its id, and how often it was sent.
     resends: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// Probes and responses that wait for the transmitter.
     queue: VecDeque<Packet<B>>,
@@ -85,7 +85,7 @@ impl<B: Body> Prober<B> {
         (pair, &self.all[pair as usize])
     }
 
-    /// Posts the probes that are due at `now`, first those that are sent again.
+    /// Posts the probes that are due at `now`, first those that are retransmitted.
     pub(super) fn post(&mut self, now: u64) {
         while let Some(Reverse((at, id, times))) = self.resends.peek().copied()
             && at <= now

@@ -42,8 +42,8 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
     }
 }
 
-/// The data packet without its payload, in the priority that `trim` sets for headers. `last_hop` says whether the packet
-/// was about to leave to a host.
+/// The data packet without its payload, in the priority that `trim` sets for headers. `last_hop` says whether the
+/// packet was about to leave to a host.
 fn trim_payload<B: Body>(trim: &TrimSpec, highest: u8, packet: Packet<B>, last_hop: bool) -> Packet<B> {
     let priority = match trim.headers {
         TrimmedPriority::Highest => highest,

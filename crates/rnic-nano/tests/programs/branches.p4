@@ -1,5 +1,5 @@
-// A state of the parser that begins at three positions in the packet, and requests for messages in branches that exclude
-// each other.
+// A state of the parser that begins at three positions in the packet, and requests for messages in branches that
+// exclude each other.
 
 #include <core.p4>
 #include <nanotransport.p4>

@@ -81,7 +81,7 @@ pub(super) struct Seen {
     pub(super) frames: Vec<Kept>,
     pub(super) matrix: Matrix,
     under_way: UnderWay,
-    /// The flows that a page shows while the run goes on.
+    /// The flows that a page shows while the run continues.
     pub(super) shown: ShownFlows,
     /// The pauses of drawn ports, as the run reported them: port, priority, start, end.
     pub(super) pauses: Vec<(u32, u8, Time, Option<Time>)>,

@@ -1,4 +1,4 @@
-//! The flows that are under way at a frame, and those that a page shows while the run goes on.
+//! The flows that are under way at a frame, and those that a page shows while the run continues.
 
 use rnic_spec::{Frame, FrameFlow};
 use rnic_transport::Time;

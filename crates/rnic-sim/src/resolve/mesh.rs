@@ -34,7 +34,7 @@ pub(super) fn put(meshes: &[Mesh], put: &mut impl FnMut(&str, String)) {
         let stack = mesh.stack.map_or(String::new(), |stack| {
             format!("; delay in the hosts' software: median {}, 99th percentile {}", stack.median, stack.p99)
         });
-        let rto = mesh.rto.map_or(String::new(), |rto| format!("; sent again after {rto}"));
+        let rto = mesh.rto.map_or(String::new(), |rto| format!("; retransmitted after {rto}"));
         put(
             "mesh",
             format!(

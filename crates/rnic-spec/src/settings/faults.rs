@@ -248,7 +248,7 @@ pub(super) const MESH: Section = Section {
             "rto",
             Kind::Time,
             "\"1 ms\"",
-            "time after which a probe without a response is sent again, as by TCP; it doubles with each transmission. The \
+            "time after which a probe without a response is retransmitted, as by TCP; it doubles with each transmission. The \
              round-trip time counts from the first transmission",
         )
         .derived("never"),

@@ -108,7 +108,7 @@ impl CongestionControl for Swift {
         Parameter::derived(
             "base_target",
             Kind::Time,
-            "target of the round-trip time for a large window, by default twice that of the longest path; our choice",
+            "target of the round-trip time for a large window, by default twice the round-trip time of the longest path; our choice",
         ),
         Parameter::number(
             "ai",

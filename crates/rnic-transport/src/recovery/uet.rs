@@ -6,16 +6,16 @@
 //! departed later have arrived that reordering no longer explains its absence: 1.5 windows, at least 5 packets. A
 //! timeout is the last resort. In a lossless fabric nothing is lost.
 //!
-//! Source: the public reference simulator of the Ultra Ethernet Consortium (uet-htsim, 2025). Three of its mechanisms are
-//! options here:
+//! Source: the public reference simulator of the Ultra Ethernet Consortium (uet-htsim, 2025). Three of its mechanisms
+//! are options here:
 //!
 //! - **ACKs of several packets** ([`FlowConfig::ack_packets`]; the reference acknowledges every 16 KB). The receiver
 //!   acknowledges at once: the first packet, a marked one, a duplicate, one that asks for it, and the end of a message.
 //!   A packet asks for an ACK if it is a retransmission, or if its sender can send no other before an ACK. After such a
 //!   request the receiver acknowledges again when no gap is left. An ACK has a bitmap of 16 packets (the reference's
 //!   has 64); a packet that is too far from those that wait for an ACK gets its own.
-//! - **Trimming by the last switch** ([`FlowConfig::last_hop_trims`]): it is no fault of the path, so the path selection
-//!   learns nothing bad, and a window beside credit does not shrink.
+//! - **Trimming by the last switch** ([`FlowConfig::last_hop_trims`]): it is no fault of the path, so the path
+//!   selection learns nothing bad, and a window beside credit does not shrink.
 //! - **Probes** ([`FlowConfig::probe_after`]): a sender that has packets in flight and hears nothing asks what has
 //!   arrived. If the response comes without much delay, the packets lost are those that departed before the probe and
 //!   are not acknowledged.

@@ -1,7 +1,8 @@
 //! Converts the kernel's receive time stamps to the system's monotonic clock.
 //!
-//! The kernel counts its time stamps in real time (`CLOCK_REALTIME`), which somebody can set. So the offset between the
-//! two clocks is measured whenever datagrams are received, and time stamps from before a change are not used.
+//! The kernel counts its time stamps in real time (`CLOCK_REALTIME`), which an administrator can set. So the offset
+//! between the two clocks is measured whenever datagrams are received, and time stamps from before a change are not
+//! used.
 
 use crate::clock::{monotonic_ns, real_ns};
 
