@@ -101,7 +101,7 @@ fn entries(name: &str) -> Vec<(String, String, String)> {
 fn arguments(line: &str, folder: &Path) -> Vec<String> {
     let folder = folder.display().to_string();
     let words = line.split_whitespace().map(|word| {
-        let word = word.trim_matches('"').replace('{', "").replace('}', "");
+        let word = word.trim_matches('"').replace(['{', '}'], "");
         let word = word.replace("$CONTROLLER_NAME", "mesh.example.com").replace("$CONTROLLER", "https://127.0.0.1:1");
         let word = word.replace("$NAME", "h1").replace("$ADDRESS", "127.0.0.1").replace("$STATE_DIRECTORY", &folder);
         word.replace("/etc/rnic", &folder)

@@ -103,7 +103,7 @@ impl<'p, E: Externs> Interpreter<'p, E> {
         self.packet.len() - self.position / 8
     }
 
-    /// Runs the parser and returns `Accept` or `Reject`; `None` if the parser does not end within [`MAX_STATES`].
+    /// Runs the parser and returns `Accept` or `Reject`; `None` if the parser does not end within `MAX_STATES` states.
     pub fn parser(&mut self) -> Option<Target> {
         if self.pipeline.states.is_empty() {
             return Some(Target::Accept);
