@@ -24,7 +24,7 @@ const FREE_STATES: u64 = 100_000;
 /// 35 us. A state takes 0.1 us, half of it to deflate it at the end, and more where it is not in the cache.
 const BYTES_PER_STATE: u64 = 400_000;
 /// Number of states for which a paused port counts: its cause is searched packet by packet.
-pub(super) const STATES_PER_PAUSE: u64 = 64;
+pub(super) const STATES_PER_PAUSE: u64 = 8;
 
 /// Why a frame is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
