@@ -5,6 +5,7 @@
 //! [`main`].
 
 mod args;
+mod columns;
 mod counters;
 mod decode;
 mod documents;

@@ -70,26 +70,15 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    const ALL: [Key; 7] =
-        [Key::Traffic, Key::Send, Key::Receive, Key::Retransmissions, Key::Rtt, Key::Outstanding, Key::Process];
-
     /// The name on the command line.
-    fn name(self) -> &'static str {
-        match self {
-            Key::Traffic => "traffic",
-            Key::Send => "send",
-            Key::Receive => "receive",
-            Key::Retransmissions => "retransmissions",
-            Key::Rtt => "rtt",
-            Key::Outstanding => "outstanding",
-            Key::Process => "process",
-        }
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
     }
 
-    /// The next key of the list.
+    /// The next key, in the order of the declaration; the first one after the last.
     fn next(self) -> Key {
-        let at = Key::ALL.iter().position(|key| *key == self).unwrap_or(0);
-        Key::ALL[(at + 1) % Key::ALL.len()]
+        let all = Key::value_variants();
+        all[(self as usize + 1) % all.len()]
     }
 }
 
@@ -190,9 +179,9 @@ mod tests {
     #[test]
     fn every_key_has_its_name_and_follows_another() {
         let mut key = Key::Traffic;
-        for expected in Key::ALL {
-            assert_eq!(key, expected);
-            assert_eq!(Key::from_str(key.name(), false), Ok(key));
+        for expected in Key::value_variants() {
+            assert_eq!(key, *expected);
+            assert_eq!(Key::from_str(&key.name(), false), Ok(key));
             key = key.next();
         }
         assert_eq!(key, Key::Traffic);

@@ -22,18 +22,26 @@ impl Drop for Served {
     }
 }
 
+impl Served {
+    /// Starts a command. `url` finds the address of its page in the first line that it prints.
+    fn start(command: &mut Command, url: impl FnOnce(&str) -> Option<String>) -> Served {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let url = url(line.trim()).unwrap_or_else(|| panic!("{line}"));
+        Served { child, url }
+    }
+}
+
 fn serve(folder: &Path, scenario: &str, arguments: &[&str]) -> Served {
     let file = folder.join("served.toml");
     fs::write(&file, scenario).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_rnic"));
     command.current_dir(folder).args(["run", "--serve", "--quiet"]).arg(&file).args(arguments);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    let url = line.trim().strip_prefix("the runs at ").unwrap_or_else(|| panic!("{line}")).to_string();
-    assert!(url.starts_with("http://127.0.0.1:"), "{url}");
-    Served { child, url }
+    let served = Served::start(&mut command, |line| line.strip_prefix("the runs at ").map(ToString::to_string));
+    assert!(served.url.starts_with("http://127.0.0.1:"), "{}", served.url);
+    served
 }
 
 #[track_caller]
@@ -197,12 +205,10 @@ fn the_page_of_a_measurement_has_its_queue_pairs() {
     let Some(browser) = Browser::start() else { return };
     let mut command = Command::new(env!("CARGO_BIN_EXE_rnic"));
     command.args(["perf", "--serve", "-q", "2", "--loss", "1%"]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    let url = line.split_whitespace().find(|word| word.starts_with("http")).unwrap().trim_end_matches(';').to_string();
-    let served = Served { child, url };
+    let served = Served::start(&mut command, |line| {
+        let word = line.split_whitespace().find(|word| word.starts_with("http"))?;
+        Some(word.trim_end_matches(';').to_string())
+    });
     browser.visit(&served.url, 1200);
     // IRN and RC have two queue pairs each.
     let figure = |name: &str, lines: &str| {

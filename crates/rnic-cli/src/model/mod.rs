@@ -175,22 +175,8 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
 
 /// Formats rows of cells as a text table. The first `names` columns are left-aligned, the others right-aligned.
 fn aligned(rows: &[Vec<String>], names: usize) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            let width = widths[column];
-            line += &if column < names { format!("  {cell:width$}") } else { format!("  {cell:>width$}") };
-        }
-        text += line.trim_end();
-        text.push('\n');
-    }
-    text
+    let lines = crate::columns::aligned(rows, |column| column >= names).into_iter();
+    lines.map(|line| if line.is_empty() { "\n".to_string() } else { format!("  {line}\n") }).collect()
 }
 
 /// A number of bytes as text: `20.200 KB`.

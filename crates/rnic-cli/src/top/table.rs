@@ -2,6 +2,7 @@
 
 use super::Choice;
 use super::rows::{Rates, Row};
+use crate::columns::aligned;
 use rnic_endpoint::statistics::{MAX_PROCESSES, Processes};
 use rnic_results::text::{count, duration, round6};
 use serde_json::{Value, json};
@@ -82,31 +83,21 @@ pub(super) fn brief(value: f64) -> String {
 pub(super) fn lines(rows: &[Row]) -> Vec<String> {
     let head = COLUMNS.map(|(name, _)| name.to_string());
     let all: Vec<_> = std::iter::once(head).chain(rows.iter().map(cells)).collect();
-    let width = |column: usize| all.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
-    let line = |row: &[String; COLUMNS.len()]| {
-        let cells = row.iter().zip(&widths).zip(COLUMNS).map(|((cell, width), (_, is_right))| match is_right {
-            true => format!("{cell:>width$}"),
-            false => format!("{cell:width$}"),
-        });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_string()
-    };
-    all.iter().map(line).collect()
+    aligned(&all, |column| COLUMNS[column].1)
 }
 
 /// What is to be said beside the table.
 pub(super) fn notes(all: &Processes, choice: &Choice) -> Vec<String> {
+    let who = |pid: Option<u32>| pid.map_or_else(|| "a process".to_string(), |pid| format!("process {pid}"));
     let mut notes = Vec::new();
     for silent in all.silent.iter().take(MAX_SILENT) {
-        let who = silent.pid.map_or_else(|| "a process".to_string(), |pid| format!("process {pid}"));
-        notes.push(format!("{who} {}", silent.why.text()));
+        notes.push(format!("{} {}", who(silent.pid), silent.why.text()));
     }
     if all.silent.len() > MAX_SILENT {
         notes.push(format!("{} more processes have no report", all.silent.len() - MAX_SILENT));
     }
     for process in all.found.iter().filter(|process| process.report.is_truncated) {
-        let who = process.pid.map_or_else(|| "a process".to_string(), |pid| format!("process {pid}"));
-        notes.push(format!("{who} has more devices or queue pairs than a report has"));
+        notes.push(format!("{} has more devices or queue pairs than a report has", who(process.pid)));
     }
     if all.of_others > 0 {
         notes.push(format!("processes of other users, which are not shown: {}", count(all.of_others as u64)));
