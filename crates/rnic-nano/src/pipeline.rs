@@ -1,7 +1,7 @@
 //! Runs a P4 program on a NIC. [`P4Pipeline`] implements [`message::Pipeline`](Pipeline), the trait through which the
 //! NIC calls the program of a message transport.
 
-use crate::lower::{Executable, TELEMETRY_BYTES};
+use crate::lower::TELEMETRY_BYTES;
 use crate::program::{ARRIVAL, DEPARTURE, NIC, Program};
 use crate::runtime::{State, Table, TableError, TableHandle};
 use crate::vm::{self, Context, Frame, Outcome};
@@ -205,7 +205,10 @@ impl<const N: usize> P4Pipeline<N> {
         let mut context =
             Context { state: &mut self.state, tables: &self.ingress_tables, blocks, packet, len, out: &mut [] };
         match vm::run(executable, &mut self.ingress, input, &mut context) {
-            Outcome::Done(_) => verdict(executable, &self.ingress),
+            Outcome::Done(_) => {
+                let output = |at: usize| self.ingress[usize::from(executable.code.outputs[at])];
+                verdict([output(0), output(1), output(2), output(3)])
+            }
             Outcome::Rejected => {
                 self.counters.rejected += 1;
                 Verdict::Consumed
@@ -317,14 +320,14 @@ fn nanoseconds(time: Time) -> u64 {
     time.as_ps() / 1000
 }
 
-/// Converts the outputs of the ingress pipeline to a verdict, which tells the NIC's reassembly block what to do with
-/// the packet's payload.
-fn verdict(executable: &Executable, frame: &Frame) -> Verdict {
-    let output = |at: usize| frame[usize::from(executable.code.outputs[at])];
-    if output(0) != 0 {
+/// Converts the outputs of the ingress pipeline, in the order of [`REASSEMBLY`](crate::program::REASSEMBLY), to a
+/// verdict, which tells the NIC's reassembly block what to do with the packet's payload.
+#[inline]
+pub(crate) fn verdict([drop, rx_msg_id, pkt_offset, is_last_pkt]: [u64; 4]) -> Verdict {
+    if drop != 0 {
         return Verdict::Consumed;
     }
-    Verdict::Reassemble { rx_msg_id: output(1) as u16, pkt_offset: output(2) as u32, is_last_pkt: output(3) != 0 }
+    Verdict::Reassemble { rx_msg_id: rx_msg_id as u16, pkt_offset: pkt_offset as u32, is_last_pkt: is_last_pkt != 0 }
 }
 
 /// The NIC's fixed-function blocks (for example reassembly) for the egress pipeline: none of their functions has an

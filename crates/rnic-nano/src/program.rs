@@ -55,11 +55,11 @@ pub(crate) const DEPARTURE: [&str; 14] = [
 
 /// The outputs of the ingress pipeline that the NIC reads, with their default values. By default the NIC drops the
 /// payload instead of reassembling it.
-const REASSEMBLY: [(&str, u64); 4] =
+pub(crate) const REASSEMBLY: [(&str, u64); 4] =
     [("reassembly.drop", 1), ("reassembly.rx_msg_id", 0), ("reassembly.pkt_offset", 0), ("reassembly.is_last_pkt", 0)];
 
 /// The outputs of the egress pipeline that the NIC reads, with their default values.
-const LINK: [(&str, u64); 1] = [("link.priority", 0)];
+pub(crate) const LINK: [(&str, u64); 1] = [("link.priority", 0)];
 
 /// Maximum total length of the headers that a program emits for a packet, in bytes.
 const MAX_HEADER_BYTES: u32 = 256;

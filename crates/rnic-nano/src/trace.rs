@@ -6,8 +6,8 @@
 use crate::hir::{ExternCall, Instance, Pipeline as Code, Target};
 use crate::interpret::{Externs, Flow, Interpreter};
 use crate::lower::code::Call;
-use crate::pipeline::{NicParameters, P4Header, arrival_values, departure_values};
-use crate::program::{ARRIVAL, DEPARTURE, Program};
+use crate::pipeline::{NicParameters, P4Header, arrival_values, departure_values, verdict};
+use crate::program::{ARRIVAL, DEPARTURE, LINK, Program, REASSEMBLY};
 use crate::runtime::{Binding, State, bind};
 use crate::vm::{self, Context, Frame};
 use rnic_transport::message::{
@@ -56,9 +56,9 @@ pub struct Traced {
     pub delivered: u32,
     /// Messages whose sender has learned that they arrived.
     pub acknowledged: u32,
-    /// Packets that the NICs sent, and how many of them were lost.
+    /// Packets that the NICs sent, the lost ones included.
     pub packets: u64,
-    /// See `packets`.
+    /// Packets that were lost.
     pub lost: u64,
     /// Packets that a parser rejected.
     pub rejected: u64,
@@ -132,6 +132,12 @@ fn header_lines<E: Externs>(interpreter: &Interpreter<'_, E>, lines: &mut Vec<St
         let fields: Vec<String> = header.fields.iter().map(field).collect();
         lines.push(format!("  {}: {}", header.name, fields.join(" ")));
     }
+}
+
+/// The low 64 bits of an output of a pipeline; `default` if the pipeline does not have the output.
+fn output<E: Externs>(interpreter: &Interpreter<'_, E>, (name, default): (&str, u64)) -> u64 {
+    let found = interpreter.pipeline.outputs.iter().find(|(known, _)| known == name);
+    found.map_or(default, |(_, slot)| interpreter.slots[slot.0 as usize] as u64)
 }
 
 /// A line with the outputs of a pipeline that begin with `prefix`.
@@ -253,16 +259,7 @@ impl Pipeline for TracedPipeline {
         interpreter.control();
         self.lines.append(&mut interpreter.externs.lines);
         self.lines.push(output_line(&interpreter, "reassembly"));
-        let output = |name: &str| {
-            let found = code.outputs.iter().find(|(known, _)| known == name);
-            found.map_or(0, |(_, slot)| interpreter.slots[slot.0 as usize])
-        };
-        if output("reassembly.drop") != 0 {
-            return Verdict::Consumed;
-        }
-        let is_last_pkt = output("reassembly.is_last_pkt") != 0;
-        let (rx_msg_id, pkt_offset) = (output("reassembly.rx_msg_id") as u16, output("reassembly.pkt_offset") as u32);
-        Verdict::Reassemble { rx_msg_id, pkt_offset, is_last_pkt }
+        verdict(REASSEMBLY.map(|named| output(&interpreter, named)))
     }
 
     fn egress(&mut self, departure: &Departure) -> Framed<P4Header<ROOM>> {
@@ -287,9 +284,7 @@ impl Pipeline for TracedPipeline {
         self.lines.push(output_line(&interpreter, "link"));
         let mut header = P4Header { bytes: [0; ROOM], len: interpreter.emitted.len().min(ROOM) as u16 };
         header.bytes[..usize::from(header.len)].copy_from_slice(&interpreter.emitted[..usize::from(header.len)]);
-        let priority = code.outputs.iter().find(|(name, _)| name == "link.priority");
-        let priority = priority.map_or(0, |(_, slot)| interpreter.slots[slot.0 as usize]);
-        Framed { header, priority: priority as u8 }
+        Framed { header, priority: output(&interpreter, LINK[0]) as u8 }
     }
 
     fn expired(&mut self, rx_msg_id: u16) {
