@@ -57,9 +57,15 @@ pub struct SharedPfc {
 }
 
 impl SharedPfc {
+    /// Whether PFC protects a priority.
+    #[inline]
+    pub fn protects(&self, priority: usize) -> bool {
+        self.lossless & (1 << priority) != 0
+    }
+
     /// Number of those of `priorities` priorities that PFC protects.
     pub fn protected(&self, priorities: usize) -> u64 {
-        (0..priorities).filter(|priority| self.lossless & (1 << priority) != 0).count() as u64
+        (0..priorities).filter(|priority| self.protects(*priority)).count() as u64
     }
 }
 
@@ -143,7 +149,7 @@ impl<B: Copy> Buffer<B> for SharedBuffer<B> {
     fn admits(&self, input: usize, output: usize, packet: &Packet<B>) -> bool {
         let (bytes, priority) = (u64::from(packet.bytes), packet.priority as usize);
         let charge = &self.charges[input * self.priorities + priority];
-        let is_lossless = self.pfc.is_some_and(|pfc| pfc.lossless & (1 << priority) != 0);
+        let is_lossless = self.pfc.is_some_and(|pfc| pfc.protects(priority));
         if let Some(alpha) = self.egress_alpha
             && !is_lossless
         {

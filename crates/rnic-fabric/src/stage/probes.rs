@@ -111,8 +111,7 @@ impl<B: Body> Prober<B> {
 
     /// Queues the probe `id`, which was sent `times` times before, at the time `at`.
     fn send(&mut self, id: u32, at: u64, times: u32) {
-        let (_, spec) = self.pair(id);
-        let spec = *spec;
+        let spec = *self.pair(id).1;
         self.queue.push_back(Prober::packet(&spec, spec.dst, id, Packet::<B>::PROBE));
         if let Some(resend) = spec.resend {
             let wait = resend.as_ps().saturating_mul(1 << times.min(32));

@@ -265,7 +265,7 @@ fn put_shared(shared: &SharedSpec, priorities: u8, put: &mut impl FnMut(&str, St
         put("xon_offset", pfc.xon_offset.to_string());
         put("headroom", pfc.headroom.to_string());
         if pfc.protected(priorities.into()) < u64::from(priorities) {
-            let protected = (0..priorities).filter(|priority| pfc.lossless & (1 << priority) != 0);
+            let protected = (0..priorities).filter(|priority| pfc.protects(usize::from(*priority)));
             put("lossless priorities", format!("{:?}", protected.collect::<Vec<_>>()));
         }
     }

@@ -103,7 +103,8 @@ impl UetSender {
     /// When the next probe is due: the first after `probe_after` without a response, each other after 5/3 of it.
     fn probe_at(&self, cfg: &FlowConfig) -> Option<Time> {
         let after = cfg.probe_after.filter(|_| self.sprayed.in_flight > 0)?;
-        Some(self.heard + Time::from_ps(after.as_ps() * u64::from(3 + 5 * self.probes) / 3))
+        let thirds = u64::from(self.probes).saturating_mul(5).saturating_add(3);
+        Some(self.heard.saturating_add(Time::from_ps(after.as_ps().saturating_mul(thirds) / 3)))
     }
 
     fn hear(&mut self, now: Time) {
