@@ -21,6 +21,8 @@ use std::time::Duration;
 const HOPS: u8 = 8;
 /// Time in ms for which a trace waits for ICMP answers.
 const WAIT_MS: u64 = 400;
+/// Time after which an incomplete trace is repeated for the first time.
+const REPEAT: Time = Time::from_ms(2_000);
 /// Length of the IPv4 and UDP headers.
 const HEADERS: usize = 28;
 
@@ -124,9 +126,61 @@ fn time_exceeded(bytes: &[u8], from: Ipv4Addr, source_port: u16, to: SocketAddrV
     own.then_some((word(original, 4)?, router.into()))
 }
 
+/// When the paths are traced: those that are new first, then the one that has been due for longest.
+#[derive(Default)]
+struct Schedule {
+    /// By session and path.
+    traced: BTreeMap<(u64, u16), Traced>,
+}
+
+/// The latest trace of a path.
+struct Traced {
+    at: Time,
+    /// Number of hops up to the last router that answered.
+    hops: usize,
+    /// Number of traces in succession that were incomplete.
+    incomplete: u32,
+}
+
+impl Schedule {
+    /// Time after which a path is traced, 0 for a new one. A trace is incomplete if a router did not answer, or if
+    /// another path to the same target has more hops: equal-cost paths have the same length. An answer may have been
+    /// late, so an incomplete trace is repeated after [`REPEAT`], then after twice that time and so on, at most after
+    /// `every`; a router that never answers costs a few packets.
+    fn due(&self, path: (u64, u16), every: Time) -> Time {
+        self.traced.get(&path).map_or(Time::ZERO, |traced| {
+            let wait = match traced.incomplete {
+                0 => every,
+                n => every.min(Time::from_ps(REPEAT.as_ps().saturating_mul(1 << (n - 1).min(20)))),
+            };
+            traced.at + wait
+        })
+    }
+
+    /// Records a trace that ended at `at`.
+    fn record(&mut self, path: (u64, u16), at: Time, hops: &[Option<IpAddr>]) {
+        let of_session = || (path.0, 0)..=(path.0, u16::MAX);
+        let longest = self.traced.range(of_session()).map(|(_, traced)| traced.hops).max().unwrap_or(0);
+        let before = self.traced.get(&path).map_or(0, |traced| traced.incomplete);
+        let incomplete = if hops.contains(&None) || hops.is_empty() || hops.len() < longest { before + 1 } else { 0 };
+        self.traced.insert(path, Traced { at, hops: hops.len(), incomplete });
+        // A longer path shows that shorter ones lack their last hops.
+        for (_, other) in self.traced.range_mut(of_session()) {
+            if other.hops < hops.len() && other.incomplete == 0 {
+                other.incomplete = 1;
+            }
+        }
+    }
+
+    /// Forgets the sessions for which `known` is false.
+    fn retain(&mut self, known: impl Fn(u64) -> bool) {
+        self.traced.retain(|(session, _), _| known(*session));
+    }
+}
+
 /// Traces the paths to all targets, one after the other, until the agent ends.
 pub(super) fn run(shared: &Shared, mut tracer: Tracer) {
-    let mut done: BTreeMap<(u64, u16), Time> = BTreeMap::new();
+    let mut schedule = Schedule::default();
     while !shared.ended.load(Ordering::Acquire) {
         let now = shared.now();
         let (every, targets) = {
@@ -135,21 +189,18 @@ pub(super) fn run(shared: &Shared, mut tracer: Tracer) {
             let stopped = agent.stopped();
             (Time::from_ms(every), if stopped { Vec::new() } else { agent.paths() })
         };
-        let all: Vec<(u64, SocketAddr, u16)> =
-            targets.iter().flat_map(|(session, to, paths)| paths.iter().map(|path| (*session, *to, *path))).collect();
-        done.retain(|(session, _), _| targets.iter().any(|(known, ..)| known == session));
-        // New paths come first, then the paths whose latest trace is oldest.
-        let next =
-            all.iter().min_by_key(|(session, _, path)| done.get(&(*session, *path)).copied().unwrap_or_default());
-        let due = next.filter(|(session, _, path)| {
-            done.get(&(*session, *path)).is_none_or(|at| now.saturating_sub(*at) >= every)
-        });
-        match due {
-            Some((session, SocketAddr::V4(to), path)) => {
-                let port = shared.agent().source_port(*path);
-                let hops = tracer.trace(port, *to, || shared.now());
-                done.insert((*session, *path), shared.now().max(Time::from_ps(1)));
-                shared.agent().traced(*session, *path, hops);
+        schedule.retain(|session| targets.iter().any(|(known, ..)| *known == session));
+        let next = targets
+            .iter()
+            .flat_map(|(session, to, paths)| paths.iter().map(move |path| (*session, *to, *path)))
+            .map(|(session, to, path)| (schedule.due((session, path), every), session, to, path))
+            .min_by_key(|(due, ..)| *due);
+        match next {
+            Some((due, session, SocketAddr::V4(to), path)) if due <= now => {
+                let port = shared.agent().source_port(path);
+                let hops = tracer.trace(port, to, || shared.now());
+                schedule.record((session, path), shared.now(), &hops);
+                shared.agent().traced(session, path, hops);
             }
             _ => super::pause(Time::from_ms(100)),
         }
@@ -183,6 +234,39 @@ mod tests {
         let mut unreachable = answer();
         unreachable[20] = 3;
         assert_eq!(time_exceeded(&unreachable, FROM, 50_000, to()), None);
+    }
+
+    /// An answer that is missing is asked for again soon, and ever more rarely.
+    #[test]
+    fn an_incomplete_trace_is_repeated() {
+        let (every, ms) = (Time::from_ms(300_000), Time::from_ms);
+        let router = |n: u8| Some(IpAddr::from([10, 9, 9, n]));
+        let mut schedule = Schedule::default();
+        assert_eq!(schedule.due((1, 0), every), Time::ZERO);
+        schedule.record((1, 0), ms(1_000), &[router(1), router(2), router(3)]);
+        assert_eq!(schedule.due((1, 0), every), ms(301_000));
+        // The second of three routers did not answer, three times in succession.
+        let gap = [router(1), None, router(3)];
+        for (at, due) in [(2_000, 4_000), (5_000, 9_000), (10_000, 18_000)] {
+            schedule.record((1, 1), ms(at), &gap);
+            assert_eq!(schedule.due((1, 1), every), ms(due));
+        }
+        for n in 0..40 {
+            schedule.record((1, 1), ms(20_000 + n), &gap);
+        }
+        assert_eq!(schedule.due((1, 1), every), ms(320_039), "at most the usual time");
+        schedule.record((1, 1), ms(400_000), &[router(1), router(2), router(3)]);
+        assert_eq!(schedule.due((1, 1), every), ms(700_000));
+        // The last router did not answer; another session has another length.
+        schedule.record((1, 2), ms(1_000), &[router(1), router(2)]);
+        schedule.record((2, 2), ms(1_000), &[router(1)]);
+        assert_eq!(schedule.due((1, 2), every), ms(3_000));
+        assert_eq!(schedule.due((2, 2), every), ms(301_000));
+        // A longer path shows that the shorter one was incomplete.
+        schedule.record((2, 3), ms(2_000), &[router(1), router(2), router(3)]);
+        assert_eq!(schedule.due((2, 2), every), ms(3_000));
+        schedule.retain(|session| session == 1);
+        assert_eq!(schedule.due((2, 3), every), Time::ZERO);
     }
 
     proptest! {
