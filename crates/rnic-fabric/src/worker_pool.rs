@@ -123,6 +123,18 @@ impl<T: Send> WorkerPool<T> {
     }
 }
 
+/// Calls `follow` in other threads with the numbers from 1 to `threads` - 1, and `lead`, which must own the [`Leader`],
+/// in this one; returns what `lead` returns, when all threads have ended. Starting threads needs much code, which is
+/// compiled once and not for each type of task.
+pub(crate) fn run_together<R>(threads: usize, follow: &(dyn Fn(usize) + Sync), lead: Box<dyn FnOnce() -> R + '_>) -> R {
+    std::thread::scope(move |scope| {
+        for number in 1..threads {
+            scope.spawn(move || follow(number));
+        }
+        lead()
+    })
+}
+
 /// Takes a task that no thread has begun.
 fn take_open<T>(slot: &Mutex<Slot<T>>) -> Option<T> {
     let mut slot = slot.try_lock().ok()?;
@@ -230,18 +242,15 @@ mod tests {
     fn count(threads: usize, tasks: usize, rounds: u64, work: impl Fn(&mut u64) + Sync) -> Vec<u64> {
         let pool = WorkerPool::new(threads, tasks);
         let mut numbers = vec![0; tasks];
-        std::thread::scope(|scope| {
-            let leader = Leader::new(&pool);
-            for number in 1..threads {
-                let (pool, work) = (&pool, &work);
-                scope.spawn(move || pool.follow(number, work));
-            }
+        let (leader, work) = (Leader::new(&pool), &work);
+        let lead = Box::new(move || {
             for _ in 0..rounds {
                 let given = std::mem::take(&mut numbers);
-                leader.share(given.into_iter(), &work, |number| numbers.push(number));
+                leader.share(given.into_iter(), work, |number| numbers.push(number));
             }
+            numbers
         });
-        numbers
+        run_together(threads, &|number| pool.follow(number, work), lead)
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Hosts that receive nothing: dead hosts without an entry in the MAC table of their switch (`[[fabric.dead]]`), and
 //! hosts whose receive pipeline is stuck and whose NIC has stopped pausing its switch (`[fabric.nic_watchdog]`).
 
-use rnic_fabric::{BodyOf, Fabric, HostId, PartitionedHosts, UnknownMac, Watcher};
+use crate::host::RunHosts;
+use crate::observer::Observer;
+use rnic_fabric::{Body, Fabric, HostId, UnknownMac};
 use rnic_spec::{DeadHost, Storm, UnknownMacAction};
 use rnic_transport::Time;
 
@@ -57,11 +59,11 @@ impl<'s> Deaths<'s> {
     }
 }
 
-impl<E: PartitionedHosts> Watcher<E> for Deaths<'_> {
+impl<B: Body> Observer<B> for Deaths<'_> {
     fn next(&self) -> Time {
         self.later.first().map_or(Time::MAX, |step| step.at)
     }
-    fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<E>>, _endpoint: &mut E) {
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<B>, _hosts: &mut dyn RunHosts<B>) {
         while let Some((step, rest)) = self.later.split_first().filter(|(step, _)| step.at <= now) {
             fabric.set_missing_mac(step.host, step.what);
             self.later = rest;

@@ -8,12 +8,13 @@
 //! repeats allows a longer skip. A straight line through the rates of a flow in all windows limits how far they are
 //! extrapolated, so a slow drift is not taken for a steady state.
 //!
-//! No skip passes the start of a flow, the last windows of a flow, an observation or change by another watcher, or the
+//! No skip passes the start of a flow, the last windows of a flow, an observation or change by another observer, or the
 //! end of the run. One of four skips is simulated instead, at least in part, and the difference between what was
 //! expected and what happened is recorded.
 
 use crate::host::{FlowId, HostTotals, Remaining, RunHosts, Skipped};
-use rnic_fabric::{BodyOf, Counted, Fabric, PortId, Watcher};
+use crate::observer::Observer;
+use rnic_fabric::{Body, Counted, Fabric, PortId};
 use rnic_spec::FastForwardRecord;
 use rnic_transport::Time;
 use std::collections::VecDeque;
@@ -133,12 +134,12 @@ struct Check {
     windows: u64,
 }
 
-/// Observes a run together with its other watchers, and skips simulated time.
-pub(crate) struct FastForward<'w, 'o, H: RunHosts> {
+/// Observes a run together with its other observers, and skips simulated time.
+pub(crate) struct FastForward<'w, 'o, B> {
     plan: ForwardPlan,
     /// Simulated time at which the run ends at the latest.
     until: Time,
-    others: &'w mut Vec<&'o mut dyn Watcher<H>>,
+    others: &'w mut Vec<&'o mut dyn Observer<B>>,
     next: Time,
     /// The flows that are under way, with the number of packets that they had left when their set last changed; skipped
     /// packets are not counted.
@@ -157,9 +158,9 @@ pub(crate) struct FastForward<'w, 'o, H: RunHosts> {
     record: FastForwardRecord,
 }
 
-impl<'w, 'o, H: RunHosts> FastForward<'w, 'o, H> {
-    /// Watches a run that ends at `until` at the latest, together with its watchers `others`.
-    pub(crate) fn new(plan: ForwardPlan, until: Time, others: &'w mut Vec<&'o mut dyn Watcher<H>>) -> Self {
+impl<'w, 'o, B: Body> FastForward<'w, 'o, B> {
+    /// Watches a run that ends at `until` at the latest, together with its observers `others`.
+    pub(crate) fn new(plan: ForwardPlan, until: Time, others: &'w mut Vec<&'o mut dyn Observer<B>>) -> Self {
         FastForward {
             plan,
             until,
@@ -233,7 +234,7 @@ impl<'w, 'o, H: RunHosts> FastForward<'w, 'o, H> {
     }
 
     /// Observes flows and queues. Returns whether the set of flows is the one of the last observation.
-    fn sample(&mut self, now: Time, fabric: &Fabric<BodyOf<H>>, hosts: &H) -> bool {
+    fn sample(&mut self, now: Time, fabric: &Fabric<B>, hosts: &dyn RunHosts<B>) -> bool {
         let before: Vec<u32> = self.flows.iter().map(|flow| flow.id).collect();
         let mut flows = std::mem::take(&mut self.flows);
         let may_skip = hosts.remaining(now, &mut flows) && !flows.is_empty();
@@ -259,7 +260,7 @@ impl<'w, 'o, H: RunHosts> FastForward<'w, 'o, H> {
     }
 
     /// The state now, at the begin of a window.
-    fn begin(&self, fabric: &Fabric<BodyOf<H>>, hosts: &H) -> Begin {
+    fn begin(&self, fabric: &Fabric<B>, hosts: &dyn RunHosts<B>) -> Begin {
         Begin {
             tick: self.ticks,
             sums: self.sums.clone(),
@@ -271,7 +272,7 @@ impl<'w, 'o, H: RunHosts> FastForward<'w, 'o, H> {
     }
 
     /// Looks for the shortest window that repeats.
-    fn search(&mut self, fabric: &Fabric<BodyOf<H>>, hosts: &H) {
+    fn search(&mut self, fabric: &Fabric<B>, hosts: &dyn RunHosts<B>) {
         for (number, level) in LEVELS.enumerate() {
             let window = 1 << level;
             if !self.ticks.is_multiple_of(window) {
@@ -315,7 +316,7 @@ impl<'w, 'o, H: RunHosts> FastForward<'w, 'o, H> {
     }
 
     /// At the end of a window of the steady state: compares it with those before, and skips what follows.
-    fn go_on(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
+    fn go_on(&mut self, now: Time, fabric: &mut Fabric<B>, hosts: &mut dyn RunHosts<B>) {
         let Some(mut steady) = self.steady.take_if(|steady| self.ticks == steady.begin.tick + steady.window) else {
             return;
         };
@@ -343,7 +344,7 @@ impl<'w, 'o, H: RunHosts> FastForward<'w, 'o, H> {
         self.steady = Some(Steady { begin: self.begin(fabric, hosts), ..steady });
     }
 
-    fn skip(&mut self, now: Time, windows: u64, steady: &Steady, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
+    fn skip(&mut self, now: Time, windows: u64, steady: &Steady, fabric: &mut Fabric<B>, hosts: &mut dyn RunHosts<B>) {
         let span = self.tick() * steady.window * windows;
         let mut flows = Vec::with_capacity(self.flows.len());
         for (index, flow) in self.flows.iter().enumerate() {
@@ -366,7 +367,7 @@ impl<'w, 'o, H: RunHosts> FastForward<'w, 'o, H> {
     }
 
     /// At the end of a check: how much the packets of each flow differ from what was expected.
-    fn finish_check(&mut self, fabric: &Fabric<BodyOf<H>>, hosts: &H) {
+    fn finish_check(&mut self, fabric: &Fabric<B>, hosts: &dyn RunHosts<B>) {
         let Some(check) = self.check.take_if(|check| check.ends == self.ticks) else { return };
         let Some(steady) = self.steady.take() else { return };
         let actual = self.sums.since(&check.sums);
@@ -380,12 +381,12 @@ impl<'w, 'o, H: RunHosts> FastForward<'w, 'o, H> {
     }
 }
 
-impl<H: RunHosts> Watcher<H> for FastForward<'_, '_, H> {
+impl<B: Body> Observer<B> for FastForward<'_, '_, B> {
     fn next(&self) -> Time {
         self.others.iter().map(|other| other.next()).fold(self.next, Time::min)
     }
 
-    fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<B>, hosts: &mut dyn RunHosts<B>) {
         self.others.observe(now, fabric, hosts);
         if now < self.next {
             return;

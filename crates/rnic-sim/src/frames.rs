@@ -2,8 +2,9 @@
 
 use crate::events::Listener;
 use crate::frame_listener::FrameListener;
-use crate::host::RunHosts;
-use rnic_fabric::{Body, BodyOf, Cause, Fabric, PortId, Wait, Watcher, pause_tree};
+use crate::host::{HostState, RunHosts};
+use crate::observer::Observer;
+use rnic_fabric::{Body, Cause, Fabric, PortId, Wait, pause_tree};
 use rnic_spec::{Frame, FrameEnd, FrameFlow, FramePause, FramePort, PauseRow, RootKind};
 use rnic_transport::Time;
 
@@ -74,7 +75,7 @@ impl<'e> FrameRecorder<'e> {
     }
 
     /// Notes the flows at the end of the run, before the hosts give their records away.
-    pub(crate) fn end<H: RunHosts>(&mut self, now: Time, hosts: &mut H) {
+    pub(crate) fn end(&mut self, now: Time, hosts: &mut dyn HostState) {
         self.last = self.flows(now, hosts);
     }
 
@@ -112,11 +113,11 @@ impl<'e> FrameRecorder<'e> {
     }
 
     /// The flows that started and ended since the frame before, and those under way.
-    fn flows<H: RunHosts>(&mut self, now: Time, hosts: &mut H) -> Flows {
+    fn flows(&mut self, now: Time, hosts: &mut dyn HostState) -> Flows {
         if !self.has_begun {
             hosts.note_ends();
         }
-        let started = hosts.under_way(now, self.known).map(|flow| FrameFlow {
+        let started = hosts.under_way(now, self.known).into_iter().map(|flow| FrameFlow {
             flow: flow.id,
             src: flow.src.0,
             dst: flow.dst.0,
@@ -130,7 +131,7 @@ impl<'e> FrameRecorder<'e> {
         self.known = flows.started.last().map_or(self.known, |flow| flow.flow + 1);
         hosts.take_ended(&mut flows.ended);
         flows.ended.sort_unstable_by_key(|flow| flow.flow);
-        flows.delivered.extend(hosts.delivered(now));
+        flows.delivered = hosts.delivered(now);
         flows.delivered.sort_unstable();
         flows
     }
@@ -198,12 +199,12 @@ fn state<B: Body>(fabric: &Fabric<B>, port: PortId) -> FramePort {
     state
 }
 
-impl<H: RunHosts> Watcher<H> for FrameRecorder<'_> {
+impl<B: Body> Observer<B> for FrameRecorder<'_> {
     fn next(&self) -> Time {
         self.next
     }
 
-    fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<B>, hosts: &mut dyn RunHosts<B>) {
         let flows = self.flows(now, hosts);
         self.take(now, fabric, flows);
         self.next = self.next_after(now);

@@ -4,8 +4,10 @@
 //! link returns. Switches learn of a failure, and of the return, in two steps: those at its ends after `local_repair`,
 //! all others after `convergence`.
 
+use crate::host::RunHosts;
+use crate::observer::Observer;
 use rnic_fabric::config::NamedRoute;
-use rnic_fabric::{BodyOf, Fabric, LinkState, PartitionedHosts, PortId, Routes, Topology, Watcher};
+use rnic_fabric::{Body, Fabric, LinkState, PortId, Routes, Topology};
 use rnic_spec::{Faults, LinkFault};
 use rnic_transport::{BitRate, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -373,12 +375,12 @@ impl LinkFaults<'_> {
     }
 }
 
-impl<E: PartitionedHosts> Watcher<E> for LinkFaults<'_> {
+impl<B: Body> Observer<B> for LinkFaults<'_> {
     fn next(&self) -> Time {
         self.next
     }
 
-    fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<E>>, _hosts: &mut E) {
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<B>, _hosts: &mut dyn RunHosts<B>) {
         let topology = fabric.topology().clone();
         let LinkStep { links, routes } = self.step(now, &topology);
         for (port, state) in links {

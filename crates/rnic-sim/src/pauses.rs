@@ -2,7 +2,8 @@
 
 use crate::events::Listener;
 use crate::host::{FlowUnderWay, RunHosts};
-use rnic_fabric::{Body, BodyOf, Cause, Fabric, PauseTree, PortId, Wait, Watcher, pause_tree};
+use crate::observer::Observer;
+use rnic_fabric::{Body, Cause, Fabric, PauseTree, PortId, Wait, pause_tree};
 use rnic_spec::FlowLog;
 use rnic_spec::{
     BufferCycle, PauseRecords, PauseRoot, PauseRow, PauseSpan, PauseTreeRecord, RootKind, RunEvent, TreePort, Victim,
@@ -302,15 +303,13 @@ fn record(at: Time, paused: u32, tree: &PauseTree, roots: &[Option<u32>]) -> Pau
     PauseTreeRecord { at, paused, ports }
 }
 
-impl<H: RunHosts> Watcher<H> for PauseWatch<'_> {
+impl<B: Body> Observer<B> for PauseWatch<'_> {
     fn next(&self) -> Time {
         self.next
     }
-    fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<B>, hosts: &mut dyn RunHosts<B>) {
         self.sample(now, fabric, &mut |visit| {
-            for flow in hosts.under_way(now, 0) {
-                visit(flow);
-            }
+            hosts.under_way(now, 0).into_iter().for_each(visit);
         });
         self.next = now.saturating_add(self.interval);
     }

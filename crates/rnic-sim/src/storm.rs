@@ -1,6 +1,8 @@
 //! Pause storms of a run (`[[fabric.storm]]`): NICs that send PFC pause frames to their switch from a given time on.
 
-use rnic_fabric::{BodyOf, Fabric, HostId, PartitionedHosts, Watcher};
+use crate::host::RunHosts;
+use crate::observer::Observer;
+use rnic_fabric::{Body, Fabric, HostId};
 use rnic_spec::{Storm, WatchdogRecord};
 use rnic_transport::Time;
 
@@ -74,11 +76,11 @@ impl<'s> Storms<'s> {
     }
 }
 
-impl<E: PartitionedHosts> Watcher<E> for Storms<'_> {
+impl<B: Body> Observer<B> for Storms<'_> {
     fn next(&self) -> Time {
         self.later.first().map_or(Time::MAX, |step| step.at)
     }
-    fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<E>>, _endpoint: &mut E) {
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<B>, _hosts: &mut dyn RunHosts<B>) {
         while let Some((step, rest)) = self.later.split_first().filter(|(step, _)| step.at <= now) {
             fabric.pause_from_host(step.host, step.mask);
             self.later = rest;

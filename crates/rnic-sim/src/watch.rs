@@ -3,7 +3,8 @@
 
 use crate::events::Listener;
 use crate::host::RunHosts;
-use rnic_fabric::{Body, BodyOf, Fabric, PortId, Topology, Watcher};
+use crate::observer::Observer;
+use rnic_fabric::{Body, Fabric, PortId, Topology};
 use rnic_spec::{DropRow, FlowLog, FlowSamples, LinkSamples, QueueSamples, RunEvent, Samples};
 use rnic_spec::{Watch, WatchedLinks, WatchedQueues};
 use rnic_transport::Time;
@@ -162,19 +163,16 @@ impl Recorder<'_> {
     }
 }
 
-impl<H: RunHosts> Watcher<H> for Recorder<'_> {
+impl<B: Body> Observer<B> for Recorder<'_> {
     fn next(&self) -> Time {
         self.next
     }
 
-    fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<B>, hosts: &mut dyn RunHosts<B>) {
         if self.plan.flows && fabric.ranks().is_some() {
             hosts.share_progress();
         }
-        let mut delivered = Vec::new();
-        if self.plan.flows {
-            delivered.extend(hosts.delivered(now));
-        }
+        let delivered = if self.plan.flows { hosts.delivered(now) } else { Vec::new() };
         self.sample(now, fabric, delivered);
     }
 }

@@ -5,7 +5,9 @@
 //! that was stuck at consecutive checks for the detection time is in a storm. The watchdog then acts, and restores the
 //! port when the peer has sent no pause for the restoration time.
 
-use rnic_fabric::{Body, BodyOf, Fabric, Mitigation, PartitionedHosts, PortId, Topology, Watcher};
+use crate::host::RunHosts;
+use crate::observer::Observer;
+use rnic_fabric::{Body, Fabric, Mitigation, PortId, Topology};
 use rnic_spec::{SwitchWatchdog, WatchdogAction, WatchdogRecord, WatchedPorts};
 use rnic_transport::Time;
 
@@ -93,12 +95,12 @@ impl Queue {
     }
 }
 
-impl<E: PartitionedHosts> Watcher<E> for Watchdog<'_> {
+impl<B: Body> Observer<B> for Watchdog<'_> {
     fn next(&self) -> Time {
         self.next
     }
 
-    fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<E>>, _endpoint: &mut E) {
+    fn observe(&mut self, now: Time, fabric: &mut Fabric<B>, _hosts: &mut dyn RunHosts<B>) {
         self.check(now, fabric);
     }
 

@@ -35,7 +35,7 @@ use crate::port::{Pause, PriorityCounters};
 use crate::routing::Routes;
 use crate::tap::{TapFilter, Tapped};
 use crate::topology::{Topology, TopologyError};
-use crate::worker_pool::{Leader, WorkerPool};
+use crate::worker_pool::{Leader, WorkerPool, run_together};
 use ranks::RankState;
 use rnic_transport::{Bytes, Time};
 use std::sync::Arc;
@@ -181,14 +181,10 @@ impl<B: Body> Fabric<B> {
             return self.run_windows(hosts, watcher, until.as_ps(), None);
         }
         let pool = WorkerPool::new(threads, self.partitions.len());
-        let ending = std::thread::scope(|scope| {
-            let leader = Leader::new(&pool);
-            for number in 1..threads {
-                let pool = &pool;
-                scope.spawn(move || pool.follow(number, work));
-            }
-            self.run_windows(hosts, watcher, until.as_ps(), Some(&leader))
-        });
+        let leader = Leader::new(&pool);
+        let windows = &mut *self;
+        let lead = Box::new(move || windows.run_windows(hosts, watcher, until.as_ps(), Some(&leader)));
+        let ending = run_together(threads, &|number| pool.follow(number, work), lead);
         self.workers_cpu_s += pool.cpu_s();
         ending
     }

@@ -9,7 +9,7 @@
 
 use super::Fabric;
 use super::collection::Collected;
-use crate::hosts::{HostPartition, PartitionedHosts};
+use crate::hosts::PartitionedHosts;
 use crate::packet::Body;
 use crate::rank_message::{append, take};
 use crate::ranks::{RankCosts, RankError, RankGroup};
@@ -49,6 +49,24 @@ struct BarrierMessage {
     hops: u64,
     /// For each rank: bytes of frames that the sender of this message has for it.
     frame_bytes: Vec<u64>,
+}
+
+/// Hosts of any type, which exchange notices with those of other ranks. So a barrier is compiled for each type of
+/// packets, not of hosts.
+trait Notices {
+    /// See [`PartitionedHosts::send_notices`].
+    fn send(&mut self, message: &mut Vec<u8>) -> Result<(), RankError>;
+    /// See [`PartitionedHosts::receive_notices`].
+    fn receive(&mut self, rank: usize, message: &[u8]) -> Result<(), RankError>;
+}
+
+impl<E: PartitionedHosts> Notices for E {
+    fn send(&mut self, message: &mut Vec<u8>) -> Result<(), RankError> {
+        self.send_notices(message)
+    }
+    fn receive(&mut self, rank: usize, message: &[u8]) -> Result<(), RankError> {
+        self.receive_notices(rank, message)
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the cost of ranks is measured here, and in no result of a run")]
@@ -124,11 +142,16 @@ impl<B: Body> Fabric<B> {
 
     /// Waits at a barrier for the other ranks, after this rank has simulated its partitions from `began` on. If
     /// `is_window_end` is false, the window continues after an observation, and the hosts send no notices.
+    #[inline]
     pub(super) fn synchronise<E: PartitionedHosts>(
         &mut self, hosts: &mut E, began: Option<Instant>, is_window_end: bool,
-    ) where
-        E::Partition: HostPartition<Body = B>,
-    {
+    ) {
+        if self.ranks.is_some() {
+            self.wait_for_ranks(hosts, began, is_window_end);
+        }
+    }
+
+    fn wait_for_ranks(&mut self, hosts: &mut dyn Notices, began: Option<Instant>, is_window_end: bool) {
         let Some(mut ranks) = self.ranks.take() else { return };
         if let Some(began) = began {
             ranks.work += clock() - began;
@@ -145,12 +168,7 @@ impl<B: Body> Fabric<B> {
     }
 
     /// Determines the time of the earliest event of all ranks, and exchanges frames; with `hosts`, also their notices.
-    fn barrier<E: PartitionedHosts>(
-        &mut self, ranks: &mut RankState, mut hosts: Option<&mut E>,
-    ) -> Result<(), RankError>
-    where
-        E::Partition: HostPartition<Body = B>,
-    {
+    fn barrier(&mut self, ranks: &mut RankState, mut hosts: Option<&mut dyn Notices>) -> Result<(), RankError> {
         let RankState { group, own, all, outgoing, incoming, .. } = ranks;
         let rank = group.rank();
         let next = self.send_frames(outgoing)?;
@@ -160,7 +178,7 @@ impl<B: Body> Fabric<B> {
         own.clear();
         append(&BarrierMessage { next, hops, frame_bytes }, own)?;
         if let Some(hosts) = &mut hosts {
-            hosts.send_notices(own)?;
+            hosts.send(own)?;
         }
         group.gather(own, all)?;
         ranks.next = u64::MAX;
@@ -174,7 +192,7 @@ impl<B: Body> Fabric<B> {
             let length = frame_bytes.get(rank).ok_or(RankError::Damaged("the head of a barrier"))?;
             lengths.push(*length as usize);
             if let Some(hosts) = &mut hosts {
-                hosts.receive_notices(sender, message)?;
+                hosts.receive(sender, message)?;
             }
         }
         // A rank sends nothing to a rank without a common link, and does not wait for it.

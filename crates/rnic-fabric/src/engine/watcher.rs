@@ -53,18 +53,3 @@ impl<H: PartitionedHosts> Watcher<H> for () {
     }
     fn observe(&mut self, _now: Time, _fabric: &mut Fabric<BodyOf<H>>, _hosts: &mut H) {}
 }
-
-/// Several watchers of the same run.
-impl<H: PartitionedHosts> Watcher<H> for Vec<&mut dyn Watcher<H>> {
-    fn next(&self) -> Time {
-        self.iter().map(|watcher| watcher.next()).min().unwrap_or(Time::MAX)
-    }
-    fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
-        for watcher in self.iter_mut().filter(|watcher| watcher.next() <= now) {
-            watcher.observe(now, fabric, hosts);
-        }
-    }
-    fn acts(&self) -> bool {
-        self.iter().any(|watcher| watcher.acts())
-    }
-}

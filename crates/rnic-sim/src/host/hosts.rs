@@ -8,8 +8,10 @@ use super::ids::{EndSlot, FlowId};
 use super::partition::{Host, NicPartition, Notice, Start};
 use super::ranks::RankHosts;
 use super::slab::Slab;
+use crate::observer::{Observed, Observer};
 use rnic_fabric::{
-    HostId, HostPartition, Location, NextWindow, ObservedPorts, PartitionPlan, PartitionedHosts, RankError, RankGroup,
+    Body, Ending, Fabric, HostId, HostPartition, Location, NextWindow, ObservedPorts, PartitionPlan, PartitionedHosts,
+    RankError, RankGroup,
 };
 use rnic_spec::{FlowLog, FlowRecord, FlowSpec, FrameEnd, ProgramRecords};
 use rnic_transport::Time;
@@ -110,10 +112,35 @@ pub(crate) struct FlowUnderWay {
     pub(crate) priority: u8,
 }
 
-/// The interface through which the code that runs and samples the simulation accesses the hosts.
-pub(crate) trait RunHosts: PartitionedHosts {
+/// The state of hosts, for the code that runs and samples the simulation.
+pub(crate) trait HostState {
     /// Counters of packets and timeouts, summed over all hosts.
     fn totals(&self) -> HostTotals;
+    /// The reason why the hosts ended the run; `None` if they did not end it.
+    fn stop(&self) -> Option<Stop>;
+    /// Number of flows that have started and not finished.
+    fn unfinished(&self) -> u64;
+    /// The flows that started before `now`, have not finished, and have at least the id `first`.
+    fn under_way(&mut self, now: Time, first: u32) -> Vec<FlowUnderWay>;
+    /// For each flow that started before `now` and has not finished: the id of its record, and the payload bytes that
+    /// have arrived.
+    fn delivered(&mut self, now: Time) -> Vec<(u32, u64)>;
+    /// Begins to note flows that end.
+    fn note_ends(&mut self);
+    /// Moves the flows that have ended since the last call into `ended`, in any order.
+    fn take_ended(&mut self, ended: &mut Vec<FrameEnd>);
+    /// The longest window of simulated time that the traffic allows; `None` if it does not matter.
+    fn reaction(&self) -> Option<Time>;
+    /// Sentences about what operations of programs wait for, at most a few.
+    fn waiting(&self) -> Vec<String>;
+    /// Takes the records of collective operations at the end of the run.
+    fn take_programs(&mut self) -> ProgramRecords;
+}
+
+/// All hosts of a run, whose packets have the type `B`, without the type of the hosts.
+pub(crate) trait RunHosts<B: Body>: HostState {
+    /// Simulates the hosts on `fabric` until they end the run, no event is left, or `until`.
+    fn run(&mut self, fabric: &mut Fabric<B>, observer: &mut dyn Observer<B>, until: Time) -> Ending;
     /// Makes these hosts the hosts of one of several ranks. Must be called before the run begins. Hosts that need one
     /// process, for which [`check_ranks`](crate::run::check_ranks) refuses such a run, have no use for it.
     fn join_ranks(&mut self, _group: RankGroup) {}
@@ -126,25 +153,6 @@ pub(crate) trait RunHosts: PartitionedHosts {
     }
     /// On several ranks: exchanges how many bytes of open flows have arrived, before flows are sampled.
     fn share_progress(&mut self) {}
-    /// The reason why the hosts ended the run; `None` if they did not end it.
-    fn stop(&self) -> Option<Stop>;
-    /// Number of flows that have started and not finished.
-    fn unfinished(&self) -> u64;
-    /// The flows that started before `now`, have not finished, and have at least the id `first`.
-    fn under_way(&mut self, now: Time, first: u32) -> impl Iterator<Item = FlowUnderWay>;
-    /// For each flow that started before `now` and has not finished: the id of its record, and the payload bytes that
-    /// have arrived.
-    fn delivered(&mut self, now: Time) -> impl Iterator<Item = (u32, u64)>;
-    /// Begins to note flows that end.
-    fn note_ends(&mut self);
-    /// Moves the flows that have ended since the last call into `ended`, in any order.
-    fn take_ended(&mut self, ended: &mut Vec<FrameEnd>);
-    /// The longest window of simulated time that the traffic allows; `None` if it does not matter.
-    fn reaction(&self) -> Option<Time>;
-    /// Sentences about what operations of programs wait for, at most a few.
-    fn waiting(&self) -> Vec<String>;
-    /// Takes the records of collective operations at the end of the run.
-    fn take_programs(&mut self) -> ProgramRecords;
     /// Takes the flow records at the end of the run: one per flow that has started, in order of start.
     fn take_records(&mut self) -> FlowLog;
     /// Fills `flows` with the flows that are under way at `now`, in order of their ids. Returns whether simulated time
@@ -379,10 +387,7 @@ where
     }
 }
 
-impl<K: NicKind, S: Iterator<Item = FlowSpec>> RunHosts for Hosts<'_, K, S>
-where
-    NicPartition<K>: HostPartition,
-{
+impl<K: NicKind, S: Iterator<Item = FlowSpec>> HostState for Hosts<'_, K, S> {
     fn totals(&self) -> HostTotals {
         let mut totals = HostTotals::default();
         match self.collected_totals() {
@@ -392,25 +397,14 @@ where
         totals.aborted += self.kind.aborted();
         totals
     }
-    fn join_ranks(&mut self, group: RankGroup) {
-        self.join(group);
-    }
-    fn collect(&mut self) -> Result<(), RankError> {
-        self.collect_on_root()
-    }
-    fn share_progress(&mut self) {
-        if let Err(error) = self.share_delivered() {
-            self.lose_ranks(error);
-        }
-    }
     fn stop(&self) -> Option<Stop> {
         self.table.stop()
     }
     fn unfinished(&self) -> u64 {
         self.table.active()
     }
-    fn under_way(&mut self, now: Time, first: u32) -> impl Iterator<Item = FlowUnderWay> {
-        self.open_flows(now, first).map(|(flow, record)| FlowUnderWay {
+    fn under_way(&mut self, now: Time, first: u32) -> Vec<FlowUnderWay> {
+        let flow = |(flow, record): (FlowId, &FlowRecord)| FlowUnderWay {
             id: record.id,
             bytes: record.bytes,
             start: record.start,
@@ -418,10 +412,12 @@ where
             dst: HostId(record.dst),
             data_hash: self.hashes(flow).data,
             priority: DATA_PRIORITY,
-        })
+        };
+        self.open_flows(now, first).map(flow).collect()
     }
-    fn delivered(&mut self, now: Time) -> impl Iterator<Item = (u32, u64)> {
-        self.open_flows(now, 0).map(|(flow, record)| (record.id, self.delivered_of(flow, record.bytes)))
+    fn delivered(&mut self, now: Time) -> Vec<(u32, u64)> {
+        let flows = self.open_flows(now, 0);
+        flows.map(|(flow, record)| (record.id, self.delivered_of(flow, record.bytes))).collect()
     }
     fn note_ends(&mut self) {
         self.table.note_ends();
@@ -437,6 +433,26 @@ where
     }
     fn take_programs(&mut self) -> ProgramRecords {
         self.table.take_programs()
+    }
+}
+
+impl<K: NicKind, S: Iterator<Item = FlowSpec>, B: Body> RunHosts<B> for Hosts<'_, K, S>
+where
+    NicPartition<K>: HostPartition<Body = B>,
+{
+    fn run(&mut self, fabric: &mut Fabric<B>, observer: &mut dyn Observer<B>, until: Time) -> Ending {
+        fabric.run_watched(self, &mut Observed(observer), until)
+    }
+    fn join_ranks(&mut self, group: RankGroup) {
+        self.join(group);
+    }
+    fn collect(&mut self) -> Result<(), RankError> {
+        self.collect_on_root()
+    }
+    fn share_progress(&mut self) {
+        if let Err(error) = self.share_delivered() {
+            self.lose_ranks(error);
+        }
     }
     fn take_records(&mut self) -> FlowLog {
         self.truncate_open();

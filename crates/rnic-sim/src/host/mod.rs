@@ -27,7 +27,7 @@ pub use ends::FlowHashes;
 pub(crate) use ends::{EndAddress, FlowAddress};
 pub use flow_table::flow_hashes;
 pub(crate) use flow_table::{FlowTable, Stop};
-pub(crate) use hosts::{FlowUnderWay, Remaining, RunHosts, Skipped};
+pub(crate) use hosts::{FlowUnderWay, HostState, Remaining, RunHosts, Skipped};
 #[cfg(test)]
 pub(crate) use ids::EndSlot;
 pub(crate) use ids::FlowId;

@@ -98,6 +98,13 @@ struct HostsMessage {
     senders_done: SendersDone,
 }
 
+impl HostsMessage {
+    #[inline(never)]
+    fn append_to(&self, message: &mut Vec<u8>) -> Result<(), RankError> {
+        append(self, message)
+    }
+}
+
 /// Flows whose senders are done, with the counters of the senders.
 type SendersDone = Vec<(FlowId, SenderCounters)>;
 
@@ -173,6 +180,80 @@ impl RankHosts {
             known.sender_timeouts += timeouts;
         }
         Ok(())
+    }
+    /// Processes what [`Hosts::append_notices`] of a rank has appended. Returns whether the rank asks to end the run.
+    fn process(&mut self, message: &[u8]) -> Result<bool, RankError> {
+        const NAME: &str = "the notices of hosts";
+        let HostsMessage { progress_ps, asks_to_stop, notices, senders_done } = take_last(message, NAME)?;
+        self.progress = self.progress.max(Time::from_ps(progress_ps));
+        for (host, flow, notice) in notices {
+            let known = self.flows.get_mut(flow.index()).ok_or(RankError::Damaged(NAME))?;
+            let notice = match notice {
+                NoticeMessage::Finished { at_ps, receiver_timeouts } => {
+                    known.receiver_timeouts = receiver_timeouts;
+                    Notice::Finished { flow, at: Time::from_ps(at_ps) }
+                }
+                NoticeMessage::Sent(counters) => {
+                    known.set_sender(counters);
+                    Notice::Sent { flow }
+                }
+                NoticeMessage::Aborted(counters) => {
+                    known.set_sender(counters);
+                    Notice::Aborted { flow }
+                }
+            };
+            self.notices.push((host, notice));
+        }
+        self.end_senders(senders_done)?;
+        Ok(asks_to_stop)
+    }
+    /// Sends `own` to all ranks, and receives the messages of all.
+    fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, RankError> {
+        let mut all = Vec::new();
+        self.group.gather(own, &mut all)?;
+        Ok(all)
+    }
+    /// See [`Hosts::share_senders_done`].
+    fn share_senders_done(&mut self, done: &SendersDone) -> Result<(), RankError> {
+        let mut own = Vec::new();
+        append(done, &mut own)?;
+        let all = self.gather(&own)?;
+        all.iter().try_for_each(|message| self.end_senders(take_last(message, "the senders that are done")?))
+    }
+    /// See [`Hosts::share_delivered`].
+    fn share_delivered(&mut self, delivered: &[Delivered]) -> Result<(), RankError> {
+        const NAME: &str = "delivered bytes";
+        let mut own = Vec::new();
+        delivered.iter().try_for_each(|flow| append(flow, &mut own))?;
+        for message in self.gather(&own)? {
+            let mut message = &message[..];
+            while !message.is_empty() {
+                let Delivered { flow, bytes, is_done } = take(&mut message, NAME)?;
+                let known = self.flows.get_mut(flow.index()).ok_or(RankError::Damaged(NAME))?;
+                known.delivered = bytes;
+                known.is_done = is_done;
+            }
+        }
+        Ok(())
+    }
+    /// Sends the counters of this rank's hosts and of its ends of open flows to rank 0, which adds those of all ranks.
+    /// `flows` are all open flows.
+    fn collect(&mut self, totals: HostTotals, open: Vec<OpenFlow>, flows: &[FlowId]) -> Result<(), RankError> {
+        let mut own = Vec::new();
+        append(&(totals, open), &mut own)?;
+        let messages = self.group.collect(own)?;
+        if !self.group.is_root() {
+            return Ok(());
+        }
+        for flow in flows {
+            let known = self.flow_mut(*flow);
+            known.delivered = 0;
+            known.retransmitted = 0;
+            known.sender_timeouts = 0;
+            known.receiver_timeouts = 0;
+        }
+        let added = messages.iter().try_for_each(|message| self.add_counters(message));
+        added.map_err(|error| self.group.fail(error))
     }
     /// Retransmissions and timeouts of a flow whose ends are done.
     pub(super) fn losses(&self, flow: FlowId) -> (u32, u32) {
@@ -313,7 +394,7 @@ impl<K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
             notices,
             senders_done: self.with_counters(&done),
         };
-        append(&own, message)
+        own.append_to(message)
     }
 
     fn sender_counters(&self, flow: FlowId) -> SenderCounters {
@@ -327,71 +408,33 @@ impl<K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
 
     /// Processes what [`Hosts::append_notices`] of a rank, this one included, has appended.
     pub(super) fn process_rank_notices(&mut self, message: &[u8]) -> Result<(), RankError> {
-        const NAME: &str = "the notices of hosts";
-        let HostsMessage { progress_ps, asks_to_stop, notices, senders_done } = take_last(message, NAME)?;
         let Some(ranks) = self.ranks.as_deref_mut() else { return Ok(()) };
-        ranks.progress = ranks.progress.max(Time::from_ps(progress_ps));
-        if asks_to_stop {
+        if ranks.process(message)? {
             self.table.must_stop();
         }
-        for (host, flow, notice) in notices {
-            let known = ranks.flows.get_mut(flow.index()).ok_or(RankError::Damaged(NAME))?;
-            let notice = match notice {
-                NoticeMessage::Finished { at_ps, receiver_timeouts } => {
-                    known.receiver_timeouts = receiver_timeouts;
-                    Notice::Finished { flow, at: Time::from_ps(at_ps) }
-                }
-                NoticeMessage::Sent(counters) => {
-                    known.set_sender(counters);
-                    Notice::Sent { flow }
-                }
-                NoticeMessage::Aborted(counters) => {
-                    known.set_sender(counters);
-                    Notice::Aborted { flow }
-                }
-            };
-            ranks.notices.push((host, notice));
-        }
-        ranks.end_senders(senders_done)
+        Ok(())
     }
 
     /// Exchanges with all ranks the flows whose senders are done: `done` are the flows whose senders are on this rank.
     pub(super) fn share_senders_done(&mut self, done: &[FlowId]) -> Result<(), RankError> {
-        let Some(group) = self.ranks.as_ref().map(|ranks| ranks.group.clone()) else { return Ok(()) };
-        let mut own = Vec::new();
-        append(&self.with_counters(done), &mut own)?;
-        let mut all = Vec::new();
-        group.gather(&own, &mut all)?;
-        let Some(ranks) = self.ranks.as_deref_mut() else { return Ok(()) };
-        all.iter().try_for_each(|message| ranks.end_senders(take_last(message, "the senders that are done")?))
+        let done = self.with_counters(done);
+        self.ranks.as_deref_mut().map_or(Ok(()), |ranks| ranks.share_senders_done(&done))
     }
 
     /// Exchanges with all ranks how many bytes of each open flow have arrived, for samples.
     pub(super) fn share_delivered(&mut self) -> Result<(), RankError> {
-        const NAME: &str = "delivered bytes";
-        let Some(group) = self.ranks.as_ref().map(|ranks| ranks.group.clone()) else { return Ok(()) };
+        if self.ranks.is_none() {
+            return Ok(());
+        }
         let mut own = Vec::new();
         for (flow, record) in self.table.open_flows() {
-            let receiver = self.flows[flow].receiver;
-            if self.has(receiver) {
+            if self.has(self.flows[flow].receiver) {
                 let end = self.receive_end(flow);
                 let bytes = K::delivered(self.shared(), end, flow, record.bytes);
-                append(&Delivered { flow, bytes, is_done: end.is_done(flow) }, &mut own)?;
+                own.push(Delivered { flow, bytes, is_done: end.is_done(flow) });
             }
         }
-        let mut all = Vec::new();
-        group.gather(&own, &mut all)?;
-        let Some(ranks) = self.ranks.as_deref_mut() else { return Ok(()) };
-        for message in &all {
-            let mut message = &message[..];
-            while !message.is_empty() {
-                let Delivered { flow, bytes, is_done } = take(&mut message, NAME)?;
-                let known = ranks.flows.get_mut(flow.index()).ok_or(RankError::Damaged(NAME))?;
-                known.delivered = bytes;
-                known.is_done = is_done;
-            }
-        }
-        Ok(())
+        self.ranks.as_deref_mut().map_or(Ok(()), |ranks| ranks.share_delivered(&own))
     }
 
     /// Ends the run on this rank because of an error: the engine asks the group of ranks for it.
@@ -415,7 +458,9 @@ impl<K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
 
     /// Collects the counters of all hosts, and the state of open flows, on rank 0.
     pub(super) fn collect_on_root(&mut self) -> Result<(), RankError> {
-        let Some(group) = self.ranks.as_ref().map(|ranks| ranks.group.clone()) else { return Ok(()) };
+        if self.ranks.is_none() {
+            return Ok(());
+        }
         let mut totals = HostTotals::default();
         self.partitions.iter().for_each(|partition| totals.add(partition.totals));
         let mut open = Vec::new();
@@ -436,18 +481,8 @@ impl<K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
                 open.push(counters);
             }
         }
-        let mut own = Vec::new();
-        append(&(totals, open), &mut own)?;
-        let messages = group.collect(own)?;
-        let Some(ranks) = self.ranks.as_deref_mut().filter(|_| group.is_root()) else { return Ok(()) };
-        for (flow, _) in self.table.open_flows() {
-            let known = ranks.flow_mut(flow);
-            known.delivered = 0;
-            known.retransmitted = 0;
-            known.sender_timeouts = 0;
-            known.receiver_timeouts = 0;
-        }
-        messages.iter().try_for_each(|message| ranks.add_counters(message)).map_err(|error| group.fail(error))
+        let flows: Vec<FlowId> = self.table.open_flows().map(|(flow, _)| flow).collect();
+        self.ranks.as_deref_mut().map_or(Ok(()), |ranks| ranks.collect(totals, open, &flows))
     }
 
     /// The counters of all hosts that [`Hosts::collect_on_root`] has collected; `None` for a run in one process.

@@ -7,12 +7,13 @@ use crate::fast_forward::FastForward;
 use crate::frames::FrameRecorder;
 use crate::host::{HostTotals, RunHosts, Stop};
 use crate::link_faults::LinkFaults;
+use crate::observer::Observer;
 use crate::pauses::{MAX_PAUSES, PauseWatch};
 use crate::resolve::Resolved;
 use crate::storm::Storms;
 use crate::watch::Recorder;
 use crate::watchdog::Watchdog;
-use rnic_fabric::{Body, BodyOf, Cause, Ending, Fabric, PortId, ProbeResult, Watcher, pause_tree};
+use rnic_fabric::{Body, Cause, Ending, Fabric, PortId, ProbeResult, pause_tree};
 use rnic_spec::{
     FastForwardRecord, Fidelity, FlowLog, PortRecord, ProgramRecords, RunOutput, RunStatus, Totals, Truncation,
     WatchdogRecord,
@@ -21,10 +22,10 @@ use rnic_transport::Time;
 
 /// Simulates the hosts on the fabric until all flows have finished or the run's `duration` is over.
 ///
-/// The parts before and after the simulation depend on the type of packets only, so they are functions of their own:
-/// this function is compiled for each pair of a loss recovery and a congestion control.
-pub(super) fn run_hosts<H: RunHosts>(
-    fabric: &mut Fabric<BodyOf<H>>, resolved: &Resolved, hosts: &mut H, events: &dyn Listener,
+/// This function is compiled for each type of packets; only the engine is compiled for each pair of a loss recovery and
+/// a congestion control, in [`RunHosts::run`].
+pub(super) fn run_hosts<B: Body>(
+    fabric: &mut Fabric<B>, resolved: &Resolved, hosts: &mut dyn RunHosts<B>, events: &dyn Listener,
 ) -> RunOutput {
     let until = resolved.host_config.duration.unwrap_or(Time::MAX);
     if let Some(group) = fabric.ranks().cloned() {
@@ -35,17 +36,17 @@ pub(super) fn run_hosts<H: RunHosts>(
     }
     let mut observers = Observers::prepare(fabric, resolved, events);
     let Observers { storms, deaths, links, watchdog, pauses, recorder, frames } = &mut observers;
-    let mut watchers: Vec<&mut dyn Watcher<_>> = vec![storms, deaths];
-    watchers.extend(links.as_mut().map(|links| links as &mut dyn Watcher<_>));
-    watchers.extend(watchdog.as_mut().map(|watchdog| watchdog as &mut dyn Watcher<_>));
-    watchers.extend(pauses.as_mut().map(|watch| watch as &mut dyn Watcher<_>));
-    watchers.extend(recorder.as_mut().map(|recorder| recorder as &mut dyn Watcher<_>));
-    watchers.extend(frames.as_mut().map(|frames| frames as &mut dyn Watcher<_>));
+    let mut watchers: Vec<&mut dyn Observer<B>> = vec![storms, deaths];
+    watchers.extend(links.as_mut().map(|links| links as &mut dyn Observer<B>));
+    watchers.extend(watchdog.as_mut().map(|watchdog| watchdog as &mut dyn Observer<B>));
+    watchers.extend(pauses.as_mut().map(|watch| watch as &mut dyn Observer<B>));
+    watchers.extend(recorder.as_mut().map(|recorder| recorder as &mut dyn Observer<B>));
+    watchers.extend(frames.as_mut().map(|frames| frames as &mut dyn Observer<B>));
     let (ending, forward) = match resolved.fast_forward {
-        None => (fabric.run_watched(hosts, &mut watchers, until), None),
+        None => (hosts.run(fabric, &mut watchers, until), None),
         Some(plan) => {
             let mut forward = FastForward::new(plan, until.min(resolved.host_config.max_time), &mut watchers);
-            (fabric.run_watched(hosts, &mut forward, until), Some(forward.record()))
+            (hosts.run(fabric, &mut forward, until), Some(forward.record()))
         }
     };
     fabric.close_counters(fabric.now());

@@ -13,19 +13,20 @@ pub(crate) use turns::Sharing;
 
 use super::config::HostTotals;
 use super::flow_table::{HOPS_PER_REPORT, Stop, WINDOWS_PER_REPORT};
-use super::hosts::{FlowUnderWay, Hosts, NicKind, RunHosts};
+use super::hosts::{FlowUnderWay, HostState, Hosts, NicKind, RunHosts};
 use super::partition::NicPartition;
 use super::rc::segment::Segment;
 use crate::events::Listener;
 use crate::in_band::Several;
+use crate::observer::{Observed, Observer};
 use nics::StackNics;
-use rnic_fabric::{HostId, HostPartition, PartitionPlan, PartitionedHosts};
+use rnic_fabric::{Ending, Fabric, HostId, HostPartition, PartitionPlan, PartitionedHosts};
 use rnic_spec::{FlowLog, FlowSpec, FrameEnd, ProgramRecords, RunProgress};
 use rnic_transport::Time;
 use std::ops::ControlFlow;
 
 /// The hosts of one transport among several.
-pub(crate) trait StackHosts {
+pub(crate) trait StackHosts: HostState {
     /// NICs without hosts, one for each partition: what [`StackHosts::exchange`] leaves in the shared partitions.
     fn placeholders(&self) -> Vec<Box<dyn StackNics>>;
     /// Exchanges the NICs of this transport with those in its position `stack` of the shared partitions.
@@ -44,26 +45,6 @@ pub(crate) trait StackHosts {
     fn note_progress(&mut self, now: Time);
     /// Number of finished flows.
     fn finished(&self) -> u64;
-    /// See [`RunHosts::totals`].
-    fn totals(&self) -> HostTotals;
-    /// See [`RunHosts::stop`].
-    fn stop(&self) -> Option<Stop>;
-    /// See [`RunHosts::unfinished`].
-    fn unfinished(&self) -> u64;
-    /// See [`RunHosts::under_way`].
-    fn under_way(&mut self, now: Time, first: u32) -> Vec<FlowUnderWay>;
-    /// See [`RunHosts::delivered`].
-    fn delivered(&mut self, now: Time) -> Vec<(u32, u64)>;
-    /// See [`RunHosts::note_ends`].
-    fn note_ends(&mut self);
-    /// See [`RunHosts::take_ended`].
-    fn take_ended(&mut self, ended: &mut Vec<FrameEnd>);
-    /// See [`RunHosts::reaction`].
-    fn reaction(&self) -> Option<Time>;
-    /// See [`RunHosts::waiting`].
-    fn waiting(&self) -> Vec<String>;
-    /// See [`RunHosts::take_programs`].
-    fn take_programs(&mut self) -> ProgramRecords;
     /// Writes the records of the flows that have not retired into the log, at the end of the run.
     fn truncate_records(&mut self);
 }
@@ -111,36 +92,6 @@ where
     }
     fn finished(&self) -> u64 {
         self.table.finished()
-    }
-    fn totals(&self) -> HostTotals {
-        RunHosts::totals(self)
-    }
-    fn stop(&self) -> Option<Stop> {
-        RunHosts::stop(self)
-    }
-    fn unfinished(&self) -> u64 {
-        RunHosts::unfinished(self)
-    }
-    fn under_way(&mut self, now: Time, first: u32) -> Vec<FlowUnderWay> {
-        RunHosts::under_way(self, now, first).collect()
-    }
-    fn delivered(&mut self, now: Time) -> Vec<(u32, u64)> {
-        RunHosts::delivered(self, now).collect()
-    }
-    fn note_ends(&mut self) {
-        RunHosts::note_ends(self);
-    }
-    fn take_ended(&mut self, ended: &mut Vec<FrameEnd>) {
-        RunHosts::take_ended(self, ended);
-    }
-    fn reaction(&self) -> Option<Time> {
-        RunHosts::reaction(self)
-    }
-    fn waiting(&self) -> Vec<String> {
-        RunHosts::waiting(self)
-    }
-    fn take_programs(&mut self) -> ProgramRecords {
-        RunHosts::take_programs(self)
     }
     fn truncate_records(&mut self) {
         self.truncate_open();
@@ -265,7 +216,7 @@ impl PartitionedHosts for SharedHosts<'_> {
     }
 }
 
-impl RunHosts for SharedHosts<'_> {
+impl HostState for SharedHosts<'_> {
     fn totals(&self) -> HostTotals {
         let mut totals = HostTotals::default();
         self.stacks.iter().for_each(|stack| totals.add(stack.totals()));
@@ -277,18 +228,20 @@ impl RunHosts for SharedHosts<'_> {
     fn unfinished(&self) -> u64 {
         self.stacks.iter().map(|stack| stack.unfinished()).sum()
     }
-    fn under_way(&mut self, now: Time, first: u32) -> impl Iterator<Item = FlowUnderWay> {
+    fn under_way(&mut self, now: Time, first: u32) -> Vec<FlowUnderWay> {
         self.join(false);
-        self.stacks.iter_mut().zip(&self.priorities).flat_map(move |(stack, priority)| {
+        let stacks = self.stacks.iter_mut().zip(&self.priorities);
+        let flows = stacks.flat_map(|(stack, priority)| {
             let flows = stack.under_way(now, first).into_iter();
             flows.map(|flow| FlowUnderWay { priority: *priority, ..flow })
-        })
+        });
+        flows.collect()
     }
-    fn delivered(&mut self, now: Time) -> impl Iterator<Item = (u32, u64)> {
+    fn delivered(&mut self, now: Time) -> Vec<(u32, u64)> {
         self.join(false);
         let mut all: Vec<_> = self.stacks.iter_mut().flat_map(|stack| stack.delivered(now)).collect();
         all.sort_unstable();
-        all.into_iter()
+        all
     }
     fn note_ends(&mut self) {
         self.stacks.iter_mut().for_each(|stack| stack.note_ends());
@@ -317,6 +270,14 @@ impl RunHosts for SharedHosts<'_> {
         all.answered.sort_by_key(|record| (record.traffic, record.request));
         all.timeline.spans.sort_unstable();
         all
+    }
+}
+
+impl RunHosts<Segment<Several>> for SharedHosts<'_> {
+    fn run(
+        &mut self, fabric: &mut Fabric<Segment<Several>>, observer: &mut dyn Observer<Segment<Several>>, until: Time,
+    ) -> Ending {
+        fabric.run_watched(self, &mut Observed(observer), until)
     }
     fn take_records(&mut self) -> FlowLog {
         self.join(false);
