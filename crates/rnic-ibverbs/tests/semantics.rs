@@ -1,10 +1,9 @@
 //! Results on which programs rely although the manual pages do not state them, and the time until an error is reported.
 
-use crate::common::{alone, await_port, command, has, library, program, start};
+use crate::common::{alone, await_port, command, compile_once, has, library, program, start};
 use rnic_ibverbs::library::NAME;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 #[test]
 fn verbs_answer_as_nics_do() {
@@ -93,13 +92,11 @@ fn messages_appear_once() {
 /// Compiles a C program with these libraries; `None`, with a message, if the header of libibverbs is not installed.
 fn compiled(name: &str, source: &str, arguments: &[PathBuf]) -> Option<PathBuf> {
     program("rounds")?;
-    let (file, out) = (library().join(format!("{name}.c")), library().join(name));
-    fs::write(&file, source).unwrap();
-    let mut cc = Command::new("cc");
-    cc.arg("-o").arg(&out).arg(&file).args(arguments).arg("-Wl,-rpath-link,/usr/lib/x86_64-linux-gnu");
-    let compiled = cc.output().unwrap();
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    Some(out)
+    Some(compile_once(name, |cc| {
+        let file = library().join(format!("{name}.c"));
+        fs::write(&file, source).unwrap();
+        cc.arg(&file).args(arguments);
+    }))
 }
 
 const OPENS: &str = "#include <infiniband/verbs.h>\n#include <stdio.h>\n\

@@ -1,6 +1,6 @@
 //! The interface itself: exported symbols, layouts of structures, and what each call answers.
 
-use crate::common::{alone_waiting, command, library, start};
+use crate::common::{alone_waiting, command, compile_once, library, start};
 use rnic_ibverbs::library::RDMACM;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -41,12 +41,9 @@ pub(crate) fn compile(source: &Path, arguments: &[&str]) -> Option<PathBuf> {
         eprintln!("skipped: librdmacm-dev is not installed");
         return None;
     }
-    let out = library().join(source.file_stem().unwrap());
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&out).arg(source).args(arguments);
-    let compiled = cc.output().unwrap();
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    Some(out)
+    Some(compile_once(source.file_stem().unwrap().to_str().unwrap(), |cc| {
+        cc.args(["-O1", "-g", "-Wall", "-Wextra", "-Werror"]).arg(source).args(arguments);
+    }))
 }
 
 /// The sizes, offsets and constants of `rnic_cabi::cma` are those of the header.

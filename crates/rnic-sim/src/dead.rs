@@ -1,8 +1,7 @@
 //! Hosts that receive nothing: dead hosts without an entry in the MAC table of their switch (`[[fabric.dead]]`), and
 //! hosts whose receive pipeline is stuck and whose NIC has stopped pausing its switch (`[fabric.nic_watchdog]`).
 
-use crate::host::RunHosts;
-use crate::observer::Observer;
+use crate::host::{Observer, RunHosts};
 use rnic_fabric::{Body, Fabric, HostId, UnknownMac};
 use rnic_spec::{DeadHost, Storm, UnknownMacAction};
 use rnic_transport::Time;

@@ -12,8 +12,7 @@
 //! end of the run. One of four skips is simulated instead, at least in part, and the difference between what was
 //! expected and what happened is recorded.
 
-use crate::host::{FlowId, HostTotals, Remaining, RunHosts, Skipped};
-use crate::observer::Observer;
+use crate::host::{FlowId, HostTotals, Observer, Remaining, RunHosts, Skipped};
 use rnic_fabric::{Body, Counted, Fabric, PortId};
 use rnic_spec::FastForwardRecord;
 use rnic_transport::Time;

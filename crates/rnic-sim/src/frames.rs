@@ -2,8 +2,7 @@
 
 use crate::events::Listener;
 use crate::frame_listener::FrameListener;
-use crate::host::{HostState, RunHosts};
-use crate::observer::Observer;
+use crate::host::{HostState, Observer, RunHosts};
 use rnic_fabric::{Body, Cause, Fabric, PortId, Wait, pause_tree};
 use rnic_spec::{Frame, FrameEnd, FrameFlow, FramePause, FramePort, PauseRow, RootKind};
 use rnic_transport::Time;

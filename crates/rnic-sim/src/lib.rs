@@ -38,7 +38,6 @@ mod in_band;
 mod link;
 mod link_faults;
 mod mesh;
-mod observer;
 #[cfg(feature = "p4")]
 mod p4;
 #[cfg(not(feature = "p4"))]

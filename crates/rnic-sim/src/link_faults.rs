@@ -4,8 +4,7 @@
 //! link returns. Switches learn of a failure, and of the return, in two steps: those at its ends after `local_repair`,
 //! all others after `convergence`.
 
-use crate::host::RunHosts;
-use crate::observer::Observer;
+use crate::host::{Observer, RunHosts};
 use rnic_fabric::config::NamedRoute;
 use rnic_fabric::{Body, Fabric, LinkState, PortId, Routes, Topology};
 use rnic_spec::{Faults, LinkFault};

@@ -1,8 +1,7 @@
 //! Samples the PFC pauses of a run: the paused ports, the root (cause) of each pause, and the flows that are victims.
 
 use crate::events::Listener;
-use crate::host::{FlowUnderWay, RunHosts};
-use crate::observer::Observer;
+use crate::host::{FlowUnderWay, Observer, RunHosts};
 use rnic_fabric::{Body, Cause, Fabric, PauseTree, PortId, Wait, pause_tree};
 use rnic_spec::FlowLog;
 use rnic_spec::{

@@ -1,7 +1,6 @@
 //! Pause storms of a run (`[[fabric.storm]]`): NICs that send PFC pause frames to their switch from a given time on.
 
-use crate::host::RunHosts;
-use crate::observer::Observer;
+use crate::host::{Observer, RunHosts};
 use rnic_fabric::{Body, Fabric, HostId};
 use rnic_spec::{Storm, WatchdogRecord};
 use rnic_transport::Time;

@@ -2,8 +2,7 @@
 //! the payload that flows have delivered.
 
 use crate::events::Listener;
-use crate::host::RunHosts;
-use crate::observer::Observer;
+use crate::host::{Observer, RunHosts};
 use rnic_fabric::{Body, Fabric, PortId, Topology};
 use rnic_spec::{DropRow, FlowLog, FlowSamples, LinkSamples, QueueSamples, RunEvent, Samples};
 use rnic_spec::{Watch, WatchedLinks, WatchedQueues};

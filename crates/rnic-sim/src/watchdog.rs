@@ -5,8 +5,7 @@
 //! that was stuck at consecutive checks for the detection time is in a storm. The watchdog then acts, and restores the
 //! port when the peer has sent no pause for the restoration time.
 
-use crate::host::RunHosts;
-use crate::observer::Observer;
+use crate::host::{Observer, RunHosts};
 use rnic_fabric::{Body, Fabric, Mitigation, PortId, Topology};
 use rnic_spec::{SwitchWatchdog, WatchdogAction, WatchdogRecord, WatchedPorts};
 use rnic_transport::Time;

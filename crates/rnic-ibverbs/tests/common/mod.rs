@@ -2,10 +2,11 @@
 
 use rnic_ibverbs::library;
 use rnic_netns::{KilledChild, Namespace, Pair};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// Time after which a program that is still running has failed. A program takes a second; a busy machine takes longer.
@@ -210,13 +211,25 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         return None;
     }
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(format!("{name}.c"));
+    Some(compile_once(name, |cc| {
+        cc.args(["-O1", "-g", "-Wall", "-Wextra", "-Werror"]);
+        cc.arg(source).arg(library().join(library::NAME)).arg("-lpthread");
+    }))
+}
+
+/// Compiles a C program into the folder of the libraries, unless a test has done so; `arguments` adds those of the
+/// compiler. Tests that use the same program wait for it.
+pub(crate) fn compile_once(name: &str, arguments: impl FnOnce(&mut Command)) -> PathBuf {
+    static COMPILED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
     let out = library().join(name);
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
-        .arg(&out)
-        .arg(source)
-        .arg(library().join(library::NAME));
-    let compiled = cc.args(["-Wl,-rpath-link,/usr/lib/x86_64-linux-gnu", "-lpthread"]).output().unwrap();
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    Some(out)
+    if !compiled.contains(name) {
+        let mut cc = Command::new("cc");
+        cc.arg("-o").arg(&out);
+        arguments(&mut cc);
+        let output = cc.arg("-Wl,-rpath-link,/usr/lib/x86_64-linux-gnu").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        compiled.insert(name.to_string());
+    }
+    out
 }

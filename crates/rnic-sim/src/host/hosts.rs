@@ -5,10 +5,10 @@ use super::config::{DATA_PRIORITY, HostTotals};
 use super::ends::{EndLocation, FlowEnds, FlowHashes, ReceivingEnd, SendingEnd};
 use super::flow_table::{FlowTable, Stop};
 use super::ids::{EndSlot, FlowId};
+use super::observer::{Observed, Observer};
 use super::partition::{Host, NicPartition, Notice, Start};
 use super::ranks::RankHosts;
 use super::slab::Slab;
-use crate::observer::{Observed, Observer};
 use rnic_fabric::{
     Body, Ending, Fabric, HostId, HostPartition, Location, NextWindow, ObservedPorts, PartitionPlan, PartitionedHosts,
     RankError, RankGroup,

@@ -1,6 +1,6 @@
 //! Observers of a run: what samples its fabric and its hosts, or acts on them, at instants that it chooses.
 
-use crate::host::RunHosts;
+use super::hosts::RunHosts;
 use rnic_fabric::{Body, BodyOf, Fabric, PartitionedHosts, Watcher};
 use rnic_transport::Time;
 
