@@ -3,7 +3,7 @@
 
 use crate::chunk::Frames;
 use crate::error::HostError;
-use rnic_transport::congestion::{AckSample, CongestionControl, LossSignal, RogueDelay, Settings, Value};
+use rnic_transport::congestion::{CongestionControl, DynamicParams, Law, RogueDelay, Settings, Value};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_transport::{BitRate, FlowConfig, Time};
 use std::fmt;
@@ -73,51 +73,11 @@ impl fmt::Debug for Control {
     }
 }
 
-/// The congestion control of one connection. The functions are those of [`CongestionControl`].
-pub(crate) trait Law: Send {
-    fn on_send(&mut self, now: Time, bytes: u32);
-    fn on_ack(&mut self, sample: &AckSample);
-    fn on_loss(&mut self, now: Time, signal: LossSignal);
-    fn next_timer(&self) -> Option<Time>;
-    fn on_timer(&mut self, now: Time);
-    fn rate(&self) -> BitRate;
-    fn window(&self) -> u32;
-
-    /// The window in bytes for packets of `mtu` bytes; [`u64::MAX`] without a window.
-    fn window_bytes(&self, mtu: u32) -> u64 {
-        match self.window() {
-            u32::MAX => u64::MAX,
-            packets => u64::from(packets) * u64::from(mtu),
-        }
-    }
-}
-
-struct Bound<C: CongestionControl> {
-    state: C,
-    params: C::Params,
-}
-
-impl<C: CongestionControl> Law for Bound<C> {
-    fn on_send(&mut self, now: Time, bytes: u32) {
-        self.state.on_send(&self.params, now, bytes);
-    }
-    fn on_ack(&mut self, sample: &AckSample) {
-        self.state.on_ack(&self.params, sample);
-    }
-    fn on_loss(&mut self, now: Time, signal: LossSignal) {
-        self.state.on_loss(&self.params, now, signal);
-    }
-    fn next_timer(&self) -> Option<Time> {
-        self.state.next_timer()
-    }
-    fn on_timer(&mut self, now: Time) {
-        self.state.on_timer(&self.params, now);
-    }
-    fn rate(&self) -> BitRate {
-        self.state.rate()
-    }
-    fn window(&self) -> u32 {
-        self.state.window()
+/// The window in bytes for packets of `mtu` bytes; [`u64::MAX`] without a window.
+pub(crate) fn window_bytes(law: &dyn Law, mtu: u32) -> u64 {
+    match law.window() {
+        u32::MAX => u64::MAX,
+        packets => u64::from(packets) * u64::from(mtu),
     }
 }
 
@@ -137,7 +97,7 @@ impl<C: CongestionControl> Factory for Maker<C> {
     }
     fn start(&self, cfg: &FlowConfig, now: Time) -> Result<Box<dyn Law>, String> {
         let params = C::params(&self.settings, cfg)?;
-        Ok(Box::new(Bound { state: C::new(&params, cfg, now), params }))
+        Ok(DynamicParams::of::<C>(params).start(cfg, now))
     }
 }
 

@@ -32,7 +32,7 @@ pub use header::{Header, Kind};
 pub use hooks::{AckView, Builtin, ChunkView, Hooks, PathPolicy, PathView, View};
 
 use crate::chunk::{Frames, Local};
-use crate::control::{Allowance, Law};
+use crate::control::{Allowance, window_bytes};
 use crate::error::{Failure, HostError};
 use crate::link::{self, Link};
 use crate::mailbox::Mailbox;
@@ -43,6 +43,7 @@ use note::{Topic, WINDOW};
 use path::Path;
 use receiver::Receiver;
 use record::Record;
+use rnic_transport::congestion::Law;
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{
     Access, Capacities, Completion, CqId, Extras, MrInfo, Opcode, Pd, QpInit, Qpn, SendOp, SendRequest, Service,
@@ -384,7 +385,7 @@ impl Channel {
     }
 
     fn allowed(&self, peer: &Peer) -> Allowance {
-        let window = peer.law.window_bytes(peer.frames.mtu);
+        let window = window_bytes(&*peer.law, peer.frames.mtu);
         let rtt = self.rtt.get().unwrap_or(self.config.base_rtt);
         let rate = self.config.max_rate.map_or(peer.law.rate(), |max| max.min(peer.law.rate()));
         Allowance::of(rate, window.min(self.config.max_window), self.config.chunk.into(), rtt, peer.line)

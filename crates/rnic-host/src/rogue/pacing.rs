@@ -4,10 +4,10 @@ use super::config::Config;
 use super::queue::Part;
 use super::replay::PartKind;
 use crate::chunk::Frames;
-use crate::control::{Allowance, Law, flow_config};
+use crate::control::{Allowance, flow_config, window_bytes};
 use crate::error::HostError;
 use crate::rtt::{Departures, Smoothed};
-use rnic_transport::congestion::{AckSample, LossSignal};
+use rnic_transport::congestion::{AckSample, Law, LossSignal};
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::SendOp;
 
@@ -99,7 +99,7 @@ impl Pacing {
     }
 
     pub(super) fn allowance(&self) -> Allowance {
-        let window = self.law.window_bytes(self.frames.mtu).min(self.max_window);
+        let window = window_bytes(&*self.law, self.frames.mtu).min(self.max_window);
         // Without a window the number of chunks must not grow with the queue that they build.
         let rtt = if window == u64::MAX { self.least_rtt } else { self.last_rtt };
         let (window, rtt) = (window as f64, rtt.as_ps().max(1) as f64);

@@ -1,7 +1,7 @@
 //! Simulates runs with traffic in several priorities, each of which may have its own transport.
 //!
 //! The engine is compiled once for all such runs: it calls the hosts of each transport through a trait object. The
-//! hosts of a transport are compiled for its loss recovery and its congestion control.
+//! hosts of a transport are compiled for its loss recovery; they call its congestion control through a table.
 
 use super::Job;
 use super::engine::run_hosts;
@@ -14,7 +14,7 @@ use crate::resolve::StackPlan;
 use rnic_fabric::Fabric;
 use rnic_fabric::config::FabricSpec;
 use rnic_spec::{FlowSpec, RunOutput};
-use rnic_transport::congestion::CongestionControl;
+use rnic_transport::congestion::{CongestionControl, Dynamic, DynamicParams};
 use rnic_transport::recovery::Protocol;
 use rnic_transport::transports::ProtocolVisitor;
 use rnic_workload::{FlowStream, Share, Source};
@@ -84,12 +84,25 @@ pub(crate) fn simulate_several(job: Job<'_, '_>, build: impl Fn(&str) -> Option<
     output
 }
 
-/// Makes the hosts of one transport with the congestion control `C`.
+/// Makes the hosts of one transport with the congestion control `C`. Only the constants of `C` select the code of the
+/// hosts; its functions are called through a table ([`Dynamic`]), so the hosts are not compiled for each `C`.
 pub(crate) fn build_stack<'a, C: CongestionControl>(job: StackJob<'a, '_>) -> Result<Box<dyn StackHosts + 'a>, String> {
     let StackPlan { transport, flow, .. } = job.plan;
-    let params = C::params(&transport.cc.settings, flow)?;
-    let name = transport.declaration.name;
+    let params = DynamicParams::of::<C>(C::params(&transport.cc.settings, flow)?);
+    match (C::PACED, C::CREDIT) {
+        (false, false) => build::<Dynamic<false, false>>(job, params),
+        (false, true) => build::<Dynamic<false, true>>(job, params),
+        (true, false) => build::<Dynamic<true, false>>(job, params),
+        (true, true) => build::<Dynamic<true, true>>(job, params),
+    }
+}
+
+fn build<'a, C: CongestionControl>(
+    job: StackJob<'a, '_>, params: C::Params,
+) -> Result<Box<dyn StackHosts + 'a>, String> {
+    let transport = &job.plan.transport;
     let build = Build::<C> { job, params, congestion: PhantomData };
+    let name = transport.declaration.name;
     select_recovery(name, &transport.settings, build)
         .ok_or_else(|| format!("there is no transport \"{name}\" of flows"))
 }

@@ -4,6 +4,7 @@ mod aimd;
 mod cubic;
 mod dcqcn;
 mod dctcp;
+mod dynamic;
 mod hpcc;
 mod none;
 mod nscc;
@@ -17,6 +18,7 @@ pub use aimd::{Aimd, AimdParams};
 pub use cubic::{Cubic, CubicParams};
 pub use dcqcn::{Dcqcn, DcqcnParams};
 pub use dctcp::{Dctcp, DctcpParams};
+pub use dynamic::{Dynamic, DynamicParams, Law};
 pub use hpcc::{Hpcc, HpccParams};
 pub use none::NoCongestionControl;
 pub use nscc::{Nscc, NsccParams};
@@ -87,7 +89,8 @@ pub fn ceiling(flow: &FlowConfig) -> BitRate {
 /// `window`. Everything else has a default: implement only the functions for the events that the algorithm uses.
 ///
 /// An implementation is a plain value that reads no clock and has no random numbers of its own, so that simulations are
-/// reproducible. Senders are generic over their congestion control, so there is no dynamic dispatch.
+/// reproducible. Senders are generic over their congestion control, so there is no dynamic dispatch unless it is
+/// [`Dynamic`].
 ///
 /// ```
 /// use rnic_transport::congestion::{CongestionControl, LossSignal, Settings};
