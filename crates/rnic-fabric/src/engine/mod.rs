@@ -36,7 +36,7 @@ use crate::routing::Routes;
 use crate::tap::{TapFilter, Tapped};
 use crate::topology::{Topology, TopologyError};
 use crate::worker_pool::{Leader, WorkerPool, run_together};
-use ranks::RankState;
+use ranks::{RankState, clock};
 use rnic_transport::{Bytes, Time};
 use std::sync::Arc;
 
@@ -95,6 +95,8 @@ pub struct Fabric<B> {
     /// Simulated time that has been skipped, in picoseconds. The engine counts time without it.
     skipped: u64,
     workers_cpu_s: f64,
+    /// Wall-clock time in which several threads simulated windows, in seconds.
+    together_s: f64,
     /// The other ranks that simulate partitions of the fabric; `None` for a fabric of one process.
     ranks: Option<Box<RankState>>,
 }
@@ -146,6 +148,7 @@ impl<B: Body> Fabric<B> {
             now: 0,
             skipped: 0,
             workers_cpu_s: 0.0,
+            together_s: 0.0,
             ranks: None,
         }
     }
@@ -299,10 +302,12 @@ impl<B: Body> Fabric<B> {
                 let routes = &self.routes;
                 let task = |(partition, hosts)| Task { partition, hosts, routes: routes.clone(), start, end };
                 let tasks = given.into_iter().zip(given_hosts).map(task);
+                let began = clock();
                 leader.share(tasks, &work, |Task { partition, hosts: its_hosts, .. }| {
                     partitions.push(partition);
                     hosts.push(its_hosts);
                 });
+                self.together_s += began.elapsed().as_secs_f64();
             }
         }
         self.exchange();
@@ -388,6 +393,11 @@ impl<B: Body> Fabric<B> {
     /// CPU time, in seconds, that runs of this fabric have taken on threads other than the caller's.
     pub fn workers_cpu_s(&self) -> f64 {
         self.workers_cpu_s
+    }
+    /// Wall-clock time, in seconds, in which several threads simulated windows of this fabric together, with the time
+    /// in which they waited for each other. In the rest of a run one thread works alone.
+    pub fn together_s(&self) -> f64 {
+        self.together_s
     }
     /// Frames transmitted so far, pause frames not included.
     pub fn hops(&self) -> u64 {

@@ -1,7 +1,9 @@
 //! One measurement in a child process.
 
 use crate::cases::Case;
-use rnic_campaign::run_scenario;
+use rnic_sim::resolve::resolve;
+use rnic_sim::run::run;
+use rnic_sim::{Catalogue, Events, Sharing};
 use rnic_spec::RunStatus;
 use rnic_transport::Time;
 use std::path::Path;
@@ -60,6 +62,8 @@ pub(crate) struct Sample {
     pub(crate) wall_s: f64,
     /// CPU seconds of the run, over all its threads.
     pub(crate) cpu_s: f64,
+    /// Wall-clock seconds in which several threads simulated windows.
+    pub(crate) together_s: f64,
     /// Maximum resident set size in bytes until the end of the run (`peak_bytes`), and before the scenario is read
     /// (`base_bytes`).
     pub(crate) peak_bytes: u64,
@@ -68,15 +72,16 @@ pub(crate) struct Sample {
 
 impl Sample {
     fn print(&self) {
-        let Sample { hops, under_way, total_s, wall_s, cpu_s, peak_bytes, base_bytes } = self;
-        println!("{hops} {under_way} {total_s} {wall_s} {cpu_s} {peak_bytes} {base_bytes}");
+        let Sample { hops, under_way, total_s, wall_s, cpu_s, together_s, peak_bytes, base_bytes } = self;
+        println!("{hops} {under_way} {total_s} {wall_s} {cpu_s} {together_s} {peak_bytes} {base_bytes}");
     }
 
     fn parse(text: &str) -> Option<Sample> {
         let fields: Vec<f64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
-        let [hops, under_way, total_s, wall_s, cpu_s, peak, base] = fields[..] else { return None };
+        let [hops, under_way, total_s, wall_s, cpu_s, together_s, peak, base] = fields[..] else { return None };
         let (hops, under_way) = (hops as u64, under_way as u64);
-        Some(Sample { hops, under_way, total_s, wall_s, cpu_s, peak_bytes: peak as u64, base_bytes: base as u64 })
+        let (peak_bytes, base_bytes) = (peak as u64, base as u64);
+        Some(Sample { hops, under_way, total_s, wall_s, cpu_s, together_s, peak_bytes, base_bytes })
     }
 }
 
@@ -108,15 +113,19 @@ pub(crate) fn child(words: &[String]) -> Result<(), String> {
     if task.set_up {
         scenario.runs.iter_mut().for_each(|run| run.limits.duration = Some(Time::from_ps(1)));
     }
-    let reports = run_scenario(&scenario, task.threads).map_err(|(_, error)| error.to_string())?;
+    let spec = scenario.runs.first().ok_or("the scenario has no such run")?;
+    let catalogue = Catalogue::standard();
+    let resolved = resolve(&catalogue, spec).map_err(|error| error.to_string())?;
+    let sharing = Sharing::among(task.threads);
+    let report = run(&catalogue, spec, &resolved, None, &sharing, &Events::ignored());
     let total_s = start.elapsed().as_secs_f64();
-    let report = reports.first().ok_or("the scenario has no such run")?;
     if let RunStatus::Failed(reason) = &report.output.status {
         return Err(reason.clone());
     }
     let under_way = report.output.flows.iter().filter(|flow| flow.finish.is_none()).count() as u64;
     let (hops, peak_bytes) = (report.output.totals.hops, report.peak_rss_bytes);
-    Sample { hops, under_way, total_s, wall_s: report.wall_s, cpu_s: report.cpu_s, peak_bytes, base_bytes }.print();
+    let (wall_s, cpu_s, together_s) = (report.wall_s, report.cpu_s, sharing.together_s());
+    Sample { hops, under_way, total_s, wall_s, cpu_s, together_s, peak_bytes, base_bytes }.print();
     Ok(())
 }
 

@@ -38,6 +38,9 @@ impl Table {
     }
 }
 
+/// Numbers of threads for which the speed-up is predicted.
+const PREDICTED: [u32; 2] = [8, 16];
+
 /// Widths of the first three columns: hosts, traffic and run.
 const WHICH: [usize; 3] = [6, 22, 18];
 
@@ -74,6 +77,20 @@ pub(crate) fn scale(case: &Case, measured: &Measured) -> Vec<Cell> {
         let ratios = samples.iter().zip(alone).map(|(many, one)| per_second(many) / per_second(one));
         let speed_up = median(ratios.collect());
         cells.push(number(&format!("speed-up on {threads}"), 2, &[speed_up]));
+    }
+    for (threads, samples) in &measured.runs[1..] {
+        let serial_s = |sample: &Sample| (sample.wall_s - sample.together_s - set_up_wall).max(0.0);
+        let share = |sample: &Sample| 100.0 * serial_s(sample) / (sample.wall_s - set_up_wall).max(1e-9);
+        cells.push(number(&format!("alone on {threads}, %"), 1, &[median(samples.iter().map(share).collect())]));
+        for many in PREDICTED {
+            // What one thread does alone on several takes as long on any number; the rest is divided evenly.
+            let predict = |(sample, one): (&Sample, &Sample)| {
+                let (serial, all) = (serial_s(sample), one.wall_s - set_up_wall);
+                all / (serial + (all - serial).max(0.0) / f64::from(many))
+            };
+            let ratio = median(samples.iter().zip(alone).map(predict).collect());
+            cells.push(number(&format!("at most on {many} (predicted)"), 1, &[ratio]));
+        }
     }
     for (threads, samples) in &measured.runs {
         let peak = samples.iter().map(|sample| sample.peak_bytes).max().unwrap_or(0);

@@ -25,6 +25,7 @@ pub struct Sharing<'s> {
     threads: usize,
     plan: Option<&'s dyn Fn(&Topology) -> PartitionPlan>,
     workers_cpu_s: Cell<f64>,
+    together_s: Cell<f64>,
     ranks: Option<RankGroup>,
     reports: RefCell<Vec<RankReport>>,
 }
@@ -33,7 +34,9 @@ impl<'s> Sharing<'s> {
     /// Divides a run among up to `threads` threads, at most 32; a small run uses fewer.
     pub fn among(threads: usize) -> Sharing<'s> {
         let reports = RefCell::new(Vec::new());
-        Sharing { threads: threads.min(MAX_THREADS), plan: None, workers_cpu_s: Cell::new(0.0), ranks: None, reports }
+        let zero = || Cell::new(0.0);
+        let threads = threads.min(MAX_THREADS);
+        Sharing { threads, plan: None, workers_cpu_s: zero(), together_s: zero(), ranks: None, reports }
     }
     /// Divides a run of any size among `threads` threads. `plan` assigns the hosts and switches of the topology to
     /// fabric partitions.
@@ -89,6 +92,13 @@ impl<'s> Sharing<'s> {
     pub(super) fn done<B: Body>(&self, fabric: &Fabric<B>) {
         *self.reports.borrow_mut() = collect_reports(fabric).unwrap_or_default();
         self.workers_cpu_s.set(self.workers_cpu_s.get() + fabric.workers_cpu_s());
+        self.together_s.set(self.together_s.get() + fabric.together_s());
+    }
+
+    /// Wall-clock seconds in which several threads simulated windows together, summed over all runs so far. In the rest
+    /// of the time one thread prepares windows, starts flows, and exchanges frames between partitions.
+    pub fn together_s(&self) -> f64 {
+        self.together_s.get()
     }
 
     /// CPU seconds of the worker threads, without the calling thread, summed over all runs so far.
