@@ -99,3 +99,27 @@ fn what_is_no_program_is_input_that_is_wrong() {
     assert_eq!(code, Some(2));
     assert!(err.contains("REGISTERS=64"), "{err}");
 }
+
+/// The compiler's warnings about a program are among the warnings of the runs with it.
+#[test]
+fn a_run_has_the_warnings_of_its_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4");
+    for file in fs::read_dir(programs).unwrap().flatten().filter(|file| file.path().is_file()) {
+        fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    let program = folder.path().join("window.p4");
+    let text = fs::read_to_string(&program).unwrap();
+    fs::write(&program, text.replace("        packet.emit(hdr.window);\n", "")).unwrap();
+    let scenario = folder.path().join("warned.toml");
+    let toml = "[fabric]\ntopology = \"single-switch\"\nhosts = 2\nrate = \"100 Gbps\"\ndelay = \"1 us\"\n\
+                [fabric.switch]\nqueueing = \"output\"\nbuffer = \"200 KB\"\ntrim = true\n\
+                [traffic]\npattern = \"permutation\"\nsizes = \"fixed 8 KB\"\nrepeats = 1\ninterval = \"1 ms\"\n\
+                [[run]]\nname = \"window\"\ntransport = \"p4:window.p4\"\n";
+    fs::write(&scenario, toml).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_rnic")).arg("check").arg(&scenario).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{text}");
+    let warning = "window.p4:121:9: the header `hdr.window` is made valid, and the deparser never emits it";
+    assert_eq!(text.matches(warning).count(), 1, "{text}");
+}

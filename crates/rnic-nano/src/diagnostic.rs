@@ -81,6 +81,22 @@ impl Diagnostic {
         self
     }
 
+    /// The error or warning in one line: its message, and the position as `file:line:column`.
+    ///
+    /// ```
+    /// use rnic_nano::diagnostic::Diagnostic;
+    /// use rnic_nano::source::{SourceFile, SourceMap, Span};
+    ///
+    /// let file = SourceFile { name: "main.p4".into(), text: "const bit<8> A = 1;\n".into() };
+    /// let warning = Diagnostic::warning(Span { file: 0, start: 13, end: 14 }, "`A` is not used", "declared here");
+    /// assert_eq!(warning.in_one_line(&SourceMap { files: vec![file] }), "main.p4:1:14: `A` is not used");
+    /// ```
+    pub fn in_one_line(&self, sources: &SourceMap) -> String {
+        let Some(file) = sources.files.get(usize::from(self.span.file)) else { return self.message.clone() };
+        let (line, column) = sources.position(self.span);
+        format!("{}:{line}:{column}: {}", file.name, self.message)
+    }
+
     /// Renders the error or warning as plain text. The text has the message, the position as `file:line:column`, the
     /// source line with `^` under the source range, the related source ranges in the same form, and the advice.
     pub fn render(&self, sources: &SourceMap) -> String {

@@ -17,6 +17,11 @@ impl P4Plan {
         Err(P4Error::NoCompiler { file: p4.source.file.clone() })
     }
 
+    /// There is no program to warn about.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        match *self {}
+    }
+
     /// Has nothing to select from.
     pub(crate) fn select<V: ProgramVisitor>(&self, _: V) -> V::Output {
         match *self {}

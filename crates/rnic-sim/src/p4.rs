@@ -39,6 +39,12 @@ impl P4Plan {
         Ok(P4Plan { program, telemetry: p4.telemetry, nic })
     }
 
+    /// The compiler's warnings about the program, each with its position.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let warnings = self.program.hir().warnings.iter();
+        warnings.map(|warning| warning.in_one_line(self.program.sources())).collect()
+    }
+
     /// Calls `visitor` with the pipeline that executes the program, whose headers have the size that the program needs.
     pub(crate) fn select<V: ProgramVisitor>(&self, visitor: V) -> V::Output {
         match (self.program.header_room(), self.telemetry) {
