@@ -133,6 +133,7 @@ pub(crate) trait Buffer<B> {
     fn queued(&self) -> usize;
     /// Bytes in the buffer that arrived on `input` in a priority.
     fn occupancy(&self, input: usize, priority: usize) -> u64;
-    /// Bytes in the buffer that arrived on `input` in a priority and wait for `output`.
-    fn held(&self, input: usize, output: usize, priority: usize) -> u64;
+    /// Adds the bytes that arrived on some inputs in a priority, by the outputs for which they wait. `held` has a row for
+    /// each of `inputs`, which differ; a row has a number for each output.
+    fn held(&self, inputs: &[usize], priority: usize, held: &mut [u64]);
 }

@@ -505,13 +505,19 @@ impl<B: Body> Fabric<B> {
     pub fn egress(&self, port: PortId, priority: usize) -> u64 {
         self.inspect(port, |buffer, output| buffer.queued_bytes(output, priority)).unwrap_or(0)
     }
-    /// Bytes in a switch's buffer that arrived on an input port in a priority and wait for an output port.
-    pub fn held(&self, input: PortId, output: PortId, priority: usize) -> u64 {
+    /// Adds the bytes in a switch's buffer that arrived on some of its ports in a priority, by the ports for which they
+    /// wait. `held` has a row for each of `inputs`, which differ; a row has a number for each port of the switch.
+    pub(crate) fn held(&self, inputs: &[PortId], priority: usize, held: &mut [u64]) {
+        let Some(first) = inputs.first() else { return };
         if let Some(collected) = self.collected() {
-            return collected.held.get(&(input, output, priority as u8)).copied().unwrap_or(0);
+            let outputs = self.topology.ports_of(self.topology.port(*first).node);
+            let cells = inputs.iter().flat_map(|input| outputs.clone().map(|output| (*input, output, priority as u8)));
+            let bytes = cells.map(|cell| collected.held.get(&cell).copied().unwrap_or(0));
+            held.iter_mut().zip(bytes).for_each(|(held, bytes)| *held += bytes);
+            return;
         }
-        let output = self.topology.port_in_node(output) as usize;
-        self.inspect(input, |buffer, input| buffer.held(input, output, priority)).unwrap_or(0)
+        let inputs: Vec<usize> = inputs.iter().map(|input| self.topology.port_in_node(*input) as usize).collect();
+        self.inspect(*first, |buffer, _| buffer.held(&inputs, priority, held));
     }
     /// Whether any transmitter is paused.
     pub fn any_paused(&self) -> bool {
