@@ -82,7 +82,7 @@ pub(crate) struct InputBuffer<B, A, const HYSTERESIS: bool> {
     /// unless `drop_until_free` is set.
     drops: Vec<bool>,
     /// Per (output, priority): bytes at all inputs that wait for the output. The vector is empty unless ECN, telemetry
-    /// or frames read it.
+    /// or a path selection reads it.
     egress: Vec<u64>,
     cells: Cells<Packet<B>>,
 }
@@ -133,7 +133,8 @@ impl<B: Copy, A, const HYSTERESIS: bool> InputBuffer<B, A, HYSTERESIS> {
             return;
         }
         let queue = |output: usize| &self.queues[(output * self.priorities + priority) * self.ports + input];
-        let outputs = (0..self.ports).filter(|output| !queue(*output).is_empty());
+        let waits = |output: &usize| self.backlog[*output] & 1 << priority != 0 && !queue(*output).is_empty();
+        let outputs = (0..self.ports).filter(waits);
         let mut queues: Vec<_> = outputs.map(|output| (output, self.cells.iter(queue(output)))).collect();
         while queues.len() > 1 {
             queues.retain_mut(|(output, packets)| {
@@ -168,9 +169,11 @@ impl<B: Copy, A: Arbiter, const HYSTERESIS: bool> Buffer<B> for InputBuffer<B, A
         self.egress.get(output * self.priorities + priority).copied().unwrap_or(0)
     }
 
-    fn count_queues(&mut self) {
+    fn add_queued(&self, priority: usize, queued: &mut [u64]) {
         if self.egress.is_empty() {
-            self.egress = (0..self.ports * self.priorities).map(|lane| self.walk(lane)).collect();
+            (0..self.ports).for_each(|input| self.held_of(input, priority, queued));
+        } else {
+            queued.iter_mut().enumerate().for_each(|(output, bytes)| *bytes += self.egress(output, priority));
         }
     }
 
@@ -281,6 +284,10 @@ mod tests {
                     model[usize::from(priority)][input][output] += u64::from(bytes);
                 }
                 for (priority, model) in model.iter().enumerate() {
+                    let mut queued = [0; 4];
+                    buffer.add_queued(priority, &mut queued);
+                    let sums: [u64; 4] = std::array::from_fn(|output| model.iter().map(|by| by[output]).sum());
+                    prop_assert_eq!(queued, sums);
                     let mut held = [1; 2 * 4];
                     buffer.held(&[3, 0], priority, &mut held);
                     prop_assert_eq!(held.map(|bytes| bytes - 1).to_vec(), [model[3], model[0]].concat());

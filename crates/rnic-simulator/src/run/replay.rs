@@ -75,7 +75,10 @@ impl Replaying<'_> {
         let range = flows.checked_sub(1).map_or("none".to_string(), |last| format!("0 to {last}"));
         let ids = absent.join(", ");
         (!absent.is_empty()).then(|| {
-            format!("warning: --replay-flow {ids}: run \"{}\" has no such flow; the ids of its flows: {range}", run.name)
+            format!(
+                "warning: --replay-flow {ids}: run \"{}\" has no such flow; the ids of its flows: {range}",
+                run.name
+            )
         })
     }
 }
