@@ -186,13 +186,9 @@ fn most_held<B: Body>(fabric: &Fabric<B>, waiting: &Paused, held: &[u64]) -> Wai
     if topology.is_host(node) {
         return Wait::Root(Cause::Nic { port: input });
     }
+    let held = held.iter().copied().zip(topology.ports_of(node));
     // Of outputs with equally many bytes, the lowest port counts.
-    let most = held
-        .iter()
-        .copied()
-        .zip(topology.ports_of(node))
-        .filter(|(bytes, _)| *bytes > 0)
-        .max_by_key(|(bytes, output)| (*bytes, std::cmp::Reverse(*output)));
+    let most = held.filter(|(bytes, _)| *bytes > 0).max_by_key(|(bytes, output)| (*bytes, std::cmp::Reverse(*output)));
     Wait::Root(most.map_or(Cause::Released, |(_, port)| Cause::Congestion { port }))
 }
 
