@@ -6,6 +6,8 @@ use crate::engine::Fabric;
 use crate::ids::PortId;
 use crate::packet::Body;
 use rnic_transport::Time;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The root cause of a pause: the end of a chain in which each paused transmitter waits for the next port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -89,18 +91,22 @@ pub fn pause_tree<B: Body>(fabric: &Fabric<B>) -> PauseTree {
         tree.ports.extend((0..8).filter(|p| mask & (1 << p) != 0).map(|p| node(fabric, port, p, true)));
     }
     let paused = tree.ports.len();
+    let mut held = Held::default();
+    let mut off = BTreeMap::new();
     let mut index = 0;
     while let Some(waiting) = tree.ports.get(index).copied() {
-        tree.ports[index].waits_for = match most_held(fabric, &waiting) {
+        if held.rows.len() == index {
+            held.add(fabric, &tree.ports);
+        }
+        tree.ports[index].waits_for = match most_held(fabric, &waiting, held.of(index)) {
             Wait::Root(Cause::Congestion { port }) => {
                 let cell = (port, waiting.priority);
-                let (on, off) = tree.ports.split_at(paused);
-                let known = on.binary_search_by_key(&cell, |p| (p.port, p.priority)).ok();
-                let known = known.or_else(|| Some(paused + off.iter().position(|p| (p.port, p.priority) == cell)?));
-                match known {
+                let on = tree.ports[..paused].binary_search_by_key(&cell, |p| (p.port, p.priority)).ok();
+                match on.or_else(|| off.get(&cell).copied()) {
                     Some(known) => Wait::Port(known),
                     None if was_paused_during(fabric, port, &waiting) => {
                         tree.ports.push(node(fabric, port, waiting.priority, false));
+                        off.insert(cell, tree.ports.len() - 1);
                         Wait::Port(tree.ports.len() - 1)
                     }
                     None => Wait::Root(Cause::Congestion { port }),
@@ -114,7 +120,8 @@ pub fn pause_tree<B: Body>(fabric: &Fabric<B>) -> PauseTree {
         let (cause, depth) = trace(&tree.ports, index);
         (tree.ports[index].cause, tree.ports[index].depth) = (cause, depth);
     }
-    let edges: Vec<Vec<usize>> = (0..paused).map(|index| blockers(fabric, &tree.ports[..paused], index)).collect();
+    let blockers = |index| blockers(fabric, &tree.ports[..paused], index, held.of(index));
+    let edges: Vec<Vec<usize>> = (0..paused).map(blockers).collect();
     let cycle = find_cycle(&edges, 0..paused).unwrap_or_default();
     tree.cycle = cycle.into_iter().map(|index| tree.ports[index].port).collect();
     tree
@@ -134,17 +141,52 @@ fn node<B: Body>(fabric: &Fabric<B>, port: PortId, priority: u8, on: bool) -> Pa
     }
 }
 
+/// The bytes of paused ports' packets in the buffers of their peers, by the outputs for which the packets wait.
+#[derive(Default)]
+struct Held {
+    /// For each paused port, its numbers in `bytes`: one for each port of its peer, and none if the peer is a host.
+    rows: Vec<Range<usize>>,
+    bytes: Vec<u64>,
+}
+
+impl Held {
+    fn of(&self, index: usize) -> &[u64] {
+        &self.bytes[self.rows[index].clone()]
+    }
+
+    /// Adds the paused ports that are not here, so that each switch is asked once for each priority.
+    fn add<B: Body>(&mut self, fabric: &Fabric<B>, ports: &[Paused]) {
+        let topology = fabric.topology();
+        let first = self.rows.len();
+        self.rows.resize(ports.len(), 0..0);
+        let inputs = ports.iter().enumerate().skip(first).map(|(index, paused)| {
+            let input = topology.port(paused.port).peer;
+            (topology.port(input).node, paused.priority, input, index)
+        });
+        let mut inputs: Vec<_> = inputs.filter(|(node, ..)| !topology.is_host(*node)).collect();
+        inputs.sort_unstable();
+        for group in inputs.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let (node, priority, ..) = group[0];
+            let (outputs, from) = (topology.ports_of(node).len(), self.bytes.len());
+            self.bytes.resize(from + group.len() * outputs, 0);
+            let rows = (from..).step_by(outputs);
+            group.iter().zip(rows).for_each(|((.., index), row)| self.rows[*index] = row..row + outputs);
+            let inputs: Vec<PortId> = group.iter().map(|(.., input, _)| *input).collect();
+            fabric.held(&inputs, usize::from(priority), &mut self.bytes[from..]);
+        }
+    }
+}
+
 /// The next element of the chain from a paused port to its root cause: the output for which the port's peer holds the
-/// most bytes of the port's packets, or the NIC that pauses the port.
-fn most_held<B: Body>(fabric: &Fabric<B>, waiting: &Paused) -> Wait {
+/// most bytes of the port's packets, or the NIC that pauses the port. `held` has these bytes for each output.
+fn most_held<B: Body>(fabric: &Fabric<B>, waiting: &Paused, held: &[u64]) -> Wait {
     let topology = fabric.topology();
     let input = topology.port(waiting.port).peer;
     let node = topology.port(input).node;
     if topology.is_host(node) {
         return Wait::Root(Cause::Nic { port: input });
     }
-    let held =
-        topology.ports_of(node).map(|output| (fabric.held(input, output, usize::from(waiting.priority)), output));
+    let held = held.iter().copied().zip(topology.ports_of(node));
     // Of outputs with equally many bytes, the lowest port counts.
     let most = held.filter(|(bytes, _)| *bytes > 0).max_by_key(|(bytes, output)| (*bytes, std::cmp::Reverse(*output)));
     Wait::Root(most.map_or(Cause::Released, |(_, port)| Cause::Congestion { port }))
@@ -163,7 +205,7 @@ fn was_paused_during<B: Body>(fabric: &Fabric<B>, port: PortId, waiting: &Paused
 
 /// The indices of the paused ports for which packets of port `index` wait at its peer. Empty if the peer is a host, or
 /// no longer wants the pause.
-fn blockers<B: Body>(fabric: &Fabric<B>, paused: &[Paused], index: usize) -> Vec<usize> {
+fn blockers<B: Body>(fabric: &Fabric<B>, paused: &[Paused], index: usize, held: &[u64]) -> Vec<usize> {
     let (topology, waiting) = (fabric.topology(), &paused[index]);
     let input = topology.port(waiting.port).peer;
     let node = topology.port(input).node;
@@ -173,7 +215,7 @@ fn blockers<B: Body>(fabric: &Fabric<B>, paused: &[Paused], index: usize) -> Vec
     let (first, end) = (topology.first_port[node as usize], topology.first_port[node as usize + 1]);
     let from = paused.partition_point(|p| p.port < first);
     let to = paused.partition_point(|p| p.port < end);
-    let waits = |p: &Paused| p.priority == waiting.priority && fabric.held(input, p.port, usize::from(p.priority)) > 0;
+    let waits = |p: &Paused| p.priority == waiting.priority && held[(p.port.0 - first.0) as usize] > 0;
     (from..to).filter(|other| waits(&paused[*other])).collect()
 }
 

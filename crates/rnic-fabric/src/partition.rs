@@ -61,11 +61,6 @@ impl<B: Body, L: EventList> Partition<B, L> {
         Some(self.switches.inspect(switch, inspect))
     }
 
-    /// Makes all switches count the bytes of their egress queues from now on.
-    pub(crate) fn count_queues(&mut self) {
-        self.switches.count_queues();
-    }
-
     /// Calls `change` with the guard of the switch that is node `node` of the partition.
     pub(crate) fn guard<R>(&mut self, node: usize, change: impl FnOnce(&mut Guard) -> R) -> R {
         self.switches.guard(node - self.armed.len(), change)

@@ -52,7 +52,6 @@ impl<'e> FrameRecorder<'e> {
         if fabric.ranks().is_some() {
             return None;
         }
-        fabric.count_queues();
         if !has_pauses {
             fabric.log_pauses(MAX_PAUSES);
         }
@@ -147,13 +146,17 @@ impl<'e> FrameRecorder<'e> {
             }
         }
         let mut changed = Vec::with_capacity(self.changed);
-        for before in &mut self.ports {
-            let mut state = state(fabric, PortId(before.port));
-            // A pause frame that is being sent reduces the sending time for a moment.
-            state.busy_ps = state.busy_ps.max(before.busy_ps);
-            if *before != state {
-                *before = state;
-                changed.push(state);
+        let (mut ports, mut queued) = (self.ports.iter_mut(), Vec::new());
+        for node in 0..fabric.topology().nodes() {
+            fabric.queued_at(node, &mut queued);
+            for (queued, before) in queued.iter().zip(ports.by_ref()) {
+                let mut state = state(fabric, PortId(before.port), *queued);
+                // A pause frame that is being sent reduces the sending time for a moment.
+                state.busy_ps = state.busy_ps.max(before.busy_ps);
+                if *before != state {
+                    *before = state;
+                    changed.push(state);
+                }
             }
         }
         self.changed = changed.len();
@@ -180,15 +183,10 @@ impl<'e> FrameRecorder<'e> {
     }
 }
 
-/// The state of a port now.
-fn state<B: Body>(fabric: &Fabric<B>, port: PortId) -> FramePort {
-    let priorities = usize::from(fabric.priorities());
-    let mut state = FramePort {
-        port: port.0,
-        queued: (0..priorities).map(|priority| fabric.egress(port, priority)).sum(),
-        busy_ps: fabric.sending_time(port).as_ps(),
-        ..FramePort::default()
-    };
+/// The state of a port now, for which `queued` bytes wait.
+fn state<B: Body>(fabric: &Fabric<B>, port: PortId, queued: u64) -> FramePort {
+    let mut state =
+        FramePort { port: port.0, queued, busy_ps: fabric.sending_time(port).as_ps(), ..FramePort::default() };
     for counters in fabric.counters(port) {
         state.dropped += counters.drops;
         state.lost += counters.lost;

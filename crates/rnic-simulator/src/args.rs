@@ -160,7 +160,7 @@ pub(crate) struct RunArgs {
     pub(crate) replay_size: Bytes,
 
     /// Id of a flow (flows.csv) that replay.html must show, with its path; may be repeated
-    #[arg(long = "replay-flow", value_name = "ID", requires = "replay")]
+    #[arg(long = "replay-flow", value_name = "ID", requires = "replay", value_parser = parse_flow)]
     pub(crate) replay_flows: Vec<u32>,
 
     /// Serve a page that shows the runs while they are simulated, and their results afterwards
@@ -169,7 +169,7 @@ pub(crate) struct RunArgs {
     /// machines reach, the page needs the token that the printed address has. After the end the page stays until
     /// Ctrl-C, or for --serve-for. The guide is docs/guides/watch.md.
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:0", require_equals = true,
-          conflicts_with_all = ["print_spec", "pcap"])]
+          conflicts_with_all = ["print_spec", "pcap"], value_parser = parse_address)]
     pub(crate) serve: Option<SocketAddr>,
 
     /// How long the page stays after the end of the runs, for example `10 min`; `0 s` ends the command at once
@@ -231,6 +231,16 @@ impl fmt::Display for PacketsOf {
             PacketsOf::Link(link) => write!(f, "link={link}"),
         }
     }
+}
+
+/// Reads the id of a flow.
+fn parse_flow(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("accepted: a whole number from 0 to {}, such as 0", u32::MAX))
+}
+
+/// Reads `--serve`.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "accepted: an IP address and a port, such as 127.0.0.1:8642".to_string())
 }
 
 /// Reads `--serve-for`.

@@ -8,8 +8,10 @@ import { frameAt, lossesIn, pausesAt, cycleAt } from "./recording.js";
 
 // Number of steps of the utilisation that are drawn apart.
 const LEVELS = 12;
-// With more ports no line is wider than a pixel: thousands of wider lines that cross take five times as long.
+// With more ports no line is wider than a pixel, because thousands of wider lines that cross take five times as long;
+// and signs are smaller, so that hundreds of them do not hide the links.
 const MANY_PORTS = 1500;
+const SMALL_SIGNS = 0.55;
 // Number of shades of a cell of the matrix.
 const SHADES = 32;
 const MARGIN = { left: 14, right: 14, top: 26, bottom: 26 };
@@ -192,7 +194,7 @@ const nodeSize = (recording, places, node) => {
 };
 
 const drawNodes = (context, recording, places, colours) => {
-  const { kind, name } = recording.nodes;
+  const { kind } = recording.nodes;
   context.lineWidth = 1.2;
   context.strokeStyle = colours.text;
   context.fillStyle = colours.ground;
@@ -205,21 +207,21 @@ const drawNodes = (context, recording, places, colours) => {
     context.fill();
     context.stroke();
   });
-  drawNames(context, recording, places, colours, name);
 };
 
 // The names of nodes, where there is room for them.
-const drawNames = (context, recording, places, colours, name) => {
+const drawNames = (context, recording, places, colours) => {
   context.font = "11px system-ui, sans-serif";
   context.textAlign = "center";
   context.fillStyle = colours.muted;
   context.strokeStyle = colours.ground;
   context.lineWidth = 3;
   const taken = [];
-  name.forEach((text, node) => {
+  recording.nodes.name.forEach((text, node) => {
     if (recording.cells && recording.nodes.kind[node] === "host") return;
-    const short = text.length > 14 ? `${text.slice(0, 13)}\u2026` : text;
-    const half = short.length * 3.2;
+    // A group of nodes has the names of its first and its last node.
+    const short = text.length > 18 ? `${text.slice(0, 17)}\u2026` : text;
+    const half = context.measureText(short).width / 2;
     const below = places.y[node] > places.height * 0.6;
     const away = nodeSize(recording, places, node);
     const [x, y] = [places.x[node], places.y[node] + (below ? away + 12 : -away - 4)];
@@ -239,12 +241,15 @@ const addLines = (context, arrows) => {
   }
 };
 
-// Adds the heads of arrows to the path.
-const addHeads = (context, arrows) => {
+// The size of signs at links and ports, relative to the size in a small fabric.
+const signsOf = (recording) => (recording.count > MANY_PORTS ? SMALL_SIGNS : 1);
+
+// Adds the heads of arrows, `long` pixels long, to the path.
+const addHeads = (context, arrows, long) => {
   for (const [x1, y1, x2, y2] of arrows) {
     const angle = Math.atan2(y2 - y1, x2 - x1);
     context.moveTo(x2, y2);
-    for (const side of [2.6, -2.6]) context.lineTo(x2 + 9 * Math.cos(angle + side), y2 + 9 * Math.sin(angle + side));
+    for (const side of [2.6, -2.6]) context.lineTo(x2 + long * Math.cos(angle + side), y2 + long * Math.sin(angle + side));
     context.closePath();
   }
 };
@@ -262,12 +267,13 @@ const arrowOf = ({ x1, y1, x2, y2, ux, uy }) => {
   return [x2 - ux * 11 + ox, y2 - uy * 11 + oy, x1 + ux * 12 + ox, y1 + uy * 12 + oy];
 };
 
-// The bars across the middle of a paused link.
-const addBars = (context, { x1, y1, x2, y2, ux, uy }) => {
-  for (const shift of [-3, 3]) {
+// The bars across the middle of a paused link, `sign` times as large as in a small fabric.
+const addBars = (context, { x1, y1, x2, y2, ux, uy }, sign) => {
+  for (const shift of [-3 * sign, 3 * sign]) {
     const [x, y] = [(x1 + x2) / 2 + ux * shift, (y1 + y2) / 2 + uy * shift];
-    context.moveTo(x - uy * 7, y + ux * 7);
-    context.lineTo(x + uy * 7, y - ux * 7);
+    const half = 7 * sign;
+    context.moveTo(x - uy * half, y + ux * half);
+    context.lineTo(x + uy * half, y - ux * half);
   }
 };
 
@@ -282,26 +288,26 @@ const drawPauses = (context, recording, places, colours, time) => {
   const arrows = (wanted) => onLinks.filter((port) => cycle.has(port) === wanted).map((port) => arrowOf(places.links[port]));
   context.strokeStyle = colours.pause;
   context.fillStyle = colours.pause;
-  const size = places.hostRoom * 0.86;
-  strokePath(context, 1.6, () => {
+  const [size, sign] = [places.hostRoom * 0.86, signsOf(recording)];
+  strokePath(context, 1.6 * sign, () => {
     for (const host of inCells.map((port) => places.cell[port])) {
       context.rect(places.x[host] - size / 2, places.y[host] - size / 2, size, size);
     }
   });
   for (const [wanted, width] of [[false, 2.2], [true, 4]]) {
     const found = arrows(wanted);
-    strokePath(context, width, () => addLines(context, found));
+    strokePath(context, width * sign, () => addLines(context, found));
     context.beginPath();
-    addHeads(context, found);
+    addHeads(context, found, 9 * sign);
     context.fill();
   }
-  strokePath(context, 2.4, () => { for (const port of onLinks) addBars(context, places.links[port]); });
-  strokePath(context, 2.4, () => {
+  strokePath(context, 2.4 * sign, () => { for (const port of onLinks) addBars(context, places.links[port], sign); });
+  strokePath(context, 2.4 * sign, () => {
     for (const root of new Set(pauses.map((pause) => pause.root).filter((port) => port >= 0))) {
       const [host, link] = [places.cell[root], places.links[root]];
       const [x, y, radius] = host >= 0
         ? [places.x[host], places.y[host], places.hostRoom * 0.8]
-        : [link.x1 + link.ux * 12, link.y1 + link.uy * 12, 10];
+        : [link.x1 + link.ux * 12 * sign, link.y1 + link.uy * 12 * sign, 10 * sign];
       context.moveTo(x + radius, y);
       context.arc(x, y, radius, 0, 7);
     }
@@ -378,12 +384,12 @@ export const drawFabric = (canvas, recording, time, { width, height, chosen = nu
   drawChosen(context, recording, places, colours, chosen);
   drawLinks(context, recording, places, colours, at);
   if (recording.cells) drawCells(context, recording, places, colours, at);
-  drawLayer(context, places, "nodes", `${colours.text} ${colours.ground} ${colours.muted}`, (layer) => {
-    drawNodes(layer, recording, places, colours);
-  });
+  const key = `${colours.text} ${colours.ground} ${colours.muted}`;
+  drawLayer(context, places, "nodes", key, (layer) => drawNodes(layer, recording, places, colours));
   drawQueues(context, recording, places, colours, at);
   drawPauses(context, recording, places, colours, time);
   drawLosses(context, recording, places, colours, frame);
+  drawLayer(context, places, "names", key, (layer) => drawNames(layer, recording, places, colours));
   return places;
 };
 

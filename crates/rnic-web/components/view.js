@@ -300,7 +300,8 @@ export const makeView = (parent, recordings, { first = 0, second = -1 } = {}) =>
     end: end(),
     colours: () => view.colours,
     marks: () => (marks ??= marksOf(view.shown())),
-    frames: () => view.shown()[0].times,
+    // The arrow keys step through the frames of both runs of a comparison.
+    frames: () => view.shown().flatMap(({ times }) => [...times]).sort((a, b) => a - b),
     show: request,
   });
   const changed = () => {

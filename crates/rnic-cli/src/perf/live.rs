@@ -55,7 +55,7 @@ pub(super) fn live(address: SocketAddr, arguments: &MeasureArgs, interruption: &
     if !server.address().ip().is_loopback() {
         note("the page is served over plain HTTP to other hosts: anyone who sees the traffic can read its token");
     }
-    note(&format!("live page at http://{}/#{}; Ctrl-C ends", server.address(), page.token()));
+    note(&format!("live page at http://{}/#{} (Ctrl-C ends)", server.address(), page.token()));
     let stop = AtomicBool::new(false);
     let limit = arguments.duration.map(|time| time.as_ps() / 1_000);
     std::thread::scope(|scope| {

@@ -55,7 +55,8 @@ fn draw_runs(frame: &mut Frame<'_>, board: &Board, area: Rect) {
     let visible = usize::from(area.height);
     let first = board.selected.saturating_sub(visible / 2).min(board.runs.len().saturating_sub(visible));
     let width = usize::from(area.width);
-    let (name, bar) = ((width / 4).clamp(8, 24), (width / 6).clamp(6, 20));
+    let longest = board.runs.iter().map(|run| run.name.chars().count()).max().unwrap_or(0);
+    let (name, bar) = (longest.clamp(8, (width / 4).clamp(8, 24)), (width / 6).clamp(6, 20));
     let line = |(index, run): (usize, &Run)| {
         let mark = if index == board.selected { '>' } else { ' ' };
         let shown: String = run.name.chars().take(name).collect();

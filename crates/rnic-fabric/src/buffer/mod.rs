@@ -95,11 +95,13 @@ pub(crate) trait Buffer<B> {
     fn served(&mut self, _output: usize) {}
     /// Bytes that wait for an output in a priority, for ECN and telemetry; zero if [`Shape::reads_egress`] is not set.
     fn egress(&self, output: usize, priority: usize) -> u64;
-    /// Counts the bytes of each egress queue from now on.
-    fn count_queues(&mut self) {}
     /// Bytes that wait for an output in a priority. Unless the buffer counts them, this walks through the queue.
     fn queued_bytes(&self, output: usize, priority: usize) -> u64 {
         self.egress(output, priority)
+    }
+    /// Adds the bytes that wait for each output in a priority. Unless the buffer counts them, this walks through queues.
+    fn add_queued(&self, priority: usize, queued: &mut [u64]) {
+        queued.iter_mut().enumerate().for_each(|(output, bytes)| *bytes += self.egress(output, priority));
     }
     /// Tells the buffer that the switch refused a packet for which the buffer had no room. A buffer with hysteresis
     /// then refuses more packets.
@@ -133,6 +135,7 @@ pub(crate) trait Buffer<B> {
     fn queued(&self) -> usize;
     /// Bytes in the buffer that arrived on `input` in a priority.
     fn occupancy(&self, input: usize, priority: usize) -> u64;
-    /// Bytes in the buffer that arrived on `input` in a priority and wait for `output`.
-    fn held(&self, input: usize, output: usize, priority: usize) -> u64;
+    /// Adds the bytes that arrived on some inputs in a priority, by the outputs for which they wait. `held` has a row for
+    /// each of `inputs`, which differ; a row has a number for each output.
+    fn held(&self, inputs: &[usize], priority: usize, held: &mut [u64]);
 }

@@ -182,10 +182,12 @@ impl<B: Copy, const IN_SERVICE: bool> Buffer<B> for OutputBuffer<B, IN_SERVICE> 
     }
 
     fn occupancy(&self, input: usize, priority: usize) -> u64 {
-        (0..self.queues.outputs()).map(|output| self.held(input, output, priority)).sum()
+        let mut held = vec![0; self.queues.outputs()];
+        self.held(&[input], priority, &mut held);
+        held.iter().sum()
     }
 
-    fn held(&self, input: usize, output: usize, priority: usize) -> u64 {
-        self.queues.held(input, output, priority)
+    fn held(&self, inputs: &[usize], priority: usize, held: &mut [u64]) {
+        self.queues.held(inputs, priority, held);
     }
 }

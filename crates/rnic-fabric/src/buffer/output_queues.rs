@@ -81,10 +81,17 @@ impl<B: Copy> OutputQueues<B> {
         self.backlog.len()
     }
 
-    /// Bytes that arrived on `input` in a priority and wait for `output`. The function walks through the queue to count
-    /// them.
-    pub(super) fn held(&self, input: usize, output: usize, priority: usize) -> u64 {
-        let queue = &self.queues[output * self.priorities + priority];
-        self.cells.iter(queue).filter(|(_, by)| *by as usize == input).map(|(packet, _)| u64::from(packet.bytes)).sum()
+    /// Adds the bytes that arrived on some inputs in a priority, by outputs ([`Buffer::held`](super::Buffer::held)). The
+    /// function walks once through the queues of the priority.
+    pub(super) fn held(&self, inputs: &[usize], priority: usize, held: &mut [u64]) {
+        let outputs = self.outputs();
+        let mut rows = vec![None; outputs];
+        inputs.iter().zip((0..).step_by(outputs)).for_each(|(input, row)| rows[*input] = Some(row));
+        for output in 0..outputs {
+            let packets = self.cells.iter(&self.queues[output * self.priorities + priority]);
+            for (row, packet) in packets.filter_map(|(packet, by)| Some((rows[*by as usize]?, packet))) {
+                held[row + output] += u64::from(packet.bytes);
+            }
+        }
     }
 }

@@ -222,8 +222,8 @@ impl<B: Copy> Buffer<B> for SharedBuffer<B> {
         charge.shared + charge.headroom
     }
 
-    fn held(&self, input: usize, output: usize, priority: usize) -> u64 {
-        self.queues.held(input, output, priority)
+    fn held(&self, inputs: &[usize], priority: usize, held: &mut [u64]) {
+        self.queues.held(inputs, priority, held);
     }
 }
 
@@ -387,9 +387,11 @@ mod tests {
                     let (output, priority) = (lane / 2, lane % 2);
                     prop_assert_eq!(buffer.egress(output, priority), queue.iter().map(|(_, _, bytes)| bytes).sum::<u64>());
                     prop_assert_eq!(buffer.backlog(output) >> priority & 1 == 1, !queue.is_empty());
-                    for input in 0..4 {
-                        let held = queue.iter().filter(|(_, by, _)| *by == input).map(|(_, _, bytes)| bytes).sum::<u64>();
-                        prop_assert_eq!(buffer.held(input, output, priority), held);
+                    let mut held = [0; 2 * 4];
+                    buffer.held(&[3, 1], priority, &mut held);
+                    for (row, input) in [3, 1].into_iter().enumerate() {
+                        let bytes = queue.iter().filter(|(_, by, _)| *by == input).map(|(_, _, bytes)| bytes).sum::<u64>();
+                        prop_assert_eq!(held[row * 4 + output], bytes);
                     }
                 }
             }

@@ -175,7 +175,9 @@ impl<B: Body> Fabric<B> {
                 return None;
             }
             let outputs = self.topology.ports_of(self.topology.port(port).node);
-            let held = outputs.map(|output| (output.0, self.held(port, output, usize::from(priority))));
+            let mut held = vec![0; outputs.len()];
+            self.held(&[port], usize::from(priority), &mut held);
+            let held = outputs.map(|output| output.0).zip(held);
             let outputs = held.filter(|(_, bytes)| *bytes > 0).collect();
             Some(InputOccupancy { port: port.0, priority, bytes, outputs })
         };

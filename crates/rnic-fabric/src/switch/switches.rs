@@ -68,11 +68,6 @@ impl<B: Body> Switches<B> {
         each_kind!(self, switches => inspect(&switches[index].buffer))
     }
 
-    /// Makes all switches count the bytes of their egress queues from now on.
-    pub(crate) fn count_queues(&mut self) {
-        each_kind!(self, switches => switches.iter_mut().for_each(|switch| switch.buffer.count_queues()));
-    }
-
     /// Calls `change` with the guard of the switch with this index, which gets one if it has none.
     pub(crate) fn guard<R>(&mut self, index: usize, change: impl FnOnce(&mut Guard) -> R) -> R {
         each_kind!(self, switches => change(switches[index].guard()))

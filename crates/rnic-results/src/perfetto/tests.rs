@@ -180,6 +180,31 @@ fn every_track_is_declared_before_its_events() {
     }
 }
 
+/// Perfetto sorts events by time, and events of the same time by their place in the file. An end closes the latest open
+/// slice of its track; a slice that begins within another one would be drawn below it.
+#[test]
+fn slices_end_before_the_next_one_and_counters_are_in_order() {
+    let (packets, _) = packets(MIN_SIZE);
+    let event = |packet: &TracePacket| Some((packet.timestamp?, packet.track_event.clone()?));
+    let mut events: Vec<(u64, TrackEvent)> = packets.iter().filter_map(event).collect();
+    let mut latest = std::collections::BTreeMap::new();
+    for (at, event) in events.iter().filter(|(_, event)| event.kind == COUNTER) {
+        assert!(latest.insert(event.track_uuid, *at).is_none_or(|before| before <= *at), "{at}: {event:?}");
+    }
+    events.sort_by_key(|(at, _)| *at);
+    let (mut open, mut arrows) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
+    for (at, event) in &events {
+        match event.kind {
+            SLICE_BEGIN => assert!(open.insert(event.track_uuid), "{at}: {event:?}"),
+            SLICE_END => assert!(open.remove(&event.track_uuid), "{at}: {event:?}"),
+            _ => assert!(latest.contains_key(&event.track_uuid)),
+        }
+        event.flow_ids.iter().for_each(|id| assert!(arrows.insert(*id), "{at}: arrow {id} begins twice"));
+        event.terminating_flow_ids.iter().for_each(|id| assert!(arrows.remove(id), "{at}: arrow {id} has no begin"));
+    }
+    assert!(open.is_empty() && arrows.is_empty(), "{open:?} {arrows:?}");
+}
+
 #[test]
 fn a_full_trace_says_what_is_missing() {
     let (scenario, reports) = fixture::two_runs();

@@ -28,8 +28,6 @@ const MAX_CAUSES: usize = 512;
 const MAX_FLOWS: usize = 2_048;
 /// Largest number of flows whose hash is kept.
 const MAX_HASHES: usize = 1_000_000;
-/// Largest number of named flows.
-const MAX_NAMED: usize = 64;
 
 /// Packets of a port since the start of the run: dropped, lost, trimmed, marked.
 pub(super) type Totals = [u64; 4];
@@ -122,7 +120,8 @@ fn is_per_flow(run: &RunSpec) -> bool {
 }
 
 impl Recorder {
-    /// A recorder for a run of which the file may use `max_bytes`, and which must include the flows `named`.
+    /// A recorder for a run of which the file may use `max_bytes`, and which must include the flows `named`, at most
+    /// [`Recorder::MAX_NAMED`] of them.
     pub fn new(run: &RunSpec, max_bytes: u64, named: &[u32]) -> Recorder {
         Recorder::of_paths(is_per_flow(run), max_bytes, named)
     }
@@ -130,9 +129,12 @@ impl Recorder {
     /// A recorder for a run in which all packets of a flow take the same path, if `is_per_flow`.
     fn of_paths(is_per_flow: bool, max_bytes: u64, named: &[u32]) -> Recorder {
         let named: BTreeSet<u32> = named.iter().copied().collect();
-        let named = named.into_iter().take(MAX_NAMED).collect();
+        let named = named.into_iter().take(Recorder::MAX_NAMED).collect();
         Recorder { max_bytes, named, is_per_flow, seen: None, sampling: Sampling::new(FRAMES.1 as u32) }
     }
+
+    /// Maximum number of flows that a recording must include.
+    pub const MAX_NAMED: usize = 64;
 
     /// Interval between the first frames of a run.
     pub const INTERVAL: Time = Time::from_us(1);

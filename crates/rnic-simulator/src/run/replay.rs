@@ -5,7 +5,7 @@ use crate::error::CliError;
 use crate::recording::Recordings;
 use parking_lot::Mutex;
 use rnic_campaign::RunListener;
-use rnic_results::replay::{RecordedRun, render};
+use rnic_results::replay::{RecordedRun, Recorder, render};
 use rnic_spec::{RunRecord, RunSpec, Scenario};
 use std::ops::ControlFlow;
 
@@ -18,16 +18,24 @@ pub(crate) struct Replaying<'s> {
     recordings: Recordings,
     /// For each run that has ended, its part of the page.
     recorded: Mutex<Vec<Option<Result<RecordedRun, String>>>>,
+    /// The flows of `--replay-flow`.
+    named: &'s [u32],
+    /// For each run without one of these flows, a sentence.
+    absent: Mutex<Vec<String>>,
 }
 
 impl<'s> Replaying<'s> {
-    /// The recordings of all runs; `None` without `--replay`. A run that has no frames, and a size that is too small,
-    /// are errors.
-    pub(crate) fn of(arguments: &RunArgs, scenario: &'s Scenario) -> Result<Option<Replaying<'s>>, CliError> {
+    /// The recordings of all runs; `None` without `--replay`. A run that has no frames, a size that is too small, and
+    /// too many named flows are errors.
+    pub(crate) fn of(arguments: &'s RunArgs, scenario: &'s Scenario) -> Result<Option<Replaying<'s>>, CliError> {
         if !arguments.replay {
             return Ok(None);
         }
         scenario.runs.iter().try_for_each(refuse)?;
+        let (named, most) = (&arguments.replay_flows, Recorder::MAX_NAMED);
+        if named.len() > most {
+            return Err(CliError::Input(format!("--replay-flow: {} flows; accepted: at most {most}", named.len())));
+        }
         let page = render(&scenario.title, &[], false).len() as u64;
         let runs = scenario.runs.len().max(1) as u64;
         let each = arguments.replay_size.0.saturating_sub(page) / runs;
@@ -37,9 +45,14 @@ impl<'s> Replaying<'s> {
                 "--replay-size {size} is too small for a replay of {runs} runs: at least {least} KB"
             )));
         }
-        let recordings = Recordings::of(&scenario.runs, each, &arguments.replay_flows);
+        let recordings = Recordings::of(&scenario.runs, each, named);
         let recorded = Mutex::new(scenario.runs.iter().map(|_| None).collect());
-        Ok(Some(Replaying { scenario, recordings, recorded }))
+        Ok(Some(Replaying { scenario, recordings, recorded, named, absent: Mutex::default() }))
+    }
+
+    /// The runs that did not have a flow of `--replay-flow`, a sentence for each.
+    pub(crate) fn absent(&self) -> Vec<String> {
+        self.absent.lock().clone()
     }
 
     /// The recordings, which the runs must make.
@@ -55,12 +68,28 @@ impl<'s> Replaying<'s> {
     }
 }
 
+impl Replaying<'_> {
+    /// A sentence about the flows of `--replay-flow` that are not among the `flows` of a run.
+    fn lacks(&self, run: &RunSpec, flows: usize) -> Option<String> {
+        let absent: Vec<String> = self.named.iter().filter(|id| **id as usize >= flows).map(u32::to_string).collect();
+        let range = flows.checked_sub(1).map_or("none".to_string(), |last| format!("0 to {last}"));
+        let ids = absent.join(", ");
+        (!absent.is_empty()).then(|| {
+            format!(
+                "warning: --replay-flow {ids}: run \"{}\" has no such flow; the ids of its flows: {range}",
+                run.name
+            )
+        })
+    }
+}
+
 impl RunListener for Replaying<'_> {
     /// Ends the recording of the run.
     fn finished(&self, run: usize, record: &RunRecord) -> ControlFlow<()> {
         if let (Some(recording), Some(spec)) = (self.recordings.get(run), self.scenario.runs.get(run)) {
             let recorded = recording.recorder().finish(spec, record).map_err(|error| error.to_string());
             self.recorded.lock()[run] = recorded.transpose();
+            self.absent.lock().extend(self.lacks(spec, record.output.flows.len()));
         }
         ControlFlow::Continue(())
     }

@@ -8,6 +8,7 @@ use crate::live::{Serving, View, Views};
 use crate::recording::Recordings;
 use rnic_campaign::RunListener;
 use rnic_spec::Scenario;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// Number of runs that are recorded for a page without a replay: the first of the scenario.
@@ -67,6 +68,10 @@ impl<'s> Watching<'s> {
         let Watching { traces, replaying, view, .. } = self;
         if let Some(view) = &view {
             view.close();
+        }
+        for sentence in replaying.iter().flat_map(Replaying::absent).filter(|_| !is_quiet) {
+            // If standard error is closed, this message is lost.
+            let _ = writeln!(io::stderr(), "{sentence}");
         }
         let replay = replaying.as_ref().map(Replaying::page).transpose()?;
         Ok(Watched { replay, files: traces.conclude(is_quiet)?, view })
