@@ -264,6 +264,15 @@ fn a_replay_follows_keys_and_fits_on_a_phone() {
     browser.js("replay.choose(null);");
     assert_ne!(browser.js("return document.querySelector('.panel .fabric').toDataURL();"), before);
     assert_clean(&browser, &file);
+    // The keys step through the frames of both runs of a comparison, also behind the end of the first run.
+    let (file, _) = replay(folder.path(), "two", INCAST, &[]);
+    open(&browser, &file, 1_200);
+    press("End");
+    let end = time();
+    press("ArrowLeft");
+    assert!(time() < end);
+    press("ArrowRight");
+    assert_eq!(time(), end);
 }
 
 #[test]
@@ -283,6 +292,20 @@ fn a_replay_is_refused_with_one_sentence() {
     assert!(small.contains("is too small for a replay of 2 runs: at least "), "{small}");
     assert!(refused(&["--resume"]).contains("cannot be used with"));
     assert!(refused(&["--replay-size", "much"]).contains("write for example"));
+    assert!(refused(&["--replay-flow", "first"]).contains("accepted: a whole number from 0"));
+    assert!(refused(&["--replay-flow", "1"].repeat(65)).contains("--replay-flow: 65 flows; accepted: at most 64"));
+}
+
+#[test]
+fn a_flow_that_a_run_lacks_is_announced() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.toml"), INCAST).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rnic"));
+    let arguments = ["run", "a.toml", "--run", "RoCE + PFC", "--replay", "--replay-flow", "1", "--replay-flow", "99"];
+    let output = command.current_dir(folder.path()).args(arguments).stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    let expected = "warning: --replay-flow 99: run \"RoCE + PFC\" has no such flow; the ids of its flows: 0 to 3";
+    assert!(output.status.success() && text.contains(expected), "{text}");
 }
 
 #[test]

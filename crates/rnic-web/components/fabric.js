@@ -224,12 +224,12 @@ const drawNames = (context, recording, places, colours) => {
     const half = context.measureText(short).width / 2;
     const below = places.y[node] > places.height * 0.6;
     const away = nodeSize(recording, places, node);
-    const [x, y] = [places.x[node], places.y[node] + (below ? away + 12 : -away - 4)];
+    const y = places.y[node] + (below ? away + 12 : -away - 4);
+    const x = Math.max(half, Math.min(places.width - half, places.x[node]));
     if (taken.some((other) => Math.abs(other.x - x) < other.half + half + 4 && Math.abs(other.y - y) < 11)) return;
     taken.push({ x, y, half });
-    const inside = Math.max(half, Math.min(places.width - half, x));
-    context.strokeText(short, inside, y);
-    context.fillText(short, inside, y);
+    context.strokeText(short, x, y);
+    context.fillText(short, x, y);
   });
 };
 
