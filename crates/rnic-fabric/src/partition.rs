@@ -101,6 +101,14 @@ impl<B: Body, L: EventList> Partition<B, L> {
         self.wake(node, now);
     }
 
+    /// Changes the output queues of a port, numbered within its node, to this share of their size; those of a host
+    /// stay.
+    pub(crate) fn scale_queues(&mut self, node: SlotId, in_node: usize, share: f64) {
+        if let Some(switch) = node.index().checked_sub(self.armed.len()) {
+            self.switches.scale_queues(switch, in_node, share);
+        }
+    }
+
     /// Number of copies made of flooded packets, minus the number of flooded packets.
     pub(crate) fn copies(&self) -> i64 {
         self.switches.copies()

@@ -1,11 +1,11 @@
 //! Tests of links that fail, return and change their rate, and of routes around failed links.
 
 use crate::common::*;
-use rnic_fabric::config::{FabricSpec, NamedRoute, TopologySpec};
+use rnic_fabric::config::{BufferSpec, FabricSpec, MarkOn, NamedRoute, OutputBuffers, OutputSpec, TopologySpec};
 use rnic_fabric::{
     Fabric, HostId, LinkState, Packet, PartitionPlan, PortId, PriorityCounters, Routes, Topology, Watcher,
 };
-use rnic_transport::{BitRate, Time};
+use rnic_transport::{BitRate, Bytes, Time};
 use std::sync::Arc;
 
 /// Changes of links and routes, each at an instant in picoseconds.
@@ -37,8 +37,8 @@ impl Watcher<Script> for Changes {
 }
 
 const FULL: BitRate = BitRate::from_gbps(40);
-const DOWN: LinkState = LinkState { is_up: false, rates: [FULL; 2] };
-const UP: LinkState = LinkState { is_up: true, rates: [FULL; 2] };
+const UP: LinkState = LinkState::up(FULL);
+const DOWN: LinkState = LinkState { is_up: false, ..UP };
 
 /// Ports of both directions of the links between the named nodes.
 fn down(topology: &Topology, links: &[(&str, &str)]) -> Vec<bool> {
@@ -86,7 +86,7 @@ fn a_slower_link_takes_longer_for_each_later_frame() {
     let mut fabric = Fabric::new(&spec(TopologySpec::SingleSwitch { hosts: 2 }), 1).unwrap();
     let topology = fabric.topology().clone();
     let host = port(&topology, "h0", "s0");
-    let slow = LinkState { is_up: true, rates: [BitRate::from_gbps(10); 2] };
+    let slow = LinkState::up(BitRate::from_gbps(10));
     let mut script = Script::new(2);
     script.send_burst(0, 0, 1, 6);
     let later = vec![(7 * T / 2, Change::Link(host, slow))];
@@ -94,6 +94,40 @@ fn a_slower_link_takes_longer_for_each_later_frame() {
     let departures: Vec<u64> = script.departures(0).into_iter().map(|(at, _)| at).collect();
     assert_eq!(departures, [0, T, 2 * T, 3 * T, 4 * T, 8 * T]);
     assert_eq!(fabric.busy(host), Time::from_ps(12 * T));
+}
+
+/// Two hosts send 20 frames each to a third, whose link has a quarter of its rate from the start. The switch has room
+/// for 8 frames at each output and marks from 4 on; if the queues shrink with the rate, room for 2 and marks from 1 on.
+#[test]
+fn queues_shrink_with_the_rate_of_their_link_if_asked() {
+    let frame = u64::from(FRAME);
+    let run = |scales_queues: bool, slow: bool| {
+        let mut spec = spec(TopologySpec::SingleSwitch { hosts: 3 });
+        let buffers = OutputBuffers::Equal(Bytes(8 * frame));
+        spec.switch.buffer = BufferSpec::Output(OutputSpec { buffers, trim: None, count_in_service: false });
+        spec.switch.ecn = mark_above(4 * frame - 1, MarkOn::Enqueue);
+        let mut fabric = Fabric::new(&spec, 1).unwrap();
+        let topology = fabric.topology().clone();
+        let output = port(&topology, "s0", "h2");
+        let mut script = Script::new(3);
+        script.send_burst(0, 0, 2, 20);
+        script.send_burst(0, 1, 2, 20);
+        let rates = if slow { [BitRate::from_gbps(10), FULL] } else { [FULL; 2] };
+        // The topology names the link of a host from the host.
+        let rates = if output < port(&topology, "h2", "s0") { rates } else { [rates[1], rates[0]] };
+        let state = LinkState { rates, scales_queues, ..UP };
+        let first = output.min(port(&topology, "h2", "s0"));
+        let later = vec![(1, Change::Link(first, state))];
+        fabric.run_watched(&mut script, &mut Changes { later }, Time::MAX);
+        let counters = &fabric.counters(output)[0];
+        (counters.queue_high_water / frame, script.arrivals(2).len() as u64, counters.marked)
+    };
+    let (whole, scaled) = (run(false, true), run(true, true));
+    assert_eq!((whole.0, scaled.0), (8, 2));
+    assert!(scaled.1 < whole.1, "more frames are dropped: {scaled:?} {whole:?}");
+    // Two thirds of the frames find four waiting in the large queue, and nearly all find one in the small one.
+    assert!(scaled.2 * whole.1 > whole.2 * scaled.1, "{scaled:?} {whole:?}");
+    assert_eq!(run(true, false), run(false, false), "a link with its whole rate keeps its queues");
 }
 
 /// Host a sends to b, whose link is four times slower, so the switch pauses a. The link of a fails while a is paused,

@@ -163,6 +163,7 @@ fn read_link_faults(link: &NamedLink, table: &Table<'_>) -> Result<Vec<LinkFault
         to: link.to.clone(),
         rate,
         one_way: false,
+        scales_queues: false,
         start,
         duration,
         every,
@@ -198,9 +199,11 @@ fn read_link_faults(link: &NamedLink, table: &Table<'_>) -> Result<Vec<LinkFault
     if let Some(rate) = table.given("slow_rate")? {
         let start = table.value("slow_at")?;
         let slow = fault(Some(rate), start, until(table, ("slow_at", start), "slow_until")?, None);
-        faults.push(LinkFault { one_way: table.value("slow_one_way")?, ..slow });
-    } else if let Some((key, item)) =
-        ["slow_at", "slow_until", "slow_one_way"].into_iter().find_map(|key| Some((key, table.get(key)?)))
+        let (one_way, scales_queues) = (table.value("slow_one_way")?, table.value("slow_queues")?);
+        faults.push(LinkFault { one_way, scales_queues, ..slow });
+    } else if let Some((key, item)) = ["slow_at", "slow_until", "slow_one_way", "slow_queues"]
+        .into_iter()
+        .find_map(|key| Some((key, table.get(key)?)))
     {
         return Err(item.error(format!("`{key}` without `slow_rate`"), "add `slow_rate`, the rate in this time"));
     }

@@ -7,7 +7,7 @@
 use crate::host::{Observer, RunHosts};
 use rnic_fabric::config::NamedRoute;
 use rnic_fabric::{Body, Fabric, LinkState, PortId, Routes, Topology};
-use rnic_spec::{Faults, LinkFault};
+use rnic_spec::{FabricSetup, Faults, LinkFault, QueueingSetup};
 use rnic_transport::{BitRate, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,6 +30,16 @@ pub enum LinkFaultError {
         /// The rate of the link.
         own: BitRate,
     },
+    /// The queues of a slow link shall shrink, but switches have no buffers of outputs.
+    #[error(
+        "`slow_queues` of the link from {from} to {to} needs buffers of the outputs; accepted: queueing = \"output\" in `[fabric.switch]`, or `slow_queues = false`"
+    )]
+    Queues {
+        /// One end of the link.
+        from: String,
+        /// The other end.
+        to: String,
+    },
 }
 
 /// The link faults of a run, with the ports that they concern.
@@ -49,12 +59,14 @@ impl LinkPlan {
     /// Finds the links that the faults name.
     ///
     /// # Errors
-    /// No such link; a rate above the link's; named routes that make a routing loop once routing avoids a failed link.
+    /// No such link; a rate above the link's; queues that shrink without buffers of outputs; named routes that make a
+    /// routing loop once routing avoids a failed link.
     pub(crate) fn resolve(
-        faults: &Faults, named: &[NamedRoute], topology: &Topology, nominal: &Routes,
+        fabric: &FabricSetup, topology: &Topology, nominal: &Routes,
     ) -> Result<LinkPlan, LinkFaultError> {
+        let faults = &fabric.faults;
         let mut plan = LinkPlan {
-            routes: named.to_vec(),
+            routes: fabric.routes.clone(),
             convergence: faults.convergence.unwrap_or(Faults::CONVERGENCE),
             local_repair: faults.local_repair,
             ..LinkPlan::default()
@@ -65,6 +77,9 @@ impl LinkPlan {
             let own = ports.iter().map(|port| topology.port(*port).link.rate).min().unwrap_or_default();
             if let Some(rate) = fault.rate.filter(|rate| *rate > own) {
                 return Err(LinkFaultError::Rate { from: fault.from.clone(), to: fault.to.clone(), rate, own });
+            }
+            if fault.scales_queues && !matches!(fabric.switch.queueing, QueueingSetup::Output(_)) {
+                return Err(LinkFaultError::Queues { from: fault.from.clone(), to: fault.to.clone() });
             }
             // Two faults of a link may name its ends in either order.
             let one_end = |port: PortId| port.min(topology.port(port).peer);
@@ -109,11 +124,12 @@ impl LinkPlan {
         for (fault, ports) in &self.faults {
             for port in ports {
                 let info = topology.port(*port);
-                let state = states.entry(*port).or_insert(LinkState { is_up: true, rates: [info.link.rate; 2] });
+                let state = states.entry(*port).or_insert(LinkState::up(info.link.rate));
                 if !fault.is_active(now) {
                     continue;
                 }
                 state.is_up &= fault.rate.is_some();
+                state.scales_queues |= fault.scales_queues;
                 let begins_here = topology.names[info.node as usize] == fault.from;
                 for (rate, is_forward) in state.rates.iter_mut().zip([begins_here, !begins_here]) {
                     if is_forward || !fault.one_way {
@@ -310,7 +326,7 @@ const MAX_KEPT: usize = 16;
 impl<'p> LinkFaults<'p> {
     pub(crate) fn new(plan: &'p LinkPlan, topology: &Topology, nominal: Arc<Routes>) -> LinkFaults<'p> {
         let states = plan.states(topology, Time::ZERO).into_keys();
-        let up = |port: PortId| (port, LinkState { is_up: true, rates: [topology.port(port).link.rate; 2] });
+        let up = |port: PortId| (port, LinkState::up(topology.port(port).link.rate));
         LinkFaults {
             plan,
             next: Time::ZERO,

@@ -91,6 +91,7 @@ fn faults_of_links_and_the_end_of_the_run_happen_when_they_are_due() {
         rate: Some(rnic_transport::BitRate::from_gbps(10)),
         start: Time::from_ms(30),
         one_way: false,
+        scales_queues: false,
         duration: Some(Time::from_ms(20)),
         every: None,
     };

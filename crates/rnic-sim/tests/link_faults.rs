@@ -17,6 +17,7 @@ fn fault(us: Option<u64>) -> LinkFault {
         to: "s1".into(),
         rate: None,
         one_way: false,
+        scales_queues: false,
         start: Time::from_us(1),
         duration,
         every: None,
@@ -166,6 +167,11 @@ fn separated_hosts_and_wrong_links_are_named() {
     };
     let unknown = error(LinkFault { to: "s2".into(), ..fault(None) });
     assert_eq!(unknown, "[[fabric.link]]: no link joins s0 and s2; s0 has links to h0, s1, s3");
+    let queues = error(LinkFault { rate: Some(BitRate::from_gbps(10)), scales_queues: true, ..fault(None) });
+    assert_eq!(
+        queues,
+        "[[fabric.link]]: `slow_queues` of the link from s0 to s1 needs buffers of the outputs; accepted: queueing = \"output\" in `[fabric.switch]`, or `slow_queues = false`"
+    );
     let fast = error(LinkFault { rate: Some(BitRate::from_gbps(100)), ..fault(None) });
     assert_eq!(
         fast,

@@ -98,8 +98,16 @@ fn a_lost_probe_is_sent_again() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "roce");
     let duration = Some(Time::from_us(100));
     let (from, to) = ("s0".into(), "h1".into());
-    run.fabric.faults.links =
-        vec![LinkFault { from, to, rate: None, start: Time::ZERO, duration, every: None, one_way: false }];
+    run.fabric.faults.links = vec![LinkFault {
+        from,
+        to,
+        rate: None,
+        start: Time::ZERO,
+        duration,
+        every: None,
+        one_way: false,
+        scales_queues: false,
+    }];
     run.fabric.meshes = vec![mesh(0), Mesh { rto: Some(Time::from_us(100)), ..mesh(0) }];
     run.limits.duration = Some(Time::from_ms(1));
     let output = outcome(&run, &[flow(920_000_000, 2, 0, 1)]);

@@ -43,6 +43,10 @@ pub struct LinkFault {
     /// direction.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub one_way: bool,
+    /// Whether the output queues of the slow directions shrink in the same proportion as the rate: buffers and mark
+    /// thresholds. Only switches with output buffers have such queues.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub scales_queues: bool,
     /// Simulated time at which the fault begins. A fault that begins at 0 is known to routing from the start.
     pub start: Time,
     /// Time after `start` at which the link is as before; `None`: never.

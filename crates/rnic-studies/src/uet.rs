@@ -31,8 +31,8 @@ pub static STUDY: Study = Study {
         "The reference simulator ends a flow when its last acknowledgement has arrived at the sender. rnic ends it when the \
          last byte has arrived, so the rows add the time of an acknowledgement over the longest path, 6.03 us.",
         "The permutations of the reference are other random permutations, and its hosts of an incast are in fixed places.",
-        "Slow links of the reference also have smaller queues and thresholds of marks, in proportion to their rate; here all \
-         links have the same. With credit its last switches do not mark; here all switches mark.",
+        "The retransmission timeout, the range of packets that a receiver keeps track of, and the queues of slow links are \
+         those of the reference. With credit its last switches do not mark; here all switches mark.",
     ],
 };
 
@@ -184,7 +184,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "slow-links",
         title: "Permutation of 1,024 hosts, 2 MB, with 8 slow links, by path selection",
-        seeds: 3,
+        seeds: 10,
         sources: &[Source::all("slow-links.toml").runs(SPRAYED).quick(QUICK_SLOW, &[])],
         charts: &[],
         rows: |m| SLOW.iter().map(|(run, us, stated)| time(m, "slow-links.toml", run, run, *us, stated)).collect(),
@@ -192,7 +192,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "oversubscription",
         title: "Permutation of 1,024 hosts, 2 MB, with 4:1 and 8:1 oversubscription",
-        seeds: 3,
+        seeds: 10,
         sources: &[
             Source::all("oversubscribed-4.toml").runs(ALL).quick(QUICK_SPINES, &[]),
             Source::all("oversubscribed-8.toml").runs(ALL).quick(QUICK_SPINES, &[]),

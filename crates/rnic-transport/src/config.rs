@@ -204,6 +204,9 @@ pub struct FlowConfig {
     /// Sprayed flows: reordering tolerance, the time that a packet may arrive later than a packet that departed after
     /// it (`reo_wnd` of RACK, RFC 8985). `None`: only a timeout detects losses.
     pub reorder: Option<Time>,
+    /// UET: maximum distance of a packet from the first one that is not acknowledged, in packets, which is the size of
+    /// the receiver's bitmap; `None`: twice `bdp_cap`, as for other sprayed flows.
+    pub psn_range: Option<u32>,
     /// Whether switches trim data packets that they have no room for, so that the receiver learns of every loss in the
     /// fabric.
     pub trims: bool,
@@ -255,6 +258,7 @@ impl Default for FlowConfig {
             ack_packets: 1,
             last_hop_trims: false,
             probe_after: None,
+            psn_range: None,
         }
     }
 }

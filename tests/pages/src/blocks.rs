@@ -11,7 +11,7 @@
 //! | `STUDY/all-rows` | a link to the page of all rows |
 //! | `performance/heavy-tailed` | the rates of the benchmark with heavy-tailed traffic, a column for each number of hosts |
 //! | `endpoint/selected` | medians of selected rows of the endpoint's tables |
-//! | `evidence` | numbers of rows by outcome, for each paper |
+//! | `evidence` | numbers of rows with a statement of the paper by outcome, for each paper |
 //! | `items/summary` | numbers of items by state, for each paper |
 //! | `items/PAPER` | the items of a paper |
 //! | `speed` | speed of the simulator and of other simulators |

@@ -259,36 +259,30 @@ pub fn summary(data: &Data, name: &str) -> Result<String, String> {
     Ok(lines(&heads.map(ToString::to_string), &right, body.into_iter()))
 }
 
-/// The counts of all papers. Links lead from the page with the path `from`.
+/// The counts of all papers, of the rows for which the paper states something: other rows, such as those of our own
+/// extensions of a study, are no evidence for or against the paper. Links lead from the page with the path `from`.
 ///
 /// # Errors
 /// One sentence if a paper has no rows.
 pub fn evidence(data: &Data, from: &str) -> Result<(String, Vec<String>), String> {
+    let cells = |counts: Counts| [counts.checked(), counts.inside, counts.outside, counts.inconclusive].map(thousands);
     let (mut body, mut used, mut total) = (Vec::new(), Vec::new(), Counts::default());
     for (name, paper, venue) in PAPERS {
         let own = counts(data, name, None)?;
         let to = link(from, &format!("docs/results/{name}.md"));
         let mut line = vec![format!("[{paper}]({to}) ({venue})")];
-        line.extend(own.cells());
+        line.extend(cells(own));
         line.push(dates(data.record(name)?));
         body.push(line);
-        for (sum, own) in [
-            (&mut total.rows, own.rows),
-            (&mut total.inside, own.inside),
-            (&mut total.outside, own.outside),
-            (&mut total.inconclusive, own.inconclusive),
-            (&mut total.not_stated, own.not_stated),
-        ] {
-            *sum += own;
-        }
+        total += own;
         used.push(format!("{name}/rows"));
     }
     let mut line = vec!["all".to_string()];
-    line.extend(total.cells());
+    line.extend(cells(total));
     line.push(String::new());
     body.push(line);
-    let heads = ["paper", "rows", "inside", "outside", "inconclusive", "nothing stated", "measured"];
-    let right = [false, true, true, true, true, true, false];
+    let heads = ["paper", "rows", "inside", "outside", "inconclusive", "measured"];
+    let right = [false, true, true, true, true, false];
     Ok((lines(&heads.map(ToString::to_string), &right, body.into_iter()), used))
 }
 

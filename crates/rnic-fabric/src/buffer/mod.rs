@@ -93,6 +93,8 @@ pub(crate) trait Buffer<B> {
     }
     /// Tells the buffer that the transmitter of an output is idle.
     fn served(&mut self, _output: usize) {}
+    /// Changes the queues of an output to this share of their size; buffers that are not those of one output stay.
+    fn scale(&mut self, _output: usize, _share: f64) {}
     /// Bytes that wait for an output in a priority, for ECN and telemetry; zero if [`Shape::reads_egress`] is not set.
     fn egress(&self, output: usize, priority: usize) -> u64;
     /// Bytes that wait for an output in a priority. Unless the buffer counts them, this walks through the queue.

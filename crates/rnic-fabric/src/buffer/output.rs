@@ -84,6 +84,8 @@ struct InService {
 pub(crate) struct OutputBuffer<B, const IN_SERVICE: bool> {
     /// Bytes that a queue may hold, by priority.
     limits: [u64; 8],
+    /// The same of each output; empty while all outputs have `limits`.
+    own_limits: Vec<[u64; 8]>,
     trim: Option<TrimSpec>,
     queues: OutputQueues<B>,
     /// Per output: the packet that it is transmitting; empty unless `IN_SERVICE` is set.
@@ -94,10 +96,17 @@ impl<B: Copy, const IN_SERVICE: bool> OutputBuffer<B, IN_SERVICE> {
     pub(crate) fn new(spec: &OutputSpec, shape: Shape) -> OutputBuffer<B, IN_SERVICE> {
         OutputBuffer {
             limits: std::array::from_fn(|priority| spec.buffer_of(priority).0),
+            own_limits: Vec::new(),
             trim: spec.trim,
             queues: OutputQueues::new(shape),
             in_service: vec![InService::default(); if IN_SERVICE { shape.ports } else { 0 }],
         }
+    }
+
+    /// Bytes that a queue may hold.
+    #[inline(always)]
+    fn limit(&self, output: usize, priority: usize) -> u64 {
+        if self.own_limits.is_empty() { self.limits[priority] } else { self.own_limits[output][priority] }
     }
 
     /// Bytes of the packet that an output is transmitting, if the packet counts in the queue of this priority.
@@ -122,7 +131,7 @@ impl<B: Copy, const IN_SERVICE: bool> Buffer<B> for OutputBuffer<B, IN_SERVICE> 
     fn admits(&self, _input: usize, output: usize, packet: &Packet<B>) -> bool {
         let priority = packet.priority as usize;
         let ahead = self.queues.bytes(output, priority) + self.bytes_in_service(output, priority);
-        ahead + u64::from(packet.bytes) <= self.limits[priority]
+        ahead + u64::from(packet.bytes) <= self.limit(output, priority)
     }
 
     #[inline(always)]
@@ -134,6 +143,16 @@ impl<B: Copy, const IN_SERVICE: bool> Buffer<B> for OutputBuffer<B, IN_SERVICE> 
         if IN_SERVICE {
             self.in_service[output] = InService::default();
         }
+    }
+
+    fn scale(&mut self, output: usize, share: f64) {
+        if self.own_limits.is_empty() {
+            if share == 1.0 {
+                return;
+            }
+            self.own_limits = vec![self.limits; self.queues.outputs()];
+        }
+        self.own_limits[output] = self.limits.map(|limit| (limit as f64 * share) as u64);
     }
 
     #[inline(always)]

@@ -1,5 +1,5 @@
 //! ECN marking as in RED, but by the instantaneous queue length instead of an average. Each priority of each output has
-//! its own queue; the thresholds are the same for all queues of a switch.
+//! its own queue; the thresholds are the same for all queues of a switch, unless a slow output has smaller ones.
 
 use super::{EcnSpec, MarkOn};
 use crate::rng::{Purpose, Stream};
@@ -8,6 +8,8 @@ use crate::rng::{Purpose, Stream};
 pub(crate) struct Marker {
     kmin: u64,
     kmax: u64,
+    /// Both thresholds of each output; empty while all outputs have `kmin` and `kmax`.
+    own: Vec<(u64, u64)>,
     /// Marking probability at a queue of `kmax` bytes, in units of 2^-64.
     pmax: f64,
     pub(crate) mark_on: MarkOn,
@@ -22,23 +24,37 @@ impl Marker {
         Marker {
             kmin: ecn.marking.kmin.0,
             kmax: ecn.marking.kmax.0,
+            own: Vec::new(),
             pmax: ecn.marking.pmax * u64::MAX as f64,
             mark_on: ecn.mark_on,
             streams: (0..outputs).map(stream).collect(),
         }
     }
 
+    /// Changes the thresholds of an output to this share.
+    pub(crate) fn scale(&mut self, output: usize, share: f64) {
+        if self.own.is_empty() {
+            if share == 1.0 {
+                return;
+            }
+            self.own = vec![(self.kmin, self.kmax); self.streams.len()];
+        }
+        let scaled = |threshold: u64| (threshold as f64 * share) as u64;
+        self.own[output] = (scaled(self.kmin), scaled(self.kmax));
+    }
+
     /// Whether to mark a packet that joins a queue of `queue` bytes, or leaves such a queue behind. The function draws
     /// a random number only if the queue length is between `kmin` and `kmax`.
     #[inline]
     pub(crate) fn marks(&mut self, output: usize, queue: u64) -> bool {
-        if queue <= self.kmin {
+        let (kmin, kmax) = if self.own.is_empty() { (self.kmin, self.kmax) } else { self.own[output] };
+        if queue <= kmin {
             return false;
         }
-        if queue > self.kmax {
+        if queue > kmax {
             return true;
         }
-        let share = (queue - self.kmin) as f64 / (self.kmax - self.kmin) as f64;
+        let share = (queue - kmin) as f64 / (kmax - kmin) as f64;
         self.streams[output].next_u64() < (self.pmax * share) as u64
     }
 }
@@ -64,5 +80,20 @@ mod tests {
             assert!((measured - expected).abs() < 0.006, "{queue} B: {measured} instead of {expected}");
         }
         assert_eq!(share(200_001), 1.0);
+    }
+
+    /// Output 1 has a quarter of the thresholds, and the same probability at a quarter of the queue; output 0 keeps its
+    /// own, and output 1 gets them back.
+    #[test]
+    fn an_output_can_have_a_share_of_the_thresholds() {
+        let marking = Marking { kmin: Bytes(5_000), kmax: Bytes(200_000), pmax: 1.0 };
+        let mut marker = Marker::new(&EcnSpec { marking, mark_on: MarkOn::Enqueue }, 0, 2, 1);
+        marker.scale(1, 0.25);
+        let mut share = |output, queue| (0..10_000).filter(|_| marker.marks(output, queue)).count() as f64 / 1e4;
+        assert_eq!((share(1, 1_250), share(1, 50_001)), (0.0, 1.0));
+        assert!((share(1, 25_625) - 0.5).abs() < 0.02);
+        assert_eq!((share(0, 5_000), share(0, 200_001)), (0.0, 1.0));
+        marker.scale(1, 1.0);
+        assert!(!marker.marks(1, 5_000));
     }
 }

@@ -22,6 +22,16 @@ pub struct LinkState {
     /// Nominal rates of the two directions, from the port that names the link and back to it, each at most the link's
     /// rate in the topology.
     pub rates: [BitRate; 2],
+    /// Whether the output queues of the two ports shrink in the same proportion as the rate: their buffers, if the
+    /// switches have output buffers, and their mark thresholds.
+    pub scales_queues: bool,
+}
+
+impl LinkState {
+    /// The state of a link that is up with this rate in both directions, and whole queues.
+    pub const fn up(rate: BitRate) -> LinkState {
+        LinkState { is_up: true, rates: [rate; 2], scales_queues: false }
+    }
 }
 
 impl<B: Body> Fabric<B> {
@@ -40,9 +50,12 @@ impl<B: Body> Fabric<B> {
         for ((port, node), rate) in ends.into_iter().zip(state.rates) {
             let Location { partition, slot } = self.plan.node(node);
             if self.plan.is_here(partition) {
+                let nominal = rate.as_bps();
                 let rate = BitRate::from_bps(clocks.rate(rate, seed, node));
                 let (number, in_node) = (self.plan.port(port).slot.index(), self.topology.port_in_node(port) as usize);
                 let change = (state.is_up, rate);
+                let share = if state.scales_queues { nominal as f64 / info.link.rate.as_bps() as f64 } else { 1.0 };
+                self.partitions[partition as usize].scale_queues(slot, in_node, share);
                 self.partitions[partition as usize].restart_link(slot, (number, in_node), self.now, change);
             }
         }

@@ -85,6 +85,17 @@ impl<B: Body> Switches<B> {
         });
     }
 
+    /// Changes the queues of an output of the switch with this index to this share of their size.
+    pub(crate) fn scale_queues(&mut self, index: usize, output: usize, share: f64) {
+        each_kind!(self, switches => {
+            let switch = &mut switches[index];
+            switch.buffer.scale(output, share);
+            if let Some(marker) = &mut switch.marker {
+                marker.scale(output, share);
+            }
+        });
+    }
+
     /// Begins the mitigation of a storm on a port of the switch with this index.
     pub(crate) fn mitigate(
         &mut self, index: usize, links: &mut Ports<B>, (port, priority): (usize, usize), mitigation: Mitigation,

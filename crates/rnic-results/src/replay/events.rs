@@ -62,6 +62,7 @@ mod tests {
             to: "spine1".into(),
             rate: None,
             one_way: false,
+            scales_queues: false,
             start: Time::from_us(10),
             duration: Some(Time::from_us(5)),
             every: None,

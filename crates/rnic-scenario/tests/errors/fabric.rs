@@ -230,7 +230,7 @@ fn links() {
         ("[fabric.switch]", "[[fabric.link]]\nfrom = \"h0\"\nto = \"leaf0\"\nloss = 2\n[fabric.switch]",
             "a.toml:12:8: `loss` is out of range: 2; accepted: at least 0, less than 1, for example 0.001"),
         ("[fabric.switch]", "[[fabric.link]]\nfrom = \"h0\"\nto = \"leaf0\"\ncolour = \"red\"\n[fabric.switch]",
-            "a.toml:12:1: unknown key `colour` in [[fabric.link]]; accepted here: from, to, rate, delay, loss, down, down_at, up_at, flap_every, slow_rate, slow_at, slow_until, slow_one_way"),
+            "a.toml:12:1: unknown key `colour` in [[fabric.link]]; accepted here: from, to, rate, delay, loss, down, down_at, up_at, flap_every, slow_rate, slow_at, slow_until, slow_one_way, slow_queues"),
         ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "[fabric]\ntopology = \"graph\"\nhosts = [\"a\", \"b\", \"c\"]\nswitches = 2\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"a\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"c\"\nto = \"s1\"\n",
             r#"a.toml:4:9: the host "c" cannot be reached from "a"; add a [[fabric.link]] that joins their switches"#),
         ("[fabric]\ntopology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n", "[fabric]\ntopology = \"graph\"\nhosts = [\"a\", \"b\", \"c\"]\nrate = \"40 Gbps\"\ndelay = \"2 us\"\n[[fabric.link]]\nfrom = \"a\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"b\"\nto = \"s0\"\n[[fabric.link]]\nfrom = \"c\"\nto = \"s1\"\n",
@@ -358,6 +358,8 @@ fn faults_of_links() {
         "a.toml:14:14: `flap_every` is out of range: 3 ms; accepted: more than 3 ms, the time from `down_at` to `up_at`");
     check("slow_until = \"2 ms\"",
         "a.toml:12:14: `slow_until` without `slow_rate`; add `slow_rate`, the rate in this time");
+    check("slow_queues = true",
+        "a.toml:12:15: `slow_queues` without `slow_rate`; add `slow_rate`, the rate in this time");
     check("slow_rate = \"2 Gbps\"\nslow_at = \"3 ms\"\nslow_until = \"2 ms\"",
         "a.toml:14:14: `slow_until` is out of range: 2 ms; accepted: later than `slow_at`, 3 ms");
     assert_eq!(error_of(&GOOD.replace("[fabric.switch]", "convergence = \"1 ms\"\n[fabric.switch]"), &[]),

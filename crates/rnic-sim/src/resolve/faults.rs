@@ -77,7 +77,7 @@ pub(super) fn resolve(
         warnings.push("the watchdog of the NICs never acts: every storm is shorter than its `detection`".to_string());
     }
     let (receivers, receivers_have_headroom) = receivers(run, topology, has_pfc, frames, warnings)?;
-    let links = LinkPlan::resolve(faults, &run.fabric.routes, topology, routes)?;
+    let links = LinkPlan::resolve(&run.fabric, topology, routes)?;
     warnings.extend(links.warnings(topology));
     Ok(ResolvedFaults {
         receivers,
@@ -178,8 +178,9 @@ pub(super) fn put(run: &RunSpec, topology: &Topology, put: &mut impl FnMut(&str,
         let what = fault.rate.map_or("down".to_string(), |rate| format!("at {rate}"));
         let until = fault.duration.map_or("on, for ever".to_string(), |duration| format!("on for {duration}"));
         let again = fault.every.map_or(String::new(), |every| format!(", every {every}"));
+        let queues = if fault.scales_queues { ", with its queues in proportion" } else { "" };
         let (from, to) = (&fault.from, &fault.to);
-        put("link fault", format!("{from} to {to} is {what} from {} {until}{again}", fault.start));
+        put("link fault", format!("{from} to {to} is {what} from {} {until}{again}{queues}", fault.start));
     }
     if !faults.links.is_empty() {
         put("convergence", faults.convergence.unwrap_or(Faults::CONVERGENCE).to_string());

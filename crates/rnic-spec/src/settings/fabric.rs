@@ -399,6 +399,14 @@ pub(super) const LINK: Section = Section {
         Setting::new("slow_one_way", Kind::Flag, "true", "whether only the direction from `from` to `to` is slow")
             .default("false")
             .fields(&["/fabric.faults.links[].one_way"]),
+        Setting::new(
+            "slow_queues",
+            Kind::Flag,
+            "true",
+            "whether buffers and mark thresholds of the slow outputs shrink in proportion to the rate; needs queueing = \"output\"",
+        )
+        .default("false")
+        .fields(&["/fabric.faults.links[].scales_queues"]),
     ],
 };
 

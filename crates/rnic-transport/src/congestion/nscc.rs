@@ -63,8 +63,9 @@ pub struct NsccParams {
 /// The congestion control NSCC of one flow.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Nscc {
-    /// Window, in bytes.
+    /// Window, in bytes, and in whole packets, which the sender asks for several times for each packet.
     window: f64,
+    packets: u32,
     /// Average delay, in picoseconds.
     average: f64,
     /// Collected increase, in square bytes, and acknowledged bytes since it was last added.
@@ -83,8 +84,12 @@ pub struct Nscc {
     /// Bytes to be acknowledged before the window may shrink again after quick adapt.
     ignored: f64,
     in_flight: f64,
-    packet: f64,
     line: BitRate,
+}
+
+/// Number of whole packets in a window, at least 1.
+fn packets(window: f64, packet: f64) -> u32 {
+    ((window / packet) as u32).max(1)
 }
 
 impl Nscc {
@@ -105,8 +110,10 @@ impl Nscc {
         self.quick_adapt(params, now);
     }
 
+    /// Keeps the window within its bounds; every change of it ends here.
     fn clamp(&mut self, params: &NsccParams) {
         self.window = self.window.clamp(params.packet, params.max_window);
+        self.packets = packets(self.window, params.packet);
     }
 
     /// Adds the collected increase if enough has been acknowledged, or a round trip has passed.
@@ -207,6 +214,7 @@ impl CongestionControl for Nscc {
     fn new(params: &NsccParams, _flow: &FlowConfig, now: Time) -> Nscc {
         Nscc {
             window: params.max_window,
+            packets: packets(params.max_window, params.packet),
             average: 0.0,
             increase: 0.0,
             collected: 0.0,
@@ -219,7 +227,6 @@ impl CongestionControl for Nscc {
             is_due: false,
             ignored: 0.0,
             in_flight: 0.0,
-            packet: params.packet,
             line: params.line,
         }
     }
@@ -286,7 +293,7 @@ impl CongestionControl for Nscc {
 
     #[inline]
     fn window(&self) -> u32 {
-        ((self.window / self.packet) as u32).max(1)
+        self.packets
     }
 }
 

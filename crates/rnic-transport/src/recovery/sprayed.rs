@@ -19,7 +19,7 @@
 //!
 //! Packets that are selectively acknowledged are not in flight, and neither are lost ones. BDP-FC and the window of the
 //! congestion control limit the packets in flight. The receiver's bitmap is twice as large as BDP-FC's cap, so a packet
-//! that is late by a round trip does not make the sender wait.
+//! that is late by a round trip does not make the sender wait; [`FlowConfig::psn_range`] sets another size.
 
 use super::irn::IrnReceiver;
 use super::{Pick, Progress, Protocol, ReceiveRecovery, SendRecovery};
@@ -49,7 +49,13 @@ impl Protocol for Sprayed {
 
 /// Maximum distance of a packet from the first missing one, in packets.
 pub(super) fn span(cfg: &FlowConfig) -> u32 {
-    (2 * cfg.bdp_cap).min(Psn::MAX_WINDOW)
+    cfg.psn_range.unwrap_or(2 * cfg.bdp_cap).min(Psn::MAX_WINDOW)
+}
+
+/// Whether a sender looks at the order of departures to find losses: with trimming by the switches it needs no order
+/// unless the user sets a tolerance, and in a lossless fabric a missing packet is only late.
+pub(super) fn detects(cfg: &FlowConfig) -> bool {
+    cfg.reorder.is_some() || !cfg.trims && cfg.timeouts.is_some()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,7 +87,8 @@ pub struct SprayedSender {
     pub(super) lost: u32,
     /// The packets that were found to be lost, in that order; some may have been acknowledged since.
     retransmit: VecDeque<Psn>,
-    /// Departures in order of time. The first one is that of a packet in flight.
+    /// Departures in order of time, if [`detects`] says that the sender needs them. The first one is that of a packet
+    /// in flight.
     pub(super) departures: VecDeque<(Time, Psn)>,
     /// Departure time of the latest-departed packet that has arrived.
     latest: Option<Stamp>,
@@ -131,8 +138,14 @@ impl SprayedSender {
     /// Removes the first `count` packets, which are acknowledged cumulatively. Returns how many of them were not
     /// acknowledged before.
     pub(super) fn slide(&mut self, now: Time, count: u32) -> u32 {
-        let acked = (0..count as usize).map(|slot| self.acknowledge(slot)).sum();
-        self.sent.drain(..count as usize);
+        let mut acked = count;
+        for _ in 0..count {
+            match self.sent.pop_front().map(|sent| sent.state) {
+                Some(State::InFlight) => self.in_flight -= 1,
+                Some(State::Lost) => self.lost -= 1,
+                Some(State::Acknowledged) | None => acked -= 1,
+            }
+        }
         self.first_missing = self.first_missing.plus(count);
         self.left -= u64::from(count);
         self.timer_start = now;
@@ -146,6 +159,27 @@ impl SprayedSender {
         self.set(slot, State::Lost);
         self.retransmit.push_back(self.first_missing.plus(slot as u32));
         self.paths.feedback(now, self.sent[slot].path, signal);
+    }
+
+    /// Handles an ACK, or a NACK of packets that are selectively acknowledged. Returns the number of packets that it
+    /// acknowledges first; `None` if it is about packets that were never sent.
+    pub(super) fn on_acknowledgement(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Option<u32> {
+        let advance = pdu.psn().distance_from(self.first_missing);
+        if advance > self.sent.len() as i32 {
+            return None;
+        }
+        self.paths.feedback(now, pdu.path(), if pdu.mark_echo() { Signal::Marked } else { Signal::Good });
+        if advance >= 0 && cfg.timer_restart == TimerRestart::Response {
+            self.timer_start = now;
+        }
+        let mut acked = if advance > 0 { self.slide(now, advance as u32) } else { 0 };
+        if pdu.kind() == PduKind::Nack {
+            acked += pdu.selected().filter_map(|psn| self.slot(psn).map(|slot| self.acknowledge(slot))).sum::<u32>();
+        }
+        if acked > 0 && cfg.timeouts.is_some_and(|timeouts| timeouts.dynamic.is_some()) {
+            self.rtt.sample(pdu.stamp().elapsed(now));
+        }
+        Some(acked)
     }
 
     /// When the first departure counts as lost, unless its packet is acknowledged before.
@@ -190,7 +224,7 @@ impl SprayedSender {
         self.in_flight < cfg.bdp_cap.min(window) && ahead < span(cfg) && u64::from(ahead) < self.left
     }
 
-    fn send(&mut self, now: Time, slot: usize, retransmission: bool) -> Pick {
+    fn send(&mut self, cfg: &FlowConfig, now: Time, slot: usize, retransmission: bool) -> Pick {
         self.path = self.paths.next(now);
         let sent = Sent { at: now, path: self.path, state: State::InFlight };
         if retransmission {
@@ -204,7 +238,9 @@ impl SprayedSender {
             self.timer_start = now;
         }
         let psn = self.first_missing.plus(slot as u32);
-        self.departures.push_back((now, psn));
+        if detects(cfg) {
+            self.departures.push_back((now, psn));
+        }
         Pick { psn, last: slot as u64 + 1 == self.left, retransmission, syn: false }
     }
 
@@ -241,27 +277,13 @@ impl SendRecovery for SprayedSender {
     }
 
     fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress {
-        let advance = pdu.psn().distance_from(self.first_missing);
-        if advance > self.sent.len() as i32 {
-            return Progress::default(); // a reply about packets that were never sent
-        }
-        self.paths.feedback(now, pdu.path(), if pdu.mark_echo() { Signal::Marked } else { Signal::Good });
-        if advance >= 0 && cfg.timer_restart == TimerRestart::Response {
-            self.timer_start = now;
-        }
-        let mut acked = if advance > 0 { self.slide(now, advance as u32) } else { 0 };
-        if pdu.kind() == PduKind::Nack {
-            acked += pdu.selected().filter_map(|psn| self.slot(psn).map(|slot| self.acknowledge(slot))).sum::<u32>();
-        }
+        let Some(acked) = self.on_acknowledgement(cfg, now, pdu) else { return Progress::default() };
         let rtt = pdu.stamp().elapsed(now);
         if self.latest.is_none_or(|latest| pdu.stamp().is_from(latest)) {
             self.latest = Some(pdu.stamp());
         }
         let above = self.slowest.saturating_sub(rtt);
         self.slowest = rtt + above.saturating_sub(Time::from_ps(above.as_ps() / 256));
-        if acked > 0 && cfg.timeouts.is_some_and(|timeouts| timeouts.dynamic.is_some()) {
-            self.rtt.sample(rtt);
-        }
         let loss = self.detect(cfg, now).then_some(LossSignal::Nack);
         Progress { acked, loss }
     }
@@ -273,10 +295,10 @@ impl SendRecovery for SprayedSender {
     fn poll(&mut self, cfg: &FlowConfig, now: Time, window: u32) -> Option<Pick> {
         while let Some(psn) = self.retransmit.pop_front() {
             if let Some(slot) = self.slot(psn).filter(|slot| self.sent[*slot].state == State::Lost) {
-                return Some(self.send(now, slot, true));
+                return Some(self.send(cfg, now, slot, true));
             }
         }
-        self.can_send_new(cfg, window).then(|| self.send(now, self.sent.len(), false))
+        self.can_send_new(cfg, window).then(|| self.send(cfg, now, self.sent.len(), false))
     }
 
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time> {

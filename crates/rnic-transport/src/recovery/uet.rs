@@ -22,7 +22,7 @@
 //!
 //! The state of sender and receiver is that of [`Sprayed`](super::Sprayed); only the detection of losses differs.
 
-use super::sprayed::{SprayedReceiver, SprayedSender, State};
+use super::sprayed::{self, SprayedReceiver, SprayedSender, State};
 use super::{Pick, Progress, Protocol, ReceiveRecovery, SendRecovery, StreamReceiver};
 use crate::config::FlowConfig;
 use crate::congestion::LossSignal;
@@ -171,10 +171,9 @@ impl SendRecovery for UetSender {
         if pdu.kind() == PduKind::Nack && pdu.is_trimmed() {
             return self.on_trimmed(now, pdu);
         }
-        let Progress { acked, .. } = self.sprayed.on_reply(cfg, now, pdu);
+        let Some(acked) = self.sprayed.on_acknowledgement(cfg, now, pdu) else { return Progress::default() };
         self.pass();
-        // Without timeouts the fabric is lossless, and a missing packet is only late.
-        let inferred = !cfg.trims && cfg.timeouts.is_some() && self.infer(now);
+        let inferred = sprayed::detects(cfg) && self.infer(now);
         let lost = inferred || pdu.is_syn() && self.on_probed(cfg, now, pdu.stamp());
         Progress { acked, loss: lost.then_some(LossSignal::Nack) }
     }
@@ -447,6 +446,27 @@ mod tests {
         // The same NACK again is about the first transmission.
         assert_eq!(sender.on_reply(&cfg, Time::from_us(12), nack), Progress::default());
         assert_eq!(sender.poll(&cfg, Time::from_us(13), 20).unwrap().psn, Psn::new(4));
+    }
+
+    /// Packet 0 is late. The others are acknowledged, so the window never stops the sender; the range does.
+    #[test]
+    fn a_late_packet_stops_the_sender_at_the_end_of_the_range() {
+        let sent = |cfg: &FlowConfig| {
+            let mut sender = UetSender::new(cfg, 1_000);
+            let mut receiver = UetReceiver::new(cfg, 1_000, Time::ZERO);
+            for count in 0.. {
+                let now = Time::from_us(count);
+                let Some(pick) = sender.poll(cfg, now, 20) else { return count };
+                let data = Pdu::data(pick.psn, pick.last, now).with_path(sender.path());
+                if count > 0 {
+                    let reply = receiver.on_data(cfg, now, data).reply.unwrap();
+                    assert_eq!(sender.on_reply(cfg, now, reply).acked, 1);
+                }
+            }
+            unreachable!()
+        };
+        assert_eq!(sent(&cfg(true)), 40, "twice the cap");
+        assert_eq!(sent(&FlowConfig { psn_range: Some(300), ..cfg(true) }), 300);
     }
 
     #[test]

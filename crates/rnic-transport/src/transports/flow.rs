@@ -140,6 +140,7 @@ pub(super) fn config(settings: &Settings, fabric: &FabricFacts, two_timeouts: bo
         ack_packets: 1,
         last_hop_trims: false,
         probe_after: None,
+        psn_range: None,
     }
 }
 

@@ -32,6 +32,11 @@ const PARAMETERS: &[Parameter] = &[
     PATHS,
     REPS_FREEZE,
     Parameter::derived(
+        PSN_RANGE,
+        Kind::Count { min: 1, max: MAX_PSN_RANGE },
+        "maximum distance of a packet from the first one that is not acknowledged, in packets; twice `bdp_cap` (uet-htsim: 16384)",
+    ),
+    Parameter::derived(
         ACK_EVERY,
         Kind::Size { min: 64, max: 1 << 20 },
         "bytes of packets after which a receiver acknowledges, at most 16 packets; every packet (uet-htsim: 16 KiB)",
@@ -50,12 +55,27 @@ const PARAMETERS: &[Parameter] = &[
     ),
 ];
 
+const PSN_RANGE: &str = "psn_range";
 const ACK_EVERY: &str = "ack_every";
 const LAST_HOP: &str = "last_hop_trims";
 const PROBE_AFTER: &str = "probe_after";
 
 /// Number of packets that the bitmap of an ACK has room for.
 const MAX_ACK_PACKETS: u64 = 16;
+
+/// Maximum of `psn_range`: a receiver has a bitmap of this size for each flow.
+const MAX_PSN_RANGE: u64 = 1 << 16;
+
+/// Maximum distance of a packet from the first one that is not acknowledged, if the user set it.
+fn psn_range(settings: &Settings, cap: u32) -> Result<Option<u32>, String> {
+    let Ok(range) = settings.count(PSN_RANGE) else { return Ok(None) };
+    if range < u64::from(cap) {
+        return Err(format!(
+            "`{PSN_RANGE}` of {range} is less than `bdp_cap`, the maximum number of packets in flight; accepted: {cap} to {MAX_PSN_RANGE}"
+        ));
+    }
+    Ok(Some(range as u32))
+}
 
 /// Number of packets that an ACK acknowledges.
 fn ack_packets(settings: &Settings, fabric: &FabricFacts) -> Result<u32, String> {
@@ -132,6 +152,7 @@ impl Transport for Uet {
             ));
         }
         let cfg = FlowConfig {
+            psn_range: psn_range(settings, cfg.bdp_cap)?,
             ack_packets: ack_packets(settings, fabric)?,
             probe_after: probe_after(settings, fabric, &cfg)?,
             last_hop_trims,
@@ -143,6 +164,7 @@ impl Transport for Uet {
     fn describe_flows(&self, settings: &Settings, cfg: &FlowConfig) -> (Description, Description) {
         let mut before = vec![flow::describe_cap(cfg)];
         before.extend(spray::describe(settings, cfg));
+        before.extend(cfg.psn_range.map(|range| (PSN_RANGE, format!("{range} packets"))));
         if cfg.ack_packets > 1 {
             before.push((ACK_EVERY, format!("{} packets", cfg.ack_packets)));
         }
