@@ -101,7 +101,8 @@ pub(crate) trait Buffer<B> {
     fn queued_bytes(&self, output: usize, priority: usize) -> u64 {
         self.egress(output, priority)
     }
-    /// Adds the bytes that wait for each output in a priority. Unless the buffer counts them, this walks through queues.
+    /// Adds the bytes that wait for each output in a priority. Unless the buffer counts them, this walks through
+    /// queues.
     fn add_queued(&self, priority: usize, queued: &mut [u64]) {
         queued.iter_mut().enumerate().for_each(|(output, bytes)| *bytes += self.egress(output, priority));
     }
@@ -137,7 +138,7 @@ pub(crate) trait Buffer<B> {
     fn queued(&self) -> usize;
     /// Bytes in the buffer that arrived on `input` in a priority.
     fn occupancy(&self, input: usize, priority: usize) -> u64;
-    /// Adds the bytes that arrived on some inputs in a priority, by the outputs for which they wait. `held` has a row for
-    /// each of `inputs`, which differ; a row has a number for each output.
+    /// Adds the bytes that arrived on some inputs in a priority, by the outputs for which they wait. `held` has a row
+    /// for each of `inputs`, which differ; a row has a number for each output.
     fn held(&self, inputs: &[usize], priority: usize, held: &mut [u64]);
 }

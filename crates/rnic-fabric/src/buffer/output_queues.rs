@@ -81,8 +81,8 @@ impl<B: Copy> OutputQueues<B> {
         self.backlog.len()
     }
 
-    /// Adds the bytes that arrived on some inputs in a priority, by outputs ([`Buffer::held`](super::Buffer::held)). The
-    /// function walks once through the queues of the priority.
+    /// Adds the bytes that arrived on some inputs in a priority, by outputs ([`Buffer::held`](super::Buffer::held)).
+    /// The function walks once through the queues of the priority.
     pub(super) fn held(&self, inputs: &[usize], priority: usize, held: &mut [u64]) {
         let outputs = self.outputs();
         let mut rows = vec![None; outputs];

@@ -21,8 +21,8 @@ const QUIET: u64 = 64;
 /// Number of states of ports and flows that a run may take in any case.
 const FREE_STATES: u64 = 100_000;
 /// Bytes that links must transmit for each further state of a port or flow. At 1,024 hosts their simulation takes about
-/// 26 us. A state takes 0.1 us, half of it to deflate it at the end, and more where it is not in the cache.
-const BYTES_PER_STATE: u64 = 300_000;
+/// 35 us. A state takes 0.1 us, half of it to deflate it at the end, and more where it is not in the cache.
+const BYTES_PER_STATE: u64 = 400_000;
 /// Number of states for which a paused port counts: its cause is searched among the queues of a switch, which are long.
 pub(super) const STATES_PER_PAUSE: u64 = 4;
 
