@@ -24,10 +24,11 @@ fn wait_for<T>(what: &str, mut value: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Whether a process is running. A process that has ended, but for which its parent has not waited, has no command
-/// line.
+/// Whether a process is running. A process that has ended, but for which its parent has not waited, does not run.
 fn runs(number: u32) -> bool {
-    fs::read(format!("/proc/{number}/cmdline")).is_ok_and(|line| !line.is_empty())
+    // The command line of a process is empty while the process becomes another program.
+    let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 /// Makes a folder with a program `ucmatose` that never ends and whose child processes never end, and with libraries

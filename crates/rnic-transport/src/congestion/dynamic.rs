@@ -138,8 +138,8 @@ impl<C: CongestionControl> Maker for Params<C> {
 }
 
 /// Any congestion control whose constants [`CongestionControl::PACED`] and [`CongestionControl::CREDIT`] are `PACED`
-/// and `CREDIT`. A flow allocates its state, and its functions are called through a table, so it is for code that may be
-/// slower and should not be compiled for each congestion control.
+/// and `CREDIT`. A flow allocates its state, and its functions are called through a table, so it is for code that may
+/// be slower and should not be compiled for each congestion control.
 pub struct Dynamic<const PACED: bool, const CREDIT: bool>(Box<dyn Law>);
 
 impl<const PACED: bool, const CREDIT: bool> Clone for Dynamic<PACED, CREDIT> {

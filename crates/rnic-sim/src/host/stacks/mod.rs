@@ -1,9 +1,9 @@
 //! Hosts with several transports, each for the flows of one priority: for example RDMA and TCP on one fabric.
 //!
 //! Every transport has its own hosts, flow table and NICs, which are compiled as for a run with this transport alone,
-//! but for packets of another type and for any congestion control. So runs with one transport are not affected. [`SharedHosts`] joins them: it lets
-//! the flows of all transports start in order of time, with ids from one count, and puts the NICs of all transports of
-//! a partition into one [`SharedPartition`], in which they take turns on the link.
+//! but for packets of another type and for any congestion control. So runs with one transport are not affected.
+//! [`SharedHosts`] joins them: it lets the flows of all transports start in order of time, with ids from one count, and
+//! puts the NICs of all transports of a partition into one [`SharedPartition`], in which they take turns on the link.
 
 mod nics;
 mod turns;
