@@ -17,6 +17,11 @@ impl P4Plan {
         Err(P4Error::NoCompiler { file: p4.source.file.clone() })
     }
 
+    /// Has no warnings.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> + '_ {
+        std::iter::empty()
+    }
+
     /// Has nothing to select from.
     pub(crate) fn select<V: ProgramVisitor>(&self, _: V) -> V::Output {
         match *self {}

@@ -39,6 +39,17 @@ impl P4Plan {
         Ok(P4Plan { program, telemetry: p4.telemetry, nic })
     }
 
+    /// The compiler's warnings about the program, one sentence each, with the position in the program.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> + '_ {
+        let sources = self.program.sources();
+        self.program.hir().warnings.iter().map(move |warning| {
+            let file = sources.files.get(usize::from(warning.span.file)).map_or("", |file| file.name.as_str());
+            let (line, column) = sources.position(warning.span);
+            let help = warning.help.as_ref().map_or(String::new(), |help| format!("; {help}"));
+            format!("{file}:{line}:{column}: {}{help}", warning.message)
+        })
+    }
+
     /// Calls `visitor` with the pipeline that executes the program, whose headers have the size that the program needs.
     pub(crate) fn select<V: ProgramVisitor>(&self, visitor: V) -> V::Output {
         match (self.program.header_room(), self.telemetry) {

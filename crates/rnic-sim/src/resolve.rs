@@ -221,6 +221,7 @@ fn resolve_own(
     switch::warn_of_scheduler(&fabric.switch, &mut warnings);
     links::warn_of_many_paths(run, &fabric, &mut warnings);
     let messages = transport::messages(run, &flow, &links, &facts)?;
+    warnings.extend(messages.iter().filter_map(|plan| plan.p4.as_ref()).flat_map(crate::p4::P4Plan::warnings));
     let software = transport::software(run, &flow, &links)?;
     let demands = congestion.demands(&run.transport.cc, &flow)?;
 
