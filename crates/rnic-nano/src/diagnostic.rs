@@ -81,7 +81,7 @@ impl Diagnostic {
         self
     }
 
-    /// The error or warning in one line: its message, and the position as `file:line:column`.
+    /// The error or warning in one line: the position as `file:line:column`, the message, and the advice.
     ///
     /// ```
     /// use rnic_nano::diagnostic::Diagnostic;
@@ -92,9 +92,10 @@ impl Diagnostic {
     /// assert_eq!(warning.in_one_line(&SourceMap { files: vec![file] }), "main.p4:1:14: `A` is not used");
     /// ```
     pub fn in_one_line(&self, sources: &SourceMap) -> String {
-        let Some(file) = sources.files.get(usize::from(self.span.file)) else { return self.message.clone() };
+        let help = self.help.as_ref().map_or(String::new(), |help| format!("; {help}"));
+        let Some(file) = sources.files.get(usize::from(self.span.file)) else { return self.message.clone() + &help };
         let (line, column) = sources.position(self.span);
-        format!("{}:{line}:{column}: {}", file.name, self.message)
+        format!("{}:{line}:{column}: {}{help}", file.name, self.message)
     }
 
     /// Renders the error or warning as plain text. The text has the message, the position as `file:line:column`, the

@@ -6,6 +6,7 @@
 
 mod declarations;
 mod expressions;
+mod p4_14;
 mod pipelines;
 mod statements;
 mod tables;
@@ -56,8 +57,15 @@ pub fn parse_program(main: SourceFile, include: Include) -> Result<(Module, Sour
     let mut parser = Parser::new(read.tokens);
     let module = parser.module();
     errors.append(&mut parser.errors);
-    errors.truncate(MAX_ERRORS);
-    if errors.is_empty() { Ok((module, read.sources)) } else { Err((errors, read.sources)) }
+    if errors.is_empty() {
+        return Ok((module, read.sources));
+    }
+    // Every declaration of P4_14 is an error; the version of the language is what all of them say.
+    match p4_14::error(&parser.tokens) {
+        Some(error) => errors = vec![error],
+        None => errors.truncate(MAX_ERRORS),
+    }
+    Err((errors, read.sources))
 }
 
 /// The result of a parse function that failed. The function has already reported the error.

@@ -241,8 +241,8 @@ fn mistakes_are_named() {
     }
 }
 
-/// A faulty program may send wrong responses, send to unknown addresses, or split a message. The run ends, and its
-/// warnings say what happened.
+/// A faulty program may send wrong responses, send to unknown addresses, split a message, or send no header. The run
+/// ends, and its warnings say what happened.
 #[test]
 fn a_program_may_do_anything() {
     let window = include_str!("../../../p4/window.p4");
@@ -264,6 +264,8 @@ fn a_program_may_do_anything() {
             "belong to no flow",
         ),
         ("beyond", "link.priority = 0;", "link.priority = 200;", "beyond the last one"),
+        // A warning of the compiler.
+        ("never-emits", "packet.emit(hdr.window);", "", "the deparser never emits it"),
     ] {
         assert!(window.contains(part), "{name}");
         std::fs::write(folder.join(format!("{name}.p4")), window.replace(part, instead)).unwrap();

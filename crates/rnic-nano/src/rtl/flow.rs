@@ -2,13 +2,10 @@
 
 use super::RtlError;
 use super::net::{Access, Netlist, NodeId, What};
-use crate::arithmetic;
 use crate::hir::BinaryOp;
-use crate::hir::{
-    Entry, Expr, ExprKind, ExternCall, HeaderId, Instance, Pattern, Pipeline, SlotId, Stmt, Table, Target, Transition,
-};
+use crate::hir::{Expr, ExprKind, ExternCall, HeaderId, Instance, Pattern, Pipeline, SlotId, Stmt, Target, Transition};
 use crate::source::Span;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// A pipeline as data flow.
 #[derive(Debug, Default)]
@@ -41,14 +38,14 @@ type Arrivals = BTreeMap<u32, Vec<NodeId>>;
 /// The end of a branch: the predicate after it, and the positions in the packet.
 type Ended = (NodeId, Vec<(u32, NodeId)>);
 
-struct Builder<'p> {
-    pipeline: &'p Pipeline,
+pub(super) struct Builder<'p> {
+    pub(super) pipeline: &'p Pipeline,
     instances: &'p [Instance],
-    net: Netlist,
+    pub(super) net: Netlist,
     /// The value of each slot.
     slots: Vec<NodeId>,
     /// The predicate of the current statement.
-    alive: NodeId,
+    pub(super) alive: NodeId,
     /// For each enclosing scope: the predicate under which it was left.
     left: Vec<NodeId>,
     emitted: Vec<Emission>,
@@ -57,7 +54,7 @@ struct Builder<'p> {
     /// single number holds for every packet.
     position: Vec<(u32, NodeId)>,
     /// The branches around the current statement: the number of the branching, and that of the branch.
-    branches: Vec<(u32, u32)>,
+    pub(super) branches: Vec<(u32, u32)>,
     branchings: u32,
     /// The calls of `get_rx_msg_info`.
     requests: Vec<Request>,
@@ -68,7 +65,7 @@ struct Builder<'p> {
     /// The name of the parser's state.
     state: String,
     /// Where the parser's state, or the table that is applied, is in the source text.
-    span: Option<Span>,
+    pub(super) span: Option<Span>,
 }
 
 /// The calls of `get_rx_msg_info` at places of which a packet reaches at most one: they share a port of the pipeline.
@@ -158,7 +155,7 @@ fn build_from(
 }
 
 impl Builder<'_> {
-    fn assign(&mut self, slot: SlotId, value: NodeId) {
+    pub(super) fn assign(&mut self, slot: SlotId, value: NodeId) {
         let old = self.slots[slot.0 as usize];
         let new = self.net.mux(self.alive, value, old);
         if new != old {
@@ -348,7 +345,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn all_match(&mut self, patterns: &[Pattern], keys: &[NodeId]) -> NodeId {
+    pub(super) fn all_match(&mut self, patterns: &[Pattern], keys: &[NodeId]) -> NodeId {
         let mut all = self.net.constant(1, 1);
         for (pattern, key) in patterns.iter().zip(keys) {
             let width = self.net.width(*key);
@@ -373,12 +370,12 @@ impl Builder<'_> {
         all
     }
 
-    fn body(&mut self, body: &[Stmt]) -> Result<(), RtlError> {
+    pub(super) fn body(&mut self, body: &[Stmt]) -> Result<(), RtlError> {
         body.iter().try_for_each(|statement| self.statement(statement))
     }
 
     /// Begins a branching, of whose branches a packet takes at most one. Returns its number.
-    fn branching(&mut self) -> u32 {
+    pub(super) fn branching(&mut self) -> u32 {
         self.branchings += 1;
         self.branchings
     }
@@ -490,70 +487,6 @@ impl Builder<'_> {
             }
             Stmt::Lookahead(slots) => self.read(slots)?,
         }
-        Ok(())
-    }
-
-    fn apply(&mut self, table: usize, hit: Option<SlotId>, action: Option<SlotId>) -> Result<(), RtlError> {
-        let table = &self.pipeline.tables[table];
-        let around = self.span.replace(table.span);
-        let keys: Vec<NodeId> = table.keys.iter().map(|(key, _)| self.value(key)).collect();
-        // The entry that matches first; then the default action. Different exact entries never match together, so they
-        // need no order.
-        let exclusive = exclusive(table, &keys.iter().map(|key| self.net.width(*key)).collect::<Vec<_>>());
-        let mut open = self.net.constant(1, 1);
-        let mut chosen: Vec<(NodeId, usize, &[u128])> = Vec::new();
-        for Entry { keys: patterns, action, arguments } in &table.entries {
-            let matches = self.all_match(patterns, &keys);
-            let taken = if exclusive { matches } else { self.net.and(open, matches) };
-            chosen.push((taken, *action, arguments));
-            if !exclusive {
-                let other = self.net.not(matches);
-                open = self.net.and(open, other);
-            }
-        }
-        let matched = self.any(chosen.iter().map(|(taken, ..)| *taken).collect());
-        let open = self.net.not(matched);
-        if let Some((action, arguments)) = &table.default {
-            chosen.push((open, *action, arguments));
-        }
-        if let Some(slot) = hit {
-            self.assign(slot, matched);
-        }
-        if let Some(slot) = action {
-            let width = self.pipeline.slots[slot.0 as usize].width;
-            let mut choices: Vec<(NodeId, u128)> =
-                chosen.iter().map(|(taken, action, _)| (*taken, *action as u128)).collect();
-            if table.default.is_none() {
-                choices.push((open, table.actions.len() as u128));
-            }
-            let value = self.one_of(&choices, width);
-            self.assign(slot, value);
-        }
-        let none = if table.default.is_some() { self.net.constant(0, 1) } else { open };
-        let mut after = self.net.and(self.alive, none);
-        let branching = self.branching();
-        for (index, action) in table.actions.iter().enumerate() {
-            let mine: Vec<_> = chosen.iter().filter(|(_, action, _)| *action == index).collect();
-            let runs = self.any(mine.iter().map(|(taken, ..)| *taken).collect());
-            let before = self.alive;
-            self.alive = self.net.and(before, runs);
-            for (number, slot) in action.parameters.iter().enumerate() {
-                let width = self.pipeline.slots[slot.0 as usize].width;
-                let choices: Vec<(NodeId, u128)> = mine
-                    .iter()
-                    .map(|(taken, _, arguments)| (*taken, arguments.get(number).copied().unwrap_or_default()))
-                    .collect();
-                let value = self.one_of(&choices, width);
-                self.assign(*slot, value);
-            }
-            self.branches.push((branching, index as u32));
-            self.body(&action.body)?;
-            self.branches.pop();
-            after = self.net.or(after, self.alive);
-            self.alive = before;
-        }
-        self.alive = after;
-        self.span = around;
         Ok(())
     }
 
@@ -679,33 +612,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Whether any of some conditions holds: a tree, so that its depth grows with the logarithm of their number.
-    fn any(&mut self, mut conditions: Vec<NodeId>) -> NodeId {
-        while conditions.len() > 1 {
-            let pairs = conditions.chunks(2).map(|pair| match *pair {
-                [a, b] => self.net.or(a, b),
-                _ => pair[0],
-            });
-            conditions = pairs.collect();
-        }
-        conditions.pop().unwrap_or_else(|| self.net.constant(0, 1))
-    }
-
-    /// The value of the choice that holds, of which at most one does; 0 if none does.
-    fn one_of(&mut self, choices: &[(NodeId, u128)], width: u32) -> NodeId {
-        let zero = self.net.constant(0, width);
-        let chosen: Vec<NodeId> = choices
-            .iter()
-            .map(|(holds, value)| {
-                let value = self.net.constant(*value, width);
-                self.net.mux(*holds, value, zero)
-            })
-            .filter(|value| *value != zero)
-            .collect();
-        if chosen.is_empty() { zero } else { self.any(chosen) }
-    }
-
-    fn value(&mut self, expr: &Expr) -> NodeId {
+    pub(super) fn value(&mut self, expr: &Expr) -> NodeId {
         match &expr.kind {
             ExprKind::Const(value) => self.net.constant(*value, expr.width),
             ExprKind::Slot(slot) => self.slots[slot.0 as usize],
@@ -738,20 +645,4 @@ impl Builder<'_> {
             }
         }
     }
-}
-
-/// Whether at most one entry of a table matches any key: each compares all bits of all keys with other values.
-fn exclusive(table: &Table, widths: &[u32]) -> bool {
-    let values = |entry: &Entry| -> Option<Vec<u128>> {
-        let value = |(pattern, width): (&Pattern, &u32)| match *pattern {
-            Pattern::Masked { value, mask } if mask & arithmetic::ones(*width) == arithmetic::ones(*width) => {
-                Some(value)
-            }
-            Pattern::Range { low, high } if low == high => Some(low),
-            _ => None,
-        };
-        entry.keys.iter().zip(widths).map(value).collect()
-    };
-    let mut seen = BTreeSet::new();
-    table.entries.iter().all(|entry| values(entry).is_some_and(|values| seen.insert(values)))
 }

@@ -12,6 +12,7 @@
 mod bench;
 mod flow;
 mod net;
+mod tables;
 mod verilog;
 
 pub use bench::OutputWords;

@@ -24,6 +24,8 @@ pub(super) enum Kind {
     ZeroExtend(NodeId),
     SignExtend(NodeId),
     Mux(NodeId, NodeId, NodeId),
+    /// A word of a memory of constants: the address, and the number of the memory.
+    Lookup(NodeId, usize),
     /// A result of a call of the NIC's blocks: number of the call and bit offset among its results.
     Result(usize, u32),
     /// A result of an access to registers: number of the access and bit offset among its results.
@@ -117,6 +119,17 @@ pub(super) enum What {
     Schedule,
 }
 
+/// A memory of constants.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Constants {
+    /// Width of an address in bits.
+    pub(super) key: u32,
+    /// Width of a word in bits.
+    pub(super) width: u32,
+    /// The words that are not 0, as (address, word), in the order of their addresses.
+    pub(super) rows: Vec<(u128, u128)>,
+}
+
 /// The operations of a pipeline.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Netlist {
@@ -124,6 +137,8 @@ pub(super) struct Netlist {
     known: BTreeMap<(Kind, u32), NodeId>,
     pub(super) calls: Vec<Call>,
     pub(super) accesses: Vec<Access>,
+    /// The memories of constants, all different.
+    pub(super) constants: Vec<Constants>,
     /// Of nodes that are values of variables: the name of the variable, and the source range of the state, table or
     /// call that assigned it.
     pub(super) notes: BTreeMap<NodeId, (String, Option<Span>)>,
@@ -276,6 +291,31 @@ impl Netlist {
         self.operation(Kind::Mux(condition, yes, no), width, &[condition, yes, no], 1)
     }
 
+    /// The word that a memory of constants has at the address `key`; 0 if none of `rows`, as (address, word), is there.
+    /// A bit of the address costs as much as a multiplexer.
+    pub(super) fn lookup(&mut self, key: NodeId, mut rows: Vec<(u128, u128)>, width: u32) -> NodeId {
+        rows.retain(|(_, word)| word & arithmetic::ones(width) != 0);
+        rows.sort_unstable();
+        let bits = self.width(key);
+        let word = match (self.value(key), rows.first()) {
+            (_, None) => Some(0),
+            (Some(key), _) => Some(rows.iter().find(|(address, _)| *address == key).map_or(0, |(_, word)| *word)),
+            (None, Some((_, first))) => {
+                let is_everywhere = rows.len() as u128 == 1 << bits && rows.iter().all(|(_, word)| word == first);
+                is_everywhere.then_some(*first)
+            }
+        };
+        if let Some(word) = word {
+            return self.constant(word, width);
+        }
+        let constants = Constants { key: bits, width, rows };
+        let number = self.constants.iter().position(|known| *known == constants).unwrap_or(self.constants.len());
+        if number == self.constants.len() {
+            self.constants.push(constants);
+        }
+        self.operation(Kind::Lookup(key, number), width, &[key], bits)
+    }
+
     pub(super) fn and(&mut self, a: NodeId, b: NodeId) -> NodeId {
         self.binary(BinaryOp::And, a, b)
     }
@@ -303,7 +343,11 @@ impl Netlist {
             match &self.nodes[id].kind {
                 Kind::Result(number, _) if *number == call => return true,
                 Kind::Input(_) | Kind::Const(_) => {}
-                Kind::Unary(_, a) | Kind::Slice(a, _) | Kind::ZeroExtend(a) | Kind::SignExtend(a) => open.push(*a),
+                Kind::Unary(_, a)
+                | Kind::Slice(a, _)
+                | Kind::ZeroExtend(a)
+                | Kind::SignExtend(a)
+                | Kind::Lookup(a, _) => open.push(*a),
                 Kind::Binary(_, a, b) => open.extend([*a, *b]),
                 Kind::Mux(a, b, c) => open.extend([*a, *b, *c]),
                 Kind::Result(number, _) => {

@@ -3,7 +3,7 @@
 use super::RtlError;
 use super::bench::bench;
 use super::flow::{Emission, Flow, build};
-use super::net::{Access, Kind, Netlist, NodeId, Un, What, bin_op};
+use super::net::{Access, Constants, Kind, Netlist, NodeId, Un, What, bin_op};
 use crate::Program;
 use crate::arithmetic;
 use crate::hir::{BinaryOp, Instance};
@@ -131,7 +131,9 @@ fn address_bits(size: u128) -> u32 {
 
 fn operands(kind: &Kind) -> Vec<NodeId> {
     match *kind {
-        Kind::Unary(_, a) | Kind::Slice(a, _) | Kind::ZeroExtend(a) | Kind::SignExtend(a) => vec![a],
+        Kind::Unary(_, a) | Kind::Slice(a, _) | Kind::ZeroExtend(a) | Kind::SignExtend(a) | Kind::Lookup(a, _) => {
+            vec![a]
+        }
         Kind::Binary(_, a, b) => vec![a, b],
         Kind::Mux(a, b, c) => vec![a, b, c],
         Kind::Input(_) | Kind::Const(_) | Kind::Result(..) | Kind::Read(..) => Vec::new(),
@@ -255,6 +257,7 @@ impl Part {
                 format!("{{{{{}{{{}}}}}, {}}}", width - from, self.slice(*a, stage, from - 1, 1), at(*a))
             }
             Kind::Mux(c, a, b) => format!("{} ? {} : {}", at(*c), at(*a), at(*b)),
+            Kind::Lookup(key, number) => format!("{name}_constants{number}({})", at(*key)),
             Kind::Result(call, offset) => {
                 let total = self.net().calls[*call].results.iter().sum();
                 bits(&format!("{name}_call{call}_results"), total, *offset, width)
@@ -383,6 +386,7 @@ impl Part {
                 "    reg {name}_v{stage};\n    always @(posedge clk) {name}_v{stage} <= !rst && {before};"
             );
         }
+        self.constants(text);
         for access in 0..self.net().accesses.len() {
             self.declare_access(text, access, instances);
         }
@@ -466,6 +470,27 @@ impl Part {
             bytes = format!("{bytes} + {length}");
         }
         vec![("out_header", rest.unwrap_or_default()), ("out_header_bytes", bytes)]
+    }
+
+    /// Writes the memories of constants as functions, which synthesis takes for memories.
+    fn constants(&self, text: &mut String) {
+        for (number, Constants { key, width, rows }) in self.net().constants.iter().enumerate() {
+            let name = format!("{}_constants{number}", self.rtl.name);
+            let _ = write!(
+                text,
+                "    function {}{name}(input {}address);\n        case (address)\n",
+                range(*width),
+                range(*key)
+            );
+            for (address, word) in rows {
+                let _ = writeln!(text, "            {key}'h{address:x}: {name} = {width}'h{word:x};");
+            }
+            let _ = write!(
+                text,
+                "            default: {name} = {};\n        endcase\n    endfunction\n",
+                number_zero(*width)
+            );
+        }
     }
 
     fn declare_access(&self, text: &mut String, number: usize, instances: &[Instance]) {
