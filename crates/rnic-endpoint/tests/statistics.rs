@@ -33,7 +33,9 @@ fn start(run: Box<dyn FnOnce() + Send>) -> std::io::Result<()> {
 
 /// Starts this program again in a role, as this user or another, and waits for its line `ready`, which it also returns.
 fn child(role: &str, user: Option<u32>) -> (Child, String) {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    // Another user may have no right to the folder of this program; the link of the process needs none.
+    let program = if user.is_some() { "/proc/self/exe".into() } else { std::env::current_exe().unwrap() };
+    let mut command = Command::new(program);
     command.args(["statistics::a_child_has_a_role", "--exact", "--nocapture"]).env(ROLE, role);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     user.map(|user| command.uid(user).gid(user));
@@ -135,6 +137,9 @@ fn a_stopped_process_is_silent() {
     let (mut publisher, _) = child("publisher", None);
     let pid = nix::unistd::Pid::from_raw(publisher.id() as i32);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    // A thread of the process may answer until all threads have stopped.
+    let stopped = nix::sys::wait::waitpid(pid, Some(nix::sys::wait::WaitPidFlag::WUNTRACED)).unwrap();
+    assert!(matches!(stopped, nix::sys::wait::WaitStatus::Stopped(..)), "{stopped:?}");
     let all = processes(Duration::from_millis(200)).unwrap();
     publisher.kill().unwrap();
     publisher.wait().unwrap();
