@@ -17,7 +17,7 @@ impl P4Plan {
         Err(P4Error::NoCompiler { file: p4.source.file.clone() })
     }
 
-    /// There is no program to warn about.
+    /// The warnings of the compiler, which this build does not have.
     pub(crate) fn warnings(&self) -> Vec<String> {
         match *self {}
     }

@@ -3,6 +3,7 @@
 use crate::args::{ExecArgs, SchemaOf};
 use crate::error::CliError;
 use crate::interrupt::Interruption;
+use crate::output::note;
 use crate::progress::Bars;
 use crate::{cannot_be_set_up, output};
 use rnic_campaign::{CODE, Fingerprint, Header, RunListener, write_record};
@@ -12,7 +13,7 @@ use rnic_sim::{Catalogue, Events, Sharing};
 use rnic_spec::{RunEvent, RunSpec, RunStatus, Scenario};
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -64,8 +65,7 @@ pub(crate) fn exec(arguments: &ExecArgs, catalogue: &Catalogue) -> Result<(), Cl
         let header = Header { run: spec.name.clone(), seed: spec.seed, cpu_s: record.cpu_s, fingerprint };
         write_record(BufWriter::new(file), &header, &record).map_err(|error| cannot_write(path, error))?;
         if !arguments.quiet {
-            // If standard error is closed, this message is lost.
-            let _ = writeln!(io::stderr(), "wrote {}", path.display());
+            note(&format!("wrote {}", path.display()));
         }
     }
     let failure = match &record.output.status {

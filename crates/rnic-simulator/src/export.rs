@@ -3,6 +3,7 @@
 
 use crate::args::{FlowList, FlowsArgs, TopologyArgs, TopologyFile};
 use crate::error::CliError;
+use crate::output::note;
 use crate::{builtin, load_selected, output, select, set_up};
 use rnic_fabric::Topology;
 use rnic_scenario::format::{FatTreeShape, FlowExport, Graph, Link, Node, TopologyExport};
@@ -12,7 +13,6 @@ use rnic_sim::Catalogue;
 use rnic_spec::{LinkFault, RunSpec, Scenario, Traffic, TrafficPattern};
 use rnic_transport::Time;
 use rnic_workload::generate;
-use std::io::Write;
 use std::path::Path;
 
 /// Prints the flows of a run in order of their start.
@@ -62,9 +62,9 @@ fn has_hashes(run: &RunSpec) -> bool {
     })
 }
 
-/// Prints a warning about the output. An error of the standard error output is ignored.
+/// Prints a warning about the output.
 fn warn(text: &str) {
-    let _ = writeln!(std::io::stderr(), "warning: {text}");
+    note(&format!("warning: {text}"));
 }
 
 /// The rates of links that the telemetry of the HPCC simulator can state.

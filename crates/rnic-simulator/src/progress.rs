@@ -1,12 +1,13 @@
 //! Progress bars on the terminal: one bar for each running simulation, or one bar for many simulations.
 
+use crate::output::note;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
 use rnic_campaign::RunListener;
 use rnic_results::text::{count, duration};
 use rnic_spec::{RunEvent, RunProgress, RunRecord};
 use rnic_studies::jobs::JobProgress;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -276,8 +277,7 @@ impl JobBar {
         let mut printed_tenths = self.printed_tenths.lock();
         if self.lines && tenths > *printed_tenths && found < total {
             *printed_tenths = tenths;
-            // If standard error is closed, the line is lost.
-            let _ = writeln!(std::io::stderr(), "{done} of {total} simulations done, ETA {}", eta(remaining_s));
+            note(&format!("{done} of {total} simulations done, ETA {}", eta(remaining_s)));
         }
     }
 

@@ -5,7 +5,7 @@ use crate::error::CliError;
 use crate::format::Format;
 use crate::hw;
 use crate::interrupt::Interruption;
-use crate::output;
+use crate::output::{self, note};
 use crate::progress::JobBar;
 use crate::recorded::Recorded;
 use rnic_campaign::{Ignore, Store, Threads};
@@ -13,7 +13,6 @@ use rnic_record::Record;
 use rnic_sim::Catalogue;
 use rnic_studies::jobs::{calibrate, execute, outlook};
 use rnic_studies::{Measurement, Plan, QUICK, Request, STUDIES, Study, Verdict, write_all};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Executes the simulations that have no stored result, compares all results with the paper's claims, writes the result
@@ -100,10 +99,10 @@ fn cannot_write(folder: &Path, error: std::io::Error) -> CliError {
     CliError::Io { doing: format!("cannot write the results into `{}`", folder.display()), error }
 }
 
-/// Prints a line on standard error, unless `--quiet` is given. If standard error is closed, the line is lost.
+/// Prints a line on standard error, unless `--quiet` is given.
 fn tell(arguments: &ReproduceArgs, line: &str) {
     if !arguments.quiet && !line.is_empty() {
-        let _ = writeln!(std::io::stderr(), "{line}");
+        line.lines().for_each(note);
     }
 }
 

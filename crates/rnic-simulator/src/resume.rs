@@ -2,6 +2,7 @@
 
 use crate::args::RunArgs;
 use crate::error::CliError;
+use crate::output::note;
 use crate::program;
 use crate::progress::Bars;
 use parking_lot::Mutex;
@@ -11,7 +12,6 @@ use rnic_spec::RunEvent;
 use rnic_spec::Scenario;
 use rnic_spec::{RunRecord, RunStatus};
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::ops::ControlFlow;
 
 /// Name of the folder with the stored runs, in the folder of the result files.
@@ -89,7 +89,7 @@ impl<'a> Resumable<'a> {
 
     fn say(&self, sentence: &str) {
         if !self.arguments.quiet {
-            tell(sentence);
+            note(sentence);
         }
     }
 
@@ -108,11 +108,6 @@ impl<'a> Resumable<'a> {
             self.say(&format!("cannot remove the stored runs in `{}`: {error}", self.cache.folder().display()));
         }
     }
-}
-
-/// Prints a sentence on standard error. If standard error is closed, the sentence is lost.
-fn tell(sentence: &str) {
-    let _ = writeln!(io::stderr(), "{sentence}");
 }
 
 /// A [`RunListener`] that stores each run when it finishes, and forwards events of the runs to the progress bars.

@@ -13,6 +13,7 @@ use crate::exec;
 use crate::format::Format;
 use crate::interrupt::Interruption;
 use crate::live::{Results, Views};
+use crate::output::note;
 use crate::progress::Bars;
 use crate::provenance::{self, Provenance};
 use crate::resume::{Resumable, Storing};
@@ -275,8 +276,7 @@ pub(crate) fn make_folder(arguments: &RunArgs, scenario: &Scenario) -> Result<Fo
     let holder = format!("`{}`,", provenance.command());
     let lock = FolderLock::take(&folder, &holder).map_err(|error| cannot_write(&folder, error))?;
     if let Some(message) = provenance.replaced(&folder).filter(|_| !arguments.quiet) {
-        // If standard error is closed, the message is lost.
-        let _ = writeln!(std::io::stderr(), "{message}");
+        note(&message);
     }
     Ok(lock)
 }
@@ -342,8 +342,7 @@ fn add_metrics(
     };
     for (run, report) in scenario.runs.iter().zip(reports) {
         for missing in simulated::add(&run.name, report, arguments.metrics_stretch, max_values, &mut metrics) {
-            // If standard error is closed, this message is lost.
-            let _ = writeln!(std::io::stderr(), "{METRICS}: {missing}");
+            note(&format!("{METRICS}: {missing}"));
         }
     }
     files.add(METRICS, |out| metrics.write_open_metrics(out))
@@ -362,8 +361,7 @@ fn print(format: Format, summary: &ScenarioSummary) -> Result<(), CliError> {
 
 pub(crate) fn print_files(files: &[PathBuf]) {
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-    // If standard error is closed, this message is lost.
-    let _ = writeln!(std::io::stderr(), "wrote {}", names.join(", "));
+    note(&format!("wrote {}", names.join(", ")));
 }
 
 /// A sentence for each run that failed or has no result.

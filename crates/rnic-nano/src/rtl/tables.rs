@@ -157,6 +157,7 @@ fn exact(table: &Table, widths: &[u32]) -> Option<Vec<Vec<u128>>> {
     };
     let values = |entry: &Entry| entry.keys.iter().zip(widths).map(value).collect::<Option<Vec<u128>>>();
     let all = table.entries.iter().map(values).collect::<Option<Vec<_>>>()?;
-    let mut seen = BTreeSet::new();
-    all.iter().all(|values| seen.insert(values)).then(|| all.clone())
+    let different: BTreeSet<&Vec<u128>> = all.iter().collect();
+    let are_different = different.len() == all.len();
+    are_different.then_some(all)
 }

@@ -1,6 +1,7 @@
 use super::{RunArgs, program, store_of};
 use crate::error::CliError;
 use crate::interrupt::Interruption;
+use crate::output::note;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use parking_lot::{Mutex, MutexGuard};
 use rnic_campaign::campaign::{
@@ -11,7 +12,7 @@ use rnic_results::text::{count, duration};
 use rnic_sim::Catalogue;
 use rnic_spec::{RunEvent, RunSpec};
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -24,12 +25,10 @@ pub(super) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     let folder = Folder::at(&store_of(&arguments.manifest, arguments.store.as_ref()));
     let program = program(catalogue)?;
     if manifest.code != CODE && !arguments.quiet {
-        // If standard error is closed, the line is lost.
-        let _ = writeln!(
-            io::stderr(),
+        note(&format!(
             "the manifest was written by rnic {}, and this is rnic {CODE}: results of the other version are not used",
             manifest.code
-        );
+        ));
     }
     folder.register(&manifest, arguments.replace)?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -50,13 +49,11 @@ pub(super) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     let Progress { done, failed, found, wanted } = progress;
     if !arguments.quiet {
         let shard = if shard.of > 1 { format!(", shard {}/{}", shard.number, shard.of) } else { String::new() };
-        // If standard error is closed, the line is lost.
-        let _ = writeln!(
-            io::stderr(),
+        note(&format!(
             "{}{shard}: {done} of {wanted} runs done, {found} of them before; results in `{}`",
             manifest.name,
             folder.path().display()
-        );
+        ));
     }
     if let Some(code) = interruption.exit_code() {
         let message = format!("{done} of {wanted} runs have a result; the same command continues");
@@ -162,8 +159,7 @@ impl CampaignListener for ProgressDisplay<'_> {
             if tenths > *printed_tenths {
                 *printed_tenths = tenths;
                 let failed = if failed.is_empty() { failed } else { format!(", {failed}") };
-                // If standard error is closed, the line is lost.
-                let _ = writeln!(io::stderr(), "{}: {done} of {wanted} runs{failed}", self.name);
+                note(&format!("{}: {done} of {wanted} runs{failed}", self.name));
             }
         }
     }

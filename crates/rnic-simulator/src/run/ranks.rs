@@ -5,6 +5,7 @@ use super::{conclude, conclude_partial, load, make_folder, outcome, print_files}
 use crate::args::RunArgs;
 use crate::error::CliError;
 use crate::interrupt::Interruption;
+use crate::output::note;
 use crate::progress::Bars;
 use crate::{exec, program, set_up};
 use rnic_campaign::RunListener;
@@ -14,7 +15,6 @@ use rnic_sim::resolve::Resolved;
 use rnic_sim::run::{RankEfficiency, RankReport, check_ranks};
 use rnic_sim::{Catalogue, Events, Sharing};
 use rnic_spec::{RunEvent, RunRecord, RunStatus, Scenario};
-use std::io::Write;
 
 /// Simulates the selected runs of a scenario, one after the other, on all ranks.
 pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, group: &RankGroup) -> Result<(), CliError> {
@@ -67,8 +67,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, group: &RankGroup)
         return Ok(());
     }
     if !arguments.quiet {
-        // If standard error is closed, the text is lost.
-        let _ = write!(std::io::stderr(), "{}", efficiencies.concat());
+        efficiencies.concat().lines().for_each(note);
     }
     records.resize(scenario.runs.len(), None);
     let is_complete = |record: &Option<RunRecord>| {

@@ -55,6 +55,17 @@ impl<'s> Replaying<'s> {
         self.absent.lock().clone()
     }
 
+    /// A sentence about the flows of `--replay-flow` that are not among the `flows` of a run; `None` if all are.
+    fn lacks(&self, run: &RunSpec, flows: usize) -> Option<String> {
+        let absent: Vec<String> = self.named.iter().filter(|id| **id as usize >= flows).map(u32::to_string).collect();
+        if absent.is_empty() {
+            return None;
+        }
+        let (name, ids) = (&run.name, absent.join(", "));
+        let range = flows.checked_sub(1).map_or("none".to_string(), |last| format!("0 to {last}"));
+        Some(format!("warning: --replay-flow {ids}: run \"{name}\" has no such flow; the ids of its flows: {range}"))
+    }
+
     /// The recordings, which the runs must make.
     pub(crate) fn recordings(&self) -> &Recordings {
         &self.recordings
@@ -65,21 +76,6 @@ impl<'s> Replaying<'s> {
         let runs: Result<Vec<RecordedRun>, String> = self.recorded.lock().iter().flatten().cloned().collect();
         let runs = runs.map_err(|why| CliError::Failed(vec![format!("the replay cannot be written: {why}")]))?;
         Ok(render(&self.scenario.title, &runs, runs.len() == 2))
-    }
-}
-
-impl Replaying<'_> {
-    /// A sentence about the flows of `--replay-flow` that are not among the `flows` of a run.
-    fn lacks(&self, run: &RunSpec, flows: usize) -> Option<String> {
-        let absent: Vec<String> = self.named.iter().filter(|id| **id as usize >= flows).map(u32::to_string).collect();
-        let range = flows.checked_sub(1).map_or("none".to_string(), |last| format!("0 to {last}"));
-        let ids = absent.join(", ");
-        (!absent.is_empty()).then(|| {
-            format!(
-                "warning: --replay-flow {ids}: run \"{}\" has no such flow; the ids of its flows: {range}",
-                run.name
-            )
-        })
     }
 }
 

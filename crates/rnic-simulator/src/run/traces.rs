@@ -2,6 +2,7 @@
 
 use crate::args::RunArgs;
 use crate::error::CliError;
+use crate::output::note;
 use parking_lot::Mutex;
 use rnic_campaign::RunListener;
 use rnic_fabric::{Routes, Topology};
@@ -11,7 +12,7 @@ use rnic_sim::{FrameListener, FramePlan};
 use rnic_spec::{Frame, PauseRow, RunRecord, RunSpec, Scenario, hosts, uplinks};
 use rnic_transport::Time;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,8 +69,7 @@ impl<'s> Traces<'s> {
             match state.into_inner() {
                 State::Written(Ok(missing)) => {
                     if let Some(sentence) = lacks(&path, &missing).filter(|_| !is_quiet) {
-                        // If standard error is closed, this message is lost.
-                        let _ = writeln!(io::stderr(), "{sentence}");
+                        note(&sentence);
                     }
                     written.push(path);
                 }

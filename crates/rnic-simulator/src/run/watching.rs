@@ -5,10 +5,10 @@ use super::traces::Traces;
 use crate::args::RunArgs;
 use crate::error::CliError;
 use crate::live::{Serving, View, Views};
+use crate::output::note;
 use crate::recording::Recordings;
 use rnic_campaign::RunListener;
 use rnic_spec::Scenario;
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// Number of runs that are recorded for a page without a replay: the first of the scenario.
@@ -70,8 +70,7 @@ impl<'s> Watching<'s> {
             view.close();
         }
         for sentence in replaying.iter().flat_map(Replaying::absent).filter(|_| !is_quiet) {
-            // If standard error is closed, this message is lost.
-            let _ = writeln!(io::stderr(), "{sentence}");
+            note(&sentence);
         }
         let replay = replaying.as_ref().map(Replaying::page).transpose()?;
         Ok(Watched { replay, files: traces.conclude(is_quiet)?, view })
