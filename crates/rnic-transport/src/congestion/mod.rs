@@ -89,8 +89,8 @@ pub fn ceiling(flow: &FlowConfig) -> BitRate {
 /// `window`. Everything else has a default: implement only the functions for the events that the algorithm uses.
 ///
 /// An implementation is a plain value that reads no clock and has no random numbers of its own, so that simulations are
-/// reproducible. Senders are generic over their congestion control and call its functions directly; those of [`Dynamic`]
-/// call them through a table.
+/// reproducible. Senders are generic over their congestion control and call its functions directly; senders with
+/// [`Dynamic`] call them through a table.
 ///
 /// ```
 /// use rnic_transport::congestion::{CongestionControl, LossSignal, Settings};
