@@ -557,6 +557,25 @@ pub(crate) fn not_utf8<P: Parser>(error: &clap::Error, arguments: impl Iterator<
     Some(format!("argument {index}, `{shown}`, is not valid UTF-8; only names of files may have other bytes"))
 }
 
+/// If this error says that there is an argument too many, and it is the value of an option whose value must follow an
+/// equals sign: what to write. `arguments` are all arguments of the command, with the name of the program.
+pub(crate) fn separated<P: Parser>(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let joined = |index: usize| {
+        let (option, value) = (arguments[index].to_str()?, arguments[index + 1].to_str()?);
+        (option.starts_with("--") && !option.contains('=')).then(|| format!("{option}={value}"))
+    };
+    let accepted = |index: &usize| {
+        let joined = joined(*index).map(OsString::from);
+        let others = arguments[..*index].iter().cloned().chain(joined.clone());
+        joined.is_some() && P::try_parse_from(others.chain(arguments[index + 2..].iter().cloned())).is_ok()
+    };
+    let index = (0..arguments.len().saturating_sub(1)).find(accepted)?;
+    Some(format!("the value of {} must follow an equals sign; write {}", arguments[index].display(), joined(index)?))
+}
+
 /// If this error is about an unknown option that was renamed: the old and the new name of the option.
 pub(crate) fn renamed(error: &clap::Error) -> Option<(&'static str, &'static str)> {
     match error.get(ContextKind::InvalidArg) {
@@ -599,6 +618,19 @@ mod tests {
             assert!(message(command).unwrap().contains(&format!("`rnic` has `{command}`")), "{command}");
         }
         assert_eq!(message("walk"), None);
+    }
+
+    #[test]
+    fn a_value_without_its_equals_sign_is_named() {
+        let message = |arguments: &[&str]| {
+            let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+            separated::<Cli>(&Cli::try_parse_from(&arguments).err()?, &arguments)
+        };
+        let expected = "the value of --serve must follow an equals sign; write --serve=0.0.0.0:8911";
+        assert_eq!(message(&["rnic", "run", "a.toml", "--serve", "0.0.0.0:8911"]).unwrap(), expected);
+        assert_eq!(message(&["rnic", "run", "--serve", "0.0.0.0:8911", "a.toml", "--quiet"]).unwrap(), expected);
+        assert_eq!(message(&["rnic", "run", "--quiet", "a.toml", "b.toml"]), None);
+        assert_eq!(message(&["rnic", "run", "--serve", "a.toml"]), None);
     }
 
     #[cfg(unix)]

@@ -66,7 +66,7 @@ pub fn execute<P: Parser>(
     let parsed = match P::try_parse_from(&arguments) {
         Ok(parsed) => parsed,
         Err(error) => {
-            let elsewhere = args::elsewhere::<P>(&error);
+            let elsewhere = args::elsewhere::<P>(&error).or_else(|| args::separated::<P>(&error, &arguments));
             // Requests for help and version arrive here too, with code 0. If printing fails, the output is closed.
             let _ = match (args::renamed(&error), args::not_utf8::<P>(&error, arguments.into_iter()).or(elsewhere)) {
                 (Some((old, new)), _) => writeln!(io::stderr(), "error: {old} is now called {new}; write {new}"),
