@@ -2,19 +2,35 @@
 
 use crate::entry::lock;
 use libc::c_int;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Mutex;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 
-/// A queue of items for the program, with a file descriptor that is readable as long as the queue is not empty. The
-/// program may make the descriptor non-blocking.
+/// A queue of items for the program, with a file descriptor that is readable as long as the queue is not empty, and
+/// never writable, as that of the kernel. The program may make the descriptor non-blocking.
+///
+/// The descriptor is that of an epoll instance, which is readable while it watches [`ready`]. An eventfd alone would be
+/// writable all the time, so that an event loop that also waits for writability would not sleep.
 pub struct Mailbox<T> {
-    fd: EventFd,
+    fd: Epoll,
     queue: Mutex<VecDeque<T>>,
     closed: AtomicBool,
+}
+
+/// A descriptor that is always readable: one for all queues of the process.
+fn ready() -> Result<&'static EventFd, Errno> {
+    static READY: OnceLock<EventFd> = OnceLock::new();
+    if let Some(ready) = READY.get() {
+        return Ok(ready);
+    }
+    let ready = EventFd::from_value_and_flags(1, EfdFlags::EFD_CLOEXEC)?;
+    Ok(READY.get_or_init(|| ready))
 }
 
 impl<T> Mailbox<T> {
@@ -23,25 +39,47 @@ impl<T> Mailbox<T> {
     /// # Errors
     /// The system has no file descriptors.
     pub fn new() -> Result<Mailbox<T>, c_int> {
-        let fd = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(|error| error as c_int)?;
+        ready().map_err(|error| error as c_int)?;
+        let fd = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(|error| error as c_int)?;
         Ok(Mailbox { fd, queue: Mutex::default(), closed: AtomicBool::new(false) })
     }
 
     /// The descriptor.
     pub fn raw_fd(&self) -> c_int {
-        self.fd.as_fd().as_raw_fd()
+        self.descriptor().as_raw_fd()
     }
 
-    /// Makes the descriptor readable.
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.fd.0.as_fd()
+    }
+
+    /// Makes the descriptor readable. If it is readable already, who waits for the next change of it
+    /// (`EPOLLET`) is woken once more.
     pub fn make_readable(&self) {
-        // The call fails only if the counter is at its maximum; then the descriptor is readable already.
-        let _ = self.fd.write(1);
+        // `new` has made it; the system may have no memory for a watch, as for any other wake-up.
+        let Ok(ready) = ready() else { return };
+        let watch = || self.fd.add(ready, EpollEvent::new(EpollFlags::EPOLLIN, 0));
+        if watch() == Err(Errno::EEXIST) {
+            self.make_unreadable();
+            let _ = watch();
+        }
     }
 
     /// Makes the descriptor unreadable; returns whether it was readable.
     fn make_unreadable(&self) -> bool {
-        let mut fd = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
-        poll(&mut fd, PollTimeout::ZERO) == Ok(1) && self.fd.read().is_ok()
+        ready().is_ok_and(|ready| self.fd.delete(ready).is_ok())
+    }
+
+    /// Waits until the descriptor is readable.
+    ///
+    /// # Errors
+    /// `EAGAIN` if the descriptor is non-blocking; `EINTR` after a signal.
+    fn wait(&self) -> Result<(), Errno> {
+        let flags = OFlag::from_bits_retain(fcntl(self.descriptor(), FcntlArg::F_GETFL)?);
+        if flags.contains(OFlag::O_NONBLOCK) {
+            return Err(Errno::EAGAIN);
+        }
+        poll(&mut [PollFd::new(self.descriptor(), PollFlags::POLLIN)], PollTimeout::NONE).map(drop)
     }
 
     /// Adds an item.
@@ -101,15 +139,12 @@ impl<T> Mailbox<T> {
                     return Ok(item);
                 }
                 if self.closed.load(Ordering::Relaxed) {
-                    // Wake the next thread that waits.
+                    // For the next thread that waits.
                     self.make_readable();
                     return Err(libc::EIO);
                 }
             }
-            let mut count = [0; 8];
-            nix::unistd::read(&self.fd, &mut count).map_err(|error| error as c_int)?;
-            // Another thread may take the item. If no other thread takes it, the descriptor must stay readable.
-            self.make_readable();
+            self.wait().map_err(|error| error as c_int)?;
         }
     }
 }
@@ -121,6 +156,48 @@ mod tests {
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
+
+    /// What `poll` says about the descriptor of a mailbox.
+    fn events<T>(mailbox: &Mailbox<T>) -> PollFlags {
+        let mut fds = [PollFd::new(mailbox.descriptor(), PollFlags::POLLIN | PollFlags::POLLOUT)];
+        poll(&mut fds, PollTimeout::ZERO).unwrap();
+        fds[0].revents().unwrap()
+    }
+
+    /// An event loop that waits until the descriptor is readable or writable sleeps while there is no item.
+    #[test]
+    fn the_descriptor_is_never_writable() {
+        let mailbox = Mailbox::new().unwrap();
+        assert_eq!(events(&mailbox), PollFlags::empty());
+        mailbox.push(1);
+        mailbox.push(2);
+        assert_eq!(events(&mailbox), PollFlags::POLLIN);
+        assert_eq!(mailbox.take(|_| (), |_| ()), Ok(1));
+        assert_eq!(events(&mailbox), PollFlags::POLLIN);
+        assert_eq!(mailbox.take(|_| (), |_| ()), Ok(2));
+        assert_eq!(events(&mailbox), PollFlags::empty());
+    }
+
+    /// A program that waits for changes of the descriptor only gets one for each item, as from the kernel.
+    #[test]
+    fn each_item_is_a_change_of_the_descriptor() {
+        let mailbox = Mailbox::new().unwrap();
+        let changes = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
+        changes.add(mailbox.descriptor(), EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0)).unwrap();
+        let changed = || changes.wait(&mut [EpollEvent::empty()], PollTimeout::ZERO).unwrap() == 1;
+        assert!(!changed());
+        for item in 0..3 {
+            mailbox.push(item);
+            assert!(changed() && !changed());
+        }
+    }
+
+    #[test]
+    fn a_descriptor_that_does_not_block_says_so() {
+        let mailbox = Mailbox::<i32>::new().unwrap();
+        fcntl(mailbox.descriptor(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+        assert_eq!(mailbox.take(|_| (), |_| ()), Err(libc::EAGAIN));
+    }
 
     /// A thread takes an item, and counts it for the owner, while the owner removes its items: afterwards the item is
     /// removed or counted.
@@ -150,8 +227,7 @@ mod tests {
     #[test]
     fn removal_keeps_the_items_of_another_source() {
         let mailbox = Mailbox::new().unwrap();
-        let is_readable =
-            || poll(&mut [PollFd::new(mailbox.fd.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(1);
+        let is_readable = || events(&mailbox).contains(PollFlags::POLLIN);
         mailbox.push(1);
         mailbox.make_readable();
         mailbox.remove(|item| *item == 1, |queue| queue.push_back(2));
