@@ -36,11 +36,14 @@ fn the_blocks_follow_the_core() {
     for (block, kinds) in Block::ALL.into_iter().zip([11, 11, 10, 2]) {
         for seed in [1, 2] {
             let checked = check(block, 100_000, seed, None).unwrap_or_else(|e| panic!("{e}"));
-            assert_eq!(checked.latency, 1, "{checked:?}");
+            assert_eq!(checked.latency, block.latency(), "{checked:?}");
             assert!(checked.seen.iter().all(|(_, count)| *count > 5), "{checked:?}");
             assert_eq!(checked.seen.len(), kinds, "{:?}", checked.seen);
-            if block != Block::Packetization {
+            eprintln!("{block:?}: {} steps in {} cycles", checked.steps, checked.cycles);
+            if matches!(block, Block::Generator | Block::Arbiter) {
                 assert_eq!(checked.cycles, checked.steps, "a step in every cycle");
+            }
+            if block != Block::Packetization {
                 break;
             }
         }
