@@ -112,9 +112,9 @@ module nt_packetization #(
     // ---- The queue: a FIFO, the id whose generation is compared (`next`), and the id that a poll takes (`head`). An id
     // goes directly to the head if nothing is before it.
     reg                 push5;
-    reg                 next_valid, head_valid, head_fresh;
+    reg                 next_valid, head_valid, head_fresh, head_ready, head_ended;
     reg [ID-1:0]        next, head;
-    initial {push5, next_valid, head_valid} = 0;
+    initial {push5, next_valid, head_valid, head_ready, head_ended} = 0;
     wire                early = sends4 && !push5;       // a new message enters the queue one stage earlier if it can
     wire                push = push5 || early;
     wire [ID-1:0]       pushed = push5 ? {generation5, slot5} : {generation4, slot4};
@@ -123,52 +123,60 @@ module nt_packetization #(
     wire [LOG_QUEUE:0]  queued;
     wire                head_leaves;
     wire                head_free = !head_valid || head_leaves;
-    wire                next_free = !next_valid || head_free;
-    wire                direct = push && !fifo_valid && !next_valid && head_free;
+    wire                direct = push && !fifo_valid && !next_valid && !head_valid;
     nt_fifo #(.WIDTH(ID), .LOG_DEPTH(LOG_QUEUE)) queue (
-        .clk(clk), .rst(rst), .push(push && !direct), .in(pushed), .pop(fifo_valid && next_free), .valid(fifo_valid), .out(fifo_head),
+        .clk(clk), .rst(rst), .push(push && !direct), .in(pushed), .pop(fifo_valid && !next_valid), .valid(fifo_valid), .out(fifo_head),
         .count(queued)
     );
     wire [LOG_SLOTS-1:0] head_slot = head[LOG_SLOTS-1:0];
+    // Known one cycle before the poll, apart from an operation that entered in this cycle.
     wire                head_known = head_fresh && sendable[head_slot];
-    wire                head_idle = head_valid && !busy[head_slot];
+    wire                head_taken = v1 && slot1 == head_slot;
+    wire                head_idle = head_valid && !busy[head_slot] && !head_taken;
     always @(posedge clk) begin
-        if (next_free)
-            {next_valid, next} <= {fifo_valid, fifo_head};
+        if (!next_valid)
+            next <= fifo_head;
+        next_valid <= next_valid ? !head_free : fifo_valid;
         if (head_free) begin
             head_valid <= next_valid || direct;
             head <= direct ? pushed : next;
             head_fresh <= direct || generations[next[LOG_SLOTS-1:0]] == next[ID-1:LOG_SLOTS];
-        end else if (sends3 && slot3 == head_slot)      // a new message has the slot of an ended one
-            head_fresh <= 1'b0;
+            {head_ready, head_ended} <= {direct, 1'b0};
+        end else begin
+            if (sends3 && slot3 == head_slot)           // a new message has the slot of an ended one
+                head_fresh <= 1'b0;
+            head_ready <= head_idle && head_known;
+            head_ended <= head_idle && !head_known;
+        end
         if (rst)
-            {next_valid, head_valid} <= 2'd0;
+            {next_valid, head_valid, head_ready, head_ended} <= 4'd0;
     end
 
     // ---- Stage 0: the slot of the operation. A free slot is chosen in advance.
-    reg                 none_free;
+    reg                 none_free, free_busy, nothing_before;
     reg [LOG_SLOTS-1:0] free_slot;
     reg [2:0]           sending;                        // a message that enters in stages 1 to 3
     wire                no_slot;
     wire [LOG_SLOTS-1:0] lowest_free;
-    initial {none_free, free_slot, sending} = 0;
+    initial {none_free, free_busy, nothing_before, free_slot, sending} = 0;
     nt_lowest #(.LOG_W(LOG_SLOTS)) first_free (.bits(~live), .none(no_slot), .index(lowest_free));
     wire [LOG_SLOTS-1:0] slot = in_op == SEND ? free_slot : in_op == POLL ? head_slot : in_id[LOG_SLOTS-1:0];
     wire                has = in_op == SEND ? !none_free : in_op != POLL || head_valid;
-    wire                send_ready = sending == 0 && (none_free || !busy[free_slot]);
+    wire                send_ready = sending == 0 && (none_free || !(free_busy || (v1 && slot1 == free_slot)));
     wire                nothing = !(head_valid || next_valid || fifo_valid || v1 || v2 || v3 || v4 || v5);
-    assign in_ready = in_op == SEND ? send_ready : in_op == POLL ? (head_idle && head_known) || nothing : !busy[slot];
-    assign may_send = head_idle;
+    assign in_ready = in_op == SEND ? send_ready : in_op == POLL ? (head_ready && !head_taken) || (nothing_before && !v1) : !busy[in_id[LOG_SLOTS-1:0]];
+    assign may_send = (head_ready || head_ended) && !head_taken;
     assign refuses = !send_ready || none_free || queued >= 3 * SLOTS - 2;
     wire                accept = in_valid && in_ready;
-    wire                drops = in_valid && in_op == POLL && head_idle && !head_known;
+    wire                drops = in_valid && in_op == POLL && head_ended && !head_taken;
     assign head_leaves = drops || (accept && in_op == POLL && head_valid);
     reg [15:0]          generation1;
     reg                 in_range1;
     reg [31:0]          a1, b1, c1, now1;
     reg [63:0]          bitmap1;
     always @(posedge clk) begin
-        {none_free, free_slot} <= {no_slot, lowest_free};
+        {none_free, free_slot, free_busy} <= {no_slot, lowest_free, busy[lowest_free]};
+        nothing_before <= nothing;
         sending <= rst ? 3'd0 : {sending[1:0], accept && in_op == SEND};
         v1 <= !rst && accept;
         {op1, has1, slot1} <= {in_op, has, slot};

@@ -2,7 +2,7 @@
 
 use crate::tools::HwError;
 use rnic_nano::NicParameters;
-use rnic_nano::rtl::{CallSite, PipelineRtl, Port, Rtl};
+use rnic_nano::rtl::{CallSite, INFO_CYCLES, PipelineRtl, Port, Rtl};
 use std::fmt::Write as _;
 
 /// Ports of the module, besides the clock.
@@ -11,12 +11,13 @@ const PORTS: &str = "\
     input  wire [63:0]  now_ns,
     input  wire [31:0]  nic_ip,
     input  wire [31:0]  nic_rtt_pkts,
-    output wire [3:0]   period,            // cycles between two arriving packets
+    output wire [7:0]   period,            // cycles between two arriving packets
+    output wire [7:0]   info_stage,        // cycles from ingress_valid to the packet's call of get_rx_msg_info
     input  wire         ingress_valid,
     input  wire [511:0] ingress_header,
     input  wire [15:0]  ingress_frame_bytes,
     input  wire         ingress_trimmed,
-    // get_rx_msg_info: the results arrive one cycle after the request, with what reassembly has marked.
+    // get_rx_msg_info: the results arrive 5 cycles after the request, with what reassembly has marked.
     output wire         info_valid,
     output wire [144:0] info_request,
     input  wire [51:0]  info_results,
@@ -43,17 +44,15 @@ const PORTS: &str = "\
     output wire [511:0] egress_header,
     output wire [7:0]   egress_priority";
 
-/// Minimum number of cycles between two arriving packets. It is at least 4 (a 200 Gbps link at 3.2 GHz never delivers
-/// packets faster), and at least the minimum distance between two packets in the pipeline. Requests to reassembly and
-/// verdicts for reassembly are in different cycles.
+/// Limits of the counters in the NIC: cycles between two arriving packets, and the stage of a request to reassembly.
+const MAX_PERIOD: u32 = 254;
+const MAX_INFO_STAGE: u32 = 60;
+
+/// Minimum number of cycles between two arriving packets: the minimum distance between two packets in the pipeline, and
+/// at least 7. Reassembly then has a cycle for the request of a packet, and after two further cycles at least two
+/// cycles for verdicts and messages that end.
 pub fn period(rtl: &Rtl) -> u32 {
-    let ingress = &rtl.ingress;
-    let request = ingress.calls.iter().find(|call| call.function == "get_rx_msg_info").map_or(0, |call| call.stage);
-    let mut period = ingress.distance.max(4);
-    while (ingress.stages - request).is_multiple_of(period) {
-        period += 1;
-    }
-    period
+    rtl.ingress.distance.max(7)
 }
 
 /// The text of the module for a program.
@@ -97,10 +96,18 @@ pub(super) fn program(rtl: &Rtl) -> Result<String, HwError> {
             positions.join(", ")
         ));
     }
+    if period(rtl) > MAX_PERIOD || sites[0].stage > MAX_INFO_STAGE {
+        return refuse(&format!(
+            "the ingress pipeline takes a packet in every {} cycles and calls get_rx_msg_info in stage {}; a NIC in hardware \
+             needs at most {MAX_PERIOD} cycles and at most stage {MAX_INFO_STAGE}",
+            period(rtl),
+            sites[0].stage
+        ));
+    }
     let mut text = format!(
         "// Generated: the pipelines of a P4 program between the blocks of a NIC.\n// SPDX-License-Identifier: MIT OR Apache-2.0\n`default_nettype none\nmodule nt_program (\n    input  wire         clk,\n{PORTS}\n);\n"
     );
-    let _ = writeln!(text, "    assign period = 4'd{};", period(rtl));
+    let _ = writeln!(text, "    assign period = 8'd{};\n    assign info_stage = 8'd{};", period(rtl), sites[0].stage);
     let mut connections = vec![
         "        .clk(clk)".to_string(),
         "        .rst(rst)".to_string(),
@@ -260,7 +267,7 @@ fn calls(text: &mut String, connections: &mut Vec<String>, ingress: &PipelineRtl
         connections.push(format!("        .{prefix}_arguments(info_request)"));
         connections.push(format!("        .{prefix}_results(info_results)"));
         // The mark of the packet leaves in the same cycle as the verdict.
-        let delay = (ingress.stages - ingress.calls[call].stage - 1) as usize;
+        let delay = (ingress.stages - ingress.calls[call].stage - INFO_CYCLES) as usize;
         if delay == 0 {
             text.push_str("    assign marked = marked_now;\n");
         } else {
