@@ -27,10 +27,14 @@ module nt_block_bench #(
             wire [10:0] payload;
             // A new message has the lowest free slot: it waits until the operations before it have ended.
             reg  [3:0]  since;
-            wire        waits = in[2:0] == 3'd0 && since < 4'd8;
+            reg         entered;
+            wire        waits = in[2:0] == 3'd0 && (entered || !since[3]);
             wire        enters = in_valid && !waits;
-            initial since = 4'd0;
-            always @(posedge clk) since <= rst || (enters && ready) ? 4'd0 : since == 4'd8 ? since : since + 4'd1;
+            initial {entered, since} = 5'd0;
+            always @(posedge clk) begin
+                entered <= enters && ready;
+                since <= rst || entered ? 4'd1 : since[3] ? since : since + 4'd1;
+            end
             assign in_ready = ready && !waits && !rst;
             nt_packetization #(.RTX_NEEDS_CREDIT(RTX_NEEDS_CREDIT)) block (
                 .clk(clk), .rst(rst), .now(`IN(1)), .rtt_pkts(32'd9), .timeout(32'd7000), .max_timeouts(8'd3),

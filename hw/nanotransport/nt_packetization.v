@@ -168,8 +168,7 @@ module nt_packetization #(
     assign may_send = (head_ready || head_ended) && !head_taken;
     assign refuses = !send_ready || none_free || queued >= 3 * SLOTS - 2;
     wire                accept = in_valid && in_ready;
-    wire                drops = in_valid && in_op == POLL && head_ended && !head_taken;
-    assign head_leaves = drops || (accept && in_op == POLL && head_valid);
+    assign head_leaves = in_valid && in_op == POLL && may_send;
     reg [15:0]          generation1;
     reg                 in_range1;
     reg [31:0]          a1, b1, c1, now1;
@@ -187,7 +186,7 @@ module nt_packetization #(
 
     // ---- Stage 1: the state is read, and a buffer is chosen.
     reg [15:0]          was_generation2, generation2;
-    reg                 in_range2, live2, more2;
+    reg                 in_range2, live2, more2, beyond2;
     reg [95:0]          message2;
     reg [LOG_LARGE:0]   buffer2;
     reg [BITS-1:0]      state2;
@@ -208,7 +207,8 @@ module nt_packetization #(
         buffer2 <= buffers[slot1];
         state2 <= states[slot1];
         before2 <= below(a1[6:0]) | {S{|a1[31:7]}};
-        bitmap2 <= |b1[31:6] ? {S{1'b0}} : octets[S-1:0];
+        bitmap2 <= octets[S-1:0];
+        beyond2 <= |b1[31:6];
         shift2 <= b1[2:0];
         offered2 <= |c1[31:7] ? 7'd127 : c1[6:0];
         more2 <= a1[0];
@@ -249,7 +249,7 @@ module nt_packetization #(
         packets3 <= op2 == SEND ? packets2 : all2;
         offered3 <= !more2 ? 7'd0 : offered2 < all2 ? offered2 : all2;
         {rtx3, popped3, delivered3, before3} <= {rtx2, rtx2 & (rtx2 - 1'b1), delivered2, before2};
-        bitmap3 <= shifted[S-1:0];
+        bitmap3 <= beyond2 ? {S{1'b0}} : shifted[S-1:0];
         all_sent3 <= below(sent2);
         overdue3 <= below(timed2) & ~delivered2;
         all3 <= below(all2);

@@ -63,7 +63,8 @@ module nt_reassembly #(
 
     // Newest message of a sender's slot: rx_msg_id, fate, generation, slot of the sender, address.
     localparam ENTRY = 66 + LOG_SLOTS;
-    reg [ENTRY-1:0] table_rows [0:(1<<ROWS)-1];
+    // A row that is read in the cycle of its write is forwarded.
+    (* no_rw_check *) reg [ENTRY-1:0] table_rows [0:(1<<ROWS)-1];
     reg [SLOTS-1:0] live;
     reg [S-1:0]     received [0:SLOTS-1];
     reg [95:0]      messages [0:SLOTS-1];     // bytes, tx_msg_id, src_ip
@@ -127,10 +128,20 @@ module nt_reassembly #(
                 && in_is_last == in_marked_last;
     end
 
-    // ---- Stage 1: the row of the table is read, or of the message. The operation in stage 4 may write it now.
+    // ---- Stages 0 and 1: the row of the table is read, or of the message. The operation in stage 4 may write the row
+    // in the meantime.
     wire                writes4;
     wire [ENTRY-1:0]    entry4;
-    reg [ENTRY-1:0]     entry2;
+    reg                 forwards1, forwards2;
+    reg [ENTRY-1:0]     stored1, stored2, forwarded1, forwarded2;
+    wire                forwards = writes4 && row4 == row1;
+    always @(posedge clk) begin
+        stored1 <= table_rows[row];
+        stored2 <= stored1;
+        {forwards1, forwarded1} <= {writes4 && row4 == row, entry4};
+        {forwards2, forwarded2} <= {forwards || forwards1, forwards ? entry4 : forwarded1};
+    end
+    wire [ENTRY-1:0]    entry2 = forwards2 ? forwarded2 : stored2;
     reg [31:0]          src_ip2, tx_msg_id2, bytes2, offset2, packets2, at2, now2;
     reg                 mark2, store2, last2, agrees2;
     reg [15:0]          id2;
@@ -139,7 +150,6 @@ module nt_reassembly #(
         v2 <= !rst && v1;
         {op2, given2, id2} <= {op1, given1, id1};
         row2 <= op1 == INFO ? row1 : rows[given1];
-        entry2 <= writes4 && row4 == row1 ? entry4 : table_rows[row1];
         {src_ip2, tx_msg_id2, bytes2, offset2} <= {src_ip1, tx_msg_id1, bytes1, offset1};
         {mark2, store2, last2, agrees2} <= {mark1, store1, last1, agrees1};
         packets2 <= bytes1 == 0 ? 32'd1 : (bytes1 >> LOG_MTU) + {31'd0, |bytes1[LOG_MTU-1:0]};

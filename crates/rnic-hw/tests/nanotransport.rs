@@ -194,13 +194,6 @@ fn every_program_fits_a_nic() {
     for name in ["window.p4", "ndp.p4", "homa.p4", "homa-tr.p4"] {
         let rtl = rtl(name);
         assert!(rnic_hw::nanotransport::pair(&rtl, PairParameters::default()).is_ok(), "{name}");
-        eprintln!(
-            "{name}: stages {} {} period {} call {:?}",
-            rtl.ingress.stages,
-            rtl.ingress.distance,
-            rnic_hw::nanotransport::period(&rtl),
-            rtl.ingress.calls.iter().map(|c| (c.function.clone(), c.stage)).collect::<Vec<_>>()
-        );
         assert!(rnic_hw::nanotransport::period(&rtl) <= 8, "{name}: a link of 200 Gbps has a frame in 8.2 cycles");
     }
 }
