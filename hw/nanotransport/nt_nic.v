@@ -2,11 +2,12 @@
 // A NanoTransport NIC: the fixed-function blocks around the pipelines of a P4 program (`nt_program`, which is
 // generated).
 //
-// A frame is a word of 64 bytes with the headers, then words of payload. Time counts sixteenths of a nanosecond, and a
+// A frame is HEADS words of 64 bytes with the headers, then words of payload. Time counts sixteenths of a nanosecond, and a
 // cycle has `CYCLE` of them: 5 at 3.2 GHz.
 `default_nettype none
 module nt_nic #(
     parameter LOG_SLOTS = 4,
+    parameter HEADS = 1,               // words of headers in a frame, as the program needs
     parameter SEGMENTS = 38,
     parameter LOG_MTU = 10,
     parameter LOG_SENDERS = 4,
@@ -100,13 +101,13 @@ module nt_nic #(
     wire [215:0] control;
     wire         egress_valid, egress_done;
     wire [225:0] departure;
-    wire [511:0] egress_header;
+    wire [512*HEADS-1:0] egress_header;
     wire [7:0]   egress_priority;
     wire         generator_full;
     // The header that enters.
     wire        header_valid, header_trimmed, header_payload;
     wire [15:0] header_bytes;
-    wire [511:0] header;
+    wire [512*HEADS-1:0] header;
     nt_program pipelines (
         .clk(clk), .rst(rst), .now_ns(now_ns), .nic_ip(nic_ip), .nic_rtt_pkts(RTT_PKTS), .period(period), .info_stage(info_stage), .ingress_valid(ingress_valid),
         .ingress_header(header), .ingress_frame_bytes(header_bytes), .ingress_trimmed(header_trimmed), .info_valid(info_valid),
@@ -125,7 +126,9 @@ module nt_nic #(
     reg [7:0]   since_header;
     reg [63:0]  chosen;                // bit n: a header was chosen n + 1 cycles ago
     reg         dropping;
-    reg [528:0] header_now;            // trimmed, bytes, first word
+    reg [7:0]   word;                  // words of the frame that have arrived, at most HEADS
+    reg [16:0]  about;                 // the frame: trimmed, bytes
+    reg [512*HEADS-1:0] collected;     // words of headers, the latest in the lowest bits
     wire        frames_valid, frame_payload, payload_valid, payload_last;
     wire [511:0] payload;
     wire [4:0]  frames, headers;
@@ -135,7 +138,19 @@ module nt_nic #(
     wire        drops = rx_first ? full : dropping;
     wire        decides = header_valid && since_header >= period;
     assign ingress_valid = info_stage == 8'd0 ? chosen[1] : chosen[0];
-    initial {dropping, chosen} = 0;
+    wire [7:0]  word_now = rx_first ? 8'd0 : word;
+    wire        is_header = word_now < HEADS;
+    wire        enough = word_now >= HEADS - 1;         // all words of headers have arrived
+    wire [512*HEADS-1:0] headers_now;
+    generate
+        if (HEADS > 1) begin : several_words
+            assign headers_now = is_header ? {collected[512*HEADS-513:0], rx_data} : collected;
+        end else begin : one_word
+            assign headers_now = is_header ? rx_data : collected;
+        end
+    endgenerate
+    wire        keeps = rx_valid && rx_last && !drops && enough;
+    initial {dropping, chosen, word} = 0;
     initial since_header = 8'hff;
     always @(posedge clk) begin
         since_header <= decides ? 8'd1 : &since_header ? since_header : since_header + 8'd1;
@@ -143,19 +158,21 @@ module nt_nic #(
         if (rx_valid) begin
             dropping <= drops && !rx_last;
             if (rx_first)
-                header_now <= {rx_trimmed, rx_bytes, rx_data};
-            if (rx_first && full)
+                about <= {rx_trimmed, rx_bytes};
+            collected <= headers_now;
+            word <= is_header ? word_now + 8'd1 : word_now;
+            // A frame is also dropped if it is shorter than its headers.
+            if ((rx_first && full) || (rx_last && !drops && !enough))
                 dropped <= dropped + 32'd1;
         end
         if (rst) begin
-            {dropping, chosen} <= 0;
+            {dropping, chosen, word} <= 0;
             since_header <= 8'hff;
             dropped <= 32'd0;
         end
     end
-    nt_fifo #(.WIDTH(530), .LOG_DEPTH(4)) header_queue (
-        .clk(clk), .rst(rst), .push(rx_valid && rx_last && !drops),
-        .in({!rx_first, rx_first ? {rx_trimmed, rx_bytes, rx_data} : header_now}), .pop(ingress_valid), .valid(header_valid),
+    nt_fifo #(.WIDTH(18 + 512 * HEADS), .LOG_DEPTH(4)) header_queue (
+        .clk(clk), .rst(rst), .push(keeps), .in({!is_header, rx_first ? {rx_trimmed, rx_bytes} : about, headers_now}), .pop(ingress_valid), .valid(header_valid),
         .out({header_payload, header_trimmed, header_bytes, header}), .count(headers)
     );
     wire        frame_done;
@@ -164,7 +181,7 @@ module nt_nic #(
         .clk(clk), .rst(rst), .push(ingress_valid), .in(header_payload), .pop(frame_done), .valid(frames_valid), .out(frame_payload), .count(frames)
     );
     nt_fifo #(.WIDTH(513), .LOG_DEPTH(6)) payload_queue (
-        .clk(clk), .rst(rst), .push(rx_valid && !rx_first && !dropping), .in({rx_last, rx_data}), .pop(payload_pop), .valid(payload_valid),
+        .clk(clk), .rst(rst), .push(rx_valid && !is_header && !dropping), .in({rx_last, rx_data}), .pop(payload_pop), .valid(payload_valid),
         .out({payload_last, payload}), .count(payloads)
     );
 
@@ -376,23 +393,26 @@ module nt_nic #(
     wire        queue_valid, queue_pop;
     wire [LOG_WORDS-1:0] queue_address;
     wire [15:0] queue_payload;
-    wire [511:0] queue_header;
-    nt_fifo #(.WIDTH(568 + LOG_WORDS), .LOG_DEPTH(4)) departing (
+    wire [512*HEADS-1:0] queue_header;
+    nt_fifo #(.WIDTH(56 + 512 * HEADS + LOG_WORDS), .LOG_DEPTH(4)) departing (
         .clk(clk), .rst(rst), .push(egress_done), .in({egress_priority, side_id, side_payload, side_address, egress_header}), .pop(queue_pop),
         .valid(queue_valid), .out({tx_priority, tx_id, queue_payload, queue_address, queue_header}), .count()
     );
     reg [511:0] tx_memory [0:(1<<LOG_WORDS)-1];
     reg [511:0] tx_word;
     reg [LOG_WORDS-1:0] words_sent;    // of the payload
+    reg [7:0]   heads_sent;            // words of headers
     reg         in_payload, fetched;
-    initial {words_sent, in_payload, fetched} = 0;
+    initial {words_sent, heads_sent, in_payload, fetched} = 0;
+    wire        last_head = heads_sent == HEADS - 1;
+    wire [512*HEADS-1:0] heads_left = queue_header << {heads_sent, 9'd0};
     wire [15:0] payload_words = (queue_payload + 16'd63) >> 6;
     wire        at_last = {{(16-LOG_WORDS){1'b0}}, words_sent} + 16'd1 == payload_words;
     assign tx_valid = queue_valid && (!in_payload || fetched);
-    assign tx_first = !in_payload;
-    assign tx_last = in_payload ? at_last : queue_payload == 0;
-    assign tx_data = in_payload ? tx_word : queue_header;
-    assign tx_bytes = queue_payload + 16'd64;
+    assign tx_first = !in_payload && heads_sent == 8'd0;
+    assign tx_last = in_payload ? at_last : last_head && queue_payload == 0;
+    assign tx_data = in_payload ? tx_word : heads_left[512*HEADS-1 -: 512];
+    assign tx_bytes = queue_payload + 64 * HEADS;
     assign queue_pop = tx_valid && tx_ready && tx_last;
     always @(posedge clk) begin
         if (put_valid)
@@ -400,12 +420,13 @@ module nt_nic #(
         tx_word <= tx_memory[queue_address + words_sent];
         fetched <= in_payload && !(tx_valid && tx_ready);
         if (tx_valid && tx_ready) begin
-            in_payload <= !tx_last;
+            in_payload <= (in_payload || last_head) && !tx_last;
+            heads_sent <= in_payload || last_head ? 8'd0 : heads_sent + 8'd1;
             words_sent <= in_payload && !tx_last ? words_sent + 1'b1 : {LOG_WORDS{1'b0}};
         end
         if (rst) begin
             words_sent <= {LOG_WORDS{1'b0}};
-            {in_payload, fetched} <= 2'd0;
+            {heads_sent, in_payload, fetched} <= 10'd0;
         end
     end
 endmodule

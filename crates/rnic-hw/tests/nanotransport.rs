@@ -15,7 +15,7 @@ use std::process::Command;
 fn rtl(name: &str) -> Rtl {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../p4").join(name);
     let program = rnic_nano::compile_file(&path, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
-    generate(&program, 64).unwrap_or_else(|error| panic!("{name}: {error}"))
+    generate(&program, program.header_room() as u32).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// Whether Verilator and its compiler are installed; prints a message if not.
@@ -157,7 +157,8 @@ fn every_program_passes_messages() {
     if !verilator() {
         return;
     }
-    for (name, trim, rtx_needs_credit) in [("window.p4", 0, false), ("homa.p4", 0, true), ("homa-tr.p4", 40, true)] {
+    let programs = [("window.p4", 0, false), ("homa.p4", 0, true), ("homa-tr.p4", 40, true), ("hpcc.p4", 0, false)];
+    for (name, trim, rtx_needs_credit) in programs {
         let parameters = PairParameters { loss: 10, trim, rtx_needs_credit, ..PairParameters::default() };
         let message = |n: u32| PairMessage { sender: n % 2, bytes: (n * 7_919) % 38_913 };
         let messages: Vec<PairMessage> = (0..60).map(message).collect();
