@@ -4,7 +4,8 @@
 use rnic_hw::HwError;
 use rnic_hw::mutation::Change;
 use rnic_hw::nanotransport::{
-    Block, FILES, Pair, PairMessage, PairParameters, check, export, exported, measure, mutants, pair, survives,
+    Block, FILES, Pair, PairMessage, PairParameters, check, export, exported, header_words, measure, mutants, pair,
+    survives,
 };
 use rnic_hw::tools::Tool;
 use rnic_nano::rtl::{Rtl, generate};
@@ -192,10 +193,12 @@ fn a_nic_sends_at_line_rate() {
 /// Two programs of every kind fit a NIC.
 #[test]
 fn every_program_fits_a_nic() {
-    for name in ["window.p4", "ndp.p4", "homa.p4", "homa-tr.p4"] {
+    for (name, words) in [("window.p4", 1), ("ndp.p4", 1), ("homa.p4", 1), ("homa-tr.p4", 1), ("hpcc.p4", 3)] {
         let rtl = rtl(name);
         assert!(rnic_hw::nanotransport::pair(&rtl, PairParameters::default()).is_ok(), "{name}");
-        assert!(rnic_hw::nanotransport::period(&rtl) <= 8, "{name}: a link of 200 Gbps has a frame in 8.2 cycles");
+        assert_eq!(header_words(&rtl), words, "{name}");
+        let period = rnic_hw::nanotransport::period(&rtl);
+        assert!(period <= 8 || words > 1, "{name}: a link of 200 Gbps has a frame of 64 bytes in 8.2 cycles");
     }
 }
 
