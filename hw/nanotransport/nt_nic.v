@@ -311,12 +311,14 @@ module nt_nic #(
     initial {ahead, since_look, tx_look} = 0;
     wire        room = ahead < AHEAD;
     wire        overdue = since_look >= SCAN;
+    // A message that is looked at is busy for 6 cycles, so looks are not in every idle cycle.
+    wire        idle_look = since_look >= 10'd8;
     wire [5:0]  grants;
     // A packet of packetization enters the egress pipeline as soon as it is there.
     wire        packet, pk_ready;
     wire        takes_control = control_head && room && !packet;
     nt_arbiter #(.N(6)) operations (
-        .requests({1'b1, msg_valid && !refuses, may_send && room && !control_head, overdue, credit_valid, delivered_valid}),
+        .requests({idle_look, msg_valid && !refuses, may_send && room && !control_head, overdue, credit_valid, delivered_valid}),
         .grants(grants)
     );
     wire        polls = grants[3] && pk_ready, looks = (grants[2] || grants[5]) && pk_ready;
@@ -333,7 +335,7 @@ module nt_nic #(
     nt_packetization #(
         .LOG_SLOTS(LOG_SLOTS), .SEGMENTS(SEGMENTS), .LOG_MTU(LOG_MTU), .RTX_NEEDS_CREDIT(RTX_NEEDS_CREDIT), .LOG_LARGE(LOG_LARGE)
     ) packetization (
-        .clk(clk), .rst(rst), .now(now_ns[31:0]), .rtt_pkts(RTT_PKTS), .timeout(TIMEOUT), .max_timeouts(MAX_TIMEOUTS[7:0]), .in_valid(1'b1), .in_ready(pk_ready),
+        .clk(clk), .rst(rst), .now(now_ns[31:0]), .rtt_pkts(RTT_PKTS), .timeout(TIMEOUT), .max_timeouts(MAX_TIMEOUTS[7:0]), .in_valid(|grants), .in_ready(pk_ready),
         .in_op(tx_op), .in_id(grants[0] ? delivered[31:0] : grants[1] ? credit[31:0] : {{(32-LOG_SLOTS){1'b0}}, tx_look}),
         .in_a(grants[0] ? delivered[63:32] : grants[1] ? {31'd0, credit[128]} : msg_dst_ip),
         .in_b(grants[0] ? delivered[95:64] : grants[1] ? credit[63:32] : {msg_src_context, msg_dst_context}),
