@@ -39,7 +39,7 @@ module nt_block_bench #(
             nt_packetization #(.RTX_NEEDS_CREDIT(RTX_NEEDS_CREDIT)) block (
                 .clk(clk), .rst(rst), .now(`IN(1)), .rtt_pkts(32'd9), .timeout(32'd7000), .max_timeouts(8'd3),
                 .in_valid(enters), .in_ready(ready), .in_op(in[2:0]), .in_id(`IN(2)), .in_a(`IN(3)), .in_b(`IN(4)),
-                .in_c(`IN(5)), .in_bitmap(in[192 +: 64]), .may_send(), .refuses(), .out_valid(valid), .out_op(op), .out_ok(ok),
+                .in_c(`IN(5)), .in_bitmap(in[192 +: 64]), .may_send(), .refuses(), .busy_slots(), .out_valid(valid), .out_op(op), .out_ok(ok),
                 .out_aborted(aborted), .out_resends(resends), .out_id(id), .out_large(), .out_buffer(), .out_dst_ip(dst_ip),
                 .out_dst_context(dst_context), .out_src_context(src_context), .out_bytes(bytes), .out_pkt_offset(offset),
                 .out_credit(credit), .out_is_new_msg(is_new), .out_is_rtx(is_rtx), .out_payload(payload)

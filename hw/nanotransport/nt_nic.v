@@ -304,6 +304,7 @@ module nt_nic #(
 
     // ---- Packetization: events of the program, timers, the next packet, new messages.
     wire        may_send, refuses;
+    wire [(1<<LOG_SLOTS)-1:0] busy;    // an operation of a busy message leaves its turn to others
     wire        control_head;
     reg [3:0]   ahead;                 // packets between the arbiter and the link
     reg [9:0]   since_look;
@@ -318,7 +319,8 @@ module nt_nic #(
     wire        packet, pk_ready;
     wire        takes_control = control_head && room && !packet;
     nt_arbiter #(.N(6)) operations (
-        .requests({idle_look, msg_valid && !refuses, may_send && room && !control_head, overdue, credit_valid, delivered_valid}),
+        .requests({idle_look && !busy[tx_look], msg_valid && !refuses, may_send && room && !control_head, overdue && !busy[tx_look],
+                   credit_valid && !busy[credit[LOG_SLOTS-1:0]], delivered_valid && !busy[delivered[LOG_SLOTS-1:0]]}),
         .grants(grants)
     );
     wire        polls = grants[3] && pk_ready, looks = (grants[2] || grants[5]) && pk_ready;
@@ -339,7 +341,7 @@ module nt_nic #(
         .in_op(tx_op), .in_id(grants[0] ? delivered[31:0] : grants[1] ? credit[31:0] : {{(32-LOG_SLOTS){1'b0}}, tx_look}),
         .in_a(grants[0] ? delivered[63:32] : grants[1] ? {31'd0, credit[128]} : msg_dst_ip),
         .in_b(grants[0] ? delivered[95:64] : grants[1] ? credit[63:32] : {msg_src_context, msg_dst_context}),
-        .in_c(grants[1] ? credit[160:129] : msg_bytes), .in_bitmap(grants[0] ? delivered[159:96] : credit[127:64]), .may_send(may_send), .refuses(refuses),
+        .in_c(grants[1] ? credit[160:129] : msg_bytes), .in_bitmap(grants[0] ? delivered[159:96] : credit[127:64]), .may_send(may_send), .refuses(refuses), .busy_slots(busy),
         .out_valid(pk_valid), .out_op(pk_op), .out_ok(pk_ok), .out_aborted(pk_aborted), .out_resends(pk_resends), .out_id(pk_id),
         .out_large(pk_large), .out_buffer(pk_buffer), .out_dst_ip(pk_dst_ip), .out_dst_context(pk_dst_context),
         .out_src_context(pk_src_context), .out_bytes(pk_bytes), .out_pkt_offset(pk_offset), .out_credit(pk_credit),

@@ -40,6 +40,7 @@ module nt_packetization #(
     input  wire [63:0] in_bitmap,
     output wire        may_send,       // a poll would take a message from the queue, or drop one
     output wire        refuses,        // a message cannot be sent now, whatever its length
+    output wire [(1<<LOG_SLOTS)-1:0] busy_slots,    // operations of these slots have to wait
     output reg         out_valid,
     output reg  [2:0]  out_op,
     output reg         out_ok,         // send: accepted; delivered: all packets arrived; poll: a packet
@@ -165,6 +166,7 @@ module nt_packetization #(
     wire                send_ready = sending == 0 && (none_free || !(free_busy || (v1 && slot1 == free_slot)));
     wire                nothing = !(head_valid || next_valid || fifo_valid || v1 || v2 || v3 || v4 || v5);
     assign in_ready = in_op == SEND ? send_ready : in_op == POLL ? (head_ready && !head_taken) || (nothing_before && !v1) : !busy[in_id[LOG_SLOTS-1:0]];
+    assign busy_slots = busy;
     assign may_send = (head_ready || head_ended) && !head_taken;
     assign refuses = !send_ready || none_free || queued >= 3 * SLOTS - 2;
     wire                accept = in_valid && in_ready;
