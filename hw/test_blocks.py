@@ -80,17 +80,22 @@ async def a_reset_forgets_what_is_under_way(dut) -> None:
         await FallingEdge(dut.clk)
 
 
-async def operate(dut, **inputs) -> tuple[int, int]:
-    """One operation of irn_sender on queue pair 0: (flags, value)."""
-    for name, value in inputs.items():
-        getattr(dut, f"in_{name}").value = value
-    dut.in_valid.value = 1
+async def result_of(dut) -> None:
+    """Waits until the operation at the inputs has entered, and then for its result."""
     while not int(dut.in_ready.value):
         await FallingEdge(dut.clk)
     await FallingEdge(dut.clk)
     dut.in_valid.value = 0
     while not int(dut.out_valid.value):
         await FallingEdge(dut.clk)
+
+
+async def operate(dut, **inputs) -> tuple[int, int]:
+    """One operation of irn_sender on queue pair 0: (flags, value)."""
+    for name, value in inputs.items():
+        getattr(dut, f"in_{name}").value = value
+    dut.in_valid.value = 1
+    await result_of(dut)
     return int(dut.out_flags.value), int(dut.out_value.value)
 
 
@@ -135,17 +140,17 @@ async def a_message_becomes_packets(dut) -> None:
     await start(dut)
     dut.rtt_pkts.value, dut.timeout.value, dut.max_timeouts.value = 9, 7000, 5
     dut.in_valid.value, dut.in_op.value, dut.in_a.value, dut.in_c.value = 1, 0, 0x0A000001, 2500
-    await FallingEdge(dut.clk)
+    await result_of(dut)
     assert int(dut.out_ok.value) == 1
-    dut.in_op.value = 3
     packets = []
     for _ in range(3):
-        await FallingEdge(dut.clk)
+        dut.in_op.value, dut.in_valid.value = 3, 1
+        await result_of(dut)
         assert int(dut.out_ok.value) == 1
         packets.append((int(dut.out_pkt_offset.value), int(dut.out_payload.value)))
     assert packets == [(0, 1024), (1, 1024), (2, 452)]
-    dut.in_valid.value = 0
-    await FallingEdge(dut.clk)
+    for _ in range(6):
+        await FallingEdge(dut.clk)
     assert int(dut.may_send.value) == 0
 
 
@@ -157,8 +162,8 @@ async def the_last_packet_completes_a_message(dut) -> None:
     dut.in_msg_len.value, dut.in_mark.value = 2000, 1
     seen = []
     for offset in (1, 0):
-        dut.in_pkt_offset.value = offset
-        await FallingEdge(dut.clk)
+        dut.in_pkt_offset.value, dut.in_valid.value = offset, 1
+        await result_of(dut)
         seen.append(tuple(int(handle.value) for handle in (dut.out_fail, dut.out_is_new_msg, dut.out_is_last_pkt, dut.out_ack_no)))
     assert seen == [(0, 1, 0, 0), (0, 0, 1, 2)]
 

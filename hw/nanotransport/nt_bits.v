@@ -25,6 +25,30 @@ module nt_lowest #(
     endgenerate
 endmodule
 
+// Index of the lowest of 64 bits that is set, one cycle later; `none` if no bit is set.
+module nt_lowest_next (
+    input  wire        clk,
+    input  wire [63:0] bits,
+    output wire        none,
+    output wire [5:0]  index
+);
+    // The lowest bit in each group of eight, then the lowest group.
+    reg  [7:0]  empty;
+    reg  [23:0] indices;
+    wire [7:0]  none_of;
+    wire [23:0] index_of;
+    wire [2:0]  group;
+    genvar n;
+    generate
+        for (n = 0; n < 8; n = n + 1) begin : octet
+            nt_lowest #(.LOG_W(3)) lowest (.bits(bits[8*n +: 8]), .none(none_of[n]), .index(index_of[3*n +: 3]));
+        end
+    endgenerate
+    always @(posedge clk) {empty, indices} <= {none_of, index_of};
+    nt_lowest #(.LOG_W(3)) first (.bits(~empty), .none(none), .index(group));
+    assign index = {group, indices[3*group +: 3]};
+endmodule
+
 // A queue in registers or memory of LUTs: its first entry is visible. The user keeps it from overflowing.
 module nt_fifo #(
     parameter WIDTH = 8,
@@ -54,7 +78,8 @@ module nt_fifo #(
 endmodule
 
 // Message buffers of two sizes, each with a free list (a bitmap of its free buffers). A request gets the smallest free
-// buffer that fits, and the free one with the lowest number.
+// buffer that fits, and the free one with the lowest number. A buffer is offered in the cycle after the request, and may
+// be taken in this cycle.
 module nt_buffers #(
     parameter LOG_SMALL = 3,          // log2 of the number of small buffers, one of which is left out
     parameter LOG_LARGE = 3,          // log2 of the number of large buffers
@@ -64,14 +89,13 @@ module nt_buffers #(
     input  wire        clk,
     input  wire        rst,
     input  wire [31:0] bytes,
-    input  wire        take,          // takes the buffer that is offered
-    // A buffer that becomes free; a request of the same cycle may have it.
-    input  wire        free,
+    input  wire        take,          // takes the buffer that is offered; the request of this cycle is not to be taken
+    input  wire        free,          // a buffer becomes free
     input  wire        free_large,
     input  wire [LOG_LARGE-1:0] free_number,
-    output wire        offered,       // a buffer is free
-    output wire        big,
-    output wire [LOG_LARGE-1:0] number
+    output reg         offered,       // a buffer is free
+    output reg         big,
+    output reg  [LOG_LARGE-1:0] number
 );
     localparam SMALL = (1 << ((1 << LOG_SMALL) - 1)) - 1;   // a bit for each
     reg [(1<<LOG_SMALL)-1:0] small_free;
@@ -80,19 +104,21 @@ module nt_buffers #(
         small_free = SMALL;
         large_free = {(1<<LOG_LARGE){1'b1}};
     end
-    wire [(1<<LOG_SMALL)-1:0] small_now = small_free | ((free && !free_large) ? {{((1<<LOG_SMALL)-1){1'b0}}, 1'b1} << free_number : {(1<<LOG_SMALL){1'b0}});
-    wire [(1<<LOG_LARGE)-1:0] large_now = large_free | ((free && free_large) ? {{((1<<LOG_LARGE)-1){1'b0}}, 1'b1} << free_number : {(1<<LOG_LARGE){1'b0}});
     wire                 no_small, no_large;
     wire [LOG_SMALL-1:0] small_number;
     wire [LOG_LARGE-1:0] large_number;
-    nt_lowest #(.LOG_W(LOG_SMALL)) first_small (.bits(small_now), .none(no_small), .index(small_number));
-    nt_lowest #(.LOG_W(LOG_LARGE)) first_large (.bits(large_now), .none(no_large), .index(large_number));
-    assign big = no_small || bytes > SMALL_BYTES;
-    assign offered = big ? !no_large && bytes <= LARGE_BYTES : 1'b1;
-    assign number = big ? large_number : small_number;
+    nt_lowest #(.LOG_W(LOG_SMALL)) first_small (.bits(small_free), .none(no_small), .index(small_number));
+    nt_lowest #(.LOG_W(LOG_LARGE)) first_large (.bits(large_free), .none(no_large), .index(large_number));
+    wire                 is_big = no_small || bytes > SMALL_BYTES;
+    integer              n;
     always @(posedge clk) begin
-        small_free <= small_now & ~((take && !big) ? {{((1<<LOG_SMALL)-1){1'b0}}, 1'b1} << small_number : {(1<<LOG_SMALL){1'b0}});
-        large_free <= large_now & ~((take && big) ? {{((1<<LOG_LARGE)-1){1'b0}}, 1'b1} << large_number : {(1<<LOG_LARGE){1'b0}});
+        big <= is_big;
+        offered <= is_big ? !no_large && bytes <= LARGE_BYTES : 1'b1;
+        number <= is_big ? large_number : small_number;
+        for (n = 0; n < (1 << LOG_SMALL); n = n + 1)
+            small_free[n] <= (small_free[n] || (free && !free_large && {{(32-LOG_LARGE){1'b0}}, free_number} == n)) && !(take && !big && {{(32-LOG_LARGE){1'b0}}, number} == n);
+        for (n = 0; n < (1 << LOG_LARGE); n = n + 1)
+            large_free[n] <= (large_free[n] || (free && free_large && {{(32-LOG_LARGE){1'b0}}, free_number} == n)) && !(take && big && {{(32-LOG_LARGE){1'b0}}, number} == n);
         if (rst) begin
             small_free <= SMALL;
             large_free <= {(1<<LOG_LARGE){1'b1}};

@@ -8,6 +8,7 @@
 `default_nettype none
 module nt_nic_axis #(
     parameter LOG_SLOTS = 4,
+    parameter HEADS = 1,               // words of headers in a frame, as the program needs
     parameter SEGMENTS = 38,
     parameter LOG_MTU = 10,
     parameter LOG_SENDERS = 4,
@@ -160,7 +161,7 @@ module nt_nic_axis #(
     assign m_axis_recv_tkeep = got_bytes == 32'd0 ? 64'd0 : m_axis_recv_tlast ? keep_of(got_bytes[5:0]) : {64{1'b1}};
     assign m_axis_recv_tuser = {got_bytes, got_id, got_src_ip};
     nt_nic #(
-        .LOG_SLOTS(LOG_SLOTS), .SEGMENTS(SEGMENTS), .LOG_MTU(LOG_MTU), .LOG_SENDERS(LOG_SENDERS),
+        .LOG_SLOTS(LOG_SLOTS), .HEADS(HEADS), .SEGMENTS(SEGMENTS), .LOG_MTU(LOG_MTU), .LOG_SENDERS(LOG_SENDERS),
         .RTX_NEEDS_CREDIT(RTX_NEEDS_CREDIT), .LOG_WORDS(LOG_WORDS)
     ) nic (
         .clk(aclk), .rst(rst), .nic_ip(nic_ip), .msg_valid(msg_valid), .msg_ready(msg_ready), .msg_dst_ip(user[31:0]),

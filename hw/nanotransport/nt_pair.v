@@ -8,6 +8,7 @@
 `default_nettype none
 module nt_pair #(
     parameter LOG_SLOTS = 4,
+    parameter HEADS = 1,               // words of headers in a frame
     parameter DELAY = 8,
     parameter LOSS = 0,
     parameter TRIM = 0,
@@ -92,7 +93,7 @@ module nt_pair #(
                     word <= put_word + 32'd1;
                 end
             end
-            nt_nic #(.LOG_SLOTS(LOG_SLOTS), .RTX_NEEDS_CREDIT(RTX_NEEDS_CREDIT), .TIMEOUT(TIMEOUT)) nic (
+            nt_nic #(.LOG_SLOTS(LOG_SLOTS), .HEADS(HEADS), .RTX_NEEDS_CREDIT(RTX_NEEDS_CREDIT), .TIMEOUT(TIMEOUT)) nic (
                 .clk(clk), .rst(rst), .nic_ip(32'h0a000000 + n[31:0]), .msg_valid(offered), .msg_ready(msg_ready[n]),
                 .msg_dst_ip(32'h0a000001 - n[31:0]), .msg_dst_context(port_of), .msg_src_context(16'd7), .msg_bytes(bytes),
                 .msg_done(msg_done[n]), .msg_ok(msg_ok[n]), .msg_id(msg_id[n]), .msg_address(msg_address[n]), .put_valid(puts),
@@ -104,7 +105,7 @@ module nt_pair #(
                 .got_bytes(got_bytes[n]), .sent_valid(), .timeout_valid(timeout[n]), .aborted_valid(), .event_id(),
                 .dropped(dropped[n])
             );
-            nt_link #(.DELAY(DELAY), .LOSS(LOSS), .TRIM(TRIM), .SEED(1 + n)) link (
+            nt_link #(.HEADS(HEADS), .DELAY(DELAY), .LOSS(LOSS), .TRIM(TRIM), .SEED(1 + n)) link (
                 .clk(clk), .rst(rst), .in_valid(tx_valid[n]), .in_ready(tx_ready[n]), .in_first(tx_first[n]), .in_last(tx_last[n]),
                 .in_data(tx_data[n]), .in_bytes(tx_bytes[n]), .out_valid(rx_valid[1-n]), .out_ready(rx_ready[1-n]),
                 .out_first(rx_first[1-n]), .out_last(rx_last[1-n]), .out_data(rx_data[1-n]), .out_bytes(rx_bytes[1-n]),

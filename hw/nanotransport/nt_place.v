@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The bench of a block between shift registers, with six pins: for place and route, where all paths are from register
+// The bench of a block between shift registers, with seven pins: for place and route, where all paths are from register
 // to register.
 `default_nettype none
 module nt_place #(
@@ -11,7 +11,8 @@ module nt_place #(
     input  wire shift_in,
     input  wire capture,
     output wire shift_out,
-    output reg  out_valid
+    output reg  out_valid,
+    output reg  in_ready
 );
     reg  [319:0] in, captured;
     reg          valid;
@@ -21,10 +22,9 @@ module nt_place #(
         .clk(clk), .in_valid(valid), .in_ready(ready), .in(in), .out_valid(result), .out(out)
     );
     always @(posedge clk) begin
-        if (ready) begin
-            valid <= in_valid;
-            in <= {in[318:0], shift_in};
-        end
+        valid <= in_valid;
+        in <= {in[318:0], shift_in};
+        in_ready <= ready;
         captured <= capture ? out : {captured[318:0], 1'b0};
         out_valid <= result;
     end

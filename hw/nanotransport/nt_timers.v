@@ -15,19 +15,23 @@ module nt_timers #(
     input  wire [31:0]          at,
     input  wire [LOG_SLOTS-1:0] look,
     input  wire [31:0]          now,
-    output wire                 expired       // the timer of slot `look` is on and its time has come
+    output reg                  expired       // two cycles after the look: the timer was on, and its time had come
 );
     reg [(1<<LOG_SLOTS)-1:0] running;
     reg [31:0]               times [0:(1<<LOG_SLOTS)-1];
+    reg                      on;
+    integer                  number;
+    reg [31:0]               looked, at_look;
     initial running = 0;
-    wire [31:0] since = now - times[look];
-    assign expired = running[look] && !since[31];
+    wire [31:0] since = at_look - looked;
     always @(posedge clk) begin
-        if (set) begin
-            running[slot] <= 1'b1;
+        {on, looked, at_look} <= {running[look], times[look], now};
+        expired <= on && !since[31];
+        if (set)
             times[slot] <= at;
-        end else if (cancel)
-            running[slot] <= 1'b0;
+        for (number = 0; number < (1 << LOG_SLOTS); number = number + 1)
+            if ((set || cancel) && slot == number[LOG_SLOTS-1:0])
+                running[number] <= set;
         if (rst)
             running <= 0;
     end

@@ -4,7 +4,8 @@
 use rnic_hw::HwError;
 use rnic_hw::mutation::Change;
 use rnic_hw::nanotransport::{
-    Block, FILES, Pair, PairMessage, PairParameters, check, export, exported, measure, mutants, pair, survives,
+    Block, FILES, Pair, PairMessage, PairParameters, check, export, exported, header_words, measure, mutants, pair,
+    survives,
 };
 use rnic_hw::tools::Tool;
 use rnic_nano::rtl::{Rtl, generate};
@@ -15,7 +16,7 @@ use std::process::Command;
 fn rtl(name: &str) -> Rtl {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../p4").join(name);
     let program = rnic_nano::compile_file(&path, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
-    generate(&program, 64).unwrap_or_else(|error| panic!("{name}: {error}"))
+    generate(&program, program.header_room() as u32).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// Whether Verilator and its compiler are installed; prints a message if not.
@@ -36,11 +37,14 @@ fn the_blocks_follow_the_core() {
     for (block, kinds) in Block::ALL.into_iter().zip([11, 11, 10, 2]) {
         for seed in [1, 2] {
             let checked = check(block, 100_000, seed, None).unwrap_or_else(|e| panic!("{e}"));
-            assert_eq!(checked.latency, 1, "{checked:?}");
+            assert_eq!(checked.latency, block.latency(), "{checked:?}");
             assert!(checked.seen.iter().all(|(_, count)| *count > 5), "{checked:?}");
             assert_eq!(checked.seen.len(), kinds, "{:?}", checked.seen);
-            if block != Block::Packetization {
+            eprintln!("{block:?}: {} steps in {} cycles", checked.steps, checked.cycles);
+            if matches!(block, Block::Generator | Block::Arbiter) {
                 assert_eq!(checked.cycles, checked.steps, "a step in every cycle");
+            }
+            if block != Block::Packetization {
                 break;
             }
         }
@@ -154,7 +158,8 @@ fn every_program_passes_messages() {
     if !verilator() {
         return;
     }
-    for (name, trim, rtx_needs_credit) in [("window.p4", 0, false), ("homa.p4", 0, true), ("homa-tr.p4", 40, true)] {
+    let programs = [("window.p4", 0, false), ("homa.p4", 0, true), ("homa-tr.p4", 40, true), ("hpcc.p4", 0, false)];
+    for (name, trim, rtx_needs_credit) in programs {
         let parameters = PairParameters { loss: 10, trim, rtx_needs_credit, ..PairParameters::default() };
         let message = |n: u32| PairMessage { sender: n % 2, bytes: (n * 7_919) % 38_913 };
         let messages: Vec<PairMessage> = (0..60).map(message).collect();
@@ -188,10 +193,12 @@ fn a_nic_sends_at_line_rate() {
 /// Two programs of every kind fit a NIC.
 #[test]
 fn every_program_fits_a_nic() {
-    for name in ["window.p4", "ndp.p4", "homa.p4", "homa-tr.p4"] {
+    for (name, words) in [("window.p4", 1), ("ndp.p4", 1), ("homa.p4", 1), ("homa-tr.p4", 1), ("hpcc.p4", 3)] {
         let rtl = rtl(name);
         assert!(rnic_hw::nanotransport::pair(&rtl, PairParameters::default()).is_ok(), "{name}");
-        assert!(rnic_hw::nanotransport::period(&rtl) <= 8, "{name}: a link of 200 Gbps has a frame in 8.2 cycles");
+        assert_eq!(header_words(&rtl), words, "{name}");
+        let period = rnic_hw::nanotransport::period(&rtl);
+        assert!(period <= 8 || words > 1, "{name}: a link of 200 Gbps has a frame of 64 bytes in 8.2 cycles");
     }
 }
 

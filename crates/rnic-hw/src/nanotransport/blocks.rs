@@ -36,6 +36,14 @@ impl Block {
         }
     }
 
+    /// Cycles from an operation to its result.
+    pub const fn latency(self) -> u32 {
+        match self {
+            Block::Packetization | Block::Reassembly => 5,
+            Block::Generator | Block::Arbiter => 1,
+        }
+    }
+
     /// The block alone, for synthesis, with 2^`log_slots` messages.
     pub fn module(self, log_slots: u32) -> Design {
         let slots = [("LOG_SLOTS", u64::from(log_slots)), ("LOG_SMALL", 3), ("LOG_LARGE", u64::from(log_slots) - 1)];
@@ -73,7 +81,7 @@ pub struct Checked {
     pub steps: u64,
     /// Cycles from a step to its result.
     pub latency: u32,
-    /// Cycles during which the steps entered. If a poll of packetization finds an ended message, the poll is repeated.
+    /// Cycles during which the steps entered: one per step, and the cycles in which a step waited for earlier ones.
     pub cycles: u64,
     /// How often each kind of step occurred.
     pub seen: Vec<(&'static str, u64)>,

@@ -1,6 +1,7 @@
 //! Writes the NIC of a P4 program with all files that build it: Verilog, FuseSoC core file, Makefile, tests, a board.
 
-use super::{FILES, PairParameters, program::program};
+use super::program::{header_words, program};
+use super::{FILES, PairParameters};
 use crate::tools::HwError;
 use rnic_nano::rtl::Rtl;
 use std::fs;
@@ -52,6 +53,7 @@ pub fn exported(rtl: &Rtl, parameters: PairParameters) -> Result<Vec<(String, St
         if matches!(path.as_str(), "rtl/nt_nic_axis.v" | "rtl/nt_nic.v") {
             *text = text
                 .replace("parameter LOG_SLOTS = 4", &format!("parameter LOG_SLOTS = {}", parameters.log_slots))
+                .replace("parameter HEADS = 1", &format!("parameter HEADS = {}", header_words(rtl)))
                 .replace(
                     "parameter RTX_NEEDS_CREDIT = 0",
                     &format!("parameter RTX_NEEDS_CREDIT = {}", u8::from(parameters.rtx_needs_credit)),

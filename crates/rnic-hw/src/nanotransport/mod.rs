@@ -16,7 +16,7 @@ pub use nic::{
     CYCLES_PER_NS, Delivery, Latency, Pair, PairMessage, PairParameters, Throughput, measure, pair, pipelines_alone,
     pipelines_in_registers, single,
 };
-pub use program::period;
+pub use program::{header_words, period};
 
 /// The source files in `hw/nanotransport`, as (name, text).
 pub const FILES: [(&str, &str); 11] = [

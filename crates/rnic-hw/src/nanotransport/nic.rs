@@ -1,6 +1,6 @@
 //! Two NICs in Verilator that run a P4 program and exchange messages with payload over a link.
 
-use super::program::program;
+use super::program::{header_words, program};
 use crate::model::{Bench, Design, Model};
 use crate::tools::HwError;
 use rnic_nano::rtl::Rtl;
@@ -82,6 +82,7 @@ pub fn pair(rtl: &Rtl, parameters: PairParameters) -> Result<Design, HwError> {
         files,
         parameters: vec![
             ("LOG_SLOTS", parameters.log_slots.into()),
+            ("HEADS", header_words(rtl).into()),
             ("DELAY", parameters.delay.into()),
             ("LOSS", parameters.loss.into()),
             ("TRIM", parameters.trim.into()),
@@ -98,7 +99,8 @@ pub fn pair(rtl: &Rtl, parameters: PairParameters) -> Result<Design, HwError> {
 pub fn single(rtl: &Rtl, log_slots: u32) -> Result<Design, HwError> {
     let parameters = PairParameters { log_slots, ..PairParameters::default() };
     let mut design = pair(rtl, parameters)?;
-    (design.top, design.parameters) = ("nt_nic", vec![("LOG_SLOTS", log_slots.into())]);
+    (design.top, design.parameters) =
+        ("nt_nic", vec![("LOG_SLOTS", log_slots.into()), ("HEADS", header_words(rtl).into())]);
     Ok(design)
 }
 
@@ -274,7 +276,7 @@ pub fn measure(
             let to = count - count / 16 - 1;
             (to - from) as f64 / f64::from(ends[to] - ends[from])
         };
-        let bits = 8.0 * (f64::from(*bytes) + 64.0 * frames);
+        let bits = 8.0 * (f64::from(*bytes) + f64::from(64 * header_words(rtl)) * frames);
         throughputs.push(Throughput {
             bytes: *bytes,
             million_per_second: per_cycle * CYCLES_PER_NS * 1_000.0,

@@ -2,7 +2,7 @@
 
 use crate::tools::HwError;
 use rnic_nano::NicParameters;
-use rnic_nano::rtl::{CallSite, PipelineRtl, Port, Rtl};
+use rnic_nano::rtl::{CallSite, INFO_CYCLES, PipelineRtl, Port, Rtl};
 use std::fmt::Write as _;
 
 /// Ports of the module, besides the clock.
@@ -11,12 +11,13 @@ const PORTS: &str = "\
     input  wire [63:0]  now_ns,
     input  wire [31:0]  nic_ip,
     input  wire [31:0]  nic_rtt_pkts,
-    output wire [3:0]   period,            // cycles between two arriving packets
+    output wire [7:0]   period,            // cycles between two arriving packets
+    output wire [7:0]   info_stage,        // cycles from ingress_valid to the packet's call of get_rx_msg_info
     input  wire         ingress_valid,
-    input  wire [511:0] ingress_header,
+    input  wire [@-1:0] ingress_header,    // the words of headers, the first one in the highest bits
     input  wire [15:0]  ingress_frame_bytes,
     input  wire         ingress_trimmed,
-    // get_rx_msg_info: the results arrive one cycle after the request, with what reassembly has marked.
+    // get_rx_msg_info: the results arrive 5 cycles after the request, with what reassembly has marked.
     output wire         info_valid,
     output wire [144:0] info_request,
     input  wire [51:0]  info_results,
@@ -40,39 +41,52 @@ const PORTS: &str = "\
     input  wire         egress_valid,
     input  wire [225:0] departure,
     output wire         egress_done,
-    output wire [511:0] egress_header,
+    output wire [@-1:0] egress_header,
     output wire [7:0]   egress_priority";
 
-/// Minimum number of cycles between two arriving packets. It is at least 4 (a 200 Gbps link at 3.2 GHz never delivers
-/// packets faster), and at least the minimum distance between two packets in the pipeline. Requests to reassembly and
-/// verdicts for reassembly are in different cycles.
+/// Limits of the counters in the NIC: cycles between two arriving packets, and the stage of a request to reassembly.
+const MAX_PERIOD: u32 = 254;
+const MAX_INFO_STAGE: u32 = 60;
+/// Longest headers of a program, in words of 64 bytes.
+const MAX_HEADER_WORDS: u32 = 8;
+
+/// Minimum number of cycles between two arriving packets: the minimum distance between two packets in the pipeline, and
+/// at least 7. Reassembly then has a cycle for the request of a packet, and after two further cycles at least two
+/// cycles for verdicts and messages that end.
 pub fn period(rtl: &Rtl) -> u32 {
-    let ingress = &rtl.ingress;
-    let request = ingress.calls.iter().find(|call| call.function == "get_rx_msg_info").map_or(0, |call| call.stage);
-    let mut period = ingress.distance.max(4);
-    while (ingress.stages - request).is_multiple_of(period) {
-        period += 1;
-    }
-    period
+    rtl.ingress.distance.max(7)
+}
+
+/// Bits of the longest headers that the program parses or emits.
+fn header_bits(rtl: &Rtl) -> u32 {
+    let parsed = rtl.ingress.inputs.iter().find(|port| port.name == "header").map_or(0, |port| port.width);
+    let emitted = rtl.egress.outputs.iter().find(|port| port.name == "out_header").map_or(0, |port| port.width);
+    parsed.max(emitted)
+}
+
+/// Number of words of 64 bytes for the headers of a frame: as many as the longest headers of the program need, and the
+/// same number in every frame. The payload begins with the next word.
+pub fn header_words(rtl: &Rtl) -> u32 {
+    header_bits(rtl).div_ceil(512).max(1)
 }
 
 /// The text of the module for a program.
 ///
 /// # Errors
-/// The program does not fit a NIC: its headers are longer than a word of the link, a packet may ask for a message
+/// The program does not fit a NIC: its headers are longer than 512 bytes, a packet may ask for a message
 /// twice, or its egress pipeline takes no packet in every cycle.
 pub(super) fn program(rtl: &Rtl) -> Result<String, HwError> {
     let ingress = &rtl.ingress;
     let egress = &rtl.egress;
     let refuse = |message: &str| Err(HwError::Parameter(message.to_string()));
     let header = egress.outputs.iter().find(|port| port.name == "out_header").map_or(0, |port| port.width);
-    let room = ingress.inputs.iter().find(|port| port.name == "header").map_or(0, |port| port.width);
-    if header > 512 || room > 512 {
+    let bits = 512 * header_words(rtl);
+    if header_words(rtl) > MAX_HEADER_WORDS {
         return refuse(&format!(
-            "the program emits headers of {} bytes and parses {}: the first word of a frame has room for 64, so a NIC in \
-             hardware has programs with at most 64 bytes of headers",
-            header.div_ceil(8),
-            room / 8
+            "the program parses or emits headers of {} bytes; a NIC in hardware has room for {} bytes, in the first \
+             {MAX_HEADER_WORDS} words of a frame",
+            header_bits(rtl).div_ceil(8),
+            64 * MAX_HEADER_WORDS
         ));
     }
     if let Some(call) = egress.calls.first() {
@@ -97,10 +111,19 @@ pub(super) fn program(rtl: &Rtl) -> Result<String, HwError> {
             positions.join(", ")
         ));
     }
+    if period(rtl) > MAX_PERIOD || sites[0].stage > MAX_INFO_STAGE {
+        return refuse(&format!(
+            "the ingress pipeline takes a packet in every {} cycles and calls get_rx_msg_info in stage {}; a NIC in hardware \
+             needs at most {MAX_PERIOD} cycles and at most stage {MAX_INFO_STAGE}",
+            period(rtl),
+            sites[0].stage
+        ));
+    }
     let mut text = format!(
-        "// Generated: the pipelines of a P4 program between the blocks of a NIC.\n// SPDX-License-Identifier: MIT OR Apache-2.0\n`default_nettype none\nmodule nt_program (\n    input  wire         clk,\n{PORTS}\n);\n"
+        "// Generated: the pipelines of a P4 program between the blocks of a NIC.\n// SPDX-License-Identifier: MIT OR Apache-2.0\n`default_nettype none\nmodule nt_program (\n    input  wire         clk,\n{}\n);\n",
+        PORTS.replace('@', &bits.to_string())
     );
-    let _ = writeln!(text, "    assign period = 4'd{};", period(rtl));
+    let _ = writeln!(text, "    assign period = 8'd{};\n    assign info_stage = 8'd{};", period(rtl), sites[0].stage);
     let mut connections = vec![
         "        .clk(clk)".to_string(),
         "        .rst(rst)".to_string(),
@@ -112,7 +135,7 @@ pub(super) fn program(rtl: &Rtl) -> Result<String, HwError> {
     ];
     for pipeline in [ingress, egress] {
         for port in &pipeline.inputs {
-            connections.push(format!("        .{}_{}({})", pipeline.name, port.name, input(port)?));
+            connections.push(format!("        .{}_{}({})", pipeline.name, port.name, input(port, bits)?));
         }
     }
     outputs(
@@ -134,7 +157,7 @@ pub(super) fn program(rtl: &Rtl) -> Result<String, HwError> {
             text,
             "    wire [{}:0] header;\n    assign egress_header = {{header, {{{}{{1'b0}}}}}};",
             header - 1,
-            512 - header
+            bits - header
         );
         connections.push("        .egress_out_header(header)".to_string());
     }
@@ -144,7 +167,7 @@ pub(super) fn program(rtl: &Rtl) -> Result<String, HwError> {
 }
 
 /// The expression to which an input of a pipeline is connected.
-fn input(port: &Port) -> Result<String, HwError> {
+fn input(port: &Port, header_bits: u32) -> Result<String, HwError> {
     let nic = NicParameters {
         mac: 0x0250_0000_0001,
         switch_mac: 0x0250_0000_00fe,
@@ -156,8 +179,8 @@ fn input(port: &Port) -> Result<String, HwError> {
     };
     let departure = |low: u32| Ok(format!("departure[{low} +: {}]", port.width));
     match port.name.as_str() {
-        "header" => Ok(format!("ingress_header[511 -: {}]", port.width)),
-        "header_bytes" => Ok("16'd64".into()),
+        "header" => Ok(format!("ingress_header[{} -: {}]", header_bits - 1, port.width)),
+        "header_bytes" => Ok(format!("16'd{}", header_bits / 8)),
         "arrival_now_ns" | "departure_now_ns" => Ok("now_ns".into()),
         "arrival_frame_bytes" => Ok("ingress_frame_bytes".into()),
         "arrival_trimmed" => Ok("ingress_trimmed".into()),
@@ -260,7 +283,7 @@ fn calls(text: &mut String, connections: &mut Vec<String>, ingress: &PipelineRtl
         connections.push(format!("        .{prefix}_arguments(info_request)"));
         connections.push(format!("        .{prefix}_results(info_results)"));
         // The mark of the packet leaves in the same cycle as the verdict.
-        let delay = (ingress.stages - ingress.calls[call].stage - 1) as usize;
+        let delay = (ingress.stages - ingress.calls[call].stage - INFO_CYCLES) as usize;
         if delay == 0 {
             text.push_str("    assign marked = marked_now;\n");
         } else {

@@ -1,6 +1,7 @@
 //! The bench around the pipelines: a packet and its result are vectors of 32-bit words.
 
 use super::PipelineRtl;
+use super::net::INFO_CYCLES;
 use super::verilog::{LICENCE, range};
 use std::fmt::Write as _;
 
@@ -129,7 +130,7 @@ pub(super) fn bench(ingress: &PipelineRtl, egress: &PipelineRtl) -> (String, (us
                 offset += bits;
             }
             if returned > 0 {
-                let delay = call.stage + 1;
+                let delay = call.stage + INFO_CYCLES;
                 let _ = write!(
                     text,
                     "    reg [{}:0] {prefix}_results;\n    \

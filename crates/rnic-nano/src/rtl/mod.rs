@@ -16,6 +16,7 @@ mod tables;
 mod verilog;
 
 pub use bench::OutputWords;
+pub use net::INFO_CYCLES;
 pub use verilog::{CallSite, PipelineRtl, Port, Rtl, generate};
 
 use crate::diagnostic::Diagnostic;

@@ -12,6 +12,8 @@ pub(super) type NodeId = usize;
 /// the whole chain.
 const DEPTH: u32 = 12;
 const HEAVY: u32 = 4;
+/// Cycles from a request to the reassembly block (`get_rx_msg_info`) to its results.
+pub const INFO_CYCLES: u32 = 5;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Kind {
@@ -92,7 +94,7 @@ pub(super) struct Call {
     pub(super) results: Vec<u32>,
     /// The places in the program that share the call.
     pub(super) spans: Vec<Span>,
-    /// Stage in which the arguments leave; the results arrive in the next one.
+    /// Stage in which the arguments leave; the results arrive [`INFO_CYCLES`] stages later.
     pub(super) stage: u32,
 }
 
@@ -380,7 +382,7 @@ impl Netlist {
         let mut offset = 0;
         let mut result = |width: &u32| {
             offset += width;
-            self.add(Kind::Result(number, offset - width), *width, stage + 1, 0)
+            self.add(Kind::Result(number, offset - width), *width, stage + INFO_CYCLES, 0)
         };
         results.iter().map(&mut result).collect()
     }

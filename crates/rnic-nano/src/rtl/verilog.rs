@@ -34,7 +34,7 @@ pub struct CallSite {
     /// Where the call is in the source text, as `FILE:LINE`, or the places that share it, with commas; empty if the
     /// source text is not known.
     pub position: String,
-    /// Stage in which the call leaves; its results arrive in the next stage.
+    /// Stage in which the call leaves; its results arrive [`INFO_CYCLES`](super::INFO_CYCLES) stages later.
     pub stage: u32,
     /// Widths of the arguments in bits; the first one is in the lowest bits.
     pub arguments: Vec<u32>,
