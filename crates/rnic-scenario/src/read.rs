@@ -5,6 +5,7 @@ use super::beside;
 use super::error::{Mistake, ScenarioError};
 use super::extends::{self, Files};
 use super::fabric;
+use super::list;
 use super::output;
 use super::overrides;
 use super::reader::{Item, Result, Table};
@@ -210,11 +211,12 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
     let root = Table::root(documents, &tree)?;
     let fabric_table = root.require("fabric")?.table()?;
     let imported = source.lists.topologies.of(&fabric_table)?;
-    let fabric = fabric::read(&fabric_table, imported.as_deref())?;
+    let mut fabric = fabric::read(&fabric_table, imported.as_deref())?;
     let hosts = rnic_spec::hosts(&fabric.topology);
-    let context = Context { hosts, imported: imported.as_deref(), lists: source.lists };
+    let context = Context { hosts, imported: imported.as_deref(), lists: source.lists, down: RefCell::default() };
     let traffic_item = root.require("traffic")?;
     let traffic = traffic::read(&traffic_item, &context)?;
+    list::add_faults(&mut fabric, context.down.into_inner());
     let defaults = root.table("transport")?;
     if let Some(defaults) = &defaults {
         transport::check_defaults(defaults, source.vocabulary)?;

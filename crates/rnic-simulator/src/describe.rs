@@ -152,6 +152,9 @@ fn describe_traffic(traffic: &Traffic) -> String {
             training.data(),
             training.steps
         ),
+        TrafficPattern::Triggered(list) => {
+            format!("list of {} flows with {} triggers", list.flows.len(), list.triggers.len())
+        }
         TrafficPattern::List { flows } => format!("list of {} flows", flows.len()),
     };
     match traffic.warmup + traffic.cooldown {

@@ -12,6 +12,7 @@ use crate::sizes::SizeDistribution;
 use crate::trace::Trace;
 use crate::training::Training;
 use crate::transport::TransportSpec;
+use crate::triggered::Triggered;
 use rnic_fabric::config::{
     ArbiterSpec, ClockSpec, LinkSpec, MarkOn, NamedLink, NamedRoute, Paths, SchedulerSpec, TopologySpec, TrimSpec,
     TrimmedPriority,
@@ -413,6 +414,9 @@ pub enum TrafficPattern {
         /// The flows to start, in order of start.
         flows: Arc<[FlowSpec]>,
     },
+    /// `triggered`: a list of flows, some of which start when others end; the pattern `list` with the triggers of a
+    /// connection matrix of htsim.
+    Triggered(Triggered),
     /// `pairs`: random pairs of hosts; in each pair, one host sends messages to the other, one at a time.
     Pairs {
         /// Number of pairs. Pairs are drawn independently of each other; two pairs may be equal.
@@ -480,6 +484,7 @@ impl TrafficPattern {
             TrafficPattern::Pairs { .. }
                 | TrafficPattern::AllToAllLoop { .. }
                 | TrafficPattern::IncastLoop { .. }
+                | TrafficPattern::Triggered(_)
                 | TrafficPattern::Outside { .. }
         ) || self.is_program()
     }

@@ -2,6 +2,7 @@
 
 use super::SECTIONS;
 use crate::spec::{RunSpec, Traffic, TrafficPattern};
+use crate::triggered::Triggered;
 use rnic_transport::Bytes;
 use rnic_transport::settings::{self, Kind};
 use serde_json::{Map, Value, json};
@@ -47,6 +48,14 @@ fn values<T>(run: &RunSpec<T>) -> serde_json::Result<Value> {
             let mut values = serde_json::to_value(Traffic { pattern, name: source.name.clone(), ..*source })?;
             values["pattern"] = Value::Null;
             Ok(values)
+        }
+        TrafficPattern::Triggered(list) => {
+            let list = Triggered { flows: Arc::new([]), triggers: Arc::new([]), ..list.clone() };
+            serde_json::to_value(Traffic {
+                pattern: TrafficPattern::Triggered(list),
+                name: source.name.clone(),
+                ..*source
+            })
         }
         _ => serde_json::to_value(source),
     };

@@ -411,6 +411,17 @@ pub(super) const TRAFFIC: Section = Section {
         .only(&["collective", "training", "inference", "trace"])
         .fields(&["pattern.reaction", "pattern.deployment.reaction"]),
         Setting::new(
+            "reaction",
+            Kind::Time,
+            "\"1 us\"",
+            "with the triggers of a [connection matrix](formats.md#htsim): time between the end of a flow and the start of the \
+             flows that wait for it; htsim needs no time, and a time below that of a frame on the shortest link makes the \
+             simulation slower",
+        )
+        .default("200 ns")
+        .only(&["list"])
+        .fields(&["pattern.reaction"]),
+        Setting::new(
             "model",
             Kind::Choice(&MODELS),
             "\"llama2-7b\"",
