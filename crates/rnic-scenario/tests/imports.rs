@@ -37,6 +37,59 @@ fn flows(run: &RunSpec) -> Vec<(u64, u32, u32, u64)> {
     flows.iter().map(|FlowSpec { start, src, dst, bytes, .. }| (start.as_ps(), *src, *dst, *bytes)).collect()
 }
 
+/// Four pods of htsim's fat-tree of three tiers.
+const TREE: &str = "Nodes 16\nTiers 3\nPodsize 4\nTier 0\nDownlink_speed_Gbps 100\nRadix_Down 2\nRadix_Up 2\n\
+                    Downlink_Latency_ns 1000\nTier 1\nDownlink_speed_Gbps 100\nRadix_Down 2\nRadix_Up 2\nDownlink_Latency_ns 1000\n\
+                    Tier 2\nDownlink_speed_Gbps 100\nRadix_Down 4\nDownlink_Latency_ns 1000\n";
+
+#[test]
+fn connection_matrices_have_triggers_and_failures() {
+    let folder = folder();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("topology.txt", TREE);
+    let rest = REST.replace("flow.txt", "flows.cm");
+    let header = "Nodes 16\nConnections 2\nTriggers 1\nFailures 1\n0->3 start 5 size 9 send_done_trigger 4\n";
+    write(
+        "flows.cm",
+        &format!(
+            "{header}3->1 trigger 4 size 7\ntrigger id 4 oneshot\nfailure switch_type AGG switch_id 3 link_id 1\n"
+        ),
+    );
+    let scenario = read(folder.path(), "", &rest).unwrap();
+    let TrafficPattern::Triggered(list) = &scenario.runs[0].traffic[0].pattern else { panic!() };
+    assert_eq!((list.flows.len(), list.triggers.len(), list.reaction), (2, 1, Time::from_ns(200)));
+    let faults = &scenario.runs[0].fabric.faults.links;
+    assert_eq!(faults.len(), 1);
+    assert_eq!((faults[0].from.as_str(), faults[0].to.as_str(), faults[0].rate), ("agg3", "core3", None));
+    // The document of the run is read again.
+    let document = scenario.runs[0].to_json(false).unwrap();
+    assert_eq!(RunSpec::from_json(&document, &Vocabulary::standard()).unwrap(), scenario.runs[0]);
+
+    let slow = read(folder.path(), "", &rest.replace("\n[[run]]", "\nreaction = \"3 us\"\n[[run]]")).unwrap();
+    let TrafficPattern::Triggered(list) = &slow.runs[0].traffic[0].pattern else { panic!() };
+    assert_eq!(list.reaction, Time::from_us(3));
+
+    write(
+        "flows.cm",
+        &format!(
+            "{header}3->1 trigger 4 size 7\ntrigger id 4 barrier count 3\nfailure switch_type AGG switch_id 3 link_id 1\n"
+        ),
+    );
+    let error = read(folder.path(), "", &rest).unwrap_err();
+    assert!(error.contains("flows.cm:7: 1 flows activate trigger 4, which is a `barrier` of 3;"), "{error}");
+    write("flows.cm", "Nodes 16\nConnections 1\n0->3 start 5 size 9\n");
+    let error = read(folder.path(), "", &rest.replace("\n[[run]]", "\nreaction = \"3 us\"\n[[run]]")).unwrap_err();
+    assert!(error.contains("`reaction` has no effect: the list has no triggers"), "{error}");
+    // Failures alone: the flows start at fixed times.
+    write(
+        "flows.cm",
+        "Nodes 16\nConnections 1\nFailures 1\n0->3 start 5 size 9\nfailure switch_type AGG switch_id 0 link_id 0\n",
+    );
+    let scenario = read(folder.path(), "", &rest).unwrap();
+    assert_eq!(flows(&scenario.runs[0]), [(5, 0, 3, 9)]);
+    assert_eq!(scenario.runs[0].fabric.faults.links[0].to, "core0");
+}
+
 #[test]
 fn a_topology_file_becomes_a_graph() {
     let folder = folder();

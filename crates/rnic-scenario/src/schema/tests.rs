@@ -127,6 +127,10 @@ fn bases(section: &Section, setting: &Setting) -> Vec<toml::Table> {
         ("traffic", "straggler") => {
             bases.iter_mut().for_each(|base| put(base, "traffic", "straggler_delay", "1 us".into()));
         }
+        ("traffic", "reaction") => {
+            let lists = bases.iter_mut().filter(|base| base["traffic"]["pattern"].as_str() == Some("list"));
+            lists.for_each(|base| put(base, "traffic", "file", "flows.cm".into()));
+        }
         ("traffic", "straggler_delay") => bases.iter_mut().for_each(|base| put(base, "traffic", "straggler", 1.into())),
         ("fabric", "flowlet_gap") => bases.iter_mut().for_each(|base| put(base, "fabric", "paths", "flowlet".into())),
         ("", "fidelity_quantum") => bases.iter_mut().for_each(|base| put(base, "", "fidelity", "flow".into())),
@@ -248,6 +252,9 @@ fn compare(
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("flows.csv"), "start_us,src,dst,bytes\n0,0,1,1000\n").unwrap();
+    let matrix = "Nodes 2\nConnections 2\nTriggers 1\n0->1 start 0 size 1000 send_done_trigger 1\n1->0 trigger 1 size 9\n\
+                  trigger id 1 oneshot\n";
+    std::fs::write(folder.path().join("flows.cm"), matrix).unwrap();
     let ranks: String = (0..8).map(|rank| format!("{rank},1,all-reduce,1000,all\n")).collect();
     std::fs::write(folder.path().join("trace.csv"), format!("rank,id,kind,bytes,group\n{ranks}")).unwrap();
     let topology = "3 2 1 0 2 H100\n2\n0 2 40Gbps 1us 0\n1 2 40Gbps 1us 0\n";

@@ -49,13 +49,11 @@ fn values<T>(run: &RunSpec<T>) -> serde_json::Result<Value> {
             values["pattern"] = Value::Null;
             Ok(values)
         }
-        TrafficPattern::Triggered(list) => {
-            let list = Triggered { flows: Arc::new([]), triggers: Arc::new([]), ..list.clone() };
-            serde_json::to_value(Traffic {
-                pattern: TrafficPattern::Triggered(list),
-                name: source.name.clone(),
-                ..*source
-            })
+        TrafficPattern::Triggered(Triggered { reaction, .. }) => {
+            let pattern = TrafficPattern::List { flows: Arc::new([]) };
+            let mut values = serde_json::to_value(Traffic { pattern, name: source.name.clone(), ..*source })?;
+            values["pattern"] = json!({ "reaction": reaction });
+            Ok(values)
         }
         _ => serde_json::to_value(source),
     };
