@@ -53,6 +53,11 @@ pub(super) fn read(table: &Table<'_>, imported: Option<&Imported>) -> Result<Fab
     Ok(fabric)
 }
 
+/// The rate of the links of all hosts; `None` if single links differ from the fabric's rate.
+pub(super) fn host_rate(fabric: &FabricSetup) -> Option<BitRate> {
+    fabric.links.iter().all(|link| link.rate.is_none()).then_some(fabric.link.rate)
+}
+
 /// `flowlet_gap`, which has an effect with `paths = "flowlet"` only.
 fn read_flowlet_gap(table: &Table<'_>) -> Result<Option<Time>> {
     let (paths, gap): (Option<Paths>, _) = (table.given_word("paths")?, table.given("flowlet_gap")?);

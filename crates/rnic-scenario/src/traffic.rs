@@ -15,7 +15,7 @@ use rnic_spec::{
     SizeDistribution, Traffic, TrafficPattern, row_sum,
 };
 use rnic_transport::settings::Kind;
-use rnic_transport::{Bytes, Time};
+use rnic_transport::{BitRate, Bytes, Time};
 use rnic_workload::{Program, sizes};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,6 +24,8 @@ use std::collections::BTreeMap;
 /// in the file of an imported topology, and the flow lists that earlier runs have read.
 pub(super) struct Context<'a> {
     pub(super) hosts: u32,
+    /// Rate of the links of all hosts; `None` if they may differ.
+    pub(super) rate: Option<BitRate>,
     pub(super) imported: Option<&'a Imported>,
     pub(super) lists: &'a Lists<'a>,
     /// The links of the fabric that flow lists say are down, by the names of their ends.
@@ -81,6 +83,9 @@ fn read_source(table: &Table<'_>, context: &Context<'_>) -> Result<Traffic> {
 
 fn read_pattern(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPattern> {
     let sizes = || read_sizes(&table.require("sizes")?, context.lists.files);
+    if table.get("server_file").is_some() {
+        deployment::check_nics(table, context.rate, context.lists.files)?;
+    }
     Ok(match table.variant() {
         "poisson" => TrafficPattern::Poisson {
             load: table.value("load")?,

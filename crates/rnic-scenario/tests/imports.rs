@@ -3,7 +3,7 @@
 use rnic_fabric::config::TopologySpec;
 use rnic_scenario::format::{Graph, Link, Node};
 use rnic_scenario::{Origin, from_str, to_graph_toml};
-use rnic_spec::{FabricSetup, FlowSpec, RunSpec, Scenario, TrafficPattern, Vocabulary};
+use rnic_spec::{FabricSetup, FlowSpec, Placement, RunSpec, Scenario, Server, TrafficPattern, Vocabulary};
 use rnic_transport::{BitRate, Time};
 use std::path::Path;
 
@@ -296,4 +296,59 @@ delay = "2 us"
     assert_eq!((written.seed, written.runs.len(), written.runs[0].name.as_str()), (9, 1, "b"));
     assert_eq!(written.runs[0].fabric.faults, regular.runs[1].fabric.faults);
     assert_eq!(written.runs[0].traffic, regular.runs[1].traffic);
+}
+
+#[test]
+fn server_files_give_servers_and_nics() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("topo.xml", include_str!("server.xml"));
+    let two = "topology: [ Switch, Switch ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 400, 50 ]\nlatency: [ 900, 500 ]\n";
+    write("network.yml", two);
+    let read = |fabric: &str, keys: &str| {
+        let text = format!(
+            "[fabric]\n{fabric}\n[traffic]\npattern = \"collective\"\noperation = \"all-reduce\"\nsize = \"1 MB\"\n{keys}\n\
+             [[run]]\nname = \"r\"\ntransport = \"roce\"\n"
+        );
+        from_str(&text, "a.toml", folder.path(), &[], None).map_err(|error| error.to_string())
+    };
+    let switch =
+        |gbps: u32| format!("topology = \"single-switch\"\nhosts = 8\nrate = \"{gbps} Gbps\"\ndelay = \"1 us\"");
+    let collective = |fabric: &str, keys: &str| {
+        let scenario = read(fabric, keys).unwrap();
+        let TrafficPattern::Collective(collective) = &scenario.runs[0].traffic[0].pattern else { panic!() };
+        collective.clone()
+    };
+    // The accelerators 0 and 1 of each server are next to the NICs 2 and 3.
+    let found = collective(&switch(400), "server_file = \"topo.xml\"\ndomain_latency = \"1 us\"");
+    let (rate, latency) = (BitRate::from_bps(2_966_400_000_000), Time::from_us(1));
+    assert_eq!(found.server, Some(Server { accelerators: 4, rate, latency }));
+    assert_eq!((found.placement, &found.placed[..]), (Placement::File, &[2, 3, 0, 1, 6, 7, 4, 5][..]));
+    // With rails, the two servers have neighbouring hosts on each rail, and the rails are in the order of the NICs.
+    let found = collective(&switch(400), "server_file = \"topo.xml\"\nplacement = \"rail\"\ndomain_rate = \"1 Tbps\"");
+    assert_eq!(found.placed[..], [4, 6, 0, 2, 5, 7, 1, 3]);
+    assert_eq!(found.server.unwrap().rate, BitRate::from_gbps(1_000));
+    for (keys, error) in [
+        ("server_file = \"topo.xml\"\naccelerators = 4", "`accelerators` and `server_file` are both given"),
+        ("server_file = \"topo.xml\"\nplacement = \"random\"", "are not in the order of their NICs"),
+        ("server_file = \"none.xml\"", "cannot read `"),
+        ("server_file = \"a.txt\"", "a.txt:1: `hello` is not a key with a list"),
+    ] {
+        write("a.txt", "hello\n");
+        let found = read(&switch(400), keys).unwrap_err();
+        assert!(found.contains(error), "{found}");
+    }
+    let found = read(&switch(100), "server_file = \"topo.xml\"").unwrap_err();
+    assert!(found.contains("the NICs of the file have 400 Gbps, and the hosts of the fabric 100 Gbps"), "{found}");
+
+    // Both dimensions of a network of ASTRA-sim: the fabric and the servers.
+    let fabric = "topology = \"file\"\nfile = \"network.yml\"";
+    let found = collective(fabric, "server_file = \"network.yml\"");
+    let (rate, latency) = (BitRate::from_gbps(3_200), Time::from_ns(1_800));
+    assert_eq!((found.ranks, found.server), (8, Some(Server { accelerators: 4, rate, latency })));
+    let scenario = read(fabric, "").unwrap();
+    let link = scenario.runs[0].fabric.link;
+    assert_eq!((link.rate, link.delay), (BitRate::from_gbps(400), Time::from_ns(500)));
+    let found = read(&fabric.replace("network.yml", "network.yml\"\nformat = \"htsim"), "").unwrap_err();
+    assert!(found.contains("network.yml:1: "), "{found}");
 }

@@ -145,7 +145,9 @@ fn all_settings() -> impl Iterator<Item = (&'static Section, &'static Setting)> 
     let sections = SECTIONS.into_iter().filter(|section| !["transport", "sweep"].contains(&section.table));
     let all = sections.flat_map(|section| section.settings.iter().map(move |setting| (section, setting)));
     // The keys of a sweep and of `set` are paths, and other files are not at hand.
-    all.filter(|(_, setting)| !["extends", "sweep", "set", "placement_file", "matrix"].contains(&setting.key))
+    all.filter(|(_, setting)| {
+        !["extends", "sweep", "set", "placement_file", "server_file", "matrix"].contains(&setting.key)
+    })
 }
 
 /// Changes one key of one table of a scenario; the table gets the other keys that it needs.

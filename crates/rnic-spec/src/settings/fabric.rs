@@ -333,7 +333,7 @@ pub(super) const FABRIC: Section = Section {
             .required()
             .only(FILE)
             .nowhere(),
-        Setting::new("format", Kind::Choice(&["hpcc", "simai", "htsim"]), "\"hpcc\"", "format of the topology file")
+        Setting::new("format", Kind::Choice(&["hpcc", "simai", "htsim", "astra-sim"]), "\"hpcc\"", "format of the topology file")
             .derived("judged by the first line of the file")
             .only(FILE)
             .nowhere(),

@@ -364,6 +364,16 @@ pub(super) const TRAFFIC: Section = Section {
         .default("1")
         .only(&["collective", "training", "inference", "trace"])
         .fields(&["pattern.server.accelerators", "pattern.deployment.server.accelerators"]),
+        Setting::new(
+            "server_file",
+            Kind::Text,
+            "\"topo.xml\"",
+            "path of a [file that describes the server](formats.md#servers), of NCCL or ASTRA-sim: number of accelerators, \
+             rate of the domain, and the NIC of each accelerator",
+        )
+        .derived("none")
+        .only(&["collective", "training", "inference", "trace"])
+        .nowhere(),
         Setting::new("domain_rate", Kind::Rate, "\"3.6 Tbps\"", "rate of each rank's port in the domain of its server")
             .default("3.2 Tbps")
             .only(&["collective", "training", "inference", "trace"])
