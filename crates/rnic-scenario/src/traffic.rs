@@ -305,7 +305,7 @@ fn refuse_idle_keys(table: &Table<'_>, collective: &Collective) -> Result<()> {
     let is_broadcast = collective.operation == CollectiveOperation::Broadcast;
     let (chunk, outstanding, channels) = match collective.algorithm {
         Algorithm::Ring => (true, is_broadcast, true),
-        Algorithm::Hierarchical => (true, false, false),
+        Algorithm::Hierarchical | Algorithm::Nvls => (true, false, false),
         Algorithm::Tree => (true, true, false),
         Algorithm::HalvingDoubling => (false, false, false),
         Algorithm::Direct => (false, true, false),

@@ -62,7 +62,7 @@ fn traffic() {
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"collective\"\noperation = \"all-reduce\"\nsize = \"1 MB\"\ngroup = 3",
             r#"a.toml:12:1: groups of 3 do not divide 8 ranks; accepted: a divisor of the ranks, at least 2; see docs/concepts/collectives.md"#),
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"collective\"\noperation = \"all-reduce\"\nsize = \"1 MB\"\nalgorithm = \"direct\"",
-            r#"a.toml:12:1: the algorithm "direct" does not exist for "all-reduce"; accepted: "ring", "tree", "halving-doubling", "hierarchical"; see docs/concepts/collectives.md"#),
+            r#"a.toml:12:1: the algorithm "direct" does not exist for "all-reduce"; accepted: "ring", "tree", "halving-doubling", "hierarchical", "nvls"; see docs/concepts/collectives.md"#),
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"collective\"\noperation = \"all-reduce\"\nsize = \"1 MB\"\nalgorithm = \"halving-doubling\"\nchunk = \"1 KB\"",
             r#"a.toml:17:9: `chunk` has no effect on "all-reduce" with the algorithm "halving-doubling"; remove `chunk`"#),
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"collective\"\noperation = \"all-reduce\"\nsize = \"1 MB\"\noutstanding = 2",

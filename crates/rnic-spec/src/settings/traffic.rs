@@ -45,7 +45,7 @@ const PATTERNS: [Variant; 11] = [
     Variant { name: "outside", about: "another program submits the flows while the simulation runs" },
 ];
 const OPERATIONS: [&str; 5] = names_of!(CollectiveOperation);
-const ALGORITHMS: [&str; 5] = names_of!(Algorithm);
+const ALGORITHMS: [&str; 6] = names_of!(Algorithm);
 const GROUPINGS: [&str; 2] = names_of!(Grouping);
 const PLACEMENTS: [&str; 4] = names_of!(Placement);
 const SCHEDULES: [&str; 2] = names_of!(PipelineSchedule);

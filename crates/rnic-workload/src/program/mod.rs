@@ -11,6 +11,7 @@
 
 mod collectives;
 mod expand;
+mod in_switch;
 mod inference;
 #[cfg(test)]
 mod inference_tests;
@@ -35,6 +36,7 @@ use super::loops::{Loops, Origin};
 use super::network::Network;
 use super::rng::{self, Stream};
 use super::source::{Completion, Source};
+use in_switch::Sum;
 use job::{Job, Kind, TaskJob};
 use path::Path;
 use rank::{Event, Place, Rank};
@@ -107,6 +109,8 @@ struct Agenda {
     connections: BTreeMap<(u32, u32, u32, u32), u32>,
     /// For each rank, the time at which its port in the server's domain is free, for sending and for receiving.
     ports: Vec<[Time; 2]>,
+    /// Sums in switches of servers of which not all members have sent bytes, by (receiving rank, space of the tag, tag).
+    sums: BTreeMap<(u32, u32, Tag), Sum>,
     /// For each rank, the earliest time at which all its flows so far can have left its NIC.
     leaves: Vec<Time>,
     network: Network,
@@ -239,6 +243,7 @@ impl Program {
             sources: Vec::new(),
             connections: BTreeMap::new(),
             ports: Vec::new(),
+            sums: BTreeMap::new(),
             leaves: Vec::new(),
             network: Network { leaf: Vec::new(), pod: Vec::new(), ..network.clone() },
         };

@@ -242,6 +242,7 @@ fn any_collective() -> impl Strategy<Value = Collective> {
         let group = match algorithm {
             Algorithm::HalvingDoubling => (ranks + 1).next_power_of_two(),
             Algorithm::Hierarchical => 3 * (ranks + 1),
+            Algorithm::Nvls => 3 * ranks,
             _ => ranks + 1,
         };
         let server = Server { accelerators: 3, rate: BitRate::from_gbps(3_200), latency: Time::from_ns(900) };
@@ -255,7 +256,7 @@ fn any_collective() -> impl Strategy<Value = Collective> {
             // Not so small that a test has millions of messages.
             chunk: Bytes(chunk.max(size / 100)),
             outstanding,
-            server: (algorithm == Algorithm::Hierarchical).then_some(server),
+            server: matches!(algorithm, Algorithm::Hierarchical | Algorithm::Nvls).then_some(server),
             ..collective(operation, algorithm, group, size)
         }
     })
@@ -275,7 +276,7 @@ proptest! {
         let total: u64 = flows.iter().map(|flow| flow.bytes).sum();
         let group = u64::from(collective.group);
         let expected = match collective.operation {
-            // Only the rings of a hierarchical all-reduce are flows.
+            // Only the rings between servers are flows of a hierarchical all-reduce and of NVLS.
             CollectiveOperation::AllReduce => 2 * (group / u64::from(collective.accelerators()) - 1) * collective.size.0,
             CollectiveOperation::ReduceScatter | CollectiveOperation::AllGather | CollectiveOperation::Broadcast => {
                 (group - 1) * collective.size.0
@@ -334,6 +335,46 @@ fn a_hierarchical_all_reduce_by_hand() {
     // The last part inside the server (500 ns) is over before the sender of the ring's last message knows of its
     // arrival (after 1 us).
     assert_eq!(end, inside + (DELIVERY + REACTION) * 2 + Time::from_us(1));
+}
+
+#[test]
+fn an_all_reduce_in_the_switch_by_hand() {
+    // One server and one piece of 1,600 B, at 1 B in 1 ns. Each rank sends its n parts to the switch, which takes 1,600
+    // ns. The owner of the first part has the sum early, but its port is busy until 1,600 ns; then the switch copies the
+    // n parts, one after the other, to all ports: 1,600 ns. The latency of 100 ns and the reaction follow.
+    for ranks in [2, 4, 8] {
+        let server = servers().map(|server| Server { accelerators: ranks, ..server });
+        let collective = collective(CollectiveOperation::AllReduce, Algorithm::Nvls, ranks, 1_600);
+        let (flows, end) = simulate(Collective { server, ..collective });
+        assert_eq!((flows.len(), end), (0, Time::from_ns(1_600 + 1_600 + 100) + REACTION), "{ranks} ranks");
+    }
+    // Two pieces of 1,600 B with two ranks. At 3,200 ns the ports have sent all bytes for sums, and the copies begin:
+    // four parts of 800 B.
+    let collective = collective(CollectiveOperation::AllReduce, Algorithm::Nvls, 2, 3_200);
+    let (_, end) = simulate(Collective { server: servers(), chunk: Bytes(800), ..collective.clone() });
+    assert_eq!(end, Time::from_ns(3_200 + 3_200 + 100) + REACTION);
+    // With many pieces, sums and copies overlap: 1 + 1 / 2 times the size at least, and less than twice the size.
+    let (_, end) = simulate(Collective { server: servers(), chunk: Bytes(10), ..collective });
+    assert!((4_800..6_000).contains(&(end.as_ps() / 1_000)), "{end}");
+}
+
+#[test]
+fn sums_in_switches_and_a_ring_between_servers_by_hand() {
+    // 4 ranks in 2 servers, 400 B: each rank sends 2 x 200 B for the sums. Rank 0 has its sum at 200 + 100 ns and the
+    // reaction, rank 1 at 400 + 100. Then two steps of 100 B to the other server, and a copy of 200 B to both ranks.
+    let collective = collective(CollectiveOperation::AllReduce, Algorithm::Nvls, 4, 400);
+    let (flows, end) = simulate(Collective { server: servers(), ..collective });
+    let mut starts: Vec<(Time, u32, u32, u64)> =
+        flows.iter().map(|flow| (flow.start, flow.src, flow.dst, flow.bytes)).collect();
+    starts.sort_unstable();
+    let (first, second) = (Time::from_ns(300) + REACTION, Time::from_ns(500) + REACTION);
+    let step = DELIVERY + REACTION;
+    let sends = |start: Time, rank: u32| [(start, rank, rank + 2, 100), (start, rank + 2, rank, 100)];
+    let expected = [sends(first, 0), sends(second, 1), sends(first + step, 0), sends(second + step, 1)];
+    assert_eq!(starts, expected.concat());
+    // The sender of the ring's last message learns of its arrival after 1 us, later than the last copy is over (300 ns
+    // and the reaction after the arrival).
+    assert_eq!(end, second + step + step + Time::from_us(1));
 }
 
 #[test]
