@@ -214,7 +214,8 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
     let mut fabric = fabric::read(&fabric_table, imported.as_deref())?;
     let hosts = rnic_spec::hosts(&fabric.topology);
     let (imported, down) = (imported.as_deref(), RefCell::default());
-    let context = Context { hosts, rate: fabric::host_rate(&fabric), imported, lists: source.lists, down };
+    let places = hosts / rnic_spec::planes(&fabric.topology);
+    let context = Context { hosts, places, rate: fabric::host_rate(&fabric), imported, lists: source.lists, down };
     let traffic_item = root.require("traffic")?;
     let traffic = traffic::read(&traffic_item, &context)?;
     list::add_faults(&mut fabric, context.down.into_inner());

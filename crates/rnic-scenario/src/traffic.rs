@@ -24,6 +24,8 @@ use std::collections::BTreeMap;
 /// in the file of an imported topology, and the flow lists that earlier runs have read.
 pub(super) struct Context<'a> {
     pub(super) hosts: u32,
+    /// Number of hosts on which ranks may be placed: those of a plane.
+    pub(super) places: u32,
     /// Rate of the links of all hosts; `None` if they may differ.
     pub(super) rate: Option<BitRate>,
     pub(super) imported: Option<&'a Imported>,
@@ -127,22 +129,22 @@ fn read_pattern(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPatte
                 }
             }
         },
-        "collective" => TrafficPattern::Collective(read_collective(table, context.hosts, context.lists.files)?),
+        "collective" => TrafficPattern::Collective(read_collective(table, context.places, context.lists.files)?),
         "outside" => {
             refuse_keys(table, &["start", "cooldown"], "another program submits the flows", "let the program decide")?;
             TrafficPattern::Outside { largest: table.value("largest")?, reaction: table.given("reaction")? }
         }
         "trace" => TrafficPattern::Trace(Box::new(super::trace::read(
             table,
-            context.hosts,
+            context.places,
             context.lists.files,
             &context.lists.surveyed,
         )?)),
         "inference" => {
-            TrafficPattern::Inference(Box::new(super::inference::read(table, context.hosts, context.lists.files)?))
+            TrafficPattern::Inference(Box::new(super::inference::read(table, context.places, context.lists.files)?))
         }
         "training" => {
-            TrafficPattern::Training(Box::new(super::training::read(table, context.hosts, context.lists.files)?))
+            TrafficPattern::Training(Box::new(super::training::read(table, context.places, context.lists.files)?))
         }
         _ => list::read(table, context)?,
     })

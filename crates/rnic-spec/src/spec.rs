@@ -696,9 +696,20 @@ pub fn hosts(topology: &TopologySpec) -> u32 {
         TopologySpec::Dragonfly { groups, routers_per_group, hosts_per_router, .. } => u64::from(*groups)
             .saturating_mul(u64::from(*routers_per_group))
             .saturating_mul(u64::from(*hosts_per_router)),
+        TopologySpec::MultiPlane { planes, leaves, hosts_per_leaf, .. } => {
+            u64::from(*planes).saturating_mul(u64::from(*leaves)).saturating_mul(u64::from(*hosts_per_leaf))
+        }
         TopologySpec::Graph { hosts, .. } => hosts.len() as u64,
     };
     u32::try_from(hosts).unwrap_or(u32::MAX)
+}
+
+/// Number of planes of a topology: parts without a path between them.
+pub fn planes(topology: &TopologySpec) -> u32 {
+    match topology {
+        TopologySpec::MultiPlane { planes, .. } => (*planes).max(1),
+        _ => 1,
+    }
 }
 
 /// Number of links between the switches of a topology; 0 for a graph, which lists its links.
@@ -706,6 +717,9 @@ pub fn uplinks(topology: &TopologySpec) -> u64 {
     match topology {
         TopologySpec::FatTree { k } => u64::from(*k).saturating_pow(3) / 2,
         TopologySpec::LeafSpine { leaves, spines, .. } => u64::from(*leaves) * u64::from(*spines),
+        TopologySpec::MultiPlane { planes, leaves, spines, .. } => {
+            u64::from(*planes).saturating_mul(u64::from(*leaves)).saturating_mul(u64::from(*spines))
+        }
         TopologySpec::LeafSpineCore { pods, leaves_per_pod, spines_per_pod, cores_per_plane, .. } => {
             let of_a_spine = u64::from(*leaves_per_pod) + u64::from(*cores_per_plane);
             (u64::from(*pods) * u64::from(*spines_per_pod)).saturating_mul(of_a_spine)

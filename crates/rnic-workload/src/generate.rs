@@ -33,7 +33,9 @@ pub fn check(traffic: &[Traffic], network: &Network) -> Result<(), String> {
     }
     let mut requests = 0u64;
     for source in traffic {
-        check_source(source, network).map_err(|error| format!("traffic `{}`: {error}", source.name))?;
+        check_source(source, network)
+            .and_then(|()| check_planes(&source.pattern, network))
+            .map_err(|error| format!("traffic `{}`: {error}", source.name))?;
         requests += request_count(&source.pattern);
     }
     if requests >= u64::from(FlowSpec::NO_REQUEST) {
@@ -122,6 +124,23 @@ fn check_source(traffic: &Traffic, network: &Network) -> Result<(), String> {
         pattern if pattern.is_program() => Program::check(traffic, network),
         pattern if pattern.is_closed() => Loops::check(traffic, network),
         _ => Rounds::check(traffic, network),
+    }
+}
+
+/// Checks that no flow leads from one plane to another.
+fn check_planes(pattern: &TrafficPattern, network: &Network) -> Result<(), String> {
+    match pattern {
+        _ if network.planes() == 1 => Ok(()),
+        TrafficPattern::List { flows } => flows.iter().try_for_each(|flow| network.check_plane(flow.src, flow.dst)),
+        TrafficPattern::Triggered(list) => {
+            list.flows.iter().try_for_each(|flow| network.check_plane(flow.src, flow.dst))
+        }
+        pattern if pattern.is_program() => Ok(()),
+        _ => Err(format!(
+            "the fabric has {} planes without a path between them; accepted: the patterns collective, training, inference and \
+             trace, and lists of flows within a plane",
+            network.planes()
+        )),
     }
 }
 

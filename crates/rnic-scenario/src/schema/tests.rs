@@ -53,6 +53,7 @@ fn base(topology: &str, pattern: &str, queueing: &str) -> toml::Table {
         "leaf-spine-core" => {
             "pods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2"
         }
+        "multi-plane" => "planes = 2\nleaves = 2\nspines = 2\nhosts_per_leaf = 2",
         "single-switch" => "hosts = 64",
         "dumbbell" => "left = 2\nright = 2",
         "dragonfly" => "groups = 3\nrouters_per_group = 2\nglobal_links = 1\nhosts_per_router = 1",

@@ -70,7 +70,7 @@ fn traffic() {
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"collective\"\noperation = \"all-reduce\"\nsize = \"1 MB\"\ngrouping = \"strided\"",
             r#"a.toml:16:12: `grouping` has no effect on one group; set `group`, or remove `grouping`"#),
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"collective\"\noperation = \"all-reduce\"\nsize = \"1 MB\"\nsizes = \"fixed 1 MB\"",
-            r#"a.toml:16:1: `sizes` belongs to pattern "poisson" or "permutation" or "all-to-all" or "pairs", not to "collective"; accepted here: pattern, name, warmup, cooldown, start, priority, repeats, operation, algorithm, size, ranks, group, grouping, placement, placement_file, matrix, skew, channels, chunk, outstanding, accelerators, domain_rate, domain_latency, straggler, straggler_delay, compute, reaction"#),
+            r#"a.toml:16:1: `sizes` belongs to pattern "poisson" or "permutation" or "all-to-all" or "pairs", not to "collective"; accepted here: pattern, name, warmup, cooldown, start, priority, repeats, operation, algorithm, size, ranks, group, grouping, placement, placement_file, matrix, skew, channels, chunk, outstanding, accelerators, server_file, domain_rate, domain_latency, straggler, straggler_delay, compute, reaction"#),
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"outside\"\nstart = \"1 us\"",
             r#"a.toml:14:9: `start` has no meaning where another program submits the flows; let the program decide, or remove `start`"#),
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"outside\"\nlargest = \"0 B\"",

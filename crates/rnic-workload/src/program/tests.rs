@@ -233,6 +233,50 @@ fn too_many_ranks_are_refused() {
     assert_eq!(Program::check(&traffic, &network(8)).unwrap_err(), "ranks is 9; accepted: 2 to 8, the number of hosts");
 }
 
+#[test]
+fn messages_take_the_planes_in_turn() {
+    // 4 ranks on 2 planes of 5 hosts: rank n is host n of each plane. Each rank sends 6 messages of a ring, three over
+    // each plane, in turn.
+    let collective = collective(CollectiveOperation::AllReduce, Algorithm::Ring, 4, 400);
+    let pattern = TrafficPattern::Collective(collective);
+    let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
+    let two = Network { planes: 2, ..network(10) };
+    crate::check(&[traffic.clone()], &two).unwrap();
+    let mut program = Program::new(&[traffic.clone()], &two, 1, |_| 0).unwrap();
+    let flows = run(&mut program, DELIVERY, Time::from_us(1), 0);
+    assert_eq!(sent(&flows, 10), [300, 300, 300, 300, 0, 300, 300, 300, 300, 0]);
+    for rank in 0..4 {
+        let own = flows.iter().filter(|flow| flow.src % 5 == rank);
+        let planes: Vec<(u32, u32)> = own.map(|flow| (flow.src / 5, flow.dst / 5)).collect();
+        assert_eq!(planes, [(0, 0), (1, 1), (0, 0), (1, 1), (0, 0), (1, 1)]);
+    }
+    assert!(flows.iter().all(|flow| flow.dst % 5 == (flow.src % 5 + 1) % 4));
+    let error = crate::check(&[traffic], &Network { planes: 5, ..network(10) }).unwrap_err();
+    assert_eq!(error, "traffic `t`: ranks is 4; accepted: 2 to 2, the number of hosts of a plane");
+}
+
+#[test]
+fn flows_between_planes_are_refused() {
+    let two = Network { planes: 2, ..network(10) };
+    let check = |pattern| {
+        let source = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
+        crate::check(&[source], &two)
+    };
+    let (request, start) = (FlowSpec::NO_REQUEST, Time::ZERO);
+    let flow = |src, dst| FlowSpec { start, src, dst, bytes: 1, request, traffic: 0, measured: true, hash: None };
+    assert_eq!(check(TrafficPattern::List { flows: [flow(5, 9)].into() }), Ok(()));
+    assert_eq!(
+        check(TrafficPattern::List { flows: [flow(4, 5)].into() }).unwrap_err(),
+        "traffic `t`: a flow from host 4 in plane 0 to host 5 in plane 1 has no path; accepted: hosts of one plane"
+    );
+    let outside = TrafficPattern::Outside { largest: Bytes(1), reaction: None };
+    assert_eq!(
+        check(outside).unwrap_err(),
+        "traffic `t`: the fabric has 2 planes without a path between them; accepted: the patterns collective, training, \
+         inference and trace, and lists of flows within a plane"
+    );
+}
+
 fn any_collective() -> impl Strategy<Value = Collective> {
     let operations = prop::sample::select(CollectiveOperation::ALL.to_vec());
     let numbers = (1u32..17, 1u32..4, 1u32..4, 1u64..100_000, 1u64..20_000, 1u32..20);
