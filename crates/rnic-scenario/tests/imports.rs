@@ -163,7 +163,7 @@ fn mistakes_name_the_scenario_the_file_and_the_line() {
     for (fabric, error) in [
         (
             "rate = \"1 Gbps\"",
-            "a.toml:4:1: `rate` belongs to topology \"fat-tree\" or \"leaf-spine\" or \"leaf-spine-core\" or \"single-switch\" or \"dumbbell\" or \"dragonfly\" or \"graph\", not to \"file\"",
+            "a.toml:4:1: `rate` belongs to topology \"fat-tree\" or \"leaf-spine\" or \"leaf-spine-core\" or \"single-switch\" or \"dumbbell\" or \"dragonfly\" or \"multi-plane\" or \"graph\", not to \"file\"",
         ),
         (
             "nvswitches = \"omit\"",

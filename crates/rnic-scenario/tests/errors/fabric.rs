@@ -7,9 +7,9 @@ use crate::{GOOD, check, error_of};
 fn fabrics() {
     check(&[
         (r#"topology = "leaf-spine""#, r#"topology = "leafspine""#,
-            r#"a.toml:3:12: unknown topology "leafspine"; did you mean `leaf-spine`? available: "fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "dragonfly", "graph", "file""#),
+            r#"a.toml:3:12: unknown topology "leafspine"; did you mean `leaf-spine`? available: "fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "dragonfly", "multi-plane", "graph", "file""#),
         (r#"topology = "leaf-spine""#, r#"topology = "ring""#,
-            r#"a.toml:3:12: unknown topology "ring"; available: "fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "dragonfly", "graph", "file""#),
+            r#"a.toml:3:12: unknown topology "ring"; available: "fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "dragonfly", "multi-plane", "graph", "file""#),
         ("topology = \"leaf-spine\"\n", "",
             r#"a.toml:2:1: `topology` is missing in [fabric]; write for example `topology = "fat-tree"`"#),
         ("rate = \"40 Gbps\"\n", "",
@@ -56,6 +56,8 @@ fn fabrics() {
             r#"a.toml:9:1: `spines` belongs to topology "leaf-spine", not to "leaf-spine-core"; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, flowlet_gap, switch, link, convergence, local_repair, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, pods, leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription, core_rate, core_delay, core_oversubscription"#),
         ("spines = 2", "spines = 2\noversubscription = 0",
             "a.toml:6:20: `oversubscription` is out of range: 0; accepted: more than 0, for example 2.0"),
+        ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"multi-plane\"\nplanes = 1\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n",
+            "a.toml:4:10: `planes` is out of range: 1; accepted: 2 to 64"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"dragonfly\"\ngroups = 10\nrouters_per_group = 4\nglobal_links = 2\nhosts_per_router = 2\n",
             "a.toml:4:10: 10 groups of 4 routers with 2 global links each do not fit; accepted: 3 to 9 groups"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"dumbbell\"\nleft = 2\nright = 2\nbottleneck_rate = 10\n",
