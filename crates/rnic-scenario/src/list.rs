@@ -1,17 +1,50 @@
-//! Reads traffic sources with the pattern `list`: the flows of a file.
+//! Reads traffic sources with the pattern `list`: the flows of a file. [`Context`] is what all patterns are read with.
 
 use super::extends::Files;
 use super::reader::{Result, Table};
-use super::traffic::Context;
+use super::topology_file::Topologies;
+use super::trace::Surveyed;
+use crate::format::Imported;
 use crate::format::list::{self, FlowList, Hosts, ListFormat, Matrix};
 use rnic_spec::{FabricSetup, FlowSpec, LinkFault, TrafficPattern};
-use rnic_transport::Time;
+use rnic_transport::{BitRate, Time};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Context in which the traffic of a run is read: the number of hosts of the run's fabric, the numbers that they have
+/// in the file of an imported topology, and the flow lists that earlier runs have read.
+pub(super) struct Context<'a> {
+    pub(super) hosts: u32,
+    /// Number of hosts on which ranks may be placed: those of a plane.
+    pub(super) places: u32,
+    /// Rate of the links of all hosts; `None` if they may differ.
+    pub(super) rate: Option<BitRate>,
+    pub(super) imported: Option<&'a Imported>,
+    pub(super) lists: &'a Lists<'a>,
+    /// The links of the fabric that flow lists say are down, by the names of their ends.
+    pub(super) down: RefCell<Vec<[String; 2]>>,
+}
+
+/// Where to read the files that a scenario names, and a cache of the flow lists and topologies that earlier runs of the
+/// scenario have read.
+pub(super) struct Lists<'f> {
+    pub(super) files: Files<'f>,
+    pub(super) topologies: Topologies<'f>,
+    read: RefCell<BTreeMap<ListKey, List>>,
+    pub(super) surveyed: Surveyed,
+}
+
+impl<'f> Lists<'f> {
+    pub(super) fn new(files: Files<'f>) -> Lists<'f> {
+        Lists { files, topologies: Topologies::new(files), read: RefCell::default(), surveyed: Surveyed::default() }
+    }
+}
+
 /// A flow list that has been read.
 #[derive(Clone)]
-pub(super) enum List {
+enum List {
     /// Flows that start at fixed times.
     Fixed(Arc<[FlowSpec]>),
     /// A connection matrix of htsim with triggers or failures.
@@ -20,7 +53,7 @@ pub(super) enum List {
 
 /// Key of a cached flow list: path of the file, the format that the scenario gives, the number of hosts of the fabric,
 /// and their numbers in the file of its topology.
-pub(super) type ListKey = (PathBuf, Option<ListFormat>, u32, Option<Vec<u32>>);
+type ListKey = (PathBuf, Option<ListFormat>, u32, Option<Vec<u32>>);
 
 /// Reads a traffic source with the pattern `list`. Links that the file says are down are added to `context.down`.
 pub(super) fn read(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPattern> {

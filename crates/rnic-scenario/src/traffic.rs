@@ -3,11 +3,8 @@
 use super::deployment::{self, read_ranks, read_straggler};
 use super::extends::Files;
 use super::fabric::LONGEST_TRAFFIC;
-use super::list::{self, List, ListKey};
+use super::list::{self, Context};
 use super::reader::{Item, Result, Table};
-use super::topology_file::Topologies;
-use super::trace::Surveyed;
-use crate::format::Imported;
 use crate::format::list::LARGEST_FLOW;
 use rnic_spec::settings::{COMPLETION, MAX_FLOWS, ROTATIONS};
 use rnic_spec::{
@@ -15,39 +12,8 @@ use rnic_spec::{
     SizeDistribution, Traffic, TrafficPattern, row_sum,
 };
 use rnic_transport::settings::Kind;
-use rnic_transport::{BitRate, Bytes, Time};
+use rnic_transport::{Bytes, Time};
 use rnic_workload::{Program, sizes};
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-
-/// Context in which the traffic of a run is read: the number of hosts of the run's fabric, the numbers that they have
-/// in the file of an imported topology, and the flow lists that earlier runs have read.
-pub(super) struct Context<'a> {
-    pub(super) hosts: u32,
-    /// Number of hosts on which ranks may be placed: those of a plane.
-    pub(super) places: u32,
-    /// Rate of the links of all hosts; `None` if they may differ.
-    pub(super) rate: Option<BitRate>,
-    pub(super) imported: Option<&'a Imported>,
-    pub(super) lists: &'a Lists<'a>,
-    /// The links of the fabric that flow lists say are down, by the names of their ends.
-    pub(super) down: RefCell<Vec<[String; 2]>>,
-}
-
-/// Where to read the files that a scenario names, and a cache of the flow lists and topologies that earlier runs of the
-/// scenario have read.
-pub(super) struct Lists<'f> {
-    pub(super) files: Files<'f>,
-    pub(super) topologies: Topologies<'f>,
-    pub(super) read: RefCell<BTreeMap<ListKey, List>>,
-    pub(super) surveyed: Surveyed,
-}
-
-impl<'f> Lists<'f> {
-    pub(super) fn new(files: Files<'f>) -> Lists<'f> {
-        Lists { files, topologies: Topologies::new(files), read: RefCell::default(), surveyed: Surveyed::default() }
-    }
-}
 
 /// Reads all traffic sources of a run from one `[traffic]` table or several `[[traffic]]` tables.
 pub(super) fn read(item: &Item<'_>, context: &Context<'_>) -> Result<Vec<Traffic>> {
