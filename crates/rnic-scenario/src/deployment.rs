@@ -71,8 +71,8 @@ pub(super) fn check_nics(table: &Table<'_>, rate: Option<BitRate>, files: Files<
     }
 }
 
-/// Puts each rank on the host of its NIC: the hosts that a placement gives a server are the NICs of the server, in their
-/// order.
+/// Puts each rank on the host of its NIC: the hosts that a placement gives a server are the NICs of the server, in
+/// their order.
 fn place_on_nics(deployment: &mut Deployment, shape: &ServerShape, table: &Table<'_>, hosts: u32) -> Result<()> {
     let (ranks, accelerators) = (deployment.ranks, shape.accelerators);
     if shape.nics.iter().copied().eq(0..accelerators) || !ranks.is_multiple_of(accelerators) {

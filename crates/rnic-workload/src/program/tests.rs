@@ -241,8 +241,9 @@ fn messages_take_the_planes_in_turn() {
     let pattern = TrafficPattern::Collective(collective);
     let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
     let two = Network { planes: 2, ..network(10) };
-    crate::check(&[traffic.clone()], &two).unwrap();
-    let mut program = Program::new(&[traffic.clone()], &two, 1, |_| 0).unwrap();
+    let own = std::slice::from_ref(&traffic);
+    crate::check(own, &two).unwrap();
+    let mut program = Program::new(own, &two, 1, |_| 0).unwrap();
     let flows = run(&mut program, DELIVERY, Time::from_us(1), 0);
     assert_eq!(sent(&flows, 10), [300, 300, 300, 300, 0, 300, 300, 300, 300, 0]);
     for rank in 0..4 {
