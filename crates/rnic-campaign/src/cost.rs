@@ -69,6 +69,7 @@ fn packets(pattern: &TrafficPattern, topology: &TopologySpec, mtu: f64) -> f64 {
         TrafficPattern::Trace(trace) => (trace.content.largest as f64 * 0.1 / mtu).ceil() * trace.content.tasks as f64,
         TrafficPattern::Inference(inference) => inference.fabric_bytes() / mtu,
         TrafficPattern::Training(training) => training.fabric_bytes() / mtu,
+        TrafficPattern::Triggered(list) => list.flows.iter().map(|flow| (flow.bytes as f64 / mtu).ceil()).sum(),
         TrafficPattern::List { flows } => flows.iter().map(|flow| (flow.bytes as f64 / mtu).ceil()).sum(),
     }
 }

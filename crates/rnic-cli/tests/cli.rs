@@ -264,7 +264,17 @@ fn lists_have_a_line_for_each_thing() {
     };
     assert_eq!(
         names("topologies"),
-        ["fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "dragonfly", "graph", "file"]
+        [
+            "fat-tree",
+            "leaf-spine",
+            "leaf-spine-core",
+            "single-switch",
+            "dumbbell",
+            "dragonfly",
+            "multi-plane",
+            "graph",
+            "file"
+        ]
     );
     assert!(["roce", "irn"].iter().all(|name| names("transports").contains(&name.to_string())));
     assert!(names("congestion").contains(&"none".to_string()));

@@ -119,6 +119,22 @@ pub enum TopologySpec {
         /// Delay of each link between groups; `None`: the delay of the links inside a group.
         global_delay: Option<Time>,
     },
+    /// Several leaf-spine fabrics side by side, without links between them: planes. Plane p has the hosts from
+    /// p x `leaves` x `hosts_per_leaf` on. Hosts of different planes cannot reach each other.
+    MultiPlane {
+        /// Number of planes, at least 2.
+        planes: u32,
+        /// Number of leaf switches of each plane.
+        leaves: u32,
+        /// Number of spine switches of each plane.
+        spines: u32,
+        /// Number of hosts on each leaf.
+        hosts_per_leaf: u32,
+        /// Rate of each leaf-spine link; `None`: the rate of the host links.
+        uplink_rate: Option<BitRate>,
+        /// Delay of each leaf-spine link; `None`: the delay of the host links.
+        uplink_delay: Option<Time>,
+    },
     /// An arbitrary graph, whose links are listed in [`FabricSpec::links`].
     Graph {
         /// Names of the hosts; each has exactly one link, to a switch.

@@ -73,16 +73,17 @@ pub(crate) struct Tree {
     pub(crate) leaves: u32,
     /// Number of spines in each pod.
     pub(crate) spines: u32,
-    /// Number of core switches in each plane; 0 if the tree has only leaves and spines.
+    /// Number of core switches in each plane; 0 if the tree has only leaves and spines. Several pods without cores are
+    /// planes that nothing connects.
     pub(crate) cores: u32,
     /// Number of hosts under each leaf.
     pub(crate) hosts: u32,
 }
 
 impl Tree {
-    /// Whether the tree has hosts, and a path between any two leaves.
+    /// Whether the tree has hosts, and a path between any two leaves of a pod, and between pods with cores.
     pub(crate) fn is_connected(&self) -> bool {
-        self.leaves > 0 && self.hosts > 0 && self.spines > 0 && (self.pods == 1 || self.cores > 0)
+        self.leaves > 0 && self.hosts > 0 && self.spines > 0
     }
 }
 
@@ -134,6 +135,15 @@ impl Topology {
                 let uplink = or_else(link, *uplink_rate, *uplink_delay);
                 plan.tree(tree, ["leaf", "spine"], [link, uplink, uplink]);
             }
+            TopologySpec::MultiPlane { planes, leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay } => {
+                if *planes < 2 {
+                    return invalid(format!("a fabric of {planes} planes; accepted: at least 2"));
+                }
+                // A pod without cores above it is a plane.
+                let tree = Tree { pods: *planes, leaves: *leaves, spines: *spines, cores: 0, hosts: *hosts_per_leaf };
+                let uplink = or_else(link, *uplink_rate, *uplink_delay);
+                plan.tree(tree, ["leaf", "spine"], [link, uplink, uplink]);
+            }
             TopologySpec::LeafSpineCore {
                 pods,
                 leaves_per_pod,
@@ -154,6 +164,8 @@ impl Topology {
                     hosts: *hosts_per_leaf,
                 };
                 plan.tree(tree, ["leaf", "spine"], [link, uplink, or_else(uplink, *core_rate, *core_delay)]);
+                // Pods that nothing connects are planes only if they are meant to be: a path between them is missing.
+                plan.tree = plan.tree.filter(|tree| tree.cores > 0 || tree.pods == 1);
             }
             TopologySpec::SingleSwitch { hosts } => plan.single_switch(*hosts, link),
             TopologySpec::Dumbbell { left, right, bottleneck_rate, bottleneck_delay } => {
@@ -221,6 +233,10 @@ impl Topology {
     /// The port of a host, which has exactly one.
     pub fn host_port(&self, host: HostId) -> PortId {
         self.first_port[host.index()]
+    }
+    /// Number of planes: parts of a tree without a path between them; 1 for all other topologies.
+    pub fn planes(&self) -> u32 {
+        self.tree.filter(|tree| tree.cores == 0).map_or(1, |tree| tree.pods)
     }
     /// The number of the pod to which a host belongs; `None` if the topology is not a fat-tree or a leaf-spine-core.
     pub fn pod_of(&self, host: HostId) -> Option<u32> {

@@ -12,6 +12,7 @@ mod link_faults;
 mod loss;
 mod output;
 mod pfc;
+mod planes;
 mod routing;
 mod shared;
 mod spray;

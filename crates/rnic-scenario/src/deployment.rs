@@ -2,8 +2,10 @@
 
 use super::extends::Files;
 use super::reader::{Result, Table};
+use crate::format::server::{self, ServerShape};
 use rnic_spec::{Collective, Deployment, Placement, Server, Straggler};
-use rnic_transport::settings::Kind;
+use rnic_transport::settings::{Kind, MAX_RATE};
+use rnic_transport::{BitRate, Time};
 
 /// Reads the number of ranks, at most the number of hosts.
 pub(super) fn read_ranks(table: &Table<'_>, hosts: u32) -> Result<u32> {
@@ -16,7 +18,8 @@ pub(super) fn read_ranks(table: &Table<'_>, hosts: u32) -> Result<u32> {
 /// Reads where `ranks` ranks run on `hosts` hosts, and how they react.
 pub(super) fn read(table: &Table<'_>, ranks: u32, hosts: u32, files: Files<'_>) -> Result<Deployment> {
     let placement: Placement = table.word("placement")?;
-    let deployment = Deployment {
+    let shape = read_shape(table, files)?;
+    let mut deployment = Deployment {
         ranks,
         placement,
         placed: match (placement, table.get("placement_file")) {
@@ -27,13 +30,75 @@ pub(super) fn read(table: &Table<'_>, ranks: u32, hosts: u32, files: Files<'_>) 
                 return Err(item.error(message, "set `placement = \"file\"`, or remove `placement_file`"));
             }
         },
-        server: read_server(table)?,
+        server: read_server(table, shape.as_ref())?,
         reaction: table.value("reaction")?,
         timeline: None,
     };
+    if let Some(shape) = &shape {
+        place_on_nics(&mut deployment, shape, table, hosts)?;
+    }
     match (deployment.check_places(hosts), table.get("placement_file")) {
         (Err(error), Some(item)) => Err(item.wrong(error, "see docs/concepts/collectives.md")),
         _ => Ok(deployment),
+    }
+}
+
+/// Reads the shape of the servers from the file of the key `server_file`; `None` without the key.
+fn read_shape(table: &Table<'_>, files: Files<'_>) -> Result<Option<ServerShape>> {
+    let Some(item) = table.get("server_file") else { return Ok(None) };
+    let path = item.folder().join(item.name()?);
+    let text = files.read(&path).map_err(|why| {
+        let help = "accepted: a topology file of NCCL (XML), or a network file of ASTRA-sim (YAML)";
+        item.wrong(format!("cannot read `{}`: {why}", path.display()), help)
+    })?;
+    let located = |(line, error): (u64, String)| match line {
+        0 => item.sentence(&format!("{}: {error}", path.display())),
+        line => item.sentence(&format!("{}:{line}: {error}", path.display())),
+    };
+    server::read(&text).map(Some).map_err(located)
+}
+
+/// Checks that the hosts of the fabric have the rate of the NICs in the file of the key `server_file`, if there is one.
+/// `rate` is the rate of all hosts; `None` if it is not the same for all.
+pub(super) fn check_nics(table: &Table<'_>, rate: Option<BitRate>, files: Files<'_>) -> Result<()> {
+    let speed = read_shape(table, files)?.and_then(|shape| shape.speed);
+    match (table.get("server_file"), speed, rate) {
+        (Some(item), Some(speed), Some(rate)) if speed != rate => {
+            let message = format!("the NICs of the file have {speed}, and the hosts of the fabric {rate}");
+            Err(item.error(message, "give [fabric] the rate of the file, or change the file"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Puts each rank on the host of its NIC: the hosts that a placement gives a server are the NICs of the server, in
+/// their order.
+fn place_on_nics(deployment: &mut Deployment, shape: &ServerShape, table: &Table<'_>, hosts: u32) -> Result<()> {
+    let (ranks, accelerators) = (deployment.ranks, shape.accelerators);
+    if shape.nics.iter().copied().eq(0..accelerators) || !ranks.is_multiple_of(accelerators) {
+        return Ok(());
+    }
+    let servers = ranks / accelerators;
+    let host = |rank: u32| {
+        let (server, nic) = (rank / accelerators, shape.nics[(rank % accelerators) as usize]);
+        match deployment.placement {
+            Placement::Linear => Some(server * accelerators + nic),
+            Placement::Rail => Some(nic * servers + server),
+            Placement::Random | Placement::File => None,
+        }
+    };
+    match (0..ranks).map(host).collect::<Option<Vec<u32>>>() {
+        Some(placed) if ranks <= hosts => {
+            deployment.placed = placed.into();
+            deployment.placement = Placement::File;
+            Ok(())
+        }
+        Some(_) => Ok(()),
+        None if deployment.placement == Placement::File => Ok(()),
+        None => {
+            let message = "the accelerators of the server file are not in the order of their NICs";
+            Err(table.error_at("placement", message, "accepted: \"linear\", \"rail\", \"file\""))
+        }
     }
 }
 
@@ -112,8 +177,35 @@ fn matrix(text: &str, group: u32) -> std::result::Result<Vec<u64>, String> {
     if rows == group { Ok(all) } else { Err(format!("the file has {rows} rows")) }
 }
 
-/// Reads the servers, if they have several accelerators.
-fn read_server(table: &Table<'_>) -> Result<Option<Server>> {
+/// Reads the servers, if they have several accelerators. Keys of the table replace values of the file, `shape`.
+fn read_server(table: &Table<'_>, shape: Option<&ServerShape>) -> Result<Option<Server>> {
+    if let Some(ServerShape { accelerators, rate, latency, .. }) = shape {
+        if let Some(item) = table.get("accelerators") {
+            let message = "`accelerators` and `server_file` are both given";
+            return Err(item.error(message, "the file has the number of accelerators: remove one of them"));
+        }
+        let rate = match (table.given("domain_rate")?, rate) {
+            (Some(given), _) => given,
+            (None, Some(rate)) => *rate,
+            (None, None) => {
+                let help = "add `domain_rate`, the rate of an accelerator's port inside the server";
+                return Err(table.error_at("server_file", "the server file has no NVLinks", help));
+            }
+        };
+        if rate > MAX_RATE {
+            let message = format!("the accelerators of the server file have {rate}");
+            return Err(table.error_at(
+                "server_file",
+                message,
+                "accepted: at most 10 Tbps; `domain_rate` replaces the rate",
+            ));
+        }
+        let latency = match (table.given::<Time>("domain_latency")?, latency) {
+            (None, Some(latency)) => *latency,
+            _ => table.value("domain_latency")?,
+        };
+        return Ok(Some(Server { accelerators: *accelerators, rate, latency }));
+    }
     let accelerators: u32 = table.value("accelerators")?;
     if accelerators > 1 {
         let (rate, latency) = (table.value("domain_rate")?, table.value("domain_latency")?);

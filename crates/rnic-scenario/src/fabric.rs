@@ -53,6 +53,11 @@ pub(super) fn read(table: &Table<'_>, imported: Option<&Imported>) -> Result<Fab
     Ok(fabric)
 }
 
+/// The rate of the links of all hosts; `None` if single links differ from the fabric's rate.
+pub(super) fn host_rate(fabric: &FabricSetup) -> Option<BitRate> {
+    fabric.links.iter().all(|link| link.rate.is_none()).then_some(fabric.link.rate)
+}
+
 /// `flowlet_gap`, which has an effect with `paths = "flowlet"` only.
 fn read_flowlet_gap(table: &Table<'_>) -> Result<Option<Time>> {
     let (paths, gap): (Option<Paths>, _) = (table.given_word("paths")?, table.given("flowlet_gap")?);
@@ -69,6 +74,7 @@ fn read_topology(table: &Table<'_>, rate: BitRate) -> Result<TopologySpec> {
     Ok(match table.variant() {
         "fat-tree" => TopologySpec::FatTree { k: read_k(table)? },
         "leaf-spine" => read_leaves(table, rate)?,
+        "multi-plane" => read_planes(table, rate)?,
         "leaf-spine-core" => read_pods(table, rate)?,
         "single-switch" => TopologySpec::SingleSwitch { hosts: table.value("hosts")? },
         "dumbbell" => TopologySpec::Dumbbell {
@@ -137,6 +143,28 @@ fn read_leaves(table: &Table<'_>, rate: BitRate) -> Result<TopologySpec> {
         uplink_delay,
     };
     check_links(table, &topology(None, None), || format!("{leaves} leaves and {spines} spines"))?;
+    let uplink_rate = read_uplink(table, UPLINK, (hosts_per_leaf, rate), spines)?;
+    Ok(topology(uplink_rate, table.given("uplink_delay")?))
+}
+
+fn read_planes(table: &Table<'_>, rate: BitRate) -> Result<TopologySpec> {
+    for key in ["route", "mesh"] {
+        if let Some(item) = table.get(key) {
+            let message = format!("`{key}` is not possible with several planes, between which no path leads");
+            return Err(item.error(message, format!("remove `{key}`")));
+        }
+    }
+    let (planes, leaves, spines) = (table.value("planes")?, table.value("leaves")?, table.value("spines")?);
+    let hosts_per_leaf = table.value("hosts_per_leaf")?;
+    let topology = |uplink_rate, uplink_delay| TopologySpec::MultiPlane {
+        planes,
+        leaves,
+        spines,
+        hosts_per_leaf,
+        uplink_rate,
+        uplink_delay,
+    };
+    check_links(table, &topology(None, None), || format!("{planes} planes of {leaves} leaves and {spines} spines"))?;
     let uplink_rate = read_uplink(table, UPLINK, (hosts_per_leaf, rate), spines)?;
     Ok(topology(uplink_rate, table.given("uplink_delay")?))
 }

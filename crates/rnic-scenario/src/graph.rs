@@ -169,6 +169,9 @@ fn tiers(topology: &TopologySpec) -> Vec<(&'static str, Option<u32>)> {
         TopologySpec::LeafSpine { leaves, spines, .. } => {
             vec![hosts, ("leaf", Some(*leaves)), ("spine", Some(*spines))]
         }
+        TopologySpec::MultiPlane { planes, leaves, spines, .. } => {
+            vec![hosts, ("leaf", Some(planes * leaves)), ("spine", Some(planes * spines))]
+        }
         TopologySpec::LeafSpineCore { pods, leaves_per_pod, spines_per_pod, cores_per_plane, .. } => {
             let (leaves, spines) = (pods * leaves_per_pod, pods * spines_per_pod);
             vec![
@@ -235,6 +238,11 @@ fn joined(topology: &TopologySpec, lower: &str, upper: &str) -> bool {
         TopologySpec::LeafSpine { hosts_per_leaf, .. } => match host {
             Some(host) => number(upper, "leaf") == Some(host / hosts_per_leaf),
             None => number(lower, "leaf").is_some() && number(upper, "spine").is_some(),
+        },
+        TopologySpec::MultiPlane { leaves, spines, hosts_per_leaf, .. } => match (host, number(lower, "leaf")) {
+            (Some(host), _) => number(upper, "leaf") == Some(host / hosts_per_leaf),
+            (_, Some(leaf)) => number(upper, "spine").is_some_and(|spine| spine / spines == leaf / leaves),
+            _ => false,
         },
         TopologySpec::LeafSpineCore { leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf, .. } => {
             match (host, number(lower, "leaf"), number(lower, "spine")) {

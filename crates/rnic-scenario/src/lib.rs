@@ -21,6 +21,7 @@ mod faults;
 pub mod format;
 mod graph;
 mod inference;
+mod list;
 mod mesh;
 mod output;
 mod overrides;

@@ -34,7 +34,8 @@ impl<'f> Topologies<'f> {
         let format = table.given::<String>("format")?.map(|format| match format.as_str() {
             "hpcc" => TopologyFormat::Hpcc,
             "simai" => TopologyFormat::Simai,
-            _ => TopologyFormat::Htsim,
+            "htsim" => TopologyFormat::Htsim,
+            _ => TopologyFormat::AstraSim,
         });
         let nvswitches = match table.value::<String>("nvswitches")?.as_str() {
             "omit" => Nvswitches::Omit,

@@ -3,50 +3,17 @@
 use super::deployment::{self, read_ranks, read_straggler};
 use super::extends::Files;
 use super::fabric::LONGEST_TRAFFIC;
+use super::list::{self, Context};
 use super::reader::{Item, Result, Table};
-use super::topology_file::Topologies;
-use super::trace::Surveyed;
-use crate::format::Imported;
-use crate::format::list::{self, Hosts, LARGEST_FLOW, ListFormat};
+use crate::format::list::LARGEST_FLOW;
 use rnic_spec::settings::{COMPLETION, MAX_FLOWS, ROTATIONS};
 use rnic_spec::{
-    Algorithm, Arrivals, Collective, CollectiveOperation, Deployment, FlowSpec, Incast, Locality, Receiver, Rotation,
+    Algorithm, Arrivals, Collective, CollectiveOperation, Deployment, Incast, Locality, Receiver, Rotation,
     SizeDistribution, Traffic, TrafficPattern, row_sum,
 };
 use rnic_transport::settings::Kind;
 use rnic_transport::{Bytes, Time};
 use rnic_workload::{Program, sizes};
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
-
-/// Context in which the traffic of a run is read: the number of hosts of the run's fabric, the numbers that they have
-/// in the file of an imported topology, and the flow lists that earlier runs have read.
-pub(super) struct Context<'a> {
-    pub(super) hosts: u32,
-    pub(super) imported: Option<&'a Imported>,
-    pub(super) lists: &'a Lists<'a>,
-}
-
-/// Where to read the files that a scenario names, and a cache of the flow lists and topologies that earlier runs of the
-/// scenario have read.
-pub(super) struct Lists<'f> {
-    pub(super) files: Files<'f>,
-    pub(super) topologies: Topologies<'f>,
-    read: RefCell<BTreeMap<ListKey, Arc<[FlowSpec]>>>,
-    pub(super) surveyed: Surveyed,
-}
-
-impl<'f> Lists<'f> {
-    pub(super) fn new(files: Files<'f>) -> Lists<'f> {
-        Lists { files, topologies: Topologies::new(files), read: RefCell::default(), surveyed: Surveyed::default() }
-    }
-}
-
-/// Key of a cached flow list: path of the file, the format that the scenario gives, the number of hosts of the fabric,
-/// and their numbers in the file of its topology.
-type ListKey = (PathBuf, Option<ListFormat>, u32, Option<Vec<u32>>);
 
 /// Reads all traffic sources of a run from one `[traffic]` table or several `[[traffic]]` tables.
 pub(super) fn read(item: &Item<'_>, context: &Context<'_>) -> Result<Vec<Traffic>> {
@@ -84,6 +51,9 @@ fn read_source(table: &Table<'_>, context: &Context<'_>) -> Result<Traffic> {
 
 fn read_pattern(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPattern> {
     let sizes = || read_sizes(&table.require("sizes")?, context.lists.files);
+    if table.get("server_file").is_some() {
+        deployment::check_nics(table, context.rate, context.lists.files)?;
+    }
     Ok(match table.variant() {
         "poisson" => TrafficPattern::Poisson {
             load: table.value("load")?,
@@ -125,24 +95,24 @@ fn read_pattern(table: &Table<'_>, context: &Context<'_>) -> Result<TrafficPatte
                 }
             }
         },
-        "collective" => TrafficPattern::Collective(read_collective(table, context.hosts, context.lists.files)?),
+        "collective" => TrafficPattern::Collective(read_collective(table, context.places, context.lists.files)?),
         "outside" => {
             refuse_keys(table, &["start", "cooldown"], "another program submits the flows", "let the program decide")?;
             TrafficPattern::Outside { largest: table.value("largest")?, reaction: table.given("reaction")? }
         }
         "trace" => TrafficPattern::Trace(Box::new(super::trace::read(
             table,
-            context.hosts,
+            context.places,
             context.lists.files,
             &context.lists.surveyed,
         )?)),
         "inference" => {
-            TrafficPattern::Inference(Box::new(super::inference::read(table, context.hosts, context.lists.files)?))
+            TrafficPattern::Inference(Box::new(super::inference::read(table, context.places, context.lists.files)?))
         }
         "training" => {
-            TrafficPattern::Training(Box::new(super::training::read(table, context.hosts, context.lists.files)?))
+            TrafficPattern::Training(Box::new(super::training::read(table, context.places, context.lists.files)?))
         }
-        _ => TrafficPattern::List { flows: read_list(table, context)? },
+        _ => list::read(table, context)?,
     })
 }
 
@@ -303,7 +273,7 @@ fn refuse_idle_keys(table: &Table<'_>, collective: &Collective) -> Result<()> {
     let is_broadcast = collective.operation == CollectiveOperation::Broadcast;
     let (chunk, outstanding, channels) = match collective.algorithm {
         Algorithm::Ring => (true, is_broadcast, true),
-        Algorithm::Hierarchical => (true, false, false),
+        Algorithm::Hierarchical | Algorithm::Nvls => (true, false, false),
         Algorithm::Tree => (true, true, false),
         Algorithm::HalvingDoubling => (false, false, false),
         Algorithm::Direct => (false, true, false),
@@ -349,43 +319,6 @@ pub(super) fn check_end(item: &Item<'_>, traffic: &[Traffic], duration: Option<T
     }
 }
 
-fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>> {
-    let item = table.require("file")?;
-    let path = item.folder().join(item.name()?);
-    let given = table.given::<String>("format")?.map(|format| match format.as_str() {
-        "csv" => ListFormat::Csv,
-        "hpcc" => ListFormat::Hpcc,
-        _ => ListFormat::Htsim,
-    });
-    if let Some(format) = table.given::<String>("format")?.filter(|format| ["goal", "chakra"].contains(&&**format)) {
-        let message = format!("\"{format}\" is a format of traces");
-        return Err(table.error_at("format", message, "set `pattern` to \"trace\""));
-    }
-    // Usually the hosts have the numbers from 0 on in the file, too.
-    let numbers = context.imported.map(|imported| &imported.numbers);
-    let numbers = numbers.filter(|numbers| !numbers.iter().copied().eq(0..context.hosts));
-    let key = (path, given, context.hosts, numbers.cloned());
-    if let Some(flows) = context.lists.read.borrow().get(&key) {
-        return Ok(flows.clone());
-    }
-    let text = match context.lists.files {
-        Files::Disk => list::read_text(&key.0),
-        files => files.read(&key.0),
-    };
-    let hosts = numbers.map_or(Hosts::Count(context.hosts), |numbers| Hosts::Numbered(numbers));
-    let flows = text.and_then(|text| {
-        let format = given.unwrap_or_else(|| ListFormat::guess(&key.0, &text));
-        list::parse(&text, &key.0, format, hosts)
-    });
-    let flows = flows.map_err(|sentence| item.sentence(&sentence))?;
-    if flows.is_empty() {
-        return Err(item.wrong("the file has no flows", "a flow list has at least one flow"));
-    }
-    let flows: Arc<[FlowSpec]> = flows.into();
-    context.lists.read.borrow_mut().insert(key, flows.clone());
-    Ok(flows)
-}
-
 /// The number of flows of a traffic pattern ([`u128::MAX`] for endless traffic), and the time in picoseconds between
 /// the starts of its first and last flow (0 if the settings do not determine it).
 fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
@@ -405,6 +338,7 @@ fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
         }
         TrafficPattern::AllToAllLoop { repeats, .. } => (hosts * (hosts - 1) * u128::from(*repeats), 0),
         TrafficPattern::List { flows } => (flows.len() as u128, 0),
+        TrafficPattern::Triggered(list) => (list.flows.len() as u128, 0),
         TrafficPattern::Collective(collective) => (Program::flows(collective), 0),
         TrafficPattern::Outside { .. } => (u128::from(MAX_FLOWS), 0),
         // How many messages collective operations have is not known before.

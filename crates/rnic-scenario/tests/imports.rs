@@ -3,7 +3,7 @@
 use rnic_fabric::config::TopologySpec;
 use rnic_scenario::format::{Graph, Link, Node};
 use rnic_scenario::{Origin, from_str, to_graph_toml};
-use rnic_spec::{FabricSetup, FlowSpec, RunSpec, Scenario, TrafficPattern, Vocabulary};
+use rnic_spec::{FabricSetup, FlowSpec, Placement, RunSpec, Scenario, Server, TrafficPattern, Vocabulary};
 use rnic_transport::{BitRate, Time};
 use std::path::Path;
 
@@ -35,6 +35,59 @@ fn fabric(folder: &Path, fabric: &str) -> FabricSetup {
 fn flows(run: &RunSpec) -> Vec<(u64, u32, u32, u64)> {
     let TrafficPattern::List { flows } = &run.traffic[0].pattern else { panic!() };
     flows.iter().map(|FlowSpec { start, src, dst, bytes, .. }| (start.as_ps(), *src, *dst, *bytes)).collect()
+}
+
+/// Four pods of htsim's fat-tree of three tiers.
+const TREE: &str = "Nodes 16\nTiers 3\nPodsize 4\nTier 0\nDownlink_speed_Gbps 100\nRadix_Down 2\nRadix_Up 2\n\
+                    Downlink_Latency_ns 1000\nTier 1\nDownlink_speed_Gbps 100\nRadix_Down 2\nRadix_Up 2\nDownlink_Latency_ns 1000\n\
+                    Tier 2\nDownlink_speed_Gbps 100\nRadix_Down 4\nDownlink_Latency_ns 1000\n";
+
+#[test]
+fn connection_matrices_have_triggers_and_failures() {
+    let folder = folder();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("topology.txt", TREE);
+    let rest = REST.replace("flow.txt", "flows.cm");
+    let header = "Nodes 16\nConnections 2\nTriggers 1\nFailures 1\n0->3 start 5 size 9 send_done_trigger 4\n";
+    write(
+        "flows.cm",
+        &format!(
+            "{header}3->1 trigger 4 size 7\ntrigger id 4 oneshot\nfailure switch_type AGG switch_id 3 link_id 1\n"
+        ),
+    );
+    let scenario = read(folder.path(), "", &rest).unwrap();
+    let TrafficPattern::Triggered(list) = &scenario.runs[0].traffic[0].pattern else { panic!() };
+    assert_eq!((list.flows.len(), list.triggers.len(), list.reaction), (2, 1, Time::from_ns(200)));
+    let faults = &scenario.runs[0].fabric.faults.links;
+    assert_eq!(faults.len(), 1);
+    assert_eq!((faults[0].from.as_str(), faults[0].to.as_str(), faults[0].rate), ("agg3", "core3", None));
+    // The document of the run is read again.
+    let document = scenario.runs[0].to_json(false).unwrap();
+    assert_eq!(RunSpec::from_json(&document, &Vocabulary::standard()).unwrap(), scenario.runs[0]);
+
+    let slow = read(folder.path(), "", &rest.replace("\n[[run]]", "\nreaction = \"3 us\"\n[[run]]")).unwrap();
+    let TrafficPattern::Triggered(list) = &slow.runs[0].traffic[0].pattern else { panic!() };
+    assert_eq!(list.reaction, Time::from_us(3));
+
+    write(
+        "flows.cm",
+        &format!(
+            "{header}3->1 trigger 4 size 7\ntrigger id 4 barrier count 3\nfailure switch_type AGG switch_id 3 link_id 1\n"
+        ),
+    );
+    let error = read(folder.path(), "", &rest).unwrap_err();
+    assert!(error.contains("flows.cm:7: 1 flows activate trigger 4, which is a `barrier` of 3;"), "{error}");
+    write("flows.cm", "Nodes 16\nConnections 1\n0->3 start 5 size 9\n");
+    let error = read(folder.path(), "", &rest.replace("\n[[run]]", "\nreaction = \"3 us\"\n[[run]]")).unwrap_err();
+    assert!(error.contains("`reaction` has no effect: the list has no triggers"), "{error}");
+    // Failures alone: the flows start at fixed times.
+    write(
+        "flows.cm",
+        "Nodes 16\nConnections 1\nFailures 1\n0->3 start 5 size 9\nfailure switch_type AGG switch_id 0 link_id 0\n",
+    );
+    let scenario = read(folder.path(), "", &rest).unwrap();
+    assert_eq!(flows(&scenario.runs[0]), [(5, 0, 3, 9)]);
+    assert_eq!(scenario.runs[0].fabric.faults.links[0].to, "core0");
 }
 
 #[test]
@@ -110,7 +163,7 @@ fn mistakes_name_the_scenario_the_file_and_the_line() {
     for (fabric, error) in [
         (
             "rate = \"1 Gbps\"",
-            "a.toml:4:1: `rate` belongs to topology \"fat-tree\" or \"leaf-spine\" or \"leaf-spine-core\" or \"single-switch\" or \"dumbbell\" or \"dragonfly\" or \"graph\", not to \"file\"",
+            "a.toml:4:1: `rate` belongs to topology \"fat-tree\" or \"leaf-spine\" or \"leaf-spine-core\" or \"single-switch\" or \"dumbbell\" or \"dragonfly\" or \"multi-plane\" or \"graph\", not to \"file\"",
         ),
         (
             "nvswitches = \"omit\"",
@@ -243,4 +296,59 @@ delay = "2 us"
     assert_eq!((written.seed, written.runs.len(), written.runs[0].name.as_str()), (9, 1, "b"));
     assert_eq!(written.runs[0].fabric.faults, regular.runs[1].fabric.faults);
     assert_eq!(written.runs[0].traffic, regular.runs[1].traffic);
+}
+
+#[test]
+fn server_files_give_servers_and_nics() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("topo.xml", include_str!("server.xml"));
+    let two = "topology: [ Switch, Switch ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 400, 50 ]\nlatency: [ 900, 500 ]\n";
+    write("network.yml", two);
+    let read = |fabric: &str, keys: &str| {
+        let text = format!(
+            "[fabric]\n{fabric}\n[traffic]\npattern = \"collective\"\noperation = \"all-reduce\"\nsize = \"1 MB\"\n{keys}\n\
+             [[run]]\nname = \"r\"\ntransport = \"roce\"\n"
+        );
+        from_str(&text, "a.toml", folder.path(), &[], None).map_err(|error| error.to_string())
+    };
+    let switch =
+        |gbps: u32| format!("topology = \"single-switch\"\nhosts = 8\nrate = \"{gbps} Gbps\"\ndelay = \"1 us\"");
+    let collective = |fabric: &str, keys: &str| {
+        let scenario = read(fabric, keys).unwrap();
+        let TrafficPattern::Collective(collective) = &scenario.runs[0].traffic[0].pattern else { panic!() };
+        collective.clone()
+    };
+    // The accelerators 0 and 1 of each server are next to the NICs 2 and 3.
+    let found = collective(&switch(400), "server_file = \"topo.xml\"\ndomain_latency = \"1 us\"");
+    let (rate, latency) = (BitRate::from_bps(2_966_400_000_000), Time::from_us(1));
+    assert_eq!(found.server, Some(Server { accelerators: 4, rate, latency }));
+    assert_eq!((found.placement, &found.placed[..]), (Placement::File, &[2, 3, 0, 1, 6, 7, 4, 5][..]));
+    // With rails, the two servers have neighbouring hosts on each rail, and the rails are in the order of the NICs.
+    let found = collective(&switch(400), "server_file = \"topo.xml\"\nplacement = \"rail\"\ndomain_rate = \"1 Tbps\"");
+    assert_eq!(found.placed[..], [4, 6, 0, 2, 5, 7, 1, 3]);
+    assert_eq!(found.server.unwrap().rate, BitRate::from_gbps(1_000));
+    for (keys, error) in [
+        ("server_file = \"topo.xml\"\naccelerators = 4", "`accelerators` and `server_file` are both given"),
+        ("server_file = \"topo.xml\"\nplacement = \"random\"", "are not in the order of their NICs"),
+        ("server_file = \"none.xml\"", "cannot read `"),
+        ("server_file = \"a.txt\"", "a.txt:1: `hello` is not a key with a list"),
+    ] {
+        write("a.txt", "hello\n");
+        let found = read(&switch(400), keys).unwrap_err();
+        assert!(found.contains(error), "{found}");
+    }
+    let found = read(&switch(100), "server_file = \"topo.xml\"").unwrap_err();
+    assert!(found.contains("the NICs of the file have 400 Gbps, and the hosts of the fabric 100 Gbps"), "{found}");
+
+    // Both dimensions of a network of ASTRA-sim: the fabric and the servers.
+    let fabric = "topology = \"file\"\nfile = \"network.yml\"";
+    let found = collective(fabric, "server_file = \"network.yml\"");
+    let (rate, latency) = (BitRate::from_gbps(3_200), Time::from_ns(1_800));
+    assert_eq!((found.ranks, found.server), (8, Some(Server { accelerators: 4, rate, latency })));
+    let scenario = read(fabric, "").unwrap();
+    let link = scenario.runs[0].fabric.link;
+    assert_eq!((link.rate, link.delay), (BitRate::from_gbps(400), Time::from_ns(500)));
+    let found = read(&fabric.replace("network.yml", "network.yml\"\nformat = \"htsim"), "").unwrap_err();
+    assert!(found.contains("network.yml:1: "), "{found}");
 }

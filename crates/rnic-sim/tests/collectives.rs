@@ -5,9 +5,9 @@ use rnic_fabric::config::TopologySpec;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::simulate_run;
-use rnic_spec::{Algorithm, Collective, CollectiveOperation, Grouping, Placement};
+use rnic_spec::{Algorithm, Collective, CollectiveOperation, Grouping, Placement, Server};
 use rnic_spec::{FlowRecord, RunOutput, RunSpec, RunStatus, Traffic, TrafficPattern};
-use rnic_transport::{Bytes, Time};
+use rnic_transport::{BitRate, Bytes, Time};
 
 /// Serialisation time of a minimum-size frame (64 bytes + 20 bytes of gap) on a 40 Gbps link, in picoseconds.
 const LEAST: u64 = 16_800;
@@ -233,4 +233,39 @@ fn a_tree_is_faster_than_a_ring_for_small_messages() {
     };
     let [ring, tree, halving] = [Algorithm::Ring, Algorithm::Tree, Algorithm::HalvingDoubling].map(time);
     assert!(tree < ring && halving < ring, "30 steps of a ring, about 8 of trees and of exchanges");
+}
+
+#[test]
+fn two_planes_halve_the_time_of_a_ring() {
+    // 4 ranks on one switch with 100 messages of a packet in each step, and on two planes: each plane carries half of the
+    // messages of a step, and forwarding overlaps.
+    let own = Collective { chunk: Bytes(1_024), ..collective(CollectiveOperation::AllReduce, 4, 400 * 1_024, 1_024) };
+    let on = |topology: TopologySpec| {
+        let mut spec = run_on(topology, "irn");
+        let pattern = TrafficPattern::Collective(own.clone());
+        spec.traffic =
+            vec![Traffic { name: "c".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 }];
+        simulate(&spec)
+    };
+    let (uplink_rate, uplink_delay) = (None, None);
+    let one = on(TopologySpec::LeafSpine { leaves: 1, spines: 1, hosts_per_leaf: 4, uplink_rate, uplink_delay });
+    let (planes, leaves, spines) = (2, 1, 1);
+    let two = on(TopologySpec::MultiPlane { planes, leaves, spines, hosts_per_leaf: 4, uplink_rate, uplink_delay });
+    let flows: Vec<FlowRecord> = flows(&two);
+    assert_eq!(flows.len(), 4 * 6 * 100);
+    assert!(flows.iter().all(|flow| flow.src / 4 == flow.dst / 4));
+    assert_eq!(flows.iter().filter(|flow| flow.src < 4).count(), 2 * 6 * 100, "half of the messages in each plane");
+    let end = |output: &RunOutput| output.collectives[0].end.unwrap().as_ps() as f64;
+    // A step of 100 packets takes 22.4 us on one link; latencies of 4 us and 0.2 us for each step remain.
+    assert!(end(&two) < 0.65 * end(&one), "{} {}", end(&two), end(&one));
+}
+
+#[test]
+fn a_lone_server_reduces_in_its_switch() {
+    let server = Some(Server { accelerators: 4, rate: BitRate::from_gbps(8), latency: Time::from_ns(100) });
+    let nvls = collective(CollectiveOperation::AllReduce, 4, 1_600, 1_000_000);
+    let output = run(4, "roce", Collective { algorithm: Algorithm::Nvls, server, ..nvls });
+    assert_eq!((&output.status, output.flows.len()), (&RunStatus::Completed, 0));
+    // 1,600 ns for the sums, 1,600 ns for the copies, the latency and the reaction.
+    assert_eq!(output.collectives[0].end, Some(Time::from_ns(1_600 + 1_600 + 100 + 200)));
 }

@@ -6,7 +6,8 @@ use rnic_sim::Catalogue;
 use rnic_sim::flow_hashes;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::simulate_run;
-use rnic_spec::{FlowSpec, RunOutput, RunSpec, RunStatus, Traffic};
+use rnic_spec::{Begin, Trigger, TriggerKind, Triggered, TriggeredFlow};
+use rnic_spec::{FlowSpec, RunOutput, RunSpec, RunStatus, Traffic, TrafficPattern};
 use rnic_transport::{Bytes, Time};
 use std::collections::BTreeMap;
 
@@ -140,4 +141,52 @@ fn equal_hashes_between_the_same_hosts_are_refused() {
     // In opposite directions, and to other hosts, they may be equal.
     let run = RunSpec { traffic: list(&flows[1..]), ..fabric("irn") };
     assert!(resolve(&Catalogue::standard(), &run).is_ok());
+}
+
+/// Starts of the flows of a list with triggers on a switch with four hosts, in picoseconds, by the flow's size in B.
+fn starts(flows: &[TriggeredFlow], kinds: &[TriggerKind]) -> BTreeMap<u64, u64> {
+    let triggers = (1..).zip(kinds).map(|(id, kind)| Trigger { id, kind: *kind }).collect();
+    let list = Triggered { flows: flows.into(), triggers, reaction: Time::from_ns(200) };
+    let mut run = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "irn");
+    let (name, pattern) = ("list".to_string(), TrafficPattern::Triggered(list));
+    run.traffic = vec![Traffic { name, pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 }];
+    let output = simulate_run(&Catalogue::standard(), &run, &resolve(&Catalogue::standard(), &run).unwrap());
+    assert_eq!(output.status, RunStatus::Completed);
+    output.flows.iter().map(|flow| (flow.bytes, flow.start.as_ps())).collect()
+}
+
+#[test]
+fn triggers_start_flows_when_others_end() {
+    // Serialisation time of a frame of minimum size: 84 B with the gap, at 40 Gbps.
+    const LEAST: u64 = 16_800;
+    const REACTION: u64 = 200_000;
+    // Time of a message of one packet of `bytes` through the switch, with headers of 78 B and a gap of 20 B.
+    let there = |bytes: u64| 2 * D + 2 * (bytes + 98) * 200;
+    let back = 2 * D + 2 * LEAST;
+    let flow = |src, dst, bytes, begin, sent, received| TriggeredFlow { src, dst, bytes, begin, sent, received };
+    let (at, by) = (|ps| Begin::At(Time::from_ps(ps)), Begin::Trigger);
+    let flows = [
+        flow(0, 1, 1_000, at(0), Some(0), Some(1)),
+        flow(2, 3, 900, by(0), Some(2), None),
+        flow(1, 2, 800, by(1), None, Some(2)),
+        flow(3, 0, 700, by(2), None, None),
+        flow(2, 1, 600, by(2), None, None),
+    ];
+    let begun = starts(&flows, &[TriggerKind::Oneshot, TriggerKind::Oneshot, TriggerKind::Barrier(2)]);
+    let (sent, received) = (there(1_000) + back + REACTION, there(1_000) + REACTION);
+    // The barrier waits for the end of the flow of 900 B at its sender, which is the later one.
+    let barrier = sent + there(900) + back + REACTION;
+    assert!(received + there(800) + REACTION < barrier);
+    assert_eq!(begun, [(1_000, 0), (900, sent), (800, received), (700, barrier), (600, barrier)].into());
+
+    // Two flows at a time: each end of a flow at its sender starts the next flow.
+    let flows = [
+        flow(0, 1, 1_000, at(0), Some(0), None),
+        flow(2, 3, 500, at(0), Some(0), None),
+        flow(2, 3, 400, by(0), Some(0), None),
+        flow(1, 0, 300, by(0), Some(0), None),
+    ];
+    let begun = starts(&flows, &[TriggerKind::Multishot]);
+    let (first, second) = (there(500) + back + REACTION, there(1_000) + back + REACTION);
+    assert_eq!(begun, [(1_000, 0), (500, 0), (400, first), (300, second)].into());
 }

@@ -40,7 +40,8 @@ const SWITCHES: [&str; 6] = [
     "queueing = \"output\"\nbuffer = \"9 KB\"\ntrim = { return_to_sender = true }",
 ];
 
-const TRAFFIC: [&str; 10] = [
+const TRAFFIC: [&str; 11] = [
+    "pattern = \"list\"\nfile = \"tests/triggers.cm\"",
     "pattern = \"all-to-all\"\nsizes = \"fixed 20 KB\"\noutstanding = 2",
     "pattern = \"incast\"\nsenders = 4\ntotal = \"200 KB\"\nrepeats = 3\ninterval = \"completion\"\npersistent_connections = true",
     "pattern = \"poisson\"\nload = 0.8\nsizes = \"irn-heavy-tailed\"\nflows = 60",

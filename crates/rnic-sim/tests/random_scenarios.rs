@@ -66,6 +66,7 @@ fn hosts(topology: &TopologySpec) -> u32 {
         TopologySpec::Dragonfly { groups, routers_per_group, hosts_per_router, .. } => {
             groups * routers_per_group * hosts_per_router
         }
+        TopologySpec::MultiPlane { planes, leaves, hosts_per_leaf, .. } => planes * leaves * hosts_per_leaf,
         TopologySpec::Graph { hosts, .. } => hosts.len() as u32,
     }
 }

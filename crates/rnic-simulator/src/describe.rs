@@ -50,6 +50,7 @@ fn describe_fabric(run: &RunSpec) -> String {
     let topology = match &run.fabric.topology {
         TopologySpec::FatTree { k } => format!("fat-tree k={k}"),
         TopologySpec::LeafSpine { leaves, spines, .. } => format!("leaf-spine {leaves}x{spines}"),
+        TopologySpec::MultiPlane { planes, leaves, spines, .. } => format!("{planes} planes of {leaves}x{spines}"),
         TopologySpec::LeafSpineCore { pods, leaves_per_pod, spines_per_pod, cores_per_plane, .. } => {
             format!("leaf-spine-core {pods}x({leaves_per_pod}x{spines_per_pod})x{cores_per_plane}")
         }
@@ -152,6 +153,9 @@ fn describe_traffic(traffic: &Traffic) -> String {
             training.data(),
             training.steps
         ),
+        TrafficPattern::Triggered(list) => {
+            format!("list of {} flows with {} triggers", list.flows.len(), list.triggers.len())
+        }
         TrafficPattern::List { flows } => format!("list of {} flows", flows.len()),
     };
     match traffic.warmup + traffic.cooldown {

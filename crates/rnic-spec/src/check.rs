@@ -8,6 +8,7 @@ use crate::mesh::MeshPairs;
 use crate::settings::{self, MAX_HOSTS, MAX_MESH_PAIRS, MAX_UPLINKS, document};
 use crate::spec::{Arrivals, Incast, QueueingSetup, Receiver, RunSpec, Traffic, TrafficPattern};
 use crate::transport::TransportSpec;
+use crate::triggered::TriggeredPart;
 use rnic_fabric::config::{Paths, TopologySpec};
 use rnic_transport::settings::{Kind, MAX_BYTES, MAX_TIME, Value};
 
@@ -153,6 +154,13 @@ fn traffic(at: &str, source: &Traffic, hosts: u32) -> Result<(), String> {
             range(&format!("{at}.deployment.ranks"), inference.deployment.ranks.into(), 2, hosts.into())?;
             places(at, &inference.deployment, hosts)?;
             return inference.check().map_err(|error| format!("{at}: {error}"));
+        }
+        TrafficPattern::Triggered(list) => {
+            return list.check(hosts).map_err(|(part, error)| match part {
+                TriggeredPart::Flow(index) => format!("{at}.flows[{index}]: {error}"),
+                TriggeredPart::Trigger(index) => format!("{at}.triggers[{index}]: {error}"),
+                TriggeredPart::Whole => format!("{at}: {error}"),
+            });
         }
         TrafficPattern::List { flows } => {
             let sorted = flows.is_sorted_by_key(|flow| flow.start);

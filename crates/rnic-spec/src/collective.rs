@@ -145,15 +145,17 @@ impl Deployment {
     pub(crate) fn check_algorithm(&self, algorithm: Algorithm, channels: u32) -> Result<(), String> {
         match algorithm {
             Algorithm::Ring => Ok(()),
-            Algorithm::Hierarchical if self.accelerators() < 2 => {
-                Err("the algorithm \"hierarchical\" needs servers of several accelerators; set `accelerators`".into())
-            }
-            Algorithm::Tree | Algorithm::Hierarchical if channels > 1 => {
+            Algorithm::Hierarchical | Algorithm::Nvls if self.accelerators() < 2 => Err(format!(
+                "the algorithm \"{}\" needs servers of several accelerators; set `accelerators`",
+                algorithm.name()
+            )),
+            Algorithm::Tree | Algorithm::Hierarchical | Algorithm::Nvls if channels > 1 => {
                 Err("only the algorithm \"ring\" has several channels; accepted: 1".into())
             }
-            Algorithm::Tree | Algorithm::Hierarchical => Ok(()),
+            Algorithm::Tree | Algorithm::Hierarchical | Algorithm::Nvls => Ok(()),
             Algorithm::HalvingDoubling | Algorithm::Direct => Err(format!(
-                "the algorithm \"{}\" does not exist for programs of tasks; accepted: \"ring\", \"tree\", \"hierarchical\"",
+                "the algorithm \"{}\" does not exist for programs of tasks; accepted: \"ring\", \"tree\", \
+                 \"hierarchical\", \"nvls\"",
                 algorithm.name()
             )),
         }
@@ -328,6 +330,13 @@ impl Collective {
                 self.group
             ));
         }
+        if self.algorithm == Algorithm::Nvls && (accelerators < 2 || !whole) {
+            return Err(format!(
+                "the algorithm \"nvls\" needs groups of whole servers; groups of {} ranks and servers of {accelerators} \
+                 accelerators are given",
+                self.group
+            ));
+        }
         self.check_sizes()?;
         if let Some(Straggler { rank, .. }) = self.straggler
             && rank >= self.ranks
@@ -381,9 +390,13 @@ impl CollectiveOperation {
     /// The algorithms that can carry out the operation; the first is the default.
     pub const fn algorithms(self) -> &'static [Algorithm] {
         match self {
-            CollectiveOperation::AllReduce => {
-                &[Algorithm::Ring, Algorithm::Tree, Algorithm::HalvingDoubling, Algorithm::Hierarchical]
-            }
+            CollectiveOperation::AllReduce => &[
+                Algorithm::Ring,
+                Algorithm::Tree,
+                Algorithm::HalvingDoubling,
+                Algorithm::Hierarchical,
+                Algorithm::Nvls,
+            ],
             CollectiveOperation::ReduceScatter | CollectiveOperation::AllGather => {
                 &[Algorithm::Ring, Algorithm::HalvingDoubling]
             }
@@ -410,12 +423,21 @@ pub enum Algorithm {
     /// `hierarchical`: a reduce-scatter inside each server, a ring among the ranks with the same number in all servers,
     /// and an all-gather inside each server.
     Hierarchical,
+    /// `nvls`: sums in the switch of each server, a ring among the ranks with the same number in all servers, and copies
+    /// by the switch of each server (NCCL's NVLS, with NVLink SHARP).
+    Nvls,
 }
 
 impl Algorithm {
     /// All algorithms.
-    pub const ALL: [Algorithm; 5] =
-        [Algorithm::Ring, Algorithm::Tree, Algorithm::HalvingDoubling, Algorithm::Direct, Algorithm::Hierarchical];
+    pub const ALL: [Algorithm; 6] = [
+        Algorithm::Ring,
+        Algorithm::Tree,
+        Algorithm::HalvingDoubling,
+        Algorithm::Direct,
+        Algorithm::Hierarchical,
+        Algorithm::Nvls,
+    ];
 
     /// The name in scenarios and results.
     pub const fn name(self) -> &'static str {
@@ -425,6 +447,7 @@ impl Algorithm {
             Algorithm::HalvingDoubling => "halving-doubling",
             Algorithm::Direct => "direct",
             Algorithm::Hierarchical => "hierarchical",
+            Algorithm::Nvls => "nvls",
         }
     }
 }
@@ -734,7 +757,7 @@ mod tests {
         for operation in CollectiveOperation::ALL {
             for algorithm in operation.algorithms() {
                 let server = Server { accelerators: 4, rate: BitRate::from_gbps(3_200), latency: Time::from_ns(900) };
-                let server = (*algorithm == Algorithm::Hierarchical).then_some(server);
+                let server = matches!(algorithm, Algorithm::Hierarchical | Algorithm::Nvls).then_some(server);
                 assert_eq!(Collective { server, ..collective(operation, *algorithm, 8) }.check(), Ok(()));
             }
         }

@@ -26,6 +26,7 @@ mod stored;
 mod trace;
 mod training;
 mod transport;
+mod triggered;
 mod vocabulary;
 
 pub use collective::*;
@@ -46,4 +47,5 @@ pub use spec::*;
 pub use trace::*;
 pub use training::*;
 pub use transport::*;
+pub use triggered::*;
 pub use vocabulary::*;

@@ -12,6 +12,7 @@ use crate::sizes::SizeDistribution;
 use crate::trace::Trace;
 use crate::training::Training;
 use crate::transport::TransportSpec;
+use crate::triggered::Triggered;
 use rnic_fabric::config::{
     ArbiterSpec, ClockSpec, LinkSpec, MarkOn, NamedLink, NamedRoute, Paths, SchedulerSpec, TopologySpec, TrimSpec,
     TrimmedPriority,
@@ -413,6 +414,9 @@ pub enum TrafficPattern {
         /// The flows to start, in order of start.
         flows: Arc<[FlowSpec]>,
     },
+    /// `triggered`: a list of flows, some of which start when others end; the pattern `list` with the triggers of a
+    /// connection matrix of htsim.
+    Triggered(Triggered),
     /// `pairs`: random pairs of hosts; in each pair, one host sends messages to the other, one at a time.
     Pairs {
         /// Number of pairs. Pairs are drawn independently of each other; two pairs may be equal.
@@ -480,6 +484,7 @@ impl TrafficPattern {
             TrafficPattern::Pairs { .. }
                 | TrafficPattern::AllToAllLoop { .. }
                 | TrafficPattern::IncastLoop { .. }
+                | TrafficPattern::Triggered(_)
                 | TrafficPattern::Outside { .. }
         ) || self.is_program()
     }
@@ -691,9 +696,20 @@ pub fn hosts(topology: &TopologySpec) -> u32 {
         TopologySpec::Dragonfly { groups, routers_per_group, hosts_per_router, .. } => u64::from(*groups)
             .saturating_mul(u64::from(*routers_per_group))
             .saturating_mul(u64::from(*hosts_per_router)),
+        TopologySpec::MultiPlane { planes, leaves, hosts_per_leaf, .. } => {
+            u64::from(*planes).saturating_mul(u64::from(*leaves)).saturating_mul(u64::from(*hosts_per_leaf))
+        }
         TopologySpec::Graph { hosts, .. } => hosts.len() as u64,
     };
     u32::try_from(hosts).unwrap_or(u32::MAX)
+}
+
+/// Number of planes of a topology: parts without a path between them.
+pub fn planes(topology: &TopologySpec) -> u32 {
+    match topology {
+        TopologySpec::MultiPlane { planes, .. } => (*planes).max(1),
+        _ => 1,
+    }
 }
 
 /// Number of links between the switches of a topology; 0 for a graph, which lists its links.
@@ -701,6 +717,9 @@ pub fn uplinks(topology: &TopologySpec) -> u64 {
     match topology {
         TopologySpec::FatTree { k } => u64::from(*k).saturating_pow(3) / 2,
         TopologySpec::LeafSpine { leaves, spines, .. } => u64::from(*leaves) * u64::from(*spines),
+        TopologySpec::MultiPlane { planes, leaves, spines, .. } => {
+            u64::from(*planes).saturating_mul(u64::from(*leaves)).saturating_mul(u64::from(*spines))
+        }
         TopologySpec::LeafSpineCore { pods, leaves_per_pod, spines_per_pod, cores_per_plane, .. } => {
             let of_a_spine = u64::from(*leaves_per_pod) + u64::from(*cores_per_plane);
             (u64::from(*pods) * u64::from(*spines_per_pod)).saturating_mul(of_a_spine)

@@ -90,15 +90,7 @@ impl Trace {
         if self.deployment.ranks != ranks {
             return Err(format!("there are {} ranks; accepted: {ranks}, those of the trace", self.deployment.ranks));
         }
-        if !matches!(self.algorithm, Algorithm::Ring | Algorithm::Tree) {
-            return Err(format!(
-                "the algorithm \"{}\" does not exist for traces; accepted: \"ring\", \"tree\"",
-                self.algorithm.name()
-            ));
-        }
-        if self.channels > 1 && self.algorithm != Algorithm::Ring {
-            return Err("only the algorithm \"ring\" has several channels; accepted: 1".to_string());
-        }
+        self.deployment.check_algorithm(self.algorithm, self.channels)?;
         if !ranks.is_multiple_of(accelerators) {
             return Err(format!(
                 "servers of {accelerators} accelerators do not divide {ranks} ranks; accepted: a divisor of the ranks"

@@ -7,7 +7,7 @@
 
 use super::FlowSpec;
 use super::all_to_all::AllToAll;
-use super::both::Both;
+use super::composite::Composite;
 use super::loops::Loops;
 use super::network::Network;
 use super::places::Places;
@@ -15,6 +15,7 @@ use super::poisson::Poisson;
 use super::program::Program;
 use super::rounds::Rounds;
 use super::source::Source as Reactive;
+use super::triggered::Triggers;
 use rnic_spec::{Locality, Traffic, TrafficPattern};
 use rnic_transport::Time;
 use std::cmp::Reverse;
@@ -32,7 +33,9 @@ pub fn check(traffic: &[Traffic], network: &Network) -> Result<(), String> {
     }
     let mut requests = 0u64;
     for source in traffic {
-        check_source(source, network).map_err(|error| format!("traffic `{}`: {error}", source.name))?;
+        check_source(source, network)
+            .and_then(|()| check_planes(&source.pattern, network))
+            .map_err(|error| format!("traffic `{}`: {error}", source.name))?;
         requests += request_count(&source.pattern);
     }
     if requests >= u64::from(FlowSpec::NO_REQUEST) {
@@ -89,6 +92,7 @@ pub fn largest(traffic: &[Traffic]) -> u64 {
         | TrafficPattern::AllToAllLoop { sizes, .. }
         | TrafficPattern::Pairs { sizes, .. } => of_sizes(sizes),
         TrafficPattern::List { flows } => flows.iter().map(|flow| flow.bytes).max().unwrap_or(1),
+        TrafficPattern::Triggered(list) => list.flows.iter().map(|flow| flow.bytes).max().unwrap_or(1),
         TrafficPattern::Incast { senders, total, connections, .. } => {
             striped(total.0, u64::from(*senders) * u64::from(*connections))
         }
@@ -115,10 +119,28 @@ fn check_source(traffic: &Traffic, network: &Network) -> Result<(), String> {
         TrafficPattern::List { flows } => {
             flows.iter().try_for_each(|flow| check_listed(flow, traffic.start, network.hosts))
         }
+        TrafficPattern::Triggered(list) => list.check(network.hosts).map_err(|(_, error)| error),
         TrafficPattern::Outside { .. } => Ok(()),
         pattern if pattern.is_program() => Program::check(traffic, network),
         pattern if pattern.is_closed() => Loops::check(traffic, network),
         _ => Rounds::check(traffic, network),
+    }
+}
+
+/// Checks that no flow leads from one plane to another.
+fn check_planes(pattern: &TrafficPattern, network: &Network) -> Result<(), String> {
+    match pattern {
+        _ if network.planes() == 1 => Ok(()),
+        TrafficPattern::List { flows } => flows.iter().try_for_each(|flow| network.check_plane(flow.src, flow.dst)),
+        TrafficPattern::Triggered(list) => {
+            list.flows.iter().try_for_each(|flow| network.check_plane(flow.src, flow.dst))
+        }
+        pattern if pattern.is_program() => Ok(()),
+        _ => Err(format!(
+            "the fabric has {} planes without a path between them; accepted: the patterns collective, training, inference and \
+             trace, and lists of flows within a plane",
+            network.planes()
+        )),
     }
 }
 
@@ -223,7 +245,7 @@ impl Share {
 }
 
 /// The traffic of `traffic` whose flows depend on the completion of earlier flows, as far as it belongs to `share`: its
-/// closed loops and its programs; `None` if it has neither.
+/// closed loops, its programs and its lists with triggers; `None` if it has none of them.
 pub fn reactive(traffic: &[Traffic], network: &Network, seed: u64, share: Share) -> Option<Box<dyn Reactive>> {
     let first_request = |index: u16| {
         let before: u64 = traffic[..usize::from(index)].iter().map(|source| request_count(&source.pattern)).sum();
@@ -241,11 +263,14 @@ pub fn reactive(traffic: &[Traffic], network: &Network, seed: u64, share: Share)
     let requests = traffic.iter().map(|source| request_count(&source.pattern)).sum::<u64>();
     let loops = Loops::new(&own, network, seed, u32::try_from(requests).ok()?);
     let loops = loops.map(|loops| loops.with_request_ids(share.offset, share.step));
-    match (loops, Program::new(&own, network, seed, first_request)) {
-        (Some(loops), Some(program)) => Some(Box::new(Both::new(loops, program))),
-        (Some(loops), None) => Some(Box::new(loops)),
-        (None, Some(program)) => Some(Box::new(program)),
-        (None, None) => None,
+    let program = Program::new(&own, network, seed, first_request);
+    let mut parts: Vec<Box<dyn Reactive>> = Vec::new();
+    parts.extend(loops.map(|loops| -> Box<dyn Reactive> { Box::new(loops) }));
+    parts.extend(program.map(|program| -> Box<dyn Reactive> { Box::new(program) }));
+    parts.extend(Triggers::new(&own, network).map(|triggers| -> Box<dyn Reactive> { Box::new(triggers) }));
+    match parts.len() {
+        0 | 1 => parts.pop(),
+        _ => Some(Box::new(Composite::new(parts))),
     }
 }
 

@@ -12,7 +12,7 @@
 
 mod all_to_all;
 mod arrivals;
-mod both;
+mod composite;
 pub mod generate;
 mod loops;
 mod network;
@@ -28,6 +28,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod text;
+mod triggered;
 
 pub use generate::{FlowStream, Share, check, closed_loops, generate, largest, reactive};
 pub use loops::{Loops, Origin};

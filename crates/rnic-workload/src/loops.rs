@@ -152,7 +152,7 @@ impl Loops {
         for (index, source) in (0..u16::MAX).zip(traffic) {
             let is_loop = source.pattern.is_closed()
                 && !source.pattern.is_program()
-                && !matches!(source.pattern, TrafficPattern::Outside { .. });
+                && !matches!(source.pattern, TrafficPattern::Outside { .. } | TrafficPattern::Triggered(_));
             if is_loop && Loops::check(source, network).is_ok() {
                 loops.add(index, source);
             }

@@ -17,6 +17,9 @@ pub struct Network {
     /// For each host, a number of the switch to which it is attached. Only traffic with a `locality` needs it;
     /// otherwise the list may be empty.
     pub leaf: Vec<u32>,
+    /// Number of planes; 0 and 1 both stand for one. Each plane has the same number of consecutive hosts, and no path leads
+    /// from one plane to another.
+    pub planes: u32,
     /// For each host, the number of its pod; empty if the network has no pods.
     pub pod: Vec<u32>,
 }
@@ -27,6 +30,29 @@ impl Network {
     pub(crate) fn wire_bytes(&self, bytes: u64) -> u128 {
         let packets = bytes.div_ceil(u64::from(self.mtu.max(1)));
         u128::from(bytes) + u128::from(packets) * u128::from(self.wire_overhead)
+    }
+
+    /// Number of planes, at least 1.
+    pub(crate) fn planes(&self) -> u32 {
+        self.planes.max(1)
+    }
+
+    /// Number of hosts of each plane.
+    pub(crate) fn hosts_of_plane(&self) -> u32 {
+        self.hosts / self.planes()
+    }
+
+    /// Checks that a flow stays in its plane; the error says why it cannot run.
+    pub(crate) fn check_plane(&self, src: u32, dst: u32) -> Result<(), String> {
+        let plane = |host: u32| host / self.hosts_of_plane().max(1);
+        match plane(src) == plane(dst) {
+            true => Ok(()),
+            false => Err(format!(
+                "a flow from host {src} in plane {} to host {dst} in plane {} has no path; accepted: hosts of one plane",
+                plane(src),
+                plane(dst)
+            )),
+        }
     }
 
     /// Checks that the values describe a network on which traffic can run; the error says why it cannot.

@@ -16,6 +16,7 @@
 //! [topology file](super::import) may number them otherwise.
 
 use super::connections;
+pub(crate) use super::connections::Matrix;
 use super::decimal::{self, MICROSECONDS, SECONDS};
 use rnic_spec::FlowSpec;
 use rnic_transport::settings::{MAX_BYTES, MAX_TIME};
@@ -110,19 +111,45 @@ pub fn parse_flow_list(content: &str, path: &Path, format: ListFormat, hosts: u3
 }
 
 /// As [`parse_flow_list`], for hosts that may have other numbers in HPCC files.
-pub(crate) fn parse(content: &str, path: &Path, format: ListFormat, hosts: Hosts<'_>) -> Result<Vec<FlowSpec>, String> {
+fn parse(content: &str, path: &Path, format: ListFormat, hosts: Hosts<'_>) -> Result<Vec<FlowSpec>, String> {
+    match parse_list(content, path, format, hosts)? {
+        FlowList::Fixed(flows) => Ok(flows),
+        FlowList::Matrix(_) => {
+            let error =
+                "this connection matrix has triggers or failures; accepted here: flows that start at fixed times";
+            Err(format!("{}: {error}", path.display()))
+        }
+    }
+}
+
+/// What a flow list contains.
+pub(crate) enum FlowList {
+    /// Flows that start at fixed times, sorted by start and sending host.
+    Fixed(Vec<FlowSpec>),
+    /// A connection matrix of htsim with triggers or failures.
+    Matrix(Matrix),
+}
+
+/// As [`parse`], for lists that may have triggers and failures.
+pub(crate) fn parse_list(content: &str, path: &Path, format: ListFormat, hosts: Hosts<'_>) -> Result<FlowList, String> {
     let shown = path.display().to_string();
     let flows = match format {
         ListFormat::Csv => read_csv(content, Hosts::Count(hosts.count())),
         ListFormat::Hpcc => read_hpcc(content, hosts),
-        ListFormat::Htsim => connections::read(content, hosts.count()),
+        ListFormat::Htsim => match connections::read(content, hosts.count()) {
+            Ok(matrix) => match matrix.fixed().filter(|_| matrix.failures.is_empty()) {
+                Some(flows) => Ok(flows),
+                None => return Ok(FlowList::Matrix(matrix)),
+            },
+            Err(error) => Err(error),
+        },
     };
     let mut flows = flows.map_err(|(line, error)| format!("{shown}:{line}: {error}"))?;
     if flows.is_empty() {
         return Err(format!("{shown}: has no flows; give at least one"));
     }
     flows.sort_by_key(|flow| (flow.start, flow.src));
-    Ok(flows)
+    Ok(FlowList::Fixed(flows))
 }
 
 /// An error in a flow list: the number of the line, and the message.

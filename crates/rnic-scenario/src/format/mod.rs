@@ -3,13 +3,16 @@
 //! [`flows`] writes flow lists, [`topology`] writes topologies, [`list`] reads flow lists, and [`import`] reads
 //! topologies.
 
+mod astra;
 mod connections;
 pub(crate) mod decimal;
 pub mod flows;
 mod htsim;
 pub mod import;
 pub mod list;
+pub(crate) mod server;
 pub mod topology;
+mod xml;
 
 pub use flows::{FlowExport, write_flows};
 pub use htsim::{FatTreeShape, Tier};

@@ -53,6 +53,7 @@ fn base(topology: &str, pattern: &str, queueing: &str) -> toml::Table {
         "leaf-spine-core" => {
             "pods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2"
         }
+        "multi-plane" => "planes = 2\nleaves = 2\nspines = 2\nhosts_per_leaf = 2",
         "single-switch" => "hosts = 64",
         "dumbbell" => "left = 2\nright = 2",
         "dragonfly" => "groups = 3\nrouters_per_group = 2\nglobal_links = 1\nhosts_per_router = 1",
@@ -127,6 +128,10 @@ fn bases(section: &Section, setting: &Setting) -> Vec<toml::Table> {
         ("traffic", "straggler") => {
             bases.iter_mut().for_each(|base| put(base, "traffic", "straggler_delay", "1 us".into()));
         }
+        ("traffic", "reaction") => {
+            let lists = bases.iter_mut().filter(|base| base["traffic"]["pattern"].as_str() == Some("list"));
+            lists.for_each(|base| put(base, "traffic", "file", "flows.cm".into()));
+        }
         ("traffic", "straggler_delay") => bases.iter_mut().for_each(|base| put(base, "traffic", "straggler", 1.into())),
         ("fabric", "flowlet_gap") => bases.iter_mut().for_each(|base| put(base, "fabric", "paths", "flowlet".into())),
         ("", "fidelity_quantum") => bases.iter_mut().for_each(|base| put(base, "", "fidelity", "flow".into())),
@@ -141,7 +146,9 @@ fn all_settings() -> impl Iterator<Item = (&'static Section, &'static Setting)> 
     let sections = SECTIONS.into_iter().filter(|section| !["transport", "sweep"].contains(&section.table));
     let all = sections.flat_map(|section| section.settings.iter().map(move |setting| (section, setting)));
     // The keys of a sweep and of `set` are paths, and other files are not at hand.
-    all.filter(|(_, setting)| !["extends", "sweep", "set", "placement_file", "matrix"].contains(&setting.key))
+    all.filter(|(_, setting)| {
+        !["extends", "sweep", "set", "placement_file", "server_file", "matrix"].contains(&setting.key)
+    })
 }
 
 /// Changes one key of one table of a scenario; the table gets the other keys that it needs.
@@ -248,6 +255,9 @@ fn compare(
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("flows.csv"), "start_us,src,dst,bytes\n0,0,1,1000\n").unwrap();
+    let matrix = "Nodes 2\nConnections 2\nTriggers 1\n0->1 start 0 size 1000 send_done_trigger 1\n1->0 trigger 1 size 9\n\
+                  trigger id 1 oneshot\n";
+    std::fs::write(folder.path().join("flows.cm"), matrix).unwrap();
     let ranks: String = (0..8).map(|rank| format!("{rank},1,all-reduce,1000,all\n")).collect();
     std::fs::write(folder.path().join("trace.csv"), format!("rank,id,kind,bytes,group\n{ranks}")).unwrap();
     let topology = "3 2 1 0 2 H100\n2\n0 2 40Gbps 1us 0\n1 2 40Gbps 1us 0\n";

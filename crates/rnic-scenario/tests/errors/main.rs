@@ -299,7 +299,7 @@ fn consequences_of_a_mistake_are_not_reported() {
         &[("\"leaf-spine\"", "\"leaf-spin\""), ("spines = 2", "k = \"2\""), ("load = 0.7", "load = \"0.7\"")],
         &[
             "a.toml:3:12: unknown topology \"leaf-spin\"; did you mean `leaf-spine`? available: \"fat-tree\", \"leaf-spine\", \
-             \"leaf-spine-core\", \"single-switch\", \"dumbbell\", \"dragonfly\", \"graph\", \"file\"",
+             \"leaf-spine-core\", \"single-switch\", \"dumbbell\", \"dragonfly\", \"multi-plane\", \"graph\", \"file\"",
             "a.toml:14:8: `load` must be a number, not a string; write for example `load = 0.7`",
         ],
     );
@@ -307,7 +307,7 @@ fn consequences_of_a_mistake_are_not_reported() {
     check_all(
         &[("\"leaf-spine\"", "\"ring\""), ("spines = 2", "spines = \"2\"")],
         &["a.toml:3:12: unknown topology \"ring\"; available: \"fat-tree\", \"leaf-spine\", \"leaf-spine-core\", \
-         \"single-switch\", \"dumbbell\", \"dragonfly\", \"graph\", \"file\""],
+         \"single-switch\", \"dumbbell\", \"dragonfly\", \"multi-plane\", \"graph\", \"file\""],
     );
     // `name` is not missing: it is misspelt.
     let text = GOOD.replace("[[run]]\nname = \"RoCE\"", "[sweep]\nseeds = [1, 2]\n[[run]]\nnaem = \"RoCE\"");

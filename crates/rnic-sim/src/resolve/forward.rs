@@ -27,7 +27,9 @@ pub(super) fn add(run: &RunSpec, resolved: &mut Resolved) -> Result<(), SetupErr
 /// Why no simulated time of the run can be skipped; `None` if it can.
 fn obstacle(run: &RunSpec, resolved: &Resolved) -> Option<String> {
     let (faults, fabric, transport) = (&run.fabric.faults, &run.fabric, &run.transport.name);
-    let waits = |pattern: &TrafficPattern| pattern.is_program() || matches!(pattern, TrafficPattern::Outside { .. });
+    let waits = |pattern: &TrafficPattern| {
+        pattern.is_program() || matches!(pattern, TrafficPattern::Outside { .. } | TrafficPattern::Triggered(_))
+    };
     let reactive = run.traffic.iter().find(|source| waits(&source.pattern));
     let why = if !run.fidelity.is_packet() {
         "fidelity = \"flow\" has no packets".to_string()

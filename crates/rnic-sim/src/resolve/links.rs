@@ -60,6 +60,7 @@ pub(super) fn network(run: &RunSpec, fabric: &FabricSpec, topology: &Topology) -
         mtu: run.fabric.mtu.0 as u32,
         wire_overhead: ROCE_DATA + fabric.frame_gap,
         leaf: topology.host_ids().map(|host| topology.peer_node(topology.host_port(host))).collect(),
+        planes: topology.planes(),
         pod: topology.host_ids().filter_map(|host| topology.pod_of(host)).collect(),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::SECTIONS;
 use crate::spec::{RunSpec, Traffic, TrafficPattern};
+use crate::triggered::Triggered;
 use rnic_transport::Bytes;
 use rnic_transport::settings::{self, Kind};
 use serde_json::{Map, Value, json};
@@ -46,6 +47,12 @@ fn values<T>(run: &RunSpec<T>) -> serde_json::Result<Value> {
             let pattern = TrafficPattern::List { flows: Arc::new([]) };
             let mut values = serde_json::to_value(Traffic { pattern, name: source.name.clone(), ..*source })?;
             values["pattern"] = Value::Null;
+            Ok(values)
+        }
+        TrafficPattern::Triggered(Triggered { reaction, .. }) => {
+            let pattern = TrafficPattern::List { flows: Arc::new([]) };
+            let mut values = serde_json::to_value(Traffic { pattern, name: source.name.clone(), ..*source })?;
+            values["pattern"] = json!({ "reaction": reaction });
             Ok(values)
         }
         _ => serde_json::to_value(source),

@@ -15,15 +15,16 @@ const LOSS: Kind = Kind::NumberBelow { min: 0.0, max: 1.0 };
 const RATIO: Kind = Kind::NumberAbove { min: 0.0, max: f64::INFINITY };
 const NAMES: Kind = Kind::List(&Kind::Text);
 
-const TOPOLOGIES: [Variant; 8] = [
+const TOPOLOGIES: [Variant; 9] = [
     Variant { name: "fat-tree", about: "three tiers of k-port switches, k^3/4 hosts" },
     Variant { name: "leaf-spine", about: "every leaf connects to every spine" },
     Variant { name: "leaf-spine-core", about: "pods of leaves and spines, and cores above them in planes" },
     Variant { name: "single-switch", about: "all hosts on one switch" },
     Variant { name: "dumbbell", about: "two switches joined by one link" },
     Variant { name: "dragonfly", about: "groups of routers, with links between all groups" },
+    Variant { name: "multi-plane", about: "several leaf-spine fabrics side by side; a rank has a host in each" },
     Variant { name: "graph", about: "any graph, with one `[[fabric.link]]` per link" },
-    Variant { name: "file", about: "the topology in a file of HPCC, ConWeave, SimAI or htsim" },
+    Variant { name: "file", about: "the topology in a file of HPCC, ConWeave, SimAI, htsim or ASTRA-sim" },
 ];
 const TOPOLOGY_NAMES: [&str; TOPOLOGIES.len()] = names(&TOPOLOGIES);
 
@@ -37,11 +38,13 @@ const PATH_NAMES: [&str; PATHS.len()] = {
     names
 };
 
-const CLOS: &[&str] = &["leaf-spine", "leaf-spine-core"];
+const CLOS: &[&str] = &["leaf-spine", "leaf-spine-core", "multi-plane"];
+const LEAVES: &[&str] = &["leaf-spine", "multi-plane"];
+const PLANES: &[&str] = &["multi-plane"];
 const PODS: &[&str] = &["leaf-spine-core"];
 /// The topologies whose links have the rate and the delay of `[fabric]`.
 const DESCRIBED: &[&str] =
-    &["fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "dragonfly", "graph"];
+    &["fat-tree", "leaf-spine", "leaf-spine-core", "single-switch", "dumbbell", "dragonfly", "multi-plane", "graph"];
 const DRAGONFLY: &[&str] = &["dragonfly"];
 const FILE: &[&str] = &["file"];
 
@@ -207,13 +210,17 @@ pub(super) const FABRIC: Section = Section {
             .required()
             .only(PODS)
             .fields(&["topology.cores_per_plane"]),
-        Setting::new("leaves", COUNT, "4", "number of leaf switches")
+        Setting::new("planes", Kind::Count { min: 2, max: 64 }, "2", "number of [planes](#planes-of-a-rank), each with its own leaves, spines and hosts")
             .required()
-            .only(&["leaf-spine"])
+            .only(PLANES)
+            .fields(&["topology.planes"]),
+        Setting::new("leaves", COUNT, "4", "number of leaf switches (of each plane)")
+            .required()
+            .only(LEAVES)
             .fields(&["topology.leaves"]),
-        Setting::new("spines", COUNT, "4", "number of spine switches")
+        Setting::new("spines", COUNT, "4", "number of spine switches (of each plane)")
             .required()
-            .only(&["leaf-spine"])
+            .only(LEAVES)
             .fields(&["topology.spines"]),
         Setting::new("hosts_per_leaf", COUNT, "4", "number of hosts below each leaf")
             .required()
@@ -333,7 +340,7 @@ pub(super) const FABRIC: Section = Section {
             .required()
             .only(FILE)
             .nowhere(),
-        Setting::new("format", Kind::Choice(&["hpcc", "simai", "htsim"]), "\"hpcc\"", "format of the topology file")
+        Setting::new("format", Kind::Choice(&["hpcc", "simai", "htsim", "astra-sim"]), "\"hpcc\"", "format of the topology file")
             .derived("judged by the first line of the file")
             .only(FILE)
             .nowhere(),

@@ -45,7 +45,7 @@ const PATTERNS: [Variant; 11] = [
     Variant { name: "outside", about: "another program submits the flows while the simulation runs" },
 ];
 const OPERATIONS: [&str; 5] = names_of!(CollectiveOperation);
-const ALGORITHMS: [&str; 5] = names_of!(Algorithm);
+const ALGORITHMS: [&str; 6] = names_of!(Algorithm);
 const GROUPINGS: [&str; 2] = names_of!(Grouping);
 const PLACEMENTS: [&str; 4] = names_of!(Placement);
 const SCHEDULES: [&str; 2] = names_of!(PipelineSchedule);
@@ -364,6 +364,16 @@ pub(super) const TRAFFIC: Section = Section {
         .default("1")
         .only(&["collective", "training", "inference", "trace"])
         .fields(&["pattern.server.accelerators", "pattern.deployment.server.accelerators"]),
+        Setting::new(
+            "server_file",
+            Kind::Text,
+            "\"topo.xml\"",
+            "path of a [file that describes the server](formats.md#servers), of NCCL or ASTRA-sim: number of accelerators, \
+             rate of the domain, and the NIC of each accelerator",
+        )
+        .derived("none")
+        .only(&["collective", "training", "inference", "trace"])
+        .nowhere(),
         Setting::new("domain_rate", Kind::Rate, "\"3.6 Tbps\"", "rate of each rank's port in the domain of its server")
             .default("3.2 Tbps")
             .only(&["collective", "training", "inference", "trace"])
@@ -410,6 +420,17 @@ pub(super) const TRAFFIC: Section = Section {
         .default("200 ns")
         .only(&["collective", "training", "inference", "trace"])
         .fields(&["pattern.reaction", "pattern.deployment.reaction"]),
+        Setting::new(
+            "reaction",
+            Kind::Time,
+            "\"1 us\"",
+            "with the triggers of a [connection matrix](formats.md#htsim): time between the end of a flow and the start of the \
+             flows that wait for it; htsim needs no time, and a time below that of a frame on the shortest link makes the \
+             simulation slower",
+        )
+        .default("200 ns")
+        .only(&["list"])
+        .fields(&["pattern.reaction"]),
         Setting::new(
             "model",
             Kind::Choice(&MODELS),

@@ -3,6 +3,7 @@
 mod direct;
 mod halving;
 mod hierarchical;
+mod nvls;
 mod ring;
 mod tree;
 
@@ -11,6 +12,7 @@ use super::rank_at;
 use direct::Direct;
 use halving::Halving;
 use hierarchical::Hierarchical;
+use nvls::Nvls;
 use ring::Ring;
 use rnic_spec::{Algorithm, Collective};
 use rnic_transport::Time;
@@ -104,6 +106,7 @@ fn schedule(collective: &Collective, position: u32) -> Box<dyn Schedule> {
         Algorithm::HalvingDoubling => Box::new(Halving::new(collective, position)),
         Algorithm::Direct => Box::new(Direct::new(collective, position)),
         Algorithm::Hierarchical => Box::new(Hierarchical::new(collective, position)),
+        Algorithm::Nvls => Box::new(Nvls::new(collective, position)),
     }
 }
 
@@ -126,7 +129,7 @@ pub(super) fn flows_of_group(collective: &Collective, rank: impl Fn(u32) -> u32)
         Algorithm::Ring => Ring::flows(collective, crosses),
         Algorithm::Tree => Tree::flows(collective, crosses),
         Algorithm::HalvingDoubling => Halving::flows(collective, crosses),
-        Algorithm::Hierarchical => Hierarchical::flows(collective),
+        Algorithm::Hierarchical | Algorithm::Nvls => Hierarchical::flows(collective),
         Algorithm::Direct if !collective.matrix.is_empty() => {
             let messages = |from: u32| (0..collective.group).map(move |to| (from, to));
             let all = (0..collective.group).flat_map(messages);
@@ -148,7 +151,9 @@ pub(super) fn flows_of_group(collective: &Collective, rank: impl Fn(u32) -> u32)
 pub(super) fn largest(collective: &Collective) -> u64 {
     let (size, ranks) = (collective.size.0, u64::from(collective.group));
     match collective.algorithm {
-        Algorithm::Ring | Algorithm::Tree | Algorithm::Hierarchical => collective.chunk.0.min(size) + 1,
+        Algorithm::Ring | Algorithm::Tree | Algorithm::Hierarchical | Algorithm::Nvls => {
+            collective.chunk.0.min(size) + 1
+        }
         Algorithm::HalvingDoubling => size.div_ceil(2) + 1,
         Algorithm::Direct if !collective.matrix.is_empty() => size,
         // The first weight of a Zipf distribution is the largest, and less than 1.

@@ -158,6 +158,10 @@ impl Expanded {
                     let tag = self.tag(communicator, tag)?;
                     self.add(task, Work::Send { to, bytes, tag }, after)
                 }
+                Action::Reduce { .. } | Action::Multicast { .. } => {
+                    let error = "an all-reduce with \"nvls\" is carried out by the switch of a server, not by messages";
+                    return Err(format!("{error}; accepted: another `algorithm`"));
+                }
                 Action::Receive { from, tag } => {
                     let tag = self.tag(communicator, tag)?;
                     self.add(task, Work::Receive { from: Some(from), tag }, after)

@@ -219,8 +219,12 @@ pub(super) fn of_communicator(
     let algorithms = operation.algorithms();
     let mut algorithm = if algorithms.contains(&plan.algorithm) { plan.algorithm } else { algorithms[0] };
     let mut server = plan.server;
-    if algorithm == Algorithm::Hierarchical {
-        match (server, of_each_server(ranks, plan.accelerators())) {
+    if matches!(algorithm, Algorithm::Hierarchical | Algorithm::Nvls) {
+        let fits = |accelerators: &u32| match algorithm {
+            Algorithm::Nvls => ranks.chunks(*accelerators as usize).all(is_evenly_spaced),
+            _ => *accelerators < ranks.len() as u32,
+        };
+        match (server, of_each_server(ranks, plan.accelerators()).filter(fits)) {
             (Some(own), Some(accelerators)) => server = Some(Server { accelerators, ..own }),
             _ => algorithm = Algorithm::Ring,
         }
@@ -232,14 +236,19 @@ pub(super) fn of_communicator(
     Collective { operation, algorithm, channels, size, ranks, group, grouping, server, repeats: 1, ..plan.clone() }
 }
 
+/// Whether the ranks ascend by the same number each.
+fn is_evenly_spaced(ranks: &[u32]) -> bool {
+    ranks.windows(3).all(|three| three[1].checked_sub(three[0]) == three[2].checked_sub(three[1]))
+        && ranks.is_sorted_by(|one, other| one < other)
+}
+
 /// Number of ranks that a communicator has in each of its servers, of `accelerators` ranks each; `None` unless it has
-/// several servers, the same number of ranks (at least two) in each, and the ranks of a server one after the other.
+/// the same number of ranks (at least two) in each, and the ranks of a server one after the other.
 fn of_each_server(ranks: &[u32], accelerators: u32) -> Option<u32> {
     let mut parts = ranks.chunk_by(|one, other| one / accelerators == other / accelerators);
     let servers: std::collections::BTreeSet<u32> = parts.clone().map(|part| part[0] / accelerators).collect();
     let own = parts.next()?.len();
-    let fits =
-        own > 1 && own < ranks.len() && servers.len() * own == ranks.len() && parts.all(|part| part.len() == own);
+    let fits = own > 1 && servers.len() * own == ranks.len() && parts.all(|part| part.len() == own);
     fits.then_some(own as u32)
 }
 

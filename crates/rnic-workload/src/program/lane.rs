@@ -131,6 +131,8 @@ impl Lane {
         Some(match open.action {
             Action::Receive { from, .. } => format!("a message from rank {}", name(from)),
             Action::Gather { messages, .. } => format!("{messages} messages"),
+            Action::Reduce { to, bytes, .. } => format!("{bytes} B for a sum at rank {}", name(to)),
+            Action::Multicast { bytes, .. } => format!("the arrival of {bytes} B at all ranks of its server"),
             Action::Send { to, bytes, .. } => format!("the arrival of {bytes} B at rank {}", name(to)),
             Action::Compute { time } => format!("the end of a computation of {time}"),
             Action::Join => "earlier operations".to_string(),

@@ -11,6 +11,7 @@
 
 mod collectives;
 mod expand;
+mod in_switch;
 mod inference;
 #[cfg(test)]
 mod inference_tests;
@@ -35,6 +36,7 @@ use super::loops::{Loops, Origin};
 use super::network::Network;
 use super::rng::{self, Stream};
 use super::source::{Completion, Source};
+use in_switch::Sum;
 use job::{Job, Kind, TaskJob};
 use path::Path;
 use rank::{Event, Place, Rank};
@@ -94,8 +96,10 @@ struct Sent {
 /// What the ranks have caused: the events to come, the flows to start, and the records.
 #[derive(Debug)]
 struct Agenda {
-    /// The host of each rank.
+    /// The host of each rank, in the first plane. In each further plane, the rank has the host with the same place.
     hosts: Vec<u32>,
+    /// For each rank, the plane that carries its next message.
+    planes: Vec<u32>,
     /// Events by time, then rank.
     events: BinaryHeap<Reverse<(Time, u32, Event)>>,
     /// Messages whose flow has not been taken, by (start, traffic source, sending host, order).
@@ -107,7 +111,9 @@ struct Agenda {
     connections: BTreeMap<(u32, u32, u32, u32), u32>,
     /// For each rank, the time at which its port in the server's domain is free, for sending and for receiving.
     ports: Vec<[Time; 2]>,
-    /// For each rank, the earliest time at which all its flows so far can have left its NIC.
+    /// Sums in switches of servers of which not all members have sent bytes, by (receiving rank, space of the tag, tag).
+    sums: BTreeMap<(u32, u32, Tag), Sum>,
+    /// For each rank and plane, the earliest time at which all its flows so far can have left its NIC in this plane.
     leaves: Vec<Time>,
     network: Network,
 }
@@ -147,10 +153,12 @@ impl Program {
             collective.check()?;
         }
         if let Some(deployment) = traffic.pattern.deployment() {
-            deployment.check_places(network.hosts)?;
+            deployment.check_places(network.hosts_of_plane())?;
         }
-        if ranks > network.hosts {
-            return Err(format!("ranks is {ranks}; accepted: 2 to {}, the number of hosts", network.hosts));
+        if ranks > network.hosts_of_plane() {
+            let of = if network.planes() > 1 { " of a plane" } else { "" };
+            let hosts = network.hosts_of_plane();
+            return Err(format!("ranks is {ranks}; accepted: 2 to {hosts}, the number of hosts{of}"));
         }
         let TrafficPattern::Collective(collective) = &traffic.pattern else { return Ok(()) };
         let operations = u64::from(collective.groups()) * u64::from(collective.repeats);
@@ -233,12 +241,14 @@ impl Program {
     fn empty(network: &Network) -> Program {
         let agenda = Agenda {
             hosts: Vec::new(),
+            planes: Vec::new(),
             events: BinaryHeap::new(),
             flows: BTreeMap::new(),
             made: 0,
             sources: Vec::new(),
             connections: BTreeMap::new(),
             ports: Vec::new(),
+            sums: BTreeMap::new(),
             leaves: Vec::new(),
             network: Network { leaf: Vec::new(), pod: Vec::new(), ..network.clone() },
         };
@@ -258,16 +268,14 @@ impl Program {
     ) {
         let first_rank = self.ranks.len() as u32;
         let job = self.agenda.sources.len() as u32;
-        let hosts = hosts(&collective.deployment(), traffic, network.hosts, seed);
+        let hosts = hosts(&collective.deployment(), traffic, network.hosts_of_plane(), seed);
         let weights = collective.skew.map(|skew| zipf(skew, collective.group, traffic, seed));
         for (rank, host) in (0..collective.ranks).zip(hosts) {
             let (group, position) = position(collective, rank);
             let operations = collectives::operations(collective, group, position, (first_rank, &weights));
             self.agenda.events.push(Reverse((source.start, first_rank + rank, Event::Begin)));
             self.ranks.push(Rank::new(job, operations));
-            self.agenda.hosts.push(host);
-            self.agenda.ports.push([Time::ZERO; 2]);
-            self.agenda.leaves.push(Time::ZERO);
+            self.agenda.add_rank(host);
         }
         let record = |group, repeat| CollectiveRecord {
             traffic,
@@ -338,13 +346,11 @@ impl Program {
         let first_rank = self.ranks.len() as u32;
         let job = self.agenda.sources.len() as u32;
         let Graph { communicators, labels, tasks } = graph;
-        let hosts = hosts(&deployment, traffic, network.hosts, seed);
+        let hosts = hosts(&deployment, traffic, network.hosts_of_plane(), seed);
         for (tasks, (rank, host)) in tasks.into_iter().zip((first_rank..).zip(hosts)) {
             self.agenda.events.push(Reverse((source.start, rank, Event::Begin)));
             self.ranks.push(Rank::of_tasks(job, Todo::new(tasks)));
-            self.agenda.hosts.push(host);
-            self.agenda.ports.push([Time::ZERO; 2]);
-            self.agenda.leaves.push(Time::ZERO);
+            self.agenda.add_rank(host);
         }
         let kind = Kind::Tasks(Box::new(TaskJob::new(communicators, labels, warmup, plan, timeline)));
         self.agenda.sources.push(Job::new(traffic, source, (first_rank, total), deployment, kind));
@@ -429,18 +435,33 @@ impl Agenda {
         self.events.push(Reverse((arrival, message.from, Event::Complete(message.operation, message.path))));
     }
 
-    /// Starts the flow of a message at `now`.
+    /// Adds a rank on a host, and on the hosts with the same place in the other planes.
+    fn add_rank(&mut self, host: u32) {
+        self.hosts.push(host);
+        self.planes.push(0);
+        self.ports.push([Time::ZERO; 2]);
+        self.leaves.resize(self.leaves.len() + self.network.planes() as usize, Time::ZERO);
+    }
+
+    /// Starts the flow of a message at `now`. The messages of a rank take the planes in turn; those of one plane between
+    /// two ranks have a connection of their own.
     fn start_flow(&mut self, job: u32, now: Time, bytes: u64, message: Message) {
-        let [src, dst] = [message.from, message.to].map(|rank| self.hosts[rank as usize]);
+        let planes = self.network.planes();
+        let turn = &mut self.planes[message.from as usize];
+        let plane = std::mem::replace(turn, (*turn + 1) % planes);
+        let message = Message { connection: message.connection * planes + plane, ..message };
+        let shift = plane * self.network.hosts_of_plane();
+        let [src, dst] = [message.from, message.to].map(|rank| self.hosts[rank as usize] + shift);
         let source = &mut self.sources[job as usize];
         let last = source.total.map_or(u64::MAX, |total| total.saturating_sub(source.cooldown));
         let (request, is_warm) = source.request(&message);
         let measured = is_warm && (source.warmup..last).contains(&source.made);
         source.made += 1;
         let flow = FlowSpec { start: now, src, dst, bytes, request, traffic: source.traffic, measured, hash: None };
-        let free = self.leaves[message.from as usize].max(now);
+        let nic = (message.from * planes + plane) as usize;
+        let free = self.leaves[nic].max(now);
         let wire = u64::try_from(self.network.wire_bytes(bytes)).unwrap_or(u64::MAX);
-        self.leaves[message.from as usize] = free.saturating_add(self.network.host_rate[src as usize].time_for(wire));
+        self.leaves[nic] = free.saturating_add(self.network.host_rate[src as usize].time_for(wire));
         let sent = Sent { message, start: now, behind: free.saturating_sub(now) };
         self.flows.insert((now, source.traffic, src, self.made), (flow, sent));
         self.made += 1;

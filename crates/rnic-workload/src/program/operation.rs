@@ -21,6 +21,32 @@ pub enum Action {
         /// The connection to the rank `to` that carries the message. Messages of one connection arrive in order.
         connection: u32,
     },
+    /// Sends `bytes` bytes to the switch of the server, which adds them to those of the other members and sends the sum
+    /// to the rank `to`, as one message of any sender. The operation completes when the bytes are at the switch.
+    Reduce {
+        /// The rank of the same server that receives the sum.
+        to: u32,
+        /// Number of payload bytes, at least 1, the same for all members.
+        bytes: u64,
+        /// The receive operation of the rank `to` that the sum completes.
+        tag: Tag,
+        /// Number of ranks of the server that send bytes for the sum, the rank `to` among them.
+        members: u32,
+    },
+    /// Sends `bytes` bytes to the switch of the server, which copies them to all members, this rank among them, as
+    /// messages of any sender. The operation completes when all copies have arrived.
+    Multicast {
+        /// The first rank that receives a copy.
+        first: u32,
+        /// Difference between two ranks that receive a copy.
+        stride: u32,
+        /// Number of ranks that receive a copy.
+        members: u32,
+        /// Number of payload bytes, at least 1.
+        bytes: u64,
+        /// The receive operations that the copies complete.
+        tag: Tag,
+    },
     /// Waits for one message with this tag from the rank `from`.
     Receive {
         /// The sending rank.

@@ -225,6 +225,16 @@ impl Rank {
                 let message = Message { from: own, to, operation: place, tag, space, connection, step, path };
                 agenda.send(self.job, now, bytes, message);
             }
+            Action::Reduce { to, bytes, tag, members } => {
+                let (path, connection) = (self.path, 0);
+                let message = Message { from: own, to, operation: place, tag, space, connection, step, path };
+                agenda.reduce(self.job, now, (bytes, members), message);
+            }
+            Action::Multicast { first, stride, members, bytes, tag } => {
+                let (path, connection) = (self.path, 0);
+                let message = Message { from: own, to: first, operation: place, tag, space, connection, step, path };
+                agenda.multicast(self.job, now, bytes, message, (stride, members));
+            }
             Action::Receive { from, tag } => self.receive(place, tag.mailbox(from, space), 1),
             Action::Gather { messages, tag } => self.receive(place, tag.mailbox(ANY, space), messages),
         }

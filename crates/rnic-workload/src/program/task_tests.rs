@@ -230,7 +230,12 @@ fn algorithms_of_all_reduces_by_hand() {
     let alone = Training { algorithm: Algorithm::Hierarchical, ..training(8, 1, 1) };
     assert!(alone.check().unwrap_err().contains("set `accelerators`"));
     let direct = Training { algorithm: Algorithm::Direct, ..training(8, 1, 1) };
-    assert!(direct.check().unwrap_err().ends_with("accepted: \"ring\", \"tree\", \"hierarchical\""));
+    assert!(direct.check().unwrap_err().ends_with("accepted: \"ring\", \"tree\", \"hierarchical\", \"nvls\""));
+    // The ranks of both servers: the rings between them, as with "hierarchical".
+    assert_eq!(all(Algorithm::Nvls, 1), 8 * gradients / 4);
+    // Data ranks 0 and 2 of each server are two numbers apart.
+    assert_eq!(all(Algorithm::Nvls, 2), 2 * 4 * gradients / 2 / 2);
+    assert_eq!(all(Algorithm::Nvls, 4), 8 * gradients / 4);
 }
 
 #[test]
@@ -378,6 +383,8 @@ fn expanded_operations_send_the_same_messages_at_the_same_time() {
     for (operation, algorithm) in CollectiveOperation::ALL
         .iter()
         .flat_map(|operation| operation.algorithms().iter().map(move |algorithm| (*operation, *algorithm)))
+        // Sums in switches are no messages.
+        .filter(|(_, algorithm)| *algorithm != Algorithm::Nvls)
     {
         // Few messages, so that the limited number of open operations does not matter.
         let deployment = Deployment { server, ..deployment(8) };
@@ -404,6 +411,22 @@ fn expanded_operations_send_the_same_messages_at_the_same_time() {
         assert!(of(&as_operations) == of(&as_messages), "{operation:?} {algorithm:?}");
         assert_eq!(end, other_end, "{operation:?} {algorithm:?}");
     }
+}
+
+#[test]
+fn sums_in_switches_are_no_messages() {
+    let server = Some(Server { accelerators: 2, rate: BitRate::from_gbps(3_200), latency: Time::from_ns(900) });
+    let deployment = Deployment { server, ..deployment(8) };
+    let plan = Training { algorithm: Algorithm::Nvls, deployment, ..training(8, 1, 1) }.plan();
+    let pattern = TrafficPattern::Collective(Collective { size: Bytes(8_000), ..plan });
+    let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
+    let (graph, plan) = Program::graph(&traffic).unwrap();
+    let mut expanded = Program::expand(graph, &plan);
+    let error = expanded.tasks[3].next().unwrap_err();
+    assert_eq!(
+        error,
+        "an all-reduce with \"nvls\" is carried out by the switch of a server, not by messages; accepted: another `algorithm`"
+    );
 }
 
 #[test]

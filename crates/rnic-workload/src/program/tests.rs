@@ -233,6 +233,51 @@ fn too_many_ranks_are_refused() {
     assert_eq!(Program::check(&traffic, &network(8)).unwrap_err(), "ranks is 9; accepted: 2 to 8, the number of hosts");
 }
 
+#[test]
+fn messages_take_the_planes_in_turn() {
+    // 4 ranks on 2 planes of 5 hosts: rank n is host n of each plane. Each rank sends 6 messages of a ring, three over
+    // each plane, in turn.
+    let collective = collective(CollectiveOperation::AllReduce, Algorithm::Ring, 4, 400);
+    let pattern = TrafficPattern::Collective(collective);
+    let traffic = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
+    let two = Network { planes: 2, ..network(10) };
+    let own = std::slice::from_ref(&traffic);
+    crate::check(own, &two).unwrap();
+    let mut program = Program::new(own, &two, 1, |_| 0).unwrap();
+    let flows = run(&mut program, DELIVERY, Time::from_us(1), 0);
+    assert_eq!(sent(&flows, 10), [300, 300, 300, 300, 0, 300, 300, 300, 300, 0]);
+    for rank in 0..4 {
+        let own = flows.iter().filter(|flow| flow.src % 5 == rank);
+        let planes: Vec<(u32, u32)> = own.map(|flow| (flow.src / 5, flow.dst / 5)).collect();
+        assert_eq!(planes, [(0, 0), (1, 1), (0, 0), (1, 1), (0, 0), (1, 1)]);
+    }
+    assert!(flows.iter().all(|flow| flow.dst % 5 == (flow.src % 5 + 1) % 4));
+    let error = crate::check(&[traffic], &Network { planes: 5, ..network(10) }).unwrap_err();
+    assert_eq!(error, "traffic `t`: ranks is 4; accepted: 2 to 2, the number of hosts of a plane");
+}
+
+#[test]
+fn flows_between_planes_are_refused() {
+    let two = Network { planes: 2, ..network(10) };
+    let check = |pattern| {
+        let source = Traffic { name: "t".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
+        crate::check(&[source], &two)
+    };
+    let (request, start) = (FlowSpec::NO_REQUEST, Time::ZERO);
+    let flow = |src, dst| FlowSpec { start, src, dst, bytes: 1, request, traffic: 0, measured: true, hash: None };
+    assert_eq!(check(TrafficPattern::List { flows: [flow(5, 9)].into() }), Ok(()));
+    assert_eq!(
+        check(TrafficPattern::List { flows: [flow(4, 5)].into() }).unwrap_err(),
+        "traffic `t`: a flow from host 4 in plane 0 to host 5 in plane 1 has no path; accepted: hosts of one plane"
+    );
+    let outside = TrafficPattern::Outside { largest: Bytes(1), reaction: None };
+    assert_eq!(
+        check(outside).unwrap_err(),
+        "traffic `t`: the fabric has 2 planes without a path between them; accepted: the patterns collective, training, \
+         inference and trace, and lists of flows within a plane"
+    );
+}
+
 fn any_collective() -> impl Strategy<Value = Collective> {
     let operations = prop::sample::select(CollectiveOperation::ALL.to_vec());
     let numbers = (1u32..17, 1u32..4, 1u32..4, 1u64..100_000, 1u64..20_000, 1u32..20);
@@ -242,6 +287,7 @@ fn any_collective() -> impl Strategy<Value = Collective> {
         let group = match algorithm {
             Algorithm::HalvingDoubling => (ranks + 1).next_power_of_two(),
             Algorithm::Hierarchical => 3 * (ranks + 1),
+            Algorithm::Nvls => 3 * ranks,
             _ => ranks + 1,
         };
         let server = Server { accelerators: 3, rate: BitRate::from_gbps(3_200), latency: Time::from_ns(900) };
@@ -255,7 +301,7 @@ fn any_collective() -> impl Strategy<Value = Collective> {
             // Not so small that a test has millions of messages.
             chunk: Bytes(chunk.max(size / 100)),
             outstanding,
-            server: (algorithm == Algorithm::Hierarchical).then_some(server),
+            server: matches!(algorithm, Algorithm::Hierarchical | Algorithm::Nvls).then_some(server),
             ..collective(operation, algorithm, group, size)
         }
     })
@@ -275,7 +321,7 @@ proptest! {
         let total: u64 = flows.iter().map(|flow| flow.bytes).sum();
         let group = u64::from(collective.group);
         let expected = match collective.operation {
-            // Only the rings of a hierarchical all-reduce are flows.
+            // Only the rings between servers are flows of a hierarchical all-reduce and of NVLS.
             CollectiveOperation::AllReduce => 2 * (group / u64::from(collective.accelerators()) - 1) * collective.size.0,
             CollectiveOperation::ReduceScatter | CollectiveOperation::AllGather | CollectiveOperation::Broadcast => {
                 (group - 1) * collective.size.0
@@ -334,6 +380,46 @@ fn a_hierarchical_all_reduce_by_hand() {
     // The last part inside the server (500 ns) is over before the sender of the ring's last message knows of its
     // arrival (after 1 us).
     assert_eq!(end, inside + (DELIVERY + REACTION) * 2 + Time::from_us(1));
+}
+
+#[test]
+fn an_all_reduce_in_the_switch_by_hand() {
+    // One server and one piece of 1,600 B, at 1 B in 1 ns. Each rank sends its n parts to the switch, which takes 1,600
+    // ns. The owner of the first part has the sum early, but its port is busy until 1,600 ns; then the switch copies the
+    // n parts, one after the other, to all ports: 1,600 ns. The latency of 100 ns and the reaction follow.
+    for ranks in [2, 4, 8] {
+        let server = servers().map(|server| Server { accelerators: ranks, ..server });
+        let collective = collective(CollectiveOperation::AllReduce, Algorithm::Nvls, ranks, 1_600);
+        let (flows, end) = simulate(Collective { server, ..collective });
+        assert_eq!((flows.len(), end), (0, Time::from_ns(1_600 + 1_600 + 100) + REACTION), "{ranks} ranks");
+    }
+    // Two pieces of 1,600 B with two ranks. At 3,200 ns the ports have sent all bytes for sums, and the copies begin:
+    // four parts of 800 B.
+    let collective = collective(CollectiveOperation::AllReduce, Algorithm::Nvls, 2, 3_200);
+    let (_, end) = simulate(Collective { server: servers(), chunk: Bytes(800), ..collective.clone() });
+    assert_eq!(end, Time::from_ns(3_200 + 3_200 + 100) + REACTION);
+    // With many pieces, sums and copies overlap: 1 + 1 / 2 times the size at least, and less than twice the size.
+    let (_, end) = simulate(Collective { server: servers(), chunk: Bytes(10), ..collective });
+    assert!((4_800..6_000).contains(&(end.as_ps() / 1_000)), "{end}");
+}
+
+#[test]
+fn sums_in_switches_and_a_ring_between_servers_by_hand() {
+    // 4 ranks in 2 servers, 400 B: each rank sends 2 x 200 B for the sums. Rank 0 has its sum at 200 + 100 ns and the
+    // reaction, rank 1 at 400 + 100. Then two steps of 100 B to the other server, and a copy of 200 B to both ranks.
+    let collective = collective(CollectiveOperation::AllReduce, Algorithm::Nvls, 4, 400);
+    let (flows, end) = simulate(Collective { server: servers(), ..collective });
+    let mut starts: Vec<(Time, u32, u32, u64)> =
+        flows.iter().map(|flow| (flow.start, flow.src, flow.dst, flow.bytes)).collect();
+    starts.sort_unstable();
+    let (first, second) = (Time::from_ns(300) + REACTION, Time::from_ns(500) + REACTION);
+    let step = DELIVERY + REACTION;
+    let sends = |start: Time, rank: u32| [(start, rank, rank + 2, 100), (start, rank + 2, rank, 100)];
+    let expected = [sends(first, 0), sends(second, 1), sends(first + step, 0), sends(second + step, 1)];
+    assert_eq!(starts, expected.concat());
+    // The sender of the ring's last message learns of its arrival after 1 us, later than the last copy is over (300 ns
+    // and the reaction after the arrival).
+    assert_eq!(end, second + step + step + Time::from_us(1));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Reads topology files of other simulators: HPCC and its forks, such as ConWeave (ns-3), SimAI, and htsim.
+//! Reads topology files of other simulators: HPCC and its forks, such as ConWeave (ns-3), SimAI, htsim and ASTRA-sim.
 //!
 //! - **HPCC**: the numbers of nodes, switches and links; the numbers of the switches; then for each link
 //!   `node node rate delay loss`, such as `0 4 100Gbps 1000ns 0`. All other nodes are hosts.
@@ -6,6 +6,7 @@
 //!   of the GPUs; the numbers of the NVSwitches and then of the other switches; then the links as in HPCC's files. GPUs
 //!   are hosts.
 //! - **htsim**: a regular tree of switches, tier by tier (module `tree`).
+//! - **ASTRA-sim**: dimensions, of which the last one is a switch between all hosts (module `astra`).
 //!
 //! A file may come from anybody. So no memory is reserved for a count in a file before the file has as many entries,
 //! and no topology is larger than a scenario may describe.
@@ -13,6 +14,7 @@
 mod ns3;
 mod tree;
 
+use super::astra;
 use super::topology::Graph;
 use crate::graph::Groups;
 use rnic_spec::settings::MAX_UPLINKS;
@@ -35,6 +37,8 @@ pub enum TopologyFormat {
     Simai,
     /// The fat-tree file of htsim (`.topo`).
     Htsim,
+    /// The network file of ASTRA-sim's analytical network (`network.yml`).
+    AstraSim,
 }
 
 impl TopologyFormat {
@@ -48,6 +52,7 @@ impl TopologyFormat {
             3 if words.iter().all(is_number) => Some(TopologyFormat::Hpcc),
             6 if words[..5].iter().all(is_number) => Some(TopologyFormat::Simai),
             2 if tree::is_key(words[0]) => Some(TopologyFormat::Htsim),
+            _ if astra::is_first(first) => Some(TopologyFormat::AstraSim),
             _ => None,
         }
     }
@@ -102,7 +107,7 @@ pub fn parse_topology(
     let unknown = || {
         format!(
             "{}: the format of this topology file is unknown; the first line of HPCC's files has three numbers, of SimAI's \
-             five numbers and a type of GPU, and htsim's files begin with `Nodes`",
+             five numbers and a type of GPU, htsim's files begin with `Nodes`, and ASTRA-sim's with `topology:`",
             path.display()
         )
     };
@@ -117,6 +122,7 @@ pub fn parse_topology(
         TopologyFormat::Hpcc => ns3::read_hpcc(content),
         TopologyFormat::Simai => ns3::read_simai(content, nvswitches),
         TopologyFormat::Htsim => tree::read(content),
+        TopologyFormat::AstraSim => astra::read(content),
     }
     .and_then(|(graph, numbers)| check(&graph).map(|()| (graph, numbers)).map_err(|error| (0, error)))
     .map_err(|(line, error)| match line {

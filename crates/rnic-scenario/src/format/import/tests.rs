@@ -111,7 +111,7 @@ fn bad_files_say_where_and_what() {
         (
             "hello",
             "f: the format of this topology file is unknown; the first line of HPCC's files has three numbers, of \
-             SimAI's five numbers and a type of GPU, and htsim's files begin with `Nodes`",
+             SimAI's five numbers and a type of GPU, htsim's files begin with `Nodes`, and ASTRA-sim's with `topology:`",
         ),
         ("3 1 2\n", "f:1: the file ends before switch 1 of 1"),
         ("3 1 2\n2\n0 2 1Gbps 1us 0\n", "f:3: the file ends before link 2 of 2"),

@@ -8,9 +8,6 @@ use super::{Operation, Ranks, Schedule, Tag, part, pieces, receive, send};
 use crate::program::operation::{Action, After, Distances, Mark};
 use rnic_spec::Collective;
 
-/// Number of pieces that a rank works on at a time.
-const PIECES: usize = 4;
-
 /// The part of one rank.
 #[derive(Debug)]
 pub(super) struct Hierarchical {
@@ -33,6 +30,9 @@ fn pieces_of(collective: &Collective) -> u64 {
 }
 
 impl Hierarchical {
+    /// Number of pieces that a rank works on at a time.
+    pub(super) const PIECES: usize = 4;
+
     pub(super) fn new(collective: &Collective, position: u32) -> Hierarchical {
         let accelerators = collective.accelerators();
         Hierarchical {
@@ -50,18 +50,38 @@ impl Hierarchical {
         rings * servers * 2 * (servers - 1) * u128::from(pieces_of(collective))
     }
 
+    /// Number of ranks of a server.
+    pub(super) fn members(&self) -> u32 {
+        self.collective.accelerators()
+    }
+
+    /// Number of the rank in its server.
+    pub(super) fn local(&self) -> u32 {
+        self.local
+    }
+
+    /// Position of the first rank of the server in the group.
+    pub(super) fn first(&self) -> u32 {
+        self.server * self.members()
+    }
+
+    /// Number of pieces.
+    pub(super) fn pieces(&self) -> u64 {
+        self.pieces
+    }
+
     /// Number of other ranks of the server.
     fn others(&self) -> u64 {
         u64::from(self.collective.accelerators()) - 1
     }
 
     /// Number of steps of the ring.
-    fn steps(&self) -> u64 {
+    pub(super) fn steps(&self) -> u64 {
         2 * (u64::from(servers(&self.collective)) - 1)
     }
 
     /// Bytes of the part of a piece that the rank with the number `local` in its server reduces.
-    fn of_local(&self, piece: u64, local: u32) -> u64 {
+    pub(super) fn of_local(&self, piece: u64, local: u32) -> u64 {
         let piece = part(self.collective.size.0, self.pieces, piece);
         part(piece, self.collective.accelerators().into(), local.into())
     }
@@ -75,6 +95,22 @@ impl Hierarchical {
         let bytes = self.of_local(piece, if is_last { self.local } else { peer });
         let tag = Tag::Any(Tag::number(repeat, piece * 2 + u64::from(is_last)));
         send(ranks.at(self.server * accelerators + peer), bytes, tag, 0, depends)
+    }
+
+    /// The operation of the ring with the index `index`; the one before the ring must be its dependency.
+    pub(super) fn ring(&self, ranks: &Ranks, (repeat, piece): (u32, u64), index: u64) -> Operation {
+        let (step, servers) = (index / 2, servers(&self.collective));
+        let accelerators = self.collective.accelerators();
+        let tag = Tag::From(Tag::number(repeat, piece * self.steps() + step));
+        if !index.is_multiple_of(2) {
+            let server = (self.server + servers - 1) % servers;
+            return receive(ranks.at(server * accelerators + self.local), tag);
+        }
+        let segment = (u64::from(self.server) + 2 * u64::from(servers) - step) % u64::from(servers);
+        let bytes = part(self.of_local(piece, self.local), servers.into(), segment);
+        let server = (self.server + 1) % servers;
+        // Both the operation before the ring, and the receive operation of the step before, are the previous ones.
+        send(ranks.at(server * accelerators + self.local), bytes, tag, 0, super::after(1))
     }
 
     /// Waits for the messages of the other ranks of the server.
@@ -104,18 +140,7 @@ impl Schedule for Hierarchical {
         }
         let in_ring = at - others - 1;
         if in_ring < 2 * steps {
-            let (step, servers) = (in_ring / 2, servers(&self.collective));
-            let accelerators = self.collective.accelerators();
-            let tag = Tag::From(Tag::number(repeat, piece * steps + step));
-            if !in_ring.is_multiple_of(2) {
-                let server = (self.server + servers - 1) % servers;
-                return receive(ranks.at(server * accelerators + self.local), tag);
-            }
-            let segment = (u64::from(self.server) + 2 * u64::from(servers) - step) % u64::from(servers);
-            let bytes = part(self.of_local(piece, self.local), servers.into(), segment);
-            let server = (self.server + 1) % servers;
-            // Both the operation before the ring, and the receive operation of the step before, are the previous ones.
-            return send(ranks.at(server * accelerators + self.local), bytes, tag, 0, after(1));
+            return self.ring(ranks, which, in_ring);
         }
         let last = in_ring - 2 * steps;
         if last < others {
@@ -125,6 +150,6 @@ impl Schedule for Hierarchical {
     }
 
     fn ahead(&self) -> usize {
-        PIECES * (2 * self.others() + 2 + 2 * self.steps()) as usize
+        Hierarchical::PIECES * (2 * self.others() + 2 + 2 * self.steps()) as usize
     }
 }
