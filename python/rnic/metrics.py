@@ -440,15 +440,19 @@ class CollectiveResult(Metrics):
 
 
 class OperationResult(Metrics):
-    """The operations of one kind of a program of tasks, of all steps."""
+    """The operations of one kind of a program of tasks, of all steps; bandwidths are in 10^9 bytes per second, as in
+    nccl-tests. `ranks` is None for messages."""
 
     __slots__ = ()
 
     kind: str
     operation: str
+    ranks: int | None
     count: int
     bytes: int
     time_us: CollectiveTimes
+    algbw_GBps: float | None
+    busbw_GBps: float | None
 
     _parts = {"time_us": CollectiveTimes}
 
@@ -519,7 +523,7 @@ ON_REQUEST = {
     "links": "give the scenario [watch] with `links`",
     "pauses": "give the scenario [watch] with `pauses`",
     "collectives": "no traffic source has the pattern `collective`",
-    "steps": "no traffic source has the pattern `training`",
+    "steps": "no traffic source has the pattern `training`, `inference` or `trace`",
     "watchdog": "no watchdog found a storm",
     "meshes": "give the scenario [[fabric.mesh]]",
     "failure": "the run did not fail",

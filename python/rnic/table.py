@@ -295,15 +295,22 @@ class MeshTable(Table):
 
 
 class CollectiveTable(Table):
-    """Collective operations: a row for each operation of a group. An operation that did not complete has no end."""
+    """Collective operations: a row for each operation of a group, or of a communicator of a program of tasks. An
+    operation that did not complete has no end. Only operations of tasks have a step and a kind."""
 
     if TYPE_CHECKING:
 
         @overload  # type: ignore[override]
-        def __getitem__(self, column: Literal["run", "traffic", "operation"]) -> list[str]: ...
+        def __getitem__(self, column: Literal["run", "traffic", "operation", "algorithm"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["kind"]) -> list[str | None]: ...
 
         @overload
         def __getitem__(self, column: Literal["ranks", "bytes", "group", "repeat"]) -> list[int]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["step"]) -> list[int | None]: ...
 
         @overload
         def __getitem__(self, column: Literal["start_us", "last_start_us"]) -> list[float]: ...
@@ -368,6 +375,31 @@ class StepTable(Table):
                 "bubble_us",
                 "network_us",
                 "excess_us",
+            ],
+        ) -> list[float | None]: ...
+
+        def __getitem__(self, column: Any) -> Any: ...
+
+
+class RequestTable(Table):
+    """Requests of inferences: a row for each request. A request that was not answered has no end."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, column: Literal["run", "traffic"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["request"]) -> list[int]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["arrival_us"]) -> list[float]: ...
+
+        @overload
+        def __getitem__(
+            self,
+            column: Literal[
+                "begin_us", "first_token_us", "end_us", "time_to_first_token_us", "time_per_output_token_us"
             ],
         ) -> list[float | None]: ...
 

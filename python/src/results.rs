@@ -144,6 +144,7 @@ impl Results {
             "watchdog" => CsvFile::Watchdog,
             "collectives" => CsvFile::Collectives,
             "steps" => CsvFile::Steps,
+            "requests" => CsvFile::Requests,
             "timeline" => CsvFile::Timeline,
             "matrix" => CsvFile::Matrix,
             "sweep" => CsvFile::Sweep,

@@ -110,6 +110,7 @@ fn output(faster: u64) -> RunOutput {
         steps: Vec::new(),
         timeline: Default::default(),
         operations: Vec::new(),
+        task_collectives: rnic_spec::TaskCollectives::default(),
         answered: Vec::new(),
         fidelity: Default::default(),
         fast_forward: None,

@@ -22,6 +22,7 @@
 
 mod answered;
 mod collectives;
+pub mod columns;
 mod compare;
 mod conclusion;
 pub mod dataset;

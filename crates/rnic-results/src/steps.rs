@@ -1,6 +1,7 @@
 //! Steps of programs of tasks, such as training steps: their times, the share of the time in which ranks compute, and
 //! the operations of each kind, in `summary.json`, as sentences, and in `steps.csv`.
 
+use super::collectives::bandwidth;
 use super::stats::Distribution;
 use super::text::{duration, exact_us, percent, round6, three_digits};
 use rnic_spec::{OperationRecord, RunOutput, RunRecord, RunSpec, Scenario, StepRecord, TrafficPattern};
@@ -171,15 +172,30 @@ fn mean_us(record: &OperationRecord) -> f64 {
     record.total_time.as_us() / record.count.max(1) as f64
 }
 
+/// Algorithm bandwidth in 10^9 bytes per second: the mean size divided by the mean time.
+fn algbw(record: &OperationRecord) -> Option<f64> {
+    bandwidth(record.bytes as f64, record.total_time.as_us())
+}
+
+/// Bus bandwidth in 10^9 bytes per second; for messages, as for the operation sendrecv of nccl-tests, the algorithm
+/// bandwidth.
+fn busbw(record: &OperationRecord) -> Option<f64> {
+    let factor = record.operation.map_or(1.0, |operation| operation.bus_factor(record.ranks));
+    Some(algbw(record)? * factor)
+}
+
 /// The steps as a JSON array, one object per traffic source.
 pub(super) fn to_json(summaries: &[StepSummary]) -> Value {
     let operation = |record: &OperationRecord| {
         json!({
             "kind": record.label,
             "operation": name(record),
+            "ranks": record.operation.map(|_| record.ranks),
             "count": record.count,
             "bytes": record.bytes,
             "time_us": { "mean": round6(mean_us(record)), "max": round6(record.longest.as_us()) },
+            "algbw_GBps": algbw(record).map(round6),
+            "busbw_GBps": busbw(record).map(round6),
         })
     };
     let object = |summary: &StepSummary| {
@@ -222,11 +238,15 @@ fn sentence(traffic: &str, record: &OperationRecord) -> String {
     let kind = if label.is_empty() { String::new() } else { format!(", {label}") };
     let (mean, name) = (duration(mean_us(record)), name(record));
     let size = size(*bytes as f64 / (*count).max(1) as f64);
+    let ranks = record.operation.map_or(String::new(), |_| format!(" among {} ranks", record.ranks));
+    let rate = busbw(record).map_or(String::new(), |rate| format!("; bus bandwidth {} GB/s", three_digits(rate)));
     match count {
-        1 => format!("`{traffic}`{kind}: one {name} of {size}: {mean}"),
+        1 => format!("`{traffic}`{kind}: one {name}{ranks} of {size}: {mean}{rate}"),
         _ => {
             let longest = duration(longest.as_us());
-            format!("`{traffic}`{kind}: {count} x {name}, {size} on average: {mean} on average, {longest} at most")
+            format!(
+                "`{traffic}`{kind}: {count} x {name}{ranks}, {size} on average: {mean} on average, {longest} at most{rate}"
+            )
         }
     }
 }
@@ -357,6 +377,30 @@ mod tests {
             assert_eq!(parts.sum(), compute as f64 + 17.0, "the time of the step");
         }
         assert_eq!(Parts::of(&StepRecord { end: None, ..step(path(35)) }, 4), None);
+    }
+
+    #[test]
+    fn bandwidths_of_operations_by_hand() {
+        // 10 all-reduces of 4,000 B among 4 ranks, 10 us each: 0.4 GB/s, times 2 x 3 / 4.
+        let record = OperationRecord {
+            traffic: 0,
+            label: "tensor".into(),
+            operation: Some(rnic_spec::CollectiveOperation::AllReduce),
+            ranks: 4,
+            count: 10,
+            bytes: 40_000,
+            total_time: Time::from_us(100),
+            longest: Time::from_us(12),
+        };
+        assert_eq!((algbw(&record).map(round6), busbw(&record).map(round6)), (Some(0.4), Some(0.6)));
+        assert_eq!(
+            sentence("t", &record),
+            "`t`, tensor: 10 x all-reduce among 4 ranks, 4.00 KB on average: 10.0 us on average, 12.0 us at most; bus \
+             bandwidth 0.60 GB/s"
+        );
+        let message = OperationRecord { operation: None, ranks: 2, ..record.clone() };
+        assert_eq!(busbw(&message), algbw(&message));
+        assert_eq!(busbw(&OperationRecord { total_time: Time::ZERO, ..record }), None);
     }
 
     #[test]

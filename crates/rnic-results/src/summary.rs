@@ -365,6 +365,7 @@ fn warnings(spec: &RunSpec, output: &RunOutput, measured: u64, ok: bool) -> Vec<
     if ok {
         warnings.extend(overload(spec, output));
         warnings.extend(timeline::missing(spec, output));
+        warnings.extend(collectives::missing(output));
     }
     if ok && measured == 0 {
         warnings.push("no flow was measured, so the run has no statistics".to_string());

@@ -4,6 +4,7 @@ use crate::collective::{AnsweredRequest, CollectiveRecord, OperationRecord, Step
 use crate::faults::WatchdogAction;
 use crate::flow_log::FlowLog;
 use crate::mesh::MeshRecord;
+use crate::program_record::TaskCollectives;
 use crate::spec::Fidelity;
 use crate::stored;
 use rnic_transport::{BitRate, Time};
@@ -48,6 +49,9 @@ pub struct RunOutput {
     pub steps: Vec<StepRecord>,
     /// The operations of programs of tasks, in order of traffic source and kind.
     pub operations: Vec<OperationRecord>,
+    /// The single collective operations of programs of tasks.
+    #[serde(default)]
+    pub task_collectives: TaskCollectives,
     /// The requests of inferences, in order of traffic source and arrival.
     pub answered: Vec<AnsweredRequest>,
     /// The tasks of ranks in the steps that programs record.
@@ -189,6 +193,7 @@ impl RunOutput {
             collectives: Vec::new(),
             steps: Vec::new(),
             operations: Vec::new(),
+            task_collectives: TaskCollectives::default(),
             answered: Vec::new(),
             timeline: Timeline::default(),
             fidelity: Fidelity::Packet,

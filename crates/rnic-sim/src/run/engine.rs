@@ -138,7 +138,7 @@ impl<'r> Observers<'r> {
             RunStatus::Failed,
         );
         let Outcome { flows, programs, ending, forward, .. } = outcome;
-        let ProgramRecords { collectives, steps, operations, answered, timeline } = programs;
+        let ProgramRecords { collectives, steps, operations, task_collectives, answered, timeline } = programs;
         let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
         let mut warnings = resolved.warnings.clone();
         let dropped = dropped_despite_pfc(resolved.fabric.switch.buffer.lossless_priorities(), &ports);
@@ -174,6 +174,7 @@ impl<'r> Observers<'r> {
             collectives,
             steps,
             operations,
+            task_collectives,
             answered,
             timeline,
             fidelity: Fidelity::Packet,

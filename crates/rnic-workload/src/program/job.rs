@@ -6,8 +6,9 @@ use super::path::Path;
 use super::todo::OpenTask;
 use super::{Agenda, FlowSpec, Message, Progress, collectives, position};
 use rnic_spec::{
-    Algorithm, Collective, CollectiveOperation, Deployment, Grouping, MAX_TIMELINE, OperationRecord, ProgramRecords,
-    Server, StepRecord, TaskKind, TaskSpan, Timeline, Traffic,
+    Algorithm, Collective, CollectiveOperation, Deployment, Grouping, MAX_TASK_COLLECTIVES, MAX_TIMELINE,
+    OperationRecord, PathRecord, ProgramRecords, Server, StepRecord, TaskCollective, TaskCollectives, TaskKind,
+    TaskSpan, Timeline, Traffic,
 };
 use rnic_trace::Work;
 use rnic_transport::{Bytes, Time};
@@ -63,8 +64,12 @@ pub(super) struct TaskJob {
     timeline: Timeline,
     /// Collective operations that a rank has begun and not all have ended, by communicator and number.
     open: BTreeMap<(u32, u32), OpenCollective>,
-    /// Operations that have ended, by label and operation (a message without one).
-    operations: BTreeMap<(u32, Option<CollectiveOperation>), OperationRecord>,
+    /// Collective operations that have ended. `left_out` counts those that have begun and are not recorded.
+    collectives: TaskCollectives,
+    /// Number of operations in `open` that are recorded.
+    open_recorded: usize,
+    /// Operations that have ended, by label, operation (a message without one) and number of ranks.
+    operations: BTreeMap<(u32, Option<CollectiveOperation>, u32), OperationRecord>,
 }
 
 /// Number of steps for which the computations of each rank are known. Ranks are rarely more than one step apart.
@@ -73,7 +78,9 @@ const OPEN_STEPS: usize = 16;
 /// A collective operation that a rank has begun.
 #[derive(Clone, Copy, Debug)]
 struct OpenCollective {
-    start: Time,
+    record: TaskCollective,
+    /// Whether the operation is one of those of which results have the record.
+    is_recorded: bool,
     /// Number of ranks that have ended their part.
     ended: u32,
 }
@@ -128,6 +135,7 @@ impl Job {
                     timeline.spans.sort_unstable();
                     all.timeline.extend(timeline);
                 }
+                all.task_collectives.extend(tasks.take_collectives(self.traffic));
                 let operations = std::mem::take(&mut tasks.operations).into_values();
                 all.operations.extend(operations.map(|record| OperationRecord { traffic: self.traffic, ..record }));
             }
@@ -151,8 +159,72 @@ impl TaskJob {
             recorded,
             timeline: Timeline::default(),
             open: BTreeMap::new(),
+            collectives: TaskCollectives::default(),
+            open_recorded: 0,
             operations: BTreeMap::new(),
         }
+    }
+
+    /// The records of collective operations, of those that have not ended too.
+    fn take_collectives(&mut self, traffic: u16) -> TaskCollectives {
+        let mut all = std::mem::take(&mut self.collectives);
+        let open = std::mem::take(&mut self.open).into_values();
+        all.records.extend(open.filter(|open| open.is_recorded).map(|open| open.record));
+        all.records.iter_mut().for_each(|record| record.traffic = traffic);
+        all.records.sort_unstable_by_key(|record| (record.start, record.communicator, record.number));
+        all.labels = self.labels.clone();
+        all
+    }
+
+    /// Notes that a rank begins its part of a collective operation of a communicator.
+    fn begin_collective(&mut self, task: &OpenTask, now: Time) {
+        let Work::Collective { communicator, operation, bytes } = task.work else { return };
+        if let Some(open) = self.open.get_mut(&(communicator, task.sequence)) {
+            open.record.last_start = open.record.last_start.max(now);
+            return;
+        }
+        let ranks = self.communicators.get(communicator as usize).cloned().unwrap_or_default();
+        let fits = self.collectives.records.len() + self.open_recorded < MAX_TASK_COLLECTIVES;
+        let (is_communication, algorithm) = (ranks.len() > 1, algorithm(&self.plan, &ranks, operation).0);
+        self.collectives.left_out += u64::from(is_communication && !fits);
+        let is_recorded = is_communication && fits;
+        self.open_recorded += usize::from(is_recorded);
+        let record = TaskCollective {
+            traffic: 0,
+            communicator,
+            number: task.sequence,
+            step: task.step,
+            label: task.label,
+            operation,
+            algorithm,
+            bytes,
+            ranks: ranks.len() as u32,
+            start: now,
+            last_start: now,
+            end: None,
+            path: PathRecord::default(),
+        };
+        self.open.insert((communicator, task.sequence), OpenCollective { record, is_recorded, ended: 0 });
+    }
+
+    /// Notes that a rank ends its part of a collective operation of a communicator, at the end of `path`.
+    fn end_collective(&mut self, task: &OpenTask, path: Path, now: Time) {
+        let Work::Collective { communicator, operation, bytes } = task.work else { return };
+        let at = (communicator, task.sequence);
+        let Some(open) = self.open.get_mut(&at) else { return };
+        open.ended += 1;
+        let OpenCollective { record, is_recorded, ended } = *open;
+        if ended < record.ranks {
+            return;
+        }
+        self.open.remove(&at);
+        if is_recorded {
+            self.open_recorded -= 1;
+            let path = path.since_opened().record(record.start, now);
+            self.collectives.records.push(TaskCollective { end: Some(now), path, ..record });
+        }
+        let time = now.saturating_sub(record.start);
+        self.ended(task, (Some(operation), record.ranks), bytes, time);
     }
 
     /// Notes that a rank computes for `time` in a step.
@@ -193,12 +265,15 @@ impl TaskJob {
     }
 
     /// Notes that an operation has ended.
-    fn ended(&mut self, task: &OpenTask, operation: Option<CollectiveOperation>, bytes: u64, time: Time) {
-        let label = self.labels.get(task.label as usize).cloned().unwrap_or_default();
-        let record = self.operations.entry((task.label, operation)).or_insert_with(|| OperationRecord {
+    fn ended(
+        &mut self, task: &OpenTask, (operation, ranks): (Option<CollectiveOperation>, u32), bytes: u64, time: Time,
+    ) {
+        let labels = &self.labels;
+        let record = self.operations.entry((task.label, operation, ranks)).or_insert_with(|| OperationRecord {
             traffic: 0,
-            label,
+            label: labels.get(task.label as usize).cloned().unwrap_or_default(),
             operation,
+            ranks,
             count: 0,
             bytes: 0,
             total_time: Time::ZERO,
@@ -216,20 +291,25 @@ impl TaskJob {
 pub(super) fn of_communicator(
     plan: &Collective, ranks: &[u32], operation: CollectiveOperation, bytes: u64,
 ) -> Collective {
-    let algorithms = operation.algorithms();
-    let mut algorithm = if algorithms.contains(&plan.algorithm) { plan.algorithm } else { algorithms[0] };
-    let mut server = plan.server;
-    if algorithm == Algorithm::Hierarchical {
-        match (server, of_each_server(ranks, plan.accelerators())) {
-            (Some(own), Some(accelerators)) => server = Some(Server { accelerators, ..own }),
-            _ => algorithm = Algorithm::Ring,
-        }
-    }
+    let (algorithm, server) = algorithm(plan, ranks, operation);
     let channels = if algorithm == Algorithm::Ring { plan.channels } else { 1 };
     let ranks = ranks.len() as u32;
     let size = Bytes(bytes.max(u64::from(ranks) * u64::from(channels)));
     let (group, grouping) = (ranks, Grouping::Consecutive);
     Collective { operation, algorithm, channels, size, ranks, group, grouping, server, repeats: 1, ..plan.clone() }
+}
+
+/// How the ranks of a communicator carry out an operation if the plan allows it, and their servers.
+fn algorithm(plan: &Collective, ranks: &[u32], operation: CollectiveOperation) -> (Algorithm, Option<Server>) {
+    let algorithms = operation.algorithms();
+    let algorithm = if algorithms.contains(&plan.algorithm) { plan.algorithm } else { algorithms[0] };
+    if algorithm != Algorithm::Hierarchical {
+        return (algorithm, plan.server);
+    }
+    match (plan.server, of_each_server(ranks, plan.accelerators())) {
+        (Some(own), Some(accelerators)) => (algorithm, Some(Server { accelerators, ..own })),
+        _ => (Algorithm::Ring, plan.server),
+    }
 }
 
 /// Number of ranks that a communicator has in each of its servers, of `accelerators` ranks each; `None` unless it has
@@ -309,10 +389,7 @@ impl Agenda {
         step.start = step.start.min(now);
         match task.work {
             Work::Compute { time, .. } => tasks.compute(task.step, rank, time),
-            Work::Collective { communicator, .. } => {
-                let at = (communicator, task.sequence);
-                tasks.open.entry(at).or_insert(OpenCollective { start: now, ended: 0 });
-            }
+            Work::Collective { .. } => tasks.begin_collective(task, now),
             _ => {}
         }
     }
@@ -330,18 +407,8 @@ impl Agenda {
             step.path = path.in_step(task.step, now).record(step.start, now);
         }
         match task.work {
-            Work::Send { bytes, .. } => tasks.ended(task, None, bytes, now.saturating_sub(task.begun)),
-            Work::Collective { communicator, operation, bytes } => {
-                let at = (communicator, task.sequence);
-                let ranks = tasks.communicators.get(communicator as usize).map_or(0, |ranks| ranks.len());
-                let Some(open) = tasks.open.get_mut(&at) else { return };
-                open.ended += 1;
-                if open.ended as usize == ranks {
-                    let time = now.saturating_sub(open.start);
-                    tasks.open.remove(&at);
-                    tasks.ended(task, Some(operation), bytes, time);
-                }
-            }
+            Work::Send { bytes, .. } => tasks.ended(task, (None, 2), bytes, now.saturating_sub(task.begun)),
+            Work::Collective { .. } => tasks.end_collective(task, path, now),
             _ => {}
         }
     }

@@ -20,6 +20,8 @@ mod operation;
 mod path;
 mod rank;
 #[cfg(test)]
+mod record_tests;
+#[cfg(test)]
 mod task_tests;
 #[cfg(test)]
 mod tests;

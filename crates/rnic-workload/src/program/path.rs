@@ -18,12 +18,17 @@ pub(super) struct Path {
     compute: Time,
     /// Time by which messages of the chain are slower than on an empty fabric.
     excess: Time,
+    /// Time at which a rank begins the collective operation to which the end of the chain belongs, and the `excess` of
+    /// the chain at this time.
+    opened: Time,
+    opened_excess: Time,
 }
 
 impl Path {
     /// A chain of the step `step` that begins now.
     pub(super) fn new(step: u32, now: Time) -> Path {
-        Path { step, origin: now, compute: Time::ZERO, excess: Time::ZERO }
+        let zero = Time::ZERO;
+        Path { step, origin: now, compute: zero, excess: zero, opened: now, opened_excess: zero }
     }
 
     /// The same chain if it belongs to the step `step`, or one that begins now.
@@ -39,6 +44,17 @@ impl Path {
     /// The chain after a message that is slower by `excess` than on an empty fabric.
     pub(super) fn delayed(self, excess: Time) -> Path {
         Path { excess: self.excess.saturating_add(excess), ..self }
+    }
+
+    /// The chain at the beginning of a collective operation.
+    pub(super) fn open(self, now: Time) -> Path {
+        Path { opened: now, opened_excess: self.excess, ..self }
+    }
+
+    /// The part of the chain since the beginning of the collective operation. Ranks do not compute on it.
+    pub(super) fn since_opened(self) -> Path {
+        let Path { step, opened, excess, opened_excess, .. } = self;
+        Path::new(step, opened).delayed(excess.saturating_sub(opened_excess))
     }
 
     /// The parts of the time from `start`, at which the first rank began the step, to `now`, at which the chain ends.
@@ -64,5 +80,17 @@ mod tests {
         assert_eq!(record, PathRecord { late: us(2), compute: us(10), network: us(3), excess: us(1) });
         assert_eq!(path.in_step(2, us(30)), path);
         assert_eq!(path.in_step(3, us(30)).record(us(30), us(30)), PathRecord::default());
+    }
+
+    #[test]
+    fn a_collective_operation_begins_a_chain_of_its_own() {
+        let us = Time::from_us;
+        // The first rank begins the operation at 18 us; the chain goes through a rank that begins at 21, and sends a
+        // message that takes 5 us instead of 3.
+        let path = Path::new(2, us(7)).computed(us(10)).delayed(us(1)).open(us(21)).delayed(us(2));
+        let parts = PathRecord { late: us(3), compute: us(0), network: us(3), excess: us(2) };
+        assert_eq!(path.since_opened().record(us(18), us(26)), parts);
+        let step = PathRecord { late: us(0), compute: us(10), network: us(6), excess: us(3) };
+        assert_eq!(path.record(us(7), us(26)), step);
     }
 }

@@ -198,6 +198,9 @@ impl Rank {
     /// Takes the next operation of a lane from the generator, unless enough are open; returns whether it took one.
     fn take_next(&mut self, own: u32, lane: u32, now: Time, agenda: &mut Agenda) -> bool {
         let Some(sequence) = &mut self.lanes[lane as usize] else { return false };
+        if let Some(path) = sequence.opening.take() {
+            self.path = path;
+        }
         match sequence.take_next() {
             Taken::Begins(number) => self.begin(own, Place { lane, number }, now, agenda),
             Taken::Waits => {}
@@ -336,7 +339,7 @@ impl Rank {
                     None => self.completing.push((place, self.path)),
                     Some(operations) => {
                         let lane = Lane::new(operations, communicator.saturating_add(1));
-                        self.open_lane(lane.of_task(id, task.step));
+                        self.open_lane(lane.of_task(id, self.path.open(now)));
                     }
                 }
             }

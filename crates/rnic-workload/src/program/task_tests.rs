@@ -7,9 +7,9 @@ use rnic_transport::{BitRate, Bytes};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-const REACTION: Time = Time::from_ns(200);
-const DELIVERY: Time = Time::from_us(10);
-const BACK: Time = Time::from_us(1);
+pub(super) const REACTION: Time = Time::from_ns(200);
+pub(super) const DELIVERY: Time = Time::from_us(10);
+pub(super) const BACK: Time = Time::from_us(1);
 
 fn deployment(ranks: u32) -> Deployment {
     Deployment {
@@ -335,7 +335,7 @@ impl Tasks for Listed {
 }
 
 /// A program of the tasks of each rank, given as (id, after, work).
-fn listed(ranks: &[&[(u64, &[u64], Work)]], communicators: &[&[u32]]) -> Program {
+pub(super) fn listed(ranks: &[&[(u64, &[u64], Work)]], communicators: &[&[u32]]) -> Program {
     let task = |(id, after, work): &(u64, &[u64], Work)| Task {
         id: *id,
         after: SmallVec::from_slice(after),

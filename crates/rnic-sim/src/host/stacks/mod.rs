@@ -261,12 +261,14 @@ impl HostState for SharedHosts<'_> {
             all.collectives.extend(own.collectives);
             all.steps.extend(own.steps);
             all.operations.extend(own.operations);
+            all.task_collectives.extend(own.task_collectives);
             all.answered.extend(own.answered);
             all.timeline.extend(own.timeline);
         }
         all.collectives.sort_by_key(|record| (record.traffic, record.group, record.repeat));
         all.steps.sort_by_key(|record| (record.traffic, record.step));
         all.operations.sort_by_key(|record| record.traffic);
+        all.task_collectives.records.sort_by_key(|record| record.traffic);
         all.answered.sort_by_key(|record| (record.traffic, record.request));
         all.timeline.spans.sort_unstable();
         all
