@@ -457,6 +457,17 @@ class OperationResult(Metrics):
     _parts = {"time_us": CollectiveTimes}
 
 
+class StepLink(Metrics):
+    """A link that was busy in the training steps of a traffic source: its bytes per step on average, and the fraction
+    of the time of the steps for which it was sending."""
+
+    __slots__ = ()
+
+    link: str
+    bytes: float
+    utilisation: float
+
+
 class StepParts(Metrics):
     """The mean durations of the parts of a step's critical path, in microseconds; their sum is the mean time of the
     step."""
@@ -483,9 +494,10 @@ class StepResult(Metrics):
     time_us: CollectiveTimes
     computing: float | None
     path_us: StepParts | None
+    links: list[StepLink]
     operations: list[OperationResult]
 
-    _parts = {"time_us": CollectiveTimes, "path_us": StepParts, "operations": OperationResult}
+    _parts = {"time_us": CollectiveTimes, "path_us": StepParts, "links": StepLink, "operations": OperationResult}
 
 
 class ProbeTimes(Metrics):

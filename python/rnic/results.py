@@ -22,6 +22,7 @@ from .table import (
     PortTable,
     QueueTable,
     RequestTable,
+    StepLinkTable,
     StepTable,
     Table,
     TimelineTable,
@@ -169,6 +170,10 @@ class Results(Mapping[str, RunResult]):
     def steps(self) -> StepTable:
         """Times of training steps, as in `steps.csv`."""
         return StepTable(self._results.file("steps"))
+
+    def step_links(self) -> StepLinkTable:
+        """The busiest links of each training step, as in `step_links.csv`."""
+        return StepLinkTable(self._results.file("step_links"))
 
     def requests(self) -> RequestTable:
         """Times of the requests of inferences, as in `requests.csv`."""

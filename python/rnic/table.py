@@ -381,6 +381,23 @@ class StepTable(Table):
         def __getitem__(self, column: Any) -> Any: ...
 
 
+class StepLinkTable(Table):
+    """The busiest links of training steps: a row for each step and link, the busiest links of a step first."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, column: Literal["run", "traffic", "link"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["step", "bytes"]) -> list[int]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["busy_us", "utilisation", "start_us", "end_us"]) -> list[float]: ...
+
+        def __getitem__(self, column: Any) -> Any: ...
+
+
 class RequestTable(Table):
     """Requests of inferences: a row for each request. A request that was not answered has no end."""
 

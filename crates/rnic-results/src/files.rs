@@ -10,7 +10,7 @@ use super::summary::ScenarioSummary;
 use super::sweep_files;
 use super::text::{exact_gbps, exact_us, round6};
 use super::tiers::port_utilisation;
-use super::{answered, collectives, matrix, mesh, steps, timeline, watchdog};
+use super::{answered, collectives, matrix, mesh, step_links, steps, timeline, watchdog};
 use rnic_spec::RunRecord;
 use rnic_spec::Scenario;
 use std::fs::{self, File};
@@ -72,6 +72,8 @@ pub enum CsvFile {
     Collectives,
     /// `steps.csv`: times of the steps of programs of tasks.
     Steps,
+    /// `step_links.csv`: the busiest links of steps.
+    StepLinks,
     /// `requests.csv`: times of the requests of inferences.
     Requests,
     /// `timeline.csv`: tasks of ranks in a step.
@@ -101,6 +103,7 @@ impl CsvFile {
             CsvFile::Watchdog => watchdog::write(out, scenario, reports),
             CsvFile::Collectives => collectives::write(out, scenario, reports),
             CsvFile::Steps => steps::write(out, scenario, reports),
+            CsvFile::StepLinks => step_links::write(out, scenario, reports),
             CsvFile::Requests => answered::write(out, scenario, reports),
             CsvFile::Timeline => timeline::write(out, scenario, reports),
             CsvFile::Matrix => matrix::write(out, scenario, reports),
@@ -117,7 +120,7 @@ impl CsvFile {
 }
 
 /// Names of all files that [`add_all`] can write.
-pub const NAMES: [&str; 24] = [
+pub const NAMES: [&str; 26] = [
     "summary.json",
     "ports.csv",
     "report.html",
@@ -130,11 +133,13 @@ pub const NAMES: [&str; 24] = [
     "watchdog.csv",
     "collectives.csv",
     "steps.csv",
+    "step_links.csv",
     "requests.csv",
     "timeline.csv",
     "matrix.csv",
     "collectives.parquet",
     "steps.parquet",
+    "step_links.parquet",
     "requests.parquet",
     "timeline.parquet",
     "matrix.parquet",
@@ -151,8 +156,8 @@ pub const NAMES: [&str; 24] = [
 /// `summary.json`, `ports.csv` and `report.html` always; `queues.csv`, `links.csv`, `goodput.csv`, `pauses.csv` and
 /// `victims.csv` if a run sampled queues, links, flows or pauses; `mesh.csv` if a run has probes; `watchdog.csv` if a
 /// watchdog found a storm; `collectives.csv` if a run has collective operations; `matrix.csv` if a run has a program;
-/// `steps.csv` if a run has training steps; `timeline.csv` if a run records the tasks of a step; `requests.csv` if a run has inferences;
-/// the last five also in the format Parquet; `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each of the formats `flows`.
+/// `steps.csv` and `step_links.csv` if a run has training steps; `timeline.csv` if a run records the tasks of a step; `requests.csv` if a run has inferences;
+/// the last six also in the format Parquet; `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each of the formats `flows`.
 ///
 /// # Errors
 /// Another process is writing into the folder, a file cannot be written, or flow records cannot be read.
@@ -193,6 +198,7 @@ pub fn add_all(
     let of_programs = [
         ("collectives", CsvFile::Collectives, collectives::any(reports)),
         ("steps", CsvFile::Steps, steps::any(reports)),
+        ("step_links", CsvFile::StepLinks, step_links::any(reports)),
         ("requests", CsvFile::Requests, answered::any(reports)),
         ("timeline", CsvFile::Timeline, timeline::any(reports)),
         ("matrix", CsvFile::Matrix, matrix::any(scenario)),

@@ -111,6 +111,7 @@ fn output(faster: u64) -> RunOutput {
         timeline: Default::default(),
         operations: Vec::new(),
         task_collectives: rnic_spec::TaskCollectives::default(),
+        step_links: rnic_spec::StepLinks::default(),
         answered: Vec::new(),
         fidelity: Default::default(),
         fast_forward: None,

@@ -44,6 +44,7 @@ pub mod report;
 pub mod samples;
 mod seeds;
 pub mod stats;
+mod step_links;
 mod steps;
 pub mod summary;
 mod sweep_files;

@@ -1,8 +1,9 @@
-//! Steps of programs of tasks, such as training steps: their times, the share of the time in which ranks compute, and
-//! the operations of each kind, in `summary.json`, as sentences, and in `steps.csv`.
+//! Steps of programs of tasks, such as training steps: their times, the share of the time in which ranks compute, their
+//! busiest links, and the operations of each kind, in `summary.json`, as sentences, and in `steps.csv`.
 
 use super::collectives::bandwidth;
 use super::stats::Distribution;
+use super::step_links::{self, StepLink};
 use super::text::{duration, exact_us, percent, round6, three_digits};
 use rnic_spec::{OperationRecord, RunOutput, RunRecord, RunSpec, Scenario, StepRecord, TrafficPattern};
 use rnic_transport::Time;
@@ -118,6 +119,8 @@ pub struct StepSummary {
     pub parts: Option<Parts>,
     /// The operations of each kind, of all steps.
     pub operations: Vec<OperationRecord>,
+    /// The links that were sending for the largest fraction of the time of the measured steps, busiest first.
+    pub links: Vec<StepLink>,
 }
 
 /// The fraction of a step for which ranks compute; `None` if the step did not complete.
@@ -158,6 +161,7 @@ pub(super) fn summarise(spec: &RunSpec, output: &RunOutput) -> Vec<StepSummary> 
             computing: Distribution::of(shares).map(|shares| shares.mean),
             parts: Parts::mean(&parts),
             operations: output.operations.iter().filter(|record| own(record.traffic)).cloned().collect(),
+            links: step_links::of_source(output, index),
         })
     };
     spec.traffic.iter().enumerate().filter_map(summary).collect()
@@ -216,6 +220,7 @@ pub(super) fn to_json(summaries: &[StepSummary]) -> Value {
                 let parts = parts.named().map(|(name, time)| (name.to_string(), json!(round6(time))));
                 parts.into_iter().collect::<serde_json::Map<_, _>>()
             }),
+            "links": summary.links.iter().map(step_links::to_json).collect::<Vec<_>>(),
             "operations": summary.operations.iter().map(operation).collect::<Vec<_>>(),
         })
     };
@@ -270,8 +275,8 @@ fn path_sentence(traffic: &str, parts: &Parts) -> String {
     format!("critical path of a step (`{traffic}`): {}", parts.join(", "))
 }
 
-/// Sentences for each traffic source with steps: one about the steps, one about their critical path, and one for each
-/// kind of operations.
+/// Sentences for each traffic source with steps: one about the steps, one about their critical path, one about their
+/// links, and one for each kind of operations.
 pub(super) fn sentences(summaries: &[StepSummary]) -> Vec<String> {
     let of_source = |summary: &StepSummary| {
         let StepSummary { traffic, ranks, steps, completed, .. } = summary;
@@ -293,6 +298,7 @@ pub(super) fn sentences(summaries: &[StepSummary]) -> Vec<String> {
         [steps]
             .into_iter()
             .chain(summary.parts.as_ref().map(|parts| path_sentence(traffic, parts)))
+            .chain(step_links::sentence(traffic, &summary.links))
             .chain(kinds.into_iter().map(|record| sentence(traffic, record)))
             .chain(others)
             .collect::<Vec<_>>()

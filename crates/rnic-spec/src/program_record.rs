@@ -71,6 +71,74 @@ pub struct TaskCollective {
     pub path: PathRecord,
 }
 
+/// What the links transmitted in the steps of programs of tasks.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct StepLinks {
+    /// The steps that all ranks completed, in the order of their ends; the first [`MAX_LINK_STEPS`] of a run.
+    pub steps: Vec<LinksOfStep>,
+    /// For each traffic source, the links of all its steps in `steps` that count in the statistics, together.
+    pub measured: Vec<LinksOfSteps>,
+    /// Whether steps are missing because of the limits on steps.
+    pub is_truncated: bool,
+}
+
+/// Maximum number of steps of a run with records of links.
+pub const MAX_LINK_STEPS: usize = 1_000;
+/// Number of links in the record of a step: those that were sending for the largest fraction of its time.
+pub const LINKS_OF_STEP: usize = 8;
+
+/// The busiest links of one step.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LinksOfStep {
+    /// Index of the traffic source.
+    pub traffic: u16,
+    /// The step.
+    pub step: u32,
+    /// Simulated time at which the first rank began the step.
+    #[serde(with = "stored::time")]
+    pub start: Time,
+    /// Simulated time at which all ranks had completed the step.
+    #[serde(with = "stored::time")]
+    pub end: Time,
+    /// The links that were sending for the largest fraction of the time, at most [`LINKS_OF_STEP`], busiest first.
+    pub links: Vec<LinkOfStep>,
+}
+
+/// The busiest links of several steps of a traffic source.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LinksOfSteps {
+    /// Index of the traffic source.
+    pub traffic: u16,
+    /// Number of steps.
+    pub steps: u32,
+    /// Sum of the times of the steps.
+    #[serde(with = "stored::time")]
+    pub time: Time,
+    /// The links, as in [`LinksOfStep::links`], with sums over the steps.
+    pub links: Vec<LinkOfStep>,
+}
+
+/// What the transmitters that send from one node to another transmitted in a step, of all traffic.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LinkOfStep {
+    /// Name of the direction: the sending and the receiving node, such as `leaf0:spine1`.
+    pub name: String,
+    /// Number of parallel links between the two nodes.
+    pub transmitters: u32,
+    /// Bytes of the frames whose transmission began in the step, frame gaps and pause frames not included.
+    pub bytes: u64,
+    /// Time for which the transmitters were sending, frame gaps included, summed over the transmitters.
+    #[serde(with = "stored::time")]
+    pub busy: Time,
+}
+
+impl LinkOfStep {
+    /// Fraction of `time` for which the link was sending, from 0 to 1.
+    pub fn utilisation(&self, time: Time) -> f64 {
+        self.busy.as_ps() as f64 / (time.as_ps() as f64 * f64::from(self.transmitters)).max(1.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 
 use super::FlowSpec;
 use super::loops::{Loops, Origin};
-use super::program::Program;
+use super::program::{Program, StepBoundaries};
 use super::source::{Completion, Source};
 use rnic_spec::ProgramRecords;
 use rnic_transport::Time;
@@ -83,6 +83,9 @@ impl Source for Both {
     }
     fn waiting(&self) -> Vec<String> {
         self.program.waiting()
+    }
+    fn step_boundaries(&mut self) -> Option<StepBoundaries> {
+        self.program.step_boundaries()
     }
     fn take_records(&mut self) -> ProgramRecords {
         self.program.take_records()

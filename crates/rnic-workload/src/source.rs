@@ -2,6 +2,7 @@
 
 use super::FlowSpec;
 use super::loops::{Loops, Origin};
+use super::program::StepBoundaries;
 use rnic_fabric::PortStates;
 use rnic_spec::ProgramRecords;
 use rnic_transport::Time;
@@ -85,6 +86,10 @@ pub trait Source: Debug + Send {
     /// Sentences about operations that have not completed, at most a few; empty if everything has completed.
     fn waiting(&self) -> Vec<String> {
         Vec::new()
+    }
+    /// The boundaries of the steps of programs, from now on; `None` if no program has steps.
+    fn step_boundaries(&mut self) -> Option<StepBoundaries> {
+        None
     }
     /// Takes what programs recorded.
     fn take_records(&mut self) -> ProgramRecords {

@@ -240,6 +240,8 @@ impl<B: Body> Fabric<B> {
                     let Location { partition, slot } = plan.node(host.0);
                     partitions[partition as usize].wake(slot, at.as_ps());
                 });
+                // The hosts may know now of an instant that the watcher observes.
+                next_observation = next_observation.min(self.unskipped(watcher.next()).max(start));
             }
             while next_observation < end {
                 let began = self.begin_work();
@@ -460,6 +462,14 @@ impl<B: Body> Fabric<B> {
     pub fn counters(&self, port: PortId) -> &[PriorityCounters] {
         let (partition, port) = self.at(port);
         &partition.links.counters[port * partition.links.priorities..(port + 1) * partition.links.priorities]
+    }
+    /// Bytes of the frames whose transmission by a port has begun, frame gaps and pause frames not included. 0 if
+    /// another rank simulates the port.
+    pub fn sent_bytes(&self, port: PortId) -> u64 {
+        if !self.is_here(port) {
+            return 0;
+        }
+        self.counters(port).iter().map(|counters| counters.tx_bytes).sum()
     }
     /// Time for which a port was transmitting frames, pause frames not included.
     pub fn busy(&self, port: PortId) -> Time {

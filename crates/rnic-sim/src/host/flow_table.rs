@@ -9,7 +9,7 @@ use rnic_fabric::{Body, Fabric, HostId, MIN_FRAME, NextWindow, ObservedPorts, Ro
 use rnic_spec::{FlowLog, FlowRecord, FlowSpec, Frame, FrameEnd, ProgramRecords, RunProgress};
 use rnic_transport::Time;
 use rnic_transport::headers::ROCE_DATA;
-use rnic_workload::{Completion, Loops, Origin, Pending, Settled, Source};
+use rnic_workload::{Completion, Loops, Origin, Pending, Settled, Source, StepBoundaries};
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -366,6 +366,11 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
     /// Sentences about what the operations of programs wait for, at most a few.
     pub(crate) fn waiting(&self) -> Vec<String> {
         self.source.as_ref().map_or_else(Vec::new, |source| source.waiting())
+    }
+
+    /// The boundaries of the steps of programs, from now on; `None` if no program has steps.
+    pub(crate) fn step_boundaries(&mut self) -> Option<StepBoundaries> {
+        self.source.as_mut().and_then(|source| source.step_boundaries())
     }
 
     /// Takes the records of collective operations.

@@ -15,7 +15,7 @@ use rnic_fabric::{
 };
 use rnic_spec::{FlowLog, FlowRecord, FlowSpec, FrameEnd, ProgramRecords};
 use rnic_transport::Time;
-use rnic_workload::Origin;
+use rnic_workload::{Origin, StepBoundaries};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -133,6 +133,8 @@ pub(crate) trait HostState {
     fn reaction(&self) -> Option<Time>;
     /// Sentences about what operations of programs wait for, at most a few.
     fn waiting(&self) -> Vec<String>;
+    /// The boundaries of the steps of programs, from now on, of each program with steps.
+    fn step_boundaries(&mut self) -> Vec<StepBoundaries>;
     /// Takes the records of collective operations at the end of the run.
     fn take_programs(&mut self) -> ProgramRecords;
 }
@@ -430,6 +432,9 @@ impl<K: NicKind, S: Iterator<Item = FlowSpec>> HostState for Hosts<'_, K, S> {
     }
     fn waiting(&self) -> Vec<String> {
         self.table.waiting()
+    }
+    fn step_boundaries(&mut self) -> Vec<StepBoundaries> {
+        self.table.step_boundaries().into_iter().collect()
     }
     fn take_programs(&mut self) -> ProgramRecords {
         self.table.take_programs()

@@ -1,5 +1,6 @@
 //! The program of one traffic source, and how far it is.
 
+use super::boundaries::Boundary;
 use super::inference::Answers;
 use super::operation::Operations;
 use super::path::Path;
@@ -59,6 +60,10 @@ pub(super) struct TaskJob {
     /// For the latest steps, the time for which each rank has computed.
     computed: BTreeMap<u32, Vec<Time>>,
     ranks: u32,
+    /// Number of ranks by the first step of which they have not completed all tasks.
+    fronts: BTreeMap<u32, u32>,
+    /// The first step that not all ranks have completed, as far as is known.
+    front: u32,
     /// The step whose tasks are recorded, and the recorded tasks.
     recorded: Option<u32>,
     timeline: Timeline,
@@ -152,6 +157,8 @@ impl TaskJob {
             labels,
             warmup_steps: warmup,
             ranks: plan.ranks,
+            fronts: BTreeMap::from([(0, plan.ranks)]),
+            front: 0,
             plan,
             failed: None,
             steps: BTreeMap::new(),
@@ -258,6 +265,10 @@ impl TaskJob {
         } else {
             self.timeline.left_out += 1;
         }
+    }
+
+    fn boundary(&self, traffic: u16, step: u32, at: Time, begins: bool) -> Boundary {
+        Boundary { at, traffic, step, is_measured: step >= self.warmup_steps, begins }
     }
 
     fn step(&mut self, step: u32, now: Time) -> &mut StepRecord {
@@ -381,10 +392,37 @@ impl Agenda {
         Ok(Some(collectives::once(&collective, ranks.clone(), position as u32, (first, sequence))))
     }
 
+    /// Notes that a rank's first step with tasks that it has not completed has changed.
+    pub(super) fn move_front(&mut self, job: u32, (from, to): (u32, u32), now: Time) {
+        let Job { traffic, kind, .. } = &mut self.sources[job as usize];
+        let Kind::Tasks(tasks) = kind else { return };
+        let left = tasks.fronts.entry(from).or_default();
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            tasks.fronts.remove(&from);
+        }
+        *tasks.fronts.entry(to).or_default() += 1;
+        let front = tasks.fronts.keys().next().copied().unwrap_or(u32::MAX);
+        if front > tasks.front {
+            if let Some(boundaries) = &self.boundaries {
+                for (step, _) in tasks.steps.range(tasks.front..front) {
+                    boundaries.add(tasks.boundary(*traffic, *step, now, false));
+                }
+            }
+            tasks.front = front;
+        }
+    }
+
     /// Notes that a rank begins a task.
     pub(super) fn begin_task(&mut self, job: u32, own: u32, task: &OpenTask, now: Time) {
         let rank = own - self.first_rank(job);
-        let Some(tasks) = self.tasks(job) else { return };
+        let Job { traffic, kind, .. } = &mut self.sources[job as usize];
+        let Kind::Tasks(tasks) = kind else { return };
+        if let Some(boundaries) = &self.boundaries
+            && !tasks.steps.contains_key(&task.step)
+        {
+            boundaries.add(tasks.boundary(*traffic, task.step, now, true));
+        }
         let step = tasks.step(task.step, now);
         step.start = step.start.min(now);
         match task.work {

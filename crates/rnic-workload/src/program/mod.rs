@@ -9,6 +9,7 @@
 //! Everything happens in order of time, then of rank, so results do not depend on the order in which the simulator
 //! reports completions.
 
+mod boundaries;
 mod collectives;
 mod expand;
 mod inference;
@@ -29,6 +30,7 @@ mod todo;
 mod trace;
 mod training;
 
+pub use boundaries::{Boundary, StepBoundaries};
 pub use operation::{Action, After, Distances, Mark, Operation, Operations, Tag};
 pub use rnic_trace::{Graph, Offer, Task, Tasks, Work};
 
@@ -112,6 +114,8 @@ struct Agenda {
     /// For each rank, the earliest time at which all its flows so far can have left its NIC.
     leaves: Vec<Time>,
     network: Network,
+    /// Where the boundaries of steps go, if an observer wants them.
+    boundaries: Option<StepBoundaries>,
 }
 
 /// How far the ranks of a group are with a collective operation.
@@ -243,6 +247,7 @@ impl Program {
             ports: Vec::new(),
             leaves: Vec::new(),
             network: Network { leaf: Vec::new(), pod: Vec::new(), ..network.clone() },
+            boundaries: None,
         };
         Program {
             ranks: Vec::new(),
@@ -575,6 +580,14 @@ impl Source for Program {
             Some(format!("rank {} of traffic `{}` waits for {what}", number - source.first_rank, source.name))
         });
         self.failures.iter().cloned().chain(waiting).take(NAMED).collect()
+    }
+
+    fn step_boundaries(&mut self) -> Option<StepBoundaries> {
+        let has_steps = |source: &Job| matches!(source.kind, Kind::Tasks(_));
+        if self.agenda.sources.iter().any(has_steps) {
+            self.agenda.boundaries = Some(StepBoundaries::default());
+        }
+        self.agenda.boundaries.clone()
     }
 
     fn take_records(&mut self) -> ProgramRecords {

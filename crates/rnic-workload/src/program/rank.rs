@@ -87,6 +87,8 @@ pub(super) struct Rank {
     lanes: Vec<Option<Lane>>,
     free: Vec<u32>,
     tasks: Option<Todo>,
+    /// The first step of which the rank has not completed all tasks, as far as its source knows.
+    front: u32,
     mail: BTreeMap<Mailbox, Mail>,
     /// For each processor, the end of its latest computation, and the path to this end.
     computes: SmallVec<[(Time, Path); 1]>,
@@ -115,6 +117,7 @@ impl Rank {
             lanes: Vec::new(),
             free: Vec::new(),
             tasks: None,
+            front: 0,
             mail: BTreeMap::new(),
             computes: SmallVec::new(),
             path: Path::new(0, Time::ZERO),
@@ -141,6 +144,18 @@ impl Rank {
             Event::Arrive(mailbox, path) => self.deliver(mailbox, path),
         }
         self.settle(own, now, agenda);
+        self.note_front(now, agenda);
+    }
+
+    /// Notes which steps the rank has completed.
+    fn note_front(&mut self, now: Time, agenda: &mut Agenda) {
+        if let Some(tasks) = &self.tasks {
+            let front = tasks.unfinished_step();
+            if front != self.front {
+                agenda.move_front(self.job, (self.front, front), now);
+                self.front = front;
+            }
+        }
     }
 
     /// Hands a message to the receive operation that waits for it, or keeps it.
@@ -353,6 +368,7 @@ impl Rank {
         if helps {
             self.path = Path::new(self.path.step, now);
             self.settle(own, now, agenda);
+            self.note_front(now, agenda);
         }
         helps
     }

@@ -23,6 +23,7 @@ use nics::StackNics;
 use rnic_fabric::{Ending, Fabric, HostId, HostPartition, PartitionPlan, PartitionedHosts};
 use rnic_spec::{FlowLog, FlowSpec, FrameEnd, ProgramRecords, RunProgress};
 use rnic_transport::Time;
+use rnic_workload::StepBoundaries;
 use std::ops::ControlFlow;
 
 /// The hosts of one transport among several.
@@ -254,6 +255,9 @@ impl HostState for SharedHosts<'_> {
     }
     fn waiting(&self) -> Vec<String> {
         self.stacks.iter().flat_map(|stack| stack.waiting()).collect()
+    }
+    fn step_boundaries(&mut self) -> Vec<StepBoundaries> {
+        self.stacks.iter_mut().flat_map(|stack| stack.step_boundaries()).collect()
     }
     fn take_programs(&mut self) -> ProgramRecords {
         let mut all = ProgramRecords::default();

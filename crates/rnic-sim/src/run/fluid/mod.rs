@@ -454,6 +454,7 @@ impl<'r, 'e: 'r> Run<'r, 'e> {
             steps,
             operations,
             task_collectives,
+            step_links: rnic_spec::StepLinks::default(),
             answered,
             timeline,
             fidelity: Fidelity::Flow,
