@@ -482,6 +482,18 @@ class StepParts(Metrics):
     excess: float
 
 
+class ExcessParts(Metrics):
+    """Why the messages on the critical path of a step are slower than on an empty fabric: the parts of the excess in
+    microseconds, on average over the steps. `sender` is the rest: messages wait at their senders."""
+
+    __slots__ = ()
+
+    queueing: float
+    pause: float
+    retransmission: float
+    sender: float
+
+
 class StepResult(Metrics):
     """The training steps of a traffic source; `computing` is the fraction of the time for which a rank computes."""
 
@@ -494,10 +506,17 @@ class StepResult(Metrics):
     time_us: CollectiveTimes
     computing: float | None
     path_us: StepParts | None
+    excess_us: ExcessParts | None
     links: list[StepLink]
     operations: list[OperationResult]
 
-    _parts = {"time_us": CollectiveTimes, "path_us": StepParts, "links": StepLink, "operations": OperationResult}
+    _parts = {
+        "time_us": CollectiveTimes,
+        "path_us": StepParts,
+        "excess_us": ExcessParts,
+        "links": StepLink,
+        "operations": OperationResult,
+    }
 
 
 class ProbeTimes(Metrics):

@@ -319,7 +319,16 @@ class CollectiveTable(Table):
         def __getitem__(
             self,
             column: Literal[
-                "end_us", "time_us", "algbw_GBps", "busbw_GBps", "late_us", "network_us", "excess_us"
+                "end_us",
+                "time_us",
+                "algbw_GBps",
+                "busbw_GBps",
+                "late_us",
+                "network_us",
+                "excess_us",
+                "queueing_us",
+                "pause_us",
+                "retransmission_us",
             ],
         ) -> list[float | None]: ...
 
@@ -375,6 +384,9 @@ class StepTable(Table):
                 "bubble_us",
                 "network_us",
                 "excess_us",
+                "queueing_us",
+                "pause_us",
+                "retransmission_us",
             ],
         ) -> list[float | None]: ...
 

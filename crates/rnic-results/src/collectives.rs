@@ -8,8 +8,8 @@
 use super::stats::Distribution;
 use super::text::{duration, exact_us, round6, three_digits};
 use rnic_spec::{
-    Algorithm, Collective, CollectiveOperation, CollectiveRecord, PathRecord, RunOutput, RunRecord, RunSpec, Scenario,
-    TaskCollective, TrafficPattern,
+    Algorithm, Collective, CollectiveOperation, CollectiveRecord, ExcessRecord, PathRecord, RunOutput, RunRecord,
+    RunSpec, Scenario, TaskCollective, TrafficPattern,
 };
 use rnic_transport::Time;
 use serde_json::{Value, json};
@@ -17,8 +17,9 @@ use std::io::{self, Write};
 
 /// Columns of `collectives.csv`, one row per run and collective operation of a group, or of a communicator of a program
 /// of tasks. The columns from `end_us` to `excess_us` are empty if the operation did not complete; the last three of
-/// them, the parts of the critical path, add up to `time_us`. `step` and `kind` are empty unless tasks have them.
-const COLUMNS: [&str; 19] = [
+/// them, the parts of the critical path, add up to `time_us`. `step` and `kind` are empty unless tasks have them, and the
+/// columns after them unless the run measures the parts of `excess_us`.
+const COLUMNS: [&str; 22] = [
     "run",
     "traffic",
     "operation",
@@ -38,6 +39,9 @@ const COLUMNS: [&str; 19] = [
     "algorithm",
     "step",
     "kind",
+    "queueing_us",
+    "pause_us",
+    "retransmission_us",
 ];
 
 /// The collective operations of one traffic source.
@@ -211,6 +215,8 @@ impl<'a> Row<'a> {
         let algbw = time.and_then(|time| bandwidth(self.bytes as f64, time.as_us()));
         let optional = |value: Option<f64>| value.map_or(String::new(), |value| round6(value).to_string());
         let part = |part: Time| end.map_or(String::new(), |_| exact_us(part));
+        let measured = self.path.excess_parts.filter(|_| end.is_some());
+        let cause = |of: fn(&ExcessRecord) -> Time| measured.map_or(String::new(), |parts| exact_us(of(&parts)));
         [
             run.name.clone(),
             run.traffic.get(usize::from(self.traffic)).map_or(String::new(), |source| source.name.clone()),
@@ -231,6 +237,9 @@ impl<'a> Row<'a> {
             self.algorithm.name().to_string(),
             self.task.map_or(String::new(), |(step, _)| step.to_string()),
             self.task.map_or(String::new(), |(_, kind)| kind.to_string()),
+            cause(|parts| parts.queueing),
+            cause(|parts| parts.pause),
+            cause(|parts| parts.retransmission),
         ]
     }
 }
@@ -266,6 +275,7 @@ mod tests {
         let (scenario, mut reports) = fixture::two_runs();
         let us = Time::from_us;
         // An all-reduce of 4,000 B among 4 ranks in 10 us: 0.4 GB/s, times 2 x 3 / 4.
+        let parts = ExcessRecord { queueing: us(2), pause: us(0), retransmission: us(1) };
         let record = TaskCollective {
             traffic: 0,
             communicator: 2,
@@ -279,7 +289,7 @@ mod tests {
             start: us(5),
             last_start: us(6),
             end: Some(us(15)),
-            path: PathRecord { late: us(1), compute: us(0), network: us(6), excess: us(3) },
+            path: PathRecord { late: us(1), compute: us(0), network: us(6), excess: us(3), excess_parts: Some(parts) },
         };
         let unfinished = TaskCollective { end: None, label: 0, path: PathRecord::default(), ..record };
         reports[0].output.task_collectives = TaskCollectives {
@@ -296,8 +306,8 @@ mod tests {
         let rows: Vec<&str> = text.lines().skip(1).collect();
         let names = format!("{},{}", scenario.runs[0].name, scenario.runs[0].traffic[0].name);
         let expected = [
-            format!("{names},all-reduce,4,4000,2,7,5,6,15,10,0.4,0.6,1,6,3,tree,1,tensor"),
-            format!("{names},all-reduce,4,4000,2,7,5,6,,,,,,,,tree,1,"),
+            format!("{names},all-reduce,4,4000,2,7,5,6,15,10,0.4,0.6,1,6,3,tree,1,tensor,2,0,1"),
+            format!("{names},all-reduce,4,4000,2,7,5,6,,,,,,,,tree,1,,,,"),
         ];
         assert_eq!(rows, expected);
     }

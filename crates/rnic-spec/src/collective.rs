@@ -530,6 +530,25 @@ pub struct PathRecord {
     /// Time by which the messages are slower: queueing, pauses, retransmissions, and congestion control.
     #[serde(with = "crate::stored::time")]
     pub excess: Time,
+    /// The parts of `excess`; `None` if the run does not measure them (`[watch] excess`).
+    #[serde(default)]
+    pub excess_parts: Option<ExcessRecord>,
+}
+
+/// Parts of the time by which messages on the critical path are slower than on an empty fabric. The rest is the time
+/// for which messages wait at their senders without a pause or a retransmission: for congestion control, for the
+/// window, or for other messages of the NIC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ExcessRecord {
+    /// Time for which packets wait in switches while their output is not paused.
+    #[serde(with = "crate::stored::time")]
+    pub queueing: Time,
+    /// Time for which packets wait in switches or at their sender while the transmitter is paused.
+    #[serde(with = "crate::stored::time")]
+    pub pause: Time,
+    /// Time from the first transmission of packets to the one that arrives.
+    #[serde(with = "crate::stored::time")]
+    pub retransmission: Time,
 }
 
 /// One step of a program of tasks, such as a training step, as the simulation measured it.

@@ -626,6 +626,16 @@ pub struct Watch {
     pub flows: bool,
     /// Whether samples determine which transmitters PFC pauses and which port causes the pause (`pauses`).
     pub pauses: bool,
+    /// Whether the run measures why messages on critical paths are slower than on an empty fabric (`excess`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub excess: bool,
+}
+
+impl Watch {
+    /// Whether the run takes samples.
+    pub fn samples(&self) -> bool {
+        self.flows || self.pauses || !self.links.is_empty() || self.queues != WatchedQueues::Named(Vec::new())
+    }
 }
 
 /// The egress queues of switches that a run samples.

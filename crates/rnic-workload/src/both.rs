@@ -87,6 +87,9 @@ impl Source for Both {
     fn step_boundaries(&mut self) -> Option<StepBoundaries> {
         self.program.step_boundaries()
     }
+    fn split_excess(&mut self) {
+        self.program.split_excess();
+    }
     fn take_records(&mut self) -> ProgramRecords {
         self.program.take_records()
     }

@@ -215,7 +215,7 @@ impl TaskJob {
     }
 
     /// Notes that a rank ends its part of a collective operation of a communicator, at the end of `path`.
-    fn end_collective(&mut self, task: &OpenTask, path: Path, now: Time) {
+    fn end_collective(&mut self, task: &OpenTask, (path, splits_excess): (Path, bool), now: Time) {
         let Work::Collective { communicator, operation, bytes } = task.work else { return };
         let at = (communicator, task.sequence);
         let Some(open) = self.open.get_mut(&at) else { return };
@@ -227,7 +227,7 @@ impl TaskJob {
         self.open.remove(&at);
         if is_recorded {
             self.open_recorded -= 1;
-            let path = path.since_opened().record(record.start, now);
+            let path = path.since_opened().record(record.start, now, splits_excess);
             self.collectives.records.push(TaskCollective { end: Some(now), path, ..record });
         }
         let time = now.saturating_sub(record.start);
@@ -434,7 +434,7 @@ impl Agenda {
 
     /// Notes that a rank has completed a task, which it began at `task.begun`, at the end of `path`.
     pub(super) fn end_task(&mut self, job: u32, own: u32, task: &OpenTask, path: Path, now: Time) {
-        let rank = own - self.first_rank(job);
+        let (rank, splits_excess) = (own - self.first_rank(job), self.splits_excess);
         let Some(tasks) = self.tasks(job) else { return };
         if tasks.recorded == Some(task.step) {
             tasks.record(rank, task, now);
@@ -442,11 +442,11 @@ impl Agenda {
         let step = tasks.step(task.step, now);
         if step.end.is_none_or(|end| end <= now) {
             step.end = Some(now);
-            step.path = path.in_step(task.step, now).record(step.start, now);
+            step.path = path.in_step(task.step, now).record(step.start, now, splits_excess);
         }
         match task.work {
             Work::Send { bytes, .. } => tasks.ended(task, (None, 2), bytes, now.saturating_sub(task.begun)),
-            Work::Collective { .. } => tasks.end_collective(task, path, now),
+            Work::Collective { .. } => tasks.end_collective(task, (path, splits_excess), now),
             _ => {}
         }
     }

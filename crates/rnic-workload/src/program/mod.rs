@@ -116,6 +116,8 @@ struct Agenda {
     network: Network,
     /// Where the boundaries of steps go, if an observer wants them.
     boundaries: Option<StepBoundaries>,
+    /// Whether the excess of paths is divided into its parts.
+    splits_excess: bool,
 }
 
 /// How far the ranks of a group are with a collective operation.
@@ -248,6 +250,7 @@ impl Program {
             leaves: Vec::new(),
             network: Network { leaf: Vec::new(), pod: Vec::new(), ..network.clone() },
             boundaries: None,
+            splits_excess: false,
         };
         Program {
             ranks: Vec::new(),
@@ -475,7 +478,8 @@ impl Agenda {
                 // Events are in order of time, so the last rank that ends is the latest.
                 if progress.ended == collective.group {
                     progress.record.end = Some(now);
-                    progress.record.path = path.in_step(repeat, now).record(progress.record.start, now);
+                    progress.record.path =
+                        path.in_step(repeat, now).record(progress.record.start, now, self.splits_excess);
                 }
             }
         }
@@ -550,12 +554,13 @@ impl Source for Program {
         self.flows.get(flow as usize).is_some_and(|member| *member != Loops::NONE)
     }
 
-    fn complete(&mut self, flow: u32, Completion { delivered, known, ideal }: Completion) {
+    fn complete(&mut self, flow: u32, Completion { delivered, known, ideal, delays }: Completion) {
         let member = std::mem::replace(&mut self.flows[flow as usize], Loops::NONE);
         let Some(Sent { message, start, behind }) = self.messages.get(member as usize).copied() else { return };
         self.free.push(member);
         let reaction = self.agenda.sources[self.ranks[message.from as usize].job() as usize].deployment.reaction;
-        let path = message.path.delayed(delivered.saturating_sub(start).saturating_sub(behind.saturating_add(ideal)));
+        let excess = delivered.saturating_sub(start).saturating_sub(behind.saturating_add(ideal));
+        let path = message.path.delayed(excess, delays.map_or([Time::ZERO; 3], |delays| delays.parts(excess)));
         let arrival = Event::Arrive(message.mailbox(), path);
         let events = &mut self.agenda.events;
         events.push(Reverse((delivered.saturating_add(reaction), message.to, arrival)));
@@ -588,6 +593,10 @@ impl Source for Program {
             self.agenda.boundaries = Some(StepBoundaries::default());
         }
         self.agenda.boundaries.clone()
+    }
+
+    fn split_excess(&mut self) {
+        self.agenda.splits_excess = true;
     }
 
     fn take_records(&mut self) -> ProgramRecords {

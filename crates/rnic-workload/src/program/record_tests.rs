@@ -27,8 +27,13 @@ fn an_operation_of_tasks_has_a_row_by_hand() {
     let records = program.take_records();
     let [record] = records.task_collectives.records[..] else { panic!("one operation") };
     let end = us(50) + (DELIVERY + REACTION) * 6 + BACK;
-    let path =
-        PathRecord { late: us(30), compute: Time::ZERO, network: (us(6) + REACTION) * 6 + BACK, excess: us(4) * 6 };
+    let path = PathRecord {
+        late: us(30),
+        compute: Time::ZERO,
+        network: (us(6) + REACTION) * 6 + BACK,
+        excess: us(4) * 6,
+        excess_parts: None,
+    };
     let expected = TaskCollective {
         traffic: 0,
         communicator: 0,
