@@ -4,7 +4,7 @@
 use rnic_fabric::{Body, Fate, PortId, Tapped, Topology};
 use rnic_transport::Time;
 use rnic_workload::MessageDelays;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Number of packets of a connection, before the latest one, of which the first transmission is known.
@@ -116,11 +116,11 @@ impl Pauses {
 #[derive(Debug)]
 pub(super) struct DelayTracker {
     topology: Arc<Topology>,
-    inside: HashMap<Key, VecDeque<Journey>>,
-    connections: HashMap<(u32, u32), Connection>,
+    inside: BTreeMap<Key, VecDeque<Journey>>,
+    connections: BTreeMap<(u32, u32), Connection>,
     /// For each host, the latest arrivals of data packets.
-    arrivals: HashMap<u32, VecDeque<Journey>>,
-    pauses: HashMap<(PortId, u8), Pauses>,
+    arrivals: BTreeMap<u32, VecDeque<Journey>>,
+    pauses: BTreeMap<(PortId, u8), Pauses>,
 }
 
 impl DelayTracker {
