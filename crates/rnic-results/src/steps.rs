@@ -204,7 +204,7 @@ fn algbw(record: &OperationRecord) -> Option<f64> {
 
 /// Bus bandwidth in 10^9 bytes per second; for messages, as for the operation sendrecv of nccl-tests, the algorithm
 /// bandwidth.
-fn busbw(record: &OperationRecord) -> Option<f64> {
+pub(super) fn busbw(record: &OperationRecord) -> Option<f64> {
     let factor = record.operation.map_or(1.0, |operation| operation.bus_factor(record.ranks));
     Some(algbw(record)? * factor)
 }

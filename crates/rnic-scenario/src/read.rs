@@ -279,7 +279,7 @@ fn watch(item: &Item<'_>, duration: Option<Time>) -> Result<Watch> {
         Some(item) => WatchedLinks::Named(item.names()?),
     };
     let excess = table.value("excess")?;
-    let watch = Watch { interval: Time::ZERO, start, queues, links, flows, pauses, excess };
+    let watch = Watch { interval: Watch::NO_SAMPLES, start, queues, links, flows, pauses, excess };
     if !watch.samples() && !excess {
         let help = "write for example `queues = [\"s0:h0\"]`, `links = \"all\"`, `flows = true` or `pauses = true`";
         return Err(item.error("[watch] has nothing to look at", help));

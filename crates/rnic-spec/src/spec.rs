@@ -613,7 +613,7 @@ impl Arrivals {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Watch {
-    /// Simulated time between two samples (`interval`).
+    /// Simulated time between two samples (`interval`); [`Watch::NO_SAMPLES`] in a run that takes none.
     pub interval: Time,
     /// Simulated time of the first sample (`start`).
     pub start: Time,
@@ -632,6 +632,9 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// Value of `interval`, without a meaning, in a run that takes no samples.
+    pub const NO_SAMPLES: Time = Time::from_ms(1_000);
+
     /// Whether the run takes samples.
     pub fn samples(&self) -> bool {
         self.flows || self.pauses || !self.links.is_empty() || self.queues != WatchedQueues::Named(Vec::new())
