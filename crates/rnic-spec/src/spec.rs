@@ -613,7 +613,7 @@ impl Arrivals {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Watch {
-    /// Simulated time between two samples (`interval`); [`Watch::NO_SAMPLES`] in a run that takes none.
+    /// Simulated time between two samples (`interval`); without a meaning in a run that takes none.
     pub interval: Time,
     /// Simulated time of the first sample (`start`).
     pub start: Time,
