@@ -440,17 +440,32 @@ class CollectiveResult(Metrics):
 
 
 class OperationResult(Metrics):
-    """The operations of one kind of a program of tasks, of all steps."""
+    """The operations of one kind of a program of tasks, of all steps; bandwidths are in 10^9 bytes per second, as in
+    nccl-tests. `ranks` is None for messages."""
 
     __slots__ = ()
 
     kind: str
     operation: str
+    ranks: int | None
     count: int
     bytes: int
     time_us: CollectiveTimes
+    algbw_GBps: float | None
+    busbw_GBps: float | None
 
     _parts = {"time_us": CollectiveTimes}
+
+
+class StepLink(Metrics):
+    """A link that was busy in the training steps of a traffic source: its bytes per step on average, and the fraction
+    of the time of the steps for which it was sending."""
+
+    __slots__ = ()
+
+    link: str
+    bytes: float
+    utilisation: float
 
 
 class StepParts(Metrics):
@@ -467,6 +482,18 @@ class StepParts(Metrics):
     excess: float
 
 
+class ExcessParts(Metrics):
+    """Why the messages on the critical path of a step are slower than on an empty fabric: the parts of the excess in
+    microseconds, on average over the steps. `sender` is the rest: messages wait at their senders."""
+
+    __slots__ = ()
+
+    queueing: float
+    pause: float
+    retransmission: float
+    sender: float
+
+
 class StepResult(Metrics):
     """The training steps of a traffic source; `computing` is the fraction of the time for which a rank computes."""
 
@@ -479,9 +506,17 @@ class StepResult(Metrics):
     time_us: CollectiveTimes
     computing: float | None
     path_us: StepParts | None
+    excess_us: ExcessParts | None
+    links: list[StepLink]
     operations: list[OperationResult]
 
-    _parts = {"time_us": CollectiveTimes, "path_us": StepParts, "operations": OperationResult}
+    _parts = {
+        "time_us": CollectiveTimes,
+        "path_us": StepParts,
+        "excess_us": ExcessParts,
+        "links": StepLink,
+        "operations": OperationResult,
+    }
 
 
 class ProbeTimes(Metrics):
@@ -519,7 +554,7 @@ ON_REQUEST = {
     "links": "give the scenario [watch] with `links`",
     "pauses": "give the scenario [watch] with `pauses`",
     "collectives": "no traffic source has the pattern `collective`",
-    "steps": "no traffic source has the pattern `training`",
+    "steps": "no traffic source has the pattern `training`, `inference` or `trace`",
     "watchdog": "no watchdog found a storm",
     "meshes": "give the scenario [[fabric.mesh]]",
     "failure": "the run did not fail",

@@ -21,6 +21,8 @@ from .table import (
     PauseTable,
     PortTable,
     QueueTable,
+    RequestTable,
+    StepLinkTable,
     StepTable,
     Table,
     TimelineTable,
@@ -169,12 +171,20 @@ class Results(Mapping[str, RunResult]):
         """Times of training steps, as in `steps.csv`."""
         return StepTable(self._results.file("steps"))
 
+    def step_links(self) -> StepLinkTable:
+        """The busiest links of each training step, as in `step_links.csv`."""
+        return StepLinkTable(self._results.file("step_links"))
+
+    def requests(self) -> RequestTable:
+        """Times of the requests of inferences, as in `requests.csv`."""
+        return RequestTable(self._results.file("requests"))
+
     def timeline(self) -> TimelineTable:
         """Tasks of ranks in the step that the traffic's `timeline` names, as in `timeline.csv`."""
         return TimelineTable(self._results.file("timeline"))
 
     def matrix(self) -> MatrixTable:
-        """Payload between groups of hosts over time, as in `matrix.csv`; no rows without collective operations."""
+        """Payload between groups of hosts over time, as in `matrix.csv`; no rows without programs."""
         return MatrixTable(self._results.file("matrix"))
 
     def watchdog(self) -> WatchdogTable:

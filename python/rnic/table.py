@@ -295,15 +295,22 @@ class MeshTable(Table):
 
 
 class CollectiveTable(Table):
-    """Collective operations: a row for each operation of a group. An operation that did not complete has no end."""
+    """Collective operations: a row for each operation of a group, or of a communicator of a program of tasks. An
+    operation that did not complete has no end. Only operations of tasks have a step and a kind."""
 
     if TYPE_CHECKING:
 
         @overload  # type: ignore[override]
-        def __getitem__(self, column: Literal["run", "traffic", "operation"]) -> list[str]: ...
+        def __getitem__(self, column: Literal["run", "traffic", "operation", "algorithm"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["kind"]) -> list[str | None]: ...
 
         @overload
         def __getitem__(self, column: Literal["ranks", "bytes", "group", "repeat"]) -> list[int]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["step"]) -> list[int | None]: ...
 
         @overload
         def __getitem__(self, column: Literal["start_us", "last_start_us"]) -> list[float]: ...
@@ -312,7 +319,16 @@ class CollectiveTable(Table):
         def __getitem__(
             self,
             column: Literal[
-                "end_us", "time_us", "algbw_GBps", "busbw_GBps", "late_us", "network_us", "excess_us"
+                "end_us",
+                "time_us",
+                "algbw_GBps",
+                "busbw_GBps",
+                "late_us",
+                "network_us",
+                "excess_us",
+                "queueing_us",
+                "pause_us",
+                "retransmission_us",
             ],
         ) -> list[float | None]: ...
 
@@ -368,6 +384,51 @@ class StepTable(Table):
                 "bubble_us",
                 "network_us",
                 "excess_us",
+                "queueing_us",
+                "pause_us",
+                "retransmission_us",
+            ],
+        ) -> list[float | None]: ...
+
+        def __getitem__(self, column: Any) -> Any: ...
+
+
+class StepLinkTable(Table):
+    """The busiest links of training steps: a row for each step and link, the busiest links of a step first."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, column: Literal["run", "traffic", "link"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["step", "bytes"]) -> list[int]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["busy_us", "utilisation", "start_us", "end_us"]) -> list[float]: ...
+
+        def __getitem__(self, column: Any) -> Any: ...
+
+
+class RequestTable(Table):
+    """Requests of inferences: a row for each request. A request that was not answered has no end."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __getitem__(self, column: Literal["run", "traffic"]) -> list[str]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["request"]) -> list[int]: ...
+
+        @overload
+        def __getitem__(self, column: Literal["arrival_us"]) -> list[float]: ...
+
+        @overload
+        def __getitem__(
+            self,
+            column: Literal[
+                "begin_us", "first_token_us", "end_us", "time_to_first_token_us", "time_per_output_token_us"
             ],
         ) -> list[float | None]: ...
 

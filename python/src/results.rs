@@ -144,6 +144,8 @@ impl Results {
             "watchdog" => CsvFile::Watchdog,
             "collectives" => CsvFile::Collectives,
             "steps" => CsvFile::Steps,
+            "step_links" => CsvFile::StepLinks,
+            "requests" => CsvFile::Requests,
             "timeline" => CsvFile::Timeline,
             "matrix" => CsvFile::Matrix,
             "sweep" => CsvFile::Sweep,

@@ -9,6 +9,7 @@ use arrow_array::{
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use rnic_results::columns::ColumnKind;
 use rnic_results::flow_files::{COLUMNS, goodput, request, rounded_slowdown, source};
 use rnic_results::stats;
 use rnic_spec::{FlowRecord, RunRecord, RunSpec, Scenario};
@@ -21,49 +22,6 @@ use std::sync::Arc;
 
 /// Maximum number of rows of a record batch.
 const ROWS: usize = 1 << 20;
-
-/// The columns of results that hold text. All others are numbers, or `true` and `false`.
-const TEXT: [&str; 15] = [
-    "run",
-    "node",
-    "peer",
-    "queue",
-    "root_kind",
-    "root",
-    "mesh",
-    "action",
-    "traffic",
-    "transport",
-    "cc",
-    "status",
-    "failure",
-    "base",
-    "name",
-];
-
-/// The columns of integers without a unit in their name.
-const COUNTS: [&str; 20] = [
-    "port",
-    "priority",
-    "tx_packets",
-    "tx_bytes",
-    "drops",
-    "lost",
-    "pause_sent",
-    "pause_received",
-    "queue_high_water_bytes",
-    "trimmed",
-    "returned",
-    "bytes",
-    "flow",
-    "src",
-    "dst",
-    "probes",
-    "unanswered",
-    "dropped",
-    "measured",
-    "request",
-];
 
 /// The records of the flows of `runs`, with the columns of `flows.csv`. The names of runs and of traffic sources are
 /// dictionaries.
@@ -181,11 +139,11 @@ impl FlowColumns {
 
 /// The type of a column of results, from its name.
 fn kind(name: &str) -> DataType {
-    match name {
-        "finished" => DataType::Boolean,
-        _ if TEXT.contains(&name) => DataType::Utf8,
-        _ if COUNTS.contains(&name) => DataType::Int64,
-        _ => DataType::Float64,
+    match ColumnKind::of(name) {
+        ColumnKind::Text => DataType::Utf8,
+        ColumnKind::Count => DataType::Int64,
+        ColumnKind::Number => DataType::Float64,
+        ColumnKind::Flag => DataType::Boolean,
     }
 }
 

@@ -208,7 +208,8 @@ def test_type_checkers_know_the_columns(small):
     watch = {"watch.interval": "10 us", "watch.queues": "all", "watch.flows": True, "watch.pauses": True}
     results = small.with_({**watch, "fabric.switch.xoff": "20 KB"}).run()
     samples = ("queues", "links", "goodput", "pauses", "victims")
-    names = ("flows", "ports", *samples, "meshes", "collectives", "matrix", "steps", "timeline", "watchdog")
+    programs = ("collectives", "matrix", "steps", "step_links", "requests", "timeline")
+    names = ("flows", "ports", *samples, "meshes", *programs, "watchdog")
     tables = [getattr(results, name)() for name in names]
     assert {type(table).__name__ for table in tables} == declared().keys()
     filled = 0

@@ -1,9 +1,10 @@
 //! The interface between a fabric and the hosts attached to it.
 
-use crate::ids::{HostId, SlotId};
+use crate::ids::{HostId, PortId, SlotId};
 use crate::observed::ObservedPorts;
 use crate::packet::{Body, Packet};
 use crate::ranks::RankError;
+use crate::tap::Tapped;
 use rnic_transport::Time;
 use std::ops::ControlFlow;
 
@@ -62,6 +63,14 @@ pub trait PartitionedHosts {
     /// end of the window, known to its hosts. The implementation calls `wake` to tell the fabric that a host has an
     /// event at a given time.
     fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(HostId, Time));
+    /// Called after each window of simulated time, before [`PartitionedHosts::close_window`], if
+    /// [`Fabric::hand_frames`](crate::Fabric::hand_frames) asks for it: the frames that ports have transmitted or
+    /// dropped in the window, in order of time, then of port.
+    fn note_frames(&mut self, _frames: &[(PortId, Tapped<BodyOf<Self>>)])
+    where
+        Self: Sized,
+    {
+    }
     /// Called after each window of simulated time, when every event before its end, `end`, has been processed. `hops`
     /// is the number of packets that all ports have transmitted so far. `Break` ends the run.
     fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()>;

@@ -520,6 +520,14 @@ impl<B: Body> Ports<B> {
         tap.map_or(&[], Tap::frames)
     }
 
+    /// Moves the frames that the taps of these ports have recorded to `frames`.
+    pub(crate) fn take_tapped(&mut self, frames: &mut Vec<(PortId, Tapped<B>)>) {
+        for (port, number) in self.ports.iter_mut().zip(&self.numbers) {
+            let tap = port.special.as_mut().and_then(|special| special.tap.as_mut());
+            frames.extend(tap.into_iter().flat_map(Tap::take).map(|frame| (*number, frame)));
+        }
+    }
+
     /// Changes the link of port `number`, in the direction from this port: whether it is down, and its rate. Both ends
     /// forget the pauses of the past, as after a restart of the link. A transmitter that is idle becomes free at `now`,
     /// because it may have something to send from now on.

@@ -58,6 +58,11 @@ impl<B: Copy> Tap<B> {
         &self.frames
     }
 
+    /// Takes the recorded frames.
+    pub(crate) fn take(&mut self) -> Vec<Tapped<B>> {
+        std::mem::take(&mut self.frames)
+    }
+
     /// Records a frame if the filter wants it.
     pub(crate) fn record(&mut self, now: u64, packet: &Packet<B>, fate: Fate) {
         let is_wanted = self.filter.hosts.is_none_or(|hosts| hosts.contains(&packet.dst));

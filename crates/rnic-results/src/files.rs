@@ -1,5 +1,6 @@
 //! The result files of a scenario. The same scenario and seed give the same bytes on every machine.
 
+use super::columns::write_parquet;
 use super::flow_files;
 use super::folder::{FileSet, FolderLock, create_temporary, named_error};
 use super::pauses;
@@ -9,7 +10,7 @@ use super::summary::ScenarioSummary;
 use super::sweep_files;
 use super::text::{exact_gbps, exact_us, round6};
 use super::tiers::port_utilisation;
-use super::{answered, collectives, matrix, mesh, steps, timeline, watchdog};
+use super::{answered, collectives, matrix, mesh, step_links, steps, timeline, watchdog};
 use rnic_spec::RunRecord;
 use rnic_spec::Scenario;
 use std::fs::{self, File};
@@ -71,11 +72,13 @@ pub enum CsvFile {
     Collectives,
     /// `steps.csv`: times of the steps of programs of tasks.
     Steps,
+    /// `step_links.csv`: the busiest links of steps.
+    StepLinks,
     /// `requests.csv`: times of the requests of inferences.
     Requests,
     /// `timeline.csv`: tasks of ranks in a step.
     Timeline,
-    /// `matrix.csv`: payload between groups of hosts over time, in runs with collective operations.
+    /// `matrix.csv`: payload between groups of hosts over time, in runs with programs.
     Matrix,
     /// `sweep.csv`: a row for each run of a sweep.
     Sweep,
@@ -100,16 +103,24 @@ impl CsvFile {
             CsvFile::Watchdog => watchdog::write(out, scenario, reports),
             CsvFile::Collectives => collectives::write(out, scenario, reports),
             CsvFile::Steps => steps::write(out, scenario, reports),
+            CsvFile::StepLinks => step_links::write(out, scenario, reports),
             CsvFile::Requests => answered::write(out, scenario, reports),
             CsvFile::Timeline => timeline::write(out, scenario, reports),
             CsvFile::Matrix => matrix::write(out, scenario, reports),
             CsvFile::Sweep => sweep_files::write_csv(out, summary),
         }
     }
+
+    /// Writes the same table in the format Parquet.
+    fn write_parquet<W: Write + Send>(
+        self, out: W, scenario: &Scenario, reports: &[RunRecord], summary: &ScenarioSummary,
+    ) -> io::Result<()> {
+        write_parquet(out, |csv| self.write(csv, scenario, reports, summary))
+    }
 }
 
 /// Names of all files that [`add_all`] can write.
-pub const NAMES: [&str; 19] = [
+pub const NAMES: [&str; 26] = [
     "summary.json",
     "ports.csv",
     "report.html",
@@ -122,9 +133,16 @@ pub const NAMES: [&str; 19] = [
     "watchdog.csv",
     "collectives.csv",
     "steps.csv",
+    "step_links.csv",
     "requests.csv",
     "timeline.csv",
     "matrix.csv",
+    "collectives.parquet",
+    "steps.parquet",
+    "step_links.parquet",
+    "requests.parquet",
+    "timeline.parquet",
+    "matrix.parquet",
     "sweep.csv",
     "sweep.parquet",
     "flows.csv",
@@ -137,9 +155,9 @@ pub const NAMES: [&str; 19] = [
 ///
 /// `summary.json`, `ports.csv` and `report.html` always; `queues.csv`, `links.csv`, `goodput.csv`, `pauses.csv` and
 /// `victims.csv` if a run sampled queues, links, flows or pauses; `mesh.csv` if a run has probes; `watchdog.csv` if a
-/// watchdog found a storm; `collectives.csv` and `matrix.csv` if a run has collective operations; `steps.csv` if a run
-/// has training steps; `timeline.csv` if a run records the tasks of a step; `requests.csv` if a run has inferences;
-/// `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each of the formats `flows`.
+/// watchdog found a storm; `collectives.csv` if a run has collective operations; `matrix.csv` if a run has a program;
+/// `steps.csv` and `step_links.csv` if a run has training steps; `timeline.csv` if a run records the tasks of a step; `requests.csv` if a run has inferences;
+/// the last six also in the format Parquet; `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each of the formats `flows`.
 ///
 /// # Errors
 /// Another process is writing into the folder, a file cannot be written, or flow records cannot be read.
@@ -176,12 +194,19 @@ pub fn add_all(
     csv("victims.csv", CsvFile::Victims, pauses::any(reports))?;
     csv("mesh.csv", CsvFile::Mesh, mesh::any(reports))?;
     csv("watchdog.csv", CsvFile::Watchdog, watchdog::any(reports))?;
-    csv("collectives.csv", CsvFile::Collectives, collectives::any(reports))?;
-    csv("steps.csv", CsvFile::Steps, steps::any(reports))?;
-    csv("requests.csv", CsvFile::Requests, answered::any(reports))?;
-    csv("timeline.csv", CsvFile::Timeline, timeline::any(reports))?;
-    csv("matrix.csv", CsvFile::Matrix, collectives::any(reports))?;
     csv("sweep.csv", CsvFile::Sweep, !summary.swept().is_empty())?;
+    let of_programs = [
+        ("collectives", CsvFile::Collectives, collectives::any(reports)),
+        ("steps", CsvFile::Steps, steps::any(reports)),
+        ("step_links", CsvFile::StepLinks, step_links::any(reports)),
+        ("requests", CsvFile::Requests, answered::any(reports)),
+        ("timeline", CsvFile::Timeline, timeline::any(reports)),
+        ("matrix", CsvFile::Matrix, matrix::any(scenario)),
+    ];
+    for (name, file, _) in of_programs.into_iter().filter(|(_, _, is_needed)| *is_needed) {
+        files.add(&format!("{name}.csv"), |out| file.write(out, scenario, reports, summary))?;
+        files.add(&format!("{name}.parquet"), |out| file.write_parquet(out, scenario, reports, summary))?;
+    }
     if !summary.swept().is_empty() {
         files.add("sweep.parquet", |out| sweep_files::write_parquet(out, summary))?;
     }

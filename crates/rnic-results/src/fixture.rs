@@ -110,6 +110,8 @@ fn output(faster: u64) -> RunOutput {
         steps: Vec::new(),
         timeline: Default::default(),
         operations: Vec::new(),
+        task_collectives: rnic_spec::TaskCollectives::default(),
+        step_links: rnic_spec::StepLinks::default(),
         answered: Vec::new(),
         fidelity: Default::default(),
         fast_forward: None,

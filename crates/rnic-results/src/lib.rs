@@ -22,6 +22,7 @@
 
 mod answered;
 mod collectives;
+pub mod columns;
 mod compare;
 mod conclusion;
 pub mod dataset;
@@ -43,6 +44,7 @@ pub mod report;
 pub mod samples;
 mod seeds;
 pub mod stats;
+mod step_links;
 mod steps;
 pub mod summary;
 mod sweep_files;

@@ -1,10 +1,10 @@
-//! Payload between hosts over time in runs with collective operations: `matrix.csv`.
+//! Payload between hosts over time in runs with programs, such as collective operations and training: `matrix.csv`.
 //!
 //! The file shows which hosts communicate in which part of a run. Its size is bounded whatever the number of hosts,
 //! messages and operations: hosts are aggregated into groups, and times into intervals.
 
 use super::text::exact_us;
-use rnic_spec::{RunRecord, RunSpec, Scenario, TrafficPattern};
+use rnic_spec::{RunRecord, RunSpec, Scenario, Traffic};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -45,12 +45,10 @@ struct Matrix {
 }
 
 impl Matrix {
-    /// The messages of the collective operations of `run`. Reads the records of flows twice.
+    /// The messages of the programs of `run`. Reads the records of flows twice.
     fn of(run: &RunSpec, report: &RunRecord) -> Self {
-        let is_collective: Vec<bool> =
-            run.traffic.iter().map(|source| matches!(source.pattern, TrafficPattern::Collective(_))).collect();
         let messages = || {
-            let own = |traffic: u16| is_collective.get(usize::from(traffic)).copied().unwrap_or(false);
+            let own = |traffic: u16| run.traffic.get(usize::from(traffic)).is_some_and(is_program);
             report.output.flows.iter().filter(move |flow| own(flow.traffic))
         };
         let hosts = messages().map(|flow| flow.src.max(flow.dst).saturating_add(1)).max().unwrap_or(0);
@@ -81,12 +79,21 @@ impl Matrix {
     }
 }
 
+fn is_program(source: &Traffic) -> bool {
+    source.pattern.is_program()
+}
+
+/// Whether a run has a program.
+pub(super) fn any(scenario: &Scenario) -> bool {
+    scenario.runs.iter().any(|run| run.traffic.iter().any(is_program))
+}
+
 /// Writes `matrix.csv`.
 pub(super) fn write(out: impl Write, scenario: &Scenario, reports: &[RunRecord]) -> io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
     csv.write_record(COLUMNS)?;
     for (run, report) in scenario.runs.iter().zip(reports) {
-        if report.output.collectives.is_empty() {
+        if !run.traffic.iter().any(is_program) {
             continue;
         }
         let matrix = Matrix::of(run, report);
@@ -117,6 +124,7 @@ mod tests {
     use super::*;
     use rnic_spec::{
         Algorithm, Collective, CollectiveOperation, CollectiveRecord, FlowRecord, Grouping, Placement, RunOutput,
+        TrafficPattern,
     };
     use rnic_transport::Bytes;
 

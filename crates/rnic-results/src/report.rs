@@ -21,6 +21,7 @@ mod pauses;
 mod runs;
 mod scale;
 mod settings;
+mod steps;
 mod study;
 pub mod svg;
 mod sweep;

@@ -1,16 +1,19 @@
-//! Steps of programs of tasks, such as training steps: their times, the share of the time in which ranks compute, and
-//! the operations of each kind, in `summary.json`, as sentences, and in `steps.csv`.
+//! Steps of programs of tasks, such as training steps: their times, the share of the time in which ranks compute, their
+//! busiest links, and the operations of each kind, in `summary.json`, as sentences, and in `steps.csv`.
 
+use super::collectives::bandwidth;
 use super::stats::Distribution;
+use super::step_links::{self, StepLink};
 use super::text::{duration, exact_us, percent, round6, three_digits};
-use rnic_spec::{OperationRecord, RunOutput, RunRecord, RunSpec, Scenario, StepRecord, TrafficPattern};
+use rnic_spec::{ExcessRecord, OperationRecord, RunOutput, RunRecord, RunSpec, Scenario, StepRecord, TrafficPattern};
 use rnic_transport::Time;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
 /// Columns of `steps.csv`, one row per run and step. The columns from `end_us` on are empty if the step did not
-/// complete. The last six columns, the parts of the critical path, add up to `time_us`.
-const COLUMNS: [&str; 14] = [
+/// complete. The columns from `late_us` to `excess_us`, the parts of the critical path, add up to `time_us`. The last
+/// three columns are empty unless the run measures the parts of `excess_us`.
+const COLUMNS: [&str; 17] = [
     "run",
     "traffic",
     "step",
@@ -25,6 +28,9 @@ const COLUMNS: [&str; 14] = [
     "bubble_us",
     "network_us",
     "excess_us",
+    "queueing_us",
+    "pause_us",
+    "retransmission_us",
 ];
 
 /// The parts of the critical path of a step in microseconds; their sum is the time of the step. The critical path is a
@@ -115,8 +121,13 @@ pub struct StepSummary {
     pub computing: Option<f64>,
     /// Where the time of the steps goes, on average.
     pub parts: Option<Parts>,
+    /// Queueing, pauses, retransmission and the rest of the excess of a step in microseconds, on average; `None` if the
+    /// run does not measure them.
+    pub causes: Option<[f64; 4]>,
     /// The operations of each kind, of all steps.
     pub operations: Vec<OperationRecord>,
+    /// The links that were sending for the largest fraction of the time of the measured steps, busiest first.
+    pub links: Vec<StepLink>,
 }
 
 /// The fraction of a step for which ranks compute; `None` if the step did not complete.
@@ -138,6 +149,19 @@ fn extent(pattern: &TrafficPattern) -> Option<(u32, Option<u64>)> {
     }
 }
 
+/// Queueing, pauses, retransmission and the rest of the excess, on average over the steps that completed.
+fn causes(steps: &[&StepRecord]) -> Option<[f64; 4]> {
+    let of = |step: &&StepRecord| {
+        step.end?;
+        let ExcessRecord { queueing, pause, retransmission } = step.path.excess_parts?;
+        let rest = step.path.excess.saturating_sub(queueing).saturating_sub(pause).saturating_sub(retransmission);
+        Some([queueing, pause, retransmission, rest].map(Time::as_us))
+    };
+    let all: Vec<[f64; 4]> = steps.iter().filter_map(of).collect();
+    let mean = |part: usize| all.iter().map(|of| of[part]).sum::<f64>() / all.len() as f64;
+    (!all.is_empty()).then(|| [mean(0), mean(1), mean(2), mean(3)])
+}
+
 /// The steps of a run, by traffic source.
 pub(super) fn summarise(spec: &RunSpec, output: &RunOutput) -> Vec<StepSummary> {
     let summary = |(index, source): (usize, &rnic_spec::Traffic)| {
@@ -156,7 +180,9 @@ pub(super) fn summarise(spec: &RunSpec, output: &RunOutput) -> Vec<StepSummary> 
             time_us: Distribution::of(times),
             computing: Distribution::of(shares).map(|shares| shares.mean),
             parts: Parts::mean(&parts),
+            causes: causes(&measured),
             operations: output.operations.iter().filter(|record| own(record.traffic)).cloned().collect(),
+            links: step_links::of_source(output, index),
         })
     };
     spec.traffic.iter().enumerate().filter_map(summary).collect()
@@ -171,15 +197,30 @@ fn mean_us(record: &OperationRecord) -> f64 {
     record.total_time.as_us() / record.count.max(1) as f64
 }
 
+/// Algorithm bandwidth in 10^9 bytes per second: the mean size divided by the mean time.
+fn algbw(record: &OperationRecord) -> Option<f64> {
+    bandwidth(record.bytes as f64, record.total_time.as_us())
+}
+
+/// Bus bandwidth in 10^9 bytes per second; for messages, as for the operation sendrecv of nccl-tests, the algorithm
+/// bandwidth.
+pub(super) fn busbw(record: &OperationRecord) -> Option<f64> {
+    let factor = record.operation.map_or(1.0, |operation| operation.bus_factor(record.ranks));
+    Some(algbw(record)? * factor)
+}
+
 /// The steps as a JSON array, one object per traffic source.
 pub(super) fn to_json(summaries: &[StepSummary]) -> Value {
     let operation = |record: &OperationRecord| {
         json!({
             "kind": record.label,
             "operation": name(record),
+            "ranks": record.operation.map(|_| record.ranks),
             "count": record.count,
             "bytes": record.bytes,
             "time_us": { "mean": round6(mean_us(record)), "max": round6(record.longest.as_us()) },
+            "algbw_GBps": algbw(record).map(round6),
+            "busbw_GBps": busbw(record).map(round6),
         })
     };
     let object = |summary: &StepSummary| {
@@ -200,6 +241,13 @@ pub(super) fn to_json(summaries: &[StepSummary]) -> Value {
                 let parts = parts.named().map(|(name, time)| (name.to_string(), json!(round6(time))));
                 parts.into_iter().collect::<serde_json::Map<_, _>>()
             }),
+            "excess_us": summary.causes.map(|[queueing, pause, retransmission, sender]| json!({
+                "queueing": round6(queueing),
+                "pause": round6(pause),
+                "retransmission": round6(retransmission),
+                "sender": round6(sender),
+            })),
+            "links": summary.links.iter().map(step_links::to_json).collect::<Vec<_>>(),
             "operations": summary.operations.iter().map(operation).collect::<Vec<_>>(),
         })
     };
@@ -222,11 +270,15 @@ fn sentence(traffic: &str, record: &OperationRecord) -> String {
     let kind = if label.is_empty() { String::new() } else { format!(", {label}") };
     let (mean, name) = (duration(mean_us(record)), name(record));
     let size = size(*bytes as f64 / (*count).max(1) as f64);
+    let ranks = record.operation.map_or(String::new(), |_| format!(" among {} ranks", record.ranks));
+    let rate = busbw(record).map_or(String::new(), |rate| format!("; bus bandwidth {} GB/s", three_digits(rate)));
     match count {
-        1 => format!("`{traffic}`{kind}: one {name} of {size}: {mean}"),
+        1 => format!("`{traffic}`{kind}: one {name}{ranks} of {size}: {mean}{rate}"),
         _ => {
             let longest = duration(longest.as_us());
-            format!("`{traffic}`{kind}: {count} x {name}, {size} on average: {mean} on average, {longest} at most")
+            format!(
+                "`{traffic}`{kind}: {count} x {name}{ranks}, {size} on average: {mean} on average, {longest} at most{rate}"
+            )
         }
     }
 }
@@ -250,8 +302,23 @@ fn path_sentence(traffic: &str, parts: &Parts) -> String {
     format!("critical path of a step (`{traffic}`): {}", parts.join(", "))
 }
 
-/// Sentences for each traffic source with steps: one about the steps, one about their critical path, and one for each
-/// kind of operations.
+/// A sentence about why the messages on the critical path are slower than on an empty fabric.
+fn causes_sentence(traffic: &str, causes: [f64; 4]) -> String {
+    let names = ["queueing", "pauses", "retransmission", "waiting at the sender"];
+    let parts: Vec<String> = names
+        .iter()
+        .zip(causes)
+        .filter(|(_, time)| *time > 0.0)
+        .map(|(name, time)| format!("{name} {}", duration(time)))
+        .collect();
+    match parts.is_empty() {
+        true => format!("messages on the critical path (`{traffic}`) are not slower than on an empty fabric"),
+        false => format!("messages on the critical path (`{traffic}`) are slower by: {}", parts.join(", ")),
+    }
+}
+
+/// Sentences for each traffic source with steps: one about the steps, one about their critical path, one about their
+/// links, and one for each kind of operations.
 pub(super) fn sentences(summaries: &[StepSummary]) -> Vec<String> {
     let of_source = |summary: &StepSummary| {
         let StepSummary { traffic, ranks, steps, completed, .. } = summary;
@@ -273,6 +340,8 @@ pub(super) fn sentences(summaries: &[StepSummary]) -> Vec<String> {
         [steps]
             .into_iter()
             .chain(summary.parts.as_ref().map(|parts| path_sentence(traffic, parts)))
+            .chain(summary.causes.map(|causes| causes_sentence(traffic, causes)))
+            .chain(step_links::sentence(traffic, &summary.links))
             .chain(kinds.into_iter().map(|record| sentence(traffic, record)))
             .chain(others)
             .collect::<Vec<_>>()
@@ -301,6 +370,8 @@ pub(super) fn write(out: impl Write, scenario: &Scenario, reports: &[RunRecord])
             let time = record.end.map(|end| end.saturating_sub(record.start));
             let parts = Parts::of(record, ranks);
             let part = |index: usize| parts.map_or(String::new(), |parts| exact_us(us(parts.named()[index].1)));
+            let measured = record.path.excess_parts.filter(|_| record.end.is_some());
+            let cause = |of: fn(&ExcessRecord) -> Time| measured.map_or(String::new(), |parts| exact_us(of(&parts)));
             csv.write_record([
                 run.name.as_str(),
                 &source.name,
@@ -316,6 +387,9 @@ pub(super) fn write(out: impl Write, scenario: &Scenario, reports: &[RunRecord])
                 &part(3),
                 &part(4),
                 &part(5),
+                &cause(|parts| parts.queueing),
+                &cause(|parts| parts.pause),
+                &cause(|parts| parts.retransmission),
             ])?;
         }
     }
@@ -337,7 +411,7 @@ mod tests {
 
     fn path(compute: u64) -> PathRecord {
         let us = Time::from_us;
-        PathRecord { late: us(1), compute: us(compute), network: us(7), excess: us(9) }
+        PathRecord { late: us(1), compute: us(compute), network: us(7), excess: us(9), excess_parts: None }
     }
 
     #[test]
@@ -357,6 +431,46 @@ mod tests {
             assert_eq!(parts.sum(), compute as f64 + 17.0, "the time of the step");
         }
         assert_eq!(Parts::of(&StepRecord { end: None, ..step(path(35)) }, 4), None);
+    }
+
+    #[test]
+    fn causes_of_the_excess_by_hand() {
+        let us = Time::from_us;
+        let parts = |queueing| Some(ExcessRecord { queueing: us(queueing), pause: us(0), retransmission: us(2) });
+        // Steps with an excess of 9 us, of which 3 and 1 us are queueing, and 2 us are retransmission.
+        let of = |queueing| step(PathRecord { excess_parts: parts(queueing), ..path(20) });
+        let (one, other) = (of(3), of(1));
+        assert_eq!(causes(&[&one, &other]), Some([2.0, 0.0, 2.0, 5.0]));
+        assert_eq!(causes(&[&step(path(20))]), None);
+        assert_eq!(
+            causes_sentence("t", [2.0, 0.0, 2.0, 5.0]),
+            "messages on the critical path (`t`) are slower by: queueing 2.00 us, retransmission 2.00 us, waiting at the \
+             sender 5.00 us"
+        );
+    }
+
+    #[test]
+    fn bandwidths_of_operations_by_hand() {
+        // 10 all-reduces of 4,000 B among 4 ranks, 10 us each: 0.4 GB/s, times 2 x 3 / 4.
+        let record = OperationRecord {
+            traffic: 0,
+            label: "tensor".into(),
+            operation: Some(rnic_spec::CollectiveOperation::AllReduce),
+            ranks: 4,
+            count: 10,
+            bytes: 40_000,
+            total_time: Time::from_us(100),
+            longest: Time::from_us(12),
+        };
+        assert_eq!((algbw(&record).map(round6), busbw(&record).map(round6)), (Some(0.4), Some(0.6)));
+        assert_eq!(
+            sentence("t", &record),
+            "`t`, tensor: 10 x all-reduce among 4 ranks, 4.00 KB on average: 10.0 us on average, 12.0 us at most; bus \
+             bandwidth 0.60 GB/s"
+        );
+        let message = OperationRecord { operation: None, ranks: 2, ..record.clone() };
+        assert_eq!(busbw(&message), algbw(&message));
+        assert_eq!(busbw(&OperationRecord { total_time: Time::ZERO, ..record }), None);
     }
 
     #[test]

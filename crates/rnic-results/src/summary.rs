@@ -8,6 +8,7 @@ use super::collectives::{self, CollectiveSummary};
 use super::groups::Groups;
 use super::pauses::{self, PauseSummary};
 use super::stats::{self, Distribution, Goodput};
+use super::step_links;
 use super::steps::{self, StepSummary};
 use super::text::percent;
 use super::tiers::{is_host, link, port_utilisation, tiers};
@@ -365,6 +366,8 @@ fn warnings(spec: &RunSpec, output: &RunOutput, measured: u64, ok: bool) -> Vec<
     if ok {
         warnings.extend(overload(spec, output));
         warnings.extend(timeline::missing(spec, output));
+        warnings.extend(collectives::missing(output));
+        warnings.extend(step_links::missing(output));
     }
     if ok && measured == 0 {
         warnings.push("no flow was measured, so the run has no statistics".to_string());

@@ -262,7 +262,7 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
 
 fn watch(item: &Item<'_>, duration: Option<Time>) -> Result<Watch> {
     let table = item.table()?;
-    let (interval, start): (Time, Time) = (table.value("interval")?, table.value("start")?);
+    let start: Time = table.value("start")?;
     if let (Some(item), Some(duration)) = (table.get("start"), duration.filter(|duration| start >= *duration)) {
         let message = format!("no sample would be taken: the run ends at its `duration` of {duration}");
         return Err(item.error(message, "let `start` be before `duration`"));
@@ -282,11 +282,22 @@ fn watch(item: &Item<'_>, duration: Option<Time>) -> Result<Watch> {
         Some(item) if item.text() == Some("all") => WatchedLinks::All,
         Some(item) => WatchedLinks::Named(item.names()?),
     };
-    if !flows && !pauses && links.is_empty() && queues == WatchedQueues::Named(Vec::new()) {
+    let excess = table.value("excess")?;
+    let watch = Watch { interval: Watch::NO_SAMPLES, start, queues, links, flows, pauses, excess };
+    if !watch.samples() && !excess {
         let help = "write for example `queues = [\"s0:h0\"]`, `links = \"all\"`, `flows = true` or `pauses = true`";
         return Err(item.error("[watch] has nothing to look at", help));
     }
-    Ok(Watch { interval, start, queues, links, flows, pauses })
+    if !watch.samples() {
+        if let Some(key) = table.get("interval").or_else(|| table.get("start")) {
+            return Err(key.error("`excess` takes no samples", "leave `interval` and `start` out"));
+        }
+        return Ok(watch);
+    }
+    match table.get("interval") {
+        None => Err(item.error("missing key `interval`", "write for example `interval = \"10 us\"`")),
+        Some(_) => Ok(Watch { interval: table.value("interval")?, ..watch }),
+    }
 }
 
 fn limits(root: &Table<'_>) -> Result<Limits> {

@@ -214,6 +214,11 @@ impl Capture {
         if run.fast_forward > 0.0 {
             return impossible("a capture has every frame, and `fast_forward` skips some: leave it out".to_string());
         }
+        if resolved.splits_excess {
+            return impossible(
+                "a capture and `[watch] excess` need the same records of frames: leave one out".to_string(),
+            );
+        }
         // The headers of a program in P4 are bytes.
         let is_program = resolved.messages.as_ref().is_some_and(|plan| plan.p4.is_some());
         if run.transport.declaration.wire == WireFormat::Other && !is_program {

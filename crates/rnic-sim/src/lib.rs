@@ -47,6 +47,7 @@ mod pauses;
 pub mod resolve;
 pub mod run;
 mod simulation;
+mod step_links;
 mod storm;
 mod watch;
 mod watchdog;

@@ -7,6 +7,7 @@
 
 mod ecn;
 mod error;
+mod excess;
 mod faults;
 mod fluid;
 mod forward;
@@ -88,6 +89,8 @@ pub struct Resolved {
     pub(crate) meshes: mesh::ResolvedMeshes,
     /// Time of the first sample of PFC pauses, and interval between samples; `None` if pauses are not sampled.
     pub(crate) watch_pauses: Option<(Time, Time)>,
+    /// Whether the run measures why messages are slower than on an empty fabric.
+    pub(crate) splits_excess: bool,
     /// Whether the fabric cannot drop packets: it has PFC with enough headroom, and no random loss.
     pub lossless: bool,
     /// Queues and flows to sample during the run; `None` if the run samples neither queues nor flows.
@@ -174,6 +177,9 @@ fn resolve_next(
     if run.fast_forward > 0.0 {
         forward::add(run, &mut resolved)?;
     }
+    if run.watch.as_ref().is_some_and(|watch| watch.excess) {
+        excess::add(run, &mut resolved)?;
+    }
     Ok(resolved)
 }
 
@@ -232,7 +238,8 @@ fn resolve_own(
     transport::warn_of_rates(run, &flow, software.as_ref(), &links, &network, &mut warnings);
 
     let host_config = transport::host_config(run, &fabric.switch, &links);
-    let watch = run.watch.as_ref().map(|watch| WatchPlan::new(watch, &topology)).transpose();
+    let sampled = run.watch.as_ref().filter(|watch| watch.samples());
+    let watch = sampled.map(|watch| WatchPlan::new(watch, &topology)).transpose();
     let hosts = Hosts {
         flow: &flow,
         config: &host_config,
@@ -249,6 +256,7 @@ fn resolve_own(
         transport: run.transport.clone(),
         meshes: mesh::resolve(run, topology.hosts),
         watch: watch.map_err(SetupError::Watch)?,
+        splits_excess: false,
         watch_pauses: run.watch.as_ref().filter(|watch| watch.pauses).map(|watch| (watch.start, watch.interval)),
         programs: has_programs(run),
         stacks: Vec::new(),

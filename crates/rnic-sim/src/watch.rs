@@ -58,7 +58,7 @@ fn name(topology: &Topology, port: PortId) -> String {
 }
 
 /// The ports, grouped by the name of the direction in which they send. Parallel links of a node are adjacent.
-fn by_name(topology: &Topology, ports: impl Iterator<Item = PortId>) -> Vec<(String, Vec<PortId>)> {
+pub(crate) fn by_name(topology: &Topology, ports: impl Iterator<Item = PortId>) -> Vec<(String, Vec<PortId>)> {
     let mut groups: Vec<(String, Vec<PortId>)> = Vec::new();
     for port in ports {
         let name = name(topology, port);

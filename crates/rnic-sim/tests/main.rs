@@ -12,6 +12,7 @@ mod determinism;
 #[cfg(feature = "p4")]
 mod documents;
 mod duration;
+mod excess;
 #[cfg(feature = "p4")]
 mod explicit_settings;
 mod fast_forward;

@@ -219,6 +219,7 @@ proptest! {
             links: Default::default(),
             flows: false,
             pauses: true,
+            excess: false,
         });
         let mut flows: Vec<_> =
             flows.iter().map(|(at, src, by, bytes)| crate::common::flow(at * 1_000, *src, (src + by) % 8, *bytes)).collect();

@@ -90,6 +90,35 @@ fn a_step_ends_when_senders_know_that_messages_have_arrived() {
 }
 
 #[test]
+fn links_of_steps_by_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.csv");
+    // Step 0: a message of one packet. Step 1 begins when rank 1 has received it and waits for a message of two packets,
+    // which rank 0 sends when it knows that the first message has arrived.
+    let rows = "0,1,send,1,1024,5,,0\n0,2,send,1,2048,6,1,1\n1,10,receive,0,,5,,0\n1,11,receive,0,,6,10,1\n";
+    std::fs::write(&path, format!("rank,id,kind,peer,bytes,tag,after,step\n{rows}")).unwrap();
+    let output = simulate(2, "roce", trace(&path, TraceFormat::Csv));
+    let there = 2 * D + 2 * ROCE + REACTION;
+    let back = 2 * D + 2 * LEAST;
+    let steps: Vec<_> = output.step_links.steps.iter().map(|of| (of.step, of.start.as_ps(), of.end.as_ps())).collect();
+    assert_eq!(steps, [(0, 0, there + back), (1, there, there + back + 2 * D + 3 * ROCE + REACTION + back)]);
+    let links = |step: usize| -> Vec<(&str, u64, u64)> {
+        let links = output.step_links.steps[step].links.iter();
+        links.map(|link| (link.name.as_str(), link.bytes, link.busy.as_ps())).collect()
+    };
+    // Frames have 62 B of headers, and a gap of 20 B, which `busy` includes.
+    assert_eq!(links(0)[..2], [("h0:s0", 1_086, ROCE), ("s0:h1", 1_086, ROCE)]);
+    assert_eq!(links(1)[..2], [("h0:s0", 2 * 1_086, 2 * ROCE), ("s0:h1", 2 * 1_086, 2 * ROCE)]);
+    let all = &output.step_links.measured[0];
+    assert_eq!((all.steps, all.links[0].bytes, all.links[0].busy.as_ps()), (2, 3 * 1_086, 3 * ROCE));
+    assert_eq!(
+        all.time,
+        output.step_links.steps.iter().fold(Time::ZERO, |sum, of| sum + of.end.saturating_sub(of.start))
+    );
+    assert!(!output.step_links.is_truncated);
+}
+
+#[test]
 fn collective_operations_of_a_trace_are_those_of_the_pattern() {
     let folder = tempfile::tempdir().unwrap();
     for (operation, algorithm) in [

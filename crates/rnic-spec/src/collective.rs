@@ -1,5 +1,6 @@
 //! Collective operations of a traffic source, such as an all-reduce: which ranks communicate, how, and how often.
 
+use crate::program_record::TaskCollectives;
 use rnic_transport::{BitRate, Bytes, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -229,14 +230,7 @@ impl Collective {
     /// The factor between algorithm bandwidth (size divided by time) and bus bandwidth, as nccl-tests defines it: the
     /// fraction of the size that each rank must send at least, whatever the algorithm.
     pub fn bus_factor(&self) -> f64 {
-        let ranks = f64::from(self.group);
-        match self.operation {
-            CollectiveOperation::AllReduce => 2.0 * (ranks - 1.0) / ranks,
-            CollectiveOperation::Broadcast => 1.0,
-            CollectiveOperation::ReduceScatter | CollectiveOperation::AllGather | CollectiveOperation::AllToAll => {
-                (ranks - 1.0) / ranks
-            }
-        }
+        self.operation.bus_factor(self.group)
     }
 
     /// Checks the sizes of an all-to-all in which not all messages are alike.
@@ -384,6 +378,19 @@ impl CollectiveOperation {
             CollectiveOperation::AllGather => "all-gather",
             CollectiveOperation::AllToAll => "all-to-all",
             CollectiveOperation::Broadcast => "broadcast",
+        }
+    }
+
+    /// The factor between algorithm bandwidth and bus bandwidth of the operation among `ranks` ranks; see
+    /// [`Collective::bus_factor`].
+    pub fn bus_factor(self, ranks: u32) -> f64 {
+        let ranks = f64::from(ranks);
+        match self {
+            CollectiveOperation::AllReduce => 2.0 * (ranks - 1.0) / ranks,
+            CollectiveOperation::Broadcast => 1.0,
+            CollectiveOperation::ReduceScatter | CollectiveOperation::AllGather | CollectiveOperation::AllToAll => {
+                (ranks - 1.0) / ranks
+            }
         }
     }
 
@@ -546,6 +553,25 @@ pub struct PathRecord {
     /// Time by which the messages are slower: queueing, pauses, retransmissions, and congestion control.
     #[serde(with = "crate::stored::time")]
     pub excess: Time,
+    /// The parts of `excess`; `None` if the run does not measure them (`[watch] excess`).
+    #[serde(default)]
+    pub excess_parts: Option<ExcessRecord>,
+}
+
+/// Parts of the time by which messages on the critical path are slower than on an empty fabric. The rest is the time
+/// for which messages wait at their senders without a pause or a retransmission: for congestion control, for the
+/// window, or for other messages of the NIC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ExcessRecord {
+    /// Time for which packets wait in switches while their output is not paused.
+    #[serde(with = "crate::stored::time")]
+    pub queueing: Time,
+    /// Time for which packets wait in switches or at their sender while the transmitter is paused.
+    #[serde(with = "crate::stored::time")]
+    pub pause: Time,
+    /// Time from the first transmission of packets to the one that arrives.
+    #[serde(with = "crate::stored::time")]
+    pub retransmission: Time,
 }
 
 /// One step of a program of tasks, such as a training step, as the simulation measured it.
@@ -574,8 +600,8 @@ pub struct StepRecord {
     pub path: PathRecord,
 }
 
-/// Operations of one kind of a program of tasks: messages, or collective operations of communicators. Only operations
-/// that all ranks completed count.
+/// Operations of one kind of a program of tasks: messages, or collective operations of communicators with the same
+/// number of ranks. Only operations that all ranks completed count.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OperationRecord {
     /// Index of the traffic source.
@@ -584,6 +610,8 @@ pub struct OperationRecord {
     pub label: String,
     /// The operation; `None` for messages between two ranks.
     pub operation: Option<CollectiveOperation>,
+    /// Number of ranks of each operation; 2 for messages.
+    pub ranks: u32,
     /// Number of operations, each of one communicator.
     pub count: u64,
     /// Size of the operations in bytes, summed.
@@ -694,8 +722,10 @@ pub struct ProgramRecords {
     pub collectives: Vec<CollectiveRecord>,
     /// The steps that began, in order of traffic source and number.
     pub steps: Vec<StepRecord>,
-    /// The operations of programs of tasks, in order of traffic source, label and operation.
+    /// The operations of programs of tasks, in order of traffic source, label, operation and number of ranks.
     pub operations: Vec<OperationRecord>,
+    /// The single collective operations of programs of tasks.
+    pub task_collectives: TaskCollectives,
     /// The requests of inferences, in order of traffic source and arrival.
     pub answered: Vec<AnsweredRequest>,
     /// The tasks of the steps that the run records.

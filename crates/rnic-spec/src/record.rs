@@ -4,6 +4,7 @@ use crate::collective::{AnsweredRequest, CollectiveRecord, OperationRecord, Step
 use crate::faults::WatchdogAction;
 use crate::flow_log::FlowLog;
 use crate::mesh::MeshRecord;
+use crate::program_record::{StepLinks, TaskCollectives};
 use crate::spec::Fidelity;
 use crate::stored;
 use rnic_transport::{BitRate, Time};
@@ -48,6 +49,12 @@ pub struct RunOutput {
     pub steps: Vec<StepRecord>,
     /// The operations of programs of tasks, in order of traffic source and kind.
     pub operations: Vec<OperationRecord>,
+    /// The single collective operations of programs of tasks.
+    #[serde(default)]
+    pub task_collectives: TaskCollectives,
+    /// What the links transmitted in the steps of programs of tasks; without steps in runs of [`Fidelity::Flow`].
+    #[serde(default)]
+    pub step_links: StepLinks,
     /// The requests of inferences, in order of traffic source and arrival.
     pub answered: Vec<AnsweredRequest>,
     /// The tasks of ranks in the steps that programs record.
@@ -189,6 +196,8 @@ impl RunOutput {
             collectives: Vec::new(),
             steps: Vec::new(),
             operations: Vec::new(),
+            task_collectives: TaskCollectives::default(),
+            step_links: StepLinks::default(),
             answered: Vec::new(),
             timeline: Timeline::default(),
             fidelity: Fidelity::Packet,

@@ -618,7 +618,7 @@ impl Arrivals {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Watch {
-    /// Simulated time between two samples (`interval`).
+    /// Simulated time between two samples (`interval`); without a meaning in a run that takes none.
     pub interval: Time,
     /// Simulated time of the first sample (`start`).
     pub start: Time,
@@ -631,6 +631,19 @@ pub struct Watch {
     pub flows: bool,
     /// Whether samples determine which transmitters PFC pauses and which port causes the pause (`pauses`).
     pub pauses: bool,
+    /// Whether the run measures why messages on critical paths are slower than on an empty fabric (`excess`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub excess: bool,
+}
+
+impl Watch {
+    /// Value of `interval`, without a meaning, in a run that takes no samples.
+    pub const NO_SAMPLES: Time = Time::from_ms(1_000);
+
+    /// Whether the run takes samples.
+    pub fn samples(&self) -> bool {
+        self.flows || self.pauses || !self.links.is_empty() || self.queues != WatchedQueues::Named(Vec::new())
+    }
 }
 
 /// The egress queues of switches that a run samples.

@@ -2,6 +2,7 @@
 
 use super::FlowSpec;
 use super::loops::{Loops, Origin};
+use super::program::StepBoundaries;
 use super::source::{Completion, Source};
 use rnic_spec::ProgramRecords;
 use rnic_transport::Time;
@@ -85,6 +86,12 @@ impl Source for Composite {
     }
     fn waiting(&self) -> Vec<String> {
         self.parts.iter().flat_map(|part| part.waiting()).collect()
+    }
+    fn step_boundaries(&mut self) -> Option<StepBoundaries> {
+        self.parts.iter_mut().find_map(|part| part.step_boundaries())
+    }
+    fn split_excess(&mut self) {
+        self.parts.iter_mut().for_each(|part| part.split_excess());
     }
     fn take_records(&mut self) -> ProgramRecords {
         // Only programs have records.

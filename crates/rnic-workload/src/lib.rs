@@ -35,9 +35,9 @@ pub use loops::{Loops, Origin};
 pub use network::Network;
 pub use offered::{Offered, offered};
 pub use outside::{Feed, FlowCompletion, Grant, Outside};
-pub use program::Program;
+pub use program::{Boundary, Program, StepBoundaries};
 pub use sizes::BUILT_IN as BUILT_IN_SIZES;
-pub use source::{Completion, Pending, Settled, Source};
+pub use source::{Completion, MessageDelays, Pending, Settled, Source};
 pub use text::read_text;
 
 use rnic_spec::{FlowSpec, SizeDistribution};

@@ -2,6 +2,7 @@
 
 use super::FlowSpec;
 use super::loops::{Loops, Origin};
+use super::program::StepBoundaries;
 use rnic_fabric::PortStates;
 use rnic_spec::ProgramRecords;
 use rnic_transport::Time;
@@ -18,6 +19,49 @@ pub struct Completion {
     /// The time that the flow would have taken alone on an empty fabric, from its start to the arrival of the last
     /// byte.
     pub ideal: Time,
+    /// Why the flow took longer; `None` if this is not measured.
+    pub delays: Option<MessageDelays>,
+}
+
+/// Why a message took longer than on an empty fabric: the way of the packet with whose arrival it was complete, from
+/// the start of the message on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MessageDelays {
+    /// Time for which the packet waited in switches while its output was not paused, beyond its wait for packets of its
+    /// own message on an empty fabric.
+    pub queued: Time,
+    /// Time for which the packet waited in switches while its output was paused.
+    pub paused: Time,
+    /// Time from the first transmission of the packet to the one that arrived.
+    pub resent: Time,
+    /// Time before the first transmission of the packet in which the sender's port was paused.
+    pub paused_at_sender: Time,
+    /// Time before the first transmission of the packet in which a packet had been sent that was later sent again.
+    pub recovering: Time,
+}
+
+impl MessageDelays {
+    /// The parts of the time `excess` by which the message was slower: queueing, pauses, and retransmission; their sum
+    /// is at most `excess`. What happened in the fabric counts before what happened at the sender.
+    ///
+    /// ```
+    /// use rnic_transport::Time;
+    /// use rnic_workload::MessageDelays;
+    /// let us = Time::from_us;
+    /// let delays = MessageDelays { queued: us(3), paused: us(2), recovering: us(9), ..MessageDelays::default() };
+    /// assert_eq!(delays.parts(us(10)), [us(3), us(2), us(5)]);
+    /// ```
+    pub fn parts(&self, excess: Time) -> [Time; 3] {
+        let mut left = excess;
+        let mut take = |time: Time| {
+            let part = time.min(left);
+            left = left.saturating_sub(part);
+            part
+        };
+        let (paused, queued, resent) = (take(self.paused), take(self.queued), take(self.resent));
+        let (paused_at_sender, recovering) = (take(self.paused_at_sender), take(self.recovering));
+        [queued, paused.saturating_add(paused_at_sender), resent.saturating_add(recovering)]
+    }
 }
 
 /// What the engine is about to simulate.
@@ -86,6 +130,12 @@ pub trait Source: Debug + Send {
     fn waiting(&self) -> Vec<String> {
         Vec::new()
     }
+    /// The boundaries of the steps of programs, from now on; `None` if no program has steps.
+    fn step_boundaries(&mut self) -> Option<StepBoundaries> {
+        None
+    }
+    /// Divides the excess of critical paths into its parts, by the `delays` of completions.
+    fn split_excess(&mut self) {}
     /// Takes what programs recorded.
     fn take_records(&mut self) -> ProgramRecords {
         ProgramRecords::default()

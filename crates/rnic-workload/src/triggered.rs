@@ -210,7 +210,7 @@ mod tests {
 
     fn complete(triggers: &mut Triggers, slot: u32, delivered: u64, known: u64) {
         let (delivered, known) = (Time::from_ns(delivered), Time::from_ns(known));
-        triggers.complete(slot, Completion { delivered, known, ideal: Time::ZERO });
+        triggers.complete(slot, Completion { delivered, known, ideal: Time::ZERO, delays: Default::default() });
         assert!(!triggers.holds(slot));
     }
 

@@ -99,6 +99,8 @@ pub struct Fabric<B> {
     together_s: f64,
     /// The other ranks that simulate partitions of the fabric; `None` for a fabric of one process.
     ranks: Option<Box<RankState>>,
+    /// Whether the hosts get the frames of all ports after each window.
+    hands_frames: bool,
 }
 
 impl<B: Body> Fabric<B> {
@@ -150,6 +152,7 @@ impl<B: Body> Fabric<B> {
             workers_cpu_s: 0.0,
             together_s: 0.0,
             ranks: None,
+            hands_frames: false,
         }
     }
 
@@ -240,6 +243,8 @@ impl<B: Body> Fabric<B> {
                     let Location { partition, slot } = plan.node(host.0);
                     partitions[partition as usize].wake(slot, at.as_ps());
                 });
+                // The hosts may know now of an instant that the watcher observes.
+                next_observation = next_observation.min(self.unskipped(watcher.next()).max(start));
             }
             while next_observation < end {
                 let began = self.begin_work();
@@ -251,10 +256,25 @@ impl<B: Body> Fabric<B> {
             self.run_partitions(hosts, leader, start, end);
             self.now = end;
             self.synchronise(hosts, began, true);
+            if self.hands_frames {
+                self.pass_frames(hosts);
+            }
             if hosts.close_window(Time::from_ps(end), self.hops()).is_break() {
                 return Ending::Stopped;
             }
         }
+    }
+
+    /// Passes the frames of all ports in the window that has ended to the hosts.
+    #[cold]
+    fn pass_frames<E: PartitionedHosts>(&mut self, hosts: &mut E)
+    where
+        E::Partition: HostPartition<Body = B>,
+    {
+        let mut frames = Vec::new();
+        self.partitions.iter_mut().for_each(|partition| partition.links.take_tapped(&mut frames));
+        frames.sort_by_key(|(port, frame)| (frame.at, *port));
+        hosts.note_frames(&frames);
     }
 
     /// The next event, whose window comes next; if no node has any, the next action of the watcher or the end of the
@@ -432,6 +452,12 @@ impl<B: Body> Fabric<B> {
         let (partition, port) = self.at_mut(port);
         partition.links.tap(port, filter);
     }
+    /// Records the frames of all ports from now on, and passes them to the hosts after each window of simulated time
+    /// ([`PartitionedHosts::note_frames`]). Other taps get none of them afterwards.
+    pub fn hand_frames(&mut self) {
+        self.topology.clone().port_ids().for_each(|port| self.tap(port, TapFilter::ALL));
+        self.hands_frames = true;
+    }
     /// The frames that a tap has recorded, in order; empty for other ports.
     pub fn tapped(&self, port: PortId) -> &[Tapped<B>] {
         let (partition, port) = self.at(port);
@@ -460,6 +486,14 @@ impl<B: Body> Fabric<B> {
     pub fn counters(&self, port: PortId) -> &[PriorityCounters] {
         let (partition, port) = self.at(port);
         &partition.links.counters[port * partition.links.priorities..(port + 1) * partition.links.priorities]
+    }
+    /// Bytes of the frames whose transmission by a port has begun, frame gaps and pause frames not included. 0 if
+    /// another rank simulates the port.
+    pub fn sent_bytes(&self, port: PortId) -> u64 {
+        if !self.is_here(port) {
+            return 0;
+        }
+        self.counters(port).iter().map(|counters| counters.tx_bytes).sum()
     }
     /// Time for which a port was transmitting frames, pause frames not included.
     pub fn busy(&self, port: PortId) -> Time {

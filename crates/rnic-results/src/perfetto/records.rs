@@ -5,7 +5,7 @@ use super::packets::{Packets, Slice};
 use super::proto::DebugAnnotation;
 use super::{NODE, pid};
 use rnic_fabric::Topology;
-use rnic_spec::{CollectiveRecord, FlowRecord, PathRecord, RunOutput, RunSpec, StepRecord, TaskSpan};
+use rnic_spec::{CollectiveRecord, FlowRecord, PathRecord, RunOutput, RunSpec, StepRecord, TaskCollective, TaskSpan};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -26,6 +26,9 @@ pub(super) fn add<W: Write>(
     let mut records = Records { packets, run, end: output.end, tracks: BTreeMap::new(), missing: 0 };
     for record in &output.collectives {
         records.collective(record);
+    }
+    for record in &output.task_collectives.records {
+        records.task_collective(record, output.task_collectives.label(record));
     }
     for record in &output.steps {
         records.step(record);
@@ -110,6 +113,20 @@ impl<W: Write> Records<'_, W> {
         annotations.extend(record.end.is_none().then(|| DebugAnnotation::flag("finished", false)));
         let span = (record.start, record.end.unwrap_or(self.end));
         self.add((Group::Operations, "operations"), track, slice(name, "collective", span, annotations));
+    }
+
+    fn task_collective(&mut self, record: &TaskCollective, label: &str) {
+        let track = format!("{}, {label}", self.source(record.traffic));
+        let mut annotations = path(&record.path);
+        annotations.push(DebugAnnotation::number("last_start_ps", record.last_start.as_ps()));
+        annotations.push(DebugAnnotation::number("communicator", record.communicator.into()));
+        annotations.push(DebugAnnotation::number("step", record.step.into()));
+        annotations.push(DebugAnnotation::number("ranks", record.ranks.into()));
+        annotations.push(DebugAnnotation::number("bytes", record.bytes));
+        annotations.extend(record.end.is_none().then(|| DebugAnnotation::flag("finished", false)));
+        let span = (record.start, record.end.unwrap_or(self.end));
+        let slice = slice(record.operation.name().to_string(), "collective", span, annotations);
+        self.add((Group::Operations, "operations"), track.trim_end_matches(", ").to_string(), slice);
     }
 
     fn step(&mut self, record: &StepRecord) {

@@ -11,7 +11,7 @@ use super::over_time;
 use super::overview::title;
 use super::settings::Settings;
 use super::sweep::{self, Categories, Sweep, SweepPoint};
-use super::timeline;
+use super::{steps, timeline};
 use rnic_spec::FlowLog;
 use rnic_spec::RunRecord;
 use rnic_spec::{RunSpec, Scenario};
@@ -46,10 +46,12 @@ impl Boards {
         let parts = timeline::parts(summary).map(|board| ("Where the time of a step goes".to_string(), board));
         if summary.runs.iter().all(|run| run.fct_us.is_none()) {
             // Samples are worth seeing even if no flow finished.
-            return Boards { main: parts.into_iter().collect(), details: Vec::new(), over_time };
+            let main = parts.into_iter().chain(steps::boards(summary)).collect();
+            return Boards { main, details: Vec::new(), over_time };
         }
         let mut main = comparison(summary, &Settings::of(scenario, summary));
         main.extend(parts);
+        main.extend(steps::boards(summary));
         let curves: Vec<Vec<Figure>> =
             curves(scenario, summary, reports).into_iter().map(|figure| vec![figure]).collect();
         let names: Vec<String> = summary.runs.iter().map(|run| run.name.clone()).collect();

@@ -1,15 +1,18 @@
 //! The flow table of a run: it starts, counts and records all flows, whatever their transport.
 
-use super::config::HostConfig;
+use super::config::{DATA_PRIORITY, HostConfig};
 use super::ends::FlowHashes;
 use super::ids::{FlowId, Id};
+use super::message_delays::DelayTracker;
 use crate::events::Listener;
 use rnic_fabric::rng::{Purpose, mix};
-use rnic_fabric::{Body, Fabric, HostId, MIN_FRAME, NextWindow, ObservedPorts, Routes, Topology, completion_time};
+use rnic_fabric::{
+    Body, Fabric, HostId, MIN_FRAME, NextWindow, ObservedPorts, PortId, Routes, Tapped, Topology, completion_time,
+};
 use rnic_spec::{FlowLog, FlowRecord, FlowSpec, Frame, FrameEnd, ProgramRecords, RunProgress};
 use rnic_transport::Time;
 use rnic_transport::headers::ROCE_DATA;
-use rnic_workload::{Completion, Loops, Origin, Pending, Settled, Source};
+use rnic_workload::{Completion, Loops, MessageDelays, Origin, Pending, Settled, Source, StepBoundaries};
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -106,6 +109,8 @@ pub(crate) struct FlowTable<'a, S: Iterator<Item = FlowSpec>> {
     last_start: Vec<LastStart>,
     /// On several ranks: how they agree on the end of the run.
     ranks: Option<RankStop>,
+    /// Why messages are slower than on an empty fabric; `None` if this is not measured.
+    delays: Option<Box<DelayTracker>>,
 }
 
 /// State of a flow table on one of several ranks.
@@ -156,6 +161,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
             windows: 0,
             reported_hops: 0,
             ranks: None,
+            delays: None,
         };
         table.next_start = table.known_start();
         table
@@ -368,6 +374,33 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         self.source.as_ref().map_or_else(Vec::new, |source| source.waiting())
     }
 
+    /// Begins to measure why messages are slower than on an empty fabric.
+    pub(crate) fn measure_delays(&mut self) {
+        if let Some(source) = &mut self.source {
+            source.split_excess();
+            self.delays = Some(Box::new(DelayTracker::new(self.topology.clone())));
+        }
+    }
+
+    /// Notes frames of all ports, in order of time.
+    pub(crate) fn note_frames<B: Body>(&mut self, frames: &[(PortId, Tapped<B>)]) {
+        if let Some(delays) = &mut self.delays {
+            frames.iter().for_each(|(port, frame)| delays.note(*port, frame));
+        }
+    }
+
+    /// Notes that the receiving end of a connection has been removed.
+    pub(crate) fn forget_connection(&mut self, host: u32, slot: u32) {
+        if let Some(delays) = &mut self.delays {
+            delays.forget(host, slot);
+        }
+    }
+
+    /// The boundaries of the steps of programs, from now on; `None` if no program has steps.
+    pub(crate) fn step_boundaries(&mut self) -> Option<StepBoundaries> {
+        self.source.as_mut().and_then(|source| source.step_boundaries())
+    }
+
     /// Takes the records of collective operations.
     pub(crate) fn take_programs(&mut self) -> ProgramRecords {
         self.source.as_mut().map_or_else(ProgramRecords::default, |source| source.take_records())
@@ -385,10 +418,21 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         let path = self.routes.path(&self.topology, HostId(record.dst), HostId(record.src), control_hash);
         let frame = u64::from(MIN_FRAME) + u64::from(self.config.frame_gap);
         let back = completion_time(&self.topology, &path, 1, frame, frame);
+        let delays = self.delays.as_ref().and_then(|delays| self.delays_of(delays, record, now));
         if let Some(source) = &mut self.source {
-            source
-                .complete(flow.0, Completion { delivered: now, known: now.saturating_add(back), ideal: record.ideal });
+            let completion =
+                Completion { delivered: now, known: now.saturating_add(back), ideal: record.ideal, delays };
+            source.complete(flow.0, completion);
         }
+    }
+
+    /// Why the message took longer than on an empty fabric.
+    fn delays_of(&self, delays: &DelayTracker, record: &FlowRecord, now: Time) -> Option<MessageDelays> {
+        let packets = record.bytes.div_ceil(u64::from(self.mtu)).max(1);
+        let rate = self.topology.port(self.topology.host_port(HostId(record.src))).link.rate;
+        let full = rate.time_for(u64::from(self.mtu + ROCE_DATA + self.config.frame_gap));
+        let times = (full * (packets - 1), record.ideal);
+        delays.of_message(record.dst, (record.start, now), times, DATA_PRIORITY)
     }
 
     /// The ideal completion time of the flow: its completion time alone on its path, with plain RoCEv2 headers. It is

@@ -10,12 +10,12 @@ use super::partition::{Host, NicPartition, Notice, Start};
 use super::ranks::RankHosts;
 use super::slab::Slab;
 use rnic_fabric::{
-    Body, Ending, Fabric, HostId, HostPartition, Location, NextWindow, ObservedPorts, PartitionPlan, PartitionedHosts,
-    RankError, RankGroup,
+    Body, BodyOf, Ending, Fabric, HostId, HostPartition, Location, NextWindow, ObservedPorts, PartitionPlan,
+    PartitionedHosts, PortId, RankError, RankGroup, Tapped,
 };
 use rnic_spec::{FlowLog, FlowRecord, FlowSpec, FrameEnd, ProgramRecords};
 use rnic_transport::Time;
-use rnic_workload::Origin;
+use rnic_workload::{Origin, StepBoundaries};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -133,6 +133,8 @@ pub(crate) trait HostState {
     fn reaction(&self) -> Option<Time>;
     /// Sentences about what operations of programs wait for, at most a few.
     fn waiting(&self) -> Vec<String>;
+    /// The boundaries of the steps of programs, from now on, of each program with steps.
+    fn step_boundaries(&mut self) -> Vec<StepBoundaries>;
     /// Takes the records of collective operations at the end of the run.
     fn take_programs(&mut self) -> ProgramRecords;
 }
@@ -214,6 +216,11 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         }
     }
 
+    /// Begins to measure why messages are slower than on an empty fabric, of which the hosts get all frames.
+    pub(crate) fn measure_delays(&mut self) {
+        self.table.measure_delays();
+    }
+
     /// The simulated time at the engine's time `at`.
     #[inline]
     pub(super) fn simulated(&self, at: Time) -> Time {
@@ -269,6 +276,8 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         let host = self.host_mut(receiver.host);
         host.receivers[receiver.slot].forget();
         host.receivers.release(receiver.slot);
+        let host = host.id.0;
+        self.table.forget_connection(host, receiver.slot.0);
     }
 
     /// Number of retransmissions of a flow so far, and number of its timeouts so far: those at the sender plus those at
@@ -366,6 +375,10 @@ where
         self.table.window_is_open();
     }
 
+    fn note_frames(&mut self, frames: &[(PortId, Tapped<BodyOf<Self>>)]) {
+        self.table.note_frames(frames);
+    }
+
     fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()> {
         let progress = self.partitions.iter().map(|partition| partition.last_progress).max();
         self.table.progress(self.simulated(progress.unwrap_or_default()));
@@ -430,6 +443,9 @@ impl<K: NicKind, S: Iterator<Item = FlowSpec>> HostState for Hosts<'_, K, S> {
     }
     fn waiting(&self) -> Vec<String> {
         self.table.waiting()
+    }
+    fn step_boundaries(&mut self) -> Vec<StepBoundaries> {
+        self.table.step_boundaries().into_iter().collect()
     }
     fn take_programs(&mut self) -> ProgramRecords {
         self.table.take_programs()

@@ -13,6 +13,7 @@ mod flow_table;
 mod hosts;
 mod ids;
 mod message;
+mod message_delays;
 mod messages;
 mod observer;
 mod partition;

@@ -9,13 +9,14 @@ use crate::host::{HostTotals, Observer, RunHosts, Stop};
 use crate::link_faults::LinkFaults;
 use crate::pauses::{MAX_PAUSES, PauseWatch};
 use crate::resolve::Resolved;
+use crate::step_links::StepWatch;
 use crate::storm::Storms;
 use crate::watch::Recorder;
 use crate::watchdog::Watchdog;
 use rnic_fabric::{Body, Cause, Ending, Fabric, PortId, ProbeResult, pause_tree};
 use rnic_spec::{
-    FastForwardRecord, Fidelity, FlowLog, PortRecord, ProgramRecords, RunOutput, RunStatus, Totals, Truncation,
-    WatchdogRecord,
+    FastForwardRecord, Fidelity, FlowLog, PortRecord, ProgramRecords, RunOutput, RunStatus, StepLinks, Totals,
+    Truncation, WatchdogRecord,
 };
 use rnic_transport::Time;
 
@@ -34,13 +35,15 @@ pub(super) fn run_hosts<B: Body>(
         fabric.limit_window(reaction);
     }
     let mut observers = Observers::prepare(fabric, resolved, events);
-    let Observers { storms, deaths, links, watchdog, pauses, recorder, frames } = &mut observers;
+    observers.steps = StepWatch::new(hosts.step_boundaries(), fabric.topology());
+    let Observers { storms, deaths, links, watchdog, pauses, recorder, frames, steps } = &mut observers;
     let mut watchers: Vec<&mut dyn Observer<B>> = vec![storms, deaths];
     watchers.extend(links.as_mut().map(|links| links as &mut dyn Observer<B>));
     watchers.extend(watchdog.as_mut().map(|watchdog| watchdog as &mut dyn Observer<B>));
     watchers.extend(pauses.as_mut().map(|watch| watch as &mut dyn Observer<B>));
     watchers.extend(recorder.as_mut().map(|recorder| recorder as &mut dyn Observer<B>));
     watchers.extend(frames.as_mut().map(|frames| frames as &mut dyn Observer<B>));
+    watchers.extend(steps.as_mut().map(|steps| steps as &mut dyn Observer<B>));
     let (ending, forward) = match resolved.fast_forward {
         None => (hosts.run(fabric, &mut watchers, until), None),
         Some(plan) => {
@@ -87,6 +90,7 @@ struct Observers<'r> {
     pauses: Option<PauseWatch<'r>>,
     recorder: Option<Recorder<'r>>,
     frames: Option<FrameRecorder<'r>>,
+    steps: Option<StepWatch>,
 }
 
 impl<'r> Observers<'r> {
@@ -112,14 +116,14 @@ impl<'r> Observers<'r> {
         let (storms, deaths) = (Storms::new(&resolved.storms), Deaths::new(&faults.dead));
         let links = (!faults.links.is_empty())
             .then(|| LinkFaults::new(&faults.links, &resolved.topology, fabric.routes().clone()));
-        Observers { storms, deaths, links, watchdog, pauses, recorder, frames }
+        Observers { storms, deaths, links, watchdog, pauses, recorder, frames, steps: None }
     }
 
     /// The output of the run: counters, records, the status and warnings.
     fn conclude<B: Body>(
         self, fabric: &mut Fabric<B>, resolved: &Resolved, outcome: Outcome, events: &dyn Listener,
     ) -> RunOutput {
-        let Observers { watchdog, pauses, mut recorder, frames, .. } = self;
+        let Observers { watchdog, pauses, mut recorder, frames, steps: steps_watch, .. } = self;
         let end = fabric.now();
         let (faults, meshes) = (&resolved.faults, &resolved.meshes);
         if let Some(recorder) = &mut recorder {
@@ -138,7 +142,7 @@ impl<'r> Observers<'r> {
             RunStatus::Failed,
         );
         let Outcome { flows, programs, ending, forward, .. } = outcome;
-        let ProgramRecords { collectives, steps, operations, answered, timeline } = programs;
+        let ProgramRecords { collectives, steps, operations, task_collectives, answered, timeline } = programs;
         let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
         let mut warnings = resolved.warnings.clone();
         let dropped = dropped_despite_pfc(resolved.fabric.switch.buffer.lossless_priorities(), &ports);
@@ -174,6 +178,8 @@ impl<'r> Observers<'r> {
             collectives,
             steps,
             operations,
+            task_collectives,
+            step_links: steps_watch.map_or_else(StepLinks::default, StepWatch::finish),
             answered,
             timeline,
             fidelity: Fidelity::Packet,

@@ -81,6 +81,10 @@ fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: In
     let table = FlowTable::new(config, cfg.mtu, fabric, flows, source, events);
     let plan = fabric.plan().clone();
     let mut hosts = RcHosts::<P, C, S, T>::new(cfg, params, config, plan, table);
+    if resolved.splits_excess {
+        fabric.hand_frames();
+        hosts.measure_delays();
+    }
     if let Some(capture) = &capture {
         capture.begin(fabric);
         hosts.keep_addresses();

@@ -173,7 +173,8 @@ pub(super) const WATCH: Section = Section {
     selector: None,
     is_open: false,
     settings: &[
-        Setting::new("interval", Kind::Time, "\"10 us\"", "time between two samples").required(),
+        Setting::new("interval", Kind::Time, "\"10 us\"", "time between two samples; required to take samples")
+            .derived("none"),
         Setting::new("start", Kind::Delay, "\"1 ms\"", "time of the first sample; before the run's `duration`")
             .default("0 us"),
         Setting::new(
@@ -202,6 +203,14 @@ pub(super) const WATCH: Section = Section {
             "true",
             "whether to find out which ports are [paused](../concepts/pfc.md) and why, which flows are victims of pauses, \
              and whether pauses form a cycle",
+        )
+        .default("false"),
+        Setting::new(
+            "excess",
+            Kind::Flag,
+            "true",
+            "whether to divide the time by which messages on [critical paths](../concepts/training.md#parts-of-the-excess) \
+             are slower into queueing, pauses and retransmission, which makes the simulation slower",
         )
         .default("false"),
     ],

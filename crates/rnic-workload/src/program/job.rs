@@ -1,13 +1,15 @@
 //! The program of one traffic source, and how far it is.
 
+use super::boundaries::Boundary;
 use super::inference::Answers;
 use super::operation::Operations;
 use super::path::Path;
 use super::todo::OpenTask;
 use super::{Agenda, FlowSpec, Message, Progress, collectives, position};
 use rnic_spec::{
-    Algorithm, Collective, CollectiveOperation, Deployment, Grouping, MAX_TIMELINE, OperationRecord, ProgramRecords,
-    Server, StepRecord, TaskKind, TaskSpan, Timeline, Traffic,
+    Algorithm, Collective, CollectiveOperation, Deployment, Grouping, MAX_TASK_COLLECTIVES, MAX_TIMELINE,
+    OperationRecord, PathRecord, ProgramRecords, Server, StepRecord, TaskCollective, TaskCollectives, TaskKind,
+    TaskSpan, Timeline, Traffic,
 };
 use rnic_trace::Work;
 use rnic_transport::{Bytes, Time};
@@ -58,13 +60,21 @@ pub(super) struct TaskJob {
     /// For the latest steps, the time for which each rank has computed.
     computed: BTreeMap<u32, Vec<Time>>,
     ranks: u32,
+    /// Number of ranks by the first step of which they have not completed all tasks.
+    fronts: BTreeMap<u32, u32>,
+    /// The first step that not all ranks have completed, as far as is known.
+    front: u32,
     /// The step whose tasks are recorded, and the recorded tasks.
     recorded: Option<u32>,
     timeline: Timeline,
     /// Collective operations that a rank has begun and not all have ended, by communicator and number.
     open: BTreeMap<(u32, u32), OpenCollective>,
-    /// Operations that have ended, by label and operation (a message without one).
-    operations: BTreeMap<(u32, Option<CollectiveOperation>), OperationRecord>,
+    /// Collective operations that have ended. `left_out` counts those that have begun and are not recorded.
+    collectives: TaskCollectives,
+    /// Number of operations in `open` that are recorded.
+    open_recorded: usize,
+    /// Operations that have ended, by label, operation (a message without one) and number of ranks.
+    operations: BTreeMap<(u32, Option<CollectiveOperation>, u32), OperationRecord>,
 }
 
 /// Number of steps for which the computations of each rank are known. Ranks are rarely more than one step apart.
@@ -73,7 +83,9 @@ const OPEN_STEPS: usize = 16;
 /// A collective operation that a rank has begun.
 #[derive(Clone, Copy, Debug)]
 struct OpenCollective {
-    start: Time,
+    record: TaskCollective,
+    /// Whether the operation is one of those of which results have the record.
+    is_recorded: bool,
     /// Number of ranks that have ended their part.
     ended: u32,
 }
@@ -128,6 +140,7 @@ impl Job {
                     timeline.spans.sort_unstable();
                     all.timeline.extend(timeline);
                 }
+                all.task_collectives.extend(tasks.take_collectives(self.traffic));
                 let operations = std::mem::take(&mut tasks.operations).into_values();
                 all.operations.extend(operations.map(|record| OperationRecord { traffic: self.traffic, ..record }));
             }
@@ -144,6 +157,8 @@ impl TaskJob {
             labels,
             warmup_steps: warmup,
             ranks: plan.ranks,
+            fronts: BTreeMap::from([(0, plan.ranks)]),
+            front: 0,
             plan,
             failed: None,
             steps: BTreeMap::new(),
@@ -151,8 +166,72 @@ impl TaskJob {
             recorded,
             timeline: Timeline::default(),
             open: BTreeMap::new(),
+            collectives: TaskCollectives::default(),
+            open_recorded: 0,
             operations: BTreeMap::new(),
         }
+    }
+
+    /// The records of collective operations, of those that have not ended too.
+    fn take_collectives(&mut self, traffic: u16) -> TaskCollectives {
+        let mut all = std::mem::take(&mut self.collectives);
+        let open = std::mem::take(&mut self.open).into_values();
+        all.records.extend(open.filter(|open| open.is_recorded).map(|open| open.record));
+        all.records.iter_mut().for_each(|record| record.traffic = traffic);
+        all.records.sort_unstable_by_key(|record| (record.start, record.communicator, record.number));
+        all.labels = self.labels.clone();
+        all
+    }
+
+    /// Notes that a rank begins its part of a collective operation of a communicator.
+    fn begin_collective(&mut self, task: &OpenTask, now: Time) {
+        let Work::Collective { communicator, operation, bytes } = task.work else { return };
+        if let Some(open) = self.open.get_mut(&(communicator, task.sequence)) {
+            open.record.last_start = open.record.last_start.max(now);
+            return;
+        }
+        let ranks = self.communicators.get(communicator as usize).cloned().unwrap_or_default();
+        let fits = self.collectives.records.len() + self.open_recorded < MAX_TASK_COLLECTIVES;
+        let (is_communication, algorithm) = (ranks.len() > 1, algorithm(&self.plan, &ranks, operation).0);
+        self.collectives.left_out += u64::from(is_communication && !fits);
+        let is_recorded = is_communication && fits;
+        self.open_recorded += usize::from(is_recorded);
+        let record = TaskCollective {
+            traffic: 0,
+            communicator,
+            number: task.sequence,
+            step: task.step,
+            label: task.label,
+            operation,
+            algorithm,
+            bytes,
+            ranks: ranks.len() as u32,
+            start: now,
+            last_start: now,
+            end: None,
+            path: PathRecord::default(),
+        };
+        self.open.insert((communicator, task.sequence), OpenCollective { record, is_recorded, ended: 0 });
+    }
+
+    /// Notes that a rank ends its part of a collective operation of a communicator, at the end of `path`.
+    fn end_collective(&mut self, task: &OpenTask, (path, splits_excess): (Path, bool), now: Time) {
+        let Work::Collective { communicator, operation, bytes } = task.work else { return };
+        let at = (communicator, task.sequence);
+        let Some(open) = self.open.get_mut(&at) else { return };
+        open.ended += 1;
+        let OpenCollective { record, is_recorded, ended } = *open;
+        if ended < record.ranks {
+            return;
+        }
+        self.open.remove(&at);
+        if is_recorded {
+            self.open_recorded -= 1;
+            let path = path.since_opened().record(record.start, now, splits_excess);
+            self.collectives.records.push(TaskCollective { end: Some(now), path, ..record });
+        }
+        let time = now.saturating_sub(record.start);
+        self.ended(task, (Some(operation), record.ranks), bytes, time);
     }
 
     /// Notes that a rank computes for `time` in a step.
@@ -188,17 +267,24 @@ impl TaskJob {
         }
     }
 
+    fn boundary(&self, traffic: u16, step: u32, at: Time, begins: bool) -> Boundary {
+        Boundary { at, traffic, step, is_measured: step >= self.warmup_steps, begins }
+    }
+
     fn step(&mut self, step: u32, now: Time) -> &mut StepRecord {
         self.steps.entry(step).or_insert(StepRecord { step, start: now, ..StepRecord::default() })
     }
 
     /// Notes that an operation has ended.
-    fn ended(&mut self, task: &OpenTask, operation: Option<CollectiveOperation>, bytes: u64, time: Time) {
-        let label = self.labels.get(task.label as usize).cloned().unwrap_or_default();
-        let record = self.operations.entry((task.label, operation)).or_insert_with(|| OperationRecord {
+    fn ended(
+        &mut self, task: &OpenTask, (operation, ranks): (Option<CollectiveOperation>, u32), bytes: u64, time: Time,
+    ) {
+        let labels = &self.labels;
+        let record = self.operations.entry((task.label, operation, ranks)).or_insert_with(|| OperationRecord {
             traffic: 0,
-            label,
+            label: labels.get(task.label as usize).cloned().unwrap_or_default(),
             operation,
+            ranks,
             count: 0,
             bytes: 0,
             total_time: Time::ZERO,
@@ -216,24 +302,29 @@ impl TaskJob {
 pub(super) fn of_communicator(
     plan: &Collective, ranks: &[u32], operation: CollectiveOperation, bytes: u64,
 ) -> Collective {
-    let algorithms = operation.algorithms();
-    let mut algorithm = if algorithms.contains(&plan.algorithm) { plan.algorithm } else { algorithms[0] };
-    let mut server = plan.server;
-    if matches!(algorithm, Algorithm::Hierarchical | Algorithm::Nvls) {
-        let fits = |accelerators: &u32| match algorithm {
-            Algorithm::Nvls => ranks.chunks(*accelerators as usize).all(is_evenly_spaced),
-            _ => *accelerators < ranks.len() as u32,
-        };
-        match (server, of_each_server(ranks, plan.accelerators()).filter(fits)) {
-            (Some(own), Some(accelerators)) => server = Some(Server { accelerators, ..own }),
-            _ => algorithm = Algorithm::Ring,
-        }
-    }
+    let (algorithm, server) = algorithm(plan, ranks, operation);
     let channels = if algorithm == Algorithm::Ring { plan.channels } else { 1 };
     let ranks = ranks.len() as u32;
     let size = Bytes(bytes.max(u64::from(ranks) * u64::from(channels)));
     let (group, grouping) = (ranks, Grouping::Consecutive);
     Collective { operation, algorithm, channels, size, ranks, group, grouping, server, repeats: 1, ..plan.clone() }
+}
+
+/// How the ranks of a communicator carry out an operation if the plan allows it, and their servers.
+fn algorithm(plan: &Collective, ranks: &[u32], operation: CollectiveOperation) -> (Algorithm, Option<Server>) {
+    let algorithms = operation.algorithms();
+    let algorithm = if algorithms.contains(&plan.algorithm) { plan.algorithm } else { algorithms[0] };
+    if !matches!(algorithm, Algorithm::Hierarchical | Algorithm::Nvls) {
+        return (algorithm, plan.server);
+    }
+    let fits = |accelerators: &u32| match algorithm {
+        Algorithm::Nvls => ranks.chunks(*accelerators as usize).all(is_evenly_spaced),
+        _ => *accelerators < ranks.len() as u32,
+    };
+    match (plan.server, of_each_server(ranks, plan.accelerators()).filter(fits)) {
+        (Some(own), Some(accelerators)) => (algorithm, Some(Server { accelerators, ..own })),
+        _ => (Algorithm::Ring, plan.server),
+    }
 }
 
 /// Whether the ranks ascend by the same number each.
@@ -310,25 +401,49 @@ impl Agenda {
         Ok(Some(collectives::once(&collective, ranks.clone(), position as u32, (first, sequence))))
     }
 
+    /// Notes that a rank's first step with tasks that it has not completed has changed.
+    pub(super) fn move_front(&mut self, job: u32, (from, to): (u32, u32), now: Time) {
+        let Job { traffic, kind, .. } = &mut self.sources[job as usize];
+        let Kind::Tasks(tasks) = kind else { return };
+        let left = tasks.fronts.entry(from).or_default();
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            tasks.fronts.remove(&from);
+        }
+        *tasks.fronts.entry(to).or_default() += 1;
+        let front = tasks.fronts.keys().next().copied().unwrap_or(u32::MAX);
+        if front > tasks.front {
+            if let Some(boundaries) = &self.boundaries {
+                for (step, _) in tasks.steps.range(tasks.front..front) {
+                    boundaries.add(tasks.boundary(*traffic, *step, now, false));
+                }
+            }
+            tasks.front = front;
+        }
+    }
+
     /// Notes that a rank begins a task.
     pub(super) fn begin_task(&mut self, job: u32, own: u32, task: &OpenTask, now: Time) {
         let rank = own - self.first_rank(job);
-        let Some(tasks) = self.tasks(job) else { return };
+        let Job { traffic, kind, .. } = &mut self.sources[job as usize];
+        let Kind::Tasks(tasks) = kind else { return };
+        if let Some(boundaries) = &self.boundaries
+            && !tasks.steps.contains_key(&task.step)
+        {
+            boundaries.add(tasks.boundary(*traffic, task.step, now, true));
+        }
         let step = tasks.step(task.step, now);
         step.start = step.start.min(now);
         match task.work {
             Work::Compute { time, .. } => tasks.compute(task.step, rank, time),
-            Work::Collective { communicator, .. } => {
-                let at = (communicator, task.sequence);
-                tasks.open.entry(at).or_insert(OpenCollective { start: now, ended: 0 });
-            }
+            Work::Collective { .. } => tasks.begin_collective(task, now),
             _ => {}
         }
     }
 
     /// Notes that a rank has completed a task, which it began at `task.begun`, at the end of `path`.
     pub(super) fn end_task(&mut self, job: u32, own: u32, task: &OpenTask, path: Path, now: Time) {
-        let rank = own - self.first_rank(job);
+        let (rank, splits_excess) = (own - self.first_rank(job), self.splits_excess);
         let Some(tasks) = self.tasks(job) else { return };
         if tasks.recorded == Some(task.step) {
             tasks.record(rank, task, now);
@@ -336,21 +451,11 @@ impl Agenda {
         let step = tasks.step(task.step, now);
         if step.end.is_none_or(|end| end <= now) {
             step.end = Some(now);
-            step.path = path.in_step(task.step, now).record(step.start, now);
+            step.path = path.in_step(task.step, now).record(step.start, now, splits_excess);
         }
         match task.work {
-            Work::Send { bytes, .. } => tasks.ended(task, None, bytes, now.saturating_sub(task.begun)),
-            Work::Collective { communicator, operation, bytes } => {
-                let at = (communicator, task.sequence);
-                let ranks = tasks.communicators.get(communicator as usize).map_or(0, |ranks| ranks.len());
-                let Some(open) = tasks.open.get_mut(&at) else { return };
-                open.ended += 1;
-                if open.ended as usize == ranks {
-                    let time = now.saturating_sub(open.start);
-                    tasks.open.remove(&at);
-                    tasks.ended(task, Some(operation), bytes, time);
-                }
-            }
+            Work::Send { bytes, .. } => tasks.ended(task, (None, 2), bytes, now.saturating_sub(task.begun)),
+            Work::Collective { .. } => tasks.end_collective(task, (path, splits_excess), now),
             _ => {}
         }
     }

@@ -1,6 +1,7 @@
 //! A sequence of operations that a rank carries out: its open operations, and which of them can begin.
 
 use super::operation::{Action, After, Distances, Mark, Operation, Operations};
+use super::path::Path;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -34,6 +35,8 @@ pub(super) struct Lane {
     /// The task that the operations carry out, and its step.
     pub task: Option<u64>,
     pub step: u32,
+    /// The path to the beginning of the task, until the first operation is taken.
+    pub opening: Option<Path>,
 }
 
 /// What came of the attempt to take another operation.
@@ -50,12 +53,13 @@ impl Lane {
     /// A sequence whose tags are of the space `space`.
     pub(super) fn new(operations: Box<dyn Operations>, space: u32) -> Lane {
         let window = VecDeque::new();
-        Lane { operations, exhausted: false, window, first: 0, open: 0, space, task: None, step: 0 }
+        let (task, step, opening) = (None, 0, None);
+        Lane { operations, exhausted: false, window, first: 0, open: 0, space, task, step, opening }
     }
 
-    /// The same sequence, which carries out a task.
-    pub(super) fn of_task(self, task: u64, step: u32) -> Lane {
-        Lane { task: Some(task), step, ..self }
+    /// The same sequence, which carries out a task that begins at the end of `path`.
+    pub(super) fn of_task(self, task: u64, path: Path) -> Lane {
+        Lane { task: Some(task), step: path.step, opening: Some(path), ..self }
     }
 
     /// Whether all operations have completed.

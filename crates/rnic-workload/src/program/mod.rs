@@ -9,6 +9,7 @@
 //! Everything happens in order of time, then of rank, so results do not depend on the order in which the simulator
 //! reports completions.
 
+mod boundaries;
 mod collectives;
 mod expand;
 mod in_switch;
@@ -21,6 +22,8 @@ mod operation;
 mod path;
 mod rank;
 #[cfg(test)]
+mod record_tests;
+#[cfg(test)]
 mod task_tests;
 #[cfg(test)]
 mod tests;
@@ -28,6 +31,7 @@ mod todo;
 mod trace;
 mod training;
 
+pub use boundaries::{Boundary, StepBoundaries};
 pub use operation::{Action, After, Distances, Mark, Operation, Operations, Tag};
 pub use rnic_trace::{Graph, Offer, Task, Tasks, Work};
 
@@ -116,6 +120,10 @@ struct Agenda {
     /// For each rank and plane, the earliest time at which all its flows so far can have left its NIC in this plane.
     leaves: Vec<Time>,
     network: Network,
+    /// Where the boundaries of steps go, if an observer wants them.
+    boundaries: Option<StepBoundaries>,
+    /// Whether the excess of paths is divided into its parts.
+    splits_excess: bool,
 }
 
 /// How far the ranks of a group are with a collective operation.
@@ -251,6 +259,8 @@ impl Program {
             sums: BTreeMap::new(),
             leaves: Vec::new(),
             network: Network { leaf: Vec::new(), pod: Vec::new(), ..network.clone() },
+            boundaries: None,
+            splits_excess: false,
         };
         Program {
             ranks: Vec::new(),
@@ -489,7 +499,8 @@ impl Agenda {
                 // Events are in order of time, so the last rank that ends is the latest.
                 if progress.ended == collective.group {
                     progress.record.end = Some(now);
-                    progress.record.path = path.in_step(repeat, now).record(progress.record.start, now);
+                    progress.record.path =
+                        path.in_step(repeat, now).record(progress.record.start, now, self.splits_excess);
                 }
             }
         }
@@ -564,12 +575,13 @@ impl Source for Program {
         self.flows.get(flow as usize).is_some_and(|member| *member != Loops::NONE)
     }
 
-    fn complete(&mut self, flow: u32, Completion { delivered, known, ideal }: Completion) {
+    fn complete(&mut self, flow: u32, Completion { delivered, known, ideal, delays }: Completion) {
         let member = std::mem::replace(&mut self.flows[flow as usize], Loops::NONE);
         let Some(Sent { message, start, behind }) = self.messages.get(member as usize).copied() else { return };
         self.free.push(member);
         let reaction = self.agenda.sources[self.ranks[message.from as usize].job() as usize].deployment.reaction;
-        let path = message.path.delayed(delivered.saturating_sub(start).saturating_sub(behind.saturating_add(ideal)));
+        let excess = delivered.saturating_sub(start).saturating_sub(behind.saturating_add(ideal));
+        let path = message.path.delayed(excess, delays.map_or([Time::ZERO; 3], |delays| delays.parts(excess)));
         let arrival = Event::Arrive(message.mailbox(), path);
         let events = &mut self.agenda.events;
         events.push(Reverse((delivered.saturating_add(reaction), message.to, arrival)));
@@ -594,6 +606,18 @@ impl Source for Program {
             Some(format!("rank {} of traffic `{}` waits for {what}", number - source.first_rank, source.name))
         });
         self.failures.iter().cloned().chain(waiting).take(NAMED).collect()
+    }
+
+    fn step_boundaries(&mut self) -> Option<StepBoundaries> {
+        let has_steps = |source: &Job| matches!(source.kind, Kind::Tasks(_));
+        if self.agenda.sources.iter().any(has_steps) {
+            self.agenda.boundaries = Some(StepBoundaries::default());
+        }
+        self.agenda.boundaries.clone()
+    }
+
+    fn split_excess(&mut self) {
+        self.agenda.splits_excess = true;
     }
 
     fn take_records(&mut self) -> ProgramRecords {

@@ -87,6 +87,8 @@ pub(super) struct Rank {
     lanes: Vec<Option<Lane>>,
     free: Vec<u32>,
     tasks: Option<Todo>,
+    /// The first step of which the rank has not completed all tasks, as far as its source knows.
+    front: u32,
     mail: BTreeMap<Mailbox, Mail>,
     /// For each processor, the end of its latest computation, and the path to this end.
     computes: SmallVec<[(Time, Path); 1]>,
@@ -115,6 +117,7 @@ impl Rank {
             lanes: Vec::new(),
             free: Vec::new(),
             tasks: None,
+            front: 0,
             mail: BTreeMap::new(),
             computes: SmallVec::new(),
             path: Path::new(0, Time::ZERO),
@@ -141,6 +144,18 @@ impl Rank {
             Event::Arrive(mailbox, path) => self.deliver(mailbox, path),
         }
         self.settle(own, now, agenda);
+        self.note_front(now, agenda);
+    }
+
+    /// Notes which steps the rank has completed.
+    fn note_front(&mut self, now: Time, agenda: &mut Agenda) {
+        if let Some(tasks) = &self.tasks {
+            let front = tasks.unfinished_step();
+            if front != self.front {
+                agenda.move_front(self.job, (self.front, front), now);
+                self.front = front;
+            }
+        }
     }
 
     /// Hands a message to the receive operation that waits for it, or keeps it.
@@ -198,6 +213,9 @@ impl Rank {
     /// Takes the next operation of a lane from the generator, unless enough are open; returns whether it took one.
     fn take_next(&mut self, own: u32, lane: u32, now: Time, agenda: &mut Agenda) -> bool {
         let Some(sequence) = &mut self.lanes[lane as usize] else { return false };
+        if let Some(path) = sequence.opening.take() {
+            self.path = path;
+        }
         match sequence.take_next() {
             Taken::Begins(number) => self.begin(own, Place { lane, number }, now, agenda),
             Taken::Waits => {}
@@ -346,7 +364,7 @@ impl Rank {
                     None => self.completing.push((place, self.path)),
                     Some(operations) => {
                         let lane = Lane::new(operations, communicator.saturating_add(1));
-                        self.open_lane(lane.of_task(id, task.step));
+                        self.open_lane(lane.of_task(id, self.path.open(now)));
                     }
                 }
             }
@@ -360,6 +378,7 @@ impl Rank {
         if helps {
             self.path = Path::new(self.path.step, now);
             self.settle(own, now, agenda);
+            self.note_front(now, agenda);
         }
         helps
     }

@@ -7,9 +7,9 @@ use rnic_transport::{BitRate, Bytes};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-const REACTION: Time = Time::from_ns(200);
-const DELIVERY: Time = Time::from_us(10);
-const BACK: Time = Time::from_us(1);
+pub(super) const REACTION: Time = Time::from_ns(200);
+pub(super) const DELIVERY: Time = Time::from_us(10);
+pub(super) const BACK: Time = Time::from_us(1);
 
 fn deployment(ranks: u32) -> Deployment {
     Deployment {
@@ -289,7 +289,7 @@ fn steps_follow_each_other() {
     // Also in a pipeline, whose later stages wait for messages: a step starts when the first stage begins it.
     let (_, steps, _) = simulate(Training { steps: 3, ..training(4, 1, 2) });
     for step in &steps {
-        let PathRecord { late, compute, network, excess } = step.path;
+        let PathRecord { late, compute, network, excess, .. } = step.path;
         assert_eq!(late + compute + network + excess, step.end.unwrap().saturating_sub(step.start));
     }
     let times: Vec<Time> = steps.iter().map(|step| step.end.unwrap().saturating_sub(step.start)).collect();
@@ -340,7 +340,7 @@ impl Tasks for Listed {
 }
 
 /// A program of the tasks of each rank, given as (id, after, work).
-fn listed(ranks: &[&[(u64, &[u64], Work)]], communicators: &[&[u32]]) -> Program {
+pub(super) fn listed(ranks: &[&[(u64, &[u64], Work)]], communicators: &[&[u32]]) -> Program {
     let task = |(id, after, work): &(u64, &[u64], Work)| Task {
         id: *id,
         after: SmallVec::from_slice(after),
@@ -516,7 +516,7 @@ fn only_step(mut program: Program, ideal: Time) -> StepRecord {
     assert_eq!(program.waiting(), Vec::<String>::new());
     let steps = program.take_records().steps;
     assert_eq!(steps.len(), 1);
-    let PathRecord { late, compute, network, excess } = steps[0].path;
+    let PathRecord { late, compute, network, excess, .. } = steps[0].path;
     assert_eq!(late + compute + network + excess, steps[0].end.unwrap().saturating_sub(steps[0].start));
     steps[0]
 }
@@ -532,7 +532,8 @@ fn the_critical_path_of_two_ranks_by_hand() {
         &[(1, &[][..], compute(20)), (2, &[1], Work::Receive { from: Some(0), tag: 4 }), (3, &[2], compute(5))];
     let step = only_step(listed(&[first, second], &[]), us(6));
     assert_eq!(step.end, Some(us(45) + REACTION));
-    let path = PathRecord { late: Time::ZERO, compute: us(35), network: us(6) + REACTION, excess: us(4) };
+    let path =
+        PathRecord { late: Time::ZERO, compute: us(35), network: us(6) + REACTION, excess: us(4), excess_parts: None };
     assert_eq!((step.path, step.compute, step.longest_compute), (path, us(55), us(30)));
     // A receiver that computes until the message is there is on the path itself.
     let second: &[_] = &[(1, &[][..], compute(50)), (2, &[1], Work::Receive { from: Some(0), tag: 4 })];
@@ -564,7 +565,7 @@ fn a_straggler_is_on_the_critical_path() {
     let (usual, slow) = (tasks(20), tasks(50));
     let step = only_step(listed(&[&usual, &slow, &usual, &usual], &[&[0, 1, 2, 3]]), DELIVERY);
     assert_eq!(step.start, Time::ZERO);
-    let PathRecord { late, compute, network, excess } = step.path;
+    let PathRecord { late, compute, network, excess, .. } = step.path;
     assert_eq!((late, compute, excess, step.longest_compute), (Time::ZERO, us(50), Time::ZERO, us(50)));
     assert_eq!(network, (DELIVERY + REACTION) * 6 + BACK);
 }

@@ -77,7 +77,7 @@ pub(super) fn run_slower(
         while !done.is_empty() {
             let (slot, at) = done.remove(scramble % done.len());
             assert!(program.holds(slot));
-            program.complete(slot, Completion { delivered: at, known: at + back, ideal });
+            program.complete(slot, Completion { delivered: at, known: at + back, ideal, delays: None });
             assert!(!program.holds(slot));
         }
         assert!(program.next_event() >= end, "no event within the window of its cause");

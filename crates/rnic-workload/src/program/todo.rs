@@ -45,6 +45,8 @@ pub(super) struct Todo {
     /// Step of the latest task that has been taken.
     step: u32,
     open: BTreeMap<u64, Open>,
+    /// Number of open tasks of each step.
+    of_step: BTreeMap<u32, u32>,
     /// For each communicator, the number of collective operations so far, and the task of the latest one.
     latest: BTreeMap<u32, (u32, u64)>,
 }
@@ -70,6 +72,7 @@ impl Todo {
             later: Time::ZERO,
             step: 0,
             open: BTreeMap::new(),
+            of_step: BTreeMap::new(),
             latest: BTreeMap::new(),
         }
     }
@@ -83,7 +86,7 @@ impl Todo {
 
     /// The first step of which a task has not completed; [`u32::MAX`] if all have.
     pub(super) fn unfinished_step(&self) -> u32 {
-        let open = self.open.values().map(|open| open.task.step).min();
+        let open = self.of_step.keys().next().copied();
         let to_come = if self.exhausted { u32::MAX } else { self.step };
         open.map_or(to_come, |step| step.min(to_come))
     }
@@ -136,6 +139,7 @@ impl Todo {
             }
         }
         self.step = step;
+        *self.of_step.entry(step).or_default() += 1;
         let task = OpenTask { work, step, label, sequence, begun: Time::ZERO };
         self.open.insert(id, Open { task, waits, dependents: SmallVec::new() });
         Ok(if waits == 0 { Next::Begins(id) } else { Next::Waits })
@@ -153,6 +157,12 @@ impl Todo {
     /// Completes a task; returns the task, and those that can begin.
     pub(super) fn complete(&mut self, id: u64) -> Option<(OpenTask, SmallVec<[u64; 4]>)> {
         let Open { task, dependents, .. } = self.open.remove(&id)?;
+        if let Some(count) = self.of_step.get_mut(&task.step) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_step.remove(&task.step);
+            }
+        }
         let mut begun = SmallVec::new();
         for dependent in dependents {
             if let Some(open) = self.open.get_mut(&dependent) {

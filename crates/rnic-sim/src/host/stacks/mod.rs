@@ -23,6 +23,7 @@ use nics::StackNics;
 use rnic_fabric::{Ending, Fabric, HostId, HostPartition, PartitionPlan, PartitionedHosts};
 use rnic_spec::{FlowLog, FlowSpec, FrameEnd, ProgramRecords, RunProgress};
 use rnic_transport::Time;
+use rnic_workload::StepBoundaries;
 use std::ops::ControlFlow;
 
 /// The hosts of one transport among several.
@@ -255,18 +256,23 @@ impl HostState for SharedHosts<'_> {
     fn waiting(&self) -> Vec<String> {
         self.stacks.iter().flat_map(|stack| stack.waiting()).collect()
     }
+    fn step_boundaries(&mut self) -> Vec<StepBoundaries> {
+        self.stacks.iter_mut().flat_map(|stack| stack.step_boundaries()).collect()
+    }
     fn take_programs(&mut self) -> ProgramRecords {
         let mut all = ProgramRecords::default();
         for own in self.stacks.iter_mut().map(|stack| stack.take_programs()) {
             all.collectives.extend(own.collectives);
             all.steps.extend(own.steps);
             all.operations.extend(own.operations);
+            all.task_collectives.extend(own.task_collectives);
             all.answered.extend(own.answered);
             all.timeline.extend(own.timeline);
         }
         all.collectives.sort_by_key(|record| (record.traffic, record.group, record.repeat));
         all.steps.sort_by_key(|record| (record.traffic, record.step));
         all.operations.sort_by_key(|record| record.traffic);
+        all.task_collectives.records.sort_by_key(|record| record.traffic);
         all.answered.sort_by_key(|record| (record.traffic, record.request));
         all.timeline.spans.sort_unstable();
         all

@@ -434,7 +434,8 @@ impl<'r, 'e: 'r> Run<'r, 'e> {
         let mut warnings = self.resolved.warnings.clone();
         let interrupted = status == RunStatus::Interrupted || stop == Some(Stop::Cancelled);
         let samples = self.recorder.take().map(|recorder| recorder.finish(&flows, &mut warnings));
-        let ProgramRecords { collectives, steps, operations, answered, timeline } = self.table.take_programs();
+        let records = self.table.take_programs();
+        let ProgramRecords { collectives, steps, operations, task_collectives, answered, timeline } = records;
         RunOutput {
             status,
             offered: flows.len() as u64,
@@ -452,6 +453,8 @@ impl<'r, 'e: 'r> Run<'r, 'e> {
             collectives,
             steps,
             operations,
+            task_collectives,
+            step_links: rnic_spec::StepLinks::default(),
             answered,
             timeline,
             fidelity: Fidelity::Flow,
