@@ -316,14 +316,18 @@ fn every_pattern() {
 
 #[test]
 fn a_run_may_measure_the_excess_without_samples() {
-    let watch = |keys: &str| rnic_scenario::from_str(&format!("{SMALL}\n[watch]\n{keys}\n"), "a.toml", "".as_ref(), &[], None);
+    let watch =
+        |keys: &str| rnic_scenario::from_str(&format!("{SMALL}\n[watch]\n{keys}\n"), "a.toml", "".as_ref(), &[], None);
     let run = watch("excess = true").unwrap().runs.remove(0);
     let watch_of = run.watch.as_ref().unwrap();
     assert!(watch_of.excess && !watch_of.samples());
     let both = watch("excess = true\nflows = true\ninterval = \"3 us\"").unwrap().runs.remove(0).watch.unwrap();
     assert!(both.excess && both.samples() && both.interval == Time::from_us(3));
     let error = |keys: &str| watch(keys).unwrap_err().to_string();
-    assert!(error("excess = true\ninterval = \"3 us\"").contains("`excess` takes no samples; leave `interval` and `start` out"));
+    assert!(
+        error("excess = true\ninterval = \"3 us\"")
+            .contains("`excess` takes no samples; leave `interval` and `start` out")
+    );
     assert!(error("flows = true").contains("missing key `interval`"));
     assert!(error("excess = false").contains("[watch] has nothing to look at"));
 }
