@@ -2,7 +2,7 @@
 // A NanoTransport NIC: the fixed-function blocks around the pipelines of a P4 program (`nt_program`, which is
 // generated).
 //
-// A frame is HEADS words of 64 bytes with the headers, then words of payload. Time counts sixteenths of a nanosecond, and a
+// A frame is HEADS words of 64 bytes with the headers, then words of payload. Time counts sixteenths of a nanosecond. A
 // cycle has `CYCLE` of them: 5 at 3.2 GHz.
 `default_nettype none
 module nt_nic #(

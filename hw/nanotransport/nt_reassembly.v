@@ -4,9 +4,10 @@
 // An operation enters in each cycle in which `in_valid` and `in_ready` are set; its result leaves 5 cycles later, when
 // the ingress pipeline expects the results of get_rx_msg_info. An operation of the same message, or of the same row of
 // the table, enters 3 cycles later at the earliest, an info also 3 cycles after the last info, release or timer and 2
-// after a verdict, and another operation 3 cycles after an info. A table remembers, for each slot of each sender, the newest message and whether
-// it is active, was delivered, or has expired. The index of the table is the low bits of the sender's address and of
-// its slot; a sender whose entry belongs to another one's active message has to wait (`fail`).
+// after a verdict, and another operation 3 cycles after an info. A table remembers, for each slot of each sender,
+// the newest message and whether it is active, was delivered, or has expired. The index of the table is the low bits
+// of the sender's address and of its slot; a sender whose entry belongs to another one's active message has to wait
+// (`fail`).
 `default_nettype none
 module nt_reassembly #(
     parameter LOG_SLOTS = 4,
