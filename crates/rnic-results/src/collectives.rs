@@ -17,8 +17,8 @@ use std::io::{self, Write};
 
 /// Columns of `collectives.csv`, one row per run and collective operation of a group, or of a communicator of a program
 /// of tasks. The columns from `end_us` to `excess_us` are empty if the operation did not complete; the last three of
-/// them, the parts of the critical path, add up to `time_us`. `step` and `kind` are empty unless tasks have them, and the
-/// columns after them unless the run measures the parts of `excess_us`.
+/// them, the parts of the critical path, add up to `time_us`. `step` and `kind` are empty unless tasks have them, and
+/// the columns after them unless the run measures the parts of `excess_us`.
 const COLUMNS: [&str; 22] = [
     "run",
     "traffic",

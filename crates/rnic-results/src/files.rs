@@ -156,8 +156,9 @@ pub const NAMES: [&str; 26] = [
 /// `summary.json`, `ports.csv` and `report.html` always; `queues.csv`, `links.csv`, `goodput.csv`, `pauses.csv` and
 /// `victims.csv` if a run sampled queues, links, flows or pauses; `mesh.csv` if a run has probes; `watchdog.csv` if a
 /// watchdog found a storm; `collectives.csv` if a run has collective operations; `matrix.csv` if a run has a program;
-/// `steps.csv` and `step_links.csv` if a run has training steps; `timeline.csv` if a run records the tasks of a step; `requests.csv` if a run has inferences;
-/// the last six also in the format Parquet; `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each of the formats `flows`.
+/// `steps.csv` and `step_links.csv` if a run has training steps; `timeline.csv` if a run records the tasks of a step;
+/// `requests.csv` if a run has inferences; the last six also in the format Parquet; `sweep.csv` and `sweep.parquet` for
+/// a sweep; and the records of flows in each of the formats `flows`.
 ///
 /// # Errors
 /// Another process is writing into the folder, a file cannot be written, or flow records cannot be read.

@@ -295,7 +295,7 @@ fn watch(item: &Item<'_>, duration: Option<Time>) -> Result<Watch> {
         return Ok(watch);
     }
     match table.get("interval") {
-        None => Err(item.error("missing key `interval`", "write for example `interval = \"10 us\"`")),
+        None => Err(item.error("`interval` is missing in [watch]", "write for example `interval = \"10 us\"`")),
         Some(_) => Ok(Watch { interval: table.value("interval")?, ..watch }),
     }
 }

@@ -237,8 +237,8 @@ fn a_tree_is_faster_than_a_ring_for_small_messages() {
 
 #[test]
 fn two_planes_halve_the_time_of_a_ring() {
-    // 4 ranks on one switch with 100 messages of a packet in each step, and on two planes: each plane carries half of the
-    // messages of a step, and forwarding overlaps.
+    // 4 ranks on one switch with 100 messages of a packet in each step, and on two planes: each plane carries half of
+    // the messages of a step, and forwarding overlaps.
     let own = Collective { chunk: Bytes(1_024), ..collective(CollectiveOperation::AllReduce, 4, 400 * 1_024, 1_024) };
     let on = |topology: TopologySpec| {
         let mut spec = run_on(topology, "irn");

@@ -93,8 +93,8 @@ fn a_step_ends_when_senders_know_that_messages_have_arrived() {
 fn links_of_steps_by_hand() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.csv");
-    // Step 0: a message of one packet. Step 1 begins when rank 1 has received it and waits for a message of two packets,
-    // which rank 0 sends when it knows that the first message has arrived.
+    // Step 0: a message of one packet. Step 1 begins when rank 1 has received it and waits for a message of two
+    // packets, which rank 0 sends when it knows that the first message has arrived.
     let rows = "0,1,send,1,1024,5,,0\n0,2,send,1,2048,6,1,1\n1,10,receive,0,,5,,0\n1,11,receive,0,,6,10,1\n";
     std::fs::write(&path, format!("rank,id,kind,peer,bytes,tag,after,step\n{rows}")).unwrap();
     let output = simulate(2, "roce", trace(&path, TraceFormat::Csv));

@@ -1,10 +1,11 @@
 //! The raw records of a run, as the simulator writes them: flows, ports, totals, pauses and samples.
 
-use crate::collective::{AnsweredRequest, CollectiveRecord, OperationRecord, StepRecord, Timeline};
 use crate::faults::WatchdogAction;
 use crate::flow_log::FlowLog;
 use crate::mesh::MeshRecord;
-use crate::program_record::{StepLinks, TaskCollectives};
+use crate::program_record::{
+    AnsweredRequest, CollectiveRecord, OperationRecord, StepLinks, StepRecord, TaskCollectives, Timeline,
+};
 use crate::spec::Fidelity;
 use crate::stored;
 use rnic_transport::{BitRate, Time};

@@ -1,8 +1,8 @@
 //! Several sources of flows that depend on completions in one run: closed loops, programs, lists with triggers.
 
 use super::FlowSpec;
+use super::boundaries::StepBoundaries;
 use super::loops::{Loops, Origin};
-use super::program::StepBoundaries;
 use super::source::{Completion, Source};
 use rnic_spec::ProgramRecords;
 use rnic_transport::Time;

@@ -12,6 +12,7 @@
 
 mod all_to_all;
 mod arrivals;
+mod boundaries;
 mod composite;
 pub mod generate;
 mod loops;
@@ -30,12 +31,13 @@ mod tests;
 mod text;
 mod triggered;
 
+pub use boundaries::{Boundary, StepBoundaries};
 pub use generate::{FlowStream, Share, check, closed_loops, generate, largest, reactive};
 pub use loops::{Loops, Origin};
 pub use network::Network;
 pub use offered::{Offered, offered};
 pub use outside::{Feed, FlowCompletion, Grant, Outside};
-pub use program::{Boundary, Program, StepBoundaries};
+pub use program::Program;
 pub use sizes::BUILT_IN as BUILT_IN_SIZES;
 pub use source::{Completion, MessageDelays, Pending, Settled, Source};
 pub use text::read_text;

@@ -17,8 +17,8 @@ pub struct Network {
     /// For each host, a number of the switch to which it is attached. Only traffic with a `locality` needs it;
     /// otherwise the list may be empty.
     pub leaf: Vec<u32>,
-    /// Number of planes; 0 and 1 both stand for one. Each plane has the same number of consecutive hosts, and no path leads
-    /// from one plane to another.
+    /// Number of planes; 0 and 1 both stand for one. Each plane has the same number of consecutive hosts, and no path
+    /// leads from one plane to another.
     pub planes: u32,
     /// For each host, the number of its pod; empty if the network has no pods.
     pub pod: Vec<u32>,

@@ -1,8 +1,8 @@
 //! The seam between the simulator and traffic whose flows depend on the completion of earlier flows.
 
 use super::FlowSpec;
+use super::boundaries::StepBoundaries;
 use super::loops::{Loops, Origin};
-use super::program::StepBoundaries;
 use rnic_fabric::PortStates;
 use rnic_spec::ProgramRecords;
 use rnic_transport::Time;
@@ -36,7 +36,7 @@ pub struct MessageDelays {
     pub resent: Time,
     /// Time before the first transmission of the packet in which the sender's port was paused.
     pub paused_at_sender: Time,
-    /// Time before the first transmission of the packet in which a packet had been sent that was later sent again.
+    /// Time before the first transmission of the packet in which a packet had been sent that was later retransmitted.
     pub recovering: Time,
 }
 

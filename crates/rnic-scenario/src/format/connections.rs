@@ -105,7 +105,7 @@ pub(super) fn read(content: &str, hosts: u32) -> Result<Matrix, AtLine> {
     for (header, what, count) in counts {
         match announced.get(header) {
             Some((line, announced)) if *announced != count as u64 => {
-                return Err((*line, format!("{announced} {what} are announced, but the file has {count}")));
+                return Err((*line, format!("the line announces {announced} {what}, but the file has {count}")));
             }
             None if header == "Connections" || count > 0 => {
                 return Err((1, format!("there is no line `{header} N`; write the number of {what}")));
@@ -435,7 +435,7 @@ mod tests {
                 4,
                 "trigger 2 is not defined; write for example `trigger id 2 oneshot`",
             ),
-            (second.to_string(), 3, "1 triggers are announced, but the file has 0"),
+            (second.to_string(), 3, "the line announces 1 triggers, but the file has 0"),
             (
                 format!("{second}trigger id 2 barrier count 2\n"),
                 6,
@@ -509,7 +509,7 @@ mod tests {
         for (content, line, error) in [
             ("Nodes 16\n", 1, "the file is for 16 nodes; the fabric has 4 hosts, too few"),
             ("Nodes x\n", 1, "Nodes `x` is not a whole number from 0 to 18446744073709551615"),
-            ("Connections 2\n0->1 start 0 size 5\n", 1, "2 connections are announced, but the file has 1"),
+            ("Connections 2\n0->1 start 0 size 5\n", 1, "the line announces 2 connections, but the file has 1"),
             ("0->1 start 0 size 5\n", 1, "there is no line `Connections N`; write the number of connections"),
             (
                 "Connections 1\n0-1 start 0\n",

@@ -1,5 +1,5 @@
 //! Why messages take longer than on an empty fabric: how long their packets waited in queues and for pauses, and what
-//! was sent again. The frames of all ports are followed from port to port.
+//! was retransmitted. The frames of all ports are followed from port to port.
 
 use rnic_fabric::{Body, Fate, PortId, Tapped, Topology};
 use rnic_transport::Time;

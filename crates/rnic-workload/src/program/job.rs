@@ -1,11 +1,11 @@
 //! The program of one traffic source, and how far it is.
 
-use super::boundaries::Boundary;
 use super::inference::Answers;
 use super::operation::Operations;
 use super::path::Path;
 use super::todo::OpenTask;
 use super::{Agenda, FlowSpec, Message, Progress, collectives, position};
+use crate::boundaries::Boundary;
 use rnic_spec::{
     Algorithm, Collective, CollectiveOperation, Deployment, Grouping, MAX_TASK_COLLECTIVES, MAX_TIMELINE,
     OperationRecord, PathRecord, ProgramRecords, Server, StepRecord, TaskCollective, TaskCollectives, TaskKind,
@@ -172,7 +172,7 @@ impl TaskJob {
         }
     }
 
-    /// The records of collective operations, of those that have not ended too.
+    /// The records of collective operations, including operations that have not ended.
     fn take_collectives(&mut self, traffic: u16) -> TaskCollectives {
         let mut all = std::mem::take(&mut self.collectives);
         let open = std::mem::take(&mut self.open).into_values();

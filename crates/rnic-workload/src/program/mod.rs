@@ -9,7 +9,6 @@
 //! Everything happens in order of time, then of rank, so results do not depend on the order in which the simulator
 //! reports completions.
 
-mod boundaries;
 mod collectives;
 mod expand;
 mod in_switch;
@@ -31,7 +30,6 @@ mod todo;
 mod trace;
 mod training;
 
-pub use boundaries::{Boundary, StepBoundaries};
 pub use operation::{Action, After, Distances, Mark, Operation, Operations, Tag};
 pub use rnic_trace::{Graph, Offer, Task, Tasks, Work};
 
@@ -40,6 +38,7 @@ use super::loops::{Loops, Origin};
 use super::network::Network;
 use super::rng::{self, Stream};
 use super::source::{Completion, Source};
+use crate::boundaries::StepBoundaries;
 use in_switch::Sum;
 use job::{Job, Kind, TaskJob};
 use path::Path;
@@ -115,7 +114,8 @@ struct Agenda {
     connections: BTreeMap<(u32, u32, u32, u32), u32>,
     /// For each rank, the time at which its port in the server's domain is free, for sending and for receiving.
     ports: Vec<[Time; 2]>,
-    /// Sums in switches of servers of which not all members have sent bytes, by (receiving rank, space of the tag, tag).
+    /// Sums in switches of servers of which not all members have sent bytes, by (receiving rank, space of the tag,
+    /// tag).
     sums: BTreeMap<(u32, u32, Tag), Sum>,
     /// For each rank and plane, the earliest time at which all its flows so far can have left its NIC in this plane.
     leaves: Vec<Time>,
@@ -453,8 +453,8 @@ impl Agenda {
         self.leaves.resize(self.leaves.len() + self.network.planes() as usize, Time::ZERO);
     }
 
-    /// Starts the flow of a message at `now`. The messages of a rank take the planes in turn; those of one plane between
-    /// two ranks have a connection of their own.
+    /// Starts the flow of a message at `now`. The messages of a rank take the planes in turn; those of one plane
+    /// between two ranks have a connection of their own.
     fn start_flow(&mut self, job: u32, now: Time, bytes: u64, message: Message) {
         let planes = self.network.planes();
         let turn = &mut self.planes[message.from as usize];

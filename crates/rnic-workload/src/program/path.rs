@@ -61,8 +61,8 @@ impl Path {
         Path { compute: self.compute.saturating_add(time), ..self }
     }
 
-    /// The chain after a message that is slower by `excess` than on an empty fabric, with these parts: queueing, pauses,
-    /// retransmission.
+    /// The chain after a message that is slower by `excess` than on an empty fabric, with these parts: queueing,
+    /// pauses, retransmission.
     pub(super) fn delayed(self, excess: Time, parts: [Time; 3]) -> Path {
         Path { excess: self.excess.plus(excess, parts), ..self }
     }

@@ -17,8 +17,8 @@ fn sum(communicator: u32, bytes: u64) -> Work {
 
 #[test]
 fn an_operation_of_tasks_has_a_row_by_hand() {
-    // Three ranks compute for 20 us, the straggler for 50 us; then 4 ranks reduce in a ring of 6 messages, each of which
-    // takes 10 us, of which 6 us are ideal.
+    // Three ranks compute for 20 us, the straggler for 50 us; then 4 ranks reduce in a ring of 6 messages, each of
+    // which takes 10 us, of which 6 us are ideal.
     let us = Time::from_us;
     let of = |time| [(1, &[][..], compute(time)), (2, &[1][..], sum(0, 400))];
     let (usual, slow) = (of(20), of(50));

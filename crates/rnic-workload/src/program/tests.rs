@@ -385,8 +385,8 @@ fn a_hierarchical_all_reduce_by_hand() {
 #[test]
 fn an_all_reduce_in_the_switch_by_hand() {
     // One server and one piece of 1,600 B, at 1 B in 1 ns. Each rank sends its n parts to the switch, which takes 1,600
-    // ns. The owner of the first part has the sum early, but its port is busy until 1,600 ns; then the switch copies the
-    // n parts, one after the other, to all ports: 1,600 ns. The latency of 100 ns and the reaction follow.
+    // ns. The owner of the first part has the sum early, but its port is busy until 1,600 ns; then the switch copies
+    // the n parts, one after the other, to all ports: 1,600 ns. The latency of 100 ns and the reaction follow.
     for ranks in [2, 4, 8] {
         let server = servers().map(|server| Server { accelerators: ranks, ..server });
         let collective = collective(CollectiveOperation::AllReduce, Algorithm::Nvls, ranks, 1_600);

@@ -97,7 +97,7 @@ impl Hierarchical {
         send(ranks.at(self.server * accelerators + peer), bytes, tag, 0, depends)
     }
 
-    /// The operation of the ring with the index `index`; the one before the ring must be its dependency.
+    /// The operation of the ring with the index `index`; the operation before the ring must be its dependency.
     pub(super) fn ring(&self, ranks: &Ranks, (repeat, piece): (u32, u64), index: u64) -> Operation {
         let (step, servers) = (index / 2, servers(&self.collective));
         let accelerators = self.collective.accelerators();

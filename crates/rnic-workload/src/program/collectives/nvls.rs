@@ -1,11 +1,11 @@
 //! All-reduce with a reduction in the switches of the servers, as NCCL's algorithm NVLS does it with NVLink SHARP: each
 //! rank owns a part of the data. The switch of a server adds the parts of all its ranks and sends the sum to the owner;
-//! the owners with the same number in all servers form a ring; and each owner sends its result once to the switch, which
-//! copies it to all ranks of the server.
+//! the owners with the same number in all servers form a ring; and each owner sends its result once to the switch,
+//! which copies it to all ranks of the server.
 //!
 //! With n ranks in a server, each port carries 1 + 1/n times the size in each direction, whatever n; a ring inside the
-//! server carries 2 (n - 1) / n. The data is divided into pieces, which go through the three parts independently, so the
-//! copies of one piece overlap with the sums of the next ones.
+//! server carries 2 (n - 1) / n. The data is divided into pieces, which go through the three parts independently, so
+//! the copies of one piece overlap with the sums of the next ones.
 
 use super::hierarchical::Hierarchical;
 use super::{Operation, Ranks, Schedule, Tag, after};

@@ -49,7 +49,7 @@ impl StepBoundaries {
         *self.lock() = Queue { boundaries: VecDeque::new(), is_closed: true };
     }
 
-    pub(super) fn add(&self, boundary: Boundary) {
+    pub(crate) fn add(&self, boundary: Boundary) {
         let mut queue = self.lock();
         if !queue.is_closed {
             queue.boundaries.push_back(boundary);
