@@ -328,7 +328,7 @@ fn a_run_may_measure_the_excess_without_samples() {
         error("excess = true\ninterval = \"3 us\"")
             .contains("`excess` takes no samples; leave `interval` and `start` out")
     );
-    assert!(error("flows = true").contains("missing key `interval`"));
+    assert!(error("flows = true").contains("`interval` is missing in [watch]"));
     assert!(error("excess = false").contains("[watch] has nothing to look at"));
 }
 
