@@ -15,8 +15,9 @@ use std::sync::{Mutex, OnceLock};
 /// A queue of items for the program, with a file descriptor that is readable as long as the queue is not empty, and
 /// never writable, as that of the kernel. The program may make the descriptor non-blocking.
 ///
-/// The descriptor is that of an epoll instance, which is readable while it watches [`ready`]. An eventfd alone would be
-/// writable all the time, so that an event loop that also waits for writability would not sleep.
+/// The descriptor is that of an epoll instance, which is readable while it watches an eventfd that is always readable.
+/// An eventfd alone would be writable all the time, so that an event loop that also waits for writability would not
+/// sleep.
 pub struct Mailbox<T> {
     fd: Epoll,
     queue: Mutex<VecDeque<T>>,
