@@ -133,18 +133,7 @@ const UPLINK: [&str; 2] = ["uplink_rate", "oversubscription"];
 const CORE: [&str; 2] = ["core_rate", "core_oversubscription"];
 
 fn read_leaves(table: &Table<'_>, rate: BitRate) -> Result<TopologySpec> {
-    let (leaves, spines) = (table.value("leaves")?, table.value("spines")?);
-    let hosts_per_leaf = table.value("hosts_per_leaf")?;
-    let topology = |uplink_rate, uplink_delay| TopologySpec::LeafSpine {
-        leaves,
-        spines,
-        hosts_per_leaf,
-        uplink_rate,
-        uplink_delay,
-    };
-    check_links(table, &topology(None, None), || format!("{leaves} leaves and {spines} spines"))?;
-    let uplink_rate = read_uplink(table, UPLINK, (hosts_per_leaf, rate), spines)?;
-    Ok(topology(uplink_rate, table.given("uplink_delay")?))
+    read_leaves_and_spines(table, rate, None)
 }
 
 fn read_planes(table: &Table<'_>, rate: BitRate) -> Result<TopologySpec> {
@@ -154,17 +143,19 @@ fn read_planes(table: &Table<'_>, rate: BitRate) -> Result<TopologySpec> {
             return Err(item.error(message, format!("remove `{key}`")));
         }
     }
-    let (planes, leaves, spines) = (table.value("planes")?, table.value("leaves")?, table.value("spines")?);
+    read_leaves_and_spines(table, rate, Some(table.value("planes")?))
+}
+
+/// Reads a leaf-spine fabric, or the fabric of each of several planes.
+fn read_leaves_and_spines(table: &Table<'_>, rate: BitRate, planes: Option<u32>) -> Result<TopologySpec> {
+    let (leaves, spines) = (table.value("leaves")?, table.value("spines")?);
     let hosts_per_leaf = table.value("hosts_per_leaf")?;
-    let topology = |uplink_rate, uplink_delay| TopologySpec::MultiPlane {
-        planes,
-        leaves,
-        spines,
-        hosts_per_leaf,
-        uplink_rate,
-        uplink_delay,
+    let topology = |uplink_rate, uplink_delay| match planes {
+        None => TopologySpec::LeafSpine { leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay },
+        Some(planes) => TopologySpec::MultiPlane { planes, leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay },
     };
-    check_links(table, &topology(None, None), || format!("{planes} planes of {leaves} leaves and {spines} spines"))?;
+    let of_planes = planes.map_or_else(String::new, |planes| format!("{planes} planes of "));
+    check_links(table, &topology(None, None), || format!("{of_planes}{leaves} leaves and {spines} spines"))?;
     let uplink_rate = read_uplink(table, UPLINK, (hosts_per_leaf, rate), spines)?;
     Ok(topology(uplink_rate, table.given("uplink_delay")?))
 }

@@ -9,7 +9,7 @@ use rnic_workload::{Boundary, StepBoundaries};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Maximum number of steps that have begun and not ended; of further steps there is no record.
+/// Maximum number of steps that have begun and not ended; further steps are not recorded.
 const MAX_OPEN: usize = 64;
 
 /// Bytes and sending time in picoseconds of each direction of a link since the start of the run.

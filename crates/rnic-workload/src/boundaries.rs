@@ -44,7 +44,7 @@ impl StepBoundaries {
         self.lock().boundaries.pop_front_if(|boundary| boundary.at <= now)
     }
 
-    /// Ends the observation: there are no further boundaries.
+    /// Ends the observation, and discards later boundaries.
     pub fn close(&self) {
         *self.lock() = Queue { boundaries: VecDeque::new(), is_closed: true };
     }
